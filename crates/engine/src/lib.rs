@@ -1,0 +1,1 @@
+//! Drives clients on a schedule and records what happened; knows no store and no workload

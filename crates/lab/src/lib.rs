@@ -1,0 +1,1 @@
+//! Starts, stops and clears away private servers from installed binaries

@@ -1,0 +1,235 @@
+//! Where a store is: a URL whose password never shows.
+
+use std::fmt;
+
+use url::Url;
+
+/// A password: shown as `***` by every formatter, readable only on purpose.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a password.
+    #[must_use]
+    pub fn new(password: impl Into<String>) -> Self {
+        Self(password.into())
+    }
+
+    /// The password itself, for a driver's login and nothing else.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// An address that cannot be used, and what one looks like.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bad address \"{shown}\": {reason}; write it as {example}")]
+pub struct AddressError {
+    /// The address without its password.
+    pub shown: String,
+    /// What is wrong with it.
+    pub reason: String,
+    /// A well-formed one.
+    pub example: &'static str,
+}
+
+/// A server's address (`postgres://user:password@host:port/database`) or a file's (`sqlite:path`).
+///
+/// Formatting one never shows the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    /// The scheme as given: `postgres`, `mysql`, `redis`, `tarantool`, `sqlite`.
+    pub scheme: String,
+    /// Who logs in.
+    pub user: Option<String>,
+    /// With what; from the address or from the environment variable `ACIDTEST_PASSWORD`.
+    pub password: Option<Secret>,
+    /// Host name or IP address; empty for a file.
+    pub host: String,
+    /// TCP port, where the address gives one.
+    pub port: Option<u16>,
+    /// Database name, database number or file path; empty if not given.
+    pub path: String,
+}
+
+const EXAMPLE: &str = "scheme://user:password@host:port/database, or sqlite:path";
+
+impl Address {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// One that is not a URL, has no host, or carries a query that would be ignored.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        let bad = |reason: &str| AddressError {
+            shown: without_password(text),
+            reason: reason.to_owned(),
+            example: EXAMPLE,
+        };
+        if let Some(path) = text.strip_prefix("sqlite:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() {
+                return Err(bad("no file is named"));
+            }
+            return Ok(Self::file("sqlite", path));
+        }
+        let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
+        let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
+            return Err(bad("it names no host"));
+        };
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(bad("options after ? or # are not supported"));
+        }
+        let user = decoded(url.username()).ok_or_else(|| bad("the user name is not UTF-8"))?;
+        let password = match url.password() {
+            Some(word) => {
+                Some(Secret::new(decoded(word).ok_or_else(|| bad("the password is not UTF-8"))?))
+            }
+            None => None,
+        };
+        Ok(Self {
+            scheme: url.scheme().to_owned(),
+            user: (!user.is_empty()).then_some(user),
+            password,
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: url.port(),
+            path: decoded(url.path().trim_start_matches('/'))
+                .ok_or_else(|| bad("the database name is not UTF-8"))?,
+        })
+    }
+
+    /// The address of a file.
+    #[must_use]
+    pub fn file(scheme: &str, path: &str) -> Self {
+        Self {
+            scheme: scheme.to_owned(),
+            user: None,
+            password: None,
+            host: String::new(),
+            port: None,
+            path: path.to_owned(),
+        }
+    }
+
+    /// The address of a server on this machine's loopback.
+    #[must_use]
+    pub fn loopback(scheme: &str, user: Option<&str>, port: u16, path: &str) -> Self {
+        Self {
+            scheme: scheme.to_owned(),
+            user: user.map(str::to_owned),
+            password: None,
+            host: "127.0.0.1".to_owned(),
+            port: Some(port),
+            path: path.to_owned(),
+        }
+    }
+
+    /// `host:port`, as one would type it to reach the server, with `default` where no port is given.
+    #[must_use]
+    pub fn endpoint(&self, default: u16) -> String {
+        let port = self.port.unwrap_or(default);
+        if self.host.contains(':') { format!("[{}]:{port}", self.host) } else { format!("{}:{port}", self.host) }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.is_empty() {
+            return write!(f, "{}:{}", self.scheme, self.path);
+        }
+        write!(f, "{}://", self.scheme)?;
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?;
+        } else {
+            f.write_str(&self.host)?;
+        }
+        if let Some(port) = self.port {
+            write!(f, ":{port}")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "/{}", self.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The text with what stands between the user's colon and the last `@` left out, whether or not it
+/// reads as a URL.
+fn without_password(text: &str) -> String {
+    let Some((start, rest)) = text.split_once("://") else { return text.to_owned() };
+    let Some((login, host)) = rest.rsplit_once('@') else { return text.to_owned() };
+    let user = login.split(':').next().unwrap_or_default();
+    format!("{start}://{user}@{host}")
+}
+
+/// The text with its percent escapes resolved; `None` where that is not UTF-8.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let escape = (first == b'%').then(|| tail.get(..2)).flatten();
+        let value = escape.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        bytes.push(value.unwrap_or(first));
+        rest = if value.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_address_is_read_whole() {
+        let address = Address::parse("postgres://ann:s%40cret@db.example:6000/shop").unwrap();
+        assert_eq!(address.user.as_deref(), Some("ann"));
+        assert_eq!(address.password.as_ref().map(Secret::reveal), Some("s@cret"));
+        assert_eq!((address.host.as_str(), address.port), ("db.example", Some(6000)));
+        assert_eq!(address.path, "shop");
+    }
+
+    #[test]
+    fn no_formatter_shows_the_password() {
+        let address = Address::parse("mysql://ann:hunter2@host/db").unwrap();
+        for shown in [format!("{address}"), format!("{address:?}"), format!("{:?}", address.password)] {
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+        let error = Address::parse("mysql://ann:hunt@er2@/db?ssl=1").unwrap_err().to_string();
+        assert!(!error.contains("er2") && !error.contains("hunt"), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_an_address_too() {
+        assert_eq!(Address::parse("sqlite:/tmp/a.db").unwrap().path, "/tmp/a.db");
+        assert_eq!(Address::parse("sqlite:///tmp/a.db").unwrap().path, "/tmp/a.db");
+        assert!(Address::parse("sqlite:").is_err());
+    }
+
+    #[test]
+    fn a_shown_address_reads_back() {
+        for text in ["redis://127.0.0.1:7000", "postgres://ann@[::1]:5433/db", "sqlite:x.db"] {
+            assert_eq!(Address::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn options_are_refused_rather_than_ignored() {
+        assert!(Address::parse("postgres://h/db?sslmode=require").is_err());
+        assert!(Address::parse("postgres:///db").is_err());
+    }
+}

@@ -1,0 +1,166 @@
+//! What a run asks of a store, and what the store says it gives.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How a read-decide-write is protected from others that decide on the same data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Lock {
+    /// Read, decide, write, unprotected. Promises nothing: under contention the audit must show it.
+    None,
+    /// Optimistic: readers are never blocked, a stale write is refused and tried again.
+    Soft,
+    /// Pessimistic: others cannot lock, or read for update, until the holder is done.
+    Hard,
+    /// The store's own best single atomic step.
+    Native,
+}
+
+impl Lock {
+    /// Every mode, in the order in which reports show them: the unprotected baseline first.
+    pub const ALL: [Self; 4] = [Self::None, Self::Soft, Self::Hard, Self::Native];
+
+    /// The word that names the mode on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Soft => "soft",
+            Self::Hard => "hard",
+            Self::Native => "native",
+        }
+    }
+
+    /// What the mode means, in a reader's words.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::None => "read, decide, write, unprotected",
+            Self::Soft => "optimistic: a stale write is refused and tried again",
+            Self::Hard => "pessimistic: others wait until the holder is done",
+            Self::Native => "the store's own best single atomic step",
+        }
+    }
+
+    /// Whether a run in this mode promises that the workload's invariants hold.
+    #[must_use]
+    pub fn promises(self) -> bool {
+        self != Self::None
+    }
+}
+
+/// The crash that an acknowledged write survives: a rung of the durability ladder, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// May be lost when the server's process is killed.
+    None,
+    /// Survives the server's process being killed (`kill -9`), not the loss of the page cache.
+    Process,
+    /// Synced to disk before it is acknowledged: survives the loss of power.
+    Disk,
+}
+
+impl Durability {
+    /// Every rung, weakest first.
+    pub const ALL: [Self; 3] = [Self::None, Self::Process, Self::Disk];
+
+    /// The word that names the rung on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Process => "process",
+            Self::Disk => "disk",
+        }
+    }
+
+    /// What the rung means, in a reader's words.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::None => "an acknowledged write may be lost when the server is killed",
+            Self::Process => "an acknowledged write survives kill -9 of the server, not power loss",
+            Self::Disk => "an acknowledged write is synced to disk and survives power loss",
+        }
+    }
+}
+
+/// A word that names nothing here, with the words that exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} \"{word}\": known are {}", known.join(", "))]
+pub struct UnknownWord {
+    /// What kind of thing was meant (`lock mode`).
+    pub what: &'static str,
+    /// The word as given.
+    pub word: String,
+    /// The words that exist.
+    pub known: Vec<&'static str>,
+}
+
+macro_rules! words {
+    ($type:ty, $what:literal) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = UnknownWord;
+
+            fn from_str(word: &str) -> Result<Self, UnknownWord> {
+                Self::ALL.into_iter().find(|each| each.name() == word).ok_or_else(|| UnknownWord {
+                    what: $what,
+                    word: word.to_owned(),
+                    known: Self::ALL.map(Self::name).to_vec(),
+                })
+            }
+        }
+    };
+}
+
+words!(Lock, "lock mode");
+words!(Durability, "durability rung");
+
+/// What a server says of itself, read back after it was opened: never what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Effective {
+    /// The server's version, in its own words.
+    pub version: String,
+    /// The rung that the settings amount to.
+    pub durability: Durability,
+    /// Why: the settings that decide it, and any doubt about them.
+    pub because: String,
+    /// The settings that bear on a guarantee or on speed, by the server's own names.
+    pub settings: BTreeMap<String, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_read_back_as_written() {
+        for lock in Lock::ALL {
+            assert_eq!(lock.name().parse(), Ok(lock));
+        }
+        for rung in Durability::ALL {
+            assert_eq!(rung.name().parse(), Ok(rung));
+        }
+    }
+
+    #[test]
+    fn an_unknown_word_says_which_exist() {
+        let error = "sofft".parse::<Lock>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown lock mode \"sofft\": known are none, soft, hard, native");
+    }
+
+    #[test]
+    fn only_none_promises_nothing() {
+        assert_eq!(Lock::ALL.map(Lock::promises), [false, true, true, true]);
+    }
+}

@@ -1,0 +1,20 @@
+//! The words of acidtest: what every other crate means by a lock, a durability rung, a store's
+//! address, its effective settings and its errors.
+//!
+//! Invariant: this crate does no I/O and knows no particular store.
+
+mod address;
+mod error;
+mod guarantee;
+mod kind;
+
+pub use address::{Address, AddressError, Secret};
+pub use error::StoreError;
+pub use guarantee::{Durability, Effective, Lock, UnknownWord};
+pub use kind::{Server, StoreKind, Support};
+
+use std::{future::Future, pin::Pin};
+
+/// A boxed future for the untimed edge of a trial (opening, loading, reading back), where a store
+/// is chosen at run time.
+pub type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -1,0 +1,1 @@
+//! Samples processes and the machine while a trial runs

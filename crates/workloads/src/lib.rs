@@ -1,0 +1,1 @@
+//! Business workloads: generator, port, ledger and audit of each; knows no store
