@@ -1,0 +1,440 @@
+//! Recording: one recorder a thread, merged once a second.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::{
+    Arrived, Histogram, Outcome,
+    measurement::{Latency, OperationStats, Second, SecondCounts, add},
+};
+
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
+/// Faults told apart; further ones are counted together.
+const FAULTS: usize = 20;
+
+/// Histograms start with room for 16 ms and grow when something takes longer.
+const ROOM: u64 = 1 << 24;
+
+pub(crate) fn histogram() -> Histogram {
+    let mut histogram = Histogram::new_with_bounds(1, ROOM, 3)
+        .unwrap_or_else(|_| unreachable!("1 to 2^24 with 3 digits is within the format's bounds"));
+    histogram.auto(true);
+    histogram
+}
+
+/// Attempts that an operation took beyond its last one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effort {
+    pub(crate) conflicts: u32,
+    pub(crate) refusals: u32,
+    pub(crate) retries: u32,
+}
+
+/// The moments of one operation, in nanoseconds of the trial's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) due: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// What one thread recorded since it last reported.
+#[derive(Debug)]
+struct Batch {
+    latency: Vec<Option<Latency>>,
+    efforts: Vec<Effort64>,
+    ok_in_time: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Effort64 {
+    conflicts: u64,
+    refusals: u64,
+    retries: u64,
+}
+
+impl Batch {
+    fn new(kinds: usize) -> Self {
+        Self {
+            latency: (0..kinds * Outcome::ALL.len()).map(|_| None).collect(),
+            efforts: vec![Effort64::default(); kinds],
+            ok_in_time: vec![0; kinds],
+        }
+    }
+
+    fn clear(&mut self) {
+        for latency in self.latency.iter_mut().flatten() {
+            latency.service.reset();
+            if let Some(response) = &mut latency.response {
+                response.reset();
+            }
+        }
+        self.efforts.fill(Effort64::default());
+        self.ok_in_time.fill(0);
+    }
+}
+
+/// One thread's recorder: nothing in it is shared until a second is over.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    shard: usize,
+    totals: Arc<Totals>,
+    open_loop: bool,
+    window: (u64, u64),
+    second: u64,
+    second_end: u64,
+    batch: Batch,
+    arrived: Arrived,
+    last_end: u64,
+}
+
+impl Recorder {
+    pub(crate) fn new(shard: usize, kinds: usize, open_loop: bool, totals: Arc<Totals>) -> Self {
+        Self {
+            shard,
+            totals,
+            open_loop,
+            window: (0, 0),
+            second: 0,
+            second_end: u64::MAX,
+            batch: Batch::new(kinds),
+            arrived: Arrived::default(),
+            last_end: 0,
+        }
+    }
+
+    /// Opens the measured part.
+    pub(crate) fn begin(&mut self, start: u64, end: u64) {
+        self.window = (start, end);
+        self.second_end = start + SECOND;
+    }
+
+    pub(crate) fn started(&mut self, late: bool) {
+        self.arrived.offered += 1;
+        self.arrived.started += 1;
+        self.arrived.late += u64::from(late);
+    }
+
+    pub(crate) fn dropped(&mut self, count: u64) {
+        self.arrived.offered += count;
+        self.arrived.dropped += count;
+    }
+
+    pub(crate) fn record(&mut self, kind: usize, outcome: Outcome, times: Times, effort: Effort) {
+        if times.end >= self.second_end {
+            self.roll(times.end);
+        }
+        self.arrived.completed += 1;
+        self.last_end = self.last_end.max(times.end);
+        self.batch.ok_in_time[kind] += u64::from(outcome == Outcome::Ok && times.end <= self.window.1);
+        let efforts = &mut self.batch.efforts[kind];
+        efforts.conflicts += u64::from(effort.conflicts);
+        efforts.refusals += u64::from(effort.refusals);
+        efforts.retries += u64::from(effort.retries);
+        let open_loop = self.open_loop;
+        let slot = &mut self.batch.latency[kind * Outcome::ALL.len() + outcome.index()];
+        let latency =
+            slot.get_or_insert_with(|| Latency { service: histogram(), response: open_loop.then(histogram) });
+        // resizing histograms refuse nothing below 2^63 ns
+        let _ = latency.service.record(times.end - times.start);
+        if let Some(response) = &mut latency.response {
+            let _ = response.record(times.end.saturating_sub(times.due));
+        }
+    }
+
+    /// Reports what was recorded and goes on with the second that `now` lies in.
+    fn roll(&mut self, now: u64) {
+        let second = now.saturating_sub(self.window.0) / SECOND;
+        self.totals.take(self.shard, self.second, second, &self.batch);
+        self.batch.clear();
+        self.second = second;
+        self.second_end = self.window.0 + (second + 1) * SECOND;
+    }
+
+    /// Reports the rest.
+    pub(crate) fn finish(&mut self) {
+        self.totals.take(self.shard, self.second, u64::MAX, &self.batch);
+        self.batch.clear();
+        self.totals.arrive(mem::take(&mut self.arrived), self.last_end);
+    }
+}
+
+/// A second that some thread has yet to report on.
+#[derive(Debug)]
+struct OpenSecond {
+    counts: Vec<SecondCounts>,
+    service: Histogram,
+}
+
+#[derive(Debug)]
+struct Inner {
+    operations: Vec<OperationStats>,
+    /// The second that each thread is in.
+    progress: Vec<u64>,
+    open: BTreeMap<u64, OpenSecond>,
+    series: Vec<Second>,
+    arrived: Arrived,
+    reconnects: u64,
+    faults: BTreeMap<String, u64>,
+    last_end: u64,
+}
+
+/// What all threads reported. Locked once a second a thread, and on a fault.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    inner: Mutex<Inner>,
+    completed: AtomicU64,
+}
+
+impl Totals {
+    pub(crate) fn new(operations: &'static [&'static str], threads: usize) -> Self {
+        let operations =
+            operations.iter().map(|&name| OperationStats { name, ..OperationStats::default() }).collect();
+        Self {
+            inner: Mutex::new(Inner {
+                operations,
+                progress: vec![0; threads],
+                open: BTreeMap::new(),
+                series: Vec::new(),
+                arrived: Arrived::default(),
+                reconnects: 0,
+                faults: BTreeMap::new(),
+                last_end: 0,
+            }),
+            completed: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, shard: usize, second: u64, next: u64, batch: &Batch) {
+        let mut inner = self.lock();
+        let kinds = inner.operations.len();
+        let mut counts = vec![SecondCounts::default(); kinds];
+        let mut service: Option<Histogram> = None;
+        for (kind, operation) in inner.operations.iter_mut().enumerate() {
+            operation.ok_in_time += batch.ok_in_time[kind];
+            operation.conflicts += batch.efforts[kind].conflicts;
+            operation.refusals += batch.efforts[kind].refusals;
+            operation.retries += batch.efforts[kind].retries;
+            for outcome in Outcome::ALL {
+                let Some(latency) = &batch.latency[kind * Outcome::ALL.len() + outcome.index()] else {
+                    continue;
+                };
+                if latency.service.is_empty() {
+                    continue;
+                }
+                counts[kind][outcome.index()] = latency.service.len();
+                operation
+                    .latency
+                    .entry(outcome)
+                    .and_modify(|total| total.merge(latency))
+                    .or_insert_with(|| latency.clone());
+                if outcome == Outcome::Ok {
+                    match &mut service {
+                        Some(all) => add(all, &latency.service),
+                        None => service = Some(latency.service.clone()),
+                    }
+                }
+            }
+        }
+        let ended: u64 = counts.iter().flatten().sum();
+        self.completed.fetch_add(ended, Ordering::Relaxed);
+        if ended > 0 {
+            let open = inner.open.entry(second).or_insert_with(|| OpenSecond {
+                counts: vec![SecondCounts::default(); kinds],
+                service: histogram(),
+            });
+            for (total, count) in open.counts.iter_mut().flatten().zip(counts.iter().flatten()) {
+                *total += count;
+            }
+            if let Some(service) = &service {
+                add(&mut open.service, service);
+            }
+        }
+        inner.progress[shard] = next;
+        inner.close_seconds();
+    }
+
+    fn arrive(&self, arrived: Arrived, last_end: u64) {
+        let mut inner = self.lock();
+        inner.last_end = inner.last_end.max(last_end);
+        let total = &mut inner.arrived;
+        total.offered += arrived.offered;
+        total.started += arrived.started;
+        total.completed += arrived.completed;
+        total.late += arrived.late;
+        total.dropped += arrived.dropped;
+    }
+
+    pub(crate) fn reconnected(&self) {
+        self.lock().reconnects += 1;
+    }
+
+    pub(crate) fn fault(&self, message: &str) {
+        let mut inner = self.lock();
+        let known = inner.faults.contains_key(message) || inner.faults.len() < FAULTS;
+        let line = if known { message } else { "other faults" };
+        *inner.faults.entry(line.to_owned()).or_default() += 1;
+    }
+
+    /// Operations recorded so far, and the last second that is complete.
+    pub(crate) fn progress(&self) -> (u64, Option<Second>) {
+        (self.completed.load(Ordering::Relaxed), self.lock().series.last().cloned())
+    }
+
+    pub(crate) fn collect(&self) -> Collected {
+        let mut inner = self.lock();
+        inner.progress.fill(u64::MAX);
+        inner.close_seconds();
+        Collected {
+            operations: mem::take(&mut inner.operations),
+            series: mem::take(&mut inner.series),
+            arrived: inner.arrived,
+            reconnects: inner.reconnects,
+            faults: mem::take(&mut inner.faults),
+            last_end: inner.last_end,
+        }
+    }
+}
+
+pub(crate) struct Collected {
+    pub(crate) operations: Vec<OperationStats>,
+    pub(crate) series: Vec<Second>,
+    pub(crate) arrived: Arrived,
+    pub(crate) reconnects: u64,
+    pub(crate) faults: BTreeMap<String, u64>,
+    /// When the last recorded operation ended, in nanoseconds of the trial's clock.
+    pub(crate) last_end: u64,
+}
+
+impl Inner {
+    /// Closes the seconds that every thread has left, so that only a few histograms are ever open;
+    /// a second in which nothing ended is a row of zeros.
+    fn close_seconds(&mut self) {
+        let reached = self.progress.iter().copied().min().unwrap_or(u64::MAX);
+        while let Some(entry) = self.open.first_entry() {
+            if *entry.key() >= reached {
+                break;
+            }
+            let (second, open) = entry.remove_entry();
+            while (self.series.len() as u64) < second {
+                self.series.push(Second {
+                    second: self.series.len() as u64,
+                    counts: vec![SecondCounts::default(); self.operations.len()],
+                    p50: 0,
+                    p99: 0,
+                    max: 0,
+                });
+            }
+            self.series.push(Second {
+                second,
+                counts: open.counts,
+                p50: open.service.value_at_quantile(0.5),
+                p99: open.service.value_at_quantile(0.99),
+                max: open.service.max(),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(start: u64, end: u64) -> Times {
+        Times { due: start, start, end }
+    }
+
+    #[test]
+    fn seconds_wait_for_the_slowest_thread_and_gaps_are_zeros() {
+        let totals = Arc::new(Totals::new(&["op"], 2));
+        let mut threads = [0, 1].map(|shard| Recorder::new(shard, 1, false, Arc::clone(&totals)));
+        for thread in &mut threads {
+            thread.begin(0, 10 * SECOND);
+        }
+        let [quick, slow] = &mut threads;
+        quick.record(0, Outcome::Ok, at(0, 10), Effort::default());
+        quick.record(0, Outcome::Ok, at(0, SECOND + 10), Effort::default());
+        assert!(totals.progress().1.is_none(), "the slow thread is still in second 0");
+        slow.record(0, Outcome::Refused, at(0, 3 * SECOND + 1), Effort::default());
+        quick.finish();
+        slow.finish();
+        let collected = totals.collect();
+        let ok: Vec<u64> = collected.series.iter().map(|second| second.counts[0][0]).collect();
+        let refused: Vec<u64> = collected.series.iter().map(|second| second.counts[0][1]).collect();
+        assert_eq!((ok, refused), (vec![1, 1, 0, 0], vec![0, 0, 0, 1]));
+    }
+
+    #[test]
+    fn what_ends_after_the_window_has_its_time_but_no_throughput() {
+        let totals = Arc::new(Totals::new(&["op"], 1));
+        let mut recorder = Recorder::new(0, 1, false, Arc::clone(&totals));
+        recorder.begin(0, SECOND);
+        recorder.record(0, Outcome::Ok, at(0, SECOND), Effort::default());
+        recorder.record(0, Outcome::Ok, at(SECOND / 2, 5 * SECOND), Effort::default());
+        recorder.finish();
+        let operation = totals.collect().operations.remove(0);
+        assert_eq!((operation.ok_in_time, operation.count(Outcome::Ok)), (1, 2));
+        assert!(operation.ok().unwrap().service.max() >= 45 * SECOND / 10, "nothing is clipped");
+    }
+
+    #[test]
+    fn varied_faults_do_not_grow_memory() {
+        let totals = Totals::new(&["op"], 1);
+        for number in 0..1000 {
+            totals.fault(&format!("fault {number}"));
+        }
+        let faults = totals.collect().faults;
+        assert_eq!(faults.len(), FAULTS + 1);
+        assert_eq!(faults.values().sum::<u64>(), 1000);
+    }
+
+    proptest! {
+        // each case merges histograms once a second of its clock
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// However operations fall on threads and seconds, merging loses none and moves no percentile.
+        #[test]
+        fn merged_equals_recorded_in_one(
+            services in prop::collection::vec((0usize..3, 1u64..10_000_000_000, 0u64..5), 1..100)
+        ) {
+            let totals = Arc::new(Totals::new(&["op"], 3));
+            let mut threads: Vec<Recorder> =
+                (0..3).map(|shard| Recorder::new(shard, 1, true, Arc::clone(&totals))).collect();
+            let mut one = histogram();
+            let mut clocks = [0_u64; 3];
+            for thread in &mut threads {
+                thread.begin(0, u64::MAX);
+            }
+            for &(thread, service, gap) in &services {
+                let start = clocks[thread] + gap * SECOND / 3;
+                clocks[thread] = start + service;
+                threads[thread].record(0, Outcome::Ok, at(start, start + service), Effort::default());
+                one.record(service).unwrap();
+            }
+            for thread in &mut threads {
+                thread.finish();
+            }
+            let collected = totals.collect();
+            let merged = &collected.operations[0].ok().unwrap().service;
+            prop_assert_eq!(merged.len(), services.len() as u64);
+            for quantile in [0.0, 0.5, 0.95, 0.99, 0.999, 1.0] {
+                prop_assert_eq!(merged.value_at_quantile(quantile), one.value_at_quantile(quantile));
+            }
+            let in_series: u64 = collected.series.iter().map(|second| second.counts[0][0]).sum();
+            prop_assert_eq!(in_series, services.len() as u64);
+        }
+    }
+}

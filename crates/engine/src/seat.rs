@@ -1,0 +1,325 @@
+//! One client's place in a trial: the loop that drives it.
+
+use std::{
+    cell::RefCell,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tokio::time::{Instant as TokioInstant, Sleep};
+
+use crate::{
+    Attempt, Client, Extent, Fault, OnRefused, Outcome, Stop,
+    clock::nanos,
+    gate::Phase,
+    pacer::Pacer,
+    recorder::{Effort, Recorder, Times},
+    sleeper::Sleeper,
+    trial::Shared,
+};
+
+/// How often a waiting client looks whether the trial is being stopped.
+const TICK: u64 = 100_000_000;
+
+/// A client whose store answers without ever waiting gives way to the others on its thread after
+/// so long.
+const SLICE: u64 = 100_000;
+
+/// How long opening a connection may take.
+const CONNECT: u64 = 5_000_000_000;
+
+/// Back-off after a conflict: up to so long the first time, doubling.
+const BACKOFF: u64 = 100_000;
+/// The most that a back-off grows to.
+const BACKOFF_MOST: u64 = 50_000_000;
+
+/// What the seats of one thread share.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) pacer: Pacer,
+    pub(crate) recorder: Recorder,
+    pub(crate) phase: Option<Phase>,
+}
+
+impl Bench {
+    /// The first client of a thread to enter a phase sets pacer and recorder to it.
+    fn enter(&mut self, phase: Phase, start: u64, end: u64) {
+        if self.phase.replace(phase) == Some(phase) {
+            return;
+        }
+        self.pacer.begin(start, end);
+        if phase == Phase::Measured {
+            self.recorder.begin(start, end);
+        }
+    }
+
+    /// Reports what was recorded, and as dropped what was due before `until` and never started.
+    pub(crate) fn finish(&mut self, until: u64) {
+        if self.phase == Some(Phase::Measured) {
+            self.recorder.dropped(self.pacer.dropped(until));
+        }
+        self.recorder.finish();
+    }
+}
+
+/// One client's place in a trial. Handed to its [`ClientTask`](crate::ClientTask), which calls
+/// [`drive`](Seat::drive) with the client.
+#[derive(Debug)]
+pub struct Seat {
+    shared: Arc<Shared>,
+    bench: Rc<RefCell<Bench>>,
+    sleeper: Sleeper,
+    tick: Pin<Box<Sleep>>,
+    rng: Xoshiro256PlusPlus,
+    index: usize,
+    /// Whether the last attempt had to wait for its answer.
+    waited: bool,
+}
+
+impl Seat {
+    pub(crate) fn new(shared: Arc<Shared>, bench: Rc<RefCell<Bench>>, index: usize) -> Self {
+        let seed = shared.load.seed.wrapping_add(index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Self {
+            tick: Box::pin(tokio::time::sleep(Duration::from_nanos(TICK))),
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            sleeper: Sleeper::default(),
+            shared,
+            bench,
+            index,
+            waited: false,
+        }
+    }
+
+    /// Which client this is, from 0.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Drives the client through warm-up and measurement.
+    pub async fn drive<C: Client>(mut self, mut client: C) {
+        if let Err(cause) = self.connect(&mut client).await {
+            self.shared.control.stop(Stop::NoConnection(cause));
+        }
+        self.run(&mut client, Phase::WarmUp).await;
+        self.run(&mut client, Phase::Measured).await;
+    }
+
+    /// Passes the gate and says when the phase ends.
+    async fn enter(&mut self, phase: Phase) -> u64 {
+        let shared = Arc::clone(&self.shared);
+        // given up only when the trial is: then no client goes on to start anything
+        self.guard(shared.gate.wait(), u64::MAX).await;
+        let start = shared.gate.enter(phase, shared.clock.now());
+        let end = match (phase, shared.load.extent) {
+            (Phase::WarmUp, _) => start.saturating_add(nanos(shared.load.warmup)),
+            (Phase::Measured, Extent::Time(duration)) => start.saturating_add(nanos(duration)),
+            (Phase::Measured, Extent::Operations(_)) => u64::MAX,
+        };
+        self.bench.borrow_mut().enter(phase, start, end);
+        end
+    }
+
+    async fn run<C: Client>(&mut self, client: &mut C, phase: Phase) {
+        let end = self.enter(phase).await;
+        let mut now = self.shared.clock.now();
+        let mut slice = now;
+        while !self.shared.control.stopping() {
+            let Some(due) = self.claim(phase, now) else { break };
+            // late: nobody was free to wait for it when it was due
+            let late = due < now;
+            if due > now {
+                self.sleep_until(due).await;
+                if self.shared.control.stopping() {
+                    break;
+                }
+            } else if !self.waited && now - slice > SLICE {
+                tokio::task::yield_now().await;
+                slice = self.shared.clock.now();
+            }
+            let Some(operation) = client.draw() else { break };
+            let kind = C::kind(&operation);
+            if phase == Phase::Measured {
+                self.bench.borrow_mut().recorder.started(late);
+            }
+            self.waited = false;
+            let begun = self.shared.clock.now();
+            let (outcome, effort, lost) = self.perform(client, &operation, begun, end).await;
+            let ended = self.shared.clock.now();
+            client.account(operation, outcome);
+            if phase == Phase::Measured {
+                let due = if self.shared.closed { begun } else { due };
+                let times = Times { due, start: begun, end: ended };
+                self.bench.borrow_mut().recorder.record(kind, outcome, times, effort);
+            }
+            now = ended;
+            if lost {
+                self.reconnect(client).await;
+                now = self.shared.clock.now();
+            }
+            if self.waited {
+                slice = now;
+            }
+        }
+    }
+
+    /// When this client's next operation is due.
+    fn claim(&self, phase: Phase, now: u64) -> Option<u64> {
+        if phase == Phase::Measured && !self.shared.budget_left() {
+            return None;
+        }
+        self.bench.borrow_mut().pacer.claim(now)
+    }
+
+    /// Tries the operation until it ends, and says whether that cost the connection.
+    async fn perform<C: Client>(
+        &mut self,
+        client: &mut C,
+        operation: &C::Operation,
+        begun: u64,
+        end: u64,
+    ) -> (Outcome, Effort, bool) {
+        let deadline = begun.saturating_add(self.shared.timeout);
+        let mut effort = Effort::default();
+        loop {
+            let wait = match self.guard(client.attempt(operation), deadline).await {
+                Some(Attempt::Ok) => return (Outcome::Ok, effort, false),
+                Some(Attempt::Refused) => {
+                    effort.refusals += 1;
+                    match self.shared.load.on_refused {
+                        OnRefused::Count => return (Outcome::Refused, effort, false),
+                        OnRefused::Retry(wait) => {
+                            if self.out_of_time(deadline, end, nanos(wait)) {
+                                return (Outcome::Refused, effort, false);
+                            }
+                            nanos(wait)
+                        }
+                    }
+                }
+                Some(Attempt::Conflict) => {
+                    effort.conflicts += 1;
+                    let wait = self.backoff(effort.conflicts);
+                    if effort.conflicts > self.shared.load.max_retries
+                        || self.out_of_time(deadline, end, wait)
+                    {
+                        return (Outcome::Conflict, effort, false);
+                    }
+                    wait
+                }
+                Some(Attempt::Failed(fault)) => {
+                    return (Outcome::Failed, effort, self.note(&fault));
+                }
+                Some(Attempt::Unknown(fault)) => {
+                    self.note(&fault);
+                    return (Outcome::Unknown, effort, true);
+                }
+                None => {
+                    self.note(&Fault::lost(self.no_answer(deadline)));
+                    return (Outcome::Unknown, effort, true);
+                }
+            };
+            effort.retries += 1;
+            self.waited = true;
+            self.sleeper.sleep(Duration::from_nanos(wait)).await;
+        }
+    }
+
+    fn note(&self, fault: &Fault) -> bool {
+        self.shared.totals.fault(&fault.message);
+        fault.connection_lost
+    }
+
+    fn no_answer(&self, deadline: u64) -> String {
+        if self.shared.clock.now() >= deadline {
+            format!("no answer within {:?}", self.shared.load.timeout)
+        } else {
+            "given up unanswered when the trial was stopped".to_owned()
+        }
+    }
+
+    /// Whether another attempt after `wait` would come too late: for the operation, or for the
+    /// phase, which waits for no retries once it is over.
+    fn out_of_time(&self, deadline: u64, end: u64, wait: u64) -> bool {
+        let then = self.shared.clock.now().saturating_add(wait);
+        then >= deadline || then >= end || self.shared.control.stopping()
+    }
+
+    /// Full jitter: anything up to a limit that doubles with each conflict.
+    fn backoff(&mut self, conflicts: u32) -> u64 {
+        let limit = (BACKOFF << (conflicts - 1).min(16)).min(BACKOFF_MOST);
+        self.rng.random_range(1..=limit)
+    }
+
+    /// Polls the future until it ends, its deadline passes, or the trial is abandoned: `None`.
+    ///
+    /// A future that is ready at once never touches the timer.
+    async fn guard<F: Future>(&mut self, future: F, deadline: u64) -> Option<F::Output> {
+        let mut future = pin!(future);
+        let Self { shared, tick, waited, .. } = self;
+        let mut first = true;
+        poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
+            }
+            *waited = true;
+            if first {
+                first = false;
+                let due = TokioInstant::from_std(shared.clock.instant(deadline.min(u64::MAX / 4)));
+                if tick.deadline() > due {
+                    tick.as_mut().reset(due);
+                }
+            }
+            while tick.as_mut().poll(context).is_ready() {
+                let now = shared.clock.now();
+                if now >= deadline || shared.control.abandoned() {
+                    return Poll::Ready(None);
+                }
+                let next = now.saturating_add(TICK).min(deadline);
+                tick.as_mut().reset(TokioInstant::from_std(shared.clock.instant(next)));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Sleeps until the moment, or until the trial is being stopped.
+    async fn sleep_until(&mut self, moment: u64) {
+        loop {
+            let now = self.shared.clock.now();
+            if now >= moment || self.shared.control.stopping() {
+                return;
+            }
+            self.sleeper.sleep(Duration::from_nanos((moment - now).min(TICK))).await;
+        }
+    }
+
+    async fn connect<C: Client>(&mut self, client: &mut C) -> Result<(), String> {
+        let deadline = self.shared.clock.now().saturating_add(CONNECT);
+        let answer = self.guard(client.connect(), deadline).await;
+        answer.unwrap_or_else(|| Err(format!("no connection within {:?}", Duration::from_nanos(CONNECT))))
+    }
+
+    /// Tries to reach the server again; once patience ends, so does the trial.
+    async fn reconnect<C: Client>(&mut self, client: &mut C) {
+        let lost = self.shared.clock.now();
+        let mut wait = 1_000_000;
+        while !self.shared.control.stopping() {
+            match self.connect(client).await {
+                Ok(()) => return self.shared.totals.reconnected(),
+                Err(cause) => {
+                    if self.shared.clock.now() - lost > nanos(self.shared.load.patience) {
+                        return self.shared.control.stop(Stop::ServerGone(cause));
+                    }
+                }
+            }
+            self.sleep_until(self.shared.clock.now() + wait).await;
+            wait = (wait * 2).min(250_000_000);
+        }
+    }
+}

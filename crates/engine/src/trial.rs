@@ -1,0 +1,224 @@
+//! One trial: threads, seats, and what they measured.
+
+use std::{
+    cell::RefCell,
+    io,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::task::{JoinSet, LocalSet};
+
+use crate::{
+    Arrivals, ClientTask, Extent, Load, Measurement, Seat, Second, Stop,
+    clock::{Clock, nanos},
+    control::Control,
+    gate::Gate,
+    pacer::Pacer,
+    recorder::{Recorder, Totals},
+    seat::Bench,
+};
+
+/// A trial that could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The operating system gave no thread or no event queue.
+    #[error(
+        "cannot start {threads} client threads: {cause}; try fewer clients or a higher limit of open files"
+    )]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// What the operating system said.
+        cause: io::Error,
+    },
+}
+
+/// How far a trial is.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Time since the measured part began; `None` while it has not.
+    pub measured: Option<Duration>,
+    /// Operations recorded so far; brought up to date once a second.
+    pub completed: u64,
+    /// The last second that is complete.
+    pub last: Option<Second>,
+}
+
+/// What all seats of a trial share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) load: Load,
+    pub(crate) closed: bool,
+    pub(crate) timeout: u64,
+    pub(crate) clock: Clock,
+    pub(crate) control: Control,
+    pub(crate) gate: Gate,
+    pub(crate) totals: Arc<Totals>,
+    /// Operations that may still be started, where their number is limited.
+    budget: Option<AtomicI64>,
+}
+
+impl Shared {
+    /// Takes one operation off the budget.
+    pub(crate) fn budget_left(&self) -> bool {
+        self.budget.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::Relaxed) > 0)
+    }
+}
+
+/// A trial: run once, watched and stopped from another thread.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    shared: Arc<Shared>,
+    clients: usize,
+    threads: usize,
+}
+
+impl Trial {
+    /// Sets up a trial of so many clients.
+    #[must_use]
+    pub fn new(load: Load, clients: usize) -> Self {
+        let threads = load.threads.clamp(1, clients.max(1));
+        let budget = match load.extent {
+            Extent::Time(_) => None,
+            Extent::Operations(count) => Some(AtomicI64::new(i64::try_from(count).unwrap_or(i64::MAX))),
+        };
+        let shared = Shared {
+            closed: load.arrivals == Arrivals::Closed,
+            timeout: nanos(load.timeout),
+            clock: Clock::start(),
+            control: Control::default(),
+            gate: Gate::new(clients),
+            totals: Arc::new(Totals::new(load.operations, threads)),
+            budget,
+            load,
+        };
+        Self { shared: Arc::new(shared), clients, threads }
+    }
+
+    /// Runs the clients to the end. Blocks; one task a client.
+    ///
+    /// # Errors
+    /// When the operating system gives no threads.
+    pub fn run(&self, tasks: Vec<ClientTask>) -> Result<Measurement, EngineError> {
+        debug_assert_eq!(tasks.len(), self.clients);
+        let mut hands: Vec<Vec<(usize, ClientTask)>> = (0..self.threads).map(|_| Vec::new()).collect();
+        for (index, task) in tasks.into_iter().enumerate() {
+            hands[index % self.threads].push((index, task));
+        }
+        let fail = |cause| EngineError::Threads { threads: self.threads, cause };
+        thread::scope(|scope| {
+            let mut workers = Vec::new();
+            for (shard, hand) in hands.into_iter().enumerate() {
+                let worker = thread::Builder::new()
+                    .name(format!("clients-{shard}"))
+                    .spawn_scoped(scope, move || self.work(shard, hand))
+                    .inspect_err(|_| self.give_up());
+                workers.push(worker.map_err(fail)?);
+            }
+            for worker in workers {
+                match worker.join() {
+                    Ok(done) => done.map_err(fail)?,
+                    Err(_) => self.stop(Stop::Defect("a client thread panicked".to_owned())),
+                }
+            }
+            Ok(())
+        })?;
+        Ok(self.measured())
+    }
+
+    /// One thread: a runtime, its seats, their shared pacer and recorder.
+    fn work(&self, shard: usize, hand: Vec<(usize, ClientTask)>) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .inspect_err(|_| self.give_up())?;
+        let load = &self.shared.load;
+        let share_of_rate = hand.len() as f64 / self.clients as f64;
+        let turn = shard as f64 / self.threads as f64;
+        let seed = load.seed ^ ((shard as u64) << 32);
+        let bench = Rc::new(RefCell::new(Bench {
+            phase: None,
+            pacer: Pacer::new(load.arrivals, share_of_rate, turn, seed),
+            recorder: Recorder::new(
+                shard,
+                load.operations.len(),
+                !self.shared.closed,
+                Arc::clone(&self.shared.totals),
+            ),
+        }));
+        LocalSet::new().block_on(&runtime, async {
+            let mut seats = JoinSet::new();
+            for (index, task) in hand {
+                let seat = Seat::new(Arc::clone(&self.shared), Rc::clone(&bench), index);
+                seats.spawn_local(task(seat));
+            }
+            while let Some(ended) = seats.join_next().await {
+                if let Err(panic) = ended {
+                    self.stop(Stop::Defect(format!("a client panicked: {panic}")));
+                    self.give_up();
+                }
+            }
+        });
+        bench.borrow_mut().finish(self.arrivals_end());
+        Ok(())
+    }
+
+    /// Until when arrivals count as due: to the end of the measured part, unless the trial was cut
+    /// short. A number of operations is started to the last, so none is dropped.
+    fn arrivals_end(&self) -> u64 {
+        match self.shared.load.extent {
+            Extent::Operations(_) => 0,
+            Extent::Time(_) if self.shared.control.stopping() => self.shared.clock.now(),
+            Extent::Time(_) => u64::MAX,
+        }
+    }
+
+    /// Ends the trial before its time: nothing more is started, what is in flight is waited for.
+    pub fn stop(&self, reason: Stop) {
+        self.shared.control.stop(reason);
+    }
+
+    /// Also gives up what is in flight; its outcome is then unknown.
+    pub fn give_up(&self) {
+        self.shared.control.abandon();
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let (completed, last) = self.shared.totals.progress();
+        let measured = self
+            .shared
+            .gate
+            .measured()
+            .map(|start| Duration::from_nanos(self.shared.clock.now().saturating_sub(start)));
+        Progress { measured, completed, last }
+    }
+
+    fn measured(&self) -> Measurement {
+        let collected = self.shared.totals.collect();
+        let passed = self.progress().measured.unwrap_or_default();
+        let window = match self.shared.load.extent {
+            Extent::Time(asked) => asked.min(passed),
+            Extent::Operations(_) => {
+                let start = self.shared.gate.measured().unwrap_or_default();
+                Duration::from_nanos(collected.last_end.saturating_sub(start))
+            }
+        };
+        Measurement {
+            operations: collected.operations,
+            window,
+            series: collected.series,
+            arrived: collected.arrived,
+            reconnects: collected.reconnects,
+            faults: collected.faults,
+            stopped: self.shared.control.reason(),
+        }
+    }
+}
