@@ -1,0 +1,329 @@
+//! The ledger held against the final stock.
+
+use std::collections::BTreeMap;
+
+use acidtest_model::StoreError;
+
+use super::{Held, Ledger, Sequence, Stock};
+use crate::{Audit, Verdict};
+
+/// A replayed sequence, for the audit.
+#[derive(Clone, Copy, Debug)]
+pub struct Replay<'a> {
+    /// What was replayed.
+    pub sequence: &'a Sequence,
+    /// Whether one client did it all, so that even each capture's choice of warehouses is settled.
+    pub in_order: bool,
+}
+
+/// Holds the ledger of a trial against the stock that the store ended with.
+///
+/// Per tuple the count must lie in
+/// `[initial - ok captures - unknown captures + ok releases,
+///   initial - ok captures + ok releases + unknown releases]`, and so must the sum of each group,
+/// where an unknown capture counts once. A refusal proves nothing either way.
+#[must_use]
+pub fn audit(
+    stock: &Stock,
+    ledger: &Ledger,
+    held: Result<Vec<Held>, StoreError>,
+    replay: Option<Replay<'_>>,
+) -> Audit {
+    let mut found = Found::from_ledger(stock, ledger);
+    match held {
+        Ok(held) => {
+            let counts = found.place(stock, &held);
+            found.compare(stock, ledger, &counts);
+            if let Some(replay) = replay {
+                found.replay(stock, ledger, &counts, replay);
+            }
+            if found.acknowledged == 0 {
+                found.doubt = Some("no operation was acknowledged".to_owned());
+            }
+        }
+        Err(error) => found.doubt = Some(format!("the final stock could not be read: {error}")),
+    }
+    found.into_audit()
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    oversold: u64,
+    surplus: u64,
+    deficit: u64,
+    negative: u64,
+    torn: u64,
+    misplaced: u64,
+    off_sequence: u64,
+    acknowledged: u64,
+    evidence: BTreeMap<String, i64>,
+    doubt: Option<String>,
+}
+
+impl Found {
+    /// What the ledger proves without the store.
+    fn from_ledger(stock: &Stock, ledger: &Ledger) -> Self {
+        let mut found = Self { torn: ledger.torn(), ..Self::default() };
+        let mut sums = [0_i64; 5];
+        for item in 0..stock.items.len() {
+            let entry = ledger.entry(item);
+            found.oversold += entry.oversold.unsigned_abs();
+            let row = [entry.initial, entry.captured, entry.released, entry.released_unknown, entry.oversold];
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum += value;
+            }
+        }
+        let [initial, captured, released, released_unknown, _] = sums;
+        let captured_unknown: i64 = (0..stock.groups.len()).map(|group| ledger.unknown_captures(group)).sum();
+        found.acknowledged = (captured + released).unsigned_abs();
+        let low = initial - captured - captured_unknown + released;
+        let high = initial - captured + released + released_unknown;
+        found.note([
+            ("initial", initial),
+            ("captured", captured),
+            ("captured_unknown", captured_unknown),
+            ("released", released),
+            ("released_unknown", released_unknown),
+            ("final_at_least", low),
+            ("final_at_most", high),
+        ]);
+        found
+    }
+
+    fn note<const N: usize>(&mut self, figures: [(&str, i64); N]) {
+        self.evidence.extend(figures.map(|(name, value)| (name.to_owned(), value)));
+    }
+
+    /// The final count of each tuple; what is missing counts as 0 and as misplaced.
+    fn place(&mut self, stock: &Stock, held: &[Held]) -> Vec<i64> {
+        let mut counts: Vec<Option<i64>> = vec![None; stock.items.len()];
+        for tuple in held {
+            match stock.find(tuple.key) {
+                Some(item) if counts[item].is_none() => counts[item] = Some(tuple.count),
+                _ => self.misplaced += 1,
+            }
+        }
+        self.misplaced += counts.iter().filter(|count| count.is_none()).count() as u64;
+        self.note([("final", held.iter().map(|tuple| tuple.count).sum())]);
+        counts.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    /// Tuples against their bounds, and groups against theirs, which are tighter where a capture's
+    /// answer is missing. A group's breach counts where it shows more than its tuples'.
+    fn compare(&mut self, stock: &Stock, ledger: &Ledger, counts: &[i64]) {
+        for (index, group) in stock.groups.iter().enumerate() {
+            let unknown = ledger.unknown_captures(index);
+            let (mut low, mut high, mut sum) = (-unknown, 0, 0);
+            let (mut over, mut under) = (0, 0);
+            for item in group.items() {
+                let entry = ledger.entry(item);
+                let base = entry.initial - entry.captured + entry.released;
+                let count = counts[item];
+                over += (count - base - entry.released_unknown).max(0);
+                under += (base - unknown - count).max(0);
+                low += base;
+                high += base + entry.released_unknown;
+                sum += count;
+                self.negative += u64::from(count < 0);
+            }
+            self.surplus += over.max(sum - high).unsigned_abs();
+            self.deficit += under.max(low - sum).unsigned_abs();
+        }
+    }
+
+    /// The final stock against the sequence's own. The sum of each group is the same in whatever
+    /// order operations ended; from which warehouse a capture took is settled only in order.
+    fn replay(&mut self, stock: &Stock, ledger: &Ledger, counts: &[i64], replay: Replay<'_>) {
+        let last = replay.sequence.last();
+        let off: u64 = if replay.in_order {
+            counts.iter().zip(last).map(|(count, last)| count.abs_diff(*last)).sum()
+        } else {
+            let sum = |of: &[i64], group: &super::Group| of[group.items()].iter().sum::<i64>();
+            stock.groups.iter().map(|group| sum(counts, group).abs_diff(sum(last, group))).sum()
+        };
+        let open = ledger.unacknowledged();
+        if !replay.sequence.replayed() {
+            self.doubt = Some("the sequence was not replayed to its end".to_owned());
+        } else if open > 0 {
+            self.doubt = Some(format!("{open} operations of the sequence were not acknowledged"));
+        } else {
+            self.off_sequence = off;
+        }
+    }
+
+    fn into_audit(self) -> Audit {
+        let counts = [
+            ("oversold", self.oversold),
+            ("surplus", self.surplus),
+            ("deficit", self.deficit),
+            ("negative", self.negative),
+            ("torn", self.torn),
+            ("misplaced", self.misplaced),
+            ("off_sequence", self.off_sequence),
+        ];
+        let broken = counts.iter().any(|(_, count)| *count > 0);
+        let verdict = match (broken, &self.doubt) {
+            (true, _) => Verdict::Broken,
+            (false, Some(_)) => Verdict::Unknown,
+            (false, None) => Verdict::Holds,
+        };
+        Audit {
+            verdict,
+            reason: self.doubt,
+            counts: counts.map(|(name, count)| (name.to_owned(), count)).into(),
+            evidence: self.evidence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+    use crate::inventory::{Line, Parameters};
+
+    /// A correct store and its ledger after some operations, of which some are unanswered.
+    struct World {
+        stock: Stock,
+        ledger: Ledger,
+        held: Vec<Held>,
+        unanswered: u32,
+    }
+
+    fn world(seed: u64, operations: u32, unanswered_share: f64) -> World {
+        let parameters = Parameters { items: 12, skus: 2, ..Parameters::default() };
+        let stock = Stock::draw(&parameters, seed);
+        let ledger = Ledger::new(&stock);
+        let mut held: Vec<Held> =
+            stock.items.iter().map(|item| Held { key: item.key(), count: item.initial.into() }).collect();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut unanswered = 0;
+        for _ in 0..operations {
+            let item = rng.random_range(0..stock.items.len());
+            let units = rng.random_range(1..=3_u32);
+            let answered = rng.random::<f64>() >= unanswered_share;
+            let done = answered || rng.random();
+            unanswered += u32::from(!answered);
+            #[allow(clippy::cast_possible_truncation)]
+            if rng.random() {
+                ledger.release_invoked(item as u32, units);
+                held[item].count += if done { i64::from(units) } else { 0 };
+                if answered {
+                    ledger.released(item as u32, units);
+                } else {
+                    ledger.release_unknown(item as u32, units);
+                }
+            } else {
+                let group = stock.group_of[item];
+                let lines = take(&stock, &mut held, group, units, done);
+                match lines {
+                    None => {}
+                    Some(lines) if answered => ledger.captured(&stock, group, units, &lines),
+                    Some(_) => ledger.capture_unknown(group, units),
+                }
+            }
+        }
+        World { stock, ledger, held, unanswered }
+    }
+
+    fn take(stock: &Stock, held: &mut [Held], group: u32, units: u32, done: bool) -> Option<Vec<Line>> {
+        let items = stock.groups[group as usize].items();
+        let mut wanted = i64::from(units);
+        if items.clone().map(|item| held[item].count).sum::<i64>() < wanted {
+            return None;
+        }
+        let mut lines = Vec::new();
+        for item in items {
+            let count = held[item].count.min(wanted);
+            if count > 0 && done {
+                held[item].count -= count;
+                let (sku, condition, source, warehouse) = held[item].key;
+                let count = u32::try_from(count).unwrap();
+                lines.push(Line { sku, warehouse, condition, source, count });
+            }
+            wanted -= count;
+        }
+        Some(lines)
+    }
+
+    fn verdict(world: &World) -> Audit {
+        audit(&world.stock, &world.ledger, Ok(world.held.clone()), None)
+    }
+
+    proptest! {
+        /// Unanswered operations, done or not, never make a correct store look broken.
+        #[test]
+        fn a_correct_store_raises_no_alarm(seed: u64, share in 0.0..0.5_f64) {
+            let world = world(seed, 400, share);
+            let audit = verdict(&world);
+            prop_assert_eq!(audit.verdict, Verdict::Holds, "{} {:?}", audit, audit.evidence);
+        }
+
+        /// With every operation answered, one unit too many or too few anywhere is seen.
+        #[test]
+        fn one_unit_is_seen(seed: u64, item in 0usize..12, off in prop::sample::select(vec![-1_i64, 1])) {
+            let mut world = world(seed, 200, 0.0);
+            world.held[item].count += off;
+            let audit = verdict(&world);
+            prop_assert_eq!(audit.verdict, Verdict::Broken);
+            let name = if off > 0 { "surplus" } else { "deficit" };
+            prop_assert_eq!(audit.counts[name], 1);
+        }
+
+        /// With some unanswered, whatever they cannot explain is seen.
+        #[test]
+        fn more_than_the_unanswered_is_seen(seed: u64, item in 0usize..12) {
+            let mut world = world(seed, 200, 0.1);
+            // an unanswered operation moves 3 units at most
+            world.held[item].count += i64::from(world.unanswered) * 3 + 1;
+            prop_assert_eq!(verdict(&world).verdict, Verdict::Broken);
+        }
+    }
+
+    #[test]
+    fn nothing_acknowledged_is_unknown_not_holds() {
+        let audit = verdict(&world(1, 0, 0.0));
+        assert_eq!(audit.to_string(), "unknown: no operation was acknowledged");
+    }
+
+    #[test]
+    fn an_unreadable_state_is_unknown_unless_the_ledger_proves_a_break() {
+        let world = world(1, 50, 0.0);
+        let gone =
+            || Err(StoreError::Server { doing: "reading".into(), address: "x".into(), cause: "gone".into() });
+        assert_eq!(audit(&world.stock, &world.ledger, gone(), None).verdict, Verdict::Unknown);
+        let tuple = world.stock.items[0];
+        let line = Line {
+            sku: tuple.sku,
+            warehouse: tuple.warehouse,
+            condition: tuple.condition,
+            source: tuple.source,
+            count: 1_000_000,
+        };
+        world.ledger.captured(&world.stock, world.stock.group_of[0], 1_000_000, &[line]);
+        let proved = audit(&world.stock, &world.ledger, gone(), None);
+        assert_eq!(proved.verdict, Verdict::Broken);
+        assert!(proved.counts["oversold"] > 900_000 && proved.reason.is_some());
+    }
+
+    #[test]
+    fn tuples_lost_doubled_or_foreign_are_misplaced() {
+        let mut world = world(3, 50, 0.0);
+        let last = world.held.pop().unwrap();
+        assert!(verdict(&world).counts["misplaced"] >= 1, "lost {last:?}");
+        world.held.push(world.held[0]);
+        assert_eq!(verdict(&world).counts["misplaced"], 2, "one lost, one doubled");
+        world.held.push(Held { key: (999, 1, 1, 1), count: 0 });
+        assert_eq!(verdict(&world).counts["misplaced"], 3);
+    }
+
+    #[test]
+    fn lines_that_do_not_add_up_are_torn() {
+        let world = world(3, 50, 0.0);
+        world.ledger.captured(&world.stock, 0, 2, &[]);
+        assert_eq!(verdict(&world).counts["torn"], 1);
+    }
+}

@@ -1,0 +1,228 @@
+//! The client: draws operations, asks the port, keeps the ledger.
+
+use std::sync::Arc;
+
+use acidtest_engine::{Attempt, Client, ClientTask, Outcome};
+use rand::{Rng, RngExt, SeedableRng, seq::SliceRandom};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{Capture, Connector, Ledger, Line, Operations, Parameters, Release, Sequence, Stock};
+use crate::keys::Ranks;
+
+/// Names of the operations, in the order of their kinds.
+pub const OPERATIONS: &[&str] = &["capture", "release"];
+
+/// What all clients of one trial share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The stock that was laid in.
+    pub stock: Arc<Stock>,
+    /// What was acknowledged.
+    pub ledger: Arc<Ledger>,
+    /// The sequence to replay, where operations are not drawn at random.
+    pub sequence: Option<Arc<Sequence>>,
+    draw: Arc<Draw>,
+    seed: u64,
+}
+
+impl Scenario {
+    /// A trial's scenario: random operations, or a sequence's.
+    #[must_use]
+    pub fn new(
+        parameters: &Parameters,
+        stock: Arc<Stock>,
+        sequence: Option<Arc<Sequence>>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            ledger: Arc::new(Ledger::new(&stock)),
+            draw: Arc::new(Draw::new(parameters, &stock, seed)),
+            stock,
+            sequence,
+            seed,
+        }
+    }
+}
+
+/// One operation, by index into the stock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drawn {
+    /// Units of a group.
+    Capture {
+        /// Which group.
+        group: u32,
+        /// How many.
+        units: u32,
+    },
+    /// Units onto a tuple.
+    Release {
+        /// Which tuple.
+        item: u32,
+        /// How many.
+        units: u32,
+    },
+}
+
+/// Draws operations by the parameters.
+#[derive(Debug)]
+pub(crate) struct Draw {
+    ranks: Ranks,
+    /// The tuple of each rank: hot tuples lie anywhere in the stock.
+    item_of_rank: Vec<u32>,
+    units_max: u32,
+    capture_share: f64,
+}
+
+impl Draw {
+    #[allow(clippy::cast_possible_truncation)] // the number of items is a u32
+    pub(crate) fn new(parameters: &Parameters, stock: &Stock, seed: u64) -> Self {
+        let mut item_of_rank: Vec<u32> = (0..stock.items.len() as u32).collect();
+        item_of_rank.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
+        Self {
+            ranks: Ranks::new(parameters.skew, item_of_rank.len() as u64),
+            item_of_rank,
+            units_max: parameters.units_max,
+            capture_share: parameters.capture_share,
+        }
+    }
+
+    pub(crate) fn operation(&self, stock: &Stock, rng: &mut impl Rng) -> Drawn {
+        if rng.random::<f64>() < self.capture_share { self.capture(stock, rng) } else { self.release(rng) }
+    }
+
+    pub(crate) fn capture(&self, stock: &Stock, rng: &mut impl Rng) -> Drawn {
+        let group = stock.group_of[self.item(rng) as usize];
+        Drawn::Capture { group, units: rng.random_range(1..=self.units_max) }
+    }
+
+    pub(crate) fn release(&self, rng: &mut impl Rng) -> Drawn {
+        Drawn::Release { item: self.item(rng), units: rng.random_range(1..=self.units_max) }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // a rank is below the number of items
+    fn item(&self, rng: &mut impl Rng) -> u32 {
+        self.item_of_rank[self.ranks.draw(rng) as usize]
+    }
+}
+
+/// An operation with what the store needs to know of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation {
+    Capture { group: u32, request: Capture },
+    Release { item: u32, request: Release },
+}
+
+struct InventoryClient<C: Connector> {
+    scenario: Scenario,
+    connector: C,
+    connection: Option<C::Connection>,
+    rng: Xoshiro256PlusPlus,
+    taken: Vec<Line>,
+}
+
+impl<C: Connector> InventoryClient<C> {
+    fn operation(&self, drawn: Drawn) -> Operation {
+        let stock = &self.scenario.stock;
+        match drawn {
+            Drawn::Capture { group, units } => {
+                let head = &stock.items[stock.groups[group as usize].first as usize];
+                let request =
+                    Capture { sku: head.sku, condition: head.condition, source: head.source, units };
+                Operation::Capture { group, request }
+            }
+            Drawn::Release { item, units } => {
+                let tuple = &stock.items[item as usize];
+                let request = Release {
+                    sku: tuple.sku,
+                    warehouse: tuple.warehouse,
+                    condition: tuple.condition,
+                    source: tuple.source,
+                    units,
+                };
+                Operation::Release { item, request }
+            }
+        }
+    }
+}
+
+impl<C: Connector> Client for InventoryClient<C> {
+    type Operation = Operation;
+
+    fn draw(&mut self) -> Option<Operation> {
+        let drawn = match &self.scenario.sequence {
+            Some(sequence) => sequence.take()?,
+            None => self.scenario.draw.operation(&self.scenario.stock, &mut self.rng),
+        };
+        if let Drawn::Release { item, units } = drawn {
+            self.scenario.ledger.release_invoked(item, units);
+        }
+        Some(self.operation(drawn))
+    }
+
+    fn kind(operation: &Operation) -> usize {
+        match operation {
+            Operation::Capture { .. } => 0,
+            Operation::Release { .. } => 1,
+        }
+    }
+
+    async fn attempt(&mut self, operation: &Operation) -> Attempt {
+        let Some(connection) = &mut self.connection else {
+            return Attempt::Failed(crate::Fault::lost("no connection"));
+        };
+        match operation {
+            Operation::Capture { request, .. } => connection.capture(request, &mut self.taken).await,
+            Operation::Release { request, .. } => connection.release(request).await,
+        }
+    }
+
+    fn account(&mut self, operation: Operation, outcome: Outcome) {
+        let Scenario { stock, ledger, .. } = &self.scenario;
+        match (operation, outcome) {
+            (Operation::Capture { group, request }, Outcome::Ok) => {
+                ledger.captured(stock, group, request.units, &self.taken);
+            }
+            (Operation::Capture { group, request }, Outcome::Unknown) => {
+                ledger.capture_unknown(group, request.units);
+            }
+            (Operation::Capture { .. }, Outcome::Refused | Outcome::Conflict | Outcome::Failed) => {
+                ledger.capture_without_effect();
+            }
+            (Operation::Release { item, request }, Outcome::Ok) => ledger.released(item, request.units),
+            (Operation::Release { item, request }, Outcome::Unknown) => {
+                ledger.release_unknown(item, request.units);
+            }
+            (
+                Operation::Release { item, request },
+                Outcome::Refused | Outcome::Conflict | Outcome::Failed,
+            ) => {
+                ledger.release_without_effect(item, request.units);
+            }
+        }
+    }
+
+    async fn connect(&mut self) -> Result<(), String> {
+        // the old connection is gone before the new one is asked for
+        self.connection = None;
+        self.connection = Some(self.connector.connect().await?);
+        Ok(())
+    }
+}
+
+/// One client as the engine takes it. Called by each store's crate, so that the client's loop is
+/// compiled there, with every call in it static.
+pub fn task<C>(connector: C, scenario: Scenario) -> ClientTask
+where
+    C: Connector + Send + 'static,
+{
+    Box::new(move |seat| {
+        let seed = scenario.seed ^ (seat.index() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Box::pin(seat.drive(InventoryClient {
+            scenario,
+            connector,
+            connection: None,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            taken: Vec::new(),
+        }))
+    })
+}

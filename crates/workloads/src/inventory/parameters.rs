@@ -1,0 +1,194 @@
+//! The workload's parameters, with the study's values as defaults.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Parameter, Skew};
+
+/// What the inventory holds and what is done to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Parameters {
+    /// Tuples in stock.
+    pub items: u32,
+    /// Skus are drawn from 1 to this.
+    pub skus: u32,
+    /// Warehouses, numbered from 1.
+    pub warehouses: u8,
+    /// Conditions, numbered from 1.
+    pub conditions: u8,
+    /// Sources, numbered from 1.
+    pub sources: u8,
+    /// Lowest price.
+    pub price_min: u32,
+    /// Highest price.
+    pub price_max: u32,
+    /// Initial counts are drawn from 0 to this.
+    pub initial_max: u32,
+    /// Units an operation moves: drawn from 1 to this.
+    pub units_max: u32,
+    /// Share of operations that are captures, 0 to 1.
+    pub capture_share: f64,
+    /// How operations are spread over tuples.
+    pub skew: Skew,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            items: 1000,
+            skus: 1000,
+            warehouses: 3,
+            conditions: 3,
+            sources: 3,
+            price_min: 400,
+            price_max: 1500,
+            initial_max: 10,
+            units_max: 3,
+            capture_share: 0.5,
+            skew: Skew::Uniform,
+        }
+    }
+}
+
+/// Parameters that describe no inventory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidParameters {
+    /// More tuples than there are keys for.
+    #[error(
+        "{items} items do not fit {skus} skus x {warehouses} warehouses x {conditions} conditions x \
+         {sources} sources = {keys} keys; ask for fewer items or more skus"
+    )]
+    TooManyItems {
+        /// Tuples asked for.
+        items: u32,
+        /// Skus.
+        skus: u32,
+        /// Warehouses.
+        warehouses: u8,
+        /// Conditions.
+        conditions: u8,
+        /// Sources.
+        sources: u8,
+        /// Keys that there are.
+        keys: u64,
+    },
+    /// A value outside its range.
+    #[error("{name} must be {must}")]
+    OutOfRange {
+        /// The parameter.
+        name: &'static str,
+        /// What it must be.
+        must: &'static str,
+    },
+}
+
+impl Parameters {
+    /// Keys that tuples can have.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        u64::from(self.skus)
+            * u64::from(self.warehouses)
+            * u64::from(self.conditions)
+            * u64::from(self.sources)
+    }
+
+    /// Checks that they describe an inventory.
+    ///
+    /// # Errors
+    /// The first parameter that does not fit.
+    pub fn check(&self) -> Result<(), InvalidParameters> {
+        let ranges = [
+            (self.items >= 1, "items", "at least 1"),
+            (self.units_max >= 1 && self.units_max <= 1_000_000, "units_max", "between 1 and 1,000,000"),
+            (self.initial_max <= 1_000_000_000, "initial_max", "at most 1,000,000,000"),
+            (self.price_min <= self.price_max, "price_min", "at most price_max"),
+            (self.price_max <= 1_000_000_000, "price_max", "at most 1,000,000,000"),
+            (self.skus <= 1_000_000_000, "skus", "at most 1,000,000,000"),
+            ((0.0..=1.0).contains(&self.capture_share), "capture_share", "between 0 and 1"),
+        ];
+        if let Some((_, name, must)) = ranges.into_iter().find(|(fits, ..)| !fits) {
+            return Err(InvalidParameters::OutOfRange { name, must });
+        }
+        let keys = self.keys();
+        if u64::from(self.items) > keys {
+            return Err(InvalidParameters::TooManyItems {
+                items: self.items,
+                skus: self.skus,
+                warehouses: self.warehouses,
+                conditions: self.conditions,
+                sources: self.sources,
+                keys,
+            });
+        }
+        Ok(())
+    }
+
+    /// Every parameter with its default and meaning.
+    #[must_use]
+    pub fn described() -> Vec<Parameter> {
+        let defaults = Self::default();
+        let row = |name, default: String, meaning| Parameter { name, default, meaning };
+        vec![
+            row("items", defaults.items.to_string(), "tuples in stock; fewer means more contention"),
+            row(
+                "skus",
+                defaults.skus.to_string(),
+                "skus are drawn from 1 to this; fewer means captures across more warehouses",
+            ),
+            row("warehouses", defaults.warehouses.to_string(), "warehouses, numbered from 1"),
+            row("conditions", defaults.conditions.to_string(), "conditions, numbered from 1"),
+            row("sources", defaults.sources.to_string(), "sources, numbered from 1"),
+            row("price_min", defaults.price_min.to_string(), "lowest price"),
+            row("price_max", defaults.price_max.to_string(), "highest price"),
+            row(
+                "initial_max",
+                defaults.initial_max.to_string(),
+                "initial counts are drawn from 0 to this, in units",
+            ),
+            row("units_max", defaults.units_max.to_string(), "an operation moves 1 to this many units"),
+            row(
+                "capture_share",
+                defaults.capture_share.to_string(),
+                "share of operations that are captures, 0 to 1",
+            ),
+            row("skew", defaults.skew.to_string(), "uniform, or zipf:THETA (0 < THETA < 1)"),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_study_s() {
+        let study = Parameters::default();
+        assert_eq!(study.check(), Ok(()));
+        assert_eq!((study.items, study.skus, study.keys()), (1000, 1000, 27_000));
+        assert_eq!(
+            (study.price_min, study.price_max, study.initial_max, study.units_max),
+            (400, 1500, 10, 3)
+        );
+    }
+
+    #[test]
+    fn every_parameter_is_described() {
+        let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(Parameters::default()) else {
+            panic!("parameters are an object");
+        };
+        let mut named: Vec<&str> = Parameters::described().iter().map(|each| each.name).collect();
+        named.sort_unstable();
+        let mut fields: Vec<&str> = fields.keys().map(String::as_str).collect();
+        fields.sort_unstable();
+        assert_eq!(named, fields);
+    }
+
+    #[test]
+    fn what_fits_nowhere_is_refused_by_name() {
+        let crowded = Parameters { items: 28, skus: 1, ..Parameters::default() };
+        assert!(crowded.check().unwrap_err().to_string().starts_with("28 items do not fit 1 skus"));
+        let none = Parameters { items: 0, ..Parameters::default() };
+        assert_eq!(none.check().unwrap_err().to_string(), "items must be at least 1");
+    }
+}

@@ -1,0 +1,158 @@
+//! The port: what a store must be able to do to carry the inventory.
+
+use std::future::Future;
+
+use acidtest_engine::{Attempt, ClientTask};
+use acidtest_model::{Lock, StoreError, Task};
+
+use super::{Scenario, Stock};
+use crate::Place;
+
+/// Take units of (sku, condition, source) from whatever warehouses have them: all or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// What is wanted.
+    pub sku: u32,
+    /// In which condition.
+    pub condition: u8,
+    /// From which source.
+    pub source: u8,
+    /// How many.
+    pub units: u32,
+}
+
+/// Put units back on one tuple.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// The tuple.
+    pub sku: u32,
+    /// The tuple.
+    pub warehouse: u8,
+    /// The tuple.
+    pub condition: u8,
+    /// The tuple.
+    pub source: u8,
+    /// How many.
+    pub units: u32,
+}
+
+/// What an acknowledged capture took from one warehouse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// As asked.
+    pub sku: u32,
+    /// Where it was taken.
+    pub warehouse: u8,
+    /// As asked.
+    pub condition: u8,
+    /// As asked.
+    pub source: u8,
+    /// How many.
+    pub count: u32,
+}
+
+impl Capture {
+    /// The line that takes `count` units from `warehouse`.
+    #[must_use]
+    pub fn line(&self, warehouse: u8, count: u32) -> Line {
+        Line { sku: self.sku, warehouse, condition: self.condition, source: self.source, count }
+    }
+}
+
+/// Decides from which warehouses to take: in the order of `held` (warehouse, units), which every
+/// store gives ascending by warehouse. Fills `taken` and says whether there was enough; if not,
+/// `taken` is empty.
+pub fn plan_capture(
+    capture: &Capture,
+    held: impl IntoIterator<Item = (u8, i64)>,
+    taken: &mut Vec<Line>,
+) -> bool {
+    taken.clear();
+    let mut wanted = capture.units;
+    for (warehouse, units) in held {
+        if wanted == 0 {
+            break;
+        }
+        let count = u32::try_from(units.max(0)).unwrap_or(u32::MAX).min(wanted);
+        if count > 0 {
+            taken.push(capture.line(warehouse, count));
+            wanted -= count;
+        }
+    }
+    if wanted > 0 {
+        taken.clear();
+    }
+    wanted == 0
+}
+
+/// One client's connection: the timed operations.
+///
+/// Both are retried on [`Attempt::Conflict`], which must be proved to have changed nothing.
+pub trait Operations {
+    /// Takes units, all or nothing, from warehouses in ascending order; on [`Attempt::Ok`] `taken`
+    /// says from where. [`Attempt::Refused`] if there are too few.
+    fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> impl Future<Output = Attempt>;
+
+    /// Puts units back. One atomic addition in every lock mode: there is nothing to decide. Where
+    /// captures are protected by a lock that the store does not know of, the addition takes it too.
+    fn release(&mut self, release: &Release) -> impl Future<Output = Attempt>;
+}
+
+/// Opens connections for one client.
+pub trait Connector {
+    /// What it opens.
+    type Connection: Operations;
+
+    /// Opens a connection and prepares its statements.
+    ///
+    /// # Errors
+    /// Why it could not, in the store's words.
+    fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>>;
+}
+
+/// One tuple of the final stock, as read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// (sku, condition, source, warehouse).
+    pub key: (u32, u8, u8, u8),
+    /// Units that are there.
+    pub count: i64,
+}
+
+/// The untimed edge: what is done before and after a trial.
+pub trait InventoryStore: Send + Sync {
+    /// Lays in the initial stock under the trial's own names, ready for the lock mode.
+    fn load<'a>(&'a self, place: &'a Place, lock: Lock, stock: &'a Stock)
+    -> Task<'a, Result<(), StoreError>>;
+
+    /// One client of the trial.
+    fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask;
+
+    /// Reads the final stock.
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>>;
+
+    /// Removes the trial's objects.
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Capture = Capture { sku: 7, condition: 1, source: 2, units: 3 };
+
+    #[test]
+    fn takes_from_warehouses_in_order_and_no_more_than_wanted() {
+        let mut taken = Vec::new();
+        assert!(plan_capture(&WANTED, [(1, 2), (2, 0), (3, 5)], &mut taken));
+        assert_eq!(taken, [WANTED.line(1, 2), WANTED.line(3, 1)]);
+    }
+
+    #[test]
+    fn takes_all_or_nothing() {
+        let mut taken = Vec::new();
+        assert!(!plan_capture(&WANTED, [(1, 2), (2, -4)], &mut taken));
+        assert!(taken.is_empty());
+        assert!(!plan_capture(&WANTED, [], &mut taken));
+    }
+}
