@@ -1,0 +1,286 @@
+//! The inventory in memory.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use acidtest_model::{Lock, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Fault, Place,
+    inventory::{
+        self, Capture, Connector, Held, InventoryStore, Line, Operations, Release, Scenario, Stock,
+        plan_capture,
+    },
+};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::{Bug, Faults, Memory, locked};
+
+/// How long a hidden commit stays hidden, and a late operation comes late.
+const LATER: Duration = Duration::from_millis(20);
+
+type Group = (u32, u8, u8);
+
+/// One trial's stock.
+#[derive(Debug)]
+pub(crate) struct Table {
+    state: Mutex<State>,
+    latches: HashMap<Group, tokio::sync::Mutex<()>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bins: HashMap<Group, Bin>,
+    /// Changes that become visible later.
+    later: VecDeque<Later>,
+    seeds: u64,
+}
+
+#[derive(Debug)]
+struct Later {
+    due: Instant,
+    lines: Vec<Line>,
+    sign: i64,
+    /// Decided on when it is done, as a correct store does; a bug does it regardless.
+    decided_then: bool,
+}
+
+/// The tuples of one (sku, condition, source), ascending by warehouse.
+#[derive(Clone, Debug, Default)]
+struct Bin {
+    version: u64,
+    counts: Vec<(u8, i64)>,
+}
+
+fn group(line: &Line) -> Group {
+    (line.sku, line.condition, line.source)
+}
+
+impl State {
+    /// Makes visible what is due, then gives the bin.
+    fn bin(&mut self, key: Group) -> Bin {
+        while self.later.front().is_some_and(|change| change.due <= Instant::now()) {
+            if let Some(change) = self.later.pop_front()
+                && (!change.decided_then || change.sign > 0 || self.has(&change.lines))
+            {
+                self.add(&change.lines, change.sign);
+            }
+        }
+        self.bins.get(&key).cloned().unwrap_or_default()
+    }
+
+    fn has(&self, lines: &[Line]) -> bool {
+        lines.iter().all(|line| {
+            self.bins.get(&group(line)).is_some_and(|bin| {
+                bin.counts
+                    .iter()
+                    .any(|&(warehouse, count)| warehouse == line.warehouse && count >= i64::from(line.count))
+            })
+        })
+    }
+
+    /// Adds each line's count `sign` times.
+    fn add(&mut self, lines: &[Line], sign: i64) {
+        for line in lines {
+            let bin = self.bins.entry(group(line)).or_default();
+            bin.version += 1;
+            if let Some((_, count)) =
+                bin.counts.iter_mut().find(|(warehouse, _)| *warehouse == line.warehouse)
+            {
+                *count += sign * i64::from(line.count);
+            }
+        }
+    }
+
+    /// Sets each line's tuple to what was computed from an earlier reading.
+    fn set(&mut self, lines: &[Line], read: &Bin) {
+        for line in lines {
+            let before = read.counts.iter().find(|(warehouse, _)| *warehouse == line.warehouse);
+            let bin = self.bins.entry(group(line)).or_default();
+            bin.version += 1;
+            if let (Some((_, before)), Some((_, count))) =
+                (before, bin.counts.iter_mut().find(|(warehouse, _)| *warehouse == line.warehouse))
+            {
+                *count = before - i64::from(line.count);
+            }
+        }
+    }
+}
+
+impl InventoryStore for Memory {
+    fn load<'a>(&'a self, place: &'a Place, _: Lock, stock: &'a Stock) -> Task<'a, Result<(), StoreError>> {
+        let mut state = State::default();
+        for item in &stock.items {
+            let bin = state.bins.entry((item.sku, item.condition, item.source)).or_default();
+            bin.counts.push((item.warehouse, item.initial.into()));
+        }
+        let latches = state.bins.keys().map(|key| (*key, tokio::sync::Mutex::default())).collect();
+        let table = Arc::new(Table { state: Mutex::new(state), latches });
+        locked(&self.tables).insert(place.object("stock"), table);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
+        let table = locked(&self.tables).get(&place.object("stock")).cloned();
+        inventory::task(MemoryConnector { table, lock, faults: self.faults }, scenario)
+    }
+
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+        let table = locked(&self.tables).get(&place.object("stock")).cloned();
+        Box::pin(async move {
+            let Some(table) = table else {
+                return Err(StoreError::Server {
+                    doing: "reading the final stock".to_owned(),
+                    address: "memory".to_owned(),
+                    cause: "it was never loaded".to_owned(),
+                });
+            };
+            let state = locked(&table.state);
+            let held = state.bins.iter().flat_map(|(&(sku, condition, source), bin)| {
+                bin.counts
+                    .iter()
+                    .map(move |&(warehouse, count)| Held { key: (sku, condition, source, warehouse), count })
+            });
+            Ok(held.collect())
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        locked(&self.tables).remove(&place.object("stock"));
+        Box::pin(async { Ok(()) })
+    }
+}
+
+struct MemoryConnector {
+    table: Option<Arc<Table>>,
+    lock: Lock,
+    faults: Faults,
+}
+
+struct Connection {
+    table: Arc<Table>,
+    lock: Lock,
+    faults: Faults,
+    rng: Xoshiro256PlusPlus,
+}
+
+impl Connector for MemoryConnector {
+    type Connection = Connection;
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let table = self.table.clone().ok_or("the stock was never loaded")?;
+        let mut state = locked(&table.state);
+        state.seeds += 1;
+        let rng = Xoshiro256PlusPlus::seed_from_u64(state.seeds);
+        drop(state);
+        Ok(Connection { table, lock: self.lock, faults: self.faults, rng })
+    }
+}
+
+impl Connection {
+    fn strikes(&mut self, bug: Bug) -> bool {
+        self.faults.bug == Some(bug) && self.rng.random_range(0..self.faults.every) == 0
+    }
+
+    /// Applies a decided change, with whatever was planted.
+    fn apply(&mut self, state: &mut State, lines: &[Line], sign: i64) -> Attempt {
+        let unanswered = self.faults.timeouts > 0.0 && self.rng.random::<f64>() < self.faults.timeouts;
+        let (drops, hides) = (self.strikes(Bug::DropWrite), self.strikes(Bug::HideCommit));
+        let (twice, late) = (self.strikes(Bug::ApplyTwice), self.strikes(Bug::LateApply));
+        let later =
+            |decided_then| Later { due: Instant::now() + LATER, lines: lines.to_vec(), sign, decided_then };
+        if unanswered {
+            // as a slow network would: done, done later, or not done, and nobody is told
+            match self.rng.random_range(0..3) {
+                0 => state.add(lines, sign),
+                1 => state.later.push_back(later(true)),
+                _ => {}
+            }
+            return Attempt::Unknown(Fault::lost("planted: no answer"));
+        }
+        if hides || late {
+            state.later.push_back(later(false));
+        } else if !drops {
+            state.add(lines, if twice { 2 * sign } else { sign });
+        }
+        if late { Attempt::Failed(Fault::answered("planted: late")) } else { Attempt::Ok }
+    }
+
+    /// Decides on a reading: the lines to take, or a refusal.
+    fn decide(&mut self, capture: &Capture, bin: &Bin, taken: &mut Vec<Line>) -> bool {
+        let enough = plan_capture(capture, bin.counts.iter().copied(), taken);
+        if !enough && self.strikes(Bug::Oversell) {
+            let warehouse = bin.counts.first().map_or(1, |(warehouse, _)| *warehouse);
+            taken.push(capture.line(warehouse, capture.units));
+            return true;
+        }
+        if enough && self.strikes(Bug::Tear) {
+            // all but one unit, acknowledged as if it were all
+            if let Some(line) = taken.last_mut() {
+                line.count -= 1;
+            }
+        }
+        enough
+    }
+
+    fn read(&self, key: Group) -> Bin {
+        locked(&self.table.state).bin(key)
+    }
+
+    /// Reads, decides and writes in one critical section, if the version is still the one given.
+    fn capture_at_once(&mut self, capture: &Capture, taken: &mut Vec<Line>, version: Option<u64>) -> Attempt {
+        let table = Arc::clone(&self.table);
+        let mut state = locked(&table.state);
+        let bin = state.bin((capture.sku, capture.condition, capture.source));
+        if version.is_some_and(|version| version != bin.version) {
+            return Attempt::Conflict;
+        }
+        if !self.decide(capture, &bin, taken) {
+            return Attempt::Refused;
+        }
+        self.apply(&mut state, taken, -1)
+    }
+}
+
+impl Operations for Connection {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+        let key = (capture.sku, capture.condition, capture.source);
+        match self.lock {
+            Lock::None => {
+                let bin = self.read(key);
+                if !self.decide(capture, &bin, taken) {
+                    return Attempt::Refused;
+                }
+                tokio::task::yield_now().await;
+                locked(&self.table.state).set(taken, &bin);
+                Attempt::Ok
+            }
+            Lock::Soft => {
+                let bin = self.read(key);
+                tokio::task::yield_now().await;
+                self.capture_at_once(capture, taken, Some(bin.version))
+            }
+            Lock::Hard => {
+                let table = Arc::clone(&self.table);
+                let Some(latch) = table.latches.get(&key) else { return Attempt::Refused };
+                let _held = latch.lock().await;
+                tokio::task::yield_now().await;
+                self.capture_at_once(capture, taken, None)
+            }
+            Lock::Native => self.capture_at_once(capture, taken, None),
+        }
+    }
+
+    async fn release(&mut self, release: &Release) -> Attempt {
+        let Release { sku, warehouse, condition, source, units } = *release;
+        let line = Line { sku, warehouse, condition, source, count: units };
+        let table = Arc::clone(&self.table);
+        let mut state = locked(&table.state);
+        // make visible what is due, as every operation does
+        state.bin((sku, condition, source));
+        self.apply(&mut state, &[line], 1)
+    }
+}
