@@ -1,1 +1,298 @@
-//! The sqlite adapter
+//! SQLite, embedded: a database file, one connection and one thread a client.
+//!
+//! # Guarantees
+//!
+//! Checked on SQLite 3.51 (bundled with rusqlite 0.41). `…` is the tuple's primary key.
+//!
+//! | guarantee | statements and settings |
+//! | --- | --- |
+//! | lock none | `SELECT warehouse, count …`, then `UPDATE … SET count = <computed>`, each its own transaction |
+//! | lock soft | `SELECT …, version`, then `UPDATE … SET count = count - n, version = version + 1 … AND version = <read>` (several: in one `BEGIN IMMEDIATE`); no row updated means stale |
+//! | lock hard | `BEGIN IMMEDIATE`, `SELECT`, `UPDATE`, `COMMIT`: SQLite's lock is the whole database |
+//! | lock native | one `UPDATE … FROM (window sums) RETURNING` |
+//! | release | one `UPDATE … SET count = count + n`, in every mode |
+//! | durability none | `journal_mode=MEMORY, synchronous=OFF`: killed inside a write, the file may be corrupt |
+//! | durability process | `journal_mode=WAL, synchronous=OFF`: written to the page cache before it is acknowledged |
+//! | durability disk | `journal_mode=WAL, synchronous=FULL`: the log is synced at every commit |
+//!
+//! `SQLITE_BUSY` after five seconds in the busy handler, and `SQLITE_LOCKED`, are conflicts: the
+//! statement changed nothing. An I/O error leaves the outcome unknown.
+
+mod inventory;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use acidtest_model::{Address, Durability, Effective, Lock, Server, StoreError, StoreKind, Support, Task};
+use acidtest_workloads::{Attempt, Fault, Owner, Store, inventory::InventoryStore};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
+
+/// The store's row of the matrix.
+pub const KIND: StoreKind = StoreKind {
+    name: "sqlite",
+    title: "SQLite",
+    schemes: &["sqlite"],
+    server: Server::Embedded,
+    default_port: 0,
+    locks: &[
+        (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
+        (Lock::Soft, Support::Yes("version column in the UPDATE's WHERE")),
+        (Lock::Hard, Support::Yes("BEGIN IMMEDIATE: the whole database")),
+        (Lock::Native, Support::Yes("one UPDATE … FROM … RETURNING")),
+    ],
+    durability: &[
+        (Durability::None, Support::Yes("journal_mode=MEMORY, synchronous=OFF")),
+        (Durability::Process, Support::Yes("journal_mode=WAL, synchronous=OFF")),
+        (Durability::Disk, Support::Yes("journal_mode=WAL, synchronous=FULL")),
+    ],
+    workloads: &[("inventory", Support::Yes("capture and release"))],
+};
+
+/// A database file.
+#[derive(Debug)]
+pub struct Sqlite {
+    file: File,
+    /// Whether acidtest made the file, and so may remove it.
+    made: bool,
+}
+
+/// How connections to the file are opened: alike for clients and for reading settings back.
+#[derive(Clone, Debug)]
+struct File {
+    path: PathBuf,
+    /// The rung to set, on a file of acidtest's own; a user's file keeps its settings.
+    rung: Option<Durability>,
+}
+
+impl Sqlite {
+    /// Opens the file, making it if it is not there. With a rung, its settings are set to it.
+    ///
+    /// # Errors
+    /// A file that cannot be made or is no SQLite database.
+    pub fn open(address: &Address, rung: Option<Durability>) -> Result<Self, StoreError> {
+        let path = PathBuf::from(&address.path);
+        let made = !path.exists();
+        let store = Self { file: File { path, rung }, made };
+        let unreachable = |error: rusqlite::Error| StoreError::Unreachable {
+            address: address.to_string(),
+            cause: error.to_string(),
+            remedy: "name a file that acidtest may create or that is an SQLite database".to_owned(),
+        };
+        let connection = store.file.connect().map_err(unreachable)?;
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(unreachable)?;
+        Ok(store)
+    }
+
+    fn address(&self) -> String {
+        format!("sqlite:{}", self.file.path.display())
+    }
+
+    /// Does something on a connection of its own.
+    fn on_file<T>(
+        &self,
+        doing: &str,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.file.connect().and_then(|mut connection| work(&mut connection)).map_err(|error| {
+            StoreError::Server { doing: doing.to_owned(), address: self.address(), cause: error.to_string() }
+        })
+    }
+}
+
+impl File {
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let mut connection = Connection::open(&self.path)?;
+        connection.busy_handler(Some(wait_for_writer))?;
+        let settings = match self.rung {
+            None => return Ok(connection),
+            Some(Durability::None) => "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF",
+            Some(Durability::Process) => "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF",
+            Some(Durability::Disk) => "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL",
+        };
+        connection.execute_batch(settings)?;
+        Ok(connection)
+    }
+}
+
+/// Waits a little for the writer ahead, for five seconds in all: short waits of even length keep
+/// clients' turns fair, where SQLite's own handler grows to 100 ms.
+fn wait_for_writer(tries: i32) -> bool {
+    let micros = if tries < 5 { 100 } else { 1000 };
+    thread::sleep(Duration::from_micros(micros));
+    tries < 5_000
+}
+
+/// What an error means for the operation that met it.
+fn attempt(error: &rusqlite::Error) -> Attempt {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Attempt::Conflict,
+        Some(ErrorCode::SystemIoFailure) => Attempt::Unknown(Fault::lost(error.to_string())),
+        _ => Attempt::Failed(Fault::answered(error.to_string())),
+    }
+}
+
+fn marker(namespace: &str) -> String {
+    format!("\"{namespace}_marker\"")
+}
+
+impl Store for Sqlite {
+    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+        Box::pin(async {
+            self.on_file("reading the settings", |connection| {
+                let pragma = |name: &str| {
+                    connection.query_row(&format!("PRAGMA {name}"), [], |row| {
+                        let value: rusqlite::types::Value = row.get(0)?;
+                        Ok(match value {
+                            rusqlite::types::Value::Integer(number) => number.to_string(),
+                            rusqlite::types::Value::Text(text) => text,
+                            other => format!("{other:?}"),
+                        })
+                    })
+                };
+                let mut settings = BTreeMap::new();
+                for name in ["journal_mode", "synchronous", "page_size", "cache_size", "wal_autocheckpoint"] {
+                    settings.insert(name.to_owned(), pragma(name)?);
+                }
+                let (durability, because) = rung(&settings["journal_mode"], &settings["synchronous"]);
+                Ok(Effective {
+                    version: rusqlite::version().to_owned(),
+                    durability,
+                    because: because.to_owned(),
+                    settings,
+                })
+            })
+        })
+    }
+
+    fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
+        Box::pin(async move {
+            self.on_file("looking for the namespace", |connection| {
+                let mut tables = connection
+                    .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1")?;
+                let pattern = format!("{namespace}_*");
+                let names: Vec<String> =
+                    tables.query_map([pattern], |row| row.get(0))?.collect::<Result<_, _>>()?;
+                if names.is_empty() {
+                    return Ok(Owner::Nobody);
+                }
+                if !names.contains(&format!("{namespace}_marker")) {
+                    return Ok(Owner::Stranger);
+                }
+                let run: Option<String> = connection
+                    .query_row(&format!("SELECT run FROM {}", marker(namespace)), [], |row| row.get(0))
+                    .optional()?;
+                Ok(run.map_or(Owner::Stranger, Owner::Run))
+            })
+        })
+    }
+
+    fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.on_file("making the namespace", |connection| {
+                connection
+                    .execute_batch(&format!("CREATE TABLE {} (run TEXT NOT NULL)", marker(namespace)))?;
+                connection.execute(&format!("INSERT INTO {} VALUES (?1)", marker(namespace)), [run])?;
+                Ok(())
+            })
+        })
+    }
+
+    fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let empty = self.on_file("removing the namespace", |connection| {
+                let names: Vec<String> = {
+                    let mut tables = connection
+                        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1")?;
+                    tables
+                        .query_map([format!("{namespace}_*")], |row| row.get(0))?
+                        .collect::<Result<_, _>>()?
+                };
+                for name in names {
+                    connection.execute_batch(&format!("DROP TABLE \"{name}\""))?;
+                }
+                connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+            })?;
+            if empty && self.made {
+                remove_file(&self.file.path);
+            }
+            Ok(())
+        })
+    }
+
+    fn blocking(&self) -> bool {
+        true
+    }
+
+    fn inventory(&self) -> Option<&dyn InventoryStore> {
+        Some(self)
+    }
+}
+
+/// Removes a database file of acidtest's own with its log; what is gone already is no error.
+fn remove_file(path: &Path) {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let _ = fs::remove_file(name);
+    }
+}
+
+/// What journal mode and synchronous level amount to.
+fn rung(journal: &str, synchronous: &str) -> (Durability, &'static str) {
+    match (journal, synchronous) {
+        ("off" | "memory", _) => (Durability::None, "the rollback journal is not on disk"),
+        (_, "2" | "3") => (Durability::Disk, "synchronous is FULL or EXTRA: every commit is synced"),
+        _ => (Durability::Process, "synchronous is below FULL: commits are not synced"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rung_is_set_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for asked in Durability::ALL {
+            let path = folder.path().join(asked.name());
+            let address = Address::file("sqlite", path.to_str().unwrap());
+            let store = Sqlite::open(&address, Some(asked)).unwrap();
+            let effective = runtime.block_on(store.effective()).unwrap();
+            assert_eq!(effective.durability, asked, "{:?}", effective.settings);
+        }
+    }
+
+    #[test]
+    fn a_user_s_file_keeps_its_settings_and_its_tables() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("theirs.db");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE acidtest_orders (a)").unwrap();
+        let address = Address::file("sqlite", path.to_str().unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let store = Sqlite::open(&address, None).unwrap();
+        let effective = runtime.block_on(store.effective()).unwrap();
+        assert_eq!(effective.settings["journal_mode"], "delete");
+        assert_eq!(runtime.block_on(store.owner("acidtest")).unwrap(), Owner::Stranger);
+        runtime.block_on(store.create("mine", "run 1")).unwrap();
+        assert_eq!(runtime.block_on(store.owner("mine")).unwrap(), Owner::Run("run 1".to_owned()));
+        runtime.block_on(store.remove("mine")).unwrap();
+        assert_eq!(runtime.block_on(store.owner("mine")).unwrap(), Owner::Nobody);
+        assert!(path.exists(), "a file that was there stays");
+    }
+
+    #[test]
+    fn what_is_no_database_is_said_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        fs::write(&path, "this is no database, whatever its length may be".repeat(50)).unwrap();
+        let address = Address::file("sqlite", path.to_str().unwrap());
+        let error = Sqlite::open(&address, None).unwrap_err().to_string();
+        assert!(error.contains("file is not a database") && error.contains("remedy"), "{error}");
+    }
+}

@@ -1,0 +1,288 @@
+//! The inventory on SQLite.
+
+use acidtest_model::{Lock, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Fault, Place,
+    inventory::{
+        self, Capture, Connector, Held, InventoryStore, Line, Operations, Release, Scenario, Stock,
+        plan_capture,
+    },
+};
+use rusqlite::{Connection, params};
+
+use crate::{File, Sqlite, attempt};
+
+fn table(place: &Place) -> String {
+    format!("\"{}_{}\"", place.namespace, place.object("stock"))
+}
+
+impl InventoryStore for Sqlite {
+    fn load<'a>(&'a self, place: &'a Place, _: Lock, stock: &'a Stock) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let table = table(place);
+            self.on_file("loading the stock", |connection| {
+                connection.execute_batch(&format!(
+                    "CREATE TABLE {table} (sku INTEGER NOT NULL, condition INTEGER NOT NULL,
+                     source INTEGER NOT NULL, warehouse INTEGER NOT NULL, price INTEGER NOT NULL,
+                     count INTEGER NOT NULL, version INTEGER NOT NULL DEFAULT 0,
+                     taken INTEGER NOT NULL DEFAULT 0,
+                     PRIMARY KEY (sku, condition, source, warehouse)) WITHOUT ROWID"
+                ))?;
+                let transaction = connection.transaction()?;
+                {
+                    let mut insert = transaction.prepare(&format!(
+                        "INSERT INTO {table} (sku, condition, source, warehouse, price, count)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+                    ))?;
+                    for item in &stock.items {
+                        let (sku, condition, source, warehouse) = item.key();
+                        insert.execute(params![
+                            sku,
+                            condition,
+                            source,
+                            warehouse,
+                            item.price,
+                            item.initial
+                        ])?;
+                    }
+                }
+                transaction.commit()
+            })
+        })
+    }
+
+    fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
+        inventory::task(
+            SqliteConnector { file: self.file.clone(), lock, sql: Statements::on(&table(place)) },
+            scenario,
+        )
+    }
+
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+        Box::pin(async move {
+            self.on_file("reading the final stock", |connection| {
+                let sql = format!("SELECT sku, condition, source, warehouse, count FROM {}", table(place));
+                connection
+                    .prepare(&sql)?
+                    .query_map([], |row| {
+                        let key = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+                        Ok(Held { key, count: row.get(4)? })
+                    })?
+                    .collect()
+            })
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.on_file("removing the stock", |connection| {
+                connection.execute_batch(&format!("DROP TABLE IF EXISTS {}", table(place)))
+            })
+        })
+    }
+}
+
+#[derive(Clone)]
+struct Statements {
+    /// The tuples of a group, ascending by warehouse.
+    read: String,
+    set: String,
+    take: String,
+    take_if_unchanged: String,
+    capture: String,
+    release: String,
+    release_and_mark: String,
+}
+
+impl Statements {
+    fn on(table: &str) -> Self {
+        let group = "sku = ?1 AND condition = ?2 AND source = ?3";
+        let tuple = format!("{group} AND warehouse = ?4");
+        Self {
+            read: format!("SELECT warehouse, count, version FROM {table} WHERE {group} ORDER BY warehouse"),
+            set: format!("UPDATE {table} SET count = ?5 WHERE {tuple}"),
+            take: format!("UPDATE {table} SET count = count - ?5 WHERE {tuple}"),
+            take_if_unchanged: format!(
+                "UPDATE {table} SET count = count - ?5, version = version + 1 WHERE {tuple} AND version = ?6"
+            ),
+            // RETURNING sees only the table that is updated: what was taken is kept in a column
+            capture: format!(
+                "WITH held AS (
+                   SELECT warehouse, count, sum(count) OVER () AS total,
+                          sum(count) OVER (ORDER BY warehouse) - count AS before
+                   FROM {table} WHERE {group} AND count > 0)
+                 UPDATE {table} AS stock
+                 SET count = stock.count - min(held.count, ?4 - held.before),
+                     taken = min(held.count, ?4 - held.before)
+                 FROM held
+                 WHERE stock.sku = ?1 AND stock.condition = ?2 AND stock.source = ?3
+                   AND stock.warehouse = held.warehouse AND held.total >= ?4 AND held.before < ?4
+                 RETURNING warehouse, taken"
+            ),
+            release: format!("UPDATE {table} SET count = count + ?5 WHERE {tuple}"),
+            release_and_mark: format!(
+                "UPDATE {table} SET count = count + ?5, version = version + 1 WHERE {tuple}"
+            ),
+        }
+    }
+}
+
+struct SqliteConnector {
+    file: File,
+    lock: Lock,
+    sql: Statements,
+}
+
+struct Client {
+    connection: Connection,
+    lock: Lock,
+    sql: Statements,
+    /// (warehouse, count, version) of the group last read.
+    read: Vec<(u8, i64, i64)>,
+}
+
+impl Connector for SqliteConnector {
+    type Connection = Client;
+
+    async fn connect(&self) -> Result<Client, String> {
+        let connection = self.file.connect().map_err(|error| error.to_string())?;
+        Ok(Client { connection, lock: self.lock, sql: self.sql.clone(), read: Vec::new() })
+    }
+}
+
+/// How an operation went, or the error that ended it.
+type Done = rusqlite::Result<Attempt>;
+
+impl Client {
+    fn read(&mut self, capture: &Capture) -> rusqlite::Result<()> {
+        self.read.clear();
+        let mut statement = self.connection.prepare_cached(&self.sql.read)?;
+        let mut rows = statement.query(params![capture.sku, capture.condition, capture.source])?;
+        while let Some(row) = rows.next()? {
+            self.read.push((row.get(0)?, row.get(1)?, row.get(2)?));
+        }
+        Ok(())
+    }
+
+    fn decide(&self, capture: &Capture, taken: &mut Vec<Line>) -> bool {
+        plan_capture(capture, self.read.iter().map(|&(warehouse, count, _)| (warehouse, count)), taken)
+    }
+
+    /// What was read of the tuple that a line takes from.
+    fn seen(&self, line: &Line) -> (i64, i64) {
+        let tuple = self.read.iter().find(|(warehouse, ..)| *warehouse == line.warehouse);
+        tuple.map_or((0, 0), |&(_, count, version)| (count, version))
+    }
+
+    fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
+        self.read(capture)?;
+        if !self.decide(capture, taken) {
+            return Ok(Attempt::Refused);
+        }
+        for line in &*taken {
+            let left = self.seen(line).0 - i64::from(line.count);
+            let tuple = params![line.sku, line.condition, line.source, line.warehouse, left];
+            self.connection.prepare_cached(&self.sql.set)?.execute(tuple)?;
+        }
+        Ok(Attempt::Ok)
+    }
+
+    fn capture_if_unchanged(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
+        self.read(capture)?;
+        if !self.decide(capture, taken) {
+            return Ok(Attempt::Refused);
+        }
+        // one statement is atomic by itself
+        if taken.len() == 1 {
+            return self.take_if_unchanged(taken);
+        }
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        let done = self.take_if_unchanged(taken);
+        self.end(done)
+    }
+
+    fn take_if_unchanged(&self, taken: &[Line]) -> Done {
+        for line in taken {
+            let tuple =
+                params![line.sku, line.condition, line.source, line.warehouse, line.count, self.seen(line).1];
+            if self.connection.prepare_cached(&self.sql.take_if_unchanged)?.execute(tuple)? == 0 {
+                return Ok(Attempt::Conflict);
+            }
+        }
+        Ok(Attempt::Ok)
+    }
+
+    fn capture_locked(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        let done = self.take_inside(capture, taken);
+        self.end(done)
+    }
+
+    fn take_inside(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
+        self.read(capture)?;
+        if !self.decide(capture, taken) {
+            return Ok(Attempt::Refused);
+        }
+        for line in &*taken {
+            let tuple = params![line.sku, line.condition, line.source, line.warehouse, line.count];
+            self.connection.prepare_cached(&self.sql.take)?.execute(tuple)?;
+        }
+        Ok(Attempt::Ok)
+    }
+
+    /// Commits what went well; rolls back everything else.
+    fn end(&self, done: Done) -> Done {
+        if matches!(done, Ok(Attempt::Ok)) {
+            let committed = self.connection.prepare_cached("COMMIT")?.execute([]);
+            if committed.is_ok() {
+                return done;
+            }
+            self.roll_back()?;
+            return committed.map(|_| Attempt::Ok);
+        }
+        self.roll_back()?;
+        done
+    }
+
+    /// SQLite rolls back by itself after some errors; then there is nothing left to do.
+    fn roll_back(&self) -> rusqlite::Result<()> {
+        if self.connection.is_autocommit() {
+            return Ok(());
+        }
+        self.connection.prepare_cached("ROLLBACK")?.execute([]).map(drop)
+    }
+
+    fn capture_in_one(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
+        taken.clear();
+        let mut statement = self.connection.prepare_cached(&self.sql.capture)?;
+        let mut rows =
+            statement.query(params![capture.sku, capture.condition, capture.source, capture.units])?;
+        while let Some(row) = rows.next()? {
+            taken.push(capture.line(row.get(0)?, row.get(1)?));
+        }
+        Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
+    }
+}
+
+impl Operations for Client {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+        let done = match self.lock {
+            Lock::None => self.capture_unprotected(capture, taken),
+            Lock::Soft => self.capture_if_unchanged(capture, taken),
+            Lock::Hard => self.capture_locked(capture, taken),
+            Lock::Native => self.capture_in_one(capture, taken),
+        };
+        done.unwrap_or_else(|error| attempt(&error))
+    }
+
+    async fn release(&mut self, release: &Release) -> Attempt {
+        let sql = if self.lock == Lock::Soft { &self.sql.release_and_mark } else { &self.sql.release };
+        let tuple = params![release.sku, release.condition, release.source, release.warehouse, release.units];
+        let done = self.connection.prepare_cached(sql).and_then(|mut update| update.execute(tuple));
+        match done {
+            Ok(1) => Attempt::Ok,
+            Ok(rows) => Attempt::Failed(Fault::answered(format!("a release changed {rows} rows"))),
+            Err(error) => attempt(&error),
+        }
+    }
+}
