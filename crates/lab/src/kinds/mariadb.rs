@@ -1,0 +1,60 @@
+//! MariaDB: an empty server whose `root` needs no password, on loopback.
+
+use std::path::{Path, PathBuf};
+
+use acidtest_model::{Address, Durability};
+
+use super::{Invocation, Kind, Site, Stop, no_sweep, nowhere_else};
+use crate::{error::LabError, installed};
+
+pub(super) static KIND: Kind = Kind {
+    store: "mariadb",
+    program: "mariadbd",
+    package: "mariadb-server",
+    places: nowhere_else,
+    stop: Stop::Terminate,
+    address: |port| Address::loopback("mysql", Some("root"), port, ""),
+    init,
+    run,
+    sweep: no_sweep,
+};
+
+fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
+    let program = installed::companion(&site.binary, "mariadb-install-db", "mariadb-server")?;
+    let command = common(&program, site).args([
+        "--auth-root-authentication-method=normal",
+        "--skip-test-db",
+        "--innodb-log-file-size=96M",
+    ]);
+    Ok(Some(command))
+}
+
+fn run(site: &Site) -> Invocation {
+    let flush = match site.durability {
+        Durability::None => 0,
+        Durability::Process => 2,
+        Durability::Disk => 1,
+    };
+    common(&site.program, site)
+        .path("--tmpdir=", &site.home)
+        // relative to the data: an absolute path may not be longer than 107 bytes
+        .args(["--socket=sock", "--pid-file=pid"])
+        .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=500"])
+        .args(["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M"])
+        .arg(format!("--port={}", site.port))
+        .arg(format!("--innodb-flush-log-at-trx-commit={flush}"))
+}
+
+/// What the preparation and the server must agree on. No file of the system's settings is read.
+fn common(program: &Path, site: &Site) -> Invocation {
+    Invocation::new(program)
+        .arg("--no-defaults")
+        .path("--basedir=", &base(&site.binary))
+        .path("--datadir=", &site.home.join("db"))
+        .arg("--skip-name-resolve")
+}
+
+/// The installation that `sbin/mariadbd` or `bin/mariadbd` belongs to.
+fn base(binary: &Path) -> PathBuf {
+    binary.ancestors().nth(2).unwrap_or(Path::new("/usr")).to_owned()
+}

@@ -1,0 +1,140 @@
+//! The servers that the lab can start: one file each, and one line in [`KINDS`].
+
+mod mariadb;
+mod postgres;
+mod redis;
+mod tarantool;
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use acidtest_model::{Address, Durability};
+use rustix::process::Signal;
+
+use crate::error::LabError;
+
+static KINDS: [&Kind; 4] = [&postgres::KIND, &mariadb::KIND, &redis::KIND, &tarantool::KIND];
+
+/// How one kind of server is found, prepared, started and stopped.
+pub(crate) struct Kind {
+    /// The store's name, as on the command line.
+    pub(crate) store: &'static str,
+    /// The server's program.
+    pub(crate) program: &'static str,
+    /// The Debian package that brings it.
+    pub(crate) package: &'static str,
+    /// Folders to search besides those of `PATH`, best first.
+    pub(crate) places: fn() -> Vec<PathBuf>,
+    /// How the server is asked to stop at once and in order.
+    pub(crate) stop: Stop,
+    /// Where clients reach it.
+    pub(crate) address: fn(u16) -> Address,
+    /// Prepares an empty home: writes files, or says which program does it.
+    pub(crate) init: fn(&Site) -> Result<Option<Invocation>, LabError>,
+    /// The server itself, in the foreground.
+    pub(crate) run: fn(&Site) -> Invocation,
+    /// Gives back what a killed server leaves in the kernel, outside its folder.
+    pub(crate) sweep: fn(&Site) -> Option<Invocation>,
+}
+
+impl Kind {
+    /// The environment variable that names another binary of this kind.
+    pub(crate) fn variable(&self) -> String {
+        format!("ACIDTEST_{}", self.store.to_uppercase())
+    }
+}
+
+/// The kind of that name.
+pub(crate) fn find(store: &str) -> Result<&'static Kind, LabError> {
+    KINDS.into_iter().find(|kind| kind.store == store).ok_or_else(|| unknown(store))
+}
+
+/// Nothing here can start a server of that name.
+pub(crate) fn unknown(store: &str) -> LabError {
+    LabError::Unknown { store: store.to_owned(), known: KINDS.map(|kind| kind.store).to_vec() }
+}
+
+/// What a recipe may know of the server to be.
+pub(crate) struct Site {
+    /// The server's program, under the name that it is to be called by.
+    pub(crate) program: PathBuf,
+    /// The same program as the kernel names it, with every link resolved.
+    pub(crate) binary: PathBuf,
+    /// The folder that is the server's own to write in, and its working directory.
+    pub(crate) home: PathBuf,
+    /// Its port on loopback.
+    pub(crate) port: u16,
+    /// The rung that its settings are to amount to.
+    pub(crate) durability: Durability,
+}
+
+/// A program with its arguments.
+pub(crate) struct Invocation {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
+}
+
+impl Invocation {
+    fn new(program: &Path) -> Self {
+        Self { program: program.to_owned(), arguments: Vec::new() }
+    }
+
+    fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    fn args<T: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// An option such as `--datadir=PATH`, whatever bytes the path is made of.
+    fn path(self, option: &str, path: &Path) -> Self {
+        let mut argument = OsString::from(option);
+        argument.push(path);
+        self.arg(argument)
+    }
+}
+
+/// The signal by which a server stops in order.
+#[derive(Clone, Copy)]
+pub(crate) enum Stop {
+    Interrupt,
+    Terminate,
+}
+
+impl Stop {
+    pub(crate) fn signal(self) -> Signal {
+        match self {
+            Self::Interrupt => Signal::INT,
+            Self::Terminate => Signal::TERM,
+        }
+    }
+
+    /// The signal's name, as `setpriv` wants it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "INT",
+            Self::Terminate => "TERM",
+        }
+    }
+}
+
+/// For kinds found in the usual places.
+fn nowhere_else() -> Vec<PathBuf> {
+    Vec::new()
+}
+
+/// For kinds that need no preparation.
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a recipe's step that may fail")]
+fn no_init(_: &Site) -> Result<Option<Invocation>, LabError> {
+    Ok(None)
+}
+
+/// For kinds that keep nothing outside their folder.
+fn no_sweep(_: &Site) -> Option<Invocation> {
+    None
+}

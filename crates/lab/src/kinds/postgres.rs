@@ -1,0 +1,74 @@
+//! PostgreSQL: one cluster with the superuser `acidtest`, trusted on loopback.
+
+use std::{fs, path::PathBuf};
+
+use acidtest_model::{Address, Durability};
+
+use super::{Invocation, Kind, Site, Stop};
+use crate::{error::LabError, installed};
+
+pub(super) static KIND: Kind = Kind {
+    store: "postgres",
+    program: "postgres",
+    package: "postgresql",
+    places,
+    // SIGTERM would wait for the clients to leave
+    stop: Stop::Interrupt,
+    address: |port| Address::loopback("postgres", Some("acidtest"), port, "postgres"),
+    init,
+    run,
+    sweep,
+};
+
+/// Debian keeps each major version in a folder of its own and none on `PATH`: newest first.
+fn places() -> Vec<PathBuf> {
+    let mut versions: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .collect();
+    versions.sort_by(|a, b| b.cmp(a));
+    versions.into_iter().map(|(_, bin)| bin).collect()
+}
+
+fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
+    let initdb = installed::companion(&site.binary, "initdb", "postgresql")?;
+    let settings = ["-U", "acidtest", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"];
+    Ok(Some(Invocation::new(&initdb).arg("-D").arg(&site.home).args(settings)))
+}
+
+fn run(site: &Site) -> Invocation {
+    // fsync=off is PostgreSQL's only setting that waits for the kernel and not for the disk
+    let (fsync, synchronous_commit) = match site.durability {
+        Durability::None => ("on", "off"),
+        Durability::Process => ("off", "on"),
+        Durability::Disk => ("on", "on"),
+    };
+    let settings = [
+        "listen_addresses=127.0.0.1".to_owned(),
+        format!("port={}", site.port),
+        // none: its path may not be longer than 107 bytes, and nobody would use it
+        "unix_socket_directories=".to_owned(),
+        "max_connections=300".to_owned(),
+        "shared_buffers=128MB".to_owned(),
+        format!("fsync={fsync}"),
+        format!("synchronous_commit={synchronous_commit}"),
+    ];
+    let command = Invocation::new(&site.program).arg("-D").arg(&site.home);
+    settings.into_iter().fold(command, |command, setting| command.arg("-c").arg(setting))
+}
+
+/// A killed postmaster leaves shared memory behind, which the next start on the same data gives
+/// back: this is such a start, which ends there.
+fn sweep(site: &Site) -> Option<Invocation> {
+    let killed = site.home.join("postmaster.pid").exists();
+    killed.then(|| {
+        Invocation::new(&site.program).arg("--check").arg("-D").arg(&site.home).args([
+            "-c",
+            "unix_socket_directories=",
+            "-c",
+            "listen_addresses=",
+        ])
+    })
+}

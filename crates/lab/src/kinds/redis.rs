@@ -1,0 +1,31 @@
+//! Redis: no snapshots, the append-only file as the durability asks.
+
+use acidtest_model::{Address, Durability};
+
+use super::{Invocation, Kind, Site, Stop, no_init, no_sweep, nowhere_else};
+
+pub(super) static KIND: Kind = Kind {
+    store: "redis",
+    program: "redis-server",
+    package: "redis-server",
+    places: nowhere_else,
+    stop: Stop::Terminate,
+    address: |port| Address::loopback("redis", None, port, ""),
+    init: no_init,
+    run,
+    sweep: no_sweep,
+};
+
+fn run(site: &Site) -> Invocation {
+    let (appendonly, appendfsync) = match site.durability {
+        Durability::None => ("no", "no"),
+        Durability::Process => ("yes", "no"),
+        Durability::Disk => ("yes", "always"),
+    };
+    Invocation::new(&site.program)
+        .arg("--dir")
+        .arg(&site.home)
+        .args(["--bind", "127.0.0.1", "--port", &site.port.to_string()])
+        .args(["--daemonize", "no", "--save", ""])
+        .args(["--appendonly", appendonly, "--appendfsync", appendfsync])
+}

@@ -1,0 +1,5 @@
+-- arguments: port, wal_mode; the working directory holds the data
+box.cfg{ wal_mode = arg[2], memtx_memory = 256 * 1024 * 1024 }
+-- listens only once the rights are there, so that no client meets a server without them
+box.schema.user.grant('guest', 'read,write,execute,create,drop,alter', 'universe', nil, { if_not_exists = true })
+box.cfg{ listen = '127.0.0.1:' .. arg[1] }

@@ -1,0 +1,40 @@
+//! Tarantool: one instance whose guest may do everything, on loopback.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use acidtest_model::{Address, Durability};
+
+use super::{Invocation, Kind, Site, Stop, no_sweep, nowhere_else};
+use crate::error::LabError;
+
+pub(super) static KIND: Kind = Kind {
+    store: "tarantool",
+    program: "tarantool",
+    package: "tarantool",
+    places: nowhere_else,
+    stop: Stop::Terminate,
+    address: |port| Address::loopback("tarantool", None, port, ""),
+    init,
+    run,
+    sweep: no_sweep,
+};
+
+const SCRIPT: &str = "init.lua";
+
+fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
+    let script = site.home.join(SCRIPT);
+    fs::write(&script, include_str!("tarantool.lua")).map_err(LabError::at("writing", &script))?;
+    // the server's user must read it, whatever our umask
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o644))
+        .map_err(LabError::at("opening to all", &script))?;
+    Ok(None)
+}
+
+fn run(site: &Site) -> Invocation {
+    let wal_mode = match site.durability {
+        Durability::None => "none",
+        Durability::Process => "write",
+        Durability::Disk => "fsync",
+    };
+    Invocation::new(&site.program).arg(site.home.join(SCRIPT)).arg(site.port.to_string()).arg(wal_mode)
+}

@@ -1,0 +1,179 @@
+//! Starts programs in a private folder: unprivileged, with a clean environment, and dying with us.
+
+use std::{
+    fs,
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::{
+        fs::{MetadataExt, OpenOptionsExt},
+        process::{CommandExt, ExitStatusExt},
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use rustix::process::geteuid;
+
+use crate::{
+    error::LabError,
+    folder::Found,
+    installed::Missing,
+    kinds::{Invocation, Stop},
+};
+
+const LOG: &str = "server.log";
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Owns nothing and is on every system.
+const UNPRIVILEGED: &str = "nobody";
+
+/// Whom the servers run as when we are root, which most of them refuse to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl User {
+    /// `None`: servers run as whoever we are.
+    pub(crate) fn for_servers() -> Result<Option<Self>, LabError> {
+        if !geteuid().is_root() {
+            return Ok(None);
+        }
+        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        match Self::find(&users) {
+            None => Err(LabError::NoUser { user: UNPRIVILEGED }),
+            found => Ok(found),
+        }
+    }
+
+    fn find(users: &str) -> Option<Self> {
+        let line = users.lines().find_map(|line| line.strip_prefix(UNPRIVILEGED)?.strip_prefix(':'))?;
+        let mut fields = line.split(':').skip(1);
+        Some(Self { uid: fields.next()?.parse().ok()?, gid: fields.next()?.parse().ok()? })
+    }
+
+    /// Refuses a folder that this user could not reach.
+    pub(crate) fn check_reaches(self, folder: &Path) -> Result<(), LabError> {
+        let enters = |place: &&Path| {
+            fs::metadata(place).is_ok_and(|data| {
+                let bit = if data.uid() == self.uid { 0o100 } else { 0o001 };
+                data.mode() & bit != 0
+            })
+        };
+        folder.ancestors().find(|place| !enters(place)).map_or(Ok(()), |blocked| {
+            Err(LabError::Impassable { user: UNPRIVILEGED, blocked: blocked.to_owned() })
+        })
+    }
+}
+
+/// Starts programs in one private folder.
+pub(crate) struct Launcher<'a> {
+    pub(crate) found: &'a Found,
+    pub(crate) user: Option<User>,
+}
+
+impl Launcher<'_> {
+    /// Starts a program whose process is the one returned: nothing stands between it and us.
+    ///
+    /// With `dies_with_us`, the kernel sends it that signal when the *thread* that called this ends.
+    pub(crate) fn spawn(&self, what: &Invocation, dies_with_us: Option<Stop>) -> Result<Child, LabError> {
+        let log = log_of(&self.found.path);
+        let output =
+            || fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map(Stdio::from);
+        let (stdout, stderr) =
+            output().and_then(|out| Ok((out, output()?))).map_err(LabError::at("opening", &log))?;
+        self.command(what, dies_with_us)
+            .current_dir(self.found.home())
+            .env_clear()
+            .envs([("PATH", PATH), ("LC_ALL", "C.UTF-8")])
+            .env("HOME", self.found.home())
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr)
+            // a terminal's Ctrl-C is for the bench, which then stops its servers in order
+            .process_group(0)
+            .spawn()
+            .map_err(|cause| refusal(what, cause))
+    }
+
+    /// Runs a program that ends by itself.
+    pub(crate) fn run(&self, what: &Invocation) -> Result<ExitStatus, LabError> {
+        self.spawn(what, Some(Stop::Terminate))?.wait().map_err(LabError::at("waiting for", &what.program))
+    }
+
+    /// `setpriv` changes itself into the program, so that its process stays the one we started.
+    fn command(&self, what: &Invocation, dies_with_us: Option<Stop>) -> Command {
+        let mut prefix = Vec::new();
+        if let Some(User { uid, gid }) = self.user {
+            prefix.extend([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()]);
+        }
+        prefix.extend(dies_with_us.map(|stop| format!("--pdeathsig={}", stop.name())));
+        let mut command = if prefix.is_empty() {
+            Command::new(&what.program)
+        } else {
+            let mut command = Command::new("setpriv");
+            command.args(prefix).arg("--").arg(&what.program);
+            command
+        };
+        command.args(&what.arguments);
+        command
+    }
+}
+
+fn refusal(what: &Invocation, cause: io::Error) -> LabError {
+    let setpriv = || PATH.split(':').map(|folder| Path::new(folder).join("setpriv"));
+    if cause.kind() == io::ErrorKind::NotFound && !setpriv().any(|file| file.exists()) {
+        let looked = setpriv().collect();
+        return Missing { name: "setpriv", looked, package: "util-linux", variable: None }.into();
+    }
+    LabError::at("starting", &what.program)(cause)
+}
+
+/// How a process ended, in words.
+pub(crate) fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn log_of(folder: &Path) -> PathBuf {
+    folder.join(LOG)
+}
+
+/// The last lines of the log of a private folder.
+pub(crate) fn log_tail(folder: &Path, lines: usize) -> Vec<String> {
+    let text = last_bytes(&log_of(folder)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<&str> = text.lines().collect();
+    all.iter().skip(all.len().saturating_sub(lines)).map(|line| (*line).to_owned()).collect()
+}
+
+fn last_bytes(file: &Path) -> io::Result<Vec<u8>> {
+    const ENOUGH: u64 = 64 * 1024;
+    let mut file = fs::File::open(file)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(ENOUGH)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unprivileged_user_is_found_by_its_whole_name() {
+        let users = "root:x:0:0::/root:/bin/sh\nnobody2:x:7:7::/:\nnobody:x:65534:65533:n:/:/bin/false\n";
+        let user = User::find(users).unwrap();
+        assert_eq!((user.uid, user.gid), (65534, 65533));
+        assert!(User::find("root:x:0:0::/root:/bin/sh\n").is_none());
+    }
+
+    #[test]
+    fn an_end_is_put_into_words() {
+        assert_eq!(describe(ExitStatus::from_raw(9)), "was killed by signal 9");
+        assert_eq!(describe(ExitStatus::from_raw(256)), "exited with status 1");
+    }
+}

@@ -1,0 +1,119 @@
+//! Notes of what a bench has created on a server that is not ours.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::LabError,
+    folder::{Root, age, now, read_json},
+    process::Owner,
+};
+
+/// What a note says. The address is one that was formatted, so it holds no password.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Remark {
+    pub(crate) address: String,
+    pub(crate) store: String,
+    pub(crate) namespace: String,
+    pub(crate) run: String,
+    pub(crate) owner: Owner,
+    created: u64,
+}
+
+/// A note that a namespace exists on a user's server. It stays, even when this value is dropped,
+/// until it is cleared: a bench that dies must leave it.
+#[derive(Debug)]
+#[must_use = "clear the note when the namespace is gone"]
+pub struct Note {
+    path: PathBuf,
+    root: Root,
+}
+
+impl Note {
+    pub(crate) fn write(root: &Root, remark: &Remark) -> Result<Self, LabError> {
+        Ok(Self { path: root.write_note(remark)?, root: root.clone() })
+    }
+
+    /// Forgets the namespace, as it is gone.
+    pub fn clear(self) -> Result<(), LabError> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(LabError::at("removing", &self.path)(error))
+            }
+            _ => {
+                self.root.tidy();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A namespace on a user's server, left by a bench that is dead.
+#[derive(Debug)]
+pub struct NamespaceEntry {
+    /// The server, without a password.
+    pub address: String,
+    /// The kind of store.
+    pub store: String,
+    /// The namespace's name.
+    pub namespace: String,
+    /// The run that created it.
+    pub run: String,
+    /// The process that created it.
+    pub bench: u32,
+    /// How long ago that was.
+    pub age: Duration,
+    note: Note,
+}
+
+impl NamespaceEntry {
+    /// Forgets the namespace, as it is gone.
+    pub fn clear(self) -> Result<(), LabError> {
+        self.note.clear()
+    }
+}
+
+/// The notes whose benches are dead.
+pub(crate) fn left_behind(root: &Root) -> Result<Vec<NamespaceEntry>, LabError> {
+    let notes = root.finished()?.into_iter().filter(|path| is_note(path));
+    let remarks = notes.filter_map(|path| Some((read_json::<Remark>(&path)?, path)));
+    let orphans = remarks.filter(|(remark, _)| !remark.owner.alive());
+    Ok(orphans.map(|(remark, path)| entry(root, remark, path)).collect())
+}
+
+fn entry(root: &Root, remark: Remark, path: PathBuf) -> NamespaceEntry {
+    NamespaceEntry {
+        age: age(remark.created),
+        address: remark.address,
+        store: remark.store,
+        namespace: remark.namespace,
+        run: remark.run,
+        bench: remark.owner.pid,
+        note: Note { path, root: root.clone() },
+    }
+}
+
+impl Remark {
+    pub(crate) fn new(address: String, store: &str, namespace: &str, run: &str) -> Self {
+        Self {
+            address,
+            store: store.to_owned(),
+            namespace: namespace.to_owned(),
+            run: run.to_owned(),
+            owner: Owner::me(),
+            created: now(),
+        }
+    }
+}
+
+fn is_note(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    path.is_file()
+        && name.is_some_and(|name| name.starts_with("namespace-"))
+        && path.extension().is_some_and(|extension| extension == "json")
+}

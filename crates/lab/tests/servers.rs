@@ -1,0 +1,445 @@
+//! Real servers, started, crashed, started again and stopped. A store that is not installed is skipped,
+//! and says so.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use acidtest_lab::{Holder, Lab, LabError, Lifetime, Server};
+use acidtest_model::{Address, Durability};
+use tempfile::TempDir;
+
+/// Where this test binary, started again as another process, finds its lab.
+const HELPER: &str = "LAB_TEST_FOLDER";
+
+/// A lab of the test's own, in a folder that the servers' user may pass through.
+fn lab() -> (TempDir, Lab) {
+    let folder = tempfile::Builder::new().prefix("lab-").permissions(mode(0o711)).tempdir().unwrap();
+    let lab = Lab::at(folder.path()).unwrap();
+    (folder, lab)
+}
+
+fn mode(bits: u32) -> fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(bits)
+}
+
+fn installed(store: &str) -> bool {
+    match Lab::locate(store) {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            false
+        }
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(30), "timed out: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn socket(address: &Address) -> SocketAddr {
+    address.endpoint(0).parse().unwrap()
+}
+
+fn await_answer(server: &mut Server) {
+    let address = socket(server.address());
+    until("the server listens", || {
+        server.check().unwrap();
+        TcpStream::connect(address).is_ok()
+    });
+}
+
+/// Whether a process is there and not merely waiting to be reaped.
+fn lives(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Every living process that works in the folder or was told of it, by whatever binary.
+fn processes_of(folder: &Path) -> Vec<u32> {
+    let name = folder.to_str().unwrap();
+    let numbers = fs::read_dir("/proc").unwrap().flatten();
+    numbers
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            cwd.is_ok_and(|cwd| cwd.starts_with(folder)) || String::from_utf8_lossy(&line).contains(name)
+        })
+        .filter(|pid| lives(*pid))
+        .collect()
+}
+
+fn life_of(store: &str) {
+    if !installed(store) {
+        return;
+    }
+    let (root, lab) = lab();
+    for durability in Durability::ALL {
+        let mut server = lab.start(store, durability, Lifetime::Run, None).unwrap();
+        await_answer(&mut server);
+        let (folder, address) = (server.folder().to_owned(), server.address().clone());
+        assert!(folder.starts_with(root.path()));
+        assert!((21_000..24_000).contains(&address.port.unwrap()), "{address}");
+
+        let listed = &lab.list().unwrap()[0];
+        assert_eq!((listed.pid, listed.address.as_ref()), (Some(server.pid()), Some(&address)));
+        assert_eq!((listed.store.as_str(), listed.durability), (store, Some(durability)));
+        assert_eq!(listed.holder, Holder::Bench { pid: std::process::id(), alive: true });
+
+        server.kill().unwrap();
+        assert_eq!(server.ended().as_deref(), Some("was killed by signal 9"));
+        assert_eq!(processes_of(&folder), Vec::<u32>::new());
+        server.restart().unwrap();
+        await_answer(&mut server);
+        assert_eq!(server.ended(), None);
+        assert_eq!(server.address(), &address);
+
+        server.stop().unwrap();
+        assert_eq!(processes_of(&folder), Vec::<u32>::new());
+        assert!(!folder.exists());
+        assert!(TcpStream::connect(socket(&address)).is_err());
+    }
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn postgres_lives_and_dies() {
+    life_of("postgres");
+}
+
+#[test]
+fn mariadb_lives_and_dies() {
+    life_of("mariadb");
+}
+
+#[test]
+fn redis_lives_and_dies() {
+    life_of("redis");
+}
+
+#[test]
+fn tarantool_lives_and_dies() {
+    life_of("tarantool");
+}
+
+fn say(server: &Server, line: &str) -> String {
+    let mut stream = TcpStream::connect(socket(server.address())).unwrap();
+    stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    let mut answer = [0; 64];
+    let length = stream.read(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer[..length]).trim_end().to_owned()
+}
+
+#[test]
+fn a_rung_decides_what_a_kill_leaves() {
+    if !installed("redis") {
+        return;
+    }
+    let (_root, lab) = lab();
+    for (durability, kept) in [(Durability::None, "$-1"), (Durability::Process, "$1\r\nv")] {
+        let mut server = lab.start("redis", durability, Lifetime::Run, None).unwrap();
+        await_answer(&mut server);
+        assert_eq!(say(&server, "SET k v"), "+OK");
+        server.kill().unwrap();
+        server.restart().unwrap();
+        await_answer(&mut server);
+        until("the data is loaded", || !say(&server, "PING").starts_with("-LOADING"));
+        assert_eq!(say(&server, "GET k"), kept, "{durability}");
+    }
+}
+
+#[test]
+fn a_dropped_server_leaves_nothing_in_the_kernel_either() {
+    if !installed("postgres") {
+        return;
+    }
+    let (root, lab) = lab();
+    let mut server = lab.start("postgres", Durability::None, Lifetime::Run, None).unwrap();
+    await_answer(&mut server);
+    // the seventh line of its lock file names its shared memory
+    let lock = server.folder().join("data/postmaster.pid");
+    let mut segment = String::new();
+    until("the lock file is whole", || {
+        let text = fs::read_to_string(&lock).unwrap_or_default();
+        let line = text.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
+        segment = line.unwrap_or_default().to_owned();
+        !segment.is_empty()
+    });
+    server.kill().unwrap();
+    assert!(shared_memory().contains(&segment), "a killed server leaves its memory");
+    drop(server);
+    assert!(!shared_memory().contains(&segment));
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+fn shared_memory() -> Vec<String> {
+    let table = fs::read_to_string("/proc/sysvipc/shm").unwrap();
+    table.lines().filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned)).collect()
+}
+
+#[test]
+fn a_taken_port_is_told_before_anything_is_made() {
+    if !installed("redis") {
+        return;
+    }
+    let (root, lab) = lab();
+    let held = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = held.local_addr().unwrap().port();
+    let error = lab.start("redis", Durability::None, Lifetime::Run, Some(port)).unwrap_err();
+    assert!(matches!(error, LabError::PortTaken { port: taken } if taken == port), "{error}");
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_server_that_dies_shows_its_last_words() {
+    if !installed("redis") {
+        return;
+    }
+    let (_root, lab) = lab();
+    let mut server = lab.start("redis", Durability::Process, Lifetime::Run, None).unwrap();
+    await_answer(&mut server);
+    assert_eq!(say(&server, "SET k v"), "+OK");
+    server.kill().unwrap();
+    let manifest = server.folder().join("data/appendonlydir/appendonly.aof.manifest");
+    fs::write(manifest, "nonsense\n").unwrap();
+    let told = server.restart().and_then(|()| {
+        until("the server gives up", || server.ended().is_some());
+        server.check()
+    });
+    let told = told.unwrap_err().to_string();
+    assert!(told.contains("redis server exited with status 1; the last lines of its log:\n"), "{told}");
+    assert!(told.contains("Invalid AOF manifest"), "{told}");
+    assert!(server.log_tail(5).len() <= 5 && !server.log_tail(5).is_empty());
+}
+
+#[test]
+fn an_unknown_store_is_told_which_are_known() {
+    let error = Lab::locate("oracle").unwrap_err().to_string();
+    assert_eq!(error, "the lab cannot start \"oracle\": it can start postgres, mariadb, redis, tarantool");
+}
+
+#[test]
+fn a_root_that_is_not_ours_is_refused() {
+    let (root, _) = lab();
+    let link = root.path().join("link");
+    std::os::unix::fs::symlink(root.path(), &link).unwrap();
+    let slashed = format!("{}/", link.display());
+    let open = root.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, mode(0o777)).unwrap();
+    for bad in [link.as_path(), Path::new(&slashed), open.as_path()] {
+        let error = Lab::at(bad).unwrap_err();
+        assert!(matches!(error, LabError::NotOurs { .. }), "{error}");
+    }
+}
+
+#[test]
+fn folders_without_a_journal_are_never_touched() {
+    let (root, lab) = lab();
+    let treasure = root.path().join("redis-photos");
+    fs::create_dir(&treasure).unwrap();
+    fs::write(treasure.join("one.jpg"), "x").unwrap();
+    let folder = lab.folder("sqlite", Lifetime::Kept).unwrap();
+    fs::write(folder.path().join("a.db"), "x").unwrap();
+    drop(folder);
+    let cleared = lab.down().unwrap();
+    assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0));
+    assert!(treasure.join("one.jpg").exists());
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_embedded_folder_goes_with_its_value() {
+    let (root, lab) = lab();
+    let folder = lab.folder("sqlite", Lifetime::Run).unwrap();
+    fs::write(folder.path().join("a.db"), "x").unwrap();
+    assert_eq!(lab.list().unwrap()[0].address, None);
+    drop(folder);
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+/// Starts this test binary again as a bench: one that says `ready`, then lives until it is killed.
+fn bench(root: &Path, role: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", role, "--ignored", "--nocapture", "--test-threads=1"])
+        .env(HELPER, root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.ends_with("ready")), "the bench did not start");
+    child
+}
+
+fn ready() -> ! {
+    println!("ready");
+    loop {
+        thread::sleep(Duration::from_mins(1));
+    }
+}
+
+#[test]
+#[ignore = "a bench, started by the tests"]
+fn role_bench() {
+    let Some(root) = std::env::var_os(HELPER) else { return };
+    let lab = Lab::at(Path::new(&root)).unwrap();
+    let mut server = lab.start("redis", Durability::None, Lifetime::Run, None).unwrap();
+    await_answer(&mut server);
+    let _folder = lab.folder("sqlite", Lifetime::Run).unwrap();
+    let address = Address::parse("mysql://ann:hunter2@db.example/shop").unwrap();
+    let _note = lab.note_namespace(&address, "mariadb", "acidtest_1", "run-1").unwrap();
+    ready()
+}
+
+#[test]
+#[ignore = "a bench, started by the tests"]
+fn role_keeper() {
+    let Some(root) = std::env::var_os(HELPER) else { return };
+    let lab = Lab::at(Path::new(&root)).unwrap();
+    for store in ["redis", "postgres"] {
+        await_answer(&mut lab.start(store, Durability::Process, Lifetime::Kept, None).unwrap());
+    }
+    ready()
+}
+
+#[test]
+fn a_killed_bench_leaves_no_server_and_down_clears_the_rest() {
+    if !installed("redis") {
+        return;
+    }
+    let (root, lab) = lab();
+    let mut bench = bench(root.path(), "role_bench");
+    let server = lab.list().unwrap().into_iter().find(|entry| entry.store == "redis").unwrap();
+    let pid = server.pid.unwrap();
+    assert_eq!(server.holder, Holder::Bench { pid: bench.id(), alive: true });
+
+    let cleared = lab.down().unwrap();
+    assert_eq!((cleared.removed.len(), cleared.left.len()), (0, 2), "a living bench keeps its own");
+    assert!(cleared.left[0].why.contains(&bench.id().to_string()));
+    assert!(lives(pid) && lab.namespaces().unwrap().is_empty());
+
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    until("the server follows its bench", || !lives(pid));
+    let left = lab.namespaces().unwrap();
+    assert_eq!(
+        (left[0].address.as_str(), left[0].namespace.as_str()),
+        ("mysql://ann@db.example/shop", "acidtest_1")
+    );
+    for entry in left {
+        entry.clear().unwrap();
+    }
+
+    let cleared = lab.down().unwrap();
+    assert_eq!((cleared.removed.len(), cleared.left.len()), (2, 0));
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[test]
+#[ignore = "a bench, started by the tests"]
+fn role_starter() {
+    let Some(order) = std::env::var(HELPER).ok() else { return };
+    let (store, root) = order.split_once(':').unwrap();
+    let _server =
+        Lab::at(Path::new(root)).unwrap().start(store, Durability::None, Lifetime::Run, None).unwrap();
+    ready()
+}
+
+#[test]
+fn a_bench_killed_at_any_moment_of_a_start_leaves_nothing_that_down_cannot_clear() {
+    for (store, delay) in [("postgres", 50), ("postgres", 250), ("mariadb", 50), ("mariadb", 350)] {
+        if !installed(store) {
+            continue;
+        }
+        let (root, lab) = lab();
+        let mut bench = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "role_starter", "--ignored"])
+            .env(HELPER, format!("{store}:{}", root.path().display()))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        until("the journal is there", || !lab.list().unwrap().is_empty());
+        thread::sleep(Duration::from_millis(delay));
+        bench.kill().unwrap();
+        bench.wait().unwrap();
+        let cleared = lab.down().unwrap();
+        assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{:?}", cleared.left);
+        until("the helpers have ended too", || processes_of(&cleared.removed[0].folder).is_empty());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_kept_server_outlives_its_starter_until_down() {
+    if !installed("redis") || !installed("postgres") {
+        return;
+    }
+    let (root, lab) = lab();
+    let mut keeper = bench(root.path(), "role_keeper");
+    keeper.kill().unwrap();
+    keeper.wait().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let kept = lab.list().unwrap();
+    assert_eq!(kept.len(), 2);
+    for entry in &kept {
+        assert_eq!(entry.holder, Holder::Kept);
+        assert!(TcpStream::connect(socket(entry.address.as_ref().unwrap())).is_ok(), "{entry:?}");
+    }
+    // neither a shell in its folder nor anything else of the user's is the server
+    let mut shell = Command::new("sleep").arg("60").current_dir(&kept[0].folder).spawn().unwrap();
+    let cleared = lab.down().unwrap();
+    assert!(lives(shell.id()));
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    assert!(cleared.removed.iter().all(|entry| entry.pid.is_some()) && cleared.left.is_empty());
+    assert!(kept.iter().all(|entry| !lives(entry.pid.unwrap())));
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+/// What [`Lab::locate`] says in a process whose environment names another Redis.
+fn located_with(program: &str) -> String {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "role_locator", "--ignored", "--nocapture"])
+        .env(HELPER, "unused")
+        .env("ACIDTEST_REDIS", program)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "a process with an environment of its own, started by the tests"]
+fn role_locator() {
+    if std::env::var_os(HELPER).is_some() {
+        match Lab::locate("redis") {
+            Ok(found) => println!("found {} {}", found.program.display(), found.version),
+            Err(error) => println!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn the_environment_names_another_binary() {
+    let missing = located_with("/nonexistent");
+    assert!(missing.contains("redis-server is not installed: looked for /nonexistent"), "{missing}");
+    assert!(missing.contains("apt-get install redis-server; or name its program in ACIDTEST_REDIS"));
+    assert!(located_with("/etc/passwd").contains("cannot use /etc/passwd: it is not a program"));
+    assert!(located_with("bin/redis").contains("is not installed"));
+    if let Ok(found) = Lab::locate("redis") {
+        assert!(found.version.contains("v="), "{found:?}");
+        assert!(located_with(found.program.to_str().unwrap()).contains("found /"));
+    }
+}

@@ -1,0 +1,194 @@
+//! The sampling thread.
+
+use std::{
+    process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use crate::{
+    machine::MachineWatch,
+    process::{Ended, Group, by_parent},
+    resources::{ProcessUse, Resources},
+};
+
+/// Below this, sampling would cost more than it tells: the kernel counts CPU in ticks of 10 ms.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Memory, storage and new processes are looked at no more often than this.
+const CLOSE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// After a look that cost some CPU time, the next waits this many times as long, so that a large
+/// server (whose memory is slow to add up) makes sampling rarer and not dearer.
+const REST: u32 = 50;
+
+/// Samples this process, a server's process tree and the machine until it is stopped.
+///
+/// It samples on a thread of its own, whose CPU time is counted to the client. Dropping it ends the
+/// thread and forgets what was seen.
+pub struct Sampler {
+    watch: Arc<Mutex<Watch>>,
+    /// `None` where the system gave no thread; the first and the last sample remain.
+    thread: Option<JoinHandle<()>>,
+    stop: Sender<()>,
+}
+
+impl Sampler {
+    /// How often to sample where there is no reason for another interval.
+    pub const EVERY: Duration = Duration::from_millis(250);
+
+    /// Takes the first sample, then one `every` interval (of 10 ms or more) on a thread.
+    ///
+    /// `server` is the id of the process whose tree is the server: it, its descendants, and what they
+    /// start later. `None`, or this process's own id, where there is no such process to tell from the
+    /// client. Start it before the clock of a trial starts: the first sample of a large server may
+    /// take some tenths of a second.
+    #[must_use]
+    pub fn start(server: Option<u32>, every: Duration) -> Self {
+        let every = every.max(SHORTEST_INTERVAL);
+        let watch = Arc::new(Mutex::new(Watch::start(server, every)));
+        let (stop, stopped) = mpsc::channel::<()>();
+        let watched = Arc::clone(&watch);
+        let thread = thread::Builder::new().name("acidtest-observe".to_owned()).spawn(move || {
+            let mut rest = every;
+            while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+                let cost = with(&watched, Watch::sample);
+                rest = every.max(cost * REST);
+            }
+        });
+        Self { watch, thread: thread.ok(), stop }
+    }
+
+    /// Ends the thread, takes one last sample and returns what was used. A server that ended in the
+    /// meantime is reported as far as it was seen.
+    #[must_use]
+    pub fn stop(self) -> Resources {
+        drop(self.stop);
+        if let Some(thread) = self.thread {
+            // a thread that panicked leaves the samples it took
+            let _ = thread.join();
+        }
+        with(&self.watch, Watch::finish)
+    }
+}
+
+fn with<T>(watch: &Mutex<Watch>, act: impl FnOnce(&mut Watch) -> T) -> T {
+    act(&mut watch.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Everything that is watched, and when it was looked at.
+struct Watch {
+    started: Instant,
+    looked: Instant,
+    next_close_look: Instant,
+    samples: u64,
+    client: Group,
+    server: Option<Group>,
+    machine: MachineWatch,
+}
+
+impl Watch {
+    fn start(server: Option<u32>, every: Duration) -> Self {
+        let own = own_pid();
+        let server = server.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid != own);
+        let now = Instant::now();
+        let since = ticks_since_boot();
+        let mut watch = Self {
+            started: now,
+            looked: now,
+            next_close_look: now,
+            samples: 0,
+            client: Group::new(own, false, since, every),
+            server: server.map(|pid| Group::new(pid, true, since, every)),
+            machine: MachineWatch::start(every),
+        };
+        watch.sample_closely();
+        watch
+    }
+
+    /// Takes a sample; returns the CPU time that the part of it taken every time cost.
+    fn sample(&mut self) -> Duration {
+        if Instant::now() >= self.next_close_look {
+            return self.sample_closely();
+        }
+        let before = thread_cpu();
+        let ended = self.look();
+        self.count(&ended);
+        thread_cpu().saturating_sub(before)
+    }
+
+    /// Takes a sample with new processes, storage and memory.
+    fn sample_closely(&mut self) -> Duration {
+        let before = thread_cpu();
+        if let Some(server) = &mut self.server {
+            server.adopt(by_parent(own_pid()));
+        }
+        self.groups().for_each(Group::look_at_storage);
+        let look = thread_cpu();
+        let ended = self.look();
+        let cost = thread_cpu().saturating_sub(look);
+        self.groups().for_each(Group::look_at_memory);
+        self.count(&ended);
+        let close_cost = thread_cpu().saturating_sub(before);
+        self.next_close_look = self.looked + CLOSE_INTERVAL.max(close_cost * REST);
+        cost
+    }
+
+    fn finish(&mut self) -> Resources {
+        self.sample_closely();
+        let seconds = (self.looked - self.started).as_secs_f64();
+        Resources {
+            seconds,
+            samples: self.samples,
+            client: self.client.result(seconds).unwrap_or(ProcessUse::UNSEEN),
+            server: self.server.as_ref().and_then(|server| server.result(seconds)),
+            machine: self.machine.result(seconds),
+        }
+    }
+
+    /// Reads the CPU counters; returns the processes that ended.
+    fn look(&mut self) -> Vec<Ended> {
+        let now = Instant::now();
+        let seconds = (now - self.looked).as_secs_f64();
+        self.looked = now;
+        self.samples += 1;
+        self.machine.look(seconds);
+        self.groups().flat_map(|group| group.look(seconds)).collect()
+    }
+
+    fn count(&mut self, ended: &[Ended]) {
+        self.groups().for_each(|group| group.count(ended));
+    }
+
+    /// The client first: it may be the server's parent, and parents are read before their children.
+    fn groups(&mut self) -> impl Iterator<Item = &mut Group> {
+        std::iter::once(&mut self.client).chain(&mut self.server)
+    }
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(process::id()).unwrap_or(0)
+}
+
+/// CPU time and not wall time: on a full machine a look takes long without costing more.
+fn thread_cpu() -> Duration {
+    duration(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+/// The clock that processes' start times are kept in; `/proc/uptime` may be a container's.
+fn ticks_since_boot() -> u64 {
+    let ticks = duration(clock_gettime(ClockId::Boottime)).as_nanos()
+        * u128::from(procfs::ticks_per_second())
+        / 1_000_000_000;
+    u64::try_from(ticks).unwrap_or(u64::MAX)
+}
+
+fn duration(time: Timespec) -> Duration {
+    Duration::try_from(time).unwrap_or_default()
+}

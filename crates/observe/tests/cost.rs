@@ -1,0 +1,36 @@
+//! What sampling itself costs; alone in its process, so that nothing else's CPU time is counted.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod running;
+
+use std::{thread, time::Duration};
+
+use acidtest_observe::Sampler;
+use running::Running;
+use rustix::time::{ClockId, clock_gettime};
+
+fn cpu() -> Duration {
+    clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap()
+}
+
+#[test]
+fn sampling_costs_little() {
+    let server =
+        Running::sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do sleep 60 & done; wait");
+    thread::sleep(Duration::from_millis(300));
+    let before = cpu();
+    let sampler = Sampler::start(Some(server.pid()), Sampler::EVERY);
+    thread::sleep(Duration::from_secs(3));
+    let resources = sampler.stop();
+    let cost = cpu().saturating_sub(before);
+    let share = cost.as_secs_f64() / resources.seconds;
+    println!(
+        "{cost:?} of CPU in {:.2} s, {} samples of 20 processes: {:.3} % of a core",
+        resources.seconds,
+        resources.samples,
+        100.0 * share
+    );
+    assert_eq!(resources.server.unwrap().processes, 20);
+    assert!(share < 0.05, "{share}");
+}

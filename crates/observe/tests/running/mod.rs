@@ -1,0 +1,36 @@
+//! A process tree that ends with its test.
+
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// A shell in a process group of its own, killed with all its children when dropped.
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn sh(script: &str) -> Self {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+        Self(command.spawn().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Kills the group and waits for its leader.
+    pub(crate) fn end(&mut self) {
+        let id = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
+        if let (Some(id), Ok(None)) = (id, self.0.try_wait()) {
+            let _ = kill_process_group(id, Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

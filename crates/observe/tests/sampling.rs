@@ -1,0 +1,284 @@
+//! What a sampler says of processes whose use is known.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod running;
+
+use std::{
+    env, fs,
+    path::Path,
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use acidtest_observe::{MachineUse, MemoryKind, ProcessUse, Resources, Sampler, machine};
+use running::Running;
+
+const MIB: u64 = 1 << 20;
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Held by each test that keeps a core busy or waits for another to do something: they would starve
+/// each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait_until(what: impl Fn() -> bool) {
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while !what() && Instant::now() < give_up {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Samples the process that runs `script` for `span`.
+fn observed(script: &str, span: Duration) -> Resources {
+    let _turn = alone();
+    let server = Running::sh(script);
+    let sampler = Sampler::start(Some(server.pid()), EVERY);
+    thread::sleep(span);
+    sampler.stop()
+}
+
+/// CPU seconds that the process group led by `leader` ever used: the truth to hold a sampler to, as
+/// a busy machine may give a busy loop far less than a core.
+fn truth(leader: u32) -> f64 {
+    let all = procfs::process::all_processes().unwrap().flatten().filter_map(|process| process.stat().ok());
+    let ticks: i64 = all
+        .filter(|stat| u32::try_from(stat.pgrp) == Ok(leader))
+        .map(|stat| i64::try_from(stat.utime + stat.stime).unwrap() + stat.cutime + stat.cstime)
+        .sum();
+    ticks as f64 / procfs::ticks_per_second() as f64
+}
+
+/// Samples the processes that run `script` for `span` and holds their CPU time to the truth.
+fn observed_truly(script: &str, span: Duration) -> Resources {
+    let _turn = alone();
+    let server = Running::sh(script);
+    let sampler = Sampler::start(Some(server.pid()), EVERY);
+    let before = truth(server.pid());
+    thread::sleep(span);
+    let after = truth(server.pid());
+    let resources = sampler.stop();
+    let (seen, least, most) =
+        (resources.server.as_ref().unwrap().cpu_seconds, after - before, truth(server.pid()));
+    assert!(least > 0.05, "the machine is too busy to tell: {least}");
+    // each process and sample is rounded to a tick
+    assert!((least - 0.1..most + 0.1).contains(&seen), "{seen} is not within {least} and {most}");
+    resources
+}
+
+fn server(resources: &Resources) -> &ProcessUse {
+    resources.server.as_ref().unwrap()
+}
+
+fn scratch() -> tempfile::TempDir {
+    // on a disk, where a directory for temporary files may be in memory
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+#[test]
+fn a_busy_loop_is_one_core() {
+    let resources = observed_truly("while :; do :; done", Duration::from_secs(1));
+    let used = server(&resources);
+    assert!((0.95..2.0).contains(&resources.seconds), "{resources:?}");
+    assert!(resources.samples > 3, "{resources:?}");
+    assert!(used.cpu_mean < 1.1, "{used:?}");
+    assert!((used.cpu_mean..1.5).contains(&used.cpu_max), "{used:?}");
+    assert_eq!(used.processes, 1);
+    let machine = &resources.machine;
+    assert!(machine.cpu_mean > 0.5 * used.cpu_mean, "{machine:?}");
+    assert!(machine.cpu_mean <= 1.1 * machine.cores as f64, "{machine:?}");
+}
+
+#[test]
+fn a_tree_is_counted_whole() {
+    let burn = "while :; do :; done";
+    let resources = observed_truly(&format!("({burn}) & ({burn}) & wait"), Duration::from_millis(2500));
+    let used = server(&resources);
+    assert_eq!(used.processes, 3, "{used:?}");
+    assert!(used.cpu_mean < 2.2, "{used:?}");
+}
+
+#[test]
+fn children_too_short_lived_to_be_seen_are_counted() {
+    let burn = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+    let resources = observed_truly(&format!("while :; do ({burn}); done"), Duration::from_secs(2));
+    assert!(server(&resources).cpu_mean < 1.1, "{resources:?}");
+}
+
+#[test]
+fn all_that_a_process_born_within_the_span_used_is_counted() {
+    // too short a span to look for new processes before its end
+    let script = "sleep 0.1; (while :; do :; done) & wait";
+    observed_truly(script, Duration::from_millis(800));
+}
+
+#[test]
+fn what_a_process_used_before_the_span_is_not_counted() {
+    let _turn = alone();
+    let server = Running::sh("i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; exec sleep 60");
+    let name = format!("/proc/{}/comm", server.pid());
+    wait_until(|| fs::read_to_string(&name).is_ok_and(|name| name.trim() == "sleep"));
+    let sampler = Sampler::start(Some(server.pid()), EVERY);
+    thread::sleep(Duration::from_millis(300));
+    let resources = sampler.stop();
+    assert!(resources.server.unwrap().cpu_seconds < 0.1);
+}
+
+#[test]
+fn memory_of_a_child_is_counted() {
+    // a shell variable of 32 MiB
+    let allocate = "x=$(head -c 33554432 /dev/zero | tr '\\0' x); sleep 60; echo $x";
+    let resources = observed(&format!("({allocate}) & wait"), Duration::from_secs(3));
+    let used = server(&resources);
+    assert!((32 * MIB..400 * MIB).contains(&used.memory_max_bytes), "{used:?}");
+    assert!((1..=used.memory_max_bytes).contains(&used.memory_mean_bytes), "{used:?}");
+    assert!(resources.client.memory_mean_bytes > 0);
+}
+
+/// Samples a server whose child writes 8 MiB, syncs them and ends, until the server was killed, or
+/// before; `None` where there is no disk to write to.
+fn writing(killed: bool) -> Option<Resources> {
+    let _turn = alone();
+    let directory = scratch();
+    if machine(directory.path()).filesystem == "tmpfs" {
+        eprintln!("skipped: no disk below {}", directory.path().display());
+        return None;
+    }
+    let path = directory.path().display();
+    let write = format!("dd if=/dev/zero of='{path}/file' bs=1M count=8 conv=fsync 2>/dev/null");
+    // the child that wrote lives until it was seen; then its parent, waiting for it, inherits
+    let script = format!("sleep 0.3; ({write}; sleep 2; true); mkdir '{path}/done'; sleep 60");
+    let mut server = Running::sh(&script);
+    let sampler = Sampler::start(Some(server.pid()), EVERY);
+    wait_until(|| directory.path().join("done").exists());
+    if killed {
+        server.end();
+    }
+    Some(sampler.stop())
+}
+
+#[test]
+fn bytes_written_by_a_child_are_counted_once() {
+    let Some(resources) = writing(false) else { return };
+    let written = server(&resources).written_bytes.unwrap();
+    assert!((8 * MIB..12 * MIB).contains(&written), "{written}");
+}
+
+#[test]
+fn a_server_that_dies_keeps_what_was_seen() {
+    let _turn = alone();
+    let mut server = Running::sh("while :; do :; done");
+    let sampler = Sampler::start(Some(server.pid()), EVERY);
+    thread::sleep(Duration::from_millis(800));
+    server.end();
+    thread::sleep(Duration::from_millis(400));
+    let resources = sampler.stop();
+    let used = resources.server.unwrap();
+    assert!((0.02..1.0).contains(&used.cpu_seconds), "{used:?}");
+    assert!(used.memory_mean_bytes > 0 && used.processes == 1, "{used:?}");
+    assert!(used.cpu_max >= used.cpu_mean, "{used:?}");
+}
+
+#[test]
+fn a_span_shorter_than_an_interval_has_two_samples() {
+    let _turn = alone();
+    let server = Running::sh("while :; do :; done");
+    let sampler = Sampler::start(Some(server.pid()), Duration::from_mins(1));
+    thread::sleep(Duration::from_millis(150));
+    let resources = sampler.stop();
+    assert_eq!(resources.samples, 2);
+    let used = resources.server.unwrap();
+    assert!((0.0..1.5).contains(&used.cpu_max) && used.memory_max_bytes > 0, "{used:?}");
+    let none = Sampler::start(None, Duration::ZERO).stop();
+    assert!(none.seconds >= 0.0 && none.client.cpu_max.is_finite() && none.machine.cpu_max.is_finite());
+}
+
+#[test]
+fn without_a_process_of_its_own_there_is_no_server() {
+    let mut gone = Running::sh("exit 0");
+    let pid = gone.pid();
+    gone.end();
+    for server in [None, Some(std::process::id()), Some(pid), Some(u32::MAX)] {
+        let resources = Sampler::start(server, EVERY).stop();
+        assert_eq!(resources.server, None, "{server:?}");
+        assert_eq!(resources.client.processes, 1);
+    }
+}
+
+#[test]
+fn what_may_not_be_read_is_not_made_up() {
+    let used = Sampler::start(Some(1), EVERY).stop().server;
+    let refused = |file| fs::read(file).is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied);
+    let Some(used) = used.filter(|_| refused("/proc/1/smaps_rollup")) else { return };
+    assert_eq!((used.memory_kind, used.read_bytes), (MemoryKind::Resident, None));
+    assert!(used.memory_max_bytes > 0);
+}
+
+#[test]
+fn the_machine_is_described() {
+    let machine = machine(Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert!(!machine.cpu.is_empty() && machine.cores > 0);
+    assert!(machine.memory_bytes > 64 * MIB);
+    assert!(machine.kernel.starts_with(|c: char| c.is_ascii_digit()), "{machine:?}");
+    assert_ne!(machine.filesystem, "unknown");
+    let text = serde_json::to_string(&machine).unwrap();
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert!(!text.contains("hostname") && serde_json::from_str::<serde_json::Value>(&text).is_ok());
+    assert_ne!(machine.cpu, name.trim());
+}
+
+#[test]
+fn resources_survive_json() {
+    let used = ProcessUse {
+        processes: 3,
+        cpu_seconds: 1.5,
+        cpu_mean: 0.75,
+        cpu_max: 1.25,
+        memory_mean_bytes: 10,
+        memory_max_bytes: 20,
+        memory_kind: MemoryKind::Proportional,
+        read_bytes: Some(0),
+        written_bytes: None,
+    };
+    let machine = MachineUse {
+        cpu_mean: 1.0,
+        cpu_max: 2.0,
+        cores: 4,
+        steal_mean: Some(0.5),
+        pressure_cpu_some: Some(12.5),
+        pressure_io_some: None,
+        pressure_io_full: None,
+        pressure_memory_some: None,
+        pressure_memory_full: None,
+    };
+    for server in [None, Some(used.clone())] {
+        let resources =
+            Resources { seconds: 2.0, samples: 9, client: used.clone(), server, machine: machine.clone() };
+        let text = serde_json::to_string(&resources).unwrap();
+        assert!(text.contains(r#""memory_kind":"proportional""#), "{text}");
+        assert_eq!(serde_json::from_str::<Resources>(&text).unwrap(), resources);
+    }
+}
+
+/// The client waits for its server, so the kernel adds what the server wrote to the client's
+/// counters. It takes a process of its own to see it: others of these tests wait for children too.
+#[test]
+fn a_dead_server_is_not_counted_to_the_client() {
+    let again = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "waits_for_a_server_that_wrote", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    assert!(again.status.success(), "{again:?}");
+}
+
+#[test]
+#[ignore = "run by a_dead_server_is_not_counted_to_the_client, alone in its process"]
+fn waits_for_a_server_that_wrote() {
+    let Some(resources) = writing(true) else { return };
+    assert!(server(&resources).written_bytes.unwrap() >= 8 * MIB, "{resources:?}");
+    assert!(resources.client.written_bytes.unwrap() < MIB, "{resources:?}");
+}
