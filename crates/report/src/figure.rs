@@ -1,0 +1,69 @@
+//! Figures as people read them: three digits, a unit on each.
+
+/// A duration given in nanoseconds: `870 ns`, `28.1 µs`, `1.23 ms`, `2.50 s`.
+#[must_use]
+pub fn nanoseconds(value: f64) -> String {
+    let (scaled, unit) = match value {
+        value if value < 999.5 => return format!("{value:.0} ns"),
+        value if value < 999.5e3 => (value / 1e3, "µs"),
+        value if value < 999.5e6 => (value / 1e6, "ms"),
+        value => (value / 1e9, "s"),
+    };
+    format!("{} {unit}", three_digits(scaled))
+}
+
+/// A size in bytes: `512 B`, `27.0 MiB`.
+#[must_use]
+pub fn bytes(value: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut scaled = value;
+    let mut unit = 0;
+    while scaled >= 999.5 && unit + 1 < units.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{scaled:.0} B") } else { format!("{} {}", three_digits(scaled), units[unit]) }
+}
+
+/// A whole number with its thousands apart: `1,234,567`.
+#[must_use]
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// Operations a second: `12,345`, or `3.21` where they are few.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a rate is neither negative nor huge
+pub fn rate(value: f64) -> String {
+    if value < 99.95 { three_digits(value) } else { count(value.round() as u64) }
+}
+
+fn three_digits(value: f64) -> String {
+    match value {
+        value if value < 9.995 => format!("{value:.2}"),
+        value if value < 99.95 => format!("{value:.1}"),
+        value => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_keep_three_digits_and_their_unit() {
+        let shown = [1.0, 870.0, 999.6, 28_100.0, 999_600.0, 1.234e6, 2.5e9, 61e9].map(nanoseconds);
+        assert_eq!(shown, ["1 ns", "870 ns", "1.00 µs", "28.1 µs", "1.00 ms", "1.23 ms", "2.50 s", "61.0 s"]);
+        assert_eq!([512.0, 2048.0, 28_311_552.0].map(bytes), ["512 B", "2.00 KiB", "27.0 MiB"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.0, 3.214, 99.96, 12_345.4].map(rate), ["0.00", "3.21", "100", "12,345"]);
+    }
+}
