@@ -1,1 +1,67 @@
-fn main() {}
+//! acidtest: which data store should carry this workload, what does each of its guarantees cost
+//! there, does the guarantee really hold, and what runs out first?
+//!
+//! This crate is the command line: arguments, plan files, progress, exit codes, and the runner that
+//! takes a plan through lab, stores, engine and audit to a result. It holds the only list of stores
+//! ([`registry`]).
+
+mod args;
+mod commands;
+mod exit;
+mod harness;
+mod instance;
+mod interrupt;
+mod nearest;
+mod output;
+mod plan_file;
+mod progress;
+mod registry;
+mod runner;
+mod secrets;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{
+    args::{Arguments, Command},
+    exit::Failure,
+};
+
+fn main() -> ExitCode {
+    let words = secrets::take_arguments();
+    let arguments = match Arguments::try_parse_from(words) {
+        Ok(arguments) => arguments,
+        Err(error) => return exit::usage(&error),
+    };
+    raise_file_limit();
+    // one thread for all that is not timed: private servers end with the thread that starts them
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(dispatch(arguments.command)),
+        Err(error) => Err(Failure::Other(format!("cannot start: {error}"))),
+    };
+    exit::report(done)
+}
+
+async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
+    match command {
+        Command::Run(run) => commands::run::run(*run).await,
+        Command::Stores(which) => commands::stores::stores(which.store.as_deref()),
+        Command::Workloads => commands::workloads::workloads(),
+        Command::Lab(lab) => commands::lab::lab(lab).await,
+        Command::Selftest(selftest) => commands::selftest::selftest(&selftest).await,
+        Command::Show(show) => commands::show::show(&show),
+        Command::Schema => commands::show::schema(),
+    }
+}
+
+/// Each client needs a file descriptor or two; the usual soft limit is 1,024. Where it cannot be
+/// raised, opening a connection says so.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}

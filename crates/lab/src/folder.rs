@@ -86,6 +86,10 @@ impl Root {
         Ok(Self { path, ephemeral })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Makes a private folder with its journal. `user` is who may write in its home.
     pub(crate) fn create(&self, record: Record, user: Option<User>) -> Result<Folder, LabError> {
         // another bench may just have taken the empty root away

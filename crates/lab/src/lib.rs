@@ -63,6 +63,12 @@ impl Lab {
         Ok(Self { root: Root::at(folder, false)? })
     }
 
+    /// The folder under which every private server and folder lies.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
     /// The program that [`Lab::start`] would start for a store: the one that `ACIDTEST_<STORE>` names,
     /// or the first one installed.
     pub fn locate(store: &str) -> Result<Installation, LabError> {

@@ -22,4 +22,4 @@ pub use result::{
     ArrivedFigures, CellResult, FORMAT, Harness, OperationFigures, RunResult, SecondFigures, StopFigures,
     TrialResult, schema,
 };
-pub use table::{Style, render};
+pub use table::{RULED, Style, render};

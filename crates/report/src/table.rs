@@ -98,8 +98,8 @@ fn driving(plan: &Plan) -> String {
     format!("{} clients, {arrivals} · {extent} · {trials}{refused} · seed {}", clients.join(", "), plan.seed)
 }
 
-/// One line under the header and one at the end: rows are short.
-const RULED: TableStyle = {
+/// How every table is ruled: one line under the header and one at the end, as rows are short.
+pub const RULED: TableStyle = {
     let line = LineStyle::none().fill('─').junction('─');
     TableStyle::new().header_separator(line).bottom_border(line)
 };
@@ -210,10 +210,9 @@ fn cores(mean: f64) -> String {
 
 /// The verdict over all trials, with the counts of the worst of them.
 fn verdict(cell: &CellResult) -> String {
-    let worst = cell
-        .trials
-        .iter()
-        .max_by_key(|trial| (trial.audit.verdict, trial.audit.counts.values().sum::<u64>()));
+    let worst = cell.trials.iter().max_by_key(|trial| {
+        (trial.audit.verdict, trial.audit.findings.iter().map(|finding| finding.count).sum::<u64>())
+    });
     let Some(worst) = worst else { return "unknown: not run".to_owned() };
     let shown = worst.audit.to_string();
     match (worst.audit.verdict, cell.trials.len()) {

@@ -12,7 +12,7 @@ mod verdict;
 pub use acidtest_engine::{Attempt, ClientTask, Fault};
 pub use keys::{Skew, SkewError};
 pub use store::{Owner, Place, Store};
-pub use verdict::{Audit, Verdict};
+pub use verdict::{Audit, Finding, Verdict};
 
 /// One parameter of a workload, as `acidtest workloads` lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]

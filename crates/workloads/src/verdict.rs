@@ -28,6 +28,17 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// One thing that an audit looks for, and how much of it there was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// Its name; what it proves is in the workload's documentation.
+    pub name: String,
+    /// How much of it.
+    pub count: u64,
+    /// In which unit.
+    pub unit: String,
+}
+
 /// The ledger held against the store's final state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Audit {
@@ -36,9 +47,8 @@ pub struct Audit {
     /// Why it is unknown, or what the proof of a break is short of.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// What was broken, by name, each in the unit that the workload's documentation gives; all zero
-    /// where it holds.
-    pub counts: BTreeMap<String, u64>,
+    /// What was looked for, gravest first; all zero where it holds.
+    pub findings: Vec<Finding>,
     /// What the verdict was drawn from: totals of the ledger, of the final state, and the bounds that
     /// it had to lie in.
     pub evidence: BTreeMap<String, i64>,
@@ -51,20 +61,26 @@ impl Audit {
         Self {
             verdict: Verdict::Unknown,
             reason: Some(reason.into()),
-            counts: BTreeMap::new(),
+            findings: Vec::new(),
             evidence: BTreeMap::new(),
         }
+    }
+
+    /// How much of a finding there was; 0 of one that is not looked for.
+    #[must_use]
+    pub fn count(&self, name: &str) -> u64 {
+        self.findings.iter().find(|finding| finding.name == name).map_or(0, |finding| finding.count)
     }
 }
 
 impl fmt::Display for Audit {
-    /// `holds`, `broken: oversold 12, torn 1`, or `unknown: why`.
+    /// `holds`, `broken: oversold 12 units, torn 1 operations`, or `unknown: why`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.verdict)?;
         let mut separator = ": ";
         if self.verdict == Verdict::Broken {
-            for (name, count) in self.counts.iter().filter(|(_, count)| **count > 0) {
-                write!(f, "{separator}{name} {count}")?;
+            for Finding { name, count, unit } in self.findings.iter().filter(|finding| finding.count > 0) {
+                write!(f, "{separator}{name} {count} {unit}")?;
                 separator = ", ";
             }
         }

@@ -20,7 +20,7 @@ fn caught_as(bug: Bug, counts: &[&str]) {
     let audit = audit(Faults::bug(bug), Lock::Native, 7);
     assert_eq!(audit.verdict, Verdict::Broken);
     for count in counts {
-        assert!(audit.counts[*count] > 0, "{bug:?} shows no {count}: {audit}");
+        assert!(audit.count(count) > 0, "{bug:?} shows no {count}: {audit}");
     }
 }
 
@@ -58,7 +58,7 @@ fn a_hidden_commit_is_sold_again() {
 fn no_lock_oversells_under_contention() {
     let audit = audit(Faults::default(), Lock::None, 7);
     assert_eq!(audit.verdict, Verdict::Broken, "{audit}");
-    assert!(audit.counts["surplus"] > 0, "{audit}");
+    assert!(audit.count("surplus") > 0, "{audit}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use acidtest_model::StoreError;
 
 use super::{Held, Ledger, Sequence, Stock};
-use crate::{Audit, Verdict};
+use crate::{Audit, Finding, Verdict};
 
 /// A replayed sequence, for the audit.
 #[derive(Clone, Copy, Debug)]
@@ -152,16 +152,16 @@ impl Found {
     }
 
     fn into_audit(self) -> Audit {
-        let counts = [
-            ("oversold", self.oversold),
-            ("surplus", self.surplus),
-            ("deficit", self.deficit),
-            ("negative", self.negative),
-            ("torn", self.torn),
-            ("misplaced", self.misplaced),
-            ("off_sequence", self.off_sequence),
+        let findings = [
+            ("oversold", self.oversold, "units"),
+            ("surplus", self.surplus, "units"),
+            ("deficit", self.deficit, "units"),
+            ("negative", self.negative, "tuples"),
+            ("torn", self.torn, "operations"),
+            ("misplaced", self.misplaced, "tuples"),
+            ("off_sequence", self.off_sequence, "units"),
         ];
-        let broken = counts.iter().any(|(_, count)| *count > 0);
+        let broken = findings.iter().any(|(_, count, _)| *count > 0);
         let verdict = match (broken, &self.doubt) {
             (true, _) => Verdict::Broken,
             (false, Some(_)) => Verdict::Unknown,
@@ -170,7 +170,9 @@ impl Found {
         Audit {
             verdict,
             reason: self.doubt,
-            counts: counts.map(|(name, count)| (name.to_owned(), count)).into(),
+            findings: findings
+                .map(|(name, count, unit)| Finding { name: name.to_owned(), count, unit: unit.to_owned() })
+                .into(),
             evidence: self.evidence,
         }
     }
@@ -270,7 +272,7 @@ mod tests {
             let audit = verdict(&world);
             prop_assert_eq!(audit.verdict, Verdict::Broken);
             let name = if off > 0 { "surplus" } else { "deficit" };
-            prop_assert_eq!(audit.counts[name], 1);
+            prop_assert_eq!(audit.count(name), 1);
         }
 
         /// With some unanswered, whatever they cannot explain is seen.
@@ -306,24 +308,24 @@ mod tests {
         world.ledger.captured(&world.stock, world.stock.group_of[0], 1_000_000, &[line]);
         let proved = audit(&world.stock, &world.ledger, gone(), None);
         assert_eq!(proved.verdict, Verdict::Broken);
-        assert!(proved.counts["oversold"] > 900_000 && proved.reason.is_some());
+        assert!(proved.count("oversold") > 900_000 && proved.reason.is_some());
     }
 
     #[test]
     fn tuples_lost_doubled_or_foreign_are_misplaced() {
         let mut world = world(3, 50, 0.0);
         let last = world.held.pop().unwrap();
-        assert!(verdict(&world).counts["misplaced"] >= 1, "lost {last:?}");
+        assert!(verdict(&world).count("misplaced") >= 1, "lost {last:?}");
         world.held.push(world.held[0]);
-        assert_eq!(verdict(&world).counts["misplaced"], 2, "one lost, one doubled");
+        assert_eq!(verdict(&world).count("misplaced"), 2, "one lost, one doubled");
         world.held.push(Held { key: (999, 1, 1, 1), count: 0 });
-        assert_eq!(verdict(&world).counts["misplaced"], 3);
+        assert_eq!(verdict(&world).count("misplaced"), 3);
     }
 
     #[test]
     fn lines_that_do_not_add_up_are_torn() {
         let world = world(3, 50, 0.0);
         world.ledger.captured(&world.stock, 0, 2, &[]);
-        assert_eq!(verdict(&world).counts["torn"], 1);
+        assert_eq!(verdict(&world).count("torn"), 1);
     }
 }

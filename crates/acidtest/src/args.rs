@@ -1,0 +1,389 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use acidtest_model::{Durability, Lock};
+use acidtest_report::{ArrivalKind, Plan, RefusedKind, Span};
+use acidtest_workloads::Skew;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const EXIT_CODES: &str = "\
+Exit status:
+  0    every promised guarantee held
+  1    acidtest itself failed (a full disk, an unwritable result)
+  2    bad usage
+  3    a store could not be reached or started
+  4    a promised guarantee was broken
+  5    whether a promised guarantee held could not be told
+  130  interrupted";
+
+/// Which data store should carry this workload, what does each of its guarantees cost there, and does
+/// the guarantee really hold?
+#[derive(Debug, Parser)]
+#[command(name = "acidtest", version, after_help = EXIT_CODES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a workload, or a plan file, on one or more stores
+    Run(Box<Run>),
+    /// List the stores: what is installed, what each can do, and why not where not
+    Stores(Stores),
+    /// List the workloads with their parameters
+    Workloads,
+    /// Start, list and clear away private servers
+    Lab(Lab),
+    /// Test the auditor: every planted bug must be caught, a correct store must raise no alarm
+    Selftest(Selftest),
+    /// Print the table of a result file again
+    Show(Show),
+    /// Print the JSON Schema of result files
+    Schema,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  acidtest run inventory
+      ten seconds on embedded SQLite: nothing to install
+  acidtest run inventory --store postgres,redis --lock none,soft,hard,native --trials 3
+      start both privately and price each lock mode against none
+  acidtest run inventory --store postgres --items 10 --skew zipf:0.99 --rate 2000
+      an open loop on few, hot items: response times from when an operation was due
+  ACIDTEST_PASSWORD=... acidtest run inventory --store postgres://ann@db.example/shop
+      your own server, in a schema of acidtest's own that is dropped at the end
+  acidtest run inventory --lock none,native --save-plan plan.toml && acidtest run plan.toml
+      keep a plan in a file";
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct Run {
+    /// A workload (see `acidtest workloads`) or a plan file (*.toml)
+    pub(crate) what: String,
+
+    #[command(flatten)]
+    pub(crate) grid: Grid,
+    #[command(flatten)]
+    pub(crate) driving: Driving,
+    #[command(flatten)]
+    pub(crate) inventory: Inventory,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// The grid of cells: each list is an axis.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Grid")]
+pub(crate) struct Grid {
+    /// Stores to start privately, or addresses of your own [default: sqlite]
+    #[arg(long, value_delimiter = ',', value_name = "STORE,...")]
+    pub(crate) store: Option<Vec<String>>,
+    /// Lock modes: none, soft, hard, native [default: native]
+    #[arg(long, value_delimiter = ',', value_name = "LOCK,...")]
+    pub(crate) lock: Option<Vec<Lock>>,
+    /// Durability rungs of private servers: none, process, disk [default: disk]
+    #[arg(long, value_delimiter = ',', value_name = "RUNG,...")]
+    pub(crate) durability: Option<Vec<Durability>>,
+    /// Numbers of clients [default: 16]
+    #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: Option<Vec<u32>>,
+    /// Trials of each cell, interleaved [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) trials: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Arrivals {
+    /// Evenly spaced
+    Constant,
+    /// As independent users would come
+    Poisson,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OnRefused {
+    /// The refusal is the answer
+    Count,
+    /// Wait 5 ms and try again, as the inventory study did
+    Retry,
+}
+
+/// How every trial is driven.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Driving")]
+pub(crate) struct Driving {
+    /// Length of the measured part (10s, 1m 30s) [default: 10s]
+    #[arg(long, conflicts_with = "ops")]
+    pub(crate) duration: Option<Span>,
+    /// Length of the measured part in operations over all clients
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) ops: Option<u64>,
+    /// Driven but not recorded before the measured part [default: 2s]
+    #[arg(long)]
+    pub(crate) warmup: Option<Span>,
+    /// Open loop: operations a second over all clients [default: closed loop]
+    #[arg(long, value_parser = positive)]
+    pub(crate) rate: Option<f64>,
+    /// How an open loop's arrivals are spaced [default: poisson]
+    #[arg(long, requires = "rate")]
+    pub(crate) arrivals: Option<Arrivals>,
+    /// Longest time for an operation with all its attempts; then it is unknown [default: 10s]
+    #[arg(long)]
+    pub(crate) timeout: Option<Span>,
+    /// Attempts after a conflict [default: 100]
+    #[arg(long)]
+    pub(crate) max_retries: Option<u32>,
+    /// What a refused operation does [default: count]
+    #[arg(long)]
+    pub(crate) on_refused: Option<OnRefused>,
+    /// Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds
+    /// in order; the final stock must be the sequence's own
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100000",
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000), conflicts_with_all = ["ops", "duration", "rate", "warmup"])]
+    pub(crate) trace: Option<u64>,
+    /// Seed of every random number [default: 42]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("must be a number above 0".to_owned()),
+    }
+}
+
+/// The inventory's parameters.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Inventory")]
+pub(crate) struct Inventory {
+    /// Tuples in stock; fewer means more contention [default: 1000]
+    #[arg(long)]
+    pub(crate) items: Option<u32>,
+    /// Skus; fewer means captures across more warehouses [default: 1000]
+    #[arg(long)]
+    pub(crate) skus: Option<u32>,
+    /// Warehouses [default: 3]
+    #[arg(long)]
+    pub(crate) warehouses: Option<u8>,
+    /// Conditions [default: 3]
+    #[arg(long)]
+    pub(crate) conditions: Option<u8>,
+    /// Sources [default: 3]
+    #[arg(long)]
+    pub(crate) sources: Option<u8>,
+    /// Lowest price [default: 400]
+    #[arg(long)]
+    pub(crate) price_min: Option<u32>,
+    /// Highest price [default: 1500]
+    #[arg(long)]
+    pub(crate) price_max: Option<u32>,
+    /// Initial counts are drawn from 0 to this [default: 10]
+    #[arg(long)]
+    pub(crate) initial_max: Option<u32>,
+    /// An operation moves 1 to this many units [default: 3]
+    #[arg(long)]
+    pub(crate) units_max: Option<u32>,
+    /// Share of operations that are captures, 0 to 1 [default: 0.5]
+    #[arg(long)]
+    pub(crate) capture_share: Option<f64>,
+    /// uniform, or zipf:THETA [default: uniform]
+    #[arg(long)]
+    pub(crate) skew: Option<Skew>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people
+    #[default]
+    Table,
+    /// The result itself
+    Json,
+}
+
+/// Where data and results go.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Data and results")]
+pub(crate) struct Output {
+    /// acidtest's own schema, database or prefix [default: acidtest]
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
+    /// Replace the namespace if it is there already
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Leave the namespace on your own server at the end
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Result file (*.json), or the folder for it
+    #[arg(long, default_value = "results")]
+    pub(crate) out: PathBuf,
+    /// What is printed
+    #[arg(long = "output", value_enum, default_value_t)]
+    pub(crate) format: Format,
+    /// Print neither progress nor table
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Write the plan to a file, without passwords, and do not run it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_plan: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stores {
+    /// Only this store
+    pub(crate) store: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Start a private server and keep it until `acidtest lab down`
+    Up {
+        /// Which store
+        store: String,
+        /// The rung that it is set to
+        #[arg(long, default_value_t = Durability::Disk)]
+        durability: Durability,
+        /// A free loopback port of your choice
+        #[arg(long)]
+        port: Option<u16>,
+    },
+    /// Stop and remove every private server that was kept, and what killed runs left behind
+    Down {
+        /// Address, with password, of a server on which a killed run left its namespace
+        #[arg(long, value_delimiter = ',', value_name = "ADDRESS,...")]
+        store: Vec<String>,
+    },
+    /// List private servers
+    List,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Selftest {
+    /// Seed of every random number
+    #[arg(long, default_value_t = 42)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// A result file
+    pub(crate) file: PathBuf,
+    /// What is printed
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+impl Run {
+    /// Lays what was given on the command line over the plan.
+    pub(crate) fn apply_to(&self, plan: &mut Plan) {
+        let (grid, driving, output) = (&self.grid, &self.driving, &self.output);
+        set(&mut plan.stores, grid.store.as_ref());
+        set(&mut plan.locks, grid.lock.as_ref());
+        set(&mut plan.durability, grid.durability.as_ref());
+        set(&mut plan.clients, grid.clients.as_ref());
+        set(&mut plan.trials, grid.trials.as_ref());
+        set(&mut plan.duration, driving.duration.as_ref());
+        if driving.duration.is_some() {
+            plan.ops = None;
+        }
+        plan.ops = driving.ops.or(plan.ops);
+        set(&mut plan.warmup, driving.warmup.as_ref());
+        plan.rate = driving.rate.or(plan.rate);
+        set(&mut plan.arrivals, driving.arrivals.map(ArrivalKind::from).as_ref());
+        set(&mut plan.timeout, driving.timeout.as_ref());
+        set(&mut plan.max_retries, driving.max_retries.as_ref());
+        set(&mut plan.on_refused, driving.on_refused.map(RefusedKind::from).as_ref());
+        plan.trace = driving.trace.or(plan.trace);
+        set(&mut plan.seed, driving.seed.as_ref());
+        set(&mut plan.namespace, output.namespace.as_ref());
+        plan.replace |= output.replace;
+        plan.keep |= output.keep;
+        self.inventory.apply_to(&mut plan.inventory);
+    }
+}
+
+impl Inventory {
+    fn apply_to(&self, parameters: &mut acidtest_workloads::inventory::Parameters) {
+        set(&mut parameters.items, self.items.as_ref());
+        set(&mut parameters.skus, self.skus.as_ref());
+        set(&mut parameters.warehouses, self.warehouses.as_ref());
+        set(&mut parameters.conditions, self.conditions.as_ref());
+        set(&mut parameters.sources, self.sources.as_ref());
+        set(&mut parameters.price_min, self.price_min.as_ref());
+        set(&mut parameters.price_max, self.price_max.as_ref());
+        set(&mut parameters.initial_max, self.initial_max.as_ref());
+        set(&mut parameters.units_max, self.units_max.as_ref());
+        set(&mut parameters.capture_share, self.capture_share.as_ref());
+        set(&mut parameters.skew, self.skew.as_ref());
+    }
+}
+
+fn set<T: Clone>(value: &mut T, given: Option<&T>) {
+    if let Some(given) = given {
+        value.clone_from(given);
+    }
+}
+
+impl From<Arrivals> for ArrivalKind {
+    fn from(given: Arrivals) -> Self {
+        match given {
+            Arrivals::Constant => Self::Constant,
+            Arrivals::Poisson => Self::Poisson,
+        }
+    }
+}
+
+impl From<OnRefused> for RefusedKind {
+    fn from(given: OnRefused) -> Self {
+        match given {
+            OnRefused::Count => Self::Count,
+            OnRefused::Retry => Self::Retry,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    /// The help of an option names the default that a plan has.
+    #[test]
+    fn the_help_names_the_real_defaults() {
+        let plan = toml::Value::try_from(Plan::of("inventory")).unwrap();
+        let command = Arguments::command();
+        let run = command.find_subcommand("run").unwrap();
+        let mut seen = 0;
+        for argument in run.get_arguments() {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            let Some((_, said)) = help.split_once("[default: ") else { continue };
+            let name = argument.get_id().as_str();
+            let plural = format!("{name}s");
+            let value = [name, &plural]
+                .into_iter()
+                .find_map(|key| plan.get(key).or_else(|| plan["inventory"].get(key)));
+            let real = match value {
+                Some(toml::Value::Array(values)) => values[0].to_string(),
+                Some(value) => value.to_string(),
+                None => "\"closed loop\"".to_owned(),
+            };
+            assert_eq!(said.trim_end_matches(']'), real.trim_matches('"'), "--{name}");
+            seen += 1;
+        }
+        assert!(seen >= 20, "{seen} defaults are documented");
+    }
+}

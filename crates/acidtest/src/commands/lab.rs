@@ -1,0 +1,137 @@
+//! `acidtest lab`: private servers, kept and cleared away.
+
+use std::fmt::Write;
+
+use acidtest_lab::{Entry, Holder, Lab, Lifetime, NamespaceEntry};
+use acidtest_model::{Address, Durability, Server};
+use tokio::task::LocalSet;
+
+use crate::{
+    args,
+    exit::{Failure, Status},
+    instance,
+    interrupt::Interrupt,
+    output,
+    target::Target,
+};
+
+pub(crate) async fn lab(lab: args::Lab) -> Result<Status, Failure> {
+    match lab.command {
+        args::LabCommand::Up { store, durability, port } => {
+            LocalSet::new().run_until(up(&store, durability, port)).await
+        }
+        args::LabCommand::Down { store } => down(&store).await,
+        args::LabCommand::List => list(),
+    }
+}
+
+/// Starts a private server, waits for its first answer, and leaves it running.
+async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, Failure> {
+    let target = Target::parse(store)?;
+    if target.address.is_some() || target.kind().server != Server::Program {
+        return Err(Failure::Usage(format!("{} has no server to start", target.shown())));
+    }
+    let interrupt = Interrupt::listen()?;
+    let mut server = Lab::open()?.start(target.kind().name, rung, Lifetime::Kept, port)?;
+    match instance::answering(&mut server, &target, &interrupt).await {
+        Ok(_) if interrupt.is_set() => {
+            server.stop()?;
+            Ok(Status::Interrupted)
+        }
+        Ok(_) => {
+            output::print_text(&format!("{}\n", server.address()))?;
+            eprintln!(
+                "durability {rung}; log and data in {}; stop it with: acidtest lab down",
+                server.folder().display()
+            );
+            Ok(Status::Held)
+        }
+        Err(failure) => {
+            server.stop()?;
+            Err(failure)
+        }
+    }
+}
+
+/// Clears away every kept server and whatever killed runs left behind, also on users' servers.
+async fn down(addresses: &[String]) -> Result<Status, Failure> {
+    let targets = addresses.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let lab = Lab::open()?;
+    let cleared = lab.down()?;
+    let mut text = String::new();
+    for entry in &cleared.removed {
+        // writing into a string cannot fail
+        let _ = writeln!(text, "removed {}", describe(entry));
+    }
+    for left in &cleared.left {
+        let _ = writeln!(text, "left {}: {}", left.folder.display(), left.why);
+    }
+    let mut failed = false;
+    for entry in lab.namespaces()? {
+        let what = format!("namespace \"{}\" of run {} at {}", entry.namespace, entry.run, entry.address);
+        match remove(&entry, &targets).await {
+            Ok(()) => {
+                let _ = writeln!(text, "removed {what}");
+                entry.clear()?;
+            }
+            Err(failure) => {
+                failed = true;
+                let _ = writeln!(
+                    text,
+                    "left {what}: {failure}\n  remedy: acidtest lab down --store with that address and its password"
+                );
+            }
+        }
+    }
+    if text.is_empty() {
+        text.push_str("nothing to clear away\n");
+    }
+    output::print_text(&text)?;
+    Ok(if failed { Status::Unreached } else { Status::Held })
+}
+
+/// Removes a namespace with the login that was given for its address, or without any.
+async fn remove(entry: &NamespaceEntry, targets: &[Target]) -> Result<(), Failure> {
+    let given = targets.iter().find(|target| target.shown() == entry.address);
+    let target = match given {
+        Some(target) => target.clone(),
+        None => Target::parse(&entry.address)?,
+    };
+    let address: Address = target
+        .address
+        .clone()
+        .ok_or_else(|| Failure::Usage(format!("\"{}\" is no address", entry.address)))?;
+    instance::remove_leftover(&target, &address, &entry.namespace, &entry.run).await
+}
+
+fn list() -> Result<Status, Failure> {
+    let entries = Lab::open()?.list()?;
+    let text = if entries.is_empty() {
+        "no private servers\n".to_owned()
+    } else {
+        entries.iter().map(|entry| describe(entry) + "\n").collect()
+    };
+    output::print_text(&text)?;
+    Ok(Status::Held)
+}
+
+fn describe(entry: &Entry) -> String {
+    let mut text = entry.store.clone();
+    if let Some(address) = &entry.address {
+        let _ = write!(text, " {address}");
+    }
+    if let Some(rung) = entry.durability {
+        let _ = write!(text, ", durability {rung}");
+    }
+    let _ = match entry.pid {
+        Some(pid) => write!(text, ", process {pid}"),
+        None => write!(text, ", not running"),
+    };
+    let _ = match entry.holder {
+        Holder::Kept => write!(text, ", kept"),
+        Holder::Bench { pid, alive: true } => write!(text, ", of the run in process {pid}"),
+        Holder::Bench { alive: false, .. } => write!(text, ", left by a run that is gone"),
+    };
+    let _ = write!(text, ", {} s old, in {}", entry.age.as_secs(), entry.folder.display());
+    text
+}

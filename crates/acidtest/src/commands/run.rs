@@ -1,0 +1,106 @@
+//! `acidtest run`.
+
+use std::path::Path;
+
+use acidtest_report::Plan;
+use tokio::task::LocalSet;
+
+use crate::{
+    args::{Format, Run},
+    exit::{Failure, Status},
+    interrupt::Interrupt,
+    nearest, output,
+    output::ResultFile,
+    plan_file, runner,
+    target::Target,
+};
+
+/// Workloads that can be run.
+const WORKLOADS: [&str; 1] = ["inventory"];
+
+pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
+    let (plan, targets) = plan(&run)?;
+    if let Some(path) = &run.output.save_plan {
+        plan_file::save(&plan, path)?;
+        output::print_text(&format!("plan written to {0}; run it with: acidtest run {0}\n", path.display()))?;
+        return Ok(Status::Held);
+    }
+    let id = id();
+    let file = ResultFile::prepare(&run.output.out, &id, &plan.workload)?;
+    let quiet = run.output.quiet;
+    let result = LocalSet::new()
+        .run_until(async {
+            let interrupt = Interrupt::listen()?;
+            runner::run(&plan, &targets, &id, quiet, interrupt, &file).await
+        })
+        .await?;
+    if !quiet || run.output.format == Format::Json {
+        output::print(&result, run.output.format)?;
+    }
+    if !quiet {
+        // standard output may be JSON; where the file lies is for people
+        eprintln!("result: {}", file.path().display());
+    }
+    Ok(runner::status(&result))
+}
+
+/// The plan that the arguments amount to, checked, and its stores. The plan's own list of stores never
+/// holds a password.
+fn plan(run: &Run) -> Result<(Plan, Vec<Target>), Failure> {
+    let is_file = Path::new(&run.what).extension().is_some_and(|extension| extension == "toml");
+    let mut plan = if is_file { plan_file::load(Path::new(&run.what))? } else { Plan::of(&run.what) };
+    run.apply_to(&mut plan);
+    if !WORKLOADS.contains(&plan.workload.as_str()) {
+        return Err(Failure::Usage(format!(
+            "unknown workload \"{}\"{}\n  known are {}; a plan file ends in .toml",
+            plan.workload,
+            nearest::hint(&plan.workload, WORKLOADS),
+            WORKLOADS.join(", ")
+        )));
+    }
+    let targets = plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    for target in &targets {
+        target.check(&plan.workload, &plan.locks, &plan.durability)?;
+    }
+    plan.stores = targets.iter().map(Target::shown).collect();
+    check(&plan)?;
+    Ok((plan, targets))
+}
+
+fn check(plan: &Plan) -> Result<(), Failure> {
+    plan.inventory.check().map_err(|error| Failure::Usage(error.to_string()))?;
+    let axes = [
+        ("stores", plan.stores.is_empty()),
+        ("locks", plan.locks.is_empty()),
+        ("durability", plan.durability.is_empty()),
+        ("clients", plan.clients.is_empty() || plan.clients.contains(&0)),
+        ("trials", plan.trials == 0),
+        ("duration", plan.duration.0.is_zero()),
+        ("timeout", plan.timeout.0.is_zero()),
+    ];
+    if let Some((name, _)) = axes.into_iter().find(|(_, empty)| *empty) {
+        return Err(Failure::Usage(format!("{name} must not be empty or zero")));
+    }
+    if plan.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
+        return Err(Failure::Usage("rate must be a number above 0".to_owned()));
+    }
+    let name = &plan.namespace;
+    let is_plain =
+        name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_');
+    if !is_plain
+        || name.is_empty()
+        || name.len() > 40
+        || name.starts_with(|first: char| first.is_ascii_digit())
+    {
+        return Err(Failure::Usage(format!(
+            "namespace \"{name}\" will not do: lower-case letters, digits and _, at most 40, no digit first"
+        )));
+    }
+    Ok(())
+}
+
+/// The run's id: when it began, and which process it was.
+fn id() -> String {
+    let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+    format!("{stamp}-{}", std::process::id())
+}

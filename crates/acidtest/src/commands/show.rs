@@ -1,0 +1,20 @@
+//! `acidtest show` and `acidtest schema`.
+
+use crate::{
+    args::Show,
+    exit::{Failure, Status},
+    output,
+};
+
+/// Prints the table of a result file again.
+pub(crate) fn show(show: &Show) -> Result<Status, Failure> {
+    let result = output::load(&show.file)?;
+    output::print(&result, show.output)?;
+    Ok(Status::Held)
+}
+
+/// Prints the JSON Schema of result files.
+pub(crate) fn schema() -> Result<Status, Failure> {
+    output::print_text(&format!("{:#}\n", acidtest_report::schema()))?;
+    Ok(Status::Held)
+}

@@ -1,0 +1,79 @@
+//! `acidtest stores`.
+
+use std::fmt::Write;
+
+use acidtest_lab::Lab;
+use acidtest_model::{Durability, Lock, Server, StoreKind, Support};
+
+use crate::{
+    exit::{Failure, Status},
+    nearest, output,
+    registry::{self, STORES},
+};
+
+/// Lists the stores, or one.
+pub(crate) fn stores(only: Option<&str>) -> Result<Status, Failure> {
+    let kinds: Vec<&StoreKind> = STORES
+        .iter()
+        .map(|store| &store.kind)
+        .filter(|kind| only.is_none_or(|name| kind.name == name))
+        .collect();
+    if kinds.is_empty() {
+        let word = only.unwrap_or_default();
+        let known: Vec<&str> = registry::names().collect();
+        let hint = nearest::hint(word, known.iter().copied());
+        return Err(Failure::Usage(format!(
+            "unknown store \"{word}\"{hint}\n  known are {}",
+            known.join(", ")
+        )));
+    }
+    let blocks: Vec<String> = kinds.into_iter().map(describe).collect();
+    output::print_text(&blocks.join("\n"))?;
+    Ok(Status::Held)
+}
+
+fn describe(kind: &StoreKind) -> String {
+    let mut text = format!("{} ({})\n", kind.name, kind.title);
+    let mut row = |label: &str, word: &str, support: Support| {
+        let said = match support {
+            Support::Yes(how) => how.to_owned(),
+            Support::No(why) => format!("no: {why}"),
+        };
+        // writing into a string cannot fail
+        let _ = writeln!(text, "  {label:<11} {word:<10} {said}");
+    };
+    for (name, support) in kind.workloads {
+        row("workload", name, *support);
+    }
+    for lock in Lock::ALL {
+        row("lock", lock.name(), kind.lock(lock));
+    }
+    for rung in Durability::ALL {
+        row("durability", rung.name(), kind.rung(rung));
+    }
+    let _ = writeln!(text, "  {:<11} {}", "here", here(kind));
+    if !kind.schemes.is_empty() {
+        let schemes: Vec<String> = kind.schemes.iter().map(|scheme| example(kind, scheme)).collect();
+        let _ = writeln!(text, "  {:<11} {}", "your own", schemes.join("  or  "));
+    }
+    text
+}
+
+/// What is installed here and where, or how to install it.
+fn here(kind: &StoreKind) -> String {
+    match kind.server {
+        Server::Embedded => "built in: nothing to install".to_owned(),
+        Server::InMemory => "built in, and keeps nothing on disk: nothing to install".to_owned(),
+        Server::Program => match Lab::locate(kind.name) {
+            Ok(found) => format!("{} ({})", found.program.display(), found.version),
+            Err(error) => error.to_string().replace('\n', "\n              "),
+        },
+    }
+}
+
+fn example(kind: &StoreKind, scheme: &str) -> String {
+    match kind.server {
+        Server::Embedded | Server::InMemory => format!("--store {scheme}:FILE"),
+        Server::Program => format!("--store {scheme}://USER:PASSWORD@HOST:{}/…", kind.default_port),
+    }
+}

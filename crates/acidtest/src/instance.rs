@@ -1,0 +1,178 @@
+//! A store that is open for a run: a private server, a private file, or the user's own.
+
+use std::time::{Duration, Instant};
+
+use acidtest_lab::{Folder, Lab, Lifetime, Note, Server};
+use acidtest_model::{self as model, Address, Durability, Effective, StoreError};
+use acidtest_workloads::{Owner, Store};
+
+use crate::{exit::Failure, interrupt::Interrupt, target::Target};
+
+/// How long a private server may take to answer first.
+const READY: Duration = Duration::from_mins(1);
+
+/// An open store, with what must be cleared away when the run is done with it.
+pub(crate) struct Instance {
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) effective: Effective,
+    pub(crate) server: Option<Server>,
+    /// Kept for its end: dropping it removes the private data.
+    folder: Option<Folder>,
+    note: Option<Note>,
+}
+
+/// What a namespace is made for.
+pub(crate) struct Claim<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) run: &'a str,
+    pub(crate) replace: bool,
+}
+
+impl Instance {
+    /// Starts or reaches the store and makes the run's namespace in it.
+    pub(crate) async fn open(
+        lab: &Lab,
+        target: &Target,
+        rung: Durability,
+        claim: &Claim<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Failure> {
+        let mut instance = match &target.address {
+            Some(address) => Self::reach(lab, target, address, claim).await?,
+            None => Self::private(lab, target, rung, interrupt).await?,
+        };
+        instance.effective = instance.store.effective().await?;
+        make_namespace(&*instance.store, &target.shown(), claim).await?;
+        Ok(instance)
+    }
+
+    /// The user's own. What is made there is noted first, so that it is found even after a kill.
+    async fn reach(
+        lab: &Lab,
+        target: &Target,
+        address: &Address,
+        claim: &Claim<'_>,
+    ) -> Result<Self, Failure> {
+        let store = (target.store.open)(address, None).await?;
+        let note = lab.note_namespace(address, target.kind().name, claim.namespace, claim.run)?;
+        Ok(Self { store, effective: unread(), server: None, folder: None, note: Some(note) })
+    }
+
+    async fn private(
+        lab: &Lab,
+        target: &Target,
+        rung: Durability,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Failure> {
+        let kind = target.kind();
+        match kind.server {
+            model::Server::InMemory => {
+                let nowhere = Address::file(kind.name, "");
+                let store = (target.store.open)(&nowhere, None).await?;
+                Ok(Self { store, effective: unread(), server: None, folder: None, note: None })
+            }
+            model::Server::Embedded => {
+                let folder = lab.folder(kind.name, Lifetime::Run)?;
+                let file = folder.path().join("acidtest.db");
+                let address = Address::file(kind.name, &file.to_string_lossy());
+                let store = (target.store.open)(&address, Some(rung)).await?;
+                Ok(Self { store, effective: unread(), server: None, folder: Some(folder), note: None })
+            }
+            model::Server::Program => {
+                let mut server = lab.start(kind.name, rung, Lifetime::Run, None)?;
+                let store = answering(&mut server, target, interrupt).await?;
+                Ok(Self { store, effective: unread(), server: Some(server), folder: None, note: None })
+            }
+        }
+    }
+
+    /// The root of the server's process tree, where it is one of ours.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.server.as_ref().map(Server::pid)
+    }
+
+    /// Whether the private server is gone, and how it went.
+    pub(crate) fn died(&mut self) -> Option<String> {
+        self.server.as_mut().and_then(Server::ended)
+    }
+
+    /// Removes the namespace, unless it is to be kept, and stops what was started.
+    pub(crate) async fn close(mut self, namespace: &str, keep: bool) -> Result<(), Failure> {
+        let theirs = self.note.is_some();
+        // a private server goes with all its data
+        if theirs && !keep {
+            self.store.remove(namespace).await?;
+        }
+        if let Some(note) = self.note.take() {
+            note.clear()?;
+        }
+        drop(self.store);
+        if let Some(mut server) = self.server.take() {
+            server.stop()?;
+        }
+        drop(self.folder.take());
+        Ok(())
+    }
+}
+
+fn unread() -> Effective {
+    Effective {
+        version: String::new(),
+        durability: Durability::None,
+        because: "not read yet".to_owned(),
+        settings: std::collections::BTreeMap::new(),
+    }
+}
+
+/// Waits for a server's first answer.
+pub(crate) async fn answering(
+    server: &mut Server,
+    target: &Target,
+    interrupt: &Interrupt,
+) -> Result<Box<dyn Store>, Failure> {
+    let begun = Instant::now();
+    loop {
+        server.check()?;
+        let address = server.address().clone();
+        match (target.store.open)(&address, None).await {
+            Ok(store) => return Ok(store),
+            Err(error) if begun.elapsed() > READY || interrupt.is_set() => {
+                let log = server.log_tail(10).join("\n  ");
+                return Err(Failure::Store(format!("{error}\n  its log ends:\n  {log}")));
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(30)).await,
+        }
+    }
+}
+
+/// Makes the namespace; one that is there already is touched only if the user said so.
+async fn make_namespace(store: &dyn Store, address: &str, claim: &Claim<'_>) -> Result<(), Failure> {
+    if store.owner(claim.namespace).await? != Owner::Nobody {
+        if !claim.replace {
+            return Err(StoreError::Occupied {
+                namespace: format!("namespace \"{}\"", claim.namespace),
+                address: address.to_owned(),
+            }
+            .into());
+        }
+        store.remove(claim.namespace).await?;
+    }
+    Ok(store.create(claim.namespace, claim.run).await?)
+}
+
+/// Removes what a killed run left on a user's server, if the mark in it is that run's.
+pub(crate) async fn remove_leftover(
+    target: &Target,
+    address: &Address,
+    namespace: &str,
+    run: &str,
+) -> Result<(), Failure> {
+    let store = (target.store.open)(address, None).await?;
+    match store.owner(namespace).await? {
+        Owner::Nobody => Ok(()),
+        Owner::Run(owner) if owner == run => Ok(store.remove(namespace).await?),
+        Owner::Run(_) | Owner::Stranger => Err(Failure::Store(format!(
+            "namespace \"{namespace}\" at {address} was not made by run {run}: left alone"
+        ))),
+    }
+}

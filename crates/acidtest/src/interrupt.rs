@@ -1,0 +1,37 @@
+//! Being told to stop.
+
+use std::{cell::Cell, rc::Rc};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::Failure;
+
+/// Set by Ctrl-C, or by a request to terminate: the run then ends tidily.
+#[derive(Clone, Default)]
+pub(crate) struct Interrupt {
+    told: Rc<Cell<u32>>,
+}
+
+impl Interrupt {
+    /// Listens on the current runtime from now on.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let interrupt = Self::default();
+        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+            let mut signals = signal(kind)
+                .map_err(|error| Failure::Other(format!("cannot listen for signals: {error}")))?;
+            let told = Rc::clone(&interrupt.told);
+            tokio::task::spawn_local(async move {
+                while signals.recv().await.is_some() {
+                    told.set(told.get() + 1);
+                    eprintln!("\nstopping; servers and data of this run are being removed");
+                }
+            });
+        }
+        Ok(interrupt)
+    }
+
+    /// Whether it happened.
+    pub(crate) fn is_set(&self) -> bool {
+        self.told.get() > 0
+    }
+}

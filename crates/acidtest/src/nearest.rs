@@ -1,0 +1,26 @@
+//! What was probably meant.
+
+/// The known word nearest to a mistyped one, if it is near enough to be meant.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |each: &str| strsim::damerau_levenshtein(&word.to_lowercase(), each);
+    let near = (word.chars().count() / 3).max(2);
+    known.into_iter().min_by_key(|each| distance(each)).filter(|each| distance(each) <= near)
+}
+
+/// `; did you mean "…"?`, or nothing.
+pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known).map_or_else(String::new, |meant| format!("; did you mean \"{meant}\"?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_near_is_meant() {
+        let known = ["sqlite", "postgres", "mariadb", "redis", "tarantool"];
+        assert_eq!(nearest("postgers", known), Some("postgres"));
+        assert_eq!(nearest("Redis", known), Some("redis"));
+        assert_eq!(nearest("oracle", known), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! Where results go.
+
+use std::{
+    fs,
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+};
+
+use acidtest_report::{FORMAT, RunResult, Style, render};
+
+use crate::{args::Format, exit::Failure};
+
+/// The file that a run's result is written to. Made at the start, so that a folder that cannot be
+/// written or a full disk is known before hours are spent.
+pub(crate) struct ResultFile {
+    path: PathBuf,
+}
+
+impl ResultFile {
+    /// A file as named, or one named after the run in the folder.
+    pub(crate) fn prepare(out: &Path, run: &str, workload: &str) -> Result<Self, Failure> {
+        let is_file = out.extension().is_some_and(|extension| extension == "json");
+        let path = if is_file { out.to_owned() } else { out.join(format!("{run}-{workload}.json")) };
+        let file = Self { path };
+        if let Some(folder) = file.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(|error| file.fail(&error))?;
+        }
+        let probe = file.partial();
+        fs::write(&probe, b"{}").map_err(|error| file.fail(&error))?;
+        fs::remove_file(&probe).map_err(|error| file.fail(&error))?;
+        Ok(file)
+    }
+
+    /// Writes the result whole: a reader sees the last one or this one.
+    pub(crate) fn write(&self, result: &RunResult) -> Result<(), Failure> {
+        let text = serde_json::to_vec_pretty(result).map_err(|error| self.fail(&error.into()))?;
+        fs::write(self.partial(), text).map_err(|error| self.fail(&error))?;
+        fs::rename(self.partial(), &self.path).map_err(|error| self.fail(&error))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn partial(&self) -> PathBuf {
+        self.path.with_extension("json.partial")
+    }
+
+    fn fail(&self, error: &io::Error) -> Failure {
+        let remedy = match error.kind() {
+            io::ErrorKind::StorageFull => "free some space, or name another folder with --out",
+            _ => "name a folder or file that can be written with --out",
+        };
+        let _ = fs::remove_file(self.partial());
+        Failure::Other(format!(
+            "cannot write the result {}: {error}\n  remedy: {remedy}",
+            self.path.display()
+        ))
+    }
+}
+
+/// Prints a result as asked.
+pub(crate) fn print(result: &RunResult, format: Format) -> Result<(), Failure> {
+    let text = match format {
+        Format::Table => render(result, style()).map_err(|error| Failure::Usage(error.to_string()))?,
+        Format::Json => {
+            serde_json::to_string_pretty(result).map_err(|error| Failure::Other(error.to_string()))? + "\n"
+        }
+    };
+    print_text(&text)
+}
+
+/// Prints to standard output; a reader that has closed it wants no more.
+pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Other(format!("cannot print: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// As wide as the terminal; in colour if it is one and `NO_COLOR` (no-color.org) is not set.
+pub(crate) fn style() -> Style {
+    let stdout = io::stdout();
+    let terminal = stdout.is_terminal();
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let width = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col);
+    Style { color: terminal && !plain, width: width.filter(|width| terminal && *width > 0) }
+}
+
+/// Reads a result file.
+pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
+    let unusable = |why: String| Failure::Usage(format!("cannot show {}: {why}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| unusable(format!("it is no JSON: {error}")))?;
+    match value.get("format").and_then(serde_json::Value::as_u64) {
+        Some(format) if format == u64::from(FORMAT) => serde_json::from_value(value)
+            .map_err(|error| unusable(format!("it is no result of acidtest: {error}"))),
+        Some(format) => Err(unusable(format!(
+            "its format is {format} and this acidtest reads {FORMAT}; use the acidtest that wrote it"
+        ))),
+        None => Err(unusable("it is no result of acidtest: it names no format".to_owned())),
+    }
+}

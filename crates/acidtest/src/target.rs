@@ -1,0 +1,91 @@
+//! What `--store` names: a store to start privately, or a server of the user's.
+
+use acidtest_model::{Address, Durability, Lock, Secret, StoreKind, Support};
+
+use crate::{
+    exit::Failure,
+    nearest,
+    registry::{self, Registered, STORES},
+};
+
+/// One store of a run.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) store: &'static Registered,
+    /// A user's server or file; none for a private one.
+    pub(crate) address: Option<Address>,
+}
+
+impl Target {
+    /// Reads a name or an address. An address without a password takes it from `ACIDTEST_PASSWORD`.
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        if let Some(store) = STORES.iter().find(|store| store.kind.name == text) {
+            return Ok(Self { store, address: None });
+        }
+        let Some((scheme, _)) = text.split_once(':') else { return Err(unknown_name(text)) };
+        let store = STORES.iter().find(|store| store.kind.schemes.contains(&scheme));
+        let Some(store) = store else { return Err(unknown_scheme(scheme)) };
+        let mut address = Address::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
+        if address.password.is_none() && !address.host.is_empty() {
+            address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
+        }
+        Ok(Self { store, address: Some(address) })
+    }
+
+    pub(crate) fn kind(&self) -> &'static StoreKind {
+        &self.store.kind
+    }
+
+    /// The target as a plan or result names it: never with a password.
+    pub(crate) fn shown(&self) -> String {
+        self.address.as_ref().map_or_else(|| self.kind().name.to_owned(), ToString::to_string)
+    }
+
+    /// Refuses what the store has not, naming what it has.
+    pub(crate) fn check(&self, workload: &str, locks: &[Lock], rungs: &[Durability]) -> Result<(), Failure> {
+        let kind = self.kind();
+        if let Support::No(why) = kind.workload(workload) {
+            return Err(Failure::Usage(format!("{} cannot carry {workload}: {why}", kind.name)));
+        }
+        for &lock in locks {
+            if let Support::No(why) = kind.lock(lock) {
+                let has = Lock::ALL.into_iter().filter(|each| kind.lock(*each).is_yes()).map(Lock::name);
+                return Err(lacks(kind.name, "lock", lock.name(), why, has));
+            }
+        }
+        // a user's own server keeps its settings: they are read, not asked for
+        for &rung in rungs.iter().filter(|_| self.address.is_none()) {
+            if let Support::No(why) = kind.rung(rung) {
+                let has = Durability::ALL
+                    .into_iter()
+                    .filter(|each| kind.rung(*each).is_yes())
+                    .map(Durability::name);
+                return Err(lacks(kind.name, "durability", rung.name(), why, has));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lacks<'a>(store: &str, what: &str, word: &str, why: &str, has: impl Iterator<Item = &'a str>) -> Failure {
+    let has: Vec<&str> = has.collect();
+    Failure::Usage(format!("{store} has no {what} {word}: {why}; it has {}", has.join(", ")))
+}
+
+fn unknown_name(text: &str) -> Failure {
+    let known: Vec<&str> = registry::names().collect();
+    Failure::Usage(format!(
+        "unknown store \"{text}\"{}\n  known are {}, or an address such as postgres://user@host/database",
+        nearest::hint(text, known.iter().copied()),
+        known.join(", ")
+    ))
+}
+
+fn unknown_scheme(scheme: &str) -> Failure {
+    let known: Vec<&str> = STORES.iter().flat_map(|store| store.kind.schemes.iter().copied()).collect();
+    Failure::Usage(format!(
+        "no store has addresses that begin with {scheme}:{}\n  known are {}",
+        nearest::hint(scheme, known.iter().copied()),
+        known.join(", ")
+    ))
+}
