@@ -1,6 +1,9 @@
 //! A store that is open for a run: a private server, a private file, or the user's own.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use acidtest_lab::{Folder, Lab, Lifetime, Note, Server};
 use acidtest_model::{self as model, Address, Durability, Effective, StoreError};
@@ -38,24 +41,29 @@ impl Instance {
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
         let mut instance = match &target.address {
-            Some(address) => Self::reach(lab, target, address, claim).await?,
+            Some(address) => Self::bare((target.store.open)(address, None).await?),
             None => Self::private(lab, target, rung, interrupt).await?,
         };
         instance.effective = instance.store.effective().await?;
-        make_namespace(&*instance.store, &target.shown(), claim).await?;
+        free_namespace(&*instance.store, &target.shown(), claim).await?;
+        if let Some(address) = &target.address {
+            // noted before it is made, so that it is found even after a kill
+            let note = lab.note_namespace(address, target.kind().name, claim.namespace, claim.run)?;
+            instance.note = Some(note);
+        }
+        instance.store.create(claim.namespace, claim.run).await?;
         Ok(instance)
     }
 
-    /// The user's own. What is made there is noted first, so that it is found even after a kill.
-    async fn reach(
-        lab: &Lab,
-        target: &Target,
-        address: &Address,
-        claim: &Claim<'_>,
-    ) -> Result<Self, Failure> {
-        let store = (target.store.open)(address, None).await?;
-        let note = lab.note_namespace(address, target.kind().name, claim.namespace, claim.run)?;
-        Ok(Self { store, effective: unread(), server: None, folder: None, note: Some(note) })
+    /// An open store with nothing to clear away yet.
+    fn bare(store: Box<dyn Store>) -> Self {
+        let effective = Effective {
+            version: String::new(),
+            durability: Durability::None,
+            because: "not read yet".to_owned(),
+            settings: BTreeMap::new(),
+        };
+        Self { store, effective, server: None, folder: None, note: None }
     }
 
     async fn private(
@@ -68,20 +76,19 @@ impl Instance {
         match kind.server {
             model::Server::InMemory => {
                 let nowhere = Address::file(kind.name, "");
-                let store = (target.store.open)(&nowhere, None).await?;
-                Ok(Self { store, effective: unread(), server: None, folder: None, note: None })
+                Ok(Self::bare((target.store.open)(&nowhere, None).await?))
             }
             model::Server::Embedded => {
                 let folder = lab.folder(kind.name, Lifetime::Run)?;
                 let file = folder.path().join("acidtest.db");
                 let address = Address::file(kind.name, &file.to_string_lossy());
                 let store = (target.store.open)(&address, Some(rung)).await?;
-                Ok(Self { store, effective: unread(), server: None, folder: Some(folder), note: None })
+                Ok(Self { folder: Some(folder), ..Self::bare(store) })
             }
             model::Server::Program => {
                 let mut server = lab.start(kind.name, rung, Lifetime::Run, None)?;
                 let store = answering(&mut server, target, interrupt).await?;
-                Ok(Self { store, effective: unread(), server: Some(server), folder: None, note: None })
+                Ok(Self { server: Some(server), ..Self::bare(store) })
             }
         }
     }
@@ -115,15 +122,6 @@ impl Instance {
     }
 }
 
-fn unread() -> Effective {
-    Effective {
-        version: String::new(),
-        durability: Durability::None,
-        because: "not read yet".to_owned(),
-        settings: std::collections::BTreeMap::new(),
-    }
-}
-
 /// Waits for a server's first answer.
 pub(crate) async fn answering(
     server: &mut Server,
@@ -145,8 +143,8 @@ pub(crate) async fn answering(
     }
 }
 
-/// Makes the namespace; one that is there already is touched only if the user said so.
-async fn make_namespace(store: &dyn Store, address: &str, claim: &Claim<'_>) -> Result<(), Failure> {
+/// Sees that the namespace is free; one that is there already is removed only if the user said so.
+async fn free_namespace(store: &dyn Store, address: &str, claim: &Claim<'_>) -> Result<(), Failure> {
     if store.owner(claim.namespace).await? != Owner::Nobody {
         if !claim.replace {
             return Err(StoreError::Occupied {
@@ -157,10 +155,11 @@ async fn make_namespace(store: &dyn Store, address: &str, claim: &Claim<'_>) -> 
         }
         store.remove(claim.namespace).await?;
     }
-    Ok(store.create(claim.namespace, claim.run).await?)
+    Ok(())
 }
 
-/// Removes what a killed run left on a user's server, if the mark in it is that run's.
+/// Removes what a killed run left on a user's server. What bears another mark is not that run's: it is
+/// left alone.
 pub(crate) async fn remove_leftover(
     target: &Target,
     address: &Address,
@@ -169,10 +168,7 @@ pub(crate) async fn remove_leftover(
 ) -> Result<(), Failure> {
     let store = (target.store.open)(address, None).await?;
     match store.owner(namespace).await? {
-        Owner::Nobody => Ok(()),
         Owner::Run(owner) if owner == run => Ok(store.remove(namespace).await?),
-        Owner::Run(_) | Owner::Stranger => Err(Failure::Store(format!(
-            "namespace \"{namespace}\" at {address} was not made by run {run}: left alone"
-        ))),
+        Owner::Nobody | Owner::Run(_) | Owner::Stranger => Ok(()),
     }
 }

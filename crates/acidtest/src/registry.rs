@@ -1,8 +1,12 @@
 //! The list of stores: one line each.
 
 use acidtest_model::{Address, Durability, StoreError, StoreKind, Task};
+use acidtest_store_mariadb::MariaDb;
 use acidtest_store_memory::Memory;
+use acidtest_store_postgres::Postgres;
+use acidtest_store_redis::Redis;
 use acidtest_store_sqlite::Sqlite;
+use acidtest_store_tarantool::Tarantool;
 use acidtest_workloads::Store;
 
 type Opened = Result<Box<dyn Store>, StoreError>;
@@ -16,6 +20,17 @@ pub(crate) struct Registered {
     pub(crate) open: fn(&Address, Option<Durability>) -> Task<'_, Opened>,
 }
 
+macro_rules! server {
+    ($crate_name:ident, $store:ident) => {
+        Registered {
+            kind: $crate_name::KIND,
+            open: |address, _| {
+                Box::pin(async { Ok(Box::new($store::open(address).await?) as Box<dyn Store>) })
+            },
+        }
+    };
+}
+
 /// Every store, in the order in which they are listed.
 pub(crate) static STORES: &[Registered] = &[
     Registered {
@@ -24,6 +39,10 @@ pub(crate) static STORES: &[Registered] = &[
             Box::pin(async move { Ok(Box::new(Sqlite::open(address, rung)?) as Box<dyn Store>) })
         },
     },
+    server!(acidtest_store_postgres, Postgres),
+    server!(acidtest_store_mariadb, MariaDb),
+    server!(acidtest_store_redis, Redis),
+    server!(acidtest_store_tarantool, Tarantool),
     Registered {
         kind: acidtest_store_memory::KIND,
         open: |_, _| Box::pin(async { Ok(Box::new(Memory::default()) as Box<dyn Store>) }),

@@ -88,9 +88,7 @@ impl Address {
         }
         let user = decoded(url.username()).ok_or_else(|| bad("the user name is not UTF-8"))?;
         let password = match url.password() {
-            Some(word) => {
-                Some(Secret::new(decoded(word).ok_or_else(|| bad("the password is not UTF-8"))?))
-            }
+            Some(word) => Some(Secret::new(decoded(word).ok_or_else(|| bad("the password is not UTF-8"))?)),
             None => None,
         };
         Ok(Self {
@@ -134,7 +132,11 @@ impl Address {
     #[must_use]
     pub fn endpoint(&self, default: u16) -> String {
         let port = self.port.unwrap_or(default);
-        if self.host.contains(':') { format!("[{}]:{port}", self.host) } else { format!("{}:{port}", self.host) }
+        if self.host.contains(':') {
+            format!("[{}]:{port}", self.host)
+        } else {
+            format!("{}:{port}", self.host)
+        }
     }
 }
 

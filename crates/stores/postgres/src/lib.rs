@@ -1,1 +1,262 @@
-//! The postgres adapter
+//! PostgreSQL: one connection a client, over TCP without TLS, statements prepared once.
+//!
+//! # Guarantees
+//!
+//! Checked on PostgreSQL 15.18, at its default isolation, READ COMMITTED. A server whose
+//! `default_transaction_isolation` is stricter gives more conflicts and no other results. `…` is the
+//! tuple's primary key, `group` its first three columns.
+//!
+//! | guarantee | statements and settings |
+//! | --- | --- |
+//! | lock none | `SELECT warehouse, count … WHERE group ORDER BY warehouse`, then `UPDATE … SET count = <computed>`, each its own transaction |
+//! | lock soft | `SELECT …, version`, then `UPDATE … SET count = count - n, version = version + 1 WHERE … AND version = <read>`; no row updated means stale. Several: `BEGIN` and all `UPDATE`s sent at once, then `COMMIT`, or `ROLLBACK` if one was stale |
+//! | lock hard | `BEGIN` and `SELECT … WHERE group ORDER BY warehouse FOR UPDATE` sent at once, then the `UPDATE`s and `COMMIT` sent at once: two round trips |
+//! | lock native | one statement: a CTE locks the group's tuples `FOR UPDATE` by warehouse, window sums decide, `UPDATE … FROM … RETURNING warehouse, <taken>` |
+//! | release | one `UPDATE … SET count = count + n` in every mode (soft: and `version = version + 1`) |
+//! | durability none | `synchronous_commit=off`: acknowledged before the log is written |
+//! | durability process | `fsync=off, synchronous_commit=on`: the only setting with this rung, and none to run in production |
+//! | durability disk | `fsync=on, synchronous_commit=on` (or `local`, `remote_write`, `remote_apply`) |
+//!
+//! Each connection sets `plan_cache_mode=force_generic_plan`: every statement finds its tuples by
+//! primary key, so none is planned twice.
+//!
+//! Serialization failure, deadlock and lock timeout (40001, 40P01, 55P03) are conflicts. Any other
+//! error that the server reports is a failure without effect. A connection that ends, or a server
+//! that says it goes down (57P01 to 57P03), after a write outside a transaction or a `COMMIT` was
+//! sent, leaves the outcome unknown.
+
+mod fault;
+mod inventory;
+mod line;
+
+use std::collections::BTreeMap;
+
+use acidtest_model::{Address, Durability, Effective, Lock, Server, StoreError, StoreKind, Support, Task};
+use acidtest_workloads::{Owner, Store, inventory::InventoryStore};
+use tokio_postgres::{Client, Error, error::SqlState};
+
+use crate::line::Line;
+
+const DEFAULT_PORT: u16 = 5432;
+
+/// The store's row of the matrix.
+pub const KIND: StoreKind = StoreKind {
+    name: "postgres",
+    title: "PostgreSQL",
+    schemes: &["postgres", "postgresql"],
+    server: Server::Program,
+    default_port: DEFAULT_PORT,
+    locks: &[
+        (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
+        (Lock::Soft, Support::Yes("version column in the UPDATE's WHERE")),
+        (Lock::Hard, Support::Yes("SELECT … FOR UPDATE, UPDATE, COMMIT")),
+        (Lock::Native, Support::Yes("one statement: lock, decide, UPDATE … RETURNING")),
+    ],
+    durability: &[
+        (Durability::None, Support::Yes("synchronous_commit=off")),
+        (Durability::Process, Support::Yes("fsync=off, synchronous_commit=on: not for production")),
+        (Durability::Disk, Support::Yes("fsync=on, synchronous_commit=on")),
+    ],
+    workloads: &[("inventory", Support::Yes("capture and release"))],
+};
+
+/// The settings that bear on a guarantee or on speed.
+const SETTINGS: &[&str] = &[
+    "default_transaction_isolation",
+    "fsync",
+    "full_page_writes",
+    "max_connections",
+    "server_version",
+    "shared_buffers",
+    "synchronous_commit",
+    "synchronous_standby_names",
+    "wal_level",
+    "wal_sync_method",
+];
+
+/// The longest name that PostgreSQL does not cut off.
+const NAME_MAX: usize = 63;
+
+/// A PostgreSQL server.
+#[derive(Debug)]
+pub struct Postgres {
+    address: Address,
+}
+
+impl Postgres {
+    /// Opens the store at an address, connecting once to see that it is there.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] where nobody answers or the login fails.
+    pub async fn open(address: &Address) -> Result<Self, StoreError> {
+        let store = Self { address: address.clone() };
+        store.line().await?.ask(async |_| ()).await;
+        Ok(store)
+    }
+
+    async fn line(&self) -> Result<Line, StoreError> {
+        Line::open(&self.address).await.map_err(|error| StoreError::Unreachable {
+            address: self.address.to_string(),
+            cause: fault::words(&error),
+            remedy: fault::remedy(&error, &self.address),
+        })
+    }
+
+    /// Does something on a connection of its own.
+    async fn on_server<T>(
+        &self,
+        doing: &str,
+        work: impl AsyncFnOnce(&Client) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        let mut line = self.line().await?;
+        let done = line.ask(work).await;
+        done.map_err(|error| self.failed(doing, line.words(&error)))
+    }
+
+    fn failed(&self, doing: &str, cause: String) -> StoreError {
+        StoreError::Server { doing: doing.to_owned(), address: self.address.to_string(), cause }
+    }
+
+    fn occupied(&self, namespace: &str) -> StoreError {
+        StoreError::Occupied {
+            namespace: format!("schema \"{namespace}\""),
+            address: self.address.to_string(),
+        }
+    }
+}
+
+/// A name as SQL takes it, whatever it is made of.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn marker(namespace: &str) -> String {
+    format!("{}.marker", quoted(namespace))
+}
+
+impl Store for Postgres {
+    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+        Box::pin(async {
+            let settings = self.on_server("reading the settings", settings).await?;
+            let value = |name: &str| settings.get(name).map_or("", String::as_str);
+            let (durability, because) = rung(value);
+            Ok(Effective { version: value("server_version").to_owned(), durability, because, settings })
+        })
+    }
+
+    fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
+        Box::pin(
+            self.on_server("looking for the namespace", async move |client| owner(client, namespace).await),
+        )
+    }
+
+    fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            const DOING: &str = "making the namespace";
+            if namespace.len() > NAME_MAX {
+                return Err(self.failed(DOING, format!("a name has at most {NAME_MAX} bytes: {namespace}")));
+            }
+            let there = async |client: &Client| match create(client, namespace, run).await {
+                Err(error) if error.code() == Some(&SqlState::DUPLICATE_SCHEMA) => Ok(true),
+                made => made.map(|()| false),
+            };
+            if self.on_server(DOING, there).await? { Err(self.occupied(namespace)) } else { Ok(()) }
+        })
+    }
+
+    fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("removing the namespace", async move |client| {
+            client.batch_execute(&format!("DROP SCHEMA IF EXISTS {} CASCADE", quoted(namespace))).await
+        }))
+    }
+
+    fn inventory(&self) -> Option<&dyn InventoryStore> {
+        Some(self)
+    }
+}
+
+async fn settings(client: &Client) -> Result<BTreeMap<String, String>, Error> {
+    let sql = "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY($1)";
+    let rows = client.query(sql, &[&SETTINGS]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+async fn owner(client: &Client, namespace: &str) -> Result<Owner, Error> {
+    let there = "SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1";
+    if client.query_opt(there, &[&namespace]).await?.is_none() {
+        return Ok(Owner::Nobody);
+    }
+    let marked = "SELECT FROM information_schema.columns
+                  WHERE table_schema = $1 AND table_name = 'marker' AND column_name = 'run'";
+    if client.query_opt(marked, &[&namespace]).await?.is_none() {
+        return Ok(Owner::Stranger);
+    }
+    let run = format!("SELECT run::text FROM {} WHERE run IS NOT NULL LIMIT 1", marker(namespace));
+    let row = client.query_opt(&run, &[]).await?;
+    row.map_or(Ok(Owner::Stranger), |row| Ok(Owner::Run(row.try_get(0)?)))
+}
+
+/// In one transaction: a namespace without its mark would pass for a stranger's.
+async fn create(client: &Client, namespace: &str, run: &str) -> Result<(), Error> {
+    let marker = marker(namespace);
+    let make =
+        format!("BEGIN; CREATE SCHEMA {}; CREATE TABLE {marker} (run text NOT NULL)", quoted(namespace));
+    client.batch_execute(&make).await?;
+    client.execute(&format!("INSERT INTO {marker} VALUES ($1)"), &[&run]).await?;
+    client.batch_execute("COMMIT").await
+}
+
+/// What the settings amount to, and why.
+fn rung<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
+    let (fsync, commit) = (value("fsync"), value("synchronous_commit"));
+    let settings = format!("fsync={fsync}, synchronous_commit={commit}");
+    if commit == "off" || commit.is_empty() {
+        return (Durability::None, format!("{settings}: acknowledged before the log is written"));
+    }
+    if fsync != "on" {
+        let because = "the log is written but never synced; losing power may ruin the whole database: \
+                       nobody should run this in production";
+        return (Durability::Process, format!("{settings}: {because}"));
+    }
+    let mut because =
+        format!("{settings}: the log is synced ({}) before the answer", value("wal_sync_method"));
+    if value("full_page_writes") != "on" {
+        because.push_str("; full_page_writes=off: a page torn by losing power may not be recovered");
+    }
+    (Durability::Disk, because)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rung_of(fsync: &str, commit: &str) -> (Durability, String) {
+        rung(|name| match name {
+            "fsync" => fsync,
+            "synchronous_commit" => commit,
+            "full_page_writes" => "on",
+            _ => "",
+        })
+    }
+
+    #[test]
+    fn each_rung_has_its_settings() {
+        for commit in ["on", "local", "remote_write", "remote_apply"] {
+            assert_eq!(rung_of("on", commit).0, Durability::Disk);
+            assert_eq!(rung_of("off", commit).0, Durability::Process);
+        }
+        assert_eq!(rung_of("on", "off").0, Durability::None);
+        assert_eq!(rung_of("off", "off").0, Durability::None);
+        assert!(rung_of("off", "on").1.contains("production"));
+    }
+
+    #[test]
+    fn a_setting_that_was_not_read_promises_nothing() {
+        assert_eq!(rung(|_| "").0, Durability::None);
+    }
+
+    #[test]
+    fn names_cannot_break_out_of_their_quotes() {
+        assert_eq!(quoted("a\"; DROP TABLE b; --"), "\"a\"\"; DROP TABLE b; --\"");
+    }
+}

@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 use crate::{File, Sqlite, attempt};
 
 fn table(place: &Place) -> String {
-    format!("\"{}_{}\"", place.namespace, place.object("stock"))
+    format!("\"{}:{}\"", place.namespace, place.object("stock"))
 }
 
 impl InventoryStore for Sqlite {

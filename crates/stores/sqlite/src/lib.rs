@@ -137,7 +137,7 @@ fn attempt(error: &rusqlite::Error) -> Attempt {
 }
 
 fn marker(namespace: &str) -> String {
-    format!("\"{namespace}_marker\"")
+    format!("\"{namespace}:marker\"")
 }
 
 impl Store for Sqlite {
@@ -174,13 +174,13 @@ impl Store for Sqlite {
             self.on_file("looking for the namespace", |connection| {
                 let mut tables = connection
                     .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1")?;
-                let pattern = format!("{namespace}_*");
+                let pattern = format!("{namespace}:*");
                 let names: Vec<String> =
                     tables.query_map([pattern], |row| row.get(0))?.collect::<Result<_, _>>()?;
                 if names.is_empty() {
                     return Ok(Owner::Nobody);
                 }
-                if !names.contains(&format!("{namespace}_marker")) {
+                if !names.contains(&format!("{namespace}:marker")) {
                     return Ok(Owner::Stranger);
                 }
                 let run: Option<String> = connection
@@ -209,7 +209,7 @@ impl Store for Sqlite {
                     let mut tables = connection
                         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1")?;
                     tables
-                        .query_map([format!("{namespace}_*")], |row| row.get(0))?
+                        .query_map([format!("{namespace}:*")], |row| row.get(0))?
                         .collect::<Result<_, _>>()?
                 };
                 for name in names {
@@ -272,7 +272,7 @@ mod tests {
     fn a_user_s_file_keeps_its_settings_and_its_tables() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("theirs.db");
-        Connection::open(&path).unwrap().execute_batch("CREATE TABLE acidtest_orders (a)").unwrap();
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE \"acidtest:orders\" (a)").unwrap();
         let address = Address::file("sqlite", path.to_str().unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let store = Sqlite::open(&address, None).unwrap();

@@ -1,1 +1,183 @@
-//! The tarantool adapter
+//! Tarantool: one server, one IPROTO connection a client.
+//!
+//! # Guarantees
+//!
+//! Checked on Tarantool 2.6.0, memtx without its MVCC engine. The procedure is a persistent Lua function
+//! (2.2 and later), one a trial, called with the name of an operation (`lua/trial.lua`).
+//!
+//! | guarantee | requests and settings |
+//! | --- | --- |
+//! | lock none | SELECT of the group, then an UPDATE `=` to the computed count per tuple |
+//! | lock soft | SELECT of the group, then one call that checks every version and updates count and version between `box.begin` and `box.commit`; a changed version means stale |
+//! | lock hard | one call takes the group's latch (`fiber.cond`; owner token, lease of 10 s) and reads; another writes in one transaction and gives the latch up, if the token still holds it: else stale. A latch that another holds is waited for in the server, for 5 s |
+//! | lock native | one call that reads and updates between `box.begin` and `box.commit` |
+//! | release | one UPDATE `+`; soft: and of the version; hard: one call that takes the latch, writes and gives it up |
+//! | durability none | `wal_mode=none` |
+//! | durability process | `wal_mode=write`: written to the page cache before the answer |
+//! | durability disk | `wal_mode=fsync`: the log is open with `O_SYNC` |
+//!
+//! Transactions do not yield before `box.commit`, and so run one after the other. The commit itself
+//! waits for the log, and without MVCC others see what it wrote meanwhile: they may decide on data that
+//! is not yet durable. Their own commit follows it into the log, so what is *acknowledged* never
+//! rests on something lost; a refusal may.
+//!
+//! An answered error is proof that nothing changed, because the transaction is rolled back; except
+//! that of the log itself (`ER_WAL_IO`), after which the outcome is unknown.
+
+pub mod iproto;
+
+mod inventory;
+mod server;
+
+use std::collections::BTreeMap;
+
+use acidtest_model::{Address, Durability, Effective, Lock, StoreError, StoreKind, Support, Task};
+use acidtest_workloads::{Owner, Store, inventory::InventoryStore};
+
+use crate::{
+    iproto::{Encoder, Error, Reader},
+    server::{Server, code},
+};
+
+/// The store's row of the matrix.
+pub const KIND: StoreKind = StoreKind {
+    name: "tarantool",
+    title: "Tarantool",
+    schemes: &["tarantool"],
+    server: acidtest_model::Server::Program,
+    default_port: 3301,
+    locks: &[
+        (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
+        (Lock::Soft, Support::Yes("version check inside one stored procedure")),
+        (Lock::Hard, Support::Yes("latch in the server with lease, owner token and fencing")),
+        (Lock::Native, Support::Yes("one stored procedure")),
+    ],
+    durability: &[
+        (Durability::None, Support::Yes("wal_mode=none")),
+        (Durability::Process, Support::Yes("wal_mode=write")),
+        (Durability::Disk, Support::Yes("wal_mode=fsync")),
+    ],
+    workloads: &[("inventory", Support::Yes("capture and release"))],
+};
+
+/// A Tarantool server.
+#[derive(Debug)]
+pub struct Tarantool {
+    server: Server,
+}
+
+impl Tarantool {
+    /// Opens the server, connecting once to see that it can be reached and lets the user run Lua.
+    ///
+    /// # Errors
+    /// A server that does not answer, or not to this user and password.
+    pub async fn open(address: &Address) -> Result<Self, StoreError> {
+        let server = Server::new(address, KIND.default_port)?;
+        let mut connection = server.reach().await?;
+        connection.eval("return", nothing).await.map_err(|error| server.unreachable(&error))?;
+        drop(connection);
+        Ok(Self { server })
+    }
+}
+
+/// No arguments.
+fn nothing(args: &mut Encoder) {
+    args.array(0);
+}
+
+/// What every object of the namespace is called first. A colon, which no namespace ends in: so one
+/// namespace is never the beginning of another's.
+fn prefix(namespace: &str) -> String {
+    format!("{namespace}:")
+}
+
+/// The space that says which run made the namespace.
+fn marker(namespace: &str) -> String {
+    format!("{namespace}:marker")
+}
+
+/// Version and settings, as `lua/settings.lua` returns them.
+fn read_settings(values: &mut Reader<'_>) -> Result<(String, BTreeMap<String, String>), Error> {
+    values.tuple(2)?;
+    let version = values.str()?.to_owned();
+    let mut settings = BTreeMap::new();
+    for _ in 0..values.map_len()? {
+        let name = values.str()?.to_owned();
+        settings.insert(name, values.str()?.to_owned());
+    }
+    Ok((version, settings))
+}
+
+fn rung(wal_mode: &str) -> (Durability, String) {
+    match wal_mode {
+        "fsync" => (Durability::Disk, "wal_mode is fsync: the log is synced before the answer".to_owned()),
+        "write" => (
+            Durability::Process,
+            "wal_mode is write: the log is written, not synced, before the answer".to_owned(),
+        ),
+        "none" => (Durability::None, "wal_mode is none: there is no log".to_owned()),
+        other => (Durability::None, format!("wal_mode is {other:?}, which says nothing here")),
+    }
+}
+
+impl Store for Tarantool {
+    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+        Box::pin(async {
+            let code = include_str!("lua/settings.lua");
+            let read = self.server.run("reading the settings", code, nothing, read_settings);
+            let (version, settings) = read.await?;
+            let (durability, because) = rung(settings.get("wal_mode").map_or("", String::as_str));
+            Ok(Effective { version, durability, because, settings })
+        })
+    }
+
+    fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
+        Box::pin(async move {
+            let names = |args: &mut Encoder| {
+                args.array(2).str(&prefix(namespace)).str(&marker(namespace));
+            };
+            let owner = |values: &mut Reader<'_>| {
+                values.tuple(2)?;
+                let found = values.bool()?;
+                Ok(match (values.take_nil(), found) {
+                    (false, _) => Owner::Run(values.str()?.to_owned()),
+                    (true, true) => Owner::Stranger,
+                    (true, false) => Owner::Nobody,
+                })
+            };
+            let code = include_str!("lua/owner.lua");
+            self.server.run("looking for the namespace", code, names, owner).await
+        })
+    }
+
+    fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            let mark = |args: &mut Encoder| {
+                args.array(2).str(&marker(namespace)).str(run);
+            };
+            match connection.eval(include_str!("lua/create.lua"), mark).await {
+                Ok(_) => Ok(()),
+                Err(error) if error.code() == Some(code::SPACE_EXISTS) => Err(StoreError::Occupied {
+                    namespace: format!("space prefix \"{}\"", prefix(namespace)),
+                    address: self.server.address().to_owned(),
+                }),
+                Err(error) => Err(self.server.failed("making the namespace")(error)),
+            }
+        })
+    }
+
+    fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let names = |args: &mut Encoder| {
+                args.array(2).str(&prefix(namespace)).str(&marker(namespace));
+            };
+            let code = include_str!("lua/remove.lua");
+            self.server.run("removing the namespace", code, names, |_| Ok(())).await
+        })
+    }
+
+    fn inventory(&self) -> Option<&dyn InventoryStore> {
+        Some(self)
+    }
+}

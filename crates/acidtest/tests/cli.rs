@@ -1,0 +1,383 @@
+//! The command line end to end, on what needs no server.
+
+#![allow(clippy::unwrap_used)] // a test's own set-up may panic
+
+mod common;
+
+use std::{fs, time::Duration};
+
+use common::{Bench, signal, until, wait};
+use serde_json::Value;
+
+const BRIEF: [&str; 4] = ["--duration", "500ms", "--warmup", "100ms"];
+
+fn brief<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    [words, &BRIEF].concat()
+}
+
+#[test]
+fn a_first_run_needs_nothing_and_says_everything() {
+    let bench = Bench::new();
+    let ended = bench.run(&brief(&["run", "inventory"])).expect(0);
+    for word in [
+        "sqlite",
+        "native",
+        "holds",
+        "capture",
+        "release",
+        "ok/s",
+        "p50",
+        "p95",
+        "p99",
+        "p99.9",
+        "max",
+        "refused",
+        "conflicts",
+        "retries",
+        "client CPU",
+        "server CPU",
+        "durability disk: an acknowledged write",
+        "lock native: the store's own best",
+        "the bench itself:",
+    ] {
+        assert!(ended.stdout.contains(word), "no \"{word}\" in:\n{}", ended.stdout);
+    }
+    let file = bench.results().pop().unwrap();
+    assert!(
+        ended.stderr.contains(&file.file_name().unwrap().to_str().unwrap().to_owned()),
+        "{}",
+        ended.stderr
+    );
+    bench.assert_clean();
+}
+
+#[test]
+fn a_result_is_what_the_schema_says() {
+    let bench = Bench::new();
+    let schema = bench.run(&["schema"]).expect(0).json();
+    let committed = include_str!("../../../docs/result.schema.json");
+    let committed: Value = serde_json::from_str(committed).unwrap();
+    assert_eq!(
+        schema, committed,
+        "docs/result.schema.json is stale: acidtest schema > docs/result.schema.json"
+    );
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    bench.run(&brief(&["run", "inventory", "--lock", "none,native"])).expect(0);
+    bench.run(&brief(&["run", "inventory", "--rate", "500"])).expect(0);
+    for file in bench.results() {
+        let result: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        let faults: Vec<String> = validator.iter_errors(&result).map(|error| error.to_string()).collect();
+        assert!(faults.is_empty(), "{faults:?}");
+    }
+    let mut result = bench.result();
+    result["cells"][0]["trials"][0]["audit"].as_object_mut().unwrap().remove("verdict");
+    assert!(!validator.is_valid(&result), "a trial without a verdict is no result");
+}
+
+#[test]
+fn a_shown_file_reads_as_the_run_did() {
+    let bench = Bench::new();
+    let run = bench.run(&brief(&["run", "inventory", "--lock", "none,hard", "--trials", "2"])).expect(0);
+    let file = bench.results().pop().unwrap();
+    let shown = bench.run(&["show", file.to_str().unwrap()]).expect(0);
+    assert_eq!(shown.stdout, run.stdout);
+    assert!(run.stdout.contains("×"), "a price:\n{}", run.stdout);
+    let json = bench.run(&["show", file.to_str().unwrap(), "--output", "json"]).expect(0).json();
+    assert_eq!(json, bench.result());
+}
+
+#[test]
+fn json_and_quiet_print_what_they_say() {
+    let bench = Bench::new();
+    let json = bench.run(&brief(&["run", "inventory", "--output", "json"])).expect(0).json();
+    assert_eq!(json["cells"][0]["trials"][0]["audit"]["verdict"], "holds");
+    let quiet = bench.run(&brief(&["run", "inventory", "--quiet"])).expect(0);
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
+}
+
+#[test]
+fn the_figures_of_a_result_agree_with_each_other() {
+    let bench = Bench::new();
+    bench.run(&["run", "inventory", "--duration", "2s", "--warmup", "0s", "--clients", "4"]).expect(0);
+    let trial = &bench.result()["cells"][0]["trials"][0];
+    let mut ended = 0;
+    for operation in trial["operations"].as_array().unwrap() {
+        for figures in operation["service"].as_object().unwrap().values() {
+            ended += figures["count"].as_u64().unwrap();
+            let of = |name: &str| figures[name].as_u64().unwrap();
+            assert!(of("p50_ns") <= of("p95_ns") && of("p999_ns") <= of("max_ns"));
+        }
+    }
+    assert_eq!(trial["arrived"]["completed"].as_u64().unwrap(), ended);
+    let series: u64 = trial["series"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|second| second["ended"].as_object().unwrap().values())
+        .flat_map(|ended| ended.as_object().unwrap().values())
+        .map(|count| count.as_u64().unwrap())
+        .sum();
+    assert_eq!(series, ended);
+    let rate = trial["throughput"].as_f64().unwrap();
+    assert!(rate > 0.0 && rate * 2.0 <= ended as f64 + 1.0);
+    assert!(trial["resources"]["client"]["cpu_seconds"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_replayed_sequence_ends_as_it_says_itself() {
+    let bench = Bench::new();
+    for (clients, lock) in [("1", "soft"), ("8", "hard"), ("8", "native")] {
+        let words =
+            ["run", "inventory", "--trace", "1500", "--clients", clients, "--lock", lock, "--skus", "60"];
+        bench.run(&words).expect(0);
+        let trial = &bench.result()["cells"][0]["trials"][0];
+        assert_eq!(trial["audit"]["verdict"], "holds");
+        assert_eq!(trial["arrived"]["completed"], 1500);
+    }
+}
+
+#[test]
+fn a_plan_is_saved_and_run_from_its_file() {
+    let bench = Bench::new();
+    let words = brief(&[
+        "run",
+        "inventory",
+        "--store",
+        "sqlite:mine.db",
+        "--items",
+        "77",
+        "--save-plan",
+        "plan.toml",
+    ]);
+    bench.run(&words).expect(0);
+    assert!(bench.results().is_empty(), "saving a plan runs nothing");
+    bench.run(&["run", "plan.toml", "--lock", "hard"]).expect(0);
+    let result = bench.result();
+    assert_eq!(result["plan"]["inventory"]["items"], 77);
+    assert_eq!(result["cells"][0]["lock"], "hard", "the command line goes over the file");
+    assert!(!bench.path("mine.db").exists(), "a file that acidtest made is removed");
+}
+
+#[test]
+fn a_saved_plan_and_a_refusal_hold_no_password() {
+    let bench = Bench::new();
+    let address = "postgres://ann:s3cr3tword@127.0.0.1:1/shop";
+    bench.run(&["run", "inventory", "--store", address, "--save-plan", "plan.toml"]).expect(0);
+    let plan = fs::read_to_string(bench.path("plan.toml")).unwrap();
+    assert!(plan.contains("postgres://ann@127.0.0.1:1/shop") && !plan.contains("s3cr3t"), "{plan}");
+    let ended = bench.run(&brief(&["run", "inventory", "--store", address])).expect(3);
+    let result = fs::read_to_string(bench.results().pop().unwrap()).unwrap();
+    for text in [&ended.stdout, &ended.stderr, &result] {
+        assert!(!text.contains("s3cr3t"), "{text}");
+    }
+    for word in ["cannot reach postgres://ann@127.0.0.1:1/shop", "refused", "remedy:"] {
+        assert!(ended.stdout.contains(word), "no \"{word}\" in:\n{}", ended.stdout);
+    }
+}
+
+#[test]
+fn a_password_is_not_in_the_process_title() {
+    let bench = Bench::new();
+    // an address that is never reached keeps the process busy with SQLite first
+    let words =
+        ["run", "inventory", "--duration", "3s", "--store", "sqlite,redis://u:s3cr3tword@127.0.0.1:1"];
+    let child = bench.spawn(&words);
+    until("the run begins", Duration::from_secs(10), || !bench.leftovers().is_empty());
+    let title = fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
+    let title = String::from_utf8_lossy(&title).into_owned();
+    assert!(title.contains("acidtest") && !title.contains("s3cr3t"), "{title}");
+    signal("INT", child.id());
+    wait(child, Duration::from_secs(20));
+}
+
+#[test]
+fn bad_usage_is_one_message_that_says_what_was_meant() {
+    let bench = Bench::new();
+    let cases: [(&[&str], &[&str]); 12] = [
+        (&["run", "inventry"], &["unknown workload \"inventry\"; did you mean \"inventory\"?"]),
+        (
+            &["run", "inventory", "--store", "postgress"],
+            &["unknown store \"postgress\"; did you mean \"postgres\"?", "known are sqlite"],
+        ),
+        (&["run", "inventory", "--store", "postgers://h/d"], &["postgers:", "did you mean \"postgres\"?"]),
+        (&["run", "inventory", "--lock", "sotf"], &["sotf", "none, soft, hard, native"]),
+        (&["run", "inventory", "--store", "memory"], &["memory has no durability disk", "it has none"]),
+        (&["run", "inventory", "--items", "0"], &["items must be at least 1"]),
+        (
+            &["run", "inventory", "--items", "50000"],
+            &["50000 items do not fit", "ask for fewer items or more skus"],
+        ),
+        (&["run", "inventory", "--duration", "soon"], &["write 10s"]),
+        (&["run", "inventory", "--skew", "zipf:2"], &["zipf:THETA"]),
+        (&["run", "inventory", "--namespace", "Robert'); --"], &["will not do"]),
+        (&["run", "missing.toml"], &["cannot read the plan missing.toml"]),
+        (&["stores", "oracle"], &["unknown store \"oracle\""]),
+    ];
+    for (words, said) in cases {
+        let ended = bench.run(words).expect(2);
+        for word in said {
+            assert!(ended.stderr.contains(word), "{words:?} says no \"{word}\":\n{}", ended.stderr);
+        }
+        assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    }
+    fs::write(bench.path("plan.toml"), "workload = \"inventory\"\nduraton = \"1s\"\n").unwrap();
+    let ended = bench.run(&["run", "plan.toml"]).expect(2);
+    assert!(
+        ended.stderr.contains("plan.toml:2: unknown key \"duraton\"; did you mean \"duration\"?"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn what_cannot_be_written_is_known_before_anything_runs() {
+    let bench = Bench::new();
+    fs::write(bench.path("file"), "").unwrap();
+    let ended = bench.run(&["run", "inventory", "--out", "file/results"]).expect(1);
+    assert!(
+        ended.stderr.contains("cannot write the result") && ended.stderr.contains("--out"),
+        "{}",
+        ended.stderr
+    );
+    bench.assert_clean();
+}
+
+#[test]
+fn what_is_no_result_is_not_shown() {
+    let bench = Bench::new();
+    for (text, said) in [
+        ("", "it is no JSON"),
+        ("{}", "it names no format"),
+        ("{\"format\": 99}", "its format is 99"),
+        ("{\"format\": 1}", "it is no result of acidtest"),
+    ] {
+        fs::write(bench.path("x.json"), text).unwrap();
+        let ended = bench.run(&["show", "x.json"]).expect(2);
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    }
+    bench.run(&["show", "nowhere.json"]).expect(2);
+}
+
+#[test]
+fn an_interrupted_run_ends_tidily_with_what_it_measured() {
+    for name in ["INT", "TERM"] {
+        let bench = Bench::new();
+        let child = bench.spawn(&[
+            "run",
+            "inventory",
+            "--lock",
+            "native,hard",
+            "--duration",
+            "30s",
+            "--warmup",
+            "0s",
+        ]);
+        until("the run begins", Duration::from_secs(10), || !bench.leftovers().is_empty());
+        std::thread::sleep(Duration::from_millis(700));
+        signal(name, child.id());
+        let ended = wait(child, Duration::from_secs(20)).expect(130);
+        assert!(ended.stdout.contains("interrupted: cells and trials are missing"), "{}", ended.stdout);
+        assert_eq!(bench.result()["interrupted"], true);
+        bench.assert_clean();
+    }
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_removed_by_lab_down() {
+    let bench = Bench::new();
+    let mut child = bench.spawn(&[
+        "run",
+        "inventory",
+        "--duration",
+        "30s",
+        "--store",
+        "sqlite,sqlite:mine.db",
+        "--seed",
+        "1",
+    ]);
+    until("the run begins", Duration::from_secs(10), || !bench.leftovers().is_empty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!bench.leftovers().is_empty());
+    bench.run(&["lab", "down"]).expect(0);
+    bench.assert_clean();
+}
+
+#[test]
+fn a_user_s_file_is_not_touched_unless_asked() {
+    let bench = Bench::new();
+    let words = brief(&["run", "inventory", "--store", "sqlite:mine.db"]);
+    bench.run(&[words.as_slice(), &["--keep"]].concat()).expect(0);
+    assert!(bench.path("mine.db").exists(), "kept");
+    let refused = bench.run(&words).expect(3);
+    for word in ["namespace \"acidtest\" exists already", "--replace", "--namespace"] {
+        assert!(refused.stdout.contains(word), "no \"{word}\" in:\n{}", refused.stdout);
+    }
+    bench.run(&[words.as_slice(), &["--namespace", "other"]].concat()).expect(0);
+    bench.run(&[words.as_slice(), &["--replace"]].concat()).expect(0);
+    assert!(bench.path("mine.db").exists(), "a file that was there stays");
+    bench.run(&words).expect(0);
+    bench.assert_clean();
+}
+
+#[test]
+fn every_rung_of_sqlite_is_read_back() {
+    let bench = Bench::new();
+    bench.run(&brief(&["run", "inventory", "--durability", "none,process,disk", "--clients", "2"])).expect(0);
+    for cell in bench.result()["cells"].as_array().unwrap() {
+        assert_eq!(cell["effective"]["durability"], cell["durability_asked"], "{}", cell["effective"]);
+    }
+}
+
+#[test]
+fn at_overload_what_was_offered_is_accounted_for() {
+    let bench = Bench::new();
+    let words =
+        ["run", "inventory", "--rate", "200000", "--duration", "1s", "--warmup", "200ms", "--clients", "2"];
+    let ended = bench.run(&words).expect(0);
+    let trial = &bench.result()["cells"][0]["trials"][0];
+    let of = |name: &str| trial["arrived"][name].as_u64().unwrap();
+    assert!((180_000..220_000).contains(&of("offered")), "{}", trial["arrived"]);
+    assert_eq!(of("started") + of("dropped"), of("offered"));
+    assert!(of("dropped") > 0 && of("late") > 0);
+    for word in ["offered", "late", "dropped", "response"] {
+        assert!(ended.stdout.contains(word), "no \"{word}\" in:\n{}", ended.stdout);
+    }
+}
+
+#[test]
+fn the_self_test_catches_every_bug() {
+    let ended = Bench::new().run(&["selftest"]).expect(0);
+    assert!(ended.stdout.contains("every planted bug was caught"), "{}", ended.stdout);
+    assert_eq!(ended.stdout.matches("caught").count(), 7 + 1, "six bugs, no lock, and the last line");
+    assert_eq!(ended.stdout.matches("no alarm").count(), 5);
+}
+
+#[test]
+fn the_lists_say_what_there_is_and_why_not() {
+    let bench = Bench::new();
+    let stores = bench.run(&["stores"]).expect(0).stdout;
+    for word in
+        ["sqlite (SQLite)", "postgres (", "BEGIN IMMEDIATE", "no: nothing is kept on disk", "built in"]
+    {
+        assert!(stores.contains(word), "no \"{word}\" in:\n{stores}");
+    }
+    let workloads = bench.run(&["workloads"]).expect(0).stdout;
+    for word in ["inventory", "capture_share", "0.5", "zipf:THETA"] {
+        assert!(workloads.contains(word), "no \"{word}\" in:\n{workloads}");
+    }
+    let missing =
+        bench.command(&["stores", "redis"]).env("ACIDTEST_REDIS", "/nowhere/redis-server").output().unwrap();
+    let missing = String::from_utf8_lossy(&missing.stdout).into_owned();
+    assert!(missing.contains("/nowhere/redis-server"), "{missing}");
+    assert!(bench.run(&["lab", "list"]).expect(0).stdout.contains("no private servers"));
+    assert!(bench.run(&["lab", "down"]).expect(0).stdout.contains("nothing to clear away"));
+}
+
+#[test]
+fn help_has_examples_and_exit_codes() {
+    let bench = Bench::new();
+    let help = bench.run(&["run", "--help"]).expect(0).stdout;
+    assert!(help.contains("Examples:") && help.contains("[default: 10s]"), "{help}");
+    assert!(bench.run(&["--help"]).expect(0).stdout.contains("Exit status:"));
+}

@@ -1,0 +1,178 @@
+//! What the tests of the command line share: running it in a lab and a working folder of its own.
+
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test binary uses a part; a test's set-up may panic
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A working folder and a lab for one test. Nothing may be left in the lab at its end.
+pub struct Bench {
+    folder: TempDir,
+}
+
+/// How a command ended.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("acidtest-test-").tempdir().unwrap();
+        // servers of root's run as another user, who must be able to pass through
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
+        Self { folder }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_acidtest"));
+        command
+            .args(words)
+            .current_dir(self.folder.path())
+            .env("ACIDTEST_LAB", self.path("lab"))
+            .env_remove("ACIDTEST_PASSWORD")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, words: &[&str]) -> Ended {
+        Ended::of(&self.command(words).output().unwrap())
+    }
+
+    pub fn spawn(&self, words: &[&str]) -> Child {
+        self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// The results that were written, oldest first.
+    pub fn results(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.path("results")) else { return Vec::new() };
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    pub fn result(&self) -> Value {
+        let file = self.results().pop().unwrap();
+        serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+    }
+
+    /// What lies in the lab: nothing, when everything was cleared away.
+    pub fn leftovers(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.path("lab")) else { return Vec::new() };
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// Processes that work in the lab or name it.
+    pub fn processes(&self) -> Vec<String> {
+        let lab = self.path("lab").display().to_string();
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let path = entry.path();
+            let cwd =
+                fs::read_link(path.join("cwd")).map(|cwd| cwd.display().to_string()).unwrap_or_default();
+            let words = fs::read(path.join("cmdline")).unwrap_or_default();
+            let words = String::from_utf8_lossy(&words).replace('\0', " ");
+            if cwd.starts_with(&lab) || words.contains(&lab) {
+                found.push(format!("{}: {words}", path.display()));
+            }
+        }
+        found
+    }
+
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        let begun = Instant::now();
+        while !(self.processes().is_empty() && self.leftovers().is_empty()) {
+            assert!(
+                begun.elapsed() < Duration::from_secs(5),
+                "left behind: {:?} {:?}",
+                self.processes(),
+                self.leftovers()
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Bench {
+    /// A test that failed half-way leaves nothing running.
+    fn drop(&mut self) {
+        if !self.leftovers().is_empty() {
+            let _ = self.command(&["lab", "down"]).output();
+        }
+    }
+}
+
+/// Waits for a child to end; it is killed if it does not.
+pub fn wait(mut child: Child, most: Duration) -> Ended {
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > most {
+            child.kill().unwrap();
+            let ended = Ended::of(&child.wait_with_output().unwrap());
+            panic!("still running after {most:?}: {} {}", ended.stdout, ended.stderr);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ended::of(&child.wait_with_output().unwrap())
+}
+
+/// Sends a signal by name to a process that the test started.
+pub fn signal(name: &str, pid: u32) {
+    assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn until(what: &str, most: Duration, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < most, "{what}: not within {most:?}");
+        thread::sleep(Duration::from_millis(30));
+    }
+}
+
+/// Whether a store's tests were left out by the user, in `ACIDTEST_TEST_WITHOUT`.
+pub fn left_out(store: &str) -> bool {
+    let without = std::env::var("ACIDTEST_TEST_WITHOUT").unwrap_or_default();
+    without.split(',').any(|name| name.trim() == store)
+}
+
+/// The servers under test.
+pub fn servers() -> Vec<&'static str> {
+    ["postgres", "mariadb", "redis", "tarantool"].into_iter().filter(|store| !left_out(store)).collect()
+}

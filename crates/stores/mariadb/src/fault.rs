@@ -1,0 +1,118 @@
+//! What an error means: for the operation that met it, and for the user.
+
+use std::error::Error as _;
+
+use acidtest_workloads::{Attempt, Fault};
+use mysql_async::{DriverError, Error, ServerError};
+
+/// Deadlock, lock wait timeout, and a tuple changed since the snapshot.
+const CONFLICTS: [u16; 3] = [1213, 1205, 1020];
+
+/// A transaction rolled back in favour of another.
+const ROLLED_BACK: &str = "40001";
+
+/// Errors that do not say whether the statement took effect, as they may come when it has committed:
+/// the server goes down (1053), the connection is ended (1080, 1927), the statement is interrupted
+/// (1317, 1969), the binary log or the commit itself fails (1026, 1180, 1598), the node has left its
+/// cluster (1047).
+const UNSETTLED: [u16; 9] = [1026, 1047, 1053, 1080, 1180, 1317, 1598, 1927, 1969];
+
+/// What had been sent when an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Nothing that could take effect: reads, and writes in a transaction not told to commit.
+    Nothing,
+    /// A write that is a transaction by itself, or a call that commits.
+    Write,
+    /// A COMMIT.
+    Commit,
+}
+
+/// What an error means for the operation that met it.
+pub(crate) fn attempt(error: &Error, sent: Sent) -> Attempt {
+    match error {
+        Error::Server(answer) if is_conflict(answer, sent) => Attempt::Conflict,
+        Error::Server(answer) if sent != Sent::Commit && !UNSETTLED.contains(&answer.code) => {
+            Attempt::Failed(Fault::answered(words(error)))
+        }
+        _ => lost(sent, words(error)),
+    }
+}
+
+/// A COMMIT that fails has rolled back for certain only where the server says so.
+fn is_conflict(answer: &ServerError, sent: Sent) -> bool {
+    answer.state == ROLLED_BACK || (sent != Sent::Commit && CONFLICTS.contains(&answer.code))
+}
+
+/// What it means for an operation that its connection is gone.
+pub(crate) fn lost(sent: Sent, words: String) -> Attempt {
+    match sent {
+        Sent::Nothing => Attempt::Failed(Fault::lost(words)),
+        Sent::Write | Sent::Commit => Attempt::Unknown(Fault::lost(words)),
+    }
+}
+
+/// The error itself: the driver's own words repeat those of every layer that it came through.
+pub(crate) fn words(error: &Error) -> String {
+    if let Error::Server(ServerError { code, message, .. }) = error {
+        return format!("{message} ({code})");
+    }
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(each) = cause {
+        words = each.to_string();
+        cause = each.source();
+    }
+    words
+}
+
+/// What the user can do about a connection that could not be opened.
+pub(crate) fn remedy(error: &Error) -> &'static str {
+    match error {
+        Error::Server(answer) => match answer.code {
+            1045 | 1698 => "check user and password: mysql://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD",
+            1044 => "let the user use the database, or name another after the address's last slash",
+            1049 => "create the database, or name none after the address's last slash",
+            1040 | 1203 => "ask for fewer clients, or raise the server's max_connections",
+            1130 => "let the user log in from here",
+            _ => "see the server's log",
+        },
+        Error::Driver(DriverError::UnknownAuthPlugin { .. } | DriverError::CleartextPluginDisabled) => {
+            "let the user log in by mysql_native_password or ed25519"
+        }
+        _ => "start the server, or check its host and port; acidtest speaks MySQL's protocol without TLS",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(code: u16, state: &str) -> Error {
+        ServerError { code, message: "no".to_owned(), state: state.to_owned() }.into()
+    }
+
+    #[test]
+    fn only_what_is_proved_to_have_had_no_effect_is_a_failure() {
+        let closed = Error::from(DriverError::ConnectionClosed);
+        let full = server(1114, "HY000");
+        let down = server(1053, "08S01");
+        let failed = |attempt| matches!(attempt, Attempt::Failed(_));
+        let unknown = |attempt| matches!(attempt, Attempt::Unknown(_));
+        assert!(failed(attempt(&full, Sent::Nothing)) && failed(attempt(&full, Sent::Write)));
+        assert!(unknown(attempt(&full, Sent::Commit)));
+        for error in [closed, down] {
+            assert!(failed(attempt(&error, Sent::Nothing)));
+            assert!(unknown(attempt(&error, Sent::Write)) && unknown(attempt(&error, Sent::Commit)));
+        }
+    }
+
+    #[test]
+    fn losing_to_another_is_a_conflict() {
+        for sent in [Sent::Nothing, Sent::Write, Sent::Commit] {
+            assert_eq!(attempt(&server(1213, "40001"), sent), Attempt::Conflict);
+        }
+        assert_eq!(attempt(&server(1205, "HY000"), Sent::Write), Attempt::Conflict);
+        assert_ne!(attempt(&server(1205, "HY000"), Sent::Commit), Attempt::Conflict);
+    }
+}

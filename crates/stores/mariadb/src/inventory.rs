@@ -1,0 +1,444 @@
+//! The inventory on MariaDB.
+
+use std::fmt::Write as _;
+
+use acidtest_model::{Address, Lock, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Fault, Place,
+    inventory::{
+        self, Capture, Connector, Held, InventoryStore, Item, Line, Operations, Release, Scenario, Stock,
+        plan_capture,
+    },
+};
+use mysql_async::{Conn, Error, Params, Row, Statement, prelude::Queryable};
+
+use crate::{
+    MariaDb, connect,
+    fault::{self, Sent},
+    quoted, rows,
+};
+
+/// Tuples laid in by one statement.
+const BATCH: usize = 1_000;
+
+fn object(place: &Place, name: &str) -> String {
+    format!("{}.{}", quoted(&place.namespace), quoted(&place.object(name)))
+}
+
+impl InventoryStore for MariaDb {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        lock: Lock,
+        stock: &'a Stock,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("loading the stock", async move |conn| {
+            let table = object(place, "stock");
+            conn.query_drop(create(&table)).await?;
+            conn.query_drop("START TRANSACTION").await?;
+            for items in stock.items.chunks(BATCH) {
+                conn.query_drop(insert(&table, items)).await?;
+            }
+            conn.query_drop("COMMIT").await?;
+            conn.query_drop(format!("ANALYZE TABLE {table}")).await?;
+            match lock {
+                Lock::Native => conn.query_drop(procedure(&object(place, "capture"), &table)).await,
+                _ => Ok(()),
+            }
+        }))
+    }
+
+    fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
+        let (table, procedure) = (object(place, "stock"), object(place, "capture"));
+        let connector = MariaDbConnector { address: self.address.clone(), lock, table, procedure };
+        inventory::task(connector, scenario)
+    }
+
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+        Box::pin(async move {
+            let table = object(place, "stock");
+            let sql = format!("SELECT sku, `condition`, source, warehouse, `count` FROM {table}");
+            let doing = "reading the final stock";
+            let rows = self.on_server(doing, async |conn| rows(conn, sql, ()).await).await?;
+            let held: Result<_, _> = rows.iter().map(held).collect();
+            held.map_err(|cause| self.odd(doing, cause))
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("removing the stock", async move |conn| {
+            let procedure = object(place, "capture");
+            conn.query_drop(format!("DROP PROCEDURE IF EXISTS {procedure}")).await?;
+            conn.query_drop(format!("DROP TABLE IF EXISTS {}", object(place, "stock"))).await
+        }))
+    }
+}
+
+fn create(table: &str) -> String {
+    format!(
+        "CREATE TABLE {table} (sku BIGINT NOT NULL, `condition` TINYINT UNSIGNED NOT NULL,
+           source TINYINT UNSIGNED NOT NULL, warehouse TINYINT UNSIGNED NOT NULL, price BIGINT NOT NULL,
+           `count` BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 0,
+           PRIMARY KEY (sku, `condition`, source, warehouse)) ENGINE=InnoDB"
+    )
+}
+
+fn insert(table: &str, items: &[Item]) -> String {
+    let mut sql =
+        format!("INSERT INTO {table} (sku, `condition`, source, warehouse, price, `count`) VALUES ");
+    for (index, item) in items.iter().enumerate() {
+        let comma = if index > 0 { ", " } else { "" };
+        let Item { sku, condition, source, warehouse, price, initial } = item;
+        // writing to a string cannot fail
+        let _ = write!(sql, "{comma}({sku}, {condition}, {source}, {warehouse}, {price}, {initial})");
+    }
+    sql
+}
+
+/// Locks the group, decides and takes, all in one call. Answers one result for each line taken, and
+/// none where there is too little; then how the call ended, which is what counts: a line is taken
+/// only if the call ended well.
+fn procedure(name: &str, table: &str) -> String {
+    let group = "sku = wanted_sku AND `condition` = wanted_condition AND source = wanted_source";
+    format!(
+        "CREATE PROCEDURE {name} (IN wanted_sku BIGINT, IN wanted_condition SMALLINT,
+           IN wanted_source SMALLINT, IN wanted BIGINT)
+         MODIFIES SQL DATA SQL SECURITY INVOKER
+         BEGIN
+           DECLARE place INT DEFAULT -1;
+           DECLARE held BIGINT;
+           DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+           START TRANSACTION;
+           SELECT SUM(`count`) INTO held FROM {table} WHERE {group} AND `count` > 0 FOR UPDATE;
+           IF held >= wanted THEN
+             WHILE wanted > 0 DO
+               SELECT warehouse, LEAST(`count`, wanted) INTO place, held FROM {table}
+                 WHERE {group} AND warehouse > place AND `count` > 0 ORDER BY warehouse LIMIT 1 FOR UPDATE;
+               UPDATE {table} SET `count` = `count` - held WHERE {group} AND warehouse = place;
+               SET wanted = wanted - held;
+               SELECT place, held;
+             END WHILE;
+           END IF;
+           COMMIT;
+         END"
+    )
+}
+
+fn held(row: &Row) -> Result<Held, String> {
+    let sku = number(row, 0)?;
+    let sku = u32::try_from(sku).map_err(|_| format!("a tuple of sku {sku}"))?;
+    Ok(Held { key: (sku, small(row, 1)?, small(row, 2)?, small(row, 3)?), count: number(row, 4)? })
+}
+
+fn number(row: &Row, column: usize) -> Result<i64, String> {
+    let value = row.get_opt(column).and_then(Result::ok);
+    value.ok_or_else(|| format!("no number in column {column}"))
+}
+
+/// A condition, source or warehouse.
+fn small(row: &Row, column: usize) -> Result<u8, String> {
+    let value = number(row, column)?;
+    u8::try_from(value).map_err(|_| format!("a tuple with {value} in column {column}"))
+}
+
+struct MariaDbConnector {
+    address: Address,
+    lock: Lock,
+    table: String,
+    procedure: String,
+}
+
+/// The statements of a lock mode.
+enum How {
+    Unprotected { read: Statement, set: Statement },
+    IfUnchanged { read: Statement, take: Statement },
+    Locked { read: Statement, take: Statement },
+    InOne { call: Statement },
+}
+
+struct Connection {
+    session: Session,
+    how: How,
+    release: Statement,
+}
+
+struct Session {
+    conn: Conn,
+    /// The group last read.
+    seen: Vec<Seen>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    warehouse: u8,
+    count: i64,
+    version: i64,
+}
+
+impl Connector for MariaDbConnector {
+    type Connection = Connection;
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let words = |error: Error| fault::words(&error);
+        let mut conn = connect(&self.address).await.map_err(words)?;
+        let (how, release) = self.prepare(&mut conn).await.map_err(words)?;
+        Ok(Connection { session: Session { conn, seen: Vec::new() }, how, release })
+    }
+}
+
+impl MariaDbConnector {
+    async fn prepare(&self, conn: &mut Conn) -> Result<(How, Statement), Error> {
+        let Self { table, procedure, .. } = self;
+        let group = "sku = ? AND `condition` = ? AND source = ?";
+        let read =
+            format!("SELECT warehouse, `count`, version FROM {table} WHERE {group} ORDER BY warehouse");
+        let update = |set: &str| format!("UPDATE {table} SET {set} WHERE {group} AND warehouse = ?");
+        let how = match self.lock {
+            Lock::None => How::Unprotected {
+                read: conn.prep(read).await?,
+                set: conn.prep(update("`count` = ?")).await?,
+            },
+            Lock::Soft => How::IfUnchanged {
+                read: conn.prep(read).await?,
+                take: {
+                    let take = update("`count` = `count` - ?, version = version + 1");
+                    conn.prep(format!("{take} AND version = ?")).await?
+                },
+            },
+            Lock::Hard => How::Locked {
+                read: conn.prep(format!("{read} FOR UPDATE")).await?,
+                take: conn.prep(update("`count` = `count` - ?")).await?,
+            },
+            Lock::Native => How::InOne { call: conn.prep(format!("CALL {procedure}(?, ?, ?, ?)")).await? },
+        };
+        let release = match self.lock {
+            Lock::Soft => update("`count` = `count` + ?, version = version + 1"),
+            _ => update("`count` = `count` + ?"),
+        };
+        Ok((how, conn.prep(release).await?))
+    }
+}
+
+/// What an operation came to, or came to too early.
+type Done = Result<Attempt, Attempt>;
+
+impl Session {
+    async fn read(&mut self, statement: &Statement, capture: &Capture) -> Result<(), Attempt> {
+        let Capture { sku, condition, source, .. } = *capture;
+        let read = rows(&mut self.conn, statement, (sku, condition, source)).await;
+        self.seen.clear();
+        for row in &read.map_err(|error| fault::attempt(&error, Sent::Nothing))? {
+            self.seen.push(seen(row).map_err(|words| Attempt::Failed(Fault::answered(words)))?);
+        }
+        Ok(())
+    }
+
+    fn decide(&self, capture: &Capture, taken: &mut Vec<Line>) -> bool {
+        plan_capture(capture, self.seen.iter().map(|seen| (seen.warehouse, seen.count)), taken)
+    }
+
+    /// What was read of the tuple that a line takes from.
+    fn seen(&self, line: &Line) -> Seen {
+        let seen = self.seen.iter().find(|seen| seen.warehouse == line.warehouse);
+        seen.copied().unwrap_or_default()
+    }
+
+    /// Runs a statement, and says how many tuples it found.
+    async fn run(
+        &mut self,
+        statement: &Statement,
+        values: impl Into<Params> + Send,
+        sent: Sent,
+    ) -> Result<u64, Attempt> {
+        self.conn.exec_drop(statement, values).await.map_err(|error| fault::attempt(&error, sent))?;
+        Ok(self.conn.affected_rows())
+    }
+
+    /// Runs a statement that must find one tuple.
+    async fn write(
+        &mut self,
+        statement: &Statement,
+        values: impl Into<Params> + Send,
+        sent: Sent,
+    ) -> Result<(), Attempt> {
+        one(self.run(statement, values, sent).await?)
+    }
+
+    async fn capture_unprotected(
+        &mut self,
+        (read, set): (&Statement, &Statement),
+        capture: &Capture,
+        taken: &mut Vec<Line>,
+    ) -> Done {
+        self.read(read, capture).await?;
+        if !self.decide(capture, taken) {
+            return Ok(Attempt::Refused);
+        }
+        for (index, line) in taken.iter().enumerate() {
+            let left = self.seen(line).count - i64::from(line.count);
+            self.write(set, with_key(left, line), Sent::Write).await.map_err(|trouble| match index {
+                0 => trouble,
+                // the lines before have taken effect
+                _ => unsettled(trouble),
+            })?;
+        }
+        Ok(Attempt::Ok)
+    }
+
+    async fn capture_if_unchanged(
+        &mut self,
+        (read, take): (&Statement, &Statement),
+        capture: &Capture,
+        taken: &mut Vec<Line>,
+    ) -> Done {
+        self.read(read, capture).await?;
+        if !self.decide(capture, taken) {
+            return Ok(Attempt::Refused);
+        }
+        // one statement is atomic by itself
+        if let [line] = taken.as_slice() {
+            return self.take_if_unchanged(take, line, Sent::Write).await.map(|()| Attempt::Ok);
+        }
+        let done = self.take_all_if_unchanged(take, taken).await;
+        self.end(done).await
+    }
+
+    async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Line]) -> Done {
+        self.begin().await?;
+        for line in lines {
+            self.take_if_unchanged(take, line, Sent::Nothing).await?;
+        }
+        Ok(Attempt::Ok)
+    }
+
+    async fn take_if_unchanged(&mut self, take: &Statement, line: &Line, sent: Sent) -> Result<(), Attempt> {
+        let (units, sku, condition, source, warehouse) = with_key(line.count.into(), line);
+        let values = (units, sku, condition, source, warehouse, self.seen(line).version);
+        match self.run(take, values, sent).await? {
+            0 => Err(Attempt::Conflict),
+            found => one(found),
+        }
+    }
+
+    async fn capture_locked(
+        &mut self,
+        (read, take): (&Statement, &Statement),
+        capture: &Capture,
+        taken: &mut Vec<Line>,
+    ) -> Done {
+        let done = self.take_locked((read, take), capture, taken).await;
+        self.end(done).await
+    }
+
+    async fn take_locked(
+        &mut self,
+        (read, take): (&Statement, &Statement),
+        capture: &Capture,
+        taken: &mut Vec<Line>,
+    ) -> Done {
+        self.begin().await?;
+        self.read(read, capture).await?;
+        if !self.decide(capture, taken) {
+            return Ok(Attempt::Refused);
+        }
+        for line in &*taken {
+            self.write(take, with_key(line.count.into(), line), Sent::Nothing).await?;
+        }
+        Ok(Attempt::Ok)
+    }
+
+    async fn begin(&mut self) -> Result<(), Attempt> {
+        let begun = self.conn.query_drop("START TRANSACTION").await;
+        begun.map_err(|error| fault::attempt(&error, Sent::Nothing))
+    }
+
+    /// Commits what went well; rolls back everything else.
+    async fn end(&mut self, done: Done) -> Done {
+        match done {
+            Ok(Attempt::Ok) => {
+                let committed = self.conn.query_drop("COMMIT").await;
+                committed.map(|()| Attempt::Ok).map_err(|error| fault::attempt(&error, Sent::Commit))
+            }
+            Ok(outcome) | Err(outcome) => Ok(self.roll_back(outcome).await),
+        }
+    }
+
+    /// Ends a transaction that was not told to commit. It has no effect even if nobody answers, but
+    /// the connection is of no more use then.
+    async fn roll_back(&mut self, outcome: Attempt) -> Attempt {
+        if let Attempt::Failed(fault) | Attempt::Unknown(fault) = &outcome
+            && fault.connection_lost
+        {
+            return outcome;
+        }
+        let done = self.conn.query_drop("ROLLBACK").await;
+        done.map_or_else(|error| fault::lost(Sent::Nothing, fault::words(&error)), |()| outcome)
+    }
+
+    async fn capture_in_one(&mut self, call: &Statement, capture: &Capture, taken: &mut Vec<Line>) -> Done {
+        let Capture { sku, condition, source, units } = *capture;
+        taken.clear();
+        match rows(&mut self.conn, call, (sku, condition, source, units)).await {
+            Ok(lines) => {
+                for row in &lines {
+                    taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
+                }
+                Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
+            }
+            // the procedure rolls back by itself, but for errors that end it at once
+            Err(error) => Ok(self.roll_back(fault::attempt(&error, Sent::Write)).await),
+        }
+    }
+}
+
+fn one(found: u64) -> Result<(), Attempt> {
+    match found {
+        1 => Ok(()),
+        _ => Err(Attempt::Failed(Fault::answered(format!("a write found {found} tuples, not one")))),
+    }
+}
+
+/// What became of a write matters no more: others of the same operation have taken effect.
+fn unsettled(trouble: Attempt) -> Attempt {
+    match trouble {
+        Attempt::Failed(fault) | Attempt::Unknown(fault) => Attempt::Unknown(Fault::lost(fault.message)),
+        _ => Attempt::Unknown(Fault::lost("taken in part")),
+    }
+}
+
+fn seen(row: &Row) -> Result<Seen, String> {
+    Ok(Seen { warehouse: small(row, 0)?, count: number(row, 1)?, version: number(row, 2)? })
+}
+
+fn line(capture: &Capture, row: &Row) -> Result<Line, String> {
+    let count = number(row, 1)?;
+    let count = u32::try_from(count).map_err(|_| format!("{count} units were taken"))?;
+    Ok(capture.line(small(row, 0)?, count))
+}
+
+/// A value with the key of a line's tuple, in the order of the statements' placeholders.
+fn with_key(value: i64, line: &Line) -> (i64, u32, u8, u8, u8) {
+    (value, line.sku, line.condition, line.source, line.warehouse)
+}
+
+impl Operations for Connection {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+        let Self { session, how, .. } = self;
+        let done = match how {
+            How::Unprotected { read, set } => session.capture_unprotected((read, set), capture, taken).await,
+            How::IfUnchanged { read, take } => {
+                session.capture_if_unchanged((read, take), capture, taken).await
+            }
+            How::Locked { read, take } => session.capture_locked((read, take), capture, taken).await,
+            How::InOne { call } => session.capture_in_one(call, capture, taken).await,
+        };
+        done.unwrap_or_else(|trouble| trouble)
+    }
+
+    async fn release(&mut self, release: &Release) -> Attempt {
+        let Release { sku, warehouse, condition, source, units } = *release;
+        let values = (units, sku, condition, source, warehouse);
+        let done = self.session.write(&self.release, values, Sent::Write).await;
+        done.map_or_else(|trouble| trouble, |()| Attempt::Ok)
+    }
+}

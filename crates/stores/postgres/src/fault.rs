@@ -1,0 +1,97 @@
+//! What an error means: for the operation that met it, and for the user.
+
+use std::{error::Error as _, io};
+
+use acidtest_model::Address;
+use acidtest_workloads::{Attempt, Fault};
+use tokio_postgres::{
+    Error,
+    error::{DbError, Severity, SqlState},
+};
+
+/// What had been sent when an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Nothing that could take effect: reads, and writes in a transaction not told to commit.
+    Nothing,
+    /// A write that is a transaction by itself, or a COMMIT.
+    Commit,
+}
+
+/// What an error means for the operation that met it; `words` are the error's.
+///
+/// An error that the server reports proves that the statement, and with it the transaction, had no
+/// effect: past the moment of commit PostgreSQL reports none, it panics. Not so where the server
+/// goes down or the answer does not come.
+pub(crate) fn attempt(error: &Error, sent: Sent, words: String) -> Attempt {
+    match error.as_db_error() {
+        Some(answer) if is_conflict(answer.code()) => Attempt::Conflict,
+        Some(answer) if !ends_connection(answer) => Attempt::Failed(Fault::answered(words)),
+        _ => lost(sent, words),
+    }
+}
+
+/// What it means for an operation that its connection is gone.
+pub(crate) fn lost(sent: Sent, words: String) -> Attempt {
+    match sent {
+        Sent::Nothing => Attempt::Failed(Fault::lost(words)),
+        Sent::Commit => Attempt::Unknown(Fault::lost(words)),
+    }
+}
+
+fn is_conflict(code: &SqlState) -> bool {
+    [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::LOCK_NOT_AVAILABLE]
+        .contains(code)
+}
+
+fn ends_connection(answer: &DbError) -> bool {
+    let code = answer.code().code();
+    let unsettled = [SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN.code()].contains(&code);
+    // 08: connection exceptions, 57P: the server goes down or comes up
+    matches!(answer.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+        || unsettled
+        || code.starts_with("08")
+        || code.starts_with("57P")
+}
+
+/// An error with all its causes: the driver's own words leave them out.
+pub(crate) fn words(error: &Error) -> String {
+    if let Some(answer) = error.as_db_error() {
+        return format!("{} ({})", answer.message(), answer.code().code());
+    }
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(each) = cause {
+        words = format!("{words}: {each}");
+        cause = each.source();
+    }
+    words
+}
+
+const LOGIN: &str =
+    "check user and password: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or ACIDTEST_PASSWORD";
+
+/// What the user can do about a connection that could not be opened.
+pub(crate) fn remedy(error: &Error, address: &Address) -> String {
+    let network = error.source().is_some_and(<dyn std::error::Error>::is::<io::Error>);
+    let Some(code) = error.code() else {
+        return match (network, &address.password) {
+            (false, None) => LOGIN,
+            _ => "start the server, or check its host and port; acidtest speaks PostgreSQL without TLS",
+        }
+        .to_owned();
+    };
+    if *code == SqlState::INVALID_PASSWORD {
+        LOGIN.to_owned()
+    } else if *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION {
+        format!("{LOGIN}; the server's pg_hba.conf must let the user in from here without TLS")
+    } else if *code == SqlState::INVALID_CATALOG_NAME {
+        "create the database, or name another after the address's last slash".to_owned()
+    } else if *code == SqlState::TOO_MANY_CONNECTIONS {
+        "ask for fewer clients, or raise the server's max_connections".to_owned()
+    } else if *code == SqlState::CANNOT_CONNECT_NOW {
+        "wait until the server is up".to_owned()
+    } else {
+        "see the server's log".to_owned()
+    }
+}

@@ -1,0 +1,477 @@
+//! The inventory on PostgreSQL.
+
+use acidtest_model::{Address, Lock, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Fault, Place,
+    inventory::{
+        self, Capture, Connector, Held, InventoryStore, Item, Line as Taken, Operations, Release, Scenario,
+        Stock, plan_capture,
+    },
+};
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use crate::{
+    Postgres,
+    fault::{self, Sent},
+    line::{Line, in_order},
+    quoted,
+};
+
+/// Tuples laid in by one statement.
+const BATCH: usize = 10_000;
+
+fn table(place: &Place) -> String {
+    format!("{}.{}", quoted(&place.namespace), quoted(&place.object("stock")))
+}
+
+impl InventoryStore for Postgres {
+    fn load<'a>(&'a self, place: &'a Place, _: Lock, stock: &'a Stock) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("loading the stock", async move |client| {
+            let table = table(place);
+            client.batch_execute(&format!("BEGIN; {}", create(&table))).await?;
+            for items in stock.items.chunks(BATCH) {
+                insert(client, &table, items).await?;
+            }
+            client.batch_execute("COMMIT").await?;
+            // so that the planner knows its size, and no client has to mark its tuples as committed
+            client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await
+        }))
+    }
+
+    fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
+        let connector = PostgresConnector { address: self.address.clone(), lock, table: table(place) };
+        inventory::task(connector, scenario)
+    }
+
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+        Box::pin(async move {
+            let sql = format!("SELECT sku, condition, source, warehouse, count FROM {}", table(place));
+            let doing = "reading the final stock";
+            let rows = self.on_server(doing, async |client| client.query(&sql, &[]).await).await?;
+            let held: Result<_, _> = rows.iter().map(held).collect();
+            held.map_err(|cause| self.failed(doing, cause))
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("removing the stock", async move |client| {
+            client.batch_execute(&format!("DROP TABLE IF EXISTS {}", table(place))).await
+        }))
+    }
+}
+
+/// Half of each page is left free, so that an updated tuple stays on its page and in its place in
+/// the index: what one does with a small table that is updated all the time.
+fn create(table: &str) -> String {
+    format!(
+        "CREATE TABLE {table} (sku bigint NOT NULL, condition smallint NOT NULL, source smallint NOT NULL,
+           warehouse smallint NOT NULL, price bigint NOT NULL, count integer NOT NULL,
+           version bigint NOT NULL DEFAULT 0,
+           PRIMARY KEY (sku, condition, source, warehouse)) WITH (fillfactor = 50)"
+    )
+}
+
+async fn insert(client: &Client, table: &str, items: &[Item]) -> Result<u64, Error> {
+    let column = |of: fn(&Item) -> i64| items.iter().map(of).collect::<Vec<_>>();
+    let (sku, condition) = (column(|item| item.sku.into()), column(|item| item.condition.into()));
+    let (source, warehouse) = (column(|item| item.source.into()), column(|item| item.warehouse.into()));
+    let (price, count) = (column(|item| item.price.into()), column(|item| item.initial.into()));
+    let sql = format!(
+        "INSERT INTO {table} (sku, condition, source, warehouse, price, count)
+         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+                              $6::bigint[])"
+    );
+    client.execute(&sql, &[&sku, &condition, &source, &warehouse, &price, &count]).await
+}
+
+fn held(row: &Row) -> Result<Held, String> {
+    let read = |error: Error| fault::words(&error);
+    let sku: i64 = row.try_get(0).map_err(read)?;
+    let sku = u32::try_from(sku).map_err(|_| format!("a tuple of sku {sku}"))?;
+    let count: i32 = row.try_get(4).map_err(read)?;
+    Ok(Held { key: (sku, small(row, 1)?, small(row, 2)?, small(row, 3)?), count: count.into() })
+}
+
+/// A condition, source or warehouse.
+fn small(row: &Row, column: usize) -> Result<u8, String> {
+    let value: i16 = row.try_get(column).map_err(|error| fault::words(&error))?;
+    u8::try_from(value).map_err(|_| format!("a tuple with {value} in column {column}"))
+}
+
+struct PostgresConnector {
+    address: Address,
+    lock: Lock,
+    table: String,
+}
+
+/// The statements of a lock mode.
+enum How {
+    Unprotected { read: Statement, set: Statement },
+    IfUnchanged { read: Statement, take: Statement },
+    Locked { read: Statement, take: Statement },
+    InOne { capture: Statement },
+}
+
+struct Connection {
+    session: Session,
+    how: How,
+    release: Statement,
+}
+
+struct Session {
+    line: Line,
+    /// The group last read.
+    seen: Vec<Seen>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    warehouse: u8,
+    count: i64,
+    version: i64,
+}
+
+impl Connector for PostgresConnector {
+    type Connection = Connection;
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let mut line = Line::open(&self.address).await.map_err(|error| fault::words(&error))?;
+        let prepared = line.ask(async |client| prepare(client, self.lock, &self.table).await).await;
+        let (how, release) = prepared.map_err(|error| line.words(&error))?;
+        Ok(Connection { session: Session { line, seen: Vec::new() }, how, release })
+    }
+}
+
+async fn prepare(client: &Client, lock: Lock, table: &str) -> Result<(How, Statement), Error> {
+    client.batch_execute("SET plan_cache_mode = force_generic_plan").await?;
+    let group = "sku = $1 AND condition = $2 AND source = $3";
+    let tuple = format!("{group} AND warehouse = $4");
+    let read = format!("SELECT warehouse, count, version FROM {table} WHERE {group} ORDER BY warehouse");
+    let update = |set: &str| format!("UPDATE {table} SET {set} WHERE {tuple}");
+    let how = match lock {
+        Lock::None => How::Unprotected {
+            read: client.prepare(&read).await?,
+            set: client.prepare(&update("count = $5::bigint")).await?,
+        },
+        Lock::Soft => How::IfUnchanged {
+            read: client.prepare(&read).await?,
+            take: {
+                let take = update("count = count - $5::bigint, version = version + 1");
+                client.prepare(&format!("{take} AND version = $6")).await?
+            },
+        },
+        Lock::Hard => How::Locked {
+            read: client.prepare(&format!("{read} FOR UPDATE")).await?,
+            take: client.prepare(&update("count = count - $5::bigint")).await?,
+        },
+        Lock::Native => How::InOne { capture: client.prepare(&capture(table, group)).await? },
+    };
+    let release = match lock {
+        Lock::Soft => update("count = count + $5::bigint, version = version + 1"),
+        _ => update("count = count + $5::bigint"),
+    };
+    Ok((how, client.prepare(&release).await?))
+}
+
+/// Locks the group, decides and takes in one statement.
+///
+/// Under READ COMMITTED a tuple that another transaction has changed meanwhile is read again once it
+/// is locked, so `held` is the group as it is now, not as it was when the statement began. The
+/// `UPDATE` then finds the same tuples, which nobody else can change until it is done.
+fn capture(table: &str, group: &str) -> String {
+    format!(
+        "WITH held AS MATERIALIZED (
+           SELECT warehouse, count FROM {table} WHERE {group} ORDER BY warehouse FOR UPDATE),
+         planned AS (
+           SELECT warehouse, count, sum(count) OVER () AS total,
+                  sum(count) OVER (ORDER BY warehouse) - count AS before
+           FROM held WHERE count > 0)
+         UPDATE {table} AS stock
+         SET count = stock.count - least(planned.count, $4::bigint - planned.before)
+         FROM planned
+         WHERE {group} AND stock.warehouse = planned.warehouse
+           AND planned.total >= $4::bigint AND planned.before < $4::bigint
+         RETURNING stock.warehouse, least(planned.count, $4::bigint - planned.before)"
+    )
+}
+
+/// What an operation came to, or came to too early.
+type Done = Result<Attempt, Attempt>;
+
+impl Session {
+    fn failed(&self, error: &Error, sent: Sent) -> Attempt {
+        fault::attempt(error, sent, self.line.words(error))
+    }
+
+    async fn read(&mut self, statement: &Statement, capture: &Capture) -> Result<(), Attempt> {
+        let rows = self.line.ask(async |client| group(client, statement, capture).await).await;
+        let rows = rows.map_err(|error| self.failed(&error, Sent::Nothing))?;
+        self.keep(&rows)
+    }
+
+    fn keep(&mut self, rows: &[Row]) -> Result<(), Attempt> {
+        self.seen.clear();
+        for row in rows {
+            self.seen.push(seen(row).map_err(|words| Attempt::Failed(Fault::answered(words)))?);
+        }
+        Ok(())
+    }
+
+    fn decide(&self, capture: &Capture, taken: &mut Vec<Taken>) -> bool {
+        plan_capture(capture, self.seen.iter().map(|seen| (seen.warehouse, seen.count)), taken)
+    }
+
+    /// What was read of the tuple that a line takes from.
+    fn seen(&self, line: &Taken) -> Seen {
+        let seen = self.seen.iter().find(|seen| seen.warehouse == line.warehouse);
+        seen.copied().unwrap_or_default()
+    }
+
+    async fn capture_unprotected(
+        &mut self,
+        (read, set): (&Statement, &Statement),
+        capture: &Capture,
+        taken: &mut Vec<Taken>,
+    ) -> Done {
+        self.read(read, capture).await?;
+        if !self.decide(capture, taken) {
+            return Ok(Attempt::Refused);
+        }
+        for (index, line) in taken.iter().enumerate() {
+            let left = self.seen(line).count - i64::from(line.count);
+            let changed = self.line.ask(async |client| write(client, set, line, left).await).await;
+            self.changed_one(changed, Sent::Commit).map_err(|trouble| match index {
+                0 => trouble,
+                // the lines before have taken effect
+                _ => unsettled(trouble),
+            })?;
+        }
+        Ok(Attempt::Ok)
+    }
+
+    async fn capture_if_unchanged(
+        &mut self,
+        (read, take): (&Statement, &Statement),
+        capture: &Capture,
+        taken: &mut Vec<Taken>,
+    ) -> Done {
+        self.read(read, capture).await?;
+        if !self.decide(capture, taken) {
+            return Ok(Attempt::Refused);
+        }
+        // one statement is atomic by itself
+        if let [line] = taken.as_slice() {
+            let version = self.seen(line).version;
+            let changed = self.line.ask(async |client| write_if(client, take, line, version).await).await;
+            return self.unless_stale(changed, Sent::Commit).map(|()| Attempt::Ok);
+        }
+        match self.take_all_if_unchanged(take, taken).await {
+            Ok(()) => self.commit().await,
+            Err(trouble) => Ok(self.roll_back(trouble).await),
+        }
+    }
+
+    /// Begins a transaction and takes all lines in it.
+    async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Taken]) -> Result<(), Attempt> {
+        let versions: Vec<i64> = lines.iter().map(|line| self.seen(line).version).collect();
+        let request = async |client: &Client| {
+            let updates =
+                lines.iter().zip(&versions).map(|(line, version)| write_if(client, take, line, *version));
+            tokio::join!(biased; client.batch_execute("BEGIN"), in_order(updates))
+        };
+        let (begun, changed) = self.line.ask(request).await;
+        begun.map_err(|error| match self.failed(&error, Sent::Commit) {
+            // each update was a transaction by itself
+            trouble if changed.iter().any(may_have_changed) => unsettled(trouble),
+            trouble => trouble,
+        })?;
+        changed.into_iter().try_for_each(|changed| self.unless_stale(changed, Sent::Nothing))
+    }
+
+    async fn capture_locked(
+        &mut self,
+        (read, take): (&Statement, &Statement),
+        capture: &Capture,
+        taken: &mut Vec<Taken>,
+    ) -> Done {
+        match self.lock(read, capture).await {
+            Ok(()) if self.decide(capture, taken) => self.take_and_commit(take, taken).await,
+            Ok(()) => Ok(self.roll_back(Attempt::Refused).await),
+            Err(trouble) => Ok(self.roll_back(trouble).await),
+        }
+    }
+
+    /// Begins a transaction and reads the group, locking it.
+    async fn lock(&mut self, read: &Statement, capture: &Capture) -> Result<(), Attempt> {
+        let request = async |client: &Client| tokio::join!(biased; client.batch_execute("BEGIN"), group(client, read, capture));
+        let (begun, rows) = self.line.ask(request).await;
+        begun.map_err(|error| self.failed(&error, Sent::Nothing))?;
+        let rows = rows.map_err(|error| self.failed(&error, Sent::Nothing))?;
+        self.keep(&rows)
+    }
+
+    /// The server works off what is sent at once in turn: after an update that failed, COMMIT only
+    /// rolls back.
+    async fn take_and_commit(&mut self, take: &Statement, lines: &[Taken]) -> Done {
+        let request = async |client: &Client| {
+            let updates = lines.iter().map(|line| write(client, take, line, i64::from(line.count)));
+            tokio::join!(biased; in_order(updates), client.batch_execute("COMMIT"))
+        };
+        let (changed, committed) = self.line.ask(request).await;
+        for changed in changed {
+            let sent = match &changed {
+                Err(error) if error.as_db_error().is_some() => Sent::Nothing,
+                Err(_) => Sent::Commit,
+                // locked and read, but not there: what else was taken is committed
+                Ok(rows) if *rows != 1 => return Err(unsettled(changed_other(*rows))),
+                Ok(_) => continue,
+            };
+            self.changed_one(changed, sent)?;
+        }
+        committed.map(|()| Attempt::Ok).map_err(|error| self.failed(&error, Sent::Commit))
+    }
+
+    async fn commit(&mut self) -> Done {
+        let committed = self.line.ask(async |client| client.batch_execute("COMMIT").await).await;
+        committed.map(|()| Attempt::Ok).map_err(|error| self.failed(&error, Sent::Commit))
+    }
+
+    /// Ends a transaction that was not told to commit. It has no effect even if nobody answers, but
+    /// the connection is of no more use then.
+    async fn roll_back(&mut self, outcome: Attempt) -> Attempt {
+        if let Attempt::Failed(fault) | Attempt::Unknown(fault) = &outcome
+            && fault.connection_lost
+        {
+            return outcome;
+        }
+        let done = self.line.ask(async |client| client.batch_execute("ROLLBACK").await).await;
+        done.map_or_else(|error| fault::lost(Sent::Nothing, self.line.words(&error)), |()| outcome)
+    }
+
+    async fn capture_in_one(
+        &mut self,
+        statement: &Statement,
+        capture: &Capture,
+        taken: &mut Vec<Taken>,
+    ) -> Done {
+        taken.clear();
+        let rows = self.line.ask(async |client| take_in_one(client, statement, capture).await).await;
+        for row in &rows.map_err(|error| self.failed(&error, Sent::Commit))? {
+            taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
+        }
+        Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
+    }
+
+    async fn release(&mut self, statement: &Statement, release: &Release) -> Done {
+        let line = Taken {
+            sku: release.sku,
+            warehouse: release.warehouse,
+            condition: release.condition,
+            source: release.source,
+            count: release.units,
+        };
+        let units = i64::from(release.units);
+        let changed = self.line.ask(async |client| write(client, statement, &line, units).await).await;
+        self.changed_one(changed, Sent::Commit).map(|()| Attempt::Ok)
+    }
+
+    /// A write must have changed one tuple.
+    fn changed_one(&self, changed: Result<u64, Error>, sent: Sent) -> Result<(), Attempt> {
+        match changed {
+            Ok(1) => Ok(()),
+            Ok(rows) => Err(changed_other(rows)),
+            Err(error) => Err(self.failed(&error, sent)),
+        }
+    }
+
+    /// The same, but none means that another client was faster.
+    fn unless_stale(&self, changed: Result<u64, Error>, sent: Sent) -> Result<(), Attempt> {
+        match changed {
+            Ok(0) => Err(Attempt::Conflict),
+            changed => self.changed_one(changed, sent),
+        }
+    }
+}
+
+fn may_have_changed(changed: &Result<u64, Error>) -> bool {
+    changed.as_ref().map_or_else(|error| error.as_db_error().is_none(), |rows| *rows > 0)
+}
+
+fn changed_other(rows: u64) -> Attempt {
+    Attempt::Failed(Fault::answered(format!("a write changed {rows} tuples instead of one")))
+}
+
+/// What became of a write matters no more: others of the same operation have taken effect.
+fn unsettled(trouble: Attempt) -> Attempt {
+    match trouble {
+        Attempt::Failed(fault) | Attempt::Unknown(fault) => Attempt::Unknown(Fault::lost(fault.message)),
+        _ => Attempt::Unknown(Fault::lost("taken in part")),
+    }
+}
+
+fn seen(row: &Row) -> Result<Seen, String> {
+    let words = |error: Error| fault::words(&error);
+    let count: i32 = row.try_get(1).map_err(words)?;
+    let version = row.try_get(2).map_err(words)?;
+    Ok(Seen { warehouse: small(row, 0)?, count: count.into(), version })
+}
+
+fn line(capture: &Capture, row: &Row) -> Result<Taken, String> {
+    let count: i64 = row.try_get(1).map_err(|error| fault::words(&error))?;
+    let count = u32::try_from(count).map_err(|_| format!("{count} units were taken"))?;
+    Ok(capture.line(small(row, 0)?, count))
+}
+
+async fn group(client: &Client, statement: &Statement, capture: &Capture) -> Result<Vec<Row>, Error> {
+    let Capture { sku, condition, source, .. } = *capture;
+    client.query(statement, &[&i64::from(sku), &i16::from(condition), &i16::from(source)]).await
+}
+
+async fn take_in_one(client: &Client, statement: &Statement, capture: &Capture) -> Result<Vec<Row>, Error> {
+    let Capture { sku, condition, source, units } = *capture;
+    let (condition, source) = (i16::from(condition), i16::from(source));
+    client.query(statement, &[&i64::from(sku), &condition, &source, &i64::from(units)]).await
+}
+
+/// Runs a statement on a line's tuple, with one value.
+async fn write(client: &Client, statement: &Statement, line: &Taken, value: i64) -> Result<u64, Error> {
+    let (sku, condition, source, warehouse) = key(line);
+    client.execute(statement, &[&sku, &condition, &source, &warehouse, &value]).await
+}
+
+/// Runs a statement that takes a line's units, if its tuple has this version still.
+async fn write_if(client: &Client, statement: &Statement, line: &Taken, version: i64) -> Result<u64, Error> {
+    let (sku, condition, source, warehouse) = key(line);
+    let units = i64::from(line.count);
+    client.execute(statement, &[&sku, &condition, &source, &warehouse, &units, &version]).await
+}
+
+fn key(line: &Taken) -> (i64, i16, i16, i16) {
+    (line.sku.into(), line.condition.into(), line.source.into(), line.warehouse.into())
+}
+
+impl Operations for Connection {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Taken>) -> Attempt {
+        let Self { session, how, .. } = self;
+        if !session.line.is_open().await {
+            return fault::lost(Sent::Nothing, session.line.ended());
+        }
+        let done = match how {
+            How::Unprotected { read, set } => session.capture_unprotected((read, set), capture, taken).await,
+            How::IfUnchanged { read, take } => {
+                session.capture_if_unchanged((read, take), capture, taken).await
+            }
+            How::Locked { read, take } => session.capture_locked((read, take), capture, taken).await,
+            How::InOne { capture: statement } => session.capture_in_one(statement, capture, taken).await,
+        };
+        done.unwrap_or_else(|trouble| trouble)
+    }
+
+    async fn release(&mut self, release: &Release) -> Attempt {
+        let Self { session, release: statement, .. } = self;
+        if !session.line.is_open().await {
+            return fault::lost(Sent::Nothing, session.line.ended());
+        }
+        session.release(statement, release).await.unwrap_or_else(|trouble| trouble)
+    }
+}

@@ -1,0 +1,125 @@
+//! One connection, driven by whoever waits for its answer.
+//!
+//! tokio-postgres hands out a connection in two halves, to be driven from two tasks. Here both are
+//! polled by the client's own task: a request costs no hop to another task, a connection that the
+//! server has closed is known before anything more is sent, and dropping a line closes its socket at
+//! once, whatever is in flight.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use acidtest_model::Address;
+use futures_util::future::maybe_done;
+use tokio_postgres::{Client, Config, Connection, Error, NoTls, Socket, config::SslMode, tls::NoTlsStream};
+
+use crate::{DEFAULT_PORT, fault};
+
+/// How long the network may take to connect, before a host counts as unreachable.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// One connection to the server.
+pub(crate) struct Line {
+    client: Client,
+    wire: Wire,
+}
+
+/// The half that reads and writes the socket.
+struct Wire {
+    /// None once it has ended: only then do requests that wait for it learn that.
+    connection: Option<Connection<Socket, NoTlsStream>>,
+    /// Why it ended, where that is known.
+    ended: Option<String>,
+}
+
+impl Line {
+    pub(crate) async fn open(address: &Address) -> Result<Self, Error> {
+        let (client, connection) = config(address).connect(NoTls).await?;
+        Ok(Self { client, wire: Wire { connection: Some(connection), ended: None } })
+    }
+
+    /// Sends a request, or several at once, and waits for the answers.
+    pub(crate) async fn ask<T>(&mut self, request: impl AsyncFnOnce(&Client) -> T) -> T {
+        let Self { client, wire } = self;
+        let mut request = pin!(request(client));
+        poll_fn(|context| {
+            if let done @ Poll::Ready(_) = request.as_mut().poll(context) {
+                return done;
+            }
+            wire.poll(context);
+            // what has just been read may be its answer
+            request.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Whether the connection can still be used, as far as is known without asking the server.
+    pub(crate) async fn is_open(&mut self) -> bool {
+        poll_fn(|context| {
+            self.wire.poll(context);
+            Poll::Ready(self.wire.connection.is_some())
+        })
+        .await
+    }
+
+    /// An error's words, with those of the connection's end where that was the reason.
+    pub(crate) fn words(&self, error: &Error) -> String {
+        match &self.wire.ended {
+            Some(ended) if error.is_closed() => ended.clone(),
+            _ => fault::words(error),
+        }
+    }
+
+    /// Why the connection is closed.
+    pub(crate) fn ended(&self) -> String {
+        self.wire.ended.clone().unwrap_or_else(|| "connection closed".to_owned())
+    }
+}
+
+impl Wire {
+    fn poll(&mut self, context: &mut Context<'_>) {
+        let Some(connection) = &mut self.connection else { return };
+        if let Poll::Ready(ended) = Pin::new(connection).poll(context) {
+            self.ended = ended.err().map(|error| fault::words(&error));
+            self.connection = None;
+        }
+    }
+}
+
+/// Sends all requests at once and in this order, and waits for all answers.
+pub(crate) async fn in_order<F: Future>(requests: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut requests: Vec<_> = requests.map(|request| Box::pin(maybe_done(request))).collect();
+    // a request is sent when it is first polled
+    poll_fn(|context| {
+        let mut waiting = false;
+        for request in &mut requests {
+            waiting |= request.as_mut().poll(context).is_pending();
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    requests.iter_mut().filter_map(|request| request.as_mut().take_output()).collect()
+}
+
+fn config(address: &Address) -> Config {
+    let mut config = Config::new();
+    config
+        .host(&address.host)
+        .port(address.port.unwrap_or(DEFAULT_PORT))
+        .application_name("acidtest")
+        .ssl_mode(SslMode::Disable)
+        .connect_timeout(CONNECT);
+    if let Some(user) = &address.user {
+        config.user(user);
+    }
+    if let Some(password) = &address.password {
+        config.password(password.reveal());
+    }
+    if !address.path.is_empty() {
+        config.dbname(&address.path);
+    }
+    config
+}

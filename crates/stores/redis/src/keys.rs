@@ -1,0 +1,95 @@
+//! Key names, and finding keys by the first part of their names.
+
+use redis::{FromRedisValue, RedisResult, aio::MultiplexedConnection, cmd};
+
+/// Keys looked at by one SCAN: enough to pass over a large database of the user's quickly, and done
+/// in a millisecond or so.
+const SCANNED: u32 = 1000;
+
+/// What every key of the namespace begins with.
+pub(crate) fn prefix(namespace: &str) -> String {
+    format!("{namespace}:")
+}
+
+/// The key that says which run made the namespace.
+pub(crate) fn marker(namespace: &str) -> String {
+    format!("{namespace}:marker")
+}
+
+/// The pattern that matches exactly the keys that begin so.
+fn pattern(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 1);
+    for letter in prefix.chars() {
+        if matches!(letter, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern.push('*');
+    pattern
+}
+
+/// Walks over the keys that begin with a prefix. A key that is there all the while is seen at least
+/// once; it may be seen more often.
+pub(crate) struct Scan {
+    pattern: String,
+    /// Where SCAN goes on; `None` at the end.
+    cursor: Option<u64>,
+}
+
+impl Scan {
+    pub(crate) fn of(prefix: &str) -> Self {
+        Self { pattern: pattern(prefix), cursor: Some(0) }
+    }
+
+    /// The next few keys, which may be none; `None` at the end.
+    pub(crate) async fn next<K: FromRedisValue>(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<Option<Vec<K>>> {
+        let Some(cursor) = self.cursor else { return Ok(None) };
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(&self.pattern).arg("COUNT").arg(SCANNED);
+        let (next, keys): (u64, Vec<K>) = scan.query_async(connection).await?;
+        self.cursor = (next != 0).then_some(next);
+        Ok(Some(keys))
+    }
+}
+
+/// Whether any key begins with the prefix.
+pub(crate) async fn any(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResult<bool> {
+    let mut scan = Scan::of(prefix);
+    while let Some(keys) = scan.next::<Vec<u8>>(connection).await? {
+        if !keys.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Removes every key that begins with the prefix, but for one to keep.
+pub(crate) async fn remove(
+    connection: &mut MultiplexedConnection,
+    prefix: &str,
+    keep: Option<&str>,
+) -> RedisResult<()> {
+    let mut scan = Scan::of(prefix);
+    while let Some(mut keys) = scan.next::<Vec<u8>>(connection).await? {
+        keys.retain(|key| keep.is_none_or(|keep| key != keep.as_bytes()));
+        if !keys.is_empty() {
+            cmd("UNLINK").arg(keys).query_async::<u64>(connection).await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_the_prefix_letter_by_letter() {
+        assert_eq!(pattern("acidtest:"), "acidtest:*");
+        assert_eq!(pattern(r"a*b?[c]\:"), r"a\*b\?\[c\]\\:*");
+    }
+}

@@ -1,0 +1,190 @@
+//! Connections to the server, and what its errors mean.
+
+use std::{fmt, time::Duration};
+
+use acidtest_engine::{Attempt, Fault};
+use acidtest_model::{Address, Secret, StoreError};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
+    RedisError, RedisResult, ServerErrorKind, aio::MultiplexedConnection, cmd, io::tcp::TcpSettings,
+};
+
+/// How long connecting and logging in may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How connections to the server are opened: alike for clients and for the untimed edge.
+#[derive(Clone)]
+pub(crate) struct Server {
+    client: Client,
+    database: u16,
+    address: String,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // the driver's client holds the password
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
+        let unusable = |cause: String, remedy: &str| StoreError::Unreachable {
+            address: address.to_string(),
+            cause,
+            remedy: remedy.to_owned(),
+        };
+        let database = match address.path.as_str() {
+            "" => 0,
+            number => number.parse::<u16>().map_err(|_| {
+                unusable(
+                    format!("\"{number}\" is no database number"),
+                    "end the address with the number of a database, as in redis://host:6379/0",
+                )
+            })?,
+        };
+        let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
+        if let Some(user) = &address.user {
+            login = login.set_username(user);
+        }
+        if let Some(password) = address.password.as_ref().map(Secret::reveal) {
+            login = login.set_password(password);
+        }
+        let port = address.port.unwrap_or(default_port);
+        let info = ConnectionAddr::Tcp(address.host.clone(), port).into_connection_info();
+        // the driver would let Nagle's algorithm hold requests back
+        let settings = |info: redis::ConnectionInfo| {
+            info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(login)
+        };
+        let client = info.map(settings).and_then(Client::open);
+        let client = client.map_err(|error| unusable(error.to_string(), "check the address"))?;
+        Ok(Self { client, database, address: address.to_string() })
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Opens a connection to a server that is ready to answer. The driver neither reconnects it nor
+    /// sends anything twice.
+    pub(crate) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+        // the engine times answers itself, where the driver would give up after half a second
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
+        let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        // a server that is still loading its data, or wants a password, lets one connect all the same
+        cmd("PING").exec_async(&mut connection).await?;
+        // the driver would not say why the server refuses a database
+        if self.database != 0 {
+            cmd("SELECT").arg(self.database).exec_async(&mut connection).await?;
+        }
+        Ok(connection)
+    }
+
+    /// Connects for something that is not timed.
+    pub(crate) async fn reach(&self) -> Result<MultiplexedConnection, StoreError> {
+        self.connect().await.map_err(|error| StoreError::Unreachable {
+            address: self.address.clone(),
+            remedy: remedy(&error).to_owned(),
+            cause: error.to_string(),
+        })
+    }
+
+    /// What it means that the server did not do as asked.
+    pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(RedisError) -> StoreError + 'a {
+        move |error| StoreError::Server {
+            doing: doing.to_owned(),
+            address: self.address.clone(),
+            cause: error.to_string(),
+        }
+    }
+}
+
+fn remedy(error: &RedisError) -> &'static str {
+    match (error.kind(), error.code()) {
+        (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS")) => {
+            "check the user and the password, in the address or in ACIDTEST_PASSWORD"
+        }
+        (ErrorKind::Server(ServerErrorKind::NoPerm), _) => {
+            "log in as a user who may PING, run scripts, and read and write keys of the namespace"
+        }
+        (ErrorKind::Server(ServerErrorKind::BusyLoading), _) => "wait until the server has loaded its data",
+        (ErrorKind::Server(_), _) => "check the number of the database, and that the server accepts clients",
+        _ => "start the server, or check host and port",
+    }
+}
+
+/// What a request could have done to the stock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Nothing: it reads, or takes or gives up a lock.
+    Harmless,
+    /// A command or script that an error reply proves to have changed nothing.
+    Change,
+}
+
+/// What an error means for the operation that met it.
+pub(crate) fn attempt(error: &RedisError, request: Request) -> Attempt {
+    let message = error.to_string();
+    match (is_answer(error), request) {
+        (true, _) => Attempt::Failed(Fault::answered(message)),
+        (false, Request::Harmless) => Attempt::Failed(Fault::lost(message)),
+        (false, Request::Change) => Attempt::Unknown(Fault::lost(message)),
+    }
+}
+
+/// Whether the server itself replied with the error.
+fn is_answer(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
+}
+
+/// What an error of `MULTI … EXEC` means. Redis rolls nothing back: unless it refused the whole
+/// transaction, some of its commands may have been carried out.
+pub(crate) fn attempt_exec(error: &RedisError) -> Attempt {
+    if error.kind() == ErrorKind::Server(ServerErrorKind::ExecAbort) {
+        return Attempt::Failed(Fault::answered(error.to_string()));
+    }
+    Attempt::Unknown(Fault::lost(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn refused(kind: ServerErrorKind) -> RedisError {
+        RedisError::from((ErrorKind::Server(kind), "refused"))
+    }
+
+    #[test]
+    fn only_an_answer_proves_that_a_change_did_not_happen() {
+        let lost = RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+        let oom = RedisError::from((ErrorKind::Extension, "OOM"));
+        assert!(matches!(attempt(&lost, Request::Change), Attempt::Unknown(fault) if fault.connection_lost));
+        assert!(matches!(attempt(&lost, Request::Harmless), Attempt::Failed(fault) if fault.connection_lost));
+        for answer in [oom, refused(ServerErrorKind::ReadOnly)] {
+            let attempt = attempt(&answer, Request::Change);
+            assert!(matches!(attempt, Attempt::Failed(fault) if !fault.connection_lost));
+        }
+        let nonsense = RedisError::from((ErrorKind::UnexpectedReturnType, "not a number"));
+        assert!(matches!(attempt(&nonsense, Request::Change), Attempt::Unknown(_)));
+    }
+
+    #[test]
+    fn a_transaction_that_failed_half_way_is_unknown() {
+        assert!(matches!(attempt_exec(&refused(ServerErrorKind::ExecAbort)), Attempt::Failed(_)));
+        assert!(matches!(attempt_exec(&refused(ServerErrorKind::ResponseError)), Attempt::Unknown(_)));
+    }
+
+    #[test]
+    fn the_password_is_never_shown() {
+        let address = Address::parse("redis://ann:hunter2@127.0.0.1:1/0").unwrap();
+        let server = Server::new(&address, 6379).unwrap();
+        assert!(!format!("{server:?}").contains("hunter2"));
+        let address = Address::parse("redis://ann:hunter2@127.0.0.1:1/shop").unwrap();
+        let error = Server::new(&address, 6379).unwrap_err();
+        assert!(!format!("{error:?}{error}").contains("hunter2"), "{error}");
+        assert!(error.to_string().contains("\"shop\" is no database number"), "{error}");
+    }
+}

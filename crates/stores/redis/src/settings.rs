@@ -1,0 +1,122 @@
+//! Version and settings as the server has them, and the rung that they amount to.
+
+use std::collections::BTreeMap;
+
+use acidtest_model::{Durability, Effective};
+use redis::{RedisResult, aio::MultiplexedConnection, cmd, pipe};
+
+const SETTINGS: [&str; 8] = [
+    "appendonly",
+    "appendfsync",
+    "no-appendfsync-on-rewrite",
+    "save",
+    "maxmemory",
+    "maxmemory-policy",
+    "io-threads",
+    "databases",
+];
+
+pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<Effective> {
+    let info: String = cmd("INFO").arg("server").query_async(connection).await?;
+    let (settings, forbidden) = config(connection).await?;
+    let (durability, because) = match forbidden {
+        None => rung(&settings),
+        Some(cause) => (
+            Durability::None,
+            format!("the settings cannot be read, so nothing is promised: CONFIG GET was refused ({cause})"),
+        ),
+    };
+    Ok(Effective { version: version(&info), durability, because, settings })
+}
+
+/// The settings, and why they could not be read, if so: managed servers forbid CONFIG.
+async fn config(
+    connection: &mut MultiplexedConnection,
+) -> RedisResult<(BTreeMap<String, String>, Option<String>)> {
+    let mut asked = pipe();
+    for name in SETTINGS {
+        asked.cmd("CONFIG").arg("GET").arg(name);
+    }
+    let answers: Vec<RedisResult<Vec<(String, String)>>> =
+        asked.ignore_errors().query_async(connection).await?;
+    let mut settings = BTreeMap::new();
+    let mut forbidden = None;
+    for answer in answers {
+        match answer {
+            Ok(pairs) => settings.extend(pairs),
+            Err(error) => forbidden = Some(error.to_string()),
+        }
+    }
+    Ok((settings, forbidden))
+}
+
+/// `7.0.15`, or the name of a descendant with its own version.
+fn version(info: &str) -> String {
+    let field =
+        |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    match (field("valkey_version"), field("redis_version")) {
+        (Some(version), _) => format!("Valkey {version}"),
+        (None, Some(version)) => version.to_owned(),
+        (None, None) => "unknown: INFO names none".to_owned(),
+    }
+}
+
+fn rung(settings: &BTreeMap<String, String>) -> (Durability, String) {
+    let of = |name: &str| settings.get(name).map_or("", String::as_str);
+    let (durability, because) = match (of("appendonly"), of("appendfsync")) {
+        ("yes", "always") if of("no-appendfsync-on-rewrite") == "yes" => (
+            Durability::Process,
+            "appendfsync is always, but no-appendfsync-on-rewrite leaves syncs out during a rewrite",
+        ),
+        ("yes", "always") => (Durability::Disk, "the append-only file is synced before the reply"),
+        ("yes", "no") => {
+            (Durability::Process, "the append-only file is written, not synced, before the reply")
+        }
+        ("yes", _) => (
+            Durability::None,
+            "appendfsync everysec postpones the write by up to 2 s while a sync is under way, and yet replies",
+        ),
+        _ => (Durability::None, "there is no append-only file, at best snapshots"),
+    };
+    let mut because = because.to_owned();
+    if !matches!(of("maxmemory"), "" | "0") && of("maxmemory-policy") != "noeviction" {
+        because.push_str("; maxmemory-policy lets the server evict what it has acknowledged");
+    }
+    (durability, because)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rung_of(settings: &[(&str, &str)]) -> (Durability, String) {
+        rung(&settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    #[test]
+    fn a_rung_is_never_better_than_the_settings() {
+        let append = |fsync| rung_of(&[("appendonly", "yes"), ("appendfsync", fsync)]).0;
+        assert_eq!(append("always"), Durability::Disk);
+        assert_eq!(append("no"), Durability::Process);
+        assert_eq!(append("everysec"), Durability::None);
+        assert_eq!(rung_of(&[("appendonly", "no"), ("appendfsync", "always")]).0, Durability::None);
+        assert_eq!(rung_of(&[]).0, Durability::None);
+        let rewrite =
+            [("appendonly", "yes"), ("appendfsync", "always"), ("no-appendfsync-on-rewrite", "yes")];
+        assert_eq!(rung_of(&rewrite).0, Durability::Process);
+    }
+
+    #[test]
+    fn eviction_is_told() {
+        let (_, because) = rung_of(&[("maxmemory", "1000000"), ("maxmemory-policy", "allkeys-lru")]);
+        assert!(because.contains("evict"), "{because}");
+        let (_, because) = rung_of(&[("maxmemory", "0"), ("maxmemory-policy", "allkeys-lru")]);
+        assert!(!because.contains("evict"), "{because}");
+    }
+
+    #[test]
+    fn a_descendant_is_named() {
+        assert_eq!(version("# Server\r\nredis_version:7.0.15\r\n"), "7.0.15");
+        assert_eq!(version("redis_version:7.2.4\r\nvalkey_version:8.1.0\r\n"), "Valkey 8.1.0");
+    }
+}

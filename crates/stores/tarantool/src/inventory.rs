@@ -1,0 +1,411 @@
+//! The inventory on Tarantool.
+
+use acidtest_engine::{Attempt, ClientTask, Fault};
+use acidtest_model::{Lock, StoreError, Task};
+use acidtest_workloads::{
+    Place,
+    inventory::{
+        self, Capture, Connector, Held, InventoryStore, Item, Line, Operations, Release, Scenario, Stock,
+        plan_capture,
+    },
+};
+
+use crate::{
+    Tarantool,
+    iproto::{Connection, Encoder, Error, IteratorType, Reader},
+    prefix,
+    server::{Request, Server, ended},
+};
+
+/// Seconds that a latch is kept for a holder that is not heard of any more.
+const LEASE: f64 = 10.0;
+
+/// Seconds that a latch that another holds is waited for, before the wait counts as a conflict.
+const PATIENCE: f64 = 5.0;
+
+/// Tuples in one request while loading and reading back.
+const BATCH: u16 = 5_000;
+
+/// Places of fields, counted from 0.
+const COUNT: u64 = 5;
+const VERSION: u64 = 6;
+/// How many fields there are.
+const FIELDS: usize = 7;
+
+/// The name of a trial's space and of its procedure.
+fn name(place: &Place) -> String {
+    format!("{}{}", prefix(&place.namespace), place.object("stock"))
+}
+
+impl InventoryStore for Tarantool {
+    fn load<'a>(&'a self, place: &'a Place, _: Lock, stock: &'a Stock) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let failed = self.server.failed("loading the stock");
+            let name = name(place);
+            let mut connection = self.server.reach().await?;
+            let procedure = |args: &mut Encoder| {
+                args.array(2).str(&name).str(include_str!("lua/trial.lua"));
+            };
+            connection.eval(include_str!("lua/lay_out.lua"), procedure).await.map_err(&failed)?;
+            for items in stock.items.chunks(BATCH.into()) {
+                connection.call(&name, |args| load(args, items)).await.map_err(&failed)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
+        let connector = TarantoolConnector { server: self.server.clone(), lock, name: name(place) };
+        inventory::task(connector, scenario)
+    }
+
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            read_stock(&mut connection, &name(place))
+                .await
+                .map_err(self.server.failed("reading the final stock"))
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let name = |args: &mut Encoder| {
+                args.array(1).str(&name(place));
+            };
+            let code = include_str!("lua/clear_away.lua");
+            self.server.run("removing the stock", code, name, |_| Ok(())).await
+        })
+    }
+}
+
+/// The arguments of the call that lays in some tuples.
+fn load(args: &mut Encoder, items: &[Item]) {
+    args.array(2).str("load").array(length(items));
+    for item in items {
+        let (sku, condition, source, warehouse) = item.key();
+        args.array(7).u64(sku.into()).u64(condition.into()).u64(source.into()).u64(warehouse.into());
+        args.u64(item.price.into()).u64(item.initial.into()).u64(0);
+    }
+}
+
+/// The length of something that is far shorter than the protocol's longest array.
+fn length<T>(items: &[T]) -> u32 {
+    u32::try_from(items.len()).unwrap_or(u32::MAX)
+}
+
+/// The number of a trial's space; `None` if there is no such space.
+async fn space_of(connection: &mut Connection, name: &str) -> Result<Option<u32>, Error> {
+    let name = |args: &mut Encoder| {
+        args.array(1).str(name);
+    };
+    let mut values = connection.eval(include_str!("lua/space.lua"), name).await?;
+    values.tuple(1)?;
+    if values.take_nil() { Ok(None) } else { part(&mut values).map(Some) }
+}
+
+/// An unsigned integer of the width that it is kept in.
+fn part<T: TryFrom<u64>>(values: &mut Reader<'_>) -> Result<T, Error> {
+    let value = values.u64()?;
+    T::try_from(value).map_err(|_| Error::Protocol(format!("{value} is out of range")))
+}
+
+async fn read_stock(connection: &mut Connection, name: &str) -> Result<Vec<Held>, Error> {
+    let mut held: Vec<Held> = Vec::new();
+    // a server that kept nothing has no space either: then every tuple is missing
+    let Some(space) = space_of(connection, name).await? else { return Ok(held) };
+    loop {
+        let last = held.last().map(|tuple| tuple.key);
+        let key = |args: &mut Encoder| {
+            let Some((sku, condition, source, warehouse)) = last else {
+                args.array(0);
+                return;
+            };
+            args.array(4).u64(sku.into()).u64(condition.into()).u64(source.into()).u64(warehouse.into());
+        };
+        let mut tuples = connection.select(space, 0, key, BATCH.into(), IteratorType::Gt).await?;
+        let count = tuples.array_len()?;
+        for _ in 0..count {
+            held.push(read_tuple(&mut tuples)?.held());
+        }
+        if count < usize::from(BATCH) {
+            return Ok(held);
+        }
+    }
+}
+
+/// A tuple as read back.
+#[derive(Clone, Copy, Debug)]
+struct Tuple {
+    key: (u32, u8, u8, u8),
+    count: i64,
+    version: u64,
+}
+
+impl Tuple {
+    fn held(self) -> Held {
+        Held { key: self.key, count: self.count }
+    }
+
+    fn warehouse(&self) -> u8 {
+        self.key.3
+    }
+}
+
+fn read_tuple(values: &mut Reader<'_>) -> Result<Tuple, Error> {
+    let more = values.tuple(FIELDS)?;
+    let key = (part(values)?, part(values)?, part(values)?, part(values)?);
+    values.skip()?;
+    let tuple = Tuple { key, count: values.i64()?, version: values.u64()? };
+    for _ in 0..more {
+        values.skip()?;
+    }
+    Ok(tuple)
+}
+
+fn read_tuples(values: &mut Reader<'_>, into: &mut Vec<Tuple>) -> Result<(), Error> {
+    into.clear();
+    for _ in 0..values.array_len()? {
+        into.push(read_tuple(values)?);
+    }
+    Ok(())
+}
+
+struct TarantoolConnector {
+    server: Server,
+    lock: Lock,
+    name: String,
+}
+
+impl Connector for TarantoolConnector {
+    type Connection = Client;
+
+    async fn connect(&self) -> Result<Client, String> {
+        let words = |error: Error| error.to_string();
+        let mut connection = self.server.connect().await.map_err(words)?;
+        let space = space_of(&mut connection, &self.name).await.map_err(words)?;
+        let space = space.ok_or_else(|| format!("the server has no space {:?} any more", self.name))?;
+        Ok(Client { connection, lock: self.lock, name: self.name.clone(), space, read: Vec::new() })
+    }
+}
+
+struct Client {
+    connection: Connection,
+    lock: Lock,
+    /// Of the trial's space and procedure.
+    name: String,
+    space: u32,
+    /// The group last read, ascending by warehouse.
+    read: Vec<Tuple>,
+}
+
+/// (sku, condition, source).
+type Group = (u32, u8, u8);
+
+/// What is to happen to one tuple of a group.
+#[derive(Clone, Copy)]
+struct Change {
+    warehouse: u8,
+    /// Added to the count.
+    units: i64,
+    /// The version that the tuple must still have, where that is asked for.
+    version: u64,
+}
+
+/// Either what was wanted, or how the attempt ended without it.
+type Step<T> = Result<T, Attempt>;
+
+/// Begins the arguments of an operation on a group: to be followed by `more` arguments.
+fn begin<'a>(args: &'a mut Encoder, operation: &str, group: Group, more: u32) -> &'a mut Encoder {
+    let (sku, condition, source) = group;
+    args.array(4 + more).str(operation).u64(sku.into()).u64(condition.into()).u64(source.into())
+}
+
+fn write_changes(args: &mut Encoder, changes: &[Change]) {
+    args.array(length(changes));
+    for change in changes {
+        args.array(3).u64(change.warehouse.into()).i64(change.units).u64(change.version);
+    }
+}
+
+/// A procedure's only answer: whether it did as asked, or found itself too late.
+fn read_done(values: &mut Reader<'_>) -> Result<Attempt, Error> {
+    values.tuple(1)?;
+    Ok(if values.bool()? { Attempt::Ok } else { Attempt::Conflict })
+}
+
+fn write_tuple_key(args: &mut Encoder, (sku, condition, source): Group, warehouse: u8) {
+    args.array(4).u64(sku.into()).u64(condition.into()).u64(source.into()).u64(warehouse.into());
+}
+
+impl Client {
+    async fn read(&mut self, (sku, condition, source): Group) -> Step<()> {
+        let key = |args: &mut Encoder| {
+            args.array(3).u64(sku.into()).u64(condition.into()).u64(source.into());
+        };
+        let limit = u32::from(u8::MAX) + 1;
+        let tuples = self.connection.select(self.space, 0, key, limit, IteratorType::Eq).await;
+        tuples
+            .and_then(|mut tuples| read_tuples(&mut tuples, &mut self.read))
+            .map_err(ended(Request::Harmless))
+    }
+
+    fn decide(&self, capture: &Capture, taken: &mut Vec<Line>) -> bool {
+        plan_capture(capture, self.read.iter().map(|tuple| (tuple.warehouse(), tuple.count)), taken)
+    }
+
+    /// What was read of the tuple that a line takes from.
+    fn seen(&self, line: &Line) -> (i64, u64) {
+        let tuple = self.read.iter().find(|tuple| tuple.warehouse() == line.warehouse);
+        tuple.map_or((0, 0), |tuple| (tuple.count, tuple.version))
+    }
+
+    fn changes(&self, taken: &[Line]) -> Vec<Change> {
+        let change = |line: &Line| Change {
+            warehouse: line.warehouse,
+            units: -i64::from(line.count),
+            version: self.seen(line).1,
+        };
+        taken.iter().map(change).collect()
+    }
+
+    /// Updates one tuple, which must be there. `what` writes the array of what to do.
+    async fn update(&mut self, group: Group, warehouse: u8, what: impl FnOnce(&mut Encoder)) -> Step<()> {
+        let key = |args: &mut Encoder| write_tuple_key(args, group, warehouse);
+        let updated = self.connection.update(self.space, 0, key, what).await;
+        match updated.and_then(|mut tuples| tuples.array_len()).map_err(ended(Request::Change))? {
+            0 => Err(Attempt::Failed(Fault::answered("there is no such tuple in stock"))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+        let group = (capture.sku, capture.condition, capture.source);
+        self.read(group).await?;
+        if !self.decide(capture, taken) {
+            return Ok(Attempt::Refused);
+        }
+        for (done, line) in taken.iter().enumerate() {
+            let left = self.seen(line).0 - i64::from(line.count);
+            let set = |args: &mut Encoder| {
+                args.array(1).array(3).str("=").u64(COUNT).i64(left);
+            };
+            match self.update(group, line.warehouse, set).await {
+                // what was taken from other warehouses stays taken: nothing binds the updates together
+                Err(Attempt::Failed(fault)) if done > 0 => return Err(Attempt::Unknown(fault)),
+                done => done?,
+            }
+        }
+        Ok(Attempt::Ok)
+    }
+
+    async fn capture_if_unchanged(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+        let group = (capture.sku, capture.condition, capture.source);
+        self.read(group).await?;
+        if !self.decide(capture, taken) {
+            return Ok(Attempt::Refused);
+        }
+        let changes = self.changes(taken);
+        let values = self.connection.call(&self.name, |args| {
+            write_changes(begin(args, "change_if_unchanged", group, 1), &changes);
+        });
+        values.await.and_then(|mut values| read_done(&mut values)).map_err(ended(Request::Change))
+    }
+
+    async fn capture_latched(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+        let group = (capture.sku, capture.condition, capture.source);
+        let Some(latch) = self.acquire(group).await? else { return Ok(Attempt::Conflict) };
+        if !self.decide(capture, taken) {
+            return self.settle(group, latch, &[]).await.map(|_| Attempt::Refused);
+        }
+        self.settle(group, latch, &self.changes(taken)).await
+    }
+
+    /// Takes the latch of a group and reads the group. Returns the token, unless another holds the
+    /// latch for too long.
+    async fn acquire(&mut self, group: Group) -> Step<Option<u64>> {
+        let values = self.connection.call(&self.name, |args| {
+            begin(args, "acquire", group, 2).f64(LEASE).f64(PATIENCE);
+        });
+        let read = |mut values: Reader<'_>| {
+            values.tuple(1)?;
+            if values.take_nil() {
+                return Ok(None);
+            }
+            let token = values.u64()?;
+            read_tuples(&mut values, &mut self.read)?;
+            Ok(Some(token))
+        };
+        values.await.and_then(read).map_err(ended(Request::Harmless))
+    }
+
+    /// Writes the changes and gives the latch up; or, with no changes, only the latter.
+    async fn settle(&mut self, group: Group, token: u64, changes: &[Change]) -> Step<Attempt> {
+        let values = self.connection.call(&self.name, |args| {
+            write_changes(begin(args, "settle", group, 2).u64(token), changes);
+        });
+        let request = if changes.is_empty() { Request::Harmless } else { Request::Change };
+        let done = values.await.and_then(|mut values| read_done(&mut values));
+        done.map_err(ended(request))
+    }
+
+    async fn release_latched(&mut self, group: Group, release: &Release) -> Step<Attempt> {
+        let units = Change { warehouse: release.warehouse, units: release.units.into(), version: 0 };
+        let values = self.connection.call(&self.name, |args| {
+            let args = begin(args, "change_latched", group, 3);
+            write_changes(args, &[units]);
+            args.f64(LEASE).f64(PATIENCE);
+        });
+        values.await.and_then(|mut values| read_done(&mut values)).map_err(ended(Request::Change))
+    }
+
+    async fn capture_in_one(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+        let group = (capture.sku, capture.condition, capture.source);
+        let values = self.connection.call(&self.name, |args| {
+            begin(args, "capture", group, 1).u64(capture.units.into());
+        });
+        taken.clear();
+        let read = |mut values: Reader<'_>| {
+            values.tuple(1)?;
+            for _ in 0..values.array_len()? {
+                values.tuple(2)?;
+                taken.push(capture.line(part(&mut values)?, part(&mut values)?));
+            }
+            Ok(())
+        };
+        values.await.and_then(read).map_err(ended(Request::Change))?;
+        Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
+    }
+
+    async fn release_in_one(&mut self, group: Group, release: &Release, mark: bool) -> Step<Attempt> {
+        let add = |args: &mut Encoder| {
+            args.array(1 + u32::from(mark)).array(3).str("+").u64(COUNT).u64(release.units.into());
+            if mark {
+                args.array(3).str("+").u64(VERSION).u64(1);
+            }
+        };
+        self.update(group, release.warehouse, add).await.map(|()| Attempt::Ok)
+    }
+}
+
+impl Operations for Client {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+        let done = match self.lock {
+            Lock::None => self.capture_unprotected(capture, taken).await,
+            Lock::Soft => self.capture_if_unchanged(capture, taken).await,
+            Lock::Hard => self.capture_latched(capture, taken).await,
+            Lock::Native => self.capture_in_one(capture, taken).await,
+        };
+        done.unwrap_or_else(|ended| ended)
+    }
+
+    async fn release(&mut self, release: &Release) -> Attempt {
+        let group = (release.sku, release.condition, release.source);
+        let done = match self.lock {
+            Lock::Hard => self.release_latched(group, release).await,
+            Lock::Soft => self.release_in_one(group, release, true).await,
+            Lock::None | Lock::Native => self.release_in_one(group, release, false).await,
+        };
+        done.unwrap_or_else(|ended| ended)
+    }
+}

@@ -1,0 +1,87 @@
+use rmp::encode::buffer::ByteBuf;
+
+/// Writes `MessagePack` values into a connection's reused buffer.
+///
+/// An array or map is its header followed by its elements: `e.array(2).u64(1).str("x");`
+#[derive(Debug)]
+pub struct Encoder(ByteBuf);
+
+// The writes cannot fail: the buffer's error type has no value, which the irrefutable `Ok` patterns show.
+impl Encoder {
+    pub(super) fn new() -> Self {
+        Self(ByteBuf::new())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.as_mut_vec().clear();
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        self.0.as_mut_vec()
+    }
+
+    /// A string that need not be text, as the authentication's scramble.
+    pub(super) fn raw_str(&mut self, value: &[u8; 20]) -> &mut Self {
+        let Ok(_) = rmp::encode::write_str_len(&mut self.0, 20);
+        self.bytes_mut().extend_from_slice(value);
+        self
+    }
+
+    /// The header of an array of `len` values.
+    pub fn array(&mut self, len: u32) -> &mut Self {
+        let Ok(_) = rmp::encode::write_array_len(&mut self.0, len);
+        self
+    }
+
+    /// The header of a map of `len` pairs of key and value.
+    pub fn map(&mut self, len: u32) -> &mut Self {
+        let Ok(_) = rmp::encode::write_map_len(&mut self.0, len);
+        self
+    }
+
+    /// An unsigned integer, in its shortest form.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
+        let Ok(_) = rmp::encode::write_uint(&mut self.0, value);
+        self
+    }
+
+    /// An integer, in its shortest form.
+    pub fn i64(&mut self, value: i64) -> &mut Self {
+        let Ok(_) = rmp::encode::write_sint(&mut self.0, value);
+        self
+    }
+
+    /// A double.
+    pub fn f64(&mut self, value: f64) -> &mut Self {
+        let Ok(()) = rmp::encode::write_f64(&mut self.0, value);
+        self
+    }
+
+    /// A string. One beyond 4 GiB makes the request [`super::Error::TooLong`], whatever its header says.
+    pub fn str(&mut self, value: &str) -> &mut Self {
+        let Ok(()) = rmp::encode::write_str(&mut self.0, value);
+        self
+    }
+
+    /// Bytes (Lua: a string; a field's type for it is `varbinary`).
+    pub fn bin(&mut self, value: &[u8]) -> &mut Self {
+        let Ok(()) = rmp::encode::write_bin(&mut self.0, value);
+        self
+    }
+
+    /// A boolean.
+    pub fn bool(&mut self, value: bool) -> &mut Self {
+        let Ok(()) = rmp::encode::write_bool(&mut self.0, value);
+        self
+    }
+
+    /// Nil.
+    pub fn nil(&mut self) -> &mut Self {
+        let Ok(()) = rmp::encode::write_nil(&mut self.0);
+        self
+    }
+}

@@ -1,0 +1,6 @@
+-- ...: the name of a trial's space and procedure.
+local name = ...
+box.schema.func.drop(name, {if_exists = true})
+if box.space[name] ~= nil then
+  box.space[name]:drop()
+end

@@ -1,0 +1,191 @@
+//! Connections to the server, and what its errors mean.
+
+use std::{io, time::Duration};
+
+use acidtest_engine::{Attempt, Fault};
+use acidtest_model::{Address, Secret, StoreError};
+use tokio::time::timeout;
+
+use crate::iproto::{Connection, Encoder, Error, Fate, Reader};
+
+/// How long connecting and logging in may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Codes of errors, as in errcode.h.
+pub(crate) mod code {
+    /// The space is there already.
+    pub(crate) const SPACE_EXISTS: u32 = 10;
+    /// The log could not be written.
+    pub(super) const WAL_IO: u32 = 40;
+    /// The user may not do that.
+    pub(super) const ACCESS_DENIED: u32 = 42;
+    /// There is no such user.
+    pub(super) const NO_SUCH_USER: u32 = 45;
+    /// The password is wrong.
+    pub(super) const PASSWORD_MISMATCH: u32 = 47;
+}
+
+const GRANT: &str = "an admin can give the rights: box.schema.user.grant('USER', \
+                     'read,write,execute,create,drop,alter', 'universe')";
+
+/// How connections to the server are opened: alike for clients and for the untimed edge.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    endpoint: String,
+    login: Option<(String, Secret)>,
+    address: String,
+}
+
+impl Server {
+    pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
+        let unusable = |cause: &str, remedy: &str| StoreError::Unreachable {
+            address: address.to_string(),
+            cause: cause.to_owned(),
+            remedy: remedy.to_owned(),
+        };
+        if !address.path.is_empty() {
+            return Err(unusable("Tarantool has no databases", "leave out what follows the port"));
+        }
+        let login = match (&address.user, &address.password) {
+            (Some(user), Some(password)) => Some((user.clone(), password.clone())),
+            (Some(user), None) if user != "guest" => Some((user.clone(), Secret::new(""))),
+            (None, Some(_)) => {
+                return Err(unusable(
+                    "there is a password and no user",
+                    "name the user, as in tarantool://user@host:3301",
+                ));
+            }
+            _ => None,
+        };
+        Ok(Self { endpoint: address.endpoint(default_port), login, address: address.to_string() })
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Connection, Error> {
+        let login = self.login.as_ref().map(|(user, password)| (user.as_str(), password.reveal()));
+        let connected = timeout(CONNECT, Connection::connect(&self.endpoint, login)).await;
+        connected.unwrap_or_else(|_| {
+            let cause = io::Error::new(io::ErrorKind::TimedOut, format!("no greeting within {CONNECT:?}"));
+            Err(Error::Lost { sent: false, cause })
+        })
+    }
+
+    /// Connects for something that is not timed.
+    pub(crate) async fn reach(&self) -> Result<Connection, StoreError> {
+        self.connect().await.map_err(|error| self.unreachable(&error))
+    }
+
+    pub(crate) fn unreachable(&self, error: &Error) -> StoreError {
+        StoreError::Unreachable {
+            address: self.address.clone(),
+            cause: error.to_string(),
+            remedy: remedy(error).to_owned(),
+        }
+    }
+
+    /// What it means that the server did not do as asked.
+    pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + 'a {
+        move |error| StoreError::Server {
+            doing: doing.to_owned(),
+            address: self.address.clone(),
+            cause: match error.code() {
+                Some(code::ACCESS_DENIED) => format!("{error}; {GRANT}"),
+                _ => error.to_string(),
+            },
+        }
+    }
+
+    /// Runs Lua on a connection of its own and reads what it returns.
+    pub(crate) async fn run<T>(
+        &self,
+        doing: &str,
+        code: &str,
+        arguments: impl FnOnce(&mut Encoder),
+        read: impl FnOnce(&mut Reader<'_>) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        let mut connection = self.reach().await?;
+        let answer = connection.eval(code, arguments).await;
+        answer.and_then(|mut values| read(&mut values)).map_err(self.failed(doing))
+    }
+}
+
+fn remedy(error: &Error) -> &'static str {
+    match error {
+        Error::Server { code: code::ACCESS_DENIED, .. } => GRANT,
+        Error::Server { code: code::NO_SUCH_USER | code::PASSWORD_MISMATCH, .. } => {
+            "check the user and the password, in the address or in ACIDTEST_PASSWORD"
+        }
+        Error::Protocol(_) => "name the port that box.cfg.listen gives, not a console's",
+        _ => "start the server, or check host and port",
+    }
+}
+
+/// What a request could have done to the stock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Nothing: it reads, or takes or gives up a lock.
+    Harmless,
+    /// One transaction, which an error rolls back.
+    Change,
+}
+
+/// What an error means for the operation that met it.
+fn attempt(error: &Error, request: Request) -> Attempt {
+    let message = error.to_string();
+    match (error.fate(), request) {
+        (Fate::Refused, _) if error.code() == Some(Error::TRANSACTION_CONFLICT) => Attempt::Conflict,
+        // the log's last record may be there in part or whole
+        (Fate::Refused, Request::Change) if error.code() == Some(code::WAL_IO) => {
+            Attempt::Unknown(Fault::lost(message))
+        }
+        (Fate::Refused, _) => Attempt::Failed(Fault::answered(message)),
+        (Fate::NotSent, _) | (Fate::Unknown, Request::Harmless) => Attempt::Failed(Fault::lost(message)),
+        (Fate::Unknown, Request::Change) => Attempt::Unknown(Fault::lost(message)),
+    }
+}
+
+/// The same, to be handed to `map_err`.
+pub(crate) fn ended(request: Request) -> impl Fn(Error) -> Attempt {
+    move |error| attempt(&error, request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(code: u32) -> Error {
+        Error::Server { code, message: "no".to_owned() }
+    }
+
+    fn lost(sent: bool) -> Error {
+        Error::Lost { sent, cause: io::ErrorKind::ConnectionReset.into() }
+    }
+
+    #[test]
+    fn only_an_answer_or_silence_proves_that_a_change_did_not_happen() {
+        let change = |error: &Error| attempt(error, Request::Change);
+        assert_eq!(change(&answered(Error::TRANSACTION_CONFLICT)), Attempt::Conflict);
+        assert!(matches!(change(&answered(Error::LUA)), Attempt::Failed(fault) if !fault.connection_lost));
+        assert!(matches!(change(&answered(code::WAL_IO)), Attempt::Unknown(_)));
+        assert!(matches!(change(&lost(false)), Attempt::Failed(fault) if fault.connection_lost));
+        assert!(matches!(change(&lost(true)), Attempt::Unknown(fault) if fault.connection_lost));
+        assert!(matches!(change(&Error::Protocol("x".to_owned())), Attempt::Unknown(_)));
+        assert!(
+            matches!(attempt(&lost(true), Request::Harmless), Attempt::Failed(fault) if fault.connection_lost)
+        );
+    }
+
+    #[test]
+    fn an_address_is_used_whole_or_refused() {
+        let parse = |text| Server::new(&Address::parse(text).unwrap(), 3301);
+        assert!(parse("tarantool://host/shop").is_err());
+        assert!(parse("tarantool://:hunter2@host").is_err());
+        let server = parse("tarantool://ann:hunter2@host").unwrap();
+        assert_eq!(server.endpoint, "host:3301");
+        assert!(!format!("{server:?}").contains("hunter2"));
+        assert_eq!(parse("tarantool://guest@host").unwrap().login, None);
+    }
+}

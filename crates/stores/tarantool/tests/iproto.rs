@@ -1,0 +1,261 @@
+//! The client against a real server, which each test starts for itself.
+
+mod server;
+
+use std::time::Duration;
+
+use acidtest_store_tarantool::iproto::{Connection, Encoder, Error, Fate, IteratorType};
+use server::Server;
+
+const KV: u32 = 600;
+
+/// Starts a server, or ends the test with a word where Tarantool is not installed.
+macro_rules! server {
+    () => {
+        match Server::start().unwrap() {
+            Some(server) => server,
+            None => {
+                eprintln!("skipped: tarantool is not installed");
+                return;
+            }
+        }
+    };
+}
+
+async fn connect(server: &Server) -> Result<Connection, Error> {
+    Connection::connect(server.endpoint(), None).await
+}
+
+fn nothing(args: &mut Encoder) {
+    args.array(0);
+}
+
+fn pair(id: u64, value: &str) -> impl FnOnce(&mut Encoder) {
+    move |tuple| {
+        tuple.array(2).u64(id).str(value);
+    }
+}
+
+fn key(id: u64) -> impl FnOnce(&mut Encoder) {
+    move |key| {
+        key.array(1).u64(id);
+    }
+}
+
+#[tokio::test]
+async fn greets_pings_and_authenticates() {
+    let server = server!();
+    let mut guest = connect(&server).await.unwrap();
+    assert!(guest.greeting().starts_with("Tarantool "), "{}", guest.greeting());
+    guest.ping().await.unwrap();
+
+    let mut user = Connection::connect(server.endpoint(), Some(("bench", "secret"))).await.unwrap();
+    let mut reply = user.eval("return box.session.user()", nothing).await.unwrap();
+    assert_eq!(reply.array_len().unwrap(), 1);
+    assert_eq!(reply.str().unwrap(), "bench");
+
+    let wrong = Connection::connect(server.endpoint(), Some(("bench", "wrong"))).await.unwrap_err();
+    assert_eq!((wrong.code(), wrong.fate()), (Some(47), Fate::Refused), "{wrong}");
+    let unknown = Connection::connect(server.endpoint(), Some(("nobody", "x"))).await.unwrap_err();
+    assert!(unknown.code().is_some(), "{unknown}");
+}
+
+#[tokio::test]
+async fn every_type_makes_the_round_trip_through_call_and_eval() {
+    let server = server!();
+    let mut connection = connect(&server).await.unwrap();
+    for by_eval in [false, true] {
+        let args = |args: &mut Encoder| {
+            args.array(9).u64(u64::MAX).i64(i64::MIN).f64(1.5).f64(3.0).str("né").bool(false).nil();
+            args.map(1).str("k").array(2).bool(true).u64(300);
+            args.i64(-5);
+        };
+        let reply = if by_eval {
+            connection.eval("return ...", args).await
+        } else {
+            connection.call("echo", args).await
+        };
+        let mut reply = reply.unwrap();
+        assert_eq!(reply.array_len().unwrap(), 9);
+        assert_eq!(reply.u64().unwrap(), u64::MAX);
+        assert_eq!(reply.i64().unwrap(), i64::MIN);
+        assert!((reply.f64().unwrap() - 1.5).abs() < f64::EPSILON);
+        assert!((reply.f64().unwrap() - 3.0).abs() < f64::EPSILON);
+        assert_eq!(reply.str().unwrap(), "né");
+        assert!(!reply.bool().unwrap());
+        assert!(reply.take_nil());
+        assert!(!reply.take_nil());
+        reply.skip().unwrap();
+        assert!(reply.u64().is_err());
+        assert_eq!(reply.i64().unwrap(), -5);
+        assert!(reply.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn false_nil_and_nothing_are_told_apart() {
+    let server = server!();
+    let mut connection = connect(&server).await.unwrap();
+    let mut reply = connection
+        .call("echo", |args| {
+            args.array(1).bool(false);
+        })
+        .await
+        .unwrap();
+    assert_eq!(reply.array_len().unwrap(), 1);
+    assert!(!reply.bool().unwrap());
+    let mut reply = connection.eval("return nil", nothing).await.unwrap();
+    assert_eq!(reply.array_len().unwrap(), 1);
+    reply.nil().unwrap();
+    let mut reply = connection.eval("return", nothing).await.unwrap();
+    assert_eq!(reply.array_len().unwrap(), 0);
+    assert!(reply.is_empty());
+}
+
+#[tokio::test]
+async fn tuples_are_written_and_read() {
+    let server = server!();
+    let mut connection = connect(&server).await.unwrap();
+    for id in 1..=3 {
+        connection.insert(KV, pair(id, "first")).await.unwrap();
+    }
+    let duplicate = connection.insert(KV, pair(1, "again")).await.unwrap_err();
+    assert_eq!(duplicate.code(), Some(Error::DUPLICATE_KEY), "{duplicate}");
+    assert_eq!(duplicate.fate(), Fate::Refused);
+    assert!(connection.is_usable());
+
+    connection.replace(KV, pair(1, "second")).await.unwrap();
+    let mut reply = connection
+        .update(KV, 0, key(2), |ops| {
+            ops.array(1).array(3).str("=").u64(1).str("updated");
+        })
+        .await
+        .unwrap();
+    assert_eq!(reply.array_len().unwrap(), 1);
+    assert_eq!(reply.tuple(2).unwrap(), 0);
+    assert_eq!((reply.u64().unwrap(), reply.str().unwrap()), (2, "updated"));
+    let mut reply = connection
+        .update(KV, 0, key(99), |ops| {
+            ops.array(1).array(3).str("=").u64(1).str("updated");
+        })
+        .await
+        .unwrap();
+    assert_eq!(reply.array_len().unwrap(), 0);
+
+    let mut reply = connection.delete(KV, 0, key(3)).await.unwrap();
+    assert_eq!(reply.array_len().unwrap(), 1);
+
+    let mut reply = connection.select(KV, 0, nothing, 10, IteratorType::All).await.unwrap();
+    let mut rows = Vec::new();
+    for _ in 0..reply.array_len().unwrap() {
+        assert_eq!(reply.tuple(2).unwrap(), 0);
+        rows.push((reply.u64().unwrap(), reply.str().unwrap()));
+    }
+    assert_eq!(rows, [(1, "second"), (2, "updated")]);
+    let mut reply = connection.select(KV, 0, key(1), 1, IteratorType::Gt).await.unwrap();
+    assert_eq!(reply.array_len().unwrap(), 1);
+    reply.tuple(2).unwrap();
+    assert_eq!(reply.u64().unwrap(), 2);
+}
+
+#[tokio::test]
+async fn server_errors_leave_the_connection_usable() {
+    let server = server!();
+    let mut connection = connect(&server).await.unwrap();
+    let error = connection.eval("error('out of stock')", nothing).await.unwrap_err();
+    assert_eq!(error.code(), Some(Error::LUA), "{error}");
+    assert!(error.to_string().contains("out of stock"), "{error}");
+    let error = connection.eval("box.error(1234, 'x')", nothing).await.unwrap_err();
+    assert_eq!(error.code(), Some(1234), "{error}");
+    assert!(connection.call("no_such_function", nothing).await.unwrap_err().code().is_some());
+    assert!(connection.select(99_999, 0, nothing, 1, IteratorType::All).await.unwrap_err().code().is_some());
+    connection.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_mebibyte_makes_the_round_trip() {
+    let server = server!();
+    let mut connection = connect(&server).await.unwrap();
+    let value: String = ('a'..='z').cycle().take(1024 * 1024).collect();
+    for id in 1..=3 {
+        let mut reply = connection.replace(KV, pair(id, &value)).await.unwrap();
+        assert_eq!(reply.array_len().unwrap(), 1);
+        reply.tuple(2).unwrap();
+        assert_eq!(reply.u64().unwrap(), id);
+        assert!(reply.str().unwrap() == value);
+    }
+    let mut reply = connection.select(KV, 0, nothing, 10, IteratorType::All).await.unwrap();
+    assert_eq!(reply.array_len().unwrap(), 3);
+    for _ in 0..3 {
+        reply.skip().unwrap();
+    }
+    assert!(reply.is_empty());
+    connection.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_function_pushes_is_passed_over() {
+    let server = server!();
+    let mut connection = connect(&server).await.unwrap();
+    let mut reply = connection
+        .call("pushes", |args| {
+            args.array(1).u64(3);
+        })
+        .await
+        .unwrap();
+    assert_eq!(reply.array_len().unwrap(), 1);
+    assert_eq!(reply.str().unwrap(), "done");
+    connection.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_killed_during_a_request_leaves_it_unknown() {
+    let mut server = server!();
+    let mut connection = connect(&server).await.unwrap();
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        server.kill();
+        server
+    });
+    let error = connection.eval("require('fiber').sleep(60)", nothing).await.unwrap_err();
+    assert!(matches!(error, Error::Lost { sent: true, .. }), "{error:?}");
+    assert_eq!(error.fate(), Fate::Unknown);
+    let error = connection.ping().await.unwrap_err();
+    assert!(matches!(error, Error::Lost { sent: false, .. }), "{error:?}");
+
+    let server = killer.join().unwrap();
+    let refused = Connection::connect(server.endpoint(), None).await.unwrap_err();
+    assert!(matches!(refused, Error::Lost { sent: false, .. }), "{refused:?}");
+    assert_eq!(refused.fate(), Fate::NotSent);
+}
+
+#[tokio::test]
+async fn a_server_killed_between_requests_is_noticed_before_the_next() {
+    let mut server = server!();
+    let mut connection = connect(&server).await.unwrap();
+    connection.ping().await.unwrap();
+    server.kill();
+    // the runtime learns of it when it next looks at its sockets
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let error = connection.ping().await.unwrap_err();
+    assert!(matches!(error, Error::Lost { sent: false, .. }), "{error:?}");
+    assert!(!connection.is_usable());
+}
+
+#[tokio::test]
+async fn an_abandoned_request_breaks_the_connection() {
+    let server = server!();
+    let mut connection = connect(&server).await.unwrap();
+    let slow = connection.eval("require('fiber').sleep(0.2) return 'stale'", nothing);
+    assert!(tokio::time::timeout(Duration::from_millis(50), slow).await.is_err());
+    assert!(!connection.is_usable());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let error = connection.eval("return 'fresh'", nothing).await.unwrap_err();
+    assert!(matches!(error, Error::Lost { sent: false, .. }), "{error:?}");
+    connect(&server).await.unwrap().ping().await.unwrap();
+
+    // a request that was never begun is no harm
+    let mut connection = connect(&server).await.unwrap();
+    drop(connection.ping());
+    connection.ping().await.unwrap();
+}
