@@ -1,0 +1,364 @@
+//! The command line end to end on real servers, started privately. A store that is not installed fails
+//! these tests, unless `ACIDTEST_TEST_WITHOUT` names it.
+
+#![allow(clippy::unwrap_used)] // a test's own set-up may panic
+
+mod common;
+
+use std::{
+    fs,
+    net::TcpStream,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use common::{Bench, left_out, servers, signal, until, wait};
+use serde_json::Value;
+
+/// One test at a time: these load the machine, and a trial starved of it would prove less.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn cells(result: &Value) -> &Vec<Value> {
+    result["cells"].as_array().unwrap()
+}
+
+fn verdict(cell: &Value) -> &str {
+    cell["trials"][0]["audit"]["verdict"].as_str().unwrap_or("none")
+}
+
+/// The process of the private server that a run has, once something answers on its port.
+fn listening(bench: &Bench, store: &str) -> Option<u32> {
+    let list = bench.run(&["lab", "list"]).expect(0).stdout;
+    let line = list.lines().find(|line| line.starts_with(store))?;
+    let port: u16 = line.split("127.0.0.1:").nth(1)?.split(['/', ',']).next()?.parse().ok()?;
+    TcpStream::connect(("127.0.0.1", port)).ok()?;
+    line.split(", process ").nth(1)?.split(',').next()?.parse().ok()
+}
+
+/// A private server, kept, to play the user's own; its address.
+fn up(bench: &Bench, store: &str) -> String {
+    bench.run(&["lab", "up", store]).expect(0).stdout.trim().to_owned()
+}
+
+/// The address with a password in it, which a private server does not ask for.
+fn with_password(address: &str) -> String {
+    let (scheme, rest) = address.split_once("://").unwrap();
+    let (user, host) = rest.split_once('@').unwrap_or(("", rest));
+    format!("{scheme}://{user}:s3cr3tword@{host}")
+}
+
+#[test]
+fn the_grid_holds_where_it_promises_and_breaks_where_it_does_not() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let stores = ["sqlite"].into_iter().chain(servers()).collect::<Vec<_>>().join(",");
+    let words = [
+        "run",
+        "inventory",
+        "--store",
+        &stores,
+        "--lock",
+        "none,soft,hard,native",
+        "--clients",
+        "16",
+        "--items",
+        "10",
+        "--duration",
+        "2s",
+        "--warmup",
+        "200ms",
+    ];
+    let ended = bench.run(&words).expect(0);
+    let result = bench.result();
+    for cell in cells(&result) {
+        let (store, lock) = (cell["store"].as_str().unwrap(), cell["lock"].as_str().unwrap());
+        assert_eq!(cell["error"], Value::Null, "{store} {lock}");
+        assert_eq!(cell["effective"]["durability"], "disk", "{store}");
+        if lock == "none" {
+            assert_eq!(verdict(cell), "broken", "{store} without a lock under contention");
+            let findings = cell["trials"][0]["audit"]["findings"].as_array().unwrap();
+            let oversold = findings.iter().find(|finding| finding["name"] == "oversold").unwrap();
+            assert!(oversold["count"].as_u64().unwrap() > 0, "{store}: {findings:?}");
+            assert_eq!(cell["price"], Value::Null);
+        } else {
+            assert_eq!(verdict(cell), "holds", "{store} {lock}: {}", cell["trials"][0]["audit"]);
+            assert!(cell["price"]["throughput"]["estimate"].as_f64().unwrap() > 0.0, "{store} {lock}");
+        }
+        let server = &cell["trials"][0]["resources"]["server"];
+        assert_eq!(server.is_null(), store == "sqlite", "{store} {server}");
+    }
+    assert!(ended.stdout.contains("broken: oversold"), "{}", ended.stdout);
+    bench.assert_clean();
+}
+
+#[test]
+fn a_replayed_sequence_ends_as_it_says_itself_on_every_store() {
+    let _alone = alone();
+    let bench = Bench::new();
+    for clients in ["1", "8"] {
+        let words = [
+            "run",
+            "inventory",
+            "--store",
+            &servers().join(","),
+            "--lock",
+            "soft,hard,native",
+            "--trace",
+            "1500",
+            "--skus",
+            "40",
+            "--items",
+            "300",
+            "--clients",
+            clients,
+            "--durability",
+            "process",
+        ];
+        bench.run(&words).expect(0);
+        for cell in cells(&bench.result()) {
+            assert_eq!(
+                verdict(cell),
+                "holds",
+                "{} {} {clients}: {}",
+                cell["store"],
+                cell["lock"],
+                cell["trials"]
+            );
+            assert_eq!(cell["trials"][0]["arrived"]["completed"], 1500);
+        }
+    }
+    bench.assert_clean();
+}
+
+#[test]
+fn every_rung_is_set_and_read_back() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let words = [
+        "run",
+        "inventory",
+        "--store",
+        &servers().join(","),
+        "--durability",
+        "none,process,disk",
+        "--duration",
+        "300ms",
+        "--warmup",
+        "0s",
+        "--clients",
+        "4",
+    ];
+    bench.run(&words).expect(0);
+    let result = bench.result();
+    assert_eq!(cells(&result).len(), servers().len() * 3);
+    for cell in cells(&result) {
+        assert_eq!(cell["effective"]["durability"], cell["durability_asked"], "{}", cell["effective"]);
+        assert!(!cell["effective"]["version"].as_str().unwrap().is_empty());
+    }
+    bench.assert_clean();
+}
+
+#[test]
+fn a_user_s_server_is_used_in_a_namespace_of_its_own_and_no_password_shows() {
+    let _alone = alone();
+    for store in servers() {
+        let bench = Bench::new();
+        let address = up(&bench, store);
+        // a private PostgreSQL takes any password; the others refuse one that they did not ask for
+        let given = if store == "postgres" { with_password(&address) } else { address.clone() };
+        let words = ["run", "inventory", "--store", &given, "--duration", "300ms", "--warmup", "0s"];
+        let ended = bench.run(&[&words[..], &["--keep"]].concat()).expect(0);
+        let text = fs::read_to_string(bench.results().pop().unwrap()).unwrap();
+        for text in [&ended.stdout, &ended.stderr, &text] {
+            assert!(!text.contains("s3cr3t"), "{store}: {text}");
+        }
+        assert_eq!(
+            cells(&bench.result())[0]["durability_asked"],
+            Value::Null,
+            "its settings are read, not set"
+        );
+        let refused = bench.run(&words).expect(3);
+        assert!(
+            refused.stdout.contains("exists already") && refused.stdout.contains("--replace"),
+            "{}",
+            refused.stdout
+        );
+        bench.run(&[&words[..], &["--replace"]].concat()).expect(0);
+        bench.run(&words).expect(0);
+        bench.run(&["lab", "down"]).expect(0);
+        bench.assert_clean();
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_that_lab_down_does_not_remove() {
+    let _alone = alone();
+    for store in servers() {
+        let bench = Bench::new();
+        let address = up(&bench, store);
+        let kept = bench.leftovers().len();
+        let both = format!("{store},{address}");
+        let words = ["run", "inventory", "--store", &both, "--duration", "60s", "--seed", "3"];
+        // killed while a server starts, and while trials run
+        for moment in [150, 4000] {
+            let mut child = bench.spawn(&words);
+            thread::sleep(Duration::from_millis(moment));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        // the private server goes with its bench, before anything is cleared away
+        until("private servers end", Duration::from_secs(10), || {
+            let list = bench.run(&["lab", "list"]).expect(0).stdout;
+            list.lines().filter(|line| line.contains(", process ")).count() <= 1
+        });
+        let down = bench.run(&["lab", "down"]).expect(0);
+        assert!(kept == 1 && down.stdout.contains("removed"), "{}", down.stdout);
+        bench.assert_clean();
+    }
+}
+
+#[test]
+fn a_namespace_left_on_a_user_s_server_is_removed_by_lab_down() {
+    let _alone = alone();
+    for store in servers() {
+        let (theirs, bench) = (Bench::new(), Bench::new());
+        let address = up(&theirs, store);
+        let words = ["run", "inventory", "--store", &address, "--duration", "60s"];
+        let mut child = bench.spawn(&words);
+        until("the namespace is noted", Duration::from_secs(20), || !bench.leftovers().is_empty());
+        thread::sleep(Duration::from_millis(1500));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let refused = bench.run(&["run", "inventory", "--store", &address, "--duration", "200ms"]).expect(3);
+        assert!(refused.stdout.contains("exists already"), "{store}: {}", refused.stdout);
+        let down = bench.run(&["lab", "down"]).expect(0);
+        assert!(down.stdout.contains("removed namespace \"acidtest\""), "{store}: {}", down.stdout);
+        bench.assert_clean();
+        bench
+            .run(&["run", "inventory", "--store", &address, "--duration", "200ms", "--warmup", "0s"])
+            .expect(0);
+        theirs.run(&["lab", "down"]).expect(0);
+        theirs.assert_clean();
+    }
+}
+
+#[test]
+fn a_server_that_dies_costs_its_trial_and_not_the_run() {
+    let _alone = alone();
+    for store in servers() {
+        let bench = Bench::new();
+        let both = format!("{store},sqlite");
+        let words = [
+            "run",
+            "inventory",
+            "--store",
+            &both,
+            "--duration",
+            "4s",
+            "--warmup",
+            "0s",
+            "--trials",
+            "2",
+            "--seed",
+            "5",
+        ];
+        let child = bench.spawn(&words);
+        // while its data is prepared, another process may show
+        until("the server listens", Duration::from_secs(30), || listening(&bench, store).is_some());
+        // well inside the first trial of this store
+        thread::sleep(Duration::from_millis(2000));
+        signal("KILL", listening(&bench, store).unwrap());
+        let ended = wait(child, Duration::from_secs(90)).expect(5);
+        let result = bench.result();
+        let cells = cells(&result);
+        assert_eq!(cells[1]["store"], "sqlite");
+        assert_eq!(cells[1]["trials"].as_array().unwrap().len(), 2, "the other cells run");
+        let trials = cells[0]["trials"].as_array().unwrap();
+        assert_eq!(trials.len(), 2, "{store}: {}", cells[0]["error"]);
+        assert_eq!(trials[0]["audit"]["verdict"], "unknown", "{store}: {}", trials[0]["audit"]);
+        assert!(trials[0]["arrived"]["completed"].as_u64().unwrap() > 0, "what was measured is kept");
+        assert_eq!(trials[1]["audit"]["verdict"], "holds", "a fresh server for the next trial");
+        for word in ["server gone", "killed by signal 9"] {
+            assert!(ended.stdout.contains(word), "{store}: no \"{word}\" in:\n{}", ended.stdout);
+        }
+        bench.assert_clean();
+    }
+}
+
+#[test]
+fn an_interrupted_run_stops_its_servers() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let words = ["run", "inventory", "--store", &servers().join(","), "--duration", "60s", "--warmup", "0s"];
+    for moment in [300, 6000] {
+        let child = bench.spawn(&words);
+        thread::sleep(Duration::from_millis(moment));
+        signal("INT", child.id());
+        wait(child, Duration::from_secs(60)).expect(130);
+        bench.assert_clean();
+    }
+}
+
+#[test]
+fn a_kept_server_lives_until_lab_down() {
+    let _alone = alone();
+    for store in servers() {
+        let bench = Bench::new();
+        let ended = bench.run(&["lab", "up", store]).expect(0);
+        assert!(ended.stdout.contains("://") && ended.stdout.contains("127.0.0.1:"), "{}", ended.stdout);
+        let list = bench.run(&["lab", "list"]).expect(0).stdout;
+        assert!(list.contains(store) && list.contains("kept"), "{list}");
+        bench.run(&["lab", "down"]).expect(0);
+        bench.assert_clean();
+    }
+}
+
+#[test]
+fn what_cannot_start_or_be_reached_is_one_message() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for store in servers() {
+        let ended = bench.run(&["lab", "up", store, "--port", &port]).expect(3);
+        assert!(ended.stderr.contains(&format!("port {port} is taken")), "{store}: {}", ended.stderr);
+        let variable = format!("ACIDTEST_{}", store.to_uppercase());
+        let words = ["run", "inventory", "--store", store];
+        let missing = bench.command(&words).env(&variable, "/nowhere/server").output().unwrap();
+        assert_eq!(missing.status.code(), Some(3));
+        let said = String::from_utf8_lossy(&missing.stdout).into_owned();
+        assert!(said.contains("/nowhere/server"), "{store}: {said}");
+        // nobody listens on port 1
+        let scheme = if store == "mariadb" { "mysql" } else { store };
+        let address = format!("{scheme}://127.0.0.1:1");
+        let ended = bench.run(&["run", "inventory", "--store", &address]).expect(3);
+        for word in ["cannot reach", "127.0.0.1:1", "refused", "remedy:"] {
+            assert!(ended.stdout.contains(word), "{store}: no \"{word}\" in:\n{}", ended.stdout);
+        }
+        for text in [&ended.stdout, &ended.stderr, &said] {
+            assert!(!text.contains("panicked") && !text.contains("backtrace"), "{text}");
+        }
+    }
+    bench.assert_clean();
+}
+
+#[test]
+fn an_open_loop_on_a_server_shows_both_times() {
+    let _alone = alone();
+    if left_out("redis") {
+        return;
+    }
+    let bench = Bench::new();
+    let words =
+        ["run", "inventory", "--store", "redis", "--rate", "300", "--duration", "2s", "--warmup", "200ms"];
+    let ended = bench.run(&words).expect(0);
+    assert!(ended.stdout.contains("response") && ended.stdout.contains("service"), "{}", ended.stdout);
+    let result = bench.result();
+    let trial = &cells(&result)[0]["trials"][0];
+    assert!((450..750).contains(&trial["arrived"]["offered"].as_u64().unwrap()), "{}", trial["arrived"]);
+    bench.assert_clean();
+}
