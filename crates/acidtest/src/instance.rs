@@ -134,7 +134,10 @@ pub(crate) async fn answering(
         let address = server.address().clone();
         match (target.store.open)(&address, None).await {
             Ok(store) => return Ok(store),
-            Err(error) if begun.elapsed() > READY || interrupt.is_set() => {
+            Err(_) if interrupt.is_set() => {
+                return Err(Failure::Store("interrupted while its server started".to_owned()));
+            }
+            Err(error) if begun.elapsed() > READY => {
                 let log = server.log_tail(10).join("\n  ");
                 return Err(Failure::Store(format!("{error}\n  its log ends:\n  {log}")));
             }

@@ -204,59 +204,67 @@ impl Runner<'_> {
     }
 
     async fn trial(&mut self, index: usize, round: u32) -> Result<TrialResult, Failure> {
-        let Cell { target, rung, lock, clients } = self.cells[index];
+        let Cell { target, rung, .. } = self.cells[index];
+        // taken out while it is in use: one whose server dies is not put back
+        let mut instance = match self.instances.remove(&(target, rung)) {
+            Some(instance) => instance,
+            None => self.open(target, rung).await?,
+        };
+        let trial = self.trial_on(&mut instance, index, round).await;
+        if instance.died().is_none() {
+            self.instances.insert((target, rung), instance);
+        }
+        trial
+    }
+
+    /// Opens a store. One that cannot be opened is not tried again for other cells.
+    async fn open(&mut self, target: usize, rung: Durability) -> Result<Instance, Failure> {
+        let claim =
+            Claim { namespace: &self.plan.namespace, run: &self.result.run, replace: self.plan.replace };
+        let opened = Instance::open(&self.lab, &self.targets[target], rung, &claim, &self.interrupt).await;
+        if let Err(failure @ Failure::Store(_)) = &opened {
+            let cells = self.cells.iter().zip(&mut self.result.cells);
+            for (_, result) in cells.filter(|(cell, _)| (cell.target, cell.rung) == (target, rung)) {
+                result.error = Some(failure.to_string());
+            }
+        }
+        opened
+    }
+
+    /// Lays the data in, drives, reads back, audits and clears away.
+    async fn trial_on(
+        &mut self,
+        instance: &mut Instance,
+        index: usize,
+        round: u32,
+    ) -> Result<TrialResult, Failure> {
+        let Cell { target, lock, clients, .. } = self.cells[index];
         let (plan, stock) = (self.plan, Arc::clone(&self.stock));
-        self.open(target, rung).await?;
         self.trials += 1;
         let place = Place { namespace: plan.namespace.clone(), trial: self.trials };
         let scenario = scenario(plan, &stock, round);
-        // taken out while it is in use: a server that dies is not put back
-        let Some(mut instance) = self.instances.remove(&(target, rung)) else {
-            return Err(Failure::Other("a store that was opened is gone".to_owned()));
-        };
         self.result.cells[index].effective = Some(instance.effective.clone());
-        let Some(store) = instance.store.inventory() else {
-            return Err(Failure::Usage(format!("{} cannot carry inventory", self.targets[target].shown())));
-        };
+        let store = inventory_of(instance, &self.targets[target])?;
         store.load(&place, lock, &stock).await?;
         let tasks = (0..clients).map(|_| store.client(&place, lock, scenario.clone())).collect();
         let load = load(plan, clients as usize, instance.store.blocking(), round);
-        let (measurement, resources, died) = self.drive(load, tasks, &mut instance).await?;
-        let held = match (&died, instance.store.inventory()) {
-            (None, Some(store)) => read_back(store, &place).await,
-            (how, _) => Err(unreadable(how.as_deref().unwrap_or("the store has no inventory"))),
+        let (measurement, resources, died) = self.drive(load, tasks, instance).await?;
+        let store = inventory_of(instance, &self.targets[target])?;
+        let held = match &died {
+            None => read_back(store, &place).await,
+            Some(how) => Err(unreadable(how)),
         };
         let audit = self.audit(&scenario, held, clients);
         let mut trial = TrialResult::of(round, measurement, audit, resources);
         if let Some(how) = died {
             trial.stopped =
                 Some(StopFigures { reason: "server gone".to_owned(), detail: format!("it {how}") });
-            if let Some(server) = &instance.server {
-                trial.server_log = server.log_tail(10);
-            }
-            return Ok(trial);
-        }
-        // what a trial leaves behind is removed with the namespace; a store that fails here shows
-        // when it is used next
-        if !(plan.keep && instance.server.is_none())
-            && let Some(store) = instance.store.inventory()
-        {
+            trial.server_log = instance.server.as_ref().map_or_else(Vec::new, |server| server.log_tail(10));
+        } else if !plan.keep {
+            // what cannot be removed now goes with the namespace
             let _ = store.unload(&place).await;
         }
-        self.instances.insert((target, rung), instance);
         Ok(trial)
-    }
-
-    async fn open(&mut self, target: usize, rung: Durability) -> Result<(), Failure> {
-        if self.instances.contains_key(&(target, rung)) {
-            return Ok(());
-        }
-        let claim =
-            Claim { namespace: &self.plan.namespace, run: &self.result.run, replace: self.plan.replace };
-        let instance =
-            Instance::open(&self.lab, &self.targets[target], rung, &claim, &self.interrupt).await?;
-        self.instances.insert((target, rung), instance);
-        Ok(())
     }
 
     /// Runs the clients on threads of their own and looks after them: progress, interruption, a
@@ -336,6 +344,14 @@ impl Runner<'_> {
         self.result.finished = now();
         self.result.price().map_err(|error| Failure::Other(error.to_string()))
     }
+}
+
+fn inventory_of<'a>(
+    instance: &'a Instance,
+    target: &Target,
+) -> Result<&'a dyn inventory::InventoryStore, Failure> {
+    let store = instance.store.inventory();
+    store.ok_or_else(|| Failure::Usage(format!("{} cannot carry inventory", target.shown())))
 }
 
 /// The trial's thread lives beside the main one, which keeps the private servers.

@@ -270,7 +270,7 @@ fn a_server_that_dies_costs_its_trial_and_not_the_run() {
         // while its data is prepared, another process may show
         until("the server listens", Duration::from_secs(30), || listening(&bench, store).is_some());
         // well inside the first trial of this store
-        thread::sleep(Duration::from_millis(2000));
+        thread::sleep(Duration::from_secs(2));
         signal("KILL", listening(&bench, store).unwrap());
         let ended = wait(child, Duration::from_secs(90)).expect(5);
         let result = bench.result();
@@ -298,7 +298,7 @@ fn an_interrupted_run_stops_its_servers() {
         let child = bench.spawn(&words);
         thread::sleep(Duration::from_millis(moment));
         signal("INT", child.id());
-        wait(child, Duration::from_secs(60)).expect(130);
+        wait(child, Duration::from_mins(1)).expect(130);
         bench.assert_clean();
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write};
 
 use acidtest_model::{Durability, Lock};
+use acidtest_observe::{MachineUse, ProcessUse};
 use acidtest_workloads::Verdict;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 
@@ -26,12 +27,10 @@ pub struct Style {
 /// A histogram that cannot be read.
 pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHistogram> {
     let mut text = String::new();
-    let sections = [
-        headline(result),
-        cells(result, style).to_string(),
-        times(result, style)?.to_string(),
-        notes(result).join("\n"),
-    ];
+    // a table of which nothing was run is left out
+    let tables = [cells(result, style), times(result, style)?, resources(result, style)];
+    let tables = tables.iter().filter(|table| !table.is_empty()).map(ToString::to_string);
+    let sections = std::iter::once(headline(result)).chain(tables).chain([notes(result).join("\n")]);
     for section in sections {
         // a line at a time, as tables pad theirs
         for line in section.lines() {
@@ -168,23 +167,12 @@ fn cells(result: &RunResult, style: Style) -> Table {
         "retries",
         "client CPU",
         "server CPU",
-        "server memory",
     ];
     let mut table = table(style, &header);
     for cell in &result.cells {
         let totals = |of: &dyn Fn(&crate::OperationFigures) -> u64| {
             let all: u64 = cell.trials.iter().flat_map(|trial| trial.operations.iter().map(of)).sum();
             count(all)
-        };
-        let server = |of: &dyn Fn(&acidtest_observe::ProcessUse) -> f64| {
-            let seen: Vec<f64> =
-                cell.trials.iter().filter_map(|trial| trial.resources.server.as_ref()).map(of).collect();
-            (!seen.is_empty()).then(|| seen.iter().sum::<f64>() / seen.len() as f64)
-        };
-        let server_cpu = match server(&|server| server.cpu_mean) {
-            Some(cpu) => cores(cpu),
-            None if cell.embedded => "in client".to_owned(),
-            None => "not seen".to_owned(),
         };
         table.add_row([
             Cell::new(name(cell, result)),
@@ -196,9 +184,8 @@ fn cells(result: &RunResult, style: Style) -> Table {
             right(totals(&|operation| operation.refusals)),
             right(totals(&|operation| operation.conflicts)),
             right(totals(&|operation| operation.retries)),
-            right(cores(cell.mean(|trial| trial.resources.client.cpu_mean))),
-            right(server_cpu),
-            right(server(&|server| server.memory_max_bytes as f64).map_or_else(|| "–".to_owned(), bytes)),
+            right(client(cell, |client| cores(client.cpu_mean))),
+            right(server(cell, |server| cores(server.cpu_mean))),
         ]);
     }
     table
@@ -208,13 +195,138 @@ fn cores(mean: f64) -> String {
     format!("{mean:.2} cores")
 }
 
-/// The verdict over all trials, with the counts of the worst of them.
+/// A process's use over the trials: means of the means, the largest of the maxima.
+struct Use {
+    cpu_mean: f64,
+    cpu_max: f64,
+    memory_mean: f64,
+    memory_max: f64,
+    /// Bytes a second; none where they could not be read.
+    read: Option<f64>,
+    written: Option<f64>,
+}
+
+impl Use {
+    fn of<'a>(seen: impl Iterator<Item = (f64, &'a ProcessUse)>) -> Option<Self> {
+        let seen: Vec<(f64, &ProcessUse)> = seen.collect();
+        let n = seen.len() as f64;
+        let mean =
+            |figure: fn(&ProcessUse) -> f64| seen.iter().map(|(_, each)| figure(each)).sum::<f64>() / n;
+        let most =
+            |figure: fn(&ProcessUse) -> f64| seen.iter().map(|(_, each)| figure(each)).fold(0.0, f64::max);
+        let per_second = |figure: fn(&ProcessUse) -> Option<u64>| {
+            let rates: Option<Vec<f64>> =
+                seen.iter().map(|(seconds, each)| Some(figure(each)? as f64 / seconds.max(1e-9))).collect();
+            rates.map(|rates| rates.iter().sum::<f64>() / n)
+        };
+        (!seen.is_empty()).then(|| Self {
+            cpu_mean: mean(|each| each.cpu_mean),
+            cpu_max: most(|each| each.cpu_max),
+            memory_mean: mean(|each| each.memory_mean_bytes as f64),
+            memory_max: most(|each| each.memory_max_bytes as f64),
+            read: per_second(|each| each.read_bytes),
+            written: per_second(|each| each.written_bytes),
+        })
+    }
+
+    fn row(&self) -> [String; 6] {
+        let per_second =
+            |figure: Option<f64>| figure.map_or_else(|| "–".to_owned(), |each| bytes(each) + "/s");
+        [
+            cores(self.cpu_mean),
+            cores(self.cpu_max),
+            bytes(self.memory_mean),
+            bytes(self.memory_max),
+            per_second(self.read),
+            per_second(self.written),
+        ]
+    }
+}
+
+/// A figure of the clients' process; none without trials.
+fn client(cell: &CellResult, figure: impl Fn(&Use) -> String) -> String {
+    let seen = cell.trials.iter().map(|trial| (trial.resources.seconds, &trial.resources.client));
+    Use::of(seen).map_or_else(|| "–".to_owned(), |client| figure(&client))
+}
+
+/// What the server's processes used; none where they are not on this machine or inside the client.
+fn server_use(cell: &CellResult) -> Option<Use> {
+    let seen = cell.trials.iter();
+    Use::of(seen.filter_map(|trial| Some((trial.resources.seconds, trial.resources.server.as_ref()?))))
+}
+
+/// A figure of the server's processes, or where they are instead.
+fn server(cell: &CellResult, figure: impl Fn(&Use) -> String) -> String {
+    match server_use(cell) {
+        Some(server) => figure(&server),
+        None if cell.embedded => "in client".to_owned(),
+        None => "not seen".to_owned(),
+    }
+}
+
+/// Up to three rows a cell: what clients, server and the whole machine used.
+fn resources(result: &RunResult, style: Style) -> Table {
+    let header = [
+        "store",
+        "lock",
+        "used by",
+        "CPU mean",
+        "CPU max",
+        "memory mean",
+        "memory max",
+        "disk read",
+        "disk written",
+        "stalled (PSI)",
+    ];
+    let mut table = table(style, &header);
+    for cell in result.cells.iter().filter(|cell| !cell.trials.is_empty()) {
+        let client = cell.trials.iter().map(|trial| (trial.resources.seconds, &trial.resources.client));
+        let users = [("clients", Use::of(client)), ("server", server_use(cell))];
+        for (user, used) in users {
+            let Some(used) = used else { continue };
+            let mut row = vec![Cell::new(name(cell, result)), Cell::new(cell.lock), Cell::new(user)];
+            row.extend(used.row().map(right));
+            table.add_row(row);
+        }
+        let mut row = vec![Cell::new(name(cell, result)), Cell::new(cell.lock), Cell::new("machine")];
+        row.push(right(cores(cell.mean(|trial| trial.resources.machine.cpu_mean))));
+        let most = cell.trials.iter().map(|trial| trial.resources.machine.cpu_max).fold(0.0, f64::max);
+        row.push(right(cores(most)));
+        row.extend(["–"; 4].map(right));
+        row.push(Cell::new(stalled(cell)));
+        table.add_row(row);
+    }
+    table
+}
+
+/// Shares of the time in which some task of the machine waited for a resource.
+fn stalled(cell: &CellResult) -> String {
+    let share = |what: &str, figure: fn(&MachineUse) -> Option<f64>| {
+        let seen: Option<Vec<f64>> =
+            cell.trials.iter().map(|trial| figure(&trial.resources.machine)).collect();
+        seen.map(|seen| format!("{what} {:.0} %", seen.iter().sum::<f64>() / seen.len() as f64))
+    };
+    let shares = [
+        share("CPU", |machine| machine.pressure_cpu_some),
+        share("disk", |machine| machine.pressure_io_some),
+        share("memory", |machine| machine.pressure_memory_some),
+    ];
+    let shares: Vec<String> = shares.into_iter().flatten().collect();
+    if shares.is_empty() { "not known".to_owned() } else { shares.join(", ") }
+}
+
+/// The verdict over all trials, with the gravest finding of the worst of them.
 fn verdict(cell: &CellResult) -> String {
     let worst = cell.trials.iter().max_by_key(|trial| {
         (trial.audit.verdict, trial.audit.findings.iter().map(|finding| finding.count).sum::<u64>())
     });
     let Some(worst) = worst else { return "unknown: not run".to_owned() };
-    let shown = worst.audit.to_string();
+    let shown = match worst.audit.findings.iter().find(|finding| finding.count > 0) {
+        Some(gravest) => {
+            format!("{}: {} {} {}", worst.audit.verdict, gravest.name, count(gravest.count), gravest.unit)
+        }
+        None => worst.audit.verdict.to_string(),
+    };
     match (worst.audit.verdict, cell.trials.len()) {
         (Verdict::Holds, _) | (_, 1) => shown,
         (verdict, all) => {
@@ -336,6 +448,12 @@ fn cell_notes(cell: &CellResult, result: &RunResult) -> Vec<String> {
             effective.durability, effective.because
         ));
     }
+    if let (Some(effective), Some(_)) = (&cell.effective, &cell.address) {
+        notes.push(format!(
+            "its settings, as they are, amount to durability {}: {}",
+            effective.durability, effective.because
+        ));
+    }
     for trial in &cell.trials {
         notes.extend(trial_notes(trial).into_iter().map(|note| format!("trial {}: {note}", trial.round)));
     }
@@ -357,7 +475,10 @@ fn trial_notes(trial: &TrialResult) -> Vec<String> {
     if let Some(stopped) = &trial.stopped {
         notes.push(format!("ended after {:.1} s: {}: {}", trial.seconds, stopped.reason, stopped.detail));
     }
-    if trial.audit.verdict != Verdict::Unknown
+    if trial.audit.verdict != Verdict::Holds {
+        notes.push(trial.audit.to_string());
+    }
+    if trial.audit.verdict == Verdict::Broken
         && let Some(reason) = &trial.audit.reason
     {
         notes.push(reason.clone());

@@ -1,6 +1,6 @@
 //! `acidtest run`.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use acidtest_report::Plan;
 use tokio::task::LocalSet;
@@ -36,6 +36,12 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         .await?;
     if !quiet || run.output.format == Format::Json {
         output::print(&result, run.output.format)?;
+    }
+    if quiet || run.output.format == Format::Json {
+        // the table's notes say so otherwise
+        for error in result.cells.iter().filter_map(|cell| cell.error.as_ref()).collect::<BTreeSet<_>>() {
+            eprintln!("error: {error}");
+        }
     }
     if !quiet {
         // standard output may be JSON; where the file lies is for people

@@ -39,7 +39,7 @@ fn run(site: &Site) -> Invocation {
         .path("--tmpdir=", &site.home)
         // relative to the data: an absolute path may not be longer than 107 bytes
         .args(["--socket=sock", "--pid-file=pid"])
-        .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=500"])
+        .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=2000"])
         .args(["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M"])
         .arg(format!("--port={}", site.port))
         .arg(format!("--innodb-flush-log-at-trx-commit={flush}"))
