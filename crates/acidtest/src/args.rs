@@ -260,6 +260,9 @@ pub(crate) enum LabCommand {
         /// Address, with password, of a server on which a killed run left its namespace
         #[arg(long, value_delimiter = ',', value_name = "ADDRESS,...")]
         store: Vec<String>,
+        /// Forget namespaces on servers that cannot be reached any more
+        #[arg(long)]
+        forget: bool,
     },
     /// List private servers
     List,

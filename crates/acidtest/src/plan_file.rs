@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use acidtest_report::Plan;
+use acidtest_workloads::inventory::Parameters;
 
 use crate::{exit::Failure, nearest};
 
@@ -29,17 +30,25 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
     let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
     let at = format!("{}:{line}", path.display());
     let message = error.message();
-    match message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
-        None => format!("{at}: {message}"),
-        Some((word, expected)) => {
-            let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
-            format!(
-                "{at}: unknown key \"{word}\"{}\n  known are {}",
-                nearest::hint(word, known.iter().copied()),
-                known.join(", ")
-            )
-        }
+    let of_serde = |prefix: &str| message.strip_prefix(prefix)?.split_once('`');
+    let quoted = |expected: &str| -> Vec<String> {
+        expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    if let Some((word, expected)) = of_serde("unknown field `") {
+        let known = quoted(expected);
+        let hint = if Parameters::described().iter().any(|each| each.name == word) {
+            "; it belongs below a line [inventory]".to_owned()
+        } else {
+            nearest::hint(word, known.iter().map(String::as_str))
+        };
+        return format!("{at}: unknown key \"{word}\"{hint}\n  known are {}", known.join(", "));
     }
+    if let Some((word, expected)) = of_serde("unknown variant `") {
+        let known = quoted(expected);
+        let hint = nearest::hint(word, known.iter().map(String::as_str));
+        return format!("{at}: unknown word \"{word}\"{hint}\n  known are {}", known.join(", "));
+    }
+    format!("{at}: {message}")
 }
 
 #[cfg(test)]
@@ -75,11 +84,20 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_in_the_wrong_place_is_told_its_own() {
+        let error = error_of("workload = \"inventory\"\nitems = 5\n");
+        assert!(
+            error.starts_with("/plan.toml:2: unknown key \"items\"; it belongs below a line [inventory]"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_wrong_value_is_found() {
         let error = error_of("workload = \"inventory\"\nduration = \"soon\"\n");
         assert!(error.starts_with("/plan.toml:2: \"soon\" is no length of time"), "{error}");
         let error = error_of("workload = \"inventory\"\nlocks = [\"sofft\"]\n");
-        assert!(error.starts_with("/plan.toml:2: unknown variant `sofft`, expected one of"), "{error}");
+        assert!(error.starts_with("/plan.toml:2: unknown word \"sofft\"; did you mean \"soft\"?"), "{error}");
         let error = error_of("workload = \n");
         assert!(error.starts_with("/plan.toml:1: "), "{error}");
     }

@@ -16,24 +16,37 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
+    begun: Instant,
     said: Instant,
+    /// What a trial should take, where the plan says so.
+    expected: Option<Duration>,
     trials: u64,
     done: u64,
     trial: String,
 }
 
 impl Progress {
-    pub(crate) fn new(quiet: bool, trials: u64) -> Self {
+    pub(crate) fn new(quiet: bool, trials: u64, expected: Option<Duration>) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = (!quiet && terminal).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(trials * 1000), ProgressDrawTarget::stderr());
+            let bar =
+                ProgressBar::with_draw_target(Some(trials * 1000), ProgressDrawTarget::stderr_with_hz(5));
             // the template is a literal: a fault in it would show in every run
-            if let Ok(style) = ProgressStyle::with_template("{bar:24} {elapsed} (left: {eta}) {wide_msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{bar:24} {elapsed} {wide_msg}") {
                 bar.set_style(style);
             }
             bar
         });
-        Self { bar, lines: !quiet && !terminal, said: Instant::now(), trials, done: 0, trial: String::new() }
+        Self {
+            bar,
+            lines: !quiet && !terminal,
+            begun: Instant::now(),
+            said: Instant::now(),
+            expected,
+            trials,
+            done: 0,
+            trial: String::new(),
+        }
     }
 
     /// Something that takes a while and has no measure.
@@ -59,7 +72,7 @@ impl Progress {
         if self.bar.is_none() && (!self.lines || self.said.elapsed() < INTERVAL) {
             return;
         }
-        let message = format!("{} · {}", self.trial, figures(measured));
+        let message = format!("{} · {}{}", self.trial, figures(measured), self.left(share));
         if let Some(bar) = &self.bar {
             bar.set_position(self.done * 1000 + (share.clamp(0.0, 1.0) * 1000.0) as u64);
             bar.set_message(message);
@@ -67,6 +80,25 @@ impl Progress {
             self.said = Instant::now();
             eprintln!("{message}");
         }
+    }
+
+    /// The time left, by what trials took so far, or by what the plan says of them.
+    fn left(&self, share: f64) -> String {
+        let each = match self.done {
+            0 => self.expected.map(|expected| expected.as_secs_f64()),
+            done => Some(self.begun.elapsed().as_secs_f64() / (done as f64 + share)),
+        };
+        let trials = (self.trials - self.done.min(self.trials)) as f64 - share;
+        match each.map(|each| each * trials.max(0.0)) {
+            None => String::new(),
+            Some(left) if left < 99.5 => format!(" · {left:.0} s left"),
+            Some(left) => format!(" · {:.0} min left", left / 60.0),
+        }
+    }
+
+    /// A trial of a cell that failed before is not run.
+    pub(crate) fn skip(&mut self) {
+        self.done += 1;
     }
 
     /// A trial ended, with this verdict.

@@ -40,6 +40,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long reading the final state may take.
 const READ_BACK: Duration = Duration::from_mins(1);
 
+/// Lines of a dead server's log in the result.
+const LOG_LINES: usize = 6;
+
 /// Threads for a store that holds the thread of its client.
 const MOST_THREADS: usize = 1024;
 
@@ -82,7 +85,9 @@ pub(crate) async fn run(
     let stock = Arc::new(Stock::draw(&plan.inventory, plan.seed));
     let cells = grid(plan, targets);
     let trials = cells.len() as u64 * u64::from(plan.trials);
-    let mut progress = Progress::new(quiet, trials);
+    let length = plan.warmup.0 + plan.duration.0;
+    let timed = plan.ops.is_none() && plan.trace.is_none();
+    let mut progress = Progress::new(quiet, trials, timed.then_some(length));
     progress.doing("measuring what the bench itself costs");
     let result = RunResult {
         format: FORMAT,
@@ -174,6 +179,8 @@ impl Runner<'_> {
                 }
                 if self.result.cells[index].error.is_none() {
                     self.cell(index, round).await?;
+                } else {
+                    self.progress.skip();
                 }
             }
             if round < self.plan.trials {
@@ -183,11 +190,22 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// What tells a cell from the others of the run.
+    fn name(&self, index: usize) -> String {
+        let Cell { target, rung, lock, clients } = self.cells[index];
+        let mut parts = vec![format!("{} {lock}", self.targets[target].shown())];
+        if self.plan.durability.len() > 1 {
+            parts.push(format!("durability {rung}"));
+        }
+        if self.plan.clients.len() > 1 {
+            parts.push(format!("{clients} clients"));
+        }
+        parts.join(", ")
+    }
+
     /// One trial of one cell. A store that fails costs its cell, not the run.
     async fn cell(&mut self, index: usize, round: u32) -> Result<(), Failure> {
-        let cell = &self.cells[index];
-        let name = format!("{} {}", self.targets[cell.target].shown(), cell.lock);
-        self.progress.begin(&name);
+        self.progress.begin(&self.name(index));
         match self.trial(index, round).await {
             Ok(trial) => {
                 self.progress.end(&trial.audit.to_string());
@@ -195,8 +213,9 @@ impl Runner<'_> {
                 Ok(())
             }
             Err(failure @ Failure::Store(_)) => {
-                self.progress.end("not run");
-                self.result.cells[index].error = Some(failure.to_string());
+                let cause = failure.to_string();
+                self.progress.end(&format!("not run: {}", cause.lines().next().unwrap_or_default()));
+                self.result.cells[index].error = Some(cause);
                 Ok(())
             }
             Err(failure) => Err(failure),
@@ -221,6 +240,7 @@ impl Runner<'_> {
     async fn open(&mut self, target: usize, rung: Durability) -> Result<Instance, Failure> {
         let claim =
             Claim { namespace: &self.plan.namespace, run: &self.result.run, replace: self.plan.replace };
+        self.progress.doing(&format!("opening {}", self.targets[target].shown()));
         let opened = Instance::open(&self.lab, &self.targets[target], rung, &claim, &self.interrupt).await;
         if let Err(failure @ Failure::Store(_)) = &opened {
             let cells = self.cells.iter().zip(&mut self.result.cells);
@@ -259,7 +279,8 @@ impl Runner<'_> {
         if let Some(how) = died {
             trial.stopped =
                 Some(StopFigures { reason: "server gone".to_owned(), detail: format!("it {how}") });
-            trial.server_log = instance.server.as_ref().map_or_else(Vec::new, |server| server.log_tail(10));
+            trial.server_log =
+                instance.server.as_ref().map_or_else(Vec::new, |server| server.log_tail(LOG_LINES));
         } else if !plan.keep {
             // what cannot be removed now goes with the namespace
             let _ = store.unload(&place).await;
@@ -425,7 +446,7 @@ async fn read_back(
 fn unreadable(cause: &str) -> StoreError {
     StoreError::Server {
         doing: "reading the final stock".to_owned(),
-        address: "the server".to_owned(),
+        address: "its server".to_owned(),
         cause: cause.to_owned(),
     }
 }

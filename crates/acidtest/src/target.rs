@@ -26,7 +26,8 @@ impl Target {
         let store = STORES.iter().find(|store| store.kind.schemes.contains(&scheme));
         let Some(store) = store else { return Err(unknown_scheme(scheme)) };
         let mut address = Address::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
-        if address.password.is_none() && !address.host.is_empty() {
+        // without a user nobody logs in, and a server that asks for no password may refuse one
+        if address.password.is_none() && address.user.is_some() {
             address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
         }
         Ok(Self { store, address: Some(address) })
@@ -69,7 +70,7 @@ impl Target {
 
 fn lacks<'a>(store: &str, what: &str, word: &str, why: &str, has: impl Iterator<Item = &'a str>) -> Failure {
     let has: Vec<&str> = has.collect();
-    Failure::Usage(format!("{store} has no {what} {word}: {why}; it has {}", has.join(", ")))
+    Failure::Usage(format!("{store} has no {what} {word}: {why}; those it has: {}", has.join(", ")))
 }
 
 fn unknown_name(text: &str) -> Failure {

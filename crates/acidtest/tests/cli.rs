@@ -34,8 +34,8 @@ fn a_first_run_needs_nothing_and_says_everything() {
         "refused",
         "conflicts",
         "retries",
-        "client CPU",
-        "server CPU",
+        "CPU mean",
+        "clients and store",
         "durability disk: an acknowledged write",
         "lock native: the store's own best",
         "the bench itself:",
@@ -193,7 +193,12 @@ fn a_password_is_not_in_the_process_title() {
 #[test]
 fn bad_usage_is_one_message_that_says_what_was_meant() {
     let bench = Bench::new();
-    let cases: [(&[&str], &[&str]); 12] = [
+    let cases: [(&[&str], &[&str]); 14] = [
+        (&["run", "inventory", "--store", "sqlite,sqlite"], &["sqlite is given twice"]),
+        (
+            &["run", "inventory", "--store", "sqlite:x.db", "--durability", "none"],
+            &["one of your own keeps its settings"],
+        ),
         (&["run", "inventry"], &["unknown workload \"inventry\"; did you mean \"inventory\"?"]),
         (
             &["run", "inventory", "--store", "postgress"],
@@ -201,7 +206,10 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
         ),
         (&["run", "inventory", "--store", "postgers://h/d"], &["postgers:", "did you mean \"postgres\"?"]),
         (&["run", "inventory", "--lock", "sotf"], &["sotf", "none, soft, hard, native"]),
-        (&["run", "inventory", "--store", "memory"], &["memory has no durability disk", "it has none"]),
+        (
+            &["run", "inventory", "--store", "memory"],
+            &["memory has no durability disk", "those it has: none"],
+        ),
         (&["run", "inventory", "--items", "0"], &["items must be at least 1"]),
         (
             &["run", "inventory", "--items", "50000"],

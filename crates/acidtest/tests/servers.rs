@@ -247,6 +247,44 @@ fn a_namespace_left_on_a_user_s_server_is_removed_by_lab_down() {
 }
 
 #[test]
+fn a_trial_that_fails_leaves_no_namespace() {
+    let _alone = alone();
+    if left_out("postgres") {
+        return;
+    }
+    let bench = Bench::new();
+    let address = up(&bench, "postgres");
+    let words =
+        ["run", "inventory", "--store", &address, "--duration", "200ms", "--warmup", "0s", "--clients"];
+    let ended = bench.run(&[&words[..], &["1500"]].concat()).expect(3);
+    assert!(ended.stdout.contains("a client could not connect"), "{}", ended.stdout);
+    bench.run(&[&words[..], &["4"]].concat()).expect(0);
+    bench.run(&["lab", "down"]).expect(0);
+    bench.assert_clean();
+}
+
+#[test]
+fn a_namespace_on_a_server_that_is_gone_can_be_forgotten() {
+    let _alone = alone();
+    if left_out("redis") {
+        return;
+    }
+    let (theirs, bench) = (Bench::new(), Bench::new());
+    let address = up(&theirs, "redis");
+    let mut child = bench.spawn(&["run", "inventory", "--store", &address, "--duration", "60s"]);
+    until("the namespace is noted", Duration::from_secs(20), || !bench.leftovers().is_empty());
+    thread::sleep(Duration::from_secs(1));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    theirs.run(&["lab", "down"]).expect(0);
+    let left = bench.run(&["lab", "down"]).expect(3);
+    assert!(left.stdout.contains("left namespace") && left.stdout.contains("--forget"), "{}", left.stdout);
+    let forgot = bench.run(&["lab", "down", "--forget"]).expect(0);
+    assert!(forgot.stdout.contains("forgot namespace"), "{}", forgot.stdout);
+    bench.assert_clean();
+}
+
+#[test]
 fn a_server_that_dies_costs_its_trial_and_not_the_run() {
     let _alone = alone();
     for store in servers() {

@@ -1,5 +1,4 @@
-//! Real servers, started, crashed, started again and stopped. A store that is not installed is skipped,
-//! and says so.
+//! Real servers, started, crashed, started again and stopped.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -15,6 +14,7 @@ use std::{
 
 use acidtest_lab::{Holder, Lab, LabError, Lifetime, Server};
 use acidtest_model::{Address, Durability};
+use acidtest_testbed::wanted;
 use tempfile::TempDir;
 
 /// Where this test binary, started again as another process, finds its lab.
@@ -29,16 +29,6 @@ fn lab() -> (TempDir, Lab) {
 
 fn mode(bits: u32) -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(bits)
-}
-
-fn installed(store: &str) -> bool {
-    match Lab::locate(store) {
-        Ok(_) => true,
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            false
-        }
-    }
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -82,7 +72,7 @@ fn processes_of(folder: &Path) -> Vec<u32> {
 }
 
 fn life_of(store: &str) {
-    if !installed(store) {
+    if !wanted(store) {
         return;
     }
     let (root, lab) = lab();
@@ -144,7 +134,7 @@ fn say(server: &Server, line: &str) -> String {
 
 #[test]
 fn a_rung_decides_what_a_kill_leaves() {
-    if !installed("redis") {
+    if !wanted("redis") {
         return;
     }
     let (_root, lab) = lab();
@@ -162,7 +152,7 @@ fn a_rung_decides_what_a_kill_leaves() {
 
 #[test]
 fn a_dropped_server_leaves_nothing_in_the_kernel_either() {
-    if !installed("postgres") {
+    if !wanted("postgres") {
         return;
     }
     let (root, lab) = lab();
@@ -191,7 +181,7 @@ fn shared_memory() -> Vec<String> {
 
 #[test]
 fn a_taken_port_is_told_before_anything_is_made() {
-    if !installed("redis") {
+    if !wanted("redis") {
         return;
     }
     let (root, lab) = lab();
@@ -204,7 +194,7 @@ fn a_taken_port_is_told_before_anything_is_made() {
 
 #[test]
 fn a_server_that_dies_shows_its_last_words() {
-    if !installed("redis") {
+    if !wanted("redis") {
         return;
     }
     let (_root, lab) = lab();
@@ -317,7 +307,7 @@ fn role_keeper() {
 
 #[test]
 fn a_killed_bench_leaves_no_server_and_down_clears_the_rest() {
-    if !installed("redis") {
+    if !wanted("redis") {
         return;
     }
     let (root, lab) = lab();
@@ -361,7 +351,7 @@ fn role_starter() {
 #[test]
 fn a_bench_killed_at_any_moment_of_a_start_leaves_nothing_that_down_cannot_clear() {
     for (store, delay) in [("postgres", 50), ("postgres", 250), ("mariadb", 50), ("mariadb", 350)] {
-        if !installed(store) {
+        if !wanted(store) {
             continue;
         }
         let (root, lab) = lab();
@@ -384,7 +374,7 @@ fn a_bench_killed_at_any_moment_of_a_start_leaves_nothing_that_down_cannot_clear
 
 #[test]
 fn a_kept_server_outlives_its_starter_until_down() {
-    if !installed("redis") || !installed("postgres") {
+    if !wanted("redis") || !wanted("postgres") {
         return;
     }
     let (root, lab) = lab();
@@ -438,7 +428,8 @@ fn the_environment_names_another_binary() {
     assert!(missing.contains("apt-get install redis-server; or name its program in ACIDTEST_REDIS"));
     assert!(located_with("/etc/passwd").contains("cannot use /etc/passwd: it is not a program"));
     assert!(located_with("bin/redis").contains("is not installed"));
-    if let Ok(found) = Lab::locate("redis") {
+    if wanted("redis") {
+        let found = Lab::locate("redis").unwrap();
         assert!(found.version.contains("v="), "{found:?}");
         assert!(located_with(found.program.to_str().unwrap()).contains("found /"));
     }

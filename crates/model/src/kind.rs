@@ -39,6 +39,8 @@ pub struct StoreKind {
     pub title: &'static str,
     /// Schemes of an address of this kind.
     pub schemes: &'static [&'static str],
+    /// What an address of this kind looks like; empty if it has none.
+    pub address: &'static str,
     /// What runs it.
     pub server: Server,
     /// The port that a server of this kind usually listens on.

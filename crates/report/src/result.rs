@@ -48,7 +48,8 @@ pub struct RunResult {
 /// The bench's own cost, measured at the start of the run on a store that does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Harness {
-    /// Nanoseconds of one core's time per operation, drawing, timing, recording and accounting.
+    /// Nanoseconds per operation on one core, drawing, timing, recording and accounting: the least of
+    /// several windows.
     pub nanoseconds_per_operation: f64,
     /// Operations that it was measured on.
     pub operations: u64,

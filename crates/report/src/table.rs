@@ -70,7 +70,6 @@ fn workload(plan: &Plan) -> String {
 }
 
 fn driving(plan: &Plan) -> String {
-    let clients: Vec<String> = plan.clients.iter().map(ToString::to_string).collect();
     let arrivals = match plan.rate {
         None => "closed loop".to_owned(),
         Some(offered) => {
@@ -91,10 +90,15 @@ fn driving(plan: &Plan) -> String {
         trials => format!("{trials} trials a cell, interleaved"),
     };
     let refused = match plan.on_refused {
-        RefusedKind::Count => "",
-        RefusedKind::Retry => " · refused captures wait 5 ms and try again",
+        RefusedKind::Count if plan.trace.is_none() => "",
+        RefusedKind::Count | RefusedKind::Retry => " · refused captures wait 5 ms and try again",
     };
-    format!("{} clients, {arrivals} · {extent} · {trials}{refused} · seed {}", clients.join(", "), plan.seed)
+    format!("{}, {arrivals} · {extent} · {trials}{refused} · seed {}", clients(&plan.clients), plan.seed)
+}
+
+fn clients(numbers: &[u32]) -> String {
+    let shown: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    format!("{} {}", shown.join(", "), if numbers == [1] { "client" } else { "clients" })
 }
 
 /// How every table is ruled: one line under the header and one at the end, as rows are short.
@@ -139,12 +143,12 @@ fn verdict_cell(text: String, verdict: Verdict, style: Style) -> Cell {
 
 /// The store's name, with what else tells its cells apart.
 fn name(cell: &CellResult, result: &RunResult) -> String {
-    let mut name = cell.store.clone();
-    if let Some(address) = &cell.address {
-        let _ = write!(name, " at {address}");
-    }
+    let mut name = cell.address.as_ref().unwrap_or(&cell.store).clone();
     if result.plan.clients.len() > 1 {
-        let _ = write!(name, ", {} clients", cell.clients);
+        let _ = write!(name, ", {}", clients(&[cell.clients]));
+    }
+    if let (true, Some(rung)) = (result.plan.durability.len() > 1, cell.durability_asked) {
+        let _ = write!(name, ", {rung}");
     }
     name
 }
@@ -153,21 +157,10 @@ fn rung(cell: &CellResult) -> String {
     cell.effective.as_ref().map_or_else(|| "–".to_owned(), |effective| effective.durability.to_string())
 }
 
-/// One row a cell: does it hold, how fast, at what price, with which resources.
+/// One row a cell: does it hold, how fast, at what price.
 fn cells(result: &RunResult, style: Style) -> Table {
-    let header = [
-        "store",
-        "lock",
-        "durability",
-        "verdict",
-        "ok/s",
-        "price",
-        "refused",
-        "conflicts",
-        "retries",
-        "client CPU",
-        "server CPU",
-    ];
+    let header =
+        ["store", "lock", "durability", "verdict", "ok/s", "price", "refused", "conflicts", "retries"];
     let mut table = table(style, &header);
     for cell in &result.cells {
         let totals = |of: &dyn Fn(&crate::OperationFigures) -> u64| {
@@ -184,15 +177,14 @@ fn cells(result: &RunResult, style: Style) -> Table {
             right(totals(&|operation| operation.refusals)),
             right(totals(&|operation| operation.conflicts)),
             right(totals(&|operation| operation.retries)),
-            right(client(cell, |client| cores(client.cpu_mean))),
-            right(server(cell, |server| cores(server.cpu_mean))),
         ]);
     }
     table
 }
 
 fn cores(mean: f64) -> String {
-    format!("{mean:.2} cores")
+    // a mean of nothing may be a negative zero
+    format!("{:.2} cores", mean.max(0.0))
 }
 
 /// A process's use over the trials: means of the means, the largest of the maxima.
@@ -243,25 +235,10 @@ impl Use {
     }
 }
 
-/// A figure of the clients' process; none without trials.
-fn client(cell: &CellResult, figure: impl Fn(&Use) -> String) -> String {
-    let seen = cell.trials.iter().map(|trial| (trial.resources.seconds, &trial.resources.client));
-    Use::of(seen).map_or_else(|| "–".to_owned(), |client| figure(&client))
-}
-
 /// What the server's processes used; none where they are not on this machine or inside the client.
 fn server_use(cell: &CellResult) -> Option<Use> {
     let seen = cell.trials.iter();
     Use::of(seen.filter_map(|trial| Some((trial.resources.seconds, trial.resources.server.as_ref()?))))
-}
-
-/// A figure of the server's processes, or where they are instead.
-fn server(cell: &CellResult, figure: impl Fn(&Use) -> String) -> String {
-    match server_use(cell) {
-        Some(server) => figure(&server),
-        None if cell.embedded => "in client".to_owned(),
-        None => "not seen".to_owned(),
-    }
 }
 
 /// Up to three rows a cell: what clients, server and the whole machine used.
@@ -281,8 +258,8 @@ fn resources(result: &RunResult, style: Style) -> Table {
     let mut table = table(style, &header);
     for cell in result.cells.iter().filter(|cell| !cell.trials.is_empty()) {
         let client = cell.trials.iter().map(|trial| (trial.resources.seconds, &trial.resources.client));
-        let users = [("clients", Use::of(client)), ("server", server_use(cell))];
-        for (user, used) in users {
+        let clients = if cell.embedded { "clients and store" } else { "clients" };
+        for (user, used) in [(clients, Use::of(client)), ("server", server_use(cell))] {
             let Some(used) = used else { continue };
             let mut row = vec![Cell::new(name(cell, result)), Cell::new(cell.lock), Cell::new(user)];
             row.extend(used.row().map(right));
@@ -415,12 +392,20 @@ fn notes(result: &RunResult) -> Vec<String> {
                 .to_owned(),
         );
     }
+    let pairs =
+        result.cells.iter().filter_map(|cell| cell.price.as_ref()).map(|price| price.throughput.pairs);
+    if pairs.min().is_some_and(|pairs| pairs < 3) {
+        notes
+            .push("with fewer than 3 trials an interval says little: ask for more with --trials.".to_owned());
+    }
     if result.cells.iter().any(|cell| cell.lock == Lock::None && cell.verdict() == Verdict::Broken) {
         notes.push("lock none promises nothing: that it breaks under contention is no failure.".to_owned());
     }
     for cell in &result.cells {
         notes.extend(
-            cell_notes(cell, result).into_iter().map(|note| format!("{} {}: {note}", cell.store, cell.lock)),
+            cell_notes(cell, result)
+                .into_iter()
+                .map(|note| format!("{} {}: {note}", name(cell, result), cell.lock)),
         );
     }
     if ["tmpfs", "ramfs"].contains(&result.machine.filesystem.as_str()) {
@@ -473,7 +458,8 @@ fn cell_notes(cell: &CellResult, result: &RunResult) -> Vec<String> {
 fn trial_notes(trial: &TrialResult) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(stopped) = &trial.stopped {
-        notes.push(format!("ended after {:.1} s: {}: {}", trial.seconds, stopped.reason, stopped.detail));
+        let detail = if stopped.detail.is_empty() { String::new() } else { format!(": {}", stopped.detail) };
+        notes.push(format!("ended after {:.1} s: {}{detail}", trial.seconds, stopped.reason));
     }
     if trial.audit.verdict != Verdict::Holds {
         notes.push(trial.audit.to_string());
@@ -500,8 +486,20 @@ fn trial_notes(trial: &TrialResult) -> Vec<String> {
             count(arrived.dropped)
         ));
     }
-    notes.extend(trial.server_log.iter().map(|line| format!("server log: {line}")));
+    if !trial.server_log.is_empty() {
+        let lines = trial.server_log.iter().map(|line| format!("\n  | {}", shortened(line)));
+        notes.push(format!("the server's log ends:{}", lines.collect::<String>()));
+    }
     notes
+}
+
+/// A log line at a length that a terminal shows.
+fn shortened(line: &str) -> String {
+    const MOST: usize = 160;
+    if line.chars().count() <= MOST {
+        return line.to_owned();
+    }
+    line.chars().take(MOST).chain(['…']).collect()
 }
 
 /// The bench's own cost beside the fastest cell.
@@ -509,7 +507,7 @@ fn harness(result: &RunResult) -> String {
     let cost = result.harness.nanoseconds_per_operation;
     let fastest = result.cells.iter().map(CellResult::throughput).fold(0.0, f64::max);
     format!(
-        "the bench itself: {} of one core an operation (measured on a store that does nothing), {:.2} % of a core at \
+        "the bench itself: {} of one core an operation (on a store that does nothing), {:.2} % of a core at \
          the fastest cell's rate.",
         nanoseconds(cost),
         cost * fastest / 1e9 * 100.0

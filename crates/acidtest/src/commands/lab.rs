@@ -20,7 +20,7 @@ pub(crate) async fn lab(lab: args::Lab) -> Result<Status, Failure> {
         args::LabCommand::Up { store, durability, port } => {
             LocalSet::new().run_until(up(&store, durability, port)).await
         }
-        args::LabCommand::Down { store } => down(&store).await,
+        args::LabCommand::Down { store, forget } => down(&store, forget).await,
         args::LabCommand::List => list(),
     }
 }
@@ -53,35 +53,42 @@ async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, 
     }
 }
 
-/// Clears away every kept server and whatever killed runs left behind, also on users' servers.
-async fn down(addresses: &[String]) -> Result<Status, Failure> {
+/// Clears away what killed runs left on users' servers, which may be kept private ones, and then every
+/// kept server and whatever else killed runs left behind.
+async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
     let targets = addresses.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let lab = Lab::open()?;
-    let cleared = lab.down()?;
     let mut text = String::new();
-    for entry in &cleared.removed {
-        // writing into a string cannot fail
-        let _ = writeln!(text, "removed {}", describe(entry));
-    }
-    for left in &cleared.left {
-        let _ = writeln!(text, "left {}: {}", left.folder.display(), left.why);
-    }
     let mut failed = false;
     for entry in lab.namespaces()? {
         let what = format!("namespace \"{}\" of run {} at {}", entry.namespace, entry.run, entry.address);
+        // writing into a string cannot fail
         match remove(&entry, &targets).await {
             Ok(()) => {
                 let _ = writeln!(text, "removed {what}");
                 entry.clear()?;
             }
+            Err(_) if forget => {
+                let _ = writeln!(text, "forgot {what}");
+                entry.clear()?;
+            }
             Err(failure) => {
                 failed = true;
+                let cause = failure.to_string();
                 let _ = writeln!(
                     text,
-                    "left {what}: {failure}\n  remedy: acidtest lab down --store with that address and its password"
+                    "left {what}: {}\n  remedy: give its address with the password by --store, or --forget it",
+                    cause.lines().next().unwrap_or_default()
                 );
             }
         }
+    }
+    let cleared = lab.down()?;
+    for entry in &cleared.removed {
+        let _ = writeln!(text, "removed {}", describe(entry));
+    }
+    for left in &cleared.left {
+        let _ = writeln!(text, "left {}: {}", left.folder.display(), left.why);
     }
     if text.is_empty() {
         text.push_str("nothing to clear away\n");

@@ -64,7 +64,20 @@ fn plan(run: &Run) -> Result<(Plan, Vec<Target>), Failure> {
             WORKLOADS.join(", ")
         )));
     }
-    let targets = plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let targets = plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>();
+    let targets = targets.map_err(|failure| match failure {
+        Failure::Usage(said) if is_file && run.grid.store.is_none() => {
+            Failure::Usage(format!("{}: in stores: {said}", run.what))
+        }
+        failure => failure,
+    })?;
+    if run.grid.durability.is_some() && targets.iter().all(|target| target.address.is_some()) {
+        return Err(Failure::Usage(
+            "--durability sets private servers; one of your own keeps its settings: leave it out, and the run says \
+             which rung they amount to"
+                .to_owned(),
+        ));
+    }
     for target in &targets {
         target.check(&plan.workload, &plan.locks, &plan.durability)?;
     }
@@ -87,6 +100,11 @@ fn check(plan: &Plan) -> Result<(), Failure> {
     if let Some((name, _)) = axes.into_iter().find(|(_, empty)| *empty) {
         return Err(Failure::Usage(format!("{name} must not be empty or zero")));
     }
+    let twice =
+        [repeated(&plan.stores), repeated(&plan.locks), repeated(&plan.durability), repeated(&plan.clients)];
+    if let Some(twice) = twice.into_iter().flatten().next() {
+        return Err(Failure::Usage(format!("{twice} is given twice: its cells would be the same")));
+    }
     if plan.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
         return Err(Failure::Usage("rate must be a number above 0".to_owned()));
     }
@@ -103,6 +121,12 @@ fn check(plan: &Plan) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// What a list holds twice, if anything.
+fn repeated<T: PartialEq + ToString>(list: &[T]) -> Option<String> {
+    let twice = list.iter().enumerate().find(|(index, each)| list[..*index].contains(each));
+    twice.map(|(_, each)| each.to_string())
 }
 
 /// The run's id: when it began, and which process it was.

@@ -52,9 +52,8 @@ fn describe(kind: &StoreKind) -> String {
         row("durability", rung.name(), kind.rung(rung));
     }
     let _ = writeln!(text, "  {:<11} {}", "here", here(kind));
-    if !kind.schemes.is_empty() {
-        let schemes: Vec<String> = kind.schemes.iter().map(|scheme| example(kind, scheme)).collect();
-        let _ = writeln!(text, "  {:<11} {}", "your own", schemes.join("  or  "));
+    if !kind.address.is_empty() {
+        let _ = writeln!(text, "  {:<11} --store {}", "your own", kind.address);
     }
     text
 }
@@ -68,12 +67,5 @@ fn here(kind: &StoreKind) -> String {
             Ok(found) => format!("{} ({})", found.program.display(), found.version),
             Err(error) => error.to_string().replace('\n', "\n              "),
         },
-    }
-}
-
-fn example(kind: &StoreKind, scheme: &str) -> String {
-    match kind.server {
-        Server::Embedded | Server::InMemory => format!("--store {scheme}:FILE"),
-        Server::Program => format!("--store {scheme}://USER:PASSWORD@HOST:{}/…", kind.default_port),
     }
 }

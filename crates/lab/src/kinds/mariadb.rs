@@ -36,7 +36,6 @@ fn run(site: &Site) -> Invocation {
         Durability::Disk => 1,
     };
     common(&site.program, site)
-        .path("--tmpdir=", &site.home)
         // relative to the data: an absolute path may not be longer than 107 bytes
         .args(["--socket=sock", "--pid-file=pid"])
         .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=2000"])
@@ -51,6 +50,8 @@ fn common(program: &Path, site: &Site) -> Invocation {
         .arg("--no-defaults")
         .path("--basedir=", &base(&site.binary))
         .path("--datadir=", &site.home.join("db"))
+        // in a shared one, a preparation removes the temporary tables of another
+        .path("--tmpdir=", &site.home)
         .arg("--skip-name-resolve")
 }
 

@@ -53,6 +53,7 @@ pub const KIND: StoreKind = StoreKind {
     name: "mariadb",
     title: "MariaDB",
     schemes: &["mysql", "mariadb"],
+    address: "mysql://USER:PASSWORD@HOST:3306",
     server: Server::Program,
     default_port: DEFAULT_PORT,
     locks: &[

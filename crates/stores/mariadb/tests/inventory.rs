@@ -1,187 +1,95 @@
-//! The store against real servers, each test with its own. Where PostgreSQL is not installed, the
-//! tests are skipped, and say so.
+//! The store against real servers, each test with its own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
-use std::{
-    fs,
-    net::TcpListener,
-    os::unix::fs::PermissionsExt,
-    sync::{Arc, Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
-
-use acidtest_engine::{Extent, Load, Measurement, OnRefused, Outcome, Stop, Trial};
-use acidtest_lab::{Lab, Lifetime, Server};
-use acidtest_model::{Address, Durability, Lock, Secret, StoreError};
-use acidtest_store_mariadb::MariaDb;
-use acidtest_workloads::{
-    Audit, Owner, Place, Store, Verdict,
-    inventory::{self, InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock},
-};
+use acidtest_model::{Address, Durability};
+use acidtest_store_mariadb::{KIND, MariaDb};
+use acidtest_testbed::{Gone, Subject, inventory, login, wait};
+use acidtest_workloads::{Owner, Store};
 use mysql_async::{Conn, OptsBuilder, prelude::Queryable};
-use tempfile::TempDir;
 
-const SEED: u64 = 7;
-
-static INSTALLING: Mutex<()> = Mutex::new(());
-
-/// A private server in a lab of the test's own.
-struct Private {
-    server: Server,
-    _folder: TempDir,
-}
-
-impl Private {
-    fn start(durability: Durability) -> Option<Self> {
-        if let Err(error) = Lab::locate("mariadb") {
-            eprintln!("skipped: {error}");
-            return None;
-        }
-        let passable = fs::Permissions::from_mode(0o711);
-        let folder = tempfile::Builder::new().prefix("my-").permissions(passable).tempdir().unwrap();
-        let lab = Lab::at(folder.path()).unwrap();
-        // installers remove each other's temporary tables from the folder that they share
-        let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-        let server = lab.start("mariadb", durability, Lifetime::Run, None).unwrap();
-        Some(Self { server, _folder: folder })
-    }
-
-    /// The store, as soon as the server answers.
-    fn open(&mut self) -> MariaDb {
-        for _ in 0..600 {
-            self.server.check().unwrap();
-            match wait(MariaDb::open(self.server.address())) {
-                Ok(store) => return store,
-                Err(_) => thread::sleep(Duration::from_millis(50)),
-            }
-        }
-        panic!("the server does not answer: {:?}", self.server.log_tail(20));
-    }
-}
-
-fn wait<T>(task: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(task)
-}
-
-/// Few tuples, and captures that take from several.
-fn contended() -> Parameters {
-    Parameters { items: 24, skus: 2, ..Parameters::default() }
-}
-
-fn place(trial: u32) -> Place {
-    Place { namespace: "acidtest".to_owned(), trial }
-}
-
-/// A trial that is laid in and ready to be driven.
-struct Prepared {
-    stock: Arc<Stock>,
-    scenario: Scenario,
-    place: Place,
-}
-
-impl Prepared {
-    fn lay_in(store: &MariaDb, lock: Lock, trial: u32, sequence: Option<Sequence>) -> Self {
-        let stock = Arc::new(Stock::draw(&contended(), SEED));
-        let place = place(trial);
-        wait(store.load(&place, lock, &stock)).unwrap();
-        let scenario = Scenario::new(&contended(), Arc::clone(&stock), sequence.map(Arc::new), SEED);
-        Self { stock, scenario, place }
-    }
-
-    fn run(&self, store: &MariaDb, lock: Lock, clients: usize, load: Load) -> Measurement {
-        let tasks = (0..clients).map(|_| store.client(&self.place, lock, self.scenario.clone())).collect();
-        Trial::new(load, clients).run(tasks).unwrap()
-    }
-
-    fn audit(&self, store: &MariaDb) -> Audit {
-        let held = wait(store.stock(&self.place));
-        let sequence = self.scenario.sequence.as_deref();
-        let replay = sequence.map(|sequence| Replay { sequence, in_order: true });
-        inventory::audit(&self.stock, &self.scenario.ledger, held, replay)
-    }
-}
-
-fn for_a_time(seconds: u64) -> Load {
-    let extent = Extent::Time(Duration::from_secs(seconds));
-    Load { seed: SEED, patience: Duration::from_secs(1), ..Load::closed(OPERATIONS, extent) }
-}
+static MARIADB: Subject<MariaDb> =
+    Subject { kind: KIND, open: |address, _| Box::pin(MariaDb::open(address)), gone: Gone::Error };
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    let Some(mut private) = Private::start(Durability::None) else { return };
-    let store = private.open();
-    wait(store.create("acidtest", "run 1")).unwrap();
-    for (trial, lock) in (0..).zip(Lock::ALL) {
-        let prepared = Prepared::lay_in(&store, lock, trial, None);
-        let clients = if lock.promises() { 8 } else { 16 };
-        let measured = prepared.run(&store, lock, clients, for_a_time(2));
-        let audit = prepared.audit(&store);
-        let expected = if lock.promises() { Verdict::Holds } else { Verdict::Broken };
-        eprintln!("{lock}: {:.0} ops/s, {}, {:?}", measured.throughput(), audit.verdict, measured.faults);
-        assert_eq!(audit.verdict, expected, "{lock}: {audit:?} {:?}", measured.faults);
-        assert_eq!(measured.stopped, None);
-        assert!(measured.faults.is_empty(), "{lock}: {:?}", measured.faults);
-        wait(store.unload(&prepared.place)).unwrap();
-        assert!(wait(store.stock(&prepared.place)).is_err());
-    }
+    inventory::contention(&MARIADB);
 }
 
 #[test]
-fn a_sequence_replayed_in_order_ends_as_it_must() {
-    let Some(mut private) = Private::start(Durability::None) else { return };
-    let store = private.open();
-    wait(store.create("acidtest", "run 1")).unwrap();
-    for (trial, lock) in (0..).zip(Lock::ALL) {
-        let stock = Stock::draw(&contended(), SEED);
-        let sequence = Sequence::draw(&contended(), &stock, 1_000, SEED);
-        let prepared = Prepared::lay_in(&store, lock, trial, Some(sequence));
-        let load = Load {
-            on_refused: OnRefused::Retry(Duration::from_millis(1)),
-            ..Load::closed(OPERATIONS, Extent::Operations(1_001))
-        };
-        prepared.run(&store, lock, 1, load);
-        let audit = prepared.audit(&store);
-        assert_eq!(audit.verdict, Verdict::Holds, "{lock}: {audit:?}");
-        assert_eq!(audit.count("off_sequence"), 0);
-    }
+fn a_replayed_sequence_ends_as_it_must() {
+    inventory::replay(&MARIADB);
+}
+
+#[test]
+fn a_namespace_is_its_maker_s_and_nothing_else_goes_with_it() {
+    inventory::namespaces(&MARIADB, &inventory::NAMES);
+}
+
+#[test]
+fn a_namespace_that_is_there_is_not_made_again() {
+    inventory::occupied(&MARIADB);
+}
+
+#[test]
+fn a_large_stock_is_read_back_whole() {
+    inventory::large_stock(&MARIADB);
+}
+
+#[test]
+fn where_nobody_listens_is_told_with_a_remedy() {
+    inventory::unreachable(&MARIADB);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
+    inventory::kills(&MARIADB);
 }
 
 #[test]
 fn each_rung_is_read_back() {
-    for asked in Durability::ALL {
-        let Some(mut private) = Private::start(asked) else { return };
-        let effective = wait(private.open().effective()).unwrap();
-        assert_eq!(effective.durability, asked, "{effective:?}");
-        assert!(effective.version.starts_with(|first: char| first.is_ascii_digit()));
+    inventory::rungs(&MARIADB, |_, effective| {
         assert_eq!(effective.settings["innodb_buffer_pool_size"], (128 << 20).to_string());
         assert!(effective.because.contains("innodb_flush_log_at_trx_commit="));
-    }
+    });
 }
 
 #[test]
-fn a_namespace_knows_who_made_it() {
-    let Some(mut private) = Private::start(Durability::None) else { return };
-    let store = private.open();
-    let odd = "it's `ours`; -- é";
-    for namespace in ["acidtest", odd] {
-        assert_eq!(wait(store.owner(namespace)).unwrap(), Owner::Nobody);
-        wait(store.create(namespace, "run '1'")).unwrap();
-        assert_eq!(wait(store.owner(namespace)).unwrap(), Owner::Run("run '1'".to_owned()));
-        let again = wait(store.create(namespace, "run 2")).unwrap_err();
-        assert!(matches!(again, StoreError::Occupied { .. }), "{again}");
-        let place = Place { namespace: namespace.to_owned(), trial: 1 };
-        wait(store.load(&place, Lock::Native, &Stock::draw(&contended(), SEED))).unwrap();
-        assert_eq!(wait(store.stock(&place)).unwrap().len(), 24);
-        wait(store.remove(namespace)).unwrap();
-        assert_eq!(wait(store.owner(namespace)).unwrap(), Owner::Nobody);
-        wait(store.remove(namespace)).unwrap();
+fn what_others_made_is_a_stranger_s() {
+    let Some(world) = MARIADB.start(Durability::None) else { return };
+    assert_eq!(wait(world.store.owner("mysql")).unwrap(), Owner::Stranger);
+    execute(world.address(), "CREATE DATABASE theirs; CREATE TABLE theirs.marker (a int)");
+    assert_eq!(wait(world.store.owner("theirs")).unwrap(), Owner::Stranger);
+    assert!(wait(world.store.create(&"long".repeat(20), "run 1")).is_err());
+}
+
+#[test]
+fn a_refused_login_is_told_with_a_remedy_and_without_the_password() {
+    let Some(world) = MARIADB.start(Durability::None) else { return };
+    let root = world.address();
+    execute(root, "CREATE USER ann@'127.0.0.1' IDENTIFIED BY 'right'");
+
+    let ann = login(root, "ann", Some("right"));
+    wait(MariaDb::open(&ann)).unwrap();
+    for wrong in [Some("hunter2"), None] {
+        MARIADB.refuses(&login(root, "ann", wrong), &["Access denied", "check user and password"]);
     }
-    assert_eq!(wait(store.owner("mysql")).unwrap(), Owner::Stranger);
-    execute(private.server.address(), "CREATE DATABASE theirs; CREATE TABLE theirs.marker (a int)");
-    assert_eq!(wait(store.owner("theirs")).unwrap(), Owner::Stranger);
-    assert!(wait(store.create(&"long".repeat(20), "run 1")).is_err());
+    let nowhere = Address { path: "nowhere".to_owned(), ..root.clone() };
+    MARIADB.refuses(&nowhere, &["Unknown database", "create the database"]);
+    let closed = Address { path: "mysql".to_owned(), ..ann };
+    MARIADB.refuses(&closed, &["Access denied", "use the database"]);
+}
+
+#[test]
+fn what_fails_half_way_is_rolled_back() {
+    inventory::half_way(&MARIADB, |world, place| {
+        let (database, stock) = (&place.namespace, place.object("stock"));
+        let refuse = format!(
+            "CREATE TRIGGER {database}.no_{stock} BEFORE UPDATE ON {database}.{stock} FOR EACH ROW
+             IF NEW.warehouse > 1 AND NEW.`count` < OLD.`count` THEN SIGNAL SQLSTATE '45000'; END IF"
+        );
+        execute(world.address(), &refuse);
+    });
 }
 
 /// Does something as the server's superuser, past the store.
@@ -196,99 +104,4 @@ fn execute(address: &Address, sql: &str) {
         conn.query_drop(sql).await.unwrap();
         conn.disconnect().await.unwrap();
     });
-}
-
-#[test]
-fn what_cannot_be_reached_is_explained_without_the_password() {
-    let Some(mut private) = Private::start(Durability::None) else { return };
-    private.open();
-    let root = private.server.address().clone();
-    execute(&root, "CREATE USER ann@'127.0.0.1' IDENTIFIED BY 'right'");
-
-    let ann = |password: Option<&str>| Address {
-        user: Some("ann".to_owned()),
-        password: password.map(Secret::new),
-        ..root.clone()
-    };
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    wait(MariaDb::open(&ann(Some("right")))).unwrap();
-    let cases = [
-        (ann(Some("hunter2")), "Access denied", "check user and password"),
-        (ann(None), "Access denied", "check user and password"),
-        (Address { path: "nowhere".to_owned(), ..root.clone() }, "Unknown database", "create the database"),
-        (Address { path: "mysql".to_owned(), ..ann(Some("right")) }, "Access denied", "use the database"),
-        (Address { port: Some(port), ..ann(Some("hunter2")) }, "Connection refused", "start the server"),
-    ];
-    for (address, cause, remedy) in cases {
-        let error = wait(MariaDb::open(&address)).unwrap_err();
-        assert!(matches!(error, StoreError::Unreachable { .. }));
-        let words = error.to_string();
-        let expected = [cause, remedy, "127.0.0.1", &address.port.unwrap().to_string()];
-        assert!(expected.iter().all(|part| words.contains(part)), "{words}");
-        assert!(!words.contains("hunter2") && !format!("{error:?}").contains("hunter2"), "{words}");
-    }
-}
-
-/// A trigger that lets nothing be taken from any warehouse but the first.
-fn refusing(trial: u32) -> String {
-    format!(
-        "CREATE TRIGGER acidtest.no_{trial} BEFORE UPDATE ON acidtest.stock_{trial} FOR EACH ROW
-         IF NEW.warehouse > 1 AND NEW.`count` < OLD.`count` THEN SIGNAL SQLSTATE '45000'; END IF"
-    )
-}
-
-/// An operation that the server refuses when it has taken from one tuple already has no effect, and
-/// leaves its connection usable; only without a lock mode it may have taken in part.
-#[test]
-fn what_fails_half_way_is_rolled_back() {
-    let Some(mut private) = Private::start(Durability::None) else { return };
-    let store = private.open();
-    wait(store.create("acidtest", "run 1")).unwrap();
-    for (trial, lock) in (0..).zip(Lock::ALL) {
-        let prepared = Prepared::lay_in(&store, lock, trial, None);
-        execute(private.server.address(), &refusing(trial));
-        let measured = prepared.run(&store, lock, if lock.promises() { 4 } else { 1 }, for_a_time(1));
-        let audit = prepared.audit(&store);
-        assert_eq!(audit.verdict, Verdict::Holds, "{lock}: {audit:?}");
-        let count = |outcome| measured.operations[0].count(outcome);
-        assert!(count(Outcome::Failed) > 0, "{lock}: {:?}", measured.faults);
-        assert_eq!(count(Outcome::Unknown) == 0, lock.promises(), "{lock}: {:?}", measured.faults);
-        assert_eq!((measured.reconnects == 0, measured.stopped), (lock.promises(), None));
-    }
-}
-
-/// A correct store through kills without an alarm: what was acknowledged is there after recovery.
-#[test]
-fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
-    let Some(mut private) = Private::start(Durability::Disk) else { return };
-    let store = private.open();
-    wait(store.create("acidtest", "run 1")).unwrap();
-    let modes = [Lock::Soft, Lock::Hard, Lock::Native];
-    let kills = modes.into_iter().flat_map(|lock| [(lock, true), (lock, false)]);
-    for (trial, (lock, comes_back)) in (0..).zip(kills) {
-        let prepared = Prepared::lay_in(&store, lock, trial, None);
-        let measured = thread::scope(|scope| {
-            // long enough to see the server come back, short enough to give it up
-            let patience = Duration::from_secs(if comes_back { 20 } else { 1 });
-            let load = Load { patience, ..for_a_time(3) };
-            let run = scope.spawn(|| prepared.run(&store, lock, 8, load));
-            thread::sleep(Duration::from_millis(800));
-            private.server.kill().unwrap();
-            if comes_back {
-                private.server.restart().unwrap();
-            }
-            run.join().unwrap()
-        });
-        if comes_back {
-            assert!(measured.reconnects > 0, "{:?}", measured.stopped);
-        } else {
-            assert!(matches!(measured.stopped, Some(Stop::ServerGone(_))), "{:?}", measured.stopped);
-            private.server.restart().unwrap();
-        }
-        private.open();
-        let audit = prepared.audit(&store);
-        eprintln!("{lock}: {:?} {:?} {:?}", measured.reconnects, measured.faults, audit.evidence);
-        assert!(!measured.faults.is_empty());
-        assert_eq!(audit.verdict, Verdict::Holds, "{lock}: {audit:?} {:?}", measured.faults);
-    }
 }

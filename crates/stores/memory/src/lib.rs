@@ -34,6 +34,7 @@ pub const KIND: StoreKind = StoreKind {
     name: "memory",
     title: "memory (reference)",
     schemes: &[],
+    address: "",
     server: Server::InMemory,
     default_port: 0,
     locks: &[

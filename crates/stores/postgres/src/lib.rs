@@ -28,6 +28,7 @@
 mod fault;
 mod inventory;
 mod line;
+mod point;
 
 use std::collections::BTreeMap;
 
@@ -36,6 +37,7 @@ use acidtest_workloads::{Owner, Store, inventory::InventoryStore};
 use tokio_postgres::{Client, Error, error::SqlState};
 
 use crate::line::Line;
+pub use crate::point::Point;
 
 const DEFAULT_PORT: u16 = 5432;
 
@@ -44,6 +46,7 @@ pub const KIND: StoreKind = StoreKind {
     name: "postgres",
     title: "PostgreSQL",
     schemes: &["postgres", "postgresql"],
+    address: "postgres://USER:PASSWORD@HOST:5432/DATABASE",
     server: Server::Program,
     default_port: DEFAULT_PORT,
     locks: &[

@@ -209,7 +209,7 @@ impl Connector for RedisConnector {
 }
 
 /// A Lua script, which the server keeps and knows by its hash.
-struct Script {
+pub(crate) struct Script {
     code: &'static str,
     hash: String,
 }
@@ -219,7 +219,7 @@ static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("in
 static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("inventory/settle.lua")));
 
 impl Script {
-    fn new(code: &'static str) -> Self {
+    pub(crate) fn new(code: &'static str) -> Self {
         Self { code, hash: redis::Script::new(code).get_hash().to_owned() }
     }
 
@@ -234,17 +234,17 @@ impl Script {
 }
 
 /// A client's connection.
-struct Session {
-    connection: MultiplexedConnection,
+pub(crate) struct Session {
+    pub(crate) connection: MultiplexedConnection,
 }
 
 impl Session {
-    async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
+    pub(crate) async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
         command.query_async(&mut self.connection).await
     }
 
     /// Runs a script; `arguments` adds the number of keys, keys and arguments.
-    async fn run<T: FromRedisValue>(
+    pub(crate) async fn run<T: FromRedisValue>(
         &mut self,
         script: &Script,
         arguments: impl Fn(&mut Cmd),

@@ -26,6 +26,7 @@
 
 mod inventory;
 mod keys;
+mod point;
 mod server;
 mod settings;
 
@@ -33,6 +34,7 @@ use acidtest_model::{Address, Durability, Effective, Lock, StoreError, StoreKind
 use acidtest_workloads::{Owner, Store, inventory::InventoryStore};
 use redis::{RedisResult, Value, cmd};
 
+pub use crate::point::Point;
 use crate::server::Server;
 
 /// The store's row of the matrix.
@@ -40,6 +42,7 @@ pub const KIND: StoreKind = StoreKind {
     name: "redis",
     title: "Redis",
     schemes: &["redis"],
+    address: "redis://USER:PASSWORD@HOST:6379/NUMBER",
     server: acidtest_model::Server::Program,
     default_port: 6379,
     locks: &[

@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //!
-//! Checked on SQLite 3.51 (bundled with rusqlite 0.41). `…` is the tuple's primary key.
+//! Checked on SQLite 3.54 (bundled with rusqlite 0.41). `…` is the tuple's primary key.
 //!
 //! | guarantee | statements and settings |
 //! | --- | --- |
@@ -37,6 +37,7 @@ pub const KIND: StoreKind = StoreKind {
     name: "sqlite",
     title: "SQLite",
     schemes: &["sqlite"],
+    address: "sqlite:FILE",
     server: Server::Embedded,
     default_port: 0,
     locks: &[

@@ -1,12 +1,11 @@
 //! Prints the time of one request at depth 1, on a private server or on the one given as `host:port`.
 
-#[path = "../tests/server/mod.rs"]
-mod server;
-
 use std::error::Error;
 use std::time::Instant;
 
+use acidtest_model::Durability;
 use acidtest_store_tarantool::iproto::{Connection, IteratorType};
+use acidtest_testbed::{Private, wait};
 
 const REQUESTS: u32 = 50_000;
 
@@ -30,12 +29,13 @@ macro_rules! measure {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let private = match std::env::args().nth(1) {
-        Some(endpoint) => Err(endpoint),
-        None => Ok(server::Server::start()?.ok_or("tarantool is not installed")?),
-    };
-    let endpoint = private.as_ref().map_or_else(String::as_str, server::Server::endpoint);
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(endpoint))
+    if let Some(endpoint) = std::env::args().nth(1) {
+        return wait(run(&endpoint));
+    }
+    let mut private = Private::start("tarantool", Durability::Process).ok_or("tarantool is left out")?;
+    let endpoint = private.address().endpoint(0);
+    private.open(async |_| Connection::connect(&endpoint, None).await);
+    wait(run(&endpoint))
 }
 
 async fn run(endpoint: &str) -> Result<(), Box<dyn Error>> {

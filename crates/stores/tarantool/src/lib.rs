@@ -44,6 +44,7 @@ pub const KIND: StoreKind = StoreKind {
     name: "tarantool",
     title: "Tarantool",
     schemes: &["tarantool"],
+    address: "tarantool://USER:PASSWORD@HOST:3301",
     server: acidtest_model::Server::Program,
     default_port: 3301,
     locks: &[

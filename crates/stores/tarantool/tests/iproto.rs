@@ -1,29 +1,40 @@
 //! The client against a real server, which each test starts for itself.
 
-mod server;
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
 use std::time::Duration;
 
+use acidtest_model::Durability;
 use acidtest_store_tarantool::iproto::{Connection, Encoder, Error, Fate, IteratorType};
-use server::Server;
+use acidtest_testbed::Private;
 
 const KV: u32 = 600;
 
-/// Starts a server, or ends the test with a word where Tarantool is not installed.
-macro_rules! server {
-    () => {
-        match Server::start().unwrap() {
-            Some(server) => server,
-            None => {
-                eprintln!("skipped: tarantool is not installed");
-                return;
-            }
-        }
-    };
+/// What the tests need in the server.
+const SETUP: &str = "
+    box.cfg{ memtx_max_tuple_size = 4 * 1024 * 1024 }
+    box.schema.user.create('bench', {password = 'secret'})
+    local kv = box.schema.space.create('kv', {id = 600, format = {{'id', 'unsigned'}, {'v', 'string'}}})
+    kv:create_index('pk', {parts = {{1, 'unsigned'}}})
+    function echo(...) return ... end
+    function pushes(n) for i = 1, n do box.session.push(i) end return 'done' end
+    box.session.su('admin', box.schema.user.grant, 'bench', 'read,write,execute', 'universe')";
+
+/// Starts a server with all that; none if Tarantool is left out.
+async fn server() -> Option<Private> {
+    let mut server = Private::start("tarantool", Durability::Process)?;
+    let mut guest =
+        server.answer(async |address| Connection::connect(&address.endpoint(0), None).await).await;
+    guest.eval(SETUP, nothing).await.unwrap();
+    Some(server)
 }
 
-async fn connect(server: &Server) -> Result<Connection, Error> {
-    Connection::connect(server.endpoint(), None).await
+fn endpoint(server: &Private) -> String {
+    server.address().endpoint(0)
+}
+
+async fn connect(server: &Private) -> Result<Connection, Error> {
+    Connection::connect(&endpoint(server), None).await
 }
 
 fn nothing(args: &mut Encoder) {
@@ -44,25 +55,25 @@ fn key(id: u64) -> impl FnOnce(&mut Encoder) {
 
 #[tokio::test]
 async fn greets_pings_and_authenticates() {
-    let server = server!();
+    let Some(server) = server().await else { return };
     let mut guest = connect(&server).await.unwrap();
     assert!(guest.greeting().starts_with("Tarantool "), "{}", guest.greeting());
     guest.ping().await.unwrap();
 
-    let mut user = Connection::connect(server.endpoint(), Some(("bench", "secret"))).await.unwrap();
+    let mut user = Connection::connect(&endpoint(&server), Some(("bench", "secret"))).await.unwrap();
     let mut reply = user.eval("return box.session.user()", nothing).await.unwrap();
     assert_eq!(reply.array_len().unwrap(), 1);
     assert_eq!(reply.str().unwrap(), "bench");
 
-    let wrong = Connection::connect(server.endpoint(), Some(("bench", "wrong"))).await.unwrap_err();
+    let wrong = Connection::connect(&endpoint(&server), Some(("bench", "wrong"))).await.unwrap_err();
     assert_eq!((wrong.code(), wrong.fate()), (Some(47), Fate::Refused), "{wrong}");
-    let unknown = Connection::connect(server.endpoint(), Some(("nobody", "x"))).await.unwrap_err();
+    let unknown = Connection::connect(&endpoint(&server), Some(("nobody", "x"))).await.unwrap_err();
     assert!(unknown.code().is_some(), "{unknown}");
 }
 
 #[tokio::test]
 async fn every_type_makes_the_round_trip_through_call_and_eval() {
-    let server = server!();
+    let Some(server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
     for by_eval in [false, true] {
         let args = |args: &mut Encoder| {
@@ -94,7 +105,7 @@ async fn every_type_makes_the_round_trip_through_call_and_eval() {
 
 #[tokio::test]
 async fn false_nil_and_nothing_are_told_apart() {
-    let server = server!();
+    let Some(server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
     let mut reply = connection
         .call("echo", |args| {
@@ -114,7 +125,7 @@ async fn false_nil_and_nothing_are_told_apart() {
 
 #[tokio::test]
 async fn tuples_are_written_and_read() {
-    let server = server!();
+    let Some(server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
     for id in 1..=3 {
         connection.insert(KV, pair(id, "first")).await.unwrap();
@@ -160,7 +171,7 @@ async fn tuples_are_written_and_read() {
 
 #[tokio::test]
 async fn server_errors_leave_the_connection_usable() {
-    let server = server!();
+    let Some(server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
     let error = connection.eval("error('out of stock')", nothing).await.unwrap_err();
     assert_eq!(error.code(), Some(Error::LUA), "{error}");
@@ -174,7 +185,7 @@ async fn server_errors_leave_the_connection_usable() {
 
 #[tokio::test]
 async fn a_mebibyte_makes_the_round_trip() {
-    let server = server!();
+    let Some(server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
     let value: String = ('a'..='z').cycle().take(1024 * 1024).collect();
     for id in 1..=3 {
@@ -195,7 +206,7 @@ async fn a_mebibyte_makes_the_round_trip() {
 
 #[tokio::test]
 async fn what_a_function_pushes_is_passed_over() {
-    let server = server!();
+    let Some(server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
     let mut reply = connection
         .call("pushes", |args| {
@@ -210,7 +221,7 @@ async fn what_a_function_pushes_is_passed_over() {
 
 #[tokio::test]
 async fn a_server_killed_during_a_request_leaves_it_unknown() {
-    let mut server = server!();
+    let Some(mut server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
     let killer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));
@@ -224,14 +235,14 @@ async fn a_server_killed_during_a_request_leaves_it_unknown() {
     assert!(matches!(error, Error::Lost { sent: false, .. }), "{error:?}");
 
     let server = killer.join().unwrap();
-    let refused = Connection::connect(server.endpoint(), None).await.unwrap_err();
+    let refused = Connection::connect(&endpoint(&server), None).await.unwrap_err();
     assert!(matches!(refused, Error::Lost { sent: false, .. }), "{refused:?}");
     assert_eq!(refused.fate(), Fate::NotSent);
 }
 
 #[tokio::test]
 async fn a_server_killed_between_requests_is_noticed_before_the_next() {
-    let mut server = server!();
+    let Some(mut server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
     connection.ping().await.unwrap();
     server.kill();
@@ -244,7 +255,7 @@ async fn a_server_killed_between_requests_is_noticed_before_the_next() {
 
 #[tokio::test]
 async fn an_abandoned_request_breaks_the_connection() {
-    let server = server!();
+    let Some(server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
     let slow = connection.eval("require('fiber').sleep(0.2) return 'stale'", nothing);
     assert!(tokio::time::timeout(Duration::from_millis(50), slow).await.is_err());

@@ -41,7 +41,7 @@ pub fn audit(
                 found.doubt = Some("no operation was acknowledged".to_owned());
             }
         }
-        Err(error) => found.doubt = Some(format!("the final stock could not be read: {error}")),
+        Err(error) => found.doubt = Some(error.to_string()),
     }
     found.into_audit()
 }

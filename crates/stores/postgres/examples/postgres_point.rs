@@ -1,0 +1,112 @@
+//! Reads or updates single rows as fast as PostgreSQL answers: acidtest's side of `bench/peers`.
+//!
+//! `postgres_point ADDRESS select|update ROWS CLIENTS SECONDS` drives the table `points`, ids 1 to
+//! ROWS, from one thread in a closed loop, and prints in one line: operations, seconds, operations a
+//! second, median and 99th percentile in microseconds.
+
+use std::{env, process::ExitCode, time::Duration};
+
+use acidtest_engine::{Attempt, Client, ClientTask, Extent, Load, Outcome, Trial};
+use acidtest_model::Address;
+use acidtest_store_postgres::Point;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+#[derive(Clone, Copy)]
+enum Access {
+    Select,
+    Update,
+}
+
+struct PointClient {
+    address: Address,
+    access: Access,
+    rows: i64,
+    rng: Xoshiro256PlusPlus,
+    point: Option<Point>,
+}
+
+impl Client for PointClient {
+    type Operation = i64;
+
+    fn draw(&mut self) -> Option<i64> {
+        Some(self.rng.random_range(1..=self.rows))
+    }
+
+    fn kind(_: &i64) -> usize {
+        0
+    }
+
+    async fn attempt(&mut self, id: &i64) -> Attempt {
+        match (&mut self.point, self.access) {
+            (Some(point), Access::Select) => point.select(*id).await,
+            (Some(point), Access::Update) => point.update(*id).await,
+            // the engine connects before it attempts anything
+            (None, _) => Attempt::Refused,
+        }
+    }
+
+    fn account(&mut self, _: i64, _: Outcome) {}
+
+    async fn connect(&mut self) -> Result<(), String> {
+        // the old one is closed first
+        self.point = None;
+        self.point = Some(Point::open(&self.address).await?);
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&env::args().skip(1).collect::<Vec<_>>()) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(cause) => {
+            eprintln!("postgres_point: {cause}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<String, String> {
+    let [address, access, rows, clients, seconds] = arguments else {
+        return Err("usage: postgres_point ADDRESS select|update ROWS CLIENTS SECONDS".to_owned());
+    };
+    let address = Address::parse(address).map_err(|error| error.to_string())?;
+    let access = match access.as_str() {
+        "select" => Access::Select,
+        "update" => Access::Update,
+        other => return Err(format!("{other} is neither select nor update")),
+    };
+    let rows = number(rows)?.cast_signed();
+    let clients = number(clients)?;
+    let load =
+        Load { threads: 1, ..Load::closed(&["point"], Extent::Time(Duration::from_secs(number(seconds)?))) };
+    let task = |seed| -> ClientTask {
+        let address = address.clone();
+        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let client = PointClient { address, access, rows, rng, point: None };
+        Box::new(|seat| Box::pin(seat.drive(client)))
+    };
+    let tasks: Vec<_> = (0..clients).map(task).collect();
+    let measured = Trial::new(load, tasks.len()).run(tasks).map_err(|error| error.to_string())?;
+    if measured.stopped.is_some() || !measured.faults.is_empty() {
+        return Err(format!("{:?} {:?}", measured.stopped, measured.faults));
+    }
+    let done = &measured.operations[0];
+    let latency = done.ok().ok_or("nothing was done")?;
+    let quantile = |of| latency.service.value_at_quantile(of) as f64 / 1e3;
+    Ok(format!(
+        "{} {:.3} {:.1} {:.1} {:.1}",
+        done.count(Outcome::Ok),
+        measured.window.as_secs_f64(),
+        measured.throughput(),
+        quantile(0.5),
+        quantile(0.99),
+    ))
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text} is no positive number"))
+}

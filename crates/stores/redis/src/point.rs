@@ -1,0 +1,56 @@
+//! One key: what `bench/peers` compares with redis-benchmark.
+
+use std::sync::LazyLock;
+
+use acidtest_engine::{Attempt, Fault};
+use acidtest_model::{Address, StoreError};
+use redis::{Value, cmd};
+
+use crate::{
+    KIND,
+    inventory::{Script, Session},
+    server::{Request, Server, attempt},
+};
+
+static COUNT_UP: LazyLock<Script> = LazyLock::new(|| Script::new(Point::COUNT_UP));
+
+/// A client's connection that reads and changes single keys.
+///
+/// It goes through the same connection, calls of scripts and sorting of errors as the workloads.
+pub struct Point {
+    session: Session,
+}
+
+impl Point {
+    /// The script of [`count_up`](Self::count_up).
+    pub const COUNT_UP: &'static str = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// Where nobody answers, or not to this user and password.
+    pub async fn open(address: &Address) -> Result<Self, StoreError> {
+        let connection = Server::new(address, KIND.default_port)?.reach().await?;
+        Ok(Self { session: Session { connection } })
+    }
+
+    /// Reads a key's value.
+    pub async fn get(&mut self, key: &str) -> Attempt {
+        match self.session.ask::<Value>(cmd("GET").arg(key)).await {
+            Ok(Value::Nil) => Attempt::Failed(Fault::answered(format!("there is no key {key}"))),
+            Ok(_) => Attempt::Ok,
+            Err(error) => attempt(&error, Request::Harmless),
+        }
+    }
+
+    /// Adds one to a key's number, by a script that the server keeps.
+    pub async fn count_up(&mut self, key: &str) -> Attempt {
+        let counted = self.session.run::<i64>(&COUNT_UP, |script| {
+            script.arg(1).arg(key).arg(1);
+        });
+        match counted.await {
+            Ok(_) => Attempt::Ok,
+            Err(error) => attempt(&error, Request::Change),
+        }
+    }
+}

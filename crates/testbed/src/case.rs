@@ -1,0 +1,112 @@
+//! One trial of the inventory, step by step.
+
+use std::{sync::Arc, time::Duration};
+
+use acidtest_engine::{Extent, Load, Measurement, OnRefused, Trial};
+use acidtest_model::{Lock, StoreError};
+use acidtest_workloads::{
+    Audit, Place, Store,
+    inventory::{self, Held, InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock},
+};
+
+use crate::wait;
+
+/// Seeds every draw.
+pub const SEED: u64 = 7;
+/// Where trials are laid in, unless a test says otherwise.
+pub const NAMESPACE: &str = "acidtest";
+
+/// One trial: laid in, driven, audited.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// How it is protected.
+    pub lock: Lock,
+    /// Where it is.
+    pub place: Place,
+    /// What it starts with: few tuples, and captures that take from several.
+    pub stock: Arc<Stock>,
+    /// What its clients do, with their ledger.
+    pub scenario: Scenario,
+}
+
+impl Case {
+    /// A trial of operations drawn at random.
+    #[must_use]
+    pub fn random(lock: Lock, trial: u32) -> Self {
+        Self::new(lock, trial, None)
+    }
+
+    /// A trial that replays a sequence of so many operations.
+    #[must_use]
+    pub fn replay(lock: Lock, trial: u32, length: usize) -> Self {
+        Self::new(lock, trial, Some(length))
+    }
+
+    fn new(lock: Lock, trial: u32, length: Option<usize>) -> Self {
+        let parameters = Parameters { items: 24, skus: 2, ..Parameters::default() };
+        let stock = Arc::new(Stock::draw(&parameters, SEED));
+        let sequence = length.map(|length| Arc::new(Sequence::draw(&parameters, &stock, length, SEED)));
+        let scenario = Scenario::new(&parameters, Arc::clone(&stock), sequence, SEED);
+        Self { lock, place: Place { namespace: NAMESPACE.to_owned(), trial }, stock, scenario }
+    }
+
+    /// The same trial in another namespace.
+    #[must_use]
+    pub fn within(self, namespace: &str) -> Self {
+        Self { place: Place { namespace: namespace.to_owned(), ..self.place }, ..self }
+    }
+
+    /// Lays the stock in.
+    pub fn load(&self, store: &impl Store) {
+        wait(port(store).load(&self.place, self.lock, &self.stock)).unwrap();
+    }
+
+    /// Runs so many clients to the end. A blocking store's clients have a thread each.
+    pub fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
+        let threads = if store.blocking() { clients } else { load.threads };
+        let client = |_| port(store).client(&self.place, self.lock, self.scenario.clone());
+        Trial::new(Load { threads, ..load.clone() }, clients).run((0..clients).map(client).collect()).unwrap()
+    }
+
+    /// The final stock, sorted.
+    pub fn held(&self, store: &impl Store) -> Result<Vec<Held>, StoreError> {
+        let mut held = wait(port(store).stock(&self.place))?;
+        held.sort_unstable_by_key(|tuple| tuple.key);
+        Ok(held)
+    }
+
+    /// The stock as it was laid in, sorted.
+    #[must_use]
+    pub fn laid_in(&self) -> Vec<Held> {
+        self.stock.items.iter().map(|item| Held { key: item.key(), count: item.initial.into() }).collect()
+    }
+
+    /// Holds what was acknowledged against the final stock. `in_order`: whether one client did it all.
+    pub fn audit(&self, store: &impl Store, in_order: bool) -> Audit {
+        let replay = self.scenario.sequence.as_deref().map(|sequence| Replay { sequence, in_order });
+        inventory::audit(&self.stock, &self.scenario.ledger, self.held(store), replay)
+    }
+
+    /// Removes it.
+    pub fn unload(&self, store: &impl Store) {
+        wait(port(store).unload(&self.place)).unwrap();
+    }
+}
+
+fn port(store: &impl Store) -> &dyn InventoryStore {
+    store.inventory().unwrap()
+}
+
+/// A closed loop for so many milliseconds; a server that is lost is soon given up.
+#[must_use]
+pub fn for_time(millis: u64) -> Load {
+    let extent = Extent::Time(Duration::from_millis(millis));
+    Load { patience: Duration::from_secs(1), seed: SEED, ..Load::closed(OPERATIONS, extent) }
+}
+
+/// A closed loop to the end of a sequence, whose every operation must succeed in the end.
+#[must_use]
+pub fn to_the_end() -> Load {
+    let on_refused = OnRefused::Retry(Duration::from_millis(1));
+    Load { extent: Extent::Operations(u64::MAX), on_refused, ..for_time(0) }
+}

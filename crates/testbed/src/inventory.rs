@@ -1,0 +1,269 @@
+//! The checks that every store's inventory must pass. Each panics where the store does not, and returns
+//! early where the store is left out.
+
+use std::{
+    net::TcpListener,
+    thread,
+    time::{Duration, Instant},
+};
+
+use acidtest_engine::{Load, Measurement, Outcome, Stop};
+use acidtest_model::{Address, Durability, Effective, Lock, StoreError};
+use acidtest_workloads::{
+    Audit, Owner, Place, Store, Verdict,
+    inventory::{Held, InventoryStore, Parameters, Stock},
+};
+
+use crate::{Case, Gone, NAMESPACE, SEED, Subject, World, for_time, login, subject::Home, to_the_end, wait};
+
+/// The lock modes that promise something.
+const PROMISING: [Lock; 3] = [Lock::Soft, Lock::Hard, Lock::Native];
+
+/// Names that would do harm where they are not taken letter by letter: as SQL, as patterns, as code.
+pub const NAMES: [&str; 5] =
+    [NAMESPACE, "it's \"ours\"; -- é", "it's `theirs`\\", "acidtest_t[e]st*?", "100%_a]]b$$"];
+
+/// Under contention the promising lock modes hold, without a fault, and no lock mode breaks. What was
+/// unloaded is gone.
+pub fn contention<S: Store>(subject: &Subject<S>) {
+    let Some(world) = prepared(subject, Durability::Process) else { return };
+    for (trial, lock) in (0..).zip(Lock::ALL) {
+        let case = Case::random(lock, trial);
+        case.load(&world.store);
+        let clients = if lock.promises() { 12 } else { 16 };
+        let measured = case.drive(&world.store, &for_time(1500), clients);
+        let audit = case.audit(&world.store, false);
+        eprintln!("{lock}: {:.0} a second, {audit}", measured.throughput());
+        let expected = if lock.promises() { Verdict::Holds } else { Verdict::Broken };
+        assert_eq!(audit.verdict, expected, "{lock}: {audit:?} {:?}", measured.faults);
+        assert_eq!(measured.stopped, None, "{lock}");
+        assert!(measured.faults.is_empty(), "{lock}: {:?}", measured.faults);
+        case.unload(&world.store);
+        gone(subject, &world, &case);
+    }
+}
+
+/// A sequence ends as it must: replayed by one client tuple by tuple, by several in its sums.
+pub fn replay<S: Store>(subject: &Subject<S>) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    let runs = Lock::ALL.map(|lock| (lock, 1)).into_iter().chain(PROMISING.map(|lock| (lock, 8)));
+    for (trial, (lock, clients)) in (0..).zip(runs) {
+        let case = Case::replay(lock, trial, 3000);
+        case.load(&world.store);
+        let measured = case.drive(&world.store, &to_the_end(), clients);
+        let audit = case.audit(&world.store, clients == 1);
+        assert_eq!(
+            audit.verdict,
+            Verdict::Holds,
+            "{lock}, {clients} clients: {audit:?} {:?}",
+            measured.faults
+        );
+        assert_eq!(audit.count("off_sequence"), 0, "{lock}, {clients} clients");
+        case.unload(&world.store);
+    }
+}
+
+/// Each rung that was asked for is read back, with the settings that `check` wants to see.
+pub fn rungs<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effective)) {
+    for asked in Durability::ALL {
+        let Some(world) = subject.start(asked) else { return };
+        let effective = wait(world.store.effective()).unwrap();
+        assert_eq!(effective.durability, asked, "{effective:?}");
+        let version = &effective.version;
+        assert!(
+            version.starts_with(|first: char| first.is_ascii_digit()) && version.contains('.'),
+            "{version}"
+        );
+        check(&world, &effective);
+    }
+}
+
+/// A namespace of each name knows who made it, carries trials in every lock mode, and goes with all that
+/// is in it, but nothing else: not a neighbour whose name begins with its own.
+pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
+    let Some(world) = subject.start(Durability::None) else { return };
+    for name in names {
+        namespace(subject, &world, name);
+    }
+}
+
+fn namespace<S: Store>(subject: &Subject<S>, world: &World<S>, name: &str) {
+    let store = &world.store;
+    let owner = |name: &str| wait(store.owner(name)).unwrap();
+    let neighbour = format!("{name}_2");
+    wait(store.create(&neighbour, "run 2")).unwrap();
+    let theirs = Case::random(Lock::Native, 1).within(&neighbour);
+    theirs.load(store);
+
+    assert_eq!(owner(name), Owner::Nobody, "{name}");
+    wait(store.create(name, "run '1'")).unwrap();
+    assert_eq!(owner(name), Owner::Run("run '1'".to_owned()), "{name}");
+    let cases = Lock::ALL.map(|lock| Case::random(lock, 1 + lock as u32).within(name));
+    for case in &cases {
+        case.load(store);
+        assert_eq!(case.held(store).unwrap(), case.laid_in(), "{name}");
+        let measured = case.drive(store, &for_time(50), 2);
+        assert!(
+            measured.faults.is_empty() && measured.stopped.is_none(),
+            "{name}, {}: {measured:?}",
+            case.lock
+        );
+    }
+    wait(store.remove(name)).unwrap();
+    assert_eq!(owner(name), Owner::Nobody, "{name}");
+    for case in &cases {
+        gone(subject, world, case);
+    }
+    wait(store.remove(name)).unwrap();
+
+    assert_eq!(owner(&neighbour), Owner::Run("run 2".to_owned()), "{neighbour}");
+    assert_eq!(theirs.held(store).unwrap(), theirs.laid_in(), "{neighbour}");
+    wait(store.remove(&neighbour)).unwrap();
+    assert_eq!(owner(&neighbour), Owner::Nobody, "{neighbour}");
+}
+
+/// A namespace that is there is not made again, and stays its maker's.
+pub fn occupied<S: Store>(subject: &Subject<S>) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    let again = wait(world.store.create(NAMESPACE, "run 2")).unwrap_err();
+    assert!(matches!(again, StoreError::Occupied { .. }), "not occupied: {again:?}");
+    assert_eq!(wait(world.store.owner(NAMESPACE)).unwrap(), Owner::Run("run 1".to_owned()));
+}
+
+/// A stock that is large is laid in and read back whole.
+pub fn large_stock<S: Store>(subject: &Subject<S>) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    let stock = Stock::draw(&Parameters { items: 20_000, skus: 5_000, ..Parameters::default() }, SEED);
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
+    let port: &dyn InventoryStore = world.store.inventory().unwrap();
+    wait(port.load(&place, Lock::None, &stock)).unwrap();
+    let mut held = wait(port.stock(&place)).unwrap();
+    held.sort_unstable_by_key(|tuple| tuple.key);
+    let laid: Vec<_> =
+        stock.items.iter().map(|item| Held { key: item.key(), count: item.initial.into() }).collect();
+    assert_eq!(held, laid);
+}
+
+/// Where nobody listens, the error says so and gives the remedy.
+pub fn unreachable<S: Store>(subject: &Subject<S>) {
+    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let nowhere = Address::loopback(subject.kind.schemes[0], None, free, "");
+    subject.refuses(&login(&nowhere, "ann", Some("hunter2")), &["Connection refused", "start the server"]);
+}
+
+/// What was acknowledged is there after the server was killed in mid-trial, whether it came back while
+/// its clients still tried or after they gave up.
+pub fn kills<S: Store>(subject: &Subject<S>) {
+    let (process, disk) = (Durability::Process, Durability::Disk);
+    let synced = PROMISING.into_iter().flat_map(|lock| [(lock, true), (lock, false)]);
+    for (durability, kills) in [(disk, synced.collect()), (process, vec![(Lock::Soft, true)])] {
+        let Some(mut world) = prepared(subject, durability) else { return };
+        for (trial, (lock, comes_back)) in (0..).zip(kills) {
+            let (measured, audit) = crash(subject, &mut world, &Case::random(lock, trial), comes_back);
+            eprintln!("{durability}, {lock}: {audit}, {:?} {:?}", audit.evidence, measured.faults);
+            if comes_back {
+                assert!(measured.reconnects > 0, "{durability}, {lock}");
+                assert_eq!(measured.stopped, None, "{durability}, {lock}");
+            } else {
+                assert!(
+                    matches!(measured.stopped, Some(Stop::ServerGone(_))),
+                    "{lock}: {:?}",
+                    measured.stopped
+                );
+            }
+            assert!(!measured.faults.is_empty(), "{durability}, {lock}");
+            assert_eq!(
+                audit.verdict,
+                Verdict::Holds,
+                "{durability}, {lock}: {audit:?} {:?}",
+                measured.faults
+            );
+        }
+    }
+}
+
+/// What is kept nowhere is lost with the server, and the audit finds it missing.
+pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
+    let Some(mut world) = prepared(subject, Durability::None) else { return };
+    let (_, audit) = crash(subject, &mut world, &Case::random(Lock::Native, 0), false);
+    assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
+}
+
+/// Kills the server in the middle of a trial, starts it again at once or after the clients gave up, and
+/// audits what it recovered.
+fn crash<S: Store>(
+    subject: &Subject<S>,
+    world: &mut World<S>,
+    case: &Case,
+    comes_back: bool,
+) -> (Measurement, Audit) {
+    let World { store, home: Home::Server(private) } = world else { panic!("there is no server to kill") };
+    let store = &*store;
+    case.load(store);
+    // long enough to see the server come back, short enough to give it up
+    let patience = Duration::from_secs(if comes_back { 20 } else { 1 });
+    let load = Load { patience, ..for_time(2500) };
+    let measured = thread::scope(|scope| {
+        let trial = scope.spawn(|| case.drive(store, &load, 12));
+        await_change(store, case);
+        thread::sleep(Duration::from_millis(500));
+        private.kill();
+        if comes_back {
+            private.restart();
+        }
+        trial.join().unwrap()
+    });
+    if !comes_back {
+        private.restart();
+    }
+    subject.answer(private);
+    (measured, case.audit(store, false))
+}
+
+/// Waits until a trial has begun to show.
+fn await_change(store: &impl Store, case: &Case) {
+    let start = Instant::now();
+    let laid = case.laid_in();
+    while case.held(store).unwrap() == laid {
+        assert!(start.elapsed() < Duration::from_secs(20), "the trial does not begin");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// An operation that the server refuses when it has taken from one tuple already has no effect, and
+/// leaves its connection usable; only without a lock mode it may have taken in part. `obstruct` lets
+/// nothing be taken from a trial's stock but from the first warehouse.
+pub fn half_way<S: Store>(subject: &Subject<S>, obstruct: impl Fn(&World<S>, &Place)) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    for (trial, lock) in (0..).zip(Lock::ALL) {
+        let case = Case::random(lock, trial);
+        case.load(&world.store);
+        obstruct(&world, &case.place);
+        let measured = case.drive(&world.store, &for_time(1000), if lock.promises() { 4 } else { 1 });
+        let audit = case.audit(&world.store, false);
+        assert_eq!(audit.verdict, Verdict::Holds, "{lock}: {audit:?}");
+        let count = |outcome| measured.operations[0].count(outcome);
+        assert!(count(Outcome::Failed) > 0, "{lock}: {:?}", measured.faults);
+        assert_eq!(count(Outcome::Unknown) == 0, lock.promises(), "{lock}: {:?}", measured.faults);
+        assert_eq!((measured.reconnects == 0, measured.stopped), (lock.promises(), None));
+    }
+}
+
+/// A store with a namespace for trials.
+fn prepared<S: Store>(subject: &Subject<S>, durability: Durability) -> Option<World<S>> {
+    let world = subject.start(durability)?;
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    Some(world)
+}
+
+#[track_caller]
+fn gone<S: Store>(subject: &Subject<S>, world: &World<S>, case: &Case) {
+    let said = match case.held(&world.store) {
+        Err(_) => Gone::Error,
+        Ok(held) => {
+            assert_eq!(held, []);
+            Gone::Empty
+        }
+    };
+    assert_eq!(said, subject.gone);
+}

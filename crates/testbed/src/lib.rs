@@ -1,0 +1,24 @@
+//! What the tests of adapters share: private servers, trials, and the checks that every store's
+//! inventory must pass. Only ever a dev-dependency.
+//!
+//! A store's tests describe it once, as a [`Subject`]; each of their lines is then a check of
+//! [`inventory`] on it, and only what is special to the store is written out.
+//!
+//! Invariant: nothing is skipped in silence. A server that is not installed fails the test, in the
+//! lab's words, unless the environment variable `ACIDTEST_TEST_WITHOUT` names its store.
+
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
+
+mod case;
+pub mod inventory;
+mod private;
+mod subject;
+
+pub use case::{Case, NAMESPACE, SEED, for_time, to_the_end};
+pub use private::{Private, wanted};
+pub use subject::{Gone, Subject, World, login};
+
+/// Waits for an untimed step, on a runtime of its own.
+pub fn wait<T>(task: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(task)
+}

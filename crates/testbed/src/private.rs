@@ -1,0 +1,124 @@
+//! Private servers, and the rule for those that are not installed.
+
+use std::{
+    env,
+    fmt::Display,
+    fs::Permissions,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use acidtest_lab::{Lab, Lifetime, Server};
+use acidtest_model::{Address, Durability};
+use tempfile::TempDir;
+
+use crate::wait;
+
+/// Names, separated by commas, the stores whose tests are left out.
+const WITHOUT: &str = "ACIDTEST_TEST_WITHOUT";
+/// How long a server may take to answer, on a machine that has other things to do.
+const READY: Duration = Duration::from_mins(1);
+
+/// Whether a store's server is to be tested with. Says so where it is left out on purpose; panics, in
+/// the lab's words, where it is missing.
+#[must_use = "return early from a test without its server"]
+pub fn wanted(store: &str) -> bool {
+    if is_named(&env::var(WITHOUT).unwrap_or_default(), store) {
+        eprintln!("left out: {store}, as {WITHOUT} names it");
+        return false;
+    }
+    if let Err(error) = Lab::locate(store) {
+        panic!("{error}; or leave its tests out with {WITHOUT}={store}");
+    }
+    true
+}
+
+fn is_named(list: &str, store: &str) -> bool {
+    list.split(',').any(|name| name.trim() == store)
+}
+
+/// A private server in a lab of the test's own. It ends, with all its files, when dropped.
+#[derive(Debug)]
+pub struct Private {
+    server: Server,
+    _folder: TempDir,
+}
+
+impl Private {
+    /// Starts one; none if the store is left out. See [`wanted`].
+    #[must_use]
+    pub fn start(store: &str, durability: Durability) -> Option<Self> {
+        if !wanted(store) {
+            return None;
+        }
+        // a server that runs as another user must be able to pass through
+        let passable = Permissions::from_mode(0o711);
+        let folder = tempfile::Builder::new().prefix("lab-").permissions(passable).tempdir().unwrap();
+        let lab = Lab::at(folder.path()).unwrap();
+        let started = lab.start(store, durability, Lifetime::Run, None);
+        let server = started.unwrap_or_else(|error| panic!("{error}"));
+        Some(Self { server, _folder: folder })
+    }
+
+    /// What the server is opened as, as soon as it answers.
+    pub fn open<T, E: Display>(&mut self, open: impl AsyncFn(&Address) -> Result<T, E>) -> T {
+        wait(self.answer(open))
+    }
+
+    /// The same inside a runtime.
+    pub async fn answer<T, E: Display>(&mut self, open: impl AsyncFn(&Address) -> Result<T, E>) -> T {
+        let start = Instant::now();
+        loop {
+            self.server.check().unwrap_or_else(|error| panic!("{error}"));
+            match open(self.server.address()).await {
+                Ok(opened) => return opened,
+                Err(error) if start.elapsed() > READY => {
+                    panic!("{error}\n{}", self.server.log_tail(20).join("\n"));
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    }
+
+    /// Where clients reach it.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        self.server.address()
+    }
+
+    /// Its folder in the lab; its data is in `data`.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.server.folder()
+    }
+
+    /// Kills it, as a crash would.
+    pub fn kill(&mut self) {
+        self.server.kill().unwrap();
+    }
+
+    /// Starts it again on the same data and port, without waiting for its answer.
+    pub fn restart(&mut self) {
+        self.server.restart().unwrap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_names_leave_a_store_out() {
+        assert!(is_named("redis, tarantool", "tarantool"));
+        for list in ["", "redis2", "red", "Redis"] {
+            assert!(!is_named(list, "redis"), "{list}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the lab cannot start \"oracle\"")]
+    fn what_cannot_be_started_fails_the_test() {
+        let _ = Private::start("oracle", Durability::None);
+    }
+}
