@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use acidtest_lab::LabError;
 use acidtest_model::StoreError;
 
+use crate::output;
+
 /// How a command that did its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Status {
@@ -14,6 +16,8 @@ pub(crate) enum Status {
     Unknown,
     /// 3: a store could not be reached or started.
     Unreached,
+    /// 1: acidtest itself failed.
+    Failed,
     /// 130: interrupted.
     Interrupted,
     /// 4: a promised guarantee was broken.
@@ -24,6 +28,7 @@ impl Status {
     fn code(self) -> u8 {
         match self {
             Self::Held => 0,
+            Self::Failed => 1,
             Self::Unreached => 3,
             Self::Broken => 4,
             Self::Unknown => 5,
@@ -44,6 +49,16 @@ pub(crate) enum Failure {
     /// 1: anything else, a full disk among it.
     #[error("{0}")]
     Other(String),
+}
+
+impl Failure {
+    /// What a run comes to that met it.
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Self::Usage(_) | Self::Other(_) => Status::Failed,
+            Self::Store(_) => Status::Unreached,
+        }
+    }
 }
 
 impl From<StoreError> for Failure {
@@ -69,7 +84,7 @@ pub(crate) fn report(done: Result<Status, Failure>) -> ExitCode {
     match done {
         Ok(status) => ExitCode::from(status.code()),
         Err(failure) => {
-            eprintln!("error: {failure}");
+            output::say(&format!("error: {failure}"));
             ExitCode::from(match failure {
                 Failure::Other(_) => 1,
                 Failure::Usage(_) => 2,

@@ -11,8 +11,49 @@ use acidtest_workloads::{Owner, Store};
 
 use crate::{exit::Failure, interrupt::Interrupt, target::Target};
 
+/// How long opening a store may take.
+const OPENING: Duration = Duration::from_secs(10);
+
 /// How long a private server may take to answer first.
 const READY: Duration = Duration::from_mins(1);
+
+/// How long an untimed answer may take, and how long laying in the data may.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const LOADING: Duration = Duration::from_mins(10);
+
+/// Waits for an untimed answer of a store, but not for ever.
+pub(crate) async fn within<T>(
+    most: Duration,
+    doing: &str,
+    answer: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    tokio::time::timeout(most, answer).await.unwrap_or_else(|_| {
+        Err(StoreError::Server {
+            doing: doing.to_owned(),
+            address: "the store".to_owned(),
+            cause: format!("no answer within {} s", most.as_secs()),
+        })
+    })
+}
+
+/// Opens a store, or says that nobody answers.
+async fn open(
+    target: &Target,
+    address: &Address,
+    rung: Option<Durability>,
+) -> Result<Box<dyn Store>, StoreError> {
+    let opened = tokio::time::timeout(OPENING, (target.store.open)(address, rung)).await;
+    opened.unwrap_or_else(|_| {
+        Err(StoreError::Unreachable {
+            address: address.to_string(),
+            cause: format!(
+                "something accepts connections there and does not answer within {} s",
+                OPENING.as_secs()
+            ),
+            remedy: "check host and port, and that the server is not stopped or overloaded".to_owned(),
+        })
+    })
+}
 
 /// An open store, with what must be cleared away when the run is done with it.
 pub(crate) struct Instance {
@@ -41,17 +82,27 @@ impl Instance {
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
         let mut instance = match &target.address {
-            Some(address) => Self::bare((target.store.open)(address, None).await?),
+            Some(address) => Self::bare(open(target, address, None).await?),
             None => Self::private(lab, target, rung, interrupt).await?,
         };
-        instance.effective = instance.store.effective().await?;
+        instance.effective = within(PATIENCE, "reading the settings", instance.store.effective()).await?;
         free_namespace(&*instance.store, &target.shown(), claim).await?;
         if let Some(address) = &target.address {
             // noted before it is made, so that it is found even after a kill
             let note = lab.note_namespace(address, target.kind().name, claim.namespace, claim.run)?;
             instance.note = Some(note);
         }
-        instance.store.create(claim.namespace, claim.run).await?;
+        let made =
+            within(PATIENCE, "making the namespace", instance.store.create(claim.namespace, claim.run)).await;
+        if let Err(error) = made {
+            // a note of what was never made would be asked after for ever
+            if instance.store.owner(claim.namespace).await == Ok(Owner::Nobody)
+                && let Some(note) = instance.note.take()
+            {
+                note.clear()?;
+            }
+            return Err(error.into());
+        }
         Ok(instance)
     }
 
@@ -108,7 +159,7 @@ impl Instance {
         let theirs = self.note.is_some();
         // a private server goes with all its data
         if theirs && !keep {
-            self.store.remove(namespace).await?;
+            within(PATIENCE, "removing the namespace", self.store.remove(namespace)).await?;
         }
         if let Some(note) = self.note.take() {
             note.clear()?;
@@ -132,7 +183,7 @@ pub(crate) async fn answering(
     loop {
         server.check()?;
         let address = server.address().clone();
-        match (target.store.open)(&address, None).await {
+        match open(target, &address, None).await {
             Ok(store) => return Ok(store),
             Err(_) if interrupt.is_set() => {
                 return Err(Failure::Store("interrupted while its server started".to_owned()));
@@ -148,7 +199,8 @@ pub(crate) async fn answering(
 
 /// Sees that the namespace is free; one that is there already is removed only if the user said so.
 async fn free_namespace(store: &dyn Store, address: &str, claim: &Claim<'_>) -> Result<(), Failure> {
-    if store.owner(claim.namespace).await? != Owner::Nobody {
+    let owner = within(PATIENCE, "looking for the namespace", store.owner(claim.namespace)).await?;
+    if owner != Owner::Nobody {
         if !claim.replace {
             return Err(StoreError::Occupied {
                 namespace: format!("namespace \"{}\"", claim.namespace),
@@ -156,22 +208,31 @@ async fn free_namespace(store: &dyn Store, address: &str, claim: &Claim<'_>) -> 
             }
             .into());
         }
-        store.remove(claim.namespace).await?;
+        within(PATIENCE, "removing the namespace", store.remove(claim.namespace)).await?;
     }
     Ok(())
 }
 
-/// Removes what a killed run left on a user's server. What bears another mark is not that run's: it is
-/// left alone.
+/// Removes what a killed run left on a user's server, and says whether it is gone. What bears another
+/// mark, or none, is not known to be that run's: it is left alone. One with nothing in it is what a run
+/// leaves that is killed while it makes it.
 pub(crate) async fn remove_leftover(
     target: &Target,
     address: &Address,
     namespace: &str,
     run: &str,
-) -> Result<(), Failure> {
-    let store = (target.store.open)(address, None).await?;
-    match store.owner(namespace).await? {
-        Owner::Run(owner) if owner == run => Ok(store.remove(namespace).await?),
-        Owner::Nobody | Owner::Run(_) | Owner::Stranger => Ok(()),
+) -> Result<bool, Failure> {
+    if target.kind().server == model::Server::Embedded && !std::path::Path::new(&address.path).exists() {
+        return Ok(true);
+    }
+    let store = open(target, address, None).await?;
+    match within(PATIENCE, "looking for the namespace", store.owner(namespace)).await? {
+        Owner::Nobody => Ok(true),
+        Owner::Run(owner) if owner != run => Ok(false),
+        Owner::Run(_) | Owner::Empty => {
+            within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
+            Ok(true)
+        }
+        Owner::Stranger => Ok(false),
     }
 }

@@ -4,7 +4,7 @@ use std::{cell::Cell, rc::Rc};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::exit::Failure;
+use crate::{exit::Failure, output};
 
 /// Set by Ctrl-C, or by a request to terminate: the run then ends tidily.
 #[derive(Clone, Default)]
@@ -23,7 +23,14 @@ impl Interrupt {
             tokio::task::spawn_local(async move {
                 while signals.recv().await.is_some() {
                     told.set(told.get() + 1);
-                    eprintln!("\nstopping; servers and data of this run are being removed");
+                    if told.get() > 1 {
+                        output::say("stopped at once; what is left is removed by: acidtest lab down");
+                        // private servers end with this process
+                        std::process::exit(130);
+                    }
+                    output::say(
+                        "\nstopping; servers and data of this run are being removed (again: stop at once)",
+                    );
                 }
             });
         }

@@ -11,7 +11,6 @@ mod exit;
 mod harness;
 mod instance;
 mod interrupt;
-mod nearest;
 mod output;
 mod plan_file;
 mod progress;

@@ -89,6 +89,11 @@ pub(crate) fn style() -> Style {
     Style { color: terminal && !plain, width: width.filter(|width| terminal && *width > 0) }
 }
 
+/// Says something to people, beside the result. Where nobody listens any more, the run goes on.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// Reads a result file.
 pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
     let unusable = |why: String| Failure::Usage(format!("cannot show {}: {why}", path.display()));

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use acidtest_report::Plan;
 use acidtest_workloads::inventory::Parameters;
 
-use crate::{exit::Failure, nearest};
+use crate::exit::Failure;
 
 /// Reads a plan.
 pub(crate) fn load(path: &Path) -> Result<Plan, Failure> {
@@ -39,13 +39,13 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
         let hint = if Parameters::described().iter().any(|each| each.name == word) {
             "; it belongs below a line [inventory]".to_owned()
         } else {
-            nearest::hint(word, known.iter().map(String::as_str))
+            acidtest_model::hint(word, known.iter().map(String::as_str))
         };
         return format!("{at}: unknown key \"{word}\"{hint}\n  known are {}", known.join(", "));
     }
     if let Some((word, expected)) = of_serde("unknown variant `") {
         let known = quoted(expected);
-        let hint = nearest::hint(word, known.iter().map(String::as_str));
+        let hint = acidtest_model::hint(word, known.iter().map(String::as_str));
         return format!("{at}: unknown word \"{word}\"{hint}\n  known are {}", known.join(", "));
     }
     format!("{at}: {message}")

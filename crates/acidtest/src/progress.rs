@@ -9,6 +9,8 @@ use acidtest_engine::{Outcome, Progress as Measured};
 use acidtest_report::{nanoseconds, rate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::output;
+
 /// Between lines, where there is no terminal.
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -53,7 +55,7 @@ impl Progress {
     pub(crate) fn doing(&mut self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.to_owned()),
-            None if self.lines => eprintln!("{what}"),
+            None if self.lines => output::say(what),
             None => {}
         }
     }
@@ -78,7 +80,7 @@ impl Progress {
             bar.set_message(message);
         } else {
             self.said = Instant::now();
-            eprintln!("{message}");
+            output::say(&message);
         }
     }
 
@@ -106,7 +108,7 @@ impl Progress {
         self.done += 1;
         match &self.bar {
             Some(bar) => bar.set_position(self.done * 1000),
-            None if self.lines => eprintln!("{} · {verdict}", self.trial),
+            None if self.lines => output::say(&format!("{} · {verdict}", self.trial)),
             None => {}
         }
     }

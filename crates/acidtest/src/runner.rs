@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_engine::{Arrivals, EngineError, Extent, Load, Measurement, OnRefused, Stop, Trial};
+use acidtest_engine::{Arrivals, EngineError, Extent, Load, Measurement, OnRefused, Outcome, Stop, Trial};
 use acidtest_lab::Lab;
 use acidtest_model::{Durability, Lock, StoreError, Support};
 use acidtest_observe::{Resources, Sampler, machine};
@@ -24,7 +24,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::{
     exit::{Failure, Status},
     harness,
-    instance::{Claim, Instance},
+    instance::{Claim, Instance, LOADING, PATIENCE, within},
     interrupt::Interrupt,
     output::ResultFile,
     progress::Progress,
@@ -36,9 +36,6 @@ const WATCH: Duration = Duration::from_millis(20);
 
 /// How long clients may finish what is in flight once a trial is stopped.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// How long reading the final state may take.
-const READ_BACK: Duration = Duration::from_mins(1);
 
 /// Lines of a dead server's log in the result.
 const LOG_LINES: usize = 6;
@@ -72,7 +69,14 @@ pub(crate) struct Runner<'a> {
     trials: u32,
 }
 
-/// Runs the plan and writes its result after every round.
+/// A run that began: what it measured, and what went wrong with the run itself, if anything did.
+pub(crate) struct Finished {
+    pub(crate) result: RunResult,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// Runs the plan and writes its result after every round. Whatever fails on the way, what was measured
+/// until then is kept.
 pub(crate) async fn run(
     plan: &Plan,
     targets: &[Target],
@@ -80,7 +84,7 @@ pub(crate) async fn run(
     quiet: bool,
     interrupt: Interrupt,
     file: &ResultFile,
-) -> Result<RunResult, Failure> {
+) -> Result<Finished, Failure> {
     let lab = Lab::open()?;
     let stock = Arc::new(Stock::draw(&plan.inventory, plan.seed));
     let cells = grid(plan, targets);
@@ -116,11 +120,10 @@ pub(crate) async fn run(
     let done = runner.rounds(file).await;
     let closed = runner.close().await;
     runner.progress.finish();
-    done?;
-    runner.conclude()?;
-    file.write(&runner.result)?;
-    closed?;
-    Ok(runner.result)
+    let concluded = runner.conclude();
+    let written = file.write(&runner.result);
+    let failure = done.and(concluded).and(written).and(closed).err();
+    Ok(Finished { result: runner.result, failure })
 }
 
 fn grid(plan: &Plan, targets: &[Target]) -> Vec<Cell> {
@@ -265,16 +268,16 @@ impl Runner<'_> {
         let scenario = scenario(plan, &stock, round);
         self.result.cells[index].effective = Some(instance.effective.clone());
         let store = inventory_of(instance, &self.targets[target])?;
-        store.load(&place, lock, &stock).await?;
+        within(LOADING, "loading the stock", store.load(&place, lock, &stock)).await?;
         let tasks = (0..clients).map(|_| store.client(&place, lock, scenario.clone())).collect();
         let load = load(plan, clients as usize, instance.store.blocking(), round);
         let (measurement, resources, died) = self.drive(load, tasks, instance).await?;
         let store = inventory_of(instance, &self.targets[target])?;
         let held = match &died {
-            None => read_back(store, &place).await,
+            None => within(PATIENCE, "reading the final stock", store.stock(&place)).await,
             Some(how) => Err(unreadable(how)),
         };
-        let audit = self.audit(&scenario, held, clients);
+        let audit = self.audit(&scenario, held, clients, &measurement);
         let mut trial = TrialResult::of(round, measurement, audit, resources);
         if let Some(how) = died {
             trial.stopped =
@@ -283,7 +286,7 @@ impl Runner<'_> {
                 instance.server.as_ref().map_or_else(Vec::new, |server| server.log_tail(LOG_LINES));
         } else if !plan.keep {
             // what cannot be removed now goes with the namespace
-            let _ = store.unload(&place).await;
+            let _ = within(PATIENCE, "removing the stock", store.unload(&place)).await;
         }
         Ok(trial)
     }
@@ -299,14 +302,17 @@ impl Runner<'_> {
         let (extent, clients) = (load.extent, tasks.len());
         let trial = Trial::new(load, clients);
         let running = start(&trial, tasks)?;
-        let mut sampler = None;
+        // begun anew with the measured part; a trial that is shorter than a look has this one
+        let mut sampler = Sampler::start(instance.pid(), Sampler::EVERY);
+        let mut measuring = false;
         let mut died = None;
         let mut stopped: Option<Instant> = None;
         while !running.is_finished() {
             tokio::time::sleep(WATCH).await;
             let measured = trial.progress();
-            if sampler.is_none() && measured.measured.is_some() {
-                sampler = Some(Sampler::start(instance.pid(), Sampler::EVERY));
+            if !measuring && measured.measured.is_some() && !running.is_finished() {
+                measuring = true;
+                sampler = Sampler::start(instance.pid(), Sampler::EVERY);
             }
             self.progress.measured(&measured, share(extent, &measured));
             if died.is_none()
@@ -324,11 +330,15 @@ impl Runner<'_> {
                 trial.give_up();
             }
         }
-        let resources = sampler.unwrap_or_else(|| Sampler::start(instance.pid(), Sampler::EVERY)).stop();
+        let resources = sampler.stop();
         let measurement = match running.join() {
             Ok(measurement) => measurement.map_err(|error| Failure::Other(error.to_string()))?,
             Err(_) => return Err(Failure::Other("the engine panicked: a defect of acidtest".to_owned())),
         };
+        if let Some(Stop::Defect(what)) = &measurement.stopped {
+            // what the ledger missed then, nobody knows
+            return Err(Failure::Other(format!("{what}: a defect of acidtest")));
+        }
         // a first connection that fails is no measurement
         if let (Some(Stop::NoConnection(cause)), None) = (&measurement.stopped, &died) {
             return Err(Failure::Store(format!("a client could not connect: {cause}")));
@@ -345,9 +355,18 @@ impl Runner<'_> {
         scenario: &Scenario,
         held: Result<Vec<inventory::Held>, StoreError>,
         clients: u32,
+        measurement: &Measurement,
     ) -> Audit {
         let replay = scenario.sequence.as_deref().map(|sequence| Replay { sequence, in_order: clients == 1 });
-        inventory::audit(&self.stock, &scenario.ledger, held, replay)
+        let mut audit = inventory::audit(&self.stock, &scenario.ledger, held, replay);
+        let acknowledged: u64 =
+            measurement.operations.iter().map(|operation| operation.count(Outcome::Ok)).sum();
+        if audit.verdict == Verdict::Holds && acknowledged == 0 {
+            // the warm-up's operations are in the ledger too
+            audit.verdict = Verdict::Unknown;
+            audit.reason = Some("no operation was acknowledged in the measured part".to_owned());
+        }
+        audit
     }
 
     /// Removes what was made and stops what was started, whatever happened before.
@@ -430,16 +449,6 @@ fn load(plan: &Plan, clients: usize, blocking: bool, round: u32) -> Load {
         threads: if blocking { clients.min(MOST_THREADS) } else { closed.threads },
         seed: plan.seed.wrapping_add(u64::from(round)),
         ..closed
-    }
-}
-
-async fn read_back(
-    store: &dyn inventory::InventoryStore,
-    place: &Place,
-) -> Result<Vec<inventory::Held>, StoreError> {
-    match tokio::time::timeout(READ_BACK, store.stock(place)).await {
-        Ok(held) => held,
-        Err(_) => Err(unreadable(&format!("no answer within {READ_BACK:?}"))),
     }
 }
 

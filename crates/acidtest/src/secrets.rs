@@ -5,6 +5,8 @@ use std::{
     io::{Seek, SeekFrom, Write},
 };
 
+use crate::output;
+
 /// Takes the arguments and, where one holds a password, wipes them from this process's memory where
 /// `ps` would read them. The arguments are read once, before anything else.
 ///
@@ -12,12 +14,9 @@ use std::{
 /// environment variable `ACIDTEST_PASSWORD` has no such moment.
 pub(crate) fn take_arguments() -> Vec<std::ffi::OsString> {
     let words: Vec<_> = env::args_os().collect();
-    let holds_password = words.iter().any(|word| {
-        let word = word.to_string_lossy();
-        word.contains("://") && word.contains('@')
-    });
+    let holds_password = words.iter().any(|word| word.to_string_lossy().contains('@'));
     if holds_password && wipe().is_none() {
-        eprintln!("warning: the password stays visible in the process list; give it in ACIDTEST_PASSWORD");
+        output::say("warning: the password stays visible in the process list; give it in ACIDTEST_PASSWORD");
     }
     words
 }

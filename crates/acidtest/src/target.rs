@@ -1,10 +1,9 @@
 //! What `--store` names: a store to start privately, or a server of the user's.
 
-use acidtest_model::{Address, Durability, Lock, Secret, StoreKind, Support};
+use acidtest_model::{Address, Durability, Lock, Secret, Server, StoreKind, Support};
 
 use crate::{
     exit::Failure,
-    nearest,
     registry::{self, Registered, STORES},
 };
 
@@ -22,13 +21,26 @@ impl Target {
         if let Some(store) = STORES.iter().find(|store| store.kind.name == text) {
             return Ok(Self { store, address: None });
         }
+        if text.contains('@') && !text.contains("://") {
+            return Err(Failure::Usage(
+                "an address with a login begins with its scheme, as in postgres://USER:PASSWORD@HOST/DATABASE; in a \
+                 password, write a comma as %2C, a slash as %2F and an @ as %40"
+                    .to_owned(),
+            ));
+        }
         let Some((scheme, _)) = text.split_once(':') else { return Err(unknown_name(text)) };
         let store = STORES.iter().find(|store| store.kind.schemes.contains(&scheme));
         let Some(store) = store else { return Err(unknown_scheme(scheme)) };
         let mut address = Address::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
-        // without a user nobody logs in, and a server that asks for no password may refuse one
-        if address.password.is_none() && address.user.is_some() {
+        // without an @ nobody logs in, and a server that asks for no password may refuse one
+        if address.password.is_none() && text.contains('@') {
             address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
+        }
+        if store.kind.server == Server::Embedded {
+            // so that it is found again from anywhere
+            let path = std::path::absolute(&address.path);
+            let path = path.map_err(|error| Failure::Usage(format!("cannot use {text}: {error}")))?;
+            address.path = path.to_string_lossy().into_owned();
         }
         Ok(Self { store, address: Some(address) })
     }
@@ -77,7 +89,7 @@ fn unknown_name(text: &str) -> Failure {
     let known: Vec<&str> = registry::names().collect();
     Failure::Usage(format!(
         "unknown store \"{text}\"{}\n  known are {}, or an address such as postgres://user@host/database",
-        nearest::hint(text, known.iter().copied()),
+        acidtest_model::hint(text, known.iter().copied()),
         known.join(", ")
     ))
 }
@@ -86,7 +98,7 @@ fn unknown_scheme(scheme: &str) -> Failure {
     let known: Vec<&str> = STORES.iter().flat_map(|store| store.kind.schemes.iter().copied()).collect();
     Failure::Usage(format!(
         "no store has addresses that begin with {scheme}:{}\n  known are {}",
-        nearest::hint(scheme, known.iter().copied()),
+        acidtest_model::hint(scheme, known.iter().copied()),
         known.join(", ")
     ))
 }

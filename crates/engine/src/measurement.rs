@@ -87,6 +87,13 @@ pub struct Second {
     pub max: u64,
 }
 
+impl Second {
+    /// A second in which nothing ended.
+    pub(crate) fn empty(second: u64, operations: usize) -> Self {
+        Self { second, counts: vec![SecondCounts::default(); operations], p50: 0, p99: 0, max: 0 }
+    }
+}
+
 /// What the schedule asked for and what became of it, over all operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {

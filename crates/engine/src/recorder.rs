@@ -328,13 +328,7 @@ impl Inner {
             }
             let (second, open) = entry.remove_entry();
             while (self.series.len() as u64) < second {
-                self.series.push(Second {
-                    second: self.series.len() as u64,
-                    counts: vec![SecondCounts::default(); self.operations.len()],
-                    p50: 0,
-                    p99: 0,
-                    max: 0,
-                });
+                self.series.push(Second::empty(self.series.len() as u64, self.operations.len()));
             }
             self.series.push(Second {
                 second,

@@ -80,6 +80,8 @@ pub struct Seat {
     index: usize,
     /// Whether the last attempt had to wait for its answer.
     waited: bool,
+    /// Faults and reconnects of the warm-up are not the measurement's.
+    phase: Phase,
 }
 
 impl Seat {
@@ -93,6 +95,7 @@ impl Seat {
             bench,
             index,
             waited: false,
+            phase: Phase::WarmUp,
         }
     }
 
@@ -128,6 +131,7 @@ impl Seat {
 
     async fn run<C: Client>(&mut self, client: &mut C, phase: Phase) {
         let end = self.enter(phase).await;
+        self.phase = phase;
         let mut now = self.shared.clock.now();
         let mut slice = now;
         while !self.shared.control.stopping() {
@@ -231,7 +235,9 @@ impl Seat {
     }
 
     fn note(&self, fault: &Fault) -> bool {
-        self.shared.totals.fault(&fault.message);
+        if self.phase == Phase::Measured {
+            self.shared.totals.fault(&fault.message);
+        }
         fault.connection_lost
     }
 
@@ -311,7 +317,8 @@ impl Seat {
         let mut wait = 1_000_000;
         while !self.shared.control.stopping() {
             match self.connect(client).await {
-                Ok(()) => return self.shared.totals.reconnected(),
+                Ok(()) if self.phase == Phase::Measured => return self.shared.totals.reconnected(),
+                Ok(()) => return,
                 Err(cause) => {
                     if self.shared.clock.now() - lost > nanos(self.shared.load.patience) {
                         return self.shared.control.stop(Stop::ServerGone(cause));

@@ -211,10 +211,15 @@ impl Trial {
                 Duration::from_nanos(collected.last_end.saturating_sub(start))
             }
         };
+        let mut series = collected.series;
+        // a stall that lasts to the end is a row of zeros for each second too
+        while (series.len() as u64) < window.as_secs() {
+            series.push(Second::empty(series.len() as u64, self.shared.load.operations.len()));
+        }
         Measurement {
             operations: collected.operations,
             window,
-            series: collected.series,
+            series,
             arrived: collected.arrived,
             reconnects: collected.reconnects,
             faults: collected.faults,

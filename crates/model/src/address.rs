@@ -147,7 +147,11 @@ impl fmt::Display for Address {
         }
         write!(f, "{}://", self.scheme)?;
         if let Some(user) = &self.user {
-            write!(f, "{user}@")?;
+            f.write_str(user)?;
+        }
+        // a login without a user, such as Redis', is still seen to be one
+        if self.user.is_some() || self.password.is_some() {
+            f.write_str("@")?;
         }
         if self.host.contains(':') {
             write!(f, "[{}]", self.host)?;
@@ -170,13 +174,12 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The text with what stands between the user's colon and the last `@` left out, whether or not it
-/// reads as a URL.
+/// What can be shown of an address that cannot be read: where a password stands in it is not known, so
+/// only the scheme and what follows the last `@`.
 fn without_password(text: &str) -> String {
-    let Some((start, rest)) = text.split_once("://") else { return text.to_owned() };
-    let Some((login, host)) = rest.rsplit_once('@') else { return text.to_owned() };
-    let user = login.split(':').next().unwrap_or_default();
-    format!("{start}://{user}@{host}")
+    let scheme = text.split(':').next().unwrap_or_default();
+    let rest = text.rsplit_once('@').map_or("", |(_, host)| host);
+    format!("{scheme}:…{rest}")
 }
 
 /// The text with its percent escapes resolved; `None` where that is not UTF-8.
@@ -211,8 +214,10 @@ mod tests {
         for shown in [format!("{address}"), format!("{address:?}"), format!("{:?}", address.password)] {
             assert!(!shown.contains("hunter2"), "{shown}");
         }
-        let error = Address::parse("mysql://ann:hunt@er2@/db?ssl=1").unwrap_err().to_string();
-        assert!(!error.contains("er2") && !error.contains("hunt"), "{error}");
+        for text in ["mysql://ann:hunt@er2@/db?ssl=1", "mysql:ann:hunter2@host/db", "mysql://ann:hunter2"] {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(!error.contains("er2") && !error.contains("hunt"), "{error}");
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Durability {
 
 /// A word that names nothing here, with the words that exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {what} \"{word}\": known are {}", known.join(", "))]
+#[error("unknown {what} \"{word}\"{} (known are {})", crate::hint(word, known.iter().copied()), known.join(", "))]
 pub struct UnknownWord {
     /// What kind of thing was meant (`lock mode`).
     pub what: &'static str,
@@ -156,7 +156,10 @@ mod tests {
     #[test]
     fn an_unknown_word_says_which_exist() {
         let error = "sofft".parse::<Lock>().unwrap_err();
-        assert_eq!(error.to_string(), "unknown lock mode \"sofft\": known are none, soft, hard, native");
+        assert_eq!(
+            error.to_string(),
+            "unknown lock mode \"sofft\"; did you mean \"soft\"? (known are none, soft, hard, native)"
+        );
     }
 
     #[test]

@@ -7,11 +7,13 @@ mod address;
 mod error;
 mod guarantee;
 mod kind;
+mod nearest;
 
 pub use address::{Address, AddressError, Secret};
 pub use error::StoreError;
 pub use guarantee::{Durability, Effective, Lock, UnknownWord};
 pub use kind::{Server, StoreKind, Support};
+pub use nearest::{hint, nearest};
 
 use std::{future::Future, pin::Pin};
 

@@ -294,10 +294,13 @@ impl CellResult {
     fn price_against(&self, without: &Self) -> Result<Option<Price>, UnreadableHistogram> {
         let mut throughput = Vec::new();
         let mut p99 = Vec::new();
-        for with in &self.trials {
-            let Some(without) = without.trials.iter().find(|trial| trial.round == with.round) else {
-                continue;
-            };
+        // a trial that was cut short has the time it waited for its server in it
+        let whole = |cell: &Self| -> Vec<TrialResult> {
+            cell.trials.iter().filter(|trial| trial.stopped.is_none()).cloned().collect()
+        };
+        let bare = whole(without);
+        for with in &whole(self) {
+            let Some(without) = bare.iter().find(|trial| trial.round == with.round) else { continue };
             throughput.push((with.throughput, without.throughput));
             if let (Some(with), Some(without)) = (with.p99()?, without.p99()?) {
                 p99.push((with, without));
@@ -312,14 +315,16 @@ impl CellResult {
 }
 
 impl RunResult {
-    /// Prices every cell that has an unprotected twin in the grid.
+    /// Prices every cell that held and has an unprotected twin in the grid: the number of one that broke
+    /// is void.
     ///
     /// # Errors
     /// A histogram that cannot be read.
     pub fn price(&mut self) -> Result<(), UnreadableHistogram> {
         let bare: Vec<CellResult> =
             self.cells.iter().filter(|cell| cell.lock == Lock::None).cloned().collect();
-        for cell in self.cells.iter_mut().filter(|cell| cell.lock != Lock::None) {
+        let held = |cell: &&mut CellResult| cell.lock != Lock::None && cell.verdict() == Verdict::Holds;
+        for cell in self.cells.iter_mut().filter(held) {
             if let Some(without) = bare.iter().find(|other| other.same_but_lock(cell)) {
                 cell.price = cell.price_against(without)?;
             }

@@ -316,9 +316,9 @@ fn verdict(cell: &CellResult) -> String {
 fn price(cell: &CellResult) -> String {
     match &cell.price {
         None if cell.lock == Lock::None => "1 (baseline)".to_owned(),
-        None => "–".to_owned(),
         // a number whose guarantee broke is void
-        Some(_) if cell.verdict() != Verdict::Holds => "void".to_owned(),
+        None if !cell.trials.is_empty() && cell.verdict() != Verdict::Holds => "void".to_owned(),
+        None => "–".to_owned(),
         Some(price) => ratio(&price.throughput),
     }
 }

@@ -124,10 +124,14 @@ fn namespace<S: Store>(subject: &Subject<S>, world: &World<S>, name: &str) {
 
 /// A namespace that is there is not made again, and stays its maker's.
 pub fn occupied<S: Store>(subject: &Subject<S>) {
-    let Some(world) = prepared(subject, Durability::None) else { return };
-    let again = wait(world.store.create(NAMESPACE, "run 2")).unwrap_err();
-    assert!(matches!(again, StoreError::Occupied { .. }), "not occupied: {again:?}");
-    assert_eq!(wait(world.store.owner(NAMESPACE)).unwrap(), Owner::Run("run 1".to_owned()));
+    let Some(world) = subject.start(Durability::None) else { return };
+    let store = &world.store;
+    for name in NAMES {
+        wait(store.create(name, "run 1")).unwrap();
+        let again = wait(store.create(name, "run 2")).unwrap_err();
+        assert!(matches!(again, StoreError::Occupied { .. }), "not occupied: {again:?}");
+        assert_eq!(wait(store.owner(name)).unwrap(), Owner::Run("run 1".to_owned()), "{name}");
+    }
 }
 
 /// A stock that is large is laid in and read back whole.
@@ -202,7 +206,7 @@ fn crash<S: Store>(
     case.load(store);
     // long enough to see the server come back, short enough to give it up
     let patience = Duration::from_secs(if comes_back { 20 } else { 1 });
-    let load = Load { patience, ..for_time(2500) };
+    let load = Load { patience, ..for_time(2000) };
     let measured = thread::scope(|scope| {
         let trial = scope.spawn(|| case.drive(store, &load, 12));
         await_change(store, case);

@@ -6,6 +6,7 @@
 use std::{
     future::ready,
     panic::{AssertUnwindSafe, catch_unwind},
+    thread,
 };
 
 use acidtest_model::StoreError;
@@ -44,12 +45,16 @@ fn a_correct_store_passes() {
 fn every_bug_fails_the_check_of_contention() {
     let bugs = [memory::<0>(), memory::<1>(), memory::<2>(), memory::<3>(), memory::<4>(), memory::<5>()];
     assert_eq!(bugs.len(), Bug::ALL.len());
-    for (subject, bug) in bugs.iter().zip(Bug::ALL) {
-        let told = failure(|| inventory::contention(subject));
-        // a late operation is an error first, and its effect comes after
-        let caught = if bug == Bug::LateApply { "planted: late" } else { "verdict: Broken" };
-        assert!(told.contains(caught), "{bug:?}: {told}");
-    }
+    thread::scope(|scope| {
+        for (subject, bug) in bugs.iter().zip(Bug::ALL) {
+            scope.spawn(move || {
+                let told = failure(|| inventory::contention(subject));
+                // a late operation is an error first, and its effect comes after
+                let caught = if bug == Bug::LateApply { "planted: late" } else { "verdict: Broken" };
+                assert!(told.contains(caught), "{bug:?}: {told}");
+            });
+        }
+    });
 }
 
 #[test]

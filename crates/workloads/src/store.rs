@@ -29,6 +29,9 @@ pub enum Owner {
     Nobody,
     /// A run of acidtest made it; the run's id.
     Run(String),
+    /// It is there with nothing in it but, perhaps, the place for a mark: what a run leaves that is killed
+    /// while it makes it, on a store that cannot make and mark in one step.
+    Empty,
     /// It is there, and no run of acidtest left its mark in it.
     Stranger,
 }

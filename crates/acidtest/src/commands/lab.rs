@@ -1,6 +1,6 @@
 //! `acidtest lab`: private servers, kept and cleared away.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::PathBuf};
 
 use acidtest_lab::{Entry, Holder, Lab, Lifetime, NamespaceEntry};
 use acidtest_model::{Address, Durability, Server};
@@ -40,10 +40,10 @@ async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, 
         }
         Ok(_) => {
             output::print_text(&format!("{}\n", server.address()))?;
-            eprintln!(
+            output::say(&format!(
                 "durability {rung}; log and data in {}; stop it with: acidtest lab down",
                 server.folder().display()
-            );
+            ));
             Ok(Status::Held)
         }
         Err(failure) => {
@@ -64,14 +64,23 @@ async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
         let what = format!("namespace \"{}\" of run {} at {}", entry.namespace, entry.run, entry.address);
         // writing into a string cannot fail
         match remove(&entry, &targets).await {
-            Ok(()) => {
+            Ok(true) => {
                 let _ = writeln!(text, "removed {what}");
                 entry.clear()?;
             }
-            Err(_) if forget => {
+            Ok(false) if !forget => {
+                failed = true;
+                let _ = writeln!(
+                    text,
+                    "left {what}: it does not bear that run's mark\n  remedy: drop it if it is yours to drop, then \
+                     --forget it"
+                );
+            }
+            Ok(false) | Err(_) if forget => {
                 let _ = writeln!(text, "forgot {what}");
                 entry.clear()?;
             }
+            Ok(_) => {}
             Err(failure) => {
                 failed = true;
                 let cause = failure.to_string();
@@ -84,10 +93,18 @@ async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
         }
     }
     let cleared = lab.down()?;
+    let busy: Vec<PathBuf> = lab
+        .list()?
+        .into_iter()
+        .filter(|entry| matches!(entry.holder, Holder::Bench { alive: true, .. }))
+        .map(|entry| entry.folder)
+        .collect();
     for entry in &cleared.removed {
         let _ = writeln!(text, "removed {}", describe(entry));
     }
     for left in &cleared.left {
+        // what a run under way has is rightly left
+        failed |= !busy.contains(&left.folder);
         let _ = writeln!(text, "left {}: {}", left.folder.display(), left.why);
     }
     if text.is_empty() {
@@ -97,8 +114,9 @@ async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
     Ok(if failed { Status::Unreached } else { Status::Held })
 }
 
-/// Removes a namespace with the login that was given for its address, or without any.
-async fn remove(entry: &NamespaceEntry, targets: &[Target]) -> Result<(), Failure> {
+/// Removes a namespace with the login that was given for its address, or without any, and says whether
+/// it is gone.
+async fn remove(entry: &NamespaceEntry, targets: &[Target]) -> Result<bool, Failure> {
     let given = targets.iter().find(|target| target.shown() == entry.address);
     let target = match given {
         Some(target) => target.clone(),

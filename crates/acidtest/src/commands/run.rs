@@ -9,9 +9,10 @@ use crate::{
     args::{Format, Run},
     exit::{Failure, Status},
     interrupt::Interrupt,
-    nearest, output,
+    output,
     output::ResultFile,
-    plan_file, runner,
+    plan_file,
+    runner::{self, Finished},
     target::Target,
 };
 
@@ -28,7 +29,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     let id = id();
     let file = ResultFile::prepare(&run.output.out, &id, &plan.workload)?;
     let quiet = run.output.quiet;
-    let result = LocalSet::new()
+    let Finished { result, failure } = LocalSet::new()
         .run_until(async {
             let interrupt = Interrupt::listen()?;
             runner::run(&plan, &targets, &id, quiet, interrupt, &file).await
@@ -40,14 +41,18 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     if quiet || run.output.format == Format::Json {
         // the table's notes say so otherwise
         for error in result.cells.iter().filter_map(|cell| cell.error.as_ref()).collect::<BTreeSet<_>>() {
-            eprintln!("error: {error}");
+            output::say(&format!("error: {error}"));
         }
     }
     if !quiet {
         // standard output may be JSON; where the file lies is for people
-        eprintln!("result: {}", file.path().display());
+        output::say(&format!("result: {}", file.path().display()));
     }
-    Ok(runner::status(&result))
+    let status = runner::status(&result);
+    let Some(failure) = failure else { return Ok(status) };
+    // what was measured stands above; the run itself is no success
+    output::say(&format!("error: {failure}"));
+    Ok(status.max(failure.status()))
 }
 
 /// The plan that the arguments amount to, checked, and its stores. The plan's own list of stores never
@@ -60,7 +65,7 @@ fn plan(run: &Run) -> Result<(Plan, Vec<Target>), Failure> {
         return Err(Failure::Usage(format!(
             "unknown workload \"{}\"{}\n  known are {}; a plan file ends in .toml",
             plan.workload,
-            nearest::hint(&plan.workload, WORKLOADS),
+            acidtest_model::hint(&plan.workload, WORKLOADS),
             WORKLOADS.join(", ")
         )));
     }
@@ -105,8 +110,23 @@ fn check(plan: &Plan) -> Result<(), Failure> {
     if let Some(twice) = twice.into_iter().flatten().next() {
         return Err(Failure::Usage(format!("{twice} is given twice: its cells would be the same")));
     }
-    if plan.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
-        return Err(Failure::Usage("rate must be a number above 0".to_owned()));
+    let limits = [
+        ("rate", "above 0 and at most 10,000,000", plan.rate.is_none_or(|rate| rate > 0.0 && rate <= 1e7)),
+        ("ops", "at least 1", plan.ops != Some(0)),
+        (
+            "trace",
+            "between 1 and 100,000,000",
+            plan.trace.is_none_or(|length| (1..=100_000_000).contains(&length)),
+        ),
+        ("clients", "at most 100,000", plan.clients.iter().all(|clients| *clients <= 100_000)),
+        (
+            "trace",
+            "without rate: a sequence is replayed in a closed loop",
+            plan.trace.is_none() || plan.rate.is_none(),
+        ),
+    ];
+    if let Some((name, must, _)) = limits.into_iter().find(|(.., fits)| !fits) {
+        return Err(Failure::Usage(format!("{name} must be {must}")));
     }
     let name = &plan.namespace;
     let is_plain =

@@ -7,7 +7,7 @@ use acidtest_model::{Durability, Lock, Server, StoreKind, Support};
 
 use crate::{
     exit::{Failure, Status},
-    nearest, output,
+    output,
     registry::{self, STORES},
 };
 
@@ -21,7 +21,7 @@ pub(crate) fn stores(only: Option<&str>) -> Result<Status, Failure> {
     if kinds.is_empty() {
         let word = only.unwrap_or_default();
         let known: Vec<&str> = registry::names().collect();
-        let hint = nearest::hint(word, known.iter().copied());
+        let hint = acidtest_model::hint(word, known.iter().copied());
         return Err(Failure::Usage(format!(
             "unknown store \"{word}\"{hint}\n  known are {}",
             known.join(", ")

@@ -58,9 +58,20 @@ fn each_rung_is_read_back() {
 fn what_others_made_is_a_stranger_s() {
     let Some(world) = MARIADB.start(Durability::None) else { return };
     assert_eq!(wait(world.store.owner("mysql")).unwrap(), Owner::Stranger);
-    execute(world.address(), "CREATE DATABASE theirs; CREATE TABLE theirs.marker (a int)");
+    execute(world.address(), "CREATE DATABASE theirs; CREATE TABLE theirs.marker SELECT 1 AS a");
     assert_eq!(wait(world.store.owner("theirs")).unwrap(), Owner::Stranger);
     assert!(wait(world.store.create(&"long".repeat(20), "run 1")).is_err());
+}
+
+#[test]
+fn what_a_run_left_half_made_is_empty() {
+    let Some(world) = MARIADB.start(Durability::None) else { return };
+    for step in ["CREATE DATABASE half", "CREATE TABLE half.marker (run TEXT NOT NULL)"] {
+        execute(world.address(), step);
+        assert_eq!(wait(world.store.owner("half")).unwrap(), Owner::Empty, "{step}");
+    }
+    execute(world.address(), "CREATE TABLE half.theirs (a int)");
+    assert_eq!(wait(world.store.owner("half")).unwrap(), Owner::Stranger);
 }
 
 #[test]

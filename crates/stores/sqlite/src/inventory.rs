@@ -179,10 +179,15 @@ impl Client {
         if !self.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
-        for line in &*taken {
+        for (index, line) in taken.iter().enumerate() {
             let left = self.seen(line).0 - i64::from(line.count);
             let tuple = params![line.sku, line.condition, line.source, line.warehouse, left];
-            self.connection.prepare_cached(&self.sql.set)?.execute(tuple)?;
+            match self.connection.prepare_cached(&self.sql.set)?.execute(tuple) {
+                Ok(_) => {}
+                // the lines before have taken effect
+                Err(error) if index > 0 => return Ok(Attempt::Unknown(Fault::lost(error.to_string()))),
+                Err(error) => return Err(error),
+            }
         }
         Ok(Attempt::Ok)
     }

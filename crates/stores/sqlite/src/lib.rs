@@ -30,7 +30,7 @@ use std::{
 
 use acidtest_model::{Address, Durability, Effective, Lock, Server, StoreError, StoreKind, Support, Task};
 use acidtest_workloads::{Attempt, Fault, Owner, Store, inventory::InventoryStore};
-use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 /// The store's row of the matrix.
 pub const KIND: StoreKind = StoreKind {
@@ -141,6 +141,15 @@ fn marker(namespace: &str) -> String {
     format!("\"{namespace}:marker\"")
 }
 
+/// Names of the namespace's tables.
+fn tables(connection: &Connection, namespace: &str) -> rusqlite::Result<Vec<String>> {
+    let prefix = format!("{namespace}:");
+    let mut tables = connection.prepare(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, length(?1)) = ?1",
+    )?;
+    tables.query_map([prefix], |row| row.get(0))?.collect()
+}
+
 impl Store for Sqlite {
     fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
         Box::pin(async {
@@ -173,11 +182,7 @@ impl Store for Sqlite {
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
         Box::pin(async move {
             self.on_file("looking for the namespace", |connection| {
-                let mut tables = connection
-                    .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1")?;
-                let pattern = format!("{namespace}:*");
-                let names: Vec<String> =
-                    tables.query_map([pattern], |row| row.get(0))?.collect::<Result<_, _>>()?;
+                let names = tables(connection, namespace)?;
                 if names.is_empty() {
                     return Ok(Owner::Nobody);
                 }
@@ -195,30 +200,34 @@ impl Store for Sqlite {
     fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.on_file("making the namespace", |connection| {
-                connection
-                    .execute_batch(&format!("CREATE TABLE {} (run TEXT NOT NULL)", marker(namespace)))?;
-                connection.execute(&format!("INSERT INTO {} VALUES (?1)", marker(namespace)), [run])?;
-                Ok(())
+                let marker = marker(namespace);
+                let transaction = connection.transaction()?;
+                transaction.execute_batch(&format!(
+                    "CREATE TABLE {marker} (run TEXT NOT NULL, made INTEGER NOT NULL)"
+                ))?;
+                transaction
+                    .execute(&format!("INSERT INTO {marker} VALUES (?1, ?2)"), params![run, self.made])?;
+                transaction.commit()
             })
         })
     }
 
     fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let empty = self.on_file("removing the namespace", |connection| {
-                let names: Vec<String> = {
-                    let mut tables = connection
-                        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1")?;
-                    tables
-                        .query_map([format!("{namespace}:*")], |row| row.get(0))?
-                        .collect::<Result<_, _>>()?
-                };
-                for name in names {
-                    connection.execute_batch(&format!("DROP TABLE \"{name}\""))?;
+            let ours = self.on_file("removing the namespace", |connection| {
+                let transaction = connection.transaction()?;
+                let made = format!("SELECT made FROM {}", marker(namespace));
+                // a namespace without a mark is removed only when the user says so, its file never
+                let made = transaction.query_row(&made, [], |row| row.get(0)).unwrap_or(false);
+                for name in tables(&transaction, namespace)? {
+                    transaction.execute_batch(&format!("DROP TABLE \"{}\"", name.replace('"', "\"\"")))?;
                 }
-                connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+                let empty: bool =
+                    transaction.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
+                transaction.commit()?;
+                Ok(made && empty)
             })?;
-            if empty && self.made {
+            if ours {
                 remove_file(&self.file.path);
             }
             Ok(())

@@ -138,12 +138,15 @@ impl Store for Tarantool {
                 args.array(2).str(&prefix(namespace)).str(&marker(namespace));
             };
             let owner = |values: &mut Reader<'_>| {
-                values.tuple(2)?;
+                values.tuple(3)?;
                 let found = values.bool()?;
-                Ok(match (values.take_nil(), found) {
-                    (false, _) => Owner::Run(values.str()?.to_owned()),
-                    (true, true) => Owner::Stranger,
-                    (true, false) => Owner::Nobody,
+                if !values.take_nil() {
+                    return Ok(Owner::Run(values.str()?.to_owned()));
+                }
+                Ok(match (found, values.bool()?) {
+                    (false, _) => Owner::Nobody,
+                    (true, true) => Owner::Empty,
+                    (true, false) => Owner::Stranger,
                 })
             };
             let code = include_str!("lua/owner.lua");

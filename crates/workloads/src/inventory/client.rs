@@ -188,7 +188,8 @@ impl<C: Connector> Client for InventoryClient<C> {
             (Operation::Capture { .. }, Outcome::Refused | Outcome::Conflict | Outcome::Failed) => {
                 ledger.capture_without_effect();
             }
-            (Operation::Release { item, request }, Outcome::Ok) => ledger.released(item, request.units),
+            // counted when it was drawn
+            (Operation::Release { .. }, Outcome::Ok) => {}
             (Operation::Release { item, request }, Outcome::Unknown) => {
                 ledger.release_unknown(item, request.units);
             }

@@ -1,24 +1,34 @@
 //! What the clients remember of what was acknowledged, in memory of fixed size.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicI64, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use super::{Line, Stock};
 
-/// One tuple's account, on a cache line of its own: an operation touches just one.
+/// One tuple's account in units, on a cache line of its own: an operation touches just one. Each count
+/// only grows.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Account {
-    /// Acknowledged captures less invoked releases: never more than was really taken.
-    taken: AtomicI64,
-    /// How far `taken` was seen above the initial stock.
-    oversold: AtomicI64,
+    /// Captures, counted when they are acknowledged.
     captured: AtomicI64,
-    released: AtomicI64,
-    released_unknown: AtomicI64,
+    /// Releases, counted before they are sent.
+    invoked: AtomicI64,
+    /// Of those: proved to have had no effect.
+    undone: AtomicI64,
+    /// Of those: never answered.
+    unknown: AtomicI64,
+    /// How far more than the initial stock was seen to be taken.
+    oversold: AtomicI64,
 }
 
-/// The ledger of one trial, shared by its clients. An operation costs two relaxed atomic additions;
-/// nothing grows with the number of operations.
+/// The ledger of one trial, shared by its clients. An operation costs one atomic addition; nothing grows
+/// with the number of operations.
+///
+/// Captures acknowledged so far, less releases invoked so far, are never more than what is really
+/// taken: if that is ever more than the initial stock, units were sold that were not there.
 #[derive(Debug)]
 pub struct Ledger {
     initial: Vec<i64>,
@@ -72,9 +82,12 @@ impl Ledger {
 
     fn take(&self, item: usize, units: i64) {
         let account = &self.accounts[item];
-        account.captured.fetch_add(units, Relaxed);
-        let taken = account.taken.fetch_add(units, Relaxed) + units;
-        let beyond = taken - self.initial[item];
+        // in this order: what is added is read no later, and what is subtracted no earlier, than the
+        // moment of the capture's addition, for which the sum is then a lower bound
+        let undone = account.undone.load(SeqCst);
+        let captured = account.captured.fetch_add(units, SeqCst) + units;
+        let invoked = account.invoked.load(SeqCst);
+        let beyond = captured + undone - invoked - self.initial[item];
         if beyond > 0 {
             account.oversold.fetch_max(beyond, Relaxed);
         }
@@ -91,32 +104,31 @@ impl Ledger {
 
     /// A release that is about to be sent: from now on its units may be there again.
     pub(crate) fn release_invoked(&self, item: u32, units: u32) {
-        self.accounts[item as usize].taken.fetch_sub(units.into(), Relaxed);
-    }
-
-    pub(crate) fn released(&self, item: u32, units: u32) {
-        self.accounts[item as usize].released.fetch_add(units.into(), Relaxed);
+        self.accounts[item as usize].invoked.fetch_add(units.into(), SeqCst);
     }
 
     pub(crate) fn release_unknown(&self, item: u32, units: u32) {
-        self.accounts[item as usize].released_unknown.fetch_add(units.into(), Relaxed);
+        self.accounts[item as usize].unknown.fetch_add(units.into(), Relaxed);
         self.unacknowledged.fetch_add(1, Relaxed);
     }
 
     /// A release that is proved to have had no effect: its units never came back.
     pub(crate) fn release_without_effect(&self, item: u32, units: u32) {
-        self.accounts[item as usize].taken.fetch_add(units.into(), Relaxed);
+        self.accounts[item as usize].undone.fetch_add(units.into(), SeqCst);
         self.unacknowledged.fetch_add(1, Relaxed);
     }
 
+    /// Once every operation has ended: a release that is neither undone nor unknown was acknowledged.
     pub(crate) fn entry(&self, item: usize) -> Entry {
         let account = &self.accounts[item];
+        let released_unknown = account.unknown.load(Relaxed);
+        let without_effect = account.undone.load(Relaxed);
         Entry {
             initial: self.initial[item],
             oversold: account.oversold.load(Relaxed),
             captured: account.captured.load(Relaxed),
-            released: account.released.load(Relaxed),
-            released_unknown: account.released_unknown.load(Relaxed),
+            released: account.invoked.load(Relaxed) - without_effect - released_unknown,
+            released_unknown,
         }
     }
 

@@ -1,14 +1,16 @@
 //! What was probably meant.
 
 /// The known word nearest to a mistyped one, if it is near enough to be meant.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |each: &str| strsim::damerau_levenshtein(&word.to_lowercase(), each);
     let near = (word.chars().count() / 3).max(2);
     known.into_iter().min_by_key(|each| distance(each)).filter(|each| distance(each) <= near)
 }
 
 /// `; did you mean "…"?`, or nothing.
-pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+#[must_use]
+pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or_else(String::new, |meant| format!("; did you mean \"{meant}\"?"))
 }
 
