@@ -357,8 +357,12 @@ fn at_overload_what_was_offered_is_accounted_for() {
 fn the_self_test_catches_every_bug() {
     let ended = Bench::new().run(&["selftest"]).expect(0);
     assert!(ended.stdout.contains("every planted bug was caught"), "{}", ended.stdout);
-    assert_eq!(ended.stdout.matches("caught").count(), 7 + 1, "six bugs, no lock, and the last line");
-    assert_eq!(ended.stdout.matches("no alarm").count(), 5);
+    assert_eq!(
+        ended.stdout.matches("caught").count(),
+        9 + 1,
+        "six bugs, no lock, two replayed, and the last line"
+    );
+    assert_eq!(ended.stdout.matches("no alarm").count(), 6);
 }
 
 #[test]
@@ -388,4 +392,124 @@ fn help_has_examples_and_exit_codes() {
     let help = bench.run(&["run", "--help"]).expect(0).stdout;
     assert!(help.contains("Examples:") && help.contains("[default: 10s]"), "{help}");
     assert!(bench.run(&["--help"]).expect(0).stdout.contains("Exit status:"));
+}
+
+#[test]
+fn nothing_acknowledged_in_the_measured_part_is_unknown() {
+    let bench = Bench::new();
+    // the stock is gone before the warm-up is over
+    let words = [
+        "run",
+        "inventory",
+        "--capture-share",
+        "1",
+        "--items",
+        "2",
+        "--initial-max",
+        "2",
+        "--duration",
+        "400ms",
+        "--warmup",
+        "1s",
+        "--clients",
+        "2",
+    ];
+    let ended = bench.run(&words).expect(5);
+    assert!(ended.stdout.contains("no operation was acknowledged in the measured part"), "{}", ended.stdout);
+}
+
+#[test]
+fn a_price_of_a_void_number_is_void() {
+    let bench = Bench::new();
+    let words = [
+        "run",
+        "inventory",
+        "--lock",
+        "none,native",
+        "--capture-share",
+        "1",
+        "--items",
+        "2",
+        "--initial-max",
+        "2",
+        "--duration",
+        "300ms",
+        "--warmup",
+        "1s",
+        "--clients",
+        "2",
+    ];
+    let ended = bench.run(&words).expect(5);
+    assert!(ended.stdout.contains("void"), "{}", ended.stdout);
+    for cell in bench.result()["cells"].as_array().unwrap() {
+        assert_eq!(cell["price"], Value::Null);
+    }
+}
+
+#[test]
+fn what_listens_and_does_not_answer_is_said_and_not_waited_for() {
+    let bench = Bench::new();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let children: Vec<_> = ["postgres", "mysql", "redis", "tarantool"]
+        .into_iter()
+        .map(|scheme| {
+            let address = format!("{scheme}://127.0.0.1:{port}");
+            let file = format!("{scheme}.json");
+            (scheme, bench.spawn(&["run", "inventory", "--store", &address, "--out", &file]))
+        })
+        .collect();
+    for (scheme, child) in children {
+        let ended = wait(child, Duration::from_mins(1)).expect(3);
+        for word in ["cannot reach", "remedy:"] {
+            assert!(ended.stdout.contains(word), "{scheme}: no \"{word}\" in:\n{}", ended.stdout);
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_stops_nothing() {
+    let bench = Bench::new();
+    let mut child =
+        bench.spawn(&["run", "inventory", "--store", "sqlite:mine.db", "--duration", "7s", "--trials", "2"]);
+    drop(child.stderr.take());
+    drop(child.stdout.take());
+    let ended = wait(child, Duration::from_mins(1));
+    assert_eq!(ended.code, Some(0));
+    assert_eq!(bench.result()["cells"][0]["trials"].as_array().unwrap().len(), 2);
+    assert!(!bench.path("mine.db").exists(), "the namespace and its file are removed");
+}
+
+#[test]
+fn a_mistyped_address_shows_no_password() {
+    let bench = Bench::new();
+    for address in [
+        "postgres:ann:s3cr3tword@host/db",
+        "postgres://ann:s3cr3,tword@host/db",
+        "postgres://ann:s3cr3tword@host:x/db",
+        "postgress://ann:s3cr3tword@host/db",
+    ] {
+        let ended = bench.run(&["run", "inventory", "--store", address]).expect(2);
+        assert!(
+            !ended.stderr.contains("s3cr3") && !ended.stderr.contains("tword"),
+            "{address}: {}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn a_file_left_by_a_killed_run_is_found_from_anywhere() {
+    let bench = Bench::new();
+    let words = ["run", "inventory", "--store", "sqlite:mine.db", "--duration", "30s"];
+    let mut child = bench.spawn(&words);
+    until("the run begins", Duration::from_secs(10), || bench.path("mine.db").exists());
+    std::thread::sleep(Duration::from_secs(1));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::create_dir(bench.path("elsewhere")).unwrap();
+    let down = bench.command(&["lab", "down"]).current_dir(bench.path("elsewhere")).output().unwrap();
+    assert!(String::from_utf8_lossy(&down.stdout).contains("removed namespace"), "{down:?}");
+    assert!(!bench.path("mine.db").exists(), "a file that the run made goes with it");
+    bench.assert_clean();
 }

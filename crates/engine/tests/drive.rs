@@ -147,6 +147,30 @@ fn a_warm_up_is_driven_and_leaves_nothing_in_the_measurement() {
 }
 
 #[test]
+fn faults_of_the_warm_up_are_not_the_measurement_s() {
+    let begun = Instant::now();
+    let load = Load { warmup: Duration::from_millis(300), ..for_millis(200) };
+    let (measurement, world) = drive(load, 2, move |_| {
+        let warm = begun.elapsed() < Duration::from_millis(200);
+        let lost = Attempt::Unknown(Fault::lost("cold"));
+        Act::After(Duration::from_millis(5), if warm { lost } else { Attempt::Ok })
+    });
+    assert!(world.connections.load(SeqCst) > 2, "connections were lost");
+    assert_eq!((measurement.reconnects, measurement.faults.len()), (0, 0));
+}
+
+#[test]
+fn a_stall_to_the_end_is_a_row_of_zeros_a_second() {
+    let load = Load { timeout: Duration::from_millis(2500), ..for_millis(2000) };
+    let (measurement, _) = drive(load, 1, |attempt| match attempt {
+        0 => Act::Answer(Attempt::Ok),
+        _ => Act::Never,
+    });
+    assert!(measurement.series.len() >= 2, "{:?}", measurement.series);
+    assert_eq!(measurement.series[1].counts[0].iter().sum::<u64>(), 0);
+}
+
+#[test]
 fn an_open_loop_s_warm_up_backlog_is_not_measured() {
     // hopeless while warming up: 1,000 a second offered to one client that needs 20 ms each
     let begun = Instant::now();

@@ -185,8 +185,8 @@ impl Connection {
         self.faults.bug == Some(bug) && self.rng.random_range(0..self.faults.every) == 0
     }
 
-    /// Applies a decided change, with whatever was planted.
-    fn apply(&mut self, state: &mut State, lines: &[Line], sign: i64) -> Attempt {
+    /// Applies a decided change, with whatever was planted. None is never answered.
+    fn apply(&mut self, state: &mut State, lines: &[Line], sign: i64) -> Option<Attempt> {
         let unanswered = self.faults.timeouts > 0.0 && self.rng.random::<f64>() < self.faults.timeouts;
         let (drops, hides) = (self.strikes(Bug::DropWrite), self.strikes(Bug::HideCommit));
         let (twice, late) = (self.strikes(Bug::ApplyTwice), self.strikes(Bug::LateApply));
@@ -199,14 +199,14 @@ impl Connection {
                 1 => state.later.push_back(later(true)),
                 _ => {}
             }
-            return Attempt::Unknown(Fault::lost("planted: no answer"));
+            return None;
         }
         if hides || late {
             state.later.push_back(later(false));
         } else if !drops {
             state.add(lines, if twice { 2 * sign } else { sign });
         }
-        if late { Attempt::Failed(Fault::answered("planted: late")) } else { Attempt::Ok }
+        Some(if late { Attempt::Failed(Fault::answered("planted: late")) } else { Attempt::Ok })
     }
 
     /// Decides on a reading: the lines to take, or a refusal.
@@ -231,17 +231,30 @@ impl Connection {
     }
 
     /// Reads, decides and writes in one critical section, if the version is still the one given.
-    fn capture_at_once(&mut self, capture: &Capture, taken: &mut Vec<Line>, version: Option<u64>) -> Attempt {
+    fn capture_at_once(
+        &mut self,
+        capture: &Capture,
+        taken: &mut Vec<Line>,
+        version: Option<u64>,
+    ) -> Option<Attempt> {
         let table = Arc::clone(&self.table);
         let mut state = locked(&table.state);
         let bin = state.bin((capture.sku, capture.condition, capture.source));
         if version.is_some_and(|version| version != bin.version) {
-            return Attempt::Conflict;
+            return Some(Attempt::Conflict);
         }
         if !self.decide(capture, &bin, taken) {
-            return Attempt::Refused;
+            return Some(Attempt::Refused);
         }
         self.apply(&mut state, taken, -1)
+    }
+}
+
+/// Gives the answer, or keeps the client waiting until its time is up.
+async fn answer(done: Option<Attempt>) -> Attempt {
+    match done {
+        Some(attempt) => attempt,
+        None => std::future::pending().await,
     }
 }
 
@@ -261,26 +274,29 @@ impl Operations for Connection {
             Lock::Soft => {
                 let bin = self.read(key);
                 tokio::task::yield_now().await;
-                self.capture_at_once(capture, taken, Some(bin.version))
+                answer(self.capture_at_once(capture, taken, Some(bin.version))).await
             }
             Lock::Hard => {
                 let table = Arc::clone(&self.table);
                 let Some(latch) = table.latches.get(&key) else { return Attempt::Refused };
                 let _held = latch.lock().await;
                 tokio::task::yield_now().await;
-                self.capture_at_once(capture, taken, None)
+                answer(self.capture_at_once(capture, taken, None)).await
             }
-            Lock::Native => self.capture_at_once(capture, taken, None),
+            Lock::Native => answer(self.capture_at_once(capture, taken, None)).await,
         }
     }
 
     async fn release(&mut self, release: &Release) -> Attempt {
         let Release { sku, warehouse, condition, source, units } = *release;
         let line = Line { sku, warehouse, condition, source, count: units };
-        let table = Arc::clone(&self.table);
-        let mut state = locked(&table.state);
-        // make visible what is due, as every operation does
-        state.bin((sku, condition, source));
-        self.apply(&mut state, &[line], 1)
+        let done = {
+            let table = Arc::clone(&self.table);
+            let mut state = locked(&table.state);
+            // make visible what is due, as every operation does
+            state.bin((sku, condition, source));
+            self.apply(&mut state, &[line], 1)
+        };
+        answer(done).await
     }
 }

@@ -10,9 +10,13 @@ use acidtest_store_memory::{
 };
 use acidtest_workloads::{Audit, Verdict};
 
-fn audit(faults: Faults, lock: Lock, seed: u64) -> Audit {
+fn judged(case: &Case, seed: u64) -> Audit {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(run(&Case { faults, lock }, seed)).unwrap()
+    runtime.block_on(run(case, seed)).unwrap()
+}
+
+fn audit(faults: Faults, lock: Lock, seed: u64) -> Audit {
+    judged(&Case { faults, lock, replayed: false }, seed)
 }
 
 #[track_caller]
@@ -54,6 +58,25 @@ fn a_hidden_commit_is_sold_again() {
     caught_as(Bug::HideCommit, &["oversold"]);
 }
 
+/// In every lock mode that promises something; unprotected, the store is broken without a bug.
+#[test]
+fn every_bug_is_caught_in_every_lock_mode() {
+    for lock in [Lock::Soft, Lock::Hard, Lock::Native] {
+        for bug in Bug::ALL {
+            let audit = audit(Faults::bug(bug), lock, 13);
+            assert_eq!(audit.verdict, Verdict::Broken, "{bug:?} under lock {lock}");
+        }
+    }
+}
+
+#[test]
+fn a_sequence_s_end_gives_a_dropped_or_doubled_write_away() {
+    for bug in [Bug::DropWrite, Bug::ApplyTwice] {
+        let audit = judged(&Case { faults: Faults::bug(bug), lock: Lock::Native, replayed: true }, 3);
+        assert!(audit.count("off_sequence") > 0, "{bug:?}: {audit}");
+    }
+}
+
 #[test]
 fn no_lock_oversells_under_contention() {
     let audit = audit(Faults::default(), Lock::None, 7);
@@ -80,7 +103,7 @@ fn a_correct_store_with_unanswered_operations_raises_no_alarm() {
 #[test]
 fn every_case_of_the_self_test_is_judged_as_it_should_be() {
     for case in Case::all() {
-        let audit = audit(case.faults, case.lock, 5);
+        let audit = judged(&case, 5);
         let broken = audit.verdict == Verdict::Broken;
         assert_eq!(broken, case.is_broken(), "{}: {audit}", case.meaning());
         assert_ne!(audit.verdict, Verdict::Unknown, "{}: {audit}", case.meaning());
