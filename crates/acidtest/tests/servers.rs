@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Bench, left_out, servers, signal, until, wait};
+use common::{Bench, servers, signal, until, wait, wanted};
 use serde_json::Value;
 
 /// One test at a time: these load the machine, and a trial starved of it would prove less.
@@ -249,7 +249,7 @@ fn a_namespace_left_on_a_user_s_server_is_removed_by_lab_down() {
 #[test]
 fn a_trial_that_fails_leaves_no_namespace() {
     let _alone = alone();
-    if left_out("postgres") {
+    if !wanted("postgres") {
         return;
     }
     let bench = Bench::new();
@@ -266,7 +266,7 @@ fn a_trial_that_fails_leaves_no_namespace() {
 #[test]
 fn a_namespace_on_a_server_that_is_gone_can_be_forgotten() {
     let _alone = alone();
-    if left_out("redis") {
+    if !wanted("redis") {
         return;
     }
     let (theirs, bench) = (Bench::new(), Bench::new());
@@ -387,7 +387,7 @@ fn what_cannot_start_or_be_reached_is_one_message() {
 #[test]
 fn an_open_loop_on_a_server_shows_both_times() {
     let _alone = alone();
-    if left_out("redis") {
+    if !wanted("redis") {
         return;
     }
     let bench = Bench::new();

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use acidtest_testbed::wanted;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -166,13 +167,7 @@ pub fn until(what: &str, most: Duration, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a store's tests were left out by the user, in `ACIDTEST_TEST_WITHOUT`.
-pub fn left_out(store: &str) -> bool {
-    let without = std::env::var("ACIDTEST_TEST_WITHOUT").unwrap_or_default();
-    without.split(',').any(|name| name.trim() == store)
-}
-
-/// The servers under test.
+/// The servers under test: all, but those that the user left out.
 pub fn servers() -> Vec<&'static str> {
-    ["postgres", "mariadb", "redis", "tarantool"].into_iter().filter(|store| !left_out(store)).collect()
+    ["postgres", "mariadb", "redis", "tarantool"].into_iter().filter(|store| wanted(store)).collect()
 }

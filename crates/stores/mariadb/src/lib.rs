@@ -244,22 +244,23 @@ async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {
     let marked = "SELECT 1 FROM information_schema.columns WHERE BINARY table_schema = BINARY ?
                   AND table_name = 'marker' AND column_name = 'run'";
     if rows(conn, marked, (namespace,)).await?.is_empty() {
-        return Ok(if is_empty(conn, namespace).await? { Owner::Empty } else { Owner::Stranger });
+        return Ok(if is_empty(conn, namespace, "").await? { Owner::Empty } else { Owner::Stranger });
     }
     let run = format!("SELECT run FROM {} WHERE run IS NOT NULL LIMIT 1", marker(namespace));
     if let Some(row) = rows(conn, run, ()).await?.first() {
         return Ok(Owner::Run(text(row, 0)));
     }
-    Ok(if is_empty(conn, namespace).await? { Owner::Empty } else { Owner::Stranger })
+    // no mark in the place for it, which only a killed run leaves so
+    Ok(if is_empty(conn, namespace, "marker").await? { Owner::Empty } else { Owner::Stranger })
 }
 
-/// Whether a database holds nothing but, perhaps, a table for the mark, which is empty where this is
-/// asked: making a database, its table and its mark are three steps.
-async fn is_empty(conn: &mut Conn, namespace: &str) -> Result<bool, Error> {
+/// Whether a database holds nothing but a table of this name: making a database, a table for the mark and
+/// the mark are three steps.
+async fn is_empty(conn: &mut Conn, namespace: &str, but: &str) -> Result<bool, Error> {
     let objects = "SELECT 1 FROM information_schema.tables
-                   WHERE BINARY table_schema = BINARY ? AND table_name <> 'marker'
+                   WHERE BINARY table_schema = BINARY ? AND table_name <> ?
                    UNION ALL SELECT 1 FROM information_schema.routines WHERE BINARY routine_schema = BINARY ?";
-    Ok(rows(conn, objects, (namespace, namespace)).await?.is_empty())
+    Ok(rows(conn, objects, (namespace, but, namespace)).await?.is_empty())
 }
 
 async fn create(conn: &mut Conn, namespace: &str, run: &str) -> Result<(), Error> {

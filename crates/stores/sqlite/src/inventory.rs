@@ -10,10 +10,10 @@ use acidtest_workloads::{
 };
 use rusqlite::{Connection, params};
 
-use crate::{File, Sqlite, attempt};
+use crate::{File, Sqlite, attempt, quoted};
 
 fn table(place: &Place) -> String {
-    format!("\"{}:{}\"", place.namespace, place.object("stock"))
+    quoted(&format!("{}:{}", place.namespace, place.object("stock")))
 }
 
 impl InventoryStore for Sqlite {

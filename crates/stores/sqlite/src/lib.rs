@@ -138,7 +138,12 @@ fn attempt(error: &rusqlite::Error) -> Attempt {
 }
 
 fn marker(namespace: &str) -> String {
-    format!("\"{namespace}:marker\"")
+    quoted(&format!("{namespace}:marker"))
+}
+
+/// A name as it stands in a statement.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Names of the namespace's tables.
@@ -199,6 +204,12 @@ impl Store for Sqlite {
 
     fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
+            if self.owner(namespace).await? != Owner::Nobody {
+                return Err(StoreError::Occupied {
+                    namespace: format!("namespace \"{namespace}\""),
+                    address: self.address(),
+                });
+            }
             self.on_file("making the namespace", |connection| {
                 let marker = marker(namespace);
                 let transaction = connection.transaction()?;
@@ -220,7 +231,7 @@ impl Store for Sqlite {
                 // a namespace without a mark is removed only when the user says so, its file never
                 let made = transaction.query_row(&made, [], |row| row.get(0)).unwrap_or(false);
                 for name in tables(&transaction, namespace)? {
-                    transaction.execute_batch(&format!("DROP TABLE \"{}\"", name.replace('"', "\"\"")))?;
+                    transaction.execute_batch(&format!("DROP TABLE {}", quoted(&name)))?;
                 }
                 let empty: bool =
                     transaction.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
