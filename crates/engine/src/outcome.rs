@@ -73,3 +73,15 @@ pub enum Attempt {
     /// Sent, and no answer: the connection is retired.
     Unknown(Fault),
 }
+
+impl Attempt {
+    /// What ended an operation of which a part has taken effect already: however that came, the whole
+    /// is in doubt, and its connection is retired.
+    #[must_use]
+    pub fn after_a_part(self) -> Self {
+        match self {
+            Self::Failed(fault) | Self::Unknown(fault) => Self::Unknown(Fault::lost(fault.message)),
+            Self::Ok | Self::Refused | Self::Conflict => Self::Unknown(Fault::lost("done in part")),
+        }
+    }
+}

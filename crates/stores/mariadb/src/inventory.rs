@@ -6,8 +6,8 @@ use acidtest_model::{Address, Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Item, Line, Operations, Release, Scenario, Stock,
-        plan_capture,
+        self, Capture, Connector, Held, InventoryStore, Item, Line, Operations, Reading, Release, Scenario,
+        Seen, Stock,
     },
 };
 use mysql_async::{Conn, Error, Params, Row, Statement, prelude::Queryable};
@@ -165,14 +165,7 @@ struct Connection {
 struct Session {
     conn: Conn,
     /// The group last read.
-    seen: Vec<Seen>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Seen {
-    warehouse: u8,
-    count: i64,
-    version: i64,
+    seen: Reading,
 }
 
 impl Connector for MariaDbConnector {
@@ -182,7 +175,7 @@ impl Connector for MariaDbConnector {
         let words = |error: Error| fault::words(&error);
         let mut conn = connect(&self.address).await.map_err(words)?;
         let (how, release) = self.prepare(&mut conn).await.map_err(words)?;
-        Ok(Connection { session: Session { conn, seen: Vec::new() }, how, release })
+        Ok(Connection { session: Session { conn, seen: Reading::default() }, how, release })
     }
 }
 
@@ -233,16 +226,6 @@ impl Session {
         Ok(())
     }
 
-    fn decide(&self, capture: &Capture, taken: &mut Vec<Line>) -> bool {
-        plan_capture(capture, self.seen.iter().map(|seen| (seen.warehouse, seen.count)), taken)
-    }
-
-    /// What was read of the tuple that a line takes from.
-    fn seen(&self, line: &Line) -> Seen {
-        let seen = self.seen.iter().find(|seen| seen.warehouse == line.warehouse);
-        seen.copied().unwrap_or_default()
-    }
-
     /// Runs a statement, and says how many tuples it found.
     async fn run(
         &mut self,
@@ -271,15 +254,15 @@ impl Session {
         taken: &mut Vec<Line>,
     ) -> Done {
         self.read(read, capture).await?;
-        if !self.decide(capture, taken) {
+        if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
         for (index, line) in taken.iter().enumerate() {
-            let left = self.seen(line).count - i64::from(line.count);
+            let left = self.seen.of(line).count - i64::from(line.count);
             self.write(set, with_key(left, line), Sent::Write).await.map_err(|trouble| match index {
                 0 => trouble,
                 // the lines before have taken effect
-                _ => unsettled(trouble),
+                _ => trouble.after_a_part(),
             })?;
         }
         Ok(Attempt::Ok)
@@ -292,7 +275,7 @@ impl Session {
         taken: &mut Vec<Line>,
     ) -> Done {
         self.read(read, capture).await?;
-        if !self.decide(capture, taken) {
+        if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
         // one statement is atomic by itself
@@ -313,7 +296,7 @@ impl Session {
 
     async fn take_if_unchanged(&mut self, take: &Statement, line: &Line, sent: Sent) -> Result<(), Attempt> {
         let (units, sku, condition, source, warehouse) = with_key(line.count.into(), line);
-        let values = (units, sku, condition, source, warehouse, self.seen(line).version);
+        let values = (units, sku, condition, source, warehouse, self.seen.of(line).version);
         match self.run(take, values, sent).await? {
             0 => Err(Attempt::Conflict),
             found => one(found),
@@ -338,7 +321,7 @@ impl Session {
     ) -> Done {
         self.begin().await?;
         self.read(read, capture).await?;
-        if !self.decide(capture, taken) {
+        if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
         for line in &*taken {
@@ -395,14 +378,6 @@ fn one(found: u64) -> Result<(), Attempt> {
     match found {
         1 => Ok(()),
         _ => Err(Attempt::Failed(Fault::answered(format!("a write found {found} tuples, not one")))),
-    }
-}
-
-/// What became of a write matters no more: others of the same operation have taken effect.
-fn unsettled(trouble: Attempt) -> Attempt {
-    match trouble {
-        Attempt::Failed(fault) | Attempt::Unknown(fault) => Attempt::Unknown(Fault::lost(fault.message)),
-        _ => Attempt::Unknown(Fault::lost("taken in part")),
     }
 }
 

@@ -4,8 +4,8 @@ use acidtest_model::{Address, Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Item, Line as Taken, Operations, Release, Scenario,
-        Stock, plan_capture,
+        self, Capture, Connector, Held, InventoryStore, Item, Line as Taken, Operations, Reading, Release,
+        Scenario, Seen, Stock,
     },
 };
 use tokio_postgres::{Client, Error, Row, Statement};
@@ -121,14 +121,7 @@ struct Connection {
 struct Session {
     line: Line,
     /// The group last read.
-    seen: Vec<Seen>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Seen {
-    warehouse: u8,
-    count: i64,
-    version: i64,
+    seen: Reading,
 }
 
 impl Connector for PostgresConnector {
@@ -138,7 +131,7 @@ impl Connector for PostgresConnector {
         let mut line = Line::open(&self.address).await.map_err(|error| fault::words(&error))?;
         let prepared = line.ask(async |client| prepare(client, self.lock, &self.table).await).await;
         let (how, release) = prepared.map_err(|error| line.words(&error))?;
-        Ok(Connection { session: Session { line, seen: Vec::new() }, how, release })
+        Ok(Connection { session: Session { line, seen: Reading::default() }, how, release })
     }
 }
 
@@ -217,16 +210,6 @@ impl Session {
         Ok(())
     }
 
-    fn decide(&self, capture: &Capture, taken: &mut Vec<Taken>) -> bool {
-        plan_capture(capture, self.seen.iter().map(|seen| (seen.warehouse, seen.count)), taken)
-    }
-
-    /// What was read of the tuple that a line takes from.
-    fn seen(&self, line: &Taken) -> Seen {
-        let seen = self.seen.iter().find(|seen| seen.warehouse == line.warehouse);
-        seen.copied().unwrap_or_default()
-    }
-
     async fn capture_unprotected(
         &mut self,
         (read, set): (&Statement, &Statement),
@@ -234,16 +217,16 @@ impl Session {
         taken: &mut Vec<Taken>,
     ) -> Done {
         self.read(read, capture).await?;
-        if !self.decide(capture, taken) {
+        if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
         for (index, line) in taken.iter().enumerate() {
-            let left = self.seen(line).count - i64::from(line.count);
+            let left = self.seen.of(line).count - i64::from(line.count);
             let changed = self.line.ask(async |client| write(client, set, line, left).await).await;
             self.changed_one(changed, Sent::Commit).map_err(|trouble| match index {
                 0 => trouble,
                 // the lines before have taken effect
-                _ => unsettled(trouble),
+                _ => trouble.after_a_part(),
             })?;
         }
         Ok(Attempt::Ok)
@@ -256,12 +239,12 @@ impl Session {
         taken: &mut Vec<Taken>,
     ) -> Done {
         self.read(read, capture).await?;
-        if !self.decide(capture, taken) {
+        if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
         // one statement is atomic by itself
         if let [line] = taken.as_slice() {
-            let version = self.seen(line).version;
+            let version = self.seen.of(line).version;
             let changed = self.line.ask(async |client| write_if(client, take, line, version).await).await;
             return self.unless_stale(changed, Sent::Commit).map(|()| Attempt::Ok);
         }
@@ -273,7 +256,7 @@ impl Session {
 
     /// Begins a transaction and takes all lines in it.
     async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Taken]) -> Result<(), Attempt> {
-        let versions: Vec<i64> = lines.iter().map(|line| self.seen(line).version).collect();
+        let versions: Vec<i64> = lines.iter().map(|line| self.seen.of(line).version).collect();
         let request = async |client: &Client| {
             let updates =
                 lines.iter().zip(&versions).map(|(line, version)| write_if(client, take, line, *version));
@@ -282,7 +265,7 @@ impl Session {
         let (begun, changed) = self.line.ask(request).await;
         begun.map_err(|error| match self.failed(&error, Sent::Commit) {
             // each update was a transaction by itself
-            trouble if changed.iter().any(may_have_changed) => unsettled(trouble),
+            trouble if changed.iter().any(may_have_changed) => trouble.after_a_part(),
             trouble => trouble,
         })?;
         changed.into_iter().try_for_each(|changed| self.unless_stale(changed, Sent::Nothing))
@@ -295,7 +278,7 @@ impl Session {
         taken: &mut Vec<Taken>,
     ) -> Done {
         match self.lock(read, capture).await {
-            Ok(()) if self.decide(capture, taken) => self.take_and_commit(take, taken).await,
+            Ok(()) if self.seen.decide(capture, taken) => self.take_and_commit(take, taken).await,
             Ok(()) => Ok(self.roll_back(Attempt::Refused).await),
             Err(trouble) => Ok(self.roll_back(trouble).await),
         }
@@ -323,7 +306,7 @@ impl Session {
                 Err(error) if error.as_db_error().is_some() => Sent::Nothing,
                 Err(_) => Sent::Commit,
                 // locked and read, but not there: what else was taken is committed
-                Ok(rows) if *rows != 1 => return Err(unsettled(changed_other(*rows))),
+                Ok(rows) if *rows != 1 => return Err(changed_other(*rows).after_a_part()),
                 Ok(_) => continue,
             };
             self.changed_one(changed, sent)?;
@@ -363,13 +346,7 @@ impl Session {
     }
 
     async fn release(&mut self, statement: &Statement, release: &Release) -> Done {
-        let line = Taken {
-            sku: release.sku,
-            warehouse: release.warehouse,
-            condition: release.condition,
-            source: release.source,
-            count: release.units,
-        };
+        let line = release.line();
         let units = i64::from(release.units);
         let changed = self.line.ask(async |client| write(client, statement, &line, units).await).await;
         self.changed_one(changed, Sent::Commit).map(|()| Attempt::Ok)
@@ -399,14 +376,6 @@ fn may_have_changed(changed: &Result<u64, Error>) -> bool {
 
 fn changed_other(rows: u64) -> Attempt {
     Attempt::Failed(Fault::answered(format!("a write changed {rows} tuples instead of one")))
-}
-
-/// What became of a write matters no more: others of the same operation have taken effect.
-fn unsettled(trouble: Attempt) -> Attempt {
-    match trouble {
-        Attempt::Failed(fault) | Attempt::Unknown(fault) => Attempt::Unknown(Fault::lost(fault.message)),
-        _ => Attempt::Unknown(Fault::lost("taken in part")),
-    }
 }
 
 fn seen(row: &Row) -> Result<Seen, String> {

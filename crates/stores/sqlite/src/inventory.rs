@@ -4,8 +4,8 @@ use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Line, Operations, Release, Scenario, Stock,
-        plan_capture,
+        self, Capture, Connector, Held, InventoryStore, Line, Operations, Reading, Release, Scenario, Seen,
+        Stock,
     },
 };
 use rusqlite::{Connection, params};
@@ -137,8 +137,8 @@ struct Client {
     connection: Connection,
     lock: Lock,
     sql: Statements,
-    /// (warehouse, count, version) of the group last read.
-    read: Vec<(u8, i64, i64)>,
+    /// The group last read.
+    seen: Reading,
 }
 
 impl Connector for SqliteConnector {
@@ -146,7 +146,7 @@ impl Connector for SqliteConnector {
 
     async fn connect(&self) -> Result<Client, String> {
         let connection = self.file.connect().map_err(|error| error.to_string())?;
-        Ok(Client { connection, lock: self.lock, sql: self.sql.clone(), read: Vec::new() })
+        Ok(Client { connection, lock: self.lock, sql: self.sql.clone(), seen: Reading::default() })
     }
 }
 
@@ -155,37 +155,27 @@ type Done = rusqlite::Result<Attempt>;
 
 impl Client {
     fn read(&mut self, capture: &Capture) -> rusqlite::Result<()> {
-        self.read.clear();
+        self.seen.clear();
         let mut statement = self.connection.prepare_cached(&self.sql.read)?;
         let mut rows = statement.query(params![capture.sku, capture.condition, capture.source])?;
         while let Some(row) = rows.next()? {
-            self.read.push((row.get(0)?, row.get(1)?, row.get(2)?));
+            self.seen.push(Seen { warehouse: row.get(0)?, count: row.get(1)?, version: row.get(2)? });
         }
         Ok(())
     }
 
-    fn decide(&self, capture: &Capture, taken: &mut Vec<Line>) -> bool {
-        plan_capture(capture, self.read.iter().map(|&(warehouse, count, _)| (warehouse, count)), taken)
-    }
-
-    /// What was read of the tuple that a line takes from.
-    fn seen(&self, line: &Line) -> (i64, i64) {
-        let tuple = self.read.iter().find(|(warehouse, ..)| *warehouse == line.warehouse);
-        tuple.map_or((0, 0), |&(_, count, version)| (count, version))
-    }
-
     fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
         self.read(capture)?;
-        if !self.decide(capture, taken) {
+        if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
         for (index, line) in taken.iter().enumerate() {
-            let left = self.seen(line).0 - i64::from(line.count);
+            let left = self.seen.of(line).count - i64::from(line.count);
             let tuple = params![line.sku, line.condition, line.source, line.warehouse, left];
             match self.connection.prepare_cached(&self.sql.set)?.execute(tuple) {
                 Ok(_) => {}
                 // the lines before have taken effect
-                Err(error) if index > 0 => return Ok(Attempt::Unknown(Fault::lost(error.to_string()))),
+                Err(error) if index > 0 => return Ok(attempt(&error).after_a_part()),
                 Err(error) => return Err(error),
             }
         }
@@ -194,7 +184,7 @@ impl Client {
 
     fn capture_if_unchanged(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
         self.read(capture)?;
-        if !self.decide(capture, taken) {
+        if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
         // one statement is atomic by itself
@@ -208,8 +198,14 @@ impl Client {
 
     fn take_if_unchanged(&self, taken: &[Line]) -> Done {
         for line in taken {
-            let tuple =
-                params![line.sku, line.condition, line.source, line.warehouse, line.count, self.seen(line).1];
+            let tuple = params![
+                line.sku,
+                line.condition,
+                line.source,
+                line.warehouse,
+                line.count,
+                self.seen.of(line).version
+            ];
             if self.connection.prepare_cached(&self.sql.take_if_unchanged)?.execute(tuple)? == 0 {
                 return Ok(Attempt::Conflict);
             }
@@ -225,7 +221,7 @@ impl Client {
 
     fn take_inside(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
         self.read(capture)?;
-        if !self.decide(capture, taken) {
+        if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
         for line in &*taken {

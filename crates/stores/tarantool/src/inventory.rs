@@ -292,10 +292,7 @@ impl Client {
             };
             match self.update(group, line.warehouse, set).await {
                 // what was taken from other warehouses stays taken: nothing binds the updates together
-                Err(Attempt::Failed(fault)) if done > 0 => return Err(Attempt::Unknown(fault)),
-                Err(Attempt::Conflict) if done > 0 => {
-                    return Err(Attempt::Unknown(Fault::lost("taken in part")));
-                }
+                Err(trouble) if done > 0 => return Err(trouble.after_a_part()),
                 done => done?,
             }
         }

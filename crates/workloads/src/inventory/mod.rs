@@ -33,6 +33,8 @@ pub use audit::{Replay, audit};
 pub use client::{OPERATIONS, Scenario, task};
 pub use ledger::Ledger;
 pub use parameters::{InvalidParameters, Parameters};
-pub use port::{Capture, Connector, Held, InventoryStore, Line, Operations, Release, plan_capture};
+pub use port::{
+    Capture, Connector, Held, InventoryStore, Line, Operations, Reading, Release, Seen, plan_capture,
+};
 pub use sequence::Sequence;
 pub use stock::{Group, Item, Stock};

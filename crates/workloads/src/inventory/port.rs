@@ -36,6 +36,15 @@ pub struct Release {
     pub units: u32,
 }
 
+impl Release {
+    /// The line that it puts back.
+    #[must_use]
+    pub fn line(&self) -> Line {
+        let Self { sku, warehouse, condition, source, units } = *self;
+        Line { sku, warehouse, condition, source, count: units }
+    }
+}
+
 /// What an acknowledged capture took from one warehouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -56,6 +65,47 @@ impl Capture {
     #[must_use]
     pub fn line(&self, warehouse: u8, count: u32) -> Line {
         Line { sku: self.sku, warehouse, condition: self.condition, source: self.source, count }
+    }
+}
+
+/// What a client read of one tuple before it decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Where it lies.
+    pub warehouse: u8,
+    /// Units.
+    pub count: i64,
+    /// How often it was changed, where the lock mode keeps a version.
+    pub version: i64,
+}
+
+/// What a client read of a group before it decides, ascending by warehouse. Its room is used again.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    tuples: Vec<Seen>,
+}
+
+impl Reading {
+    /// Forgets the last reading.
+    pub fn clear(&mut self) {
+        self.tuples.clear();
+    }
+
+    /// Adds the next tuple.
+    pub fn push(&mut self, seen: Seen) {
+        self.tuples.push(seen);
+    }
+
+    /// Decides from which warehouses to take, as [`plan_capture`] does.
+    pub fn decide(&self, capture: &Capture, taken: &mut Vec<Line>) -> bool {
+        plan_capture(capture, self.tuples.iter().map(|seen| (seen.warehouse, seen.count)), taken)
+    }
+
+    /// What was read of the tuple that a line takes from; nothing, if that was not read.
+    #[must_use]
+    pub fn of(&self, line: &Line) -> Seen {
+        let seen = self.tuples.iter().find(|seen| seen.warehouse == line.warehouse);
+        seen.copied().unwrap_or_default()
     }
 }
 
