@@ -354,6 +354,28 @@ fn at_overload_what_was_offered_is_accounted_for() {
 }
 
 #[test]
+fn an_open_loop_is_priced_by_its_response_times() {
+    let bench = Bench::new();
+    let words = brief(&[
+        "run",
+        "inventory",
+        "--rate",
+        "300",
+        "--lock",
+        "none,hard",
+        "--trials",
+        "2",
+        "--clients",
+        "4",
+    ]);
+    let ended = bench.run(&words).expect(0);
+    assert!(ended.stdout.contains("price: 99th percentile of the response time"), "{}", ended.stdout);
+    let result = bench.result();
+    let p99 = result["cells"][1]["price"]["p99"]["estimate"].as_f64().unwrap();
+    assert!(ended.stdout.contains(&format!("×{p99:.2}")), "{p99}:\n{}", ended.stdout);
+}
+
+#[test]
 fn the_self_test_catches_every_bug() {
     let ended = Bench::new().run(&["selftest"]).expect(0);
     assert!(ended.stdout.contains("every planted bug was caught"), "{}", ended.stdout);

@@ -60,7 +60,8 @@ pub struct Price {
     pub against: String,
     /// Acknowledged operations a second, with over without.
     pub throughput: Ratio,
-    /// 99th percentile of the service time of acknowledged operations, with over without.
+    /// 99th percentile of the response time of acknowledged operations, with over without. In an open
+    /// loop this is the price: its throughput is what was offered.
     pub p99: Option<Ratio>,
 }
 

@@ -258,10 +258,13 @@ impl TrialResult {
         }
     }
 
-    /// 99th percentile of the service time of all acknowledged operations, in nanoseconds.
+    /// 99th percentile of the response time of all acknowledged operations, in nanoseconds.
     fn p99(&self) -> Result<Option<f64>, UnreadableHistogram> {
-        let ok = self.operations.iter().filter_map(|operation| operation.service.get("ok"));
-        Ok(LatencyFigures::merged(ok)?.map(|figures| figures.p99_ns as f64))
+        let response = |operation: &'_ OperationFigures| {
+            operation.response.get("ok").or(operation.service.get("ok")).cloned()
+        };
+        let ok: Vec<LatencyFigures> = self.operations.iter().filter_map(response).collect();
+        Ok(LatencyFigures::merged(&ok)?.map(|figures| figures.p99_ns as f64))
     }
 }
 

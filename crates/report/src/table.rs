@@ -173,7 +173,7 @@ fn cells(result: &RunResult, style: Style) -> Table {
             Cell::new(rung(cell)),
             verdict_cell(verdict(cell), cell.verdict(), style),
             right(if cell.trials.is_empty() { "–".to_owned() } else { rate(cell.throughput()) }),
-            right(price(cell)),
+            right(price(cell, result)),
             right(totals(&|operation| operation.refusals)),
             right(totals(&|operation| operation.conflicts)),
             right(totals(&|operation| operation.retries)),
@@ -313,12 +313,14 @@ fn verdict(cell: &CellResult) -> String {
     }
 }
 
-fn price(cell: &CellResult) -> String {
+fn price(cell: &CellResult, result: &RunResult) -> String {
     match &cell.price {
         None if cell.lock == Lock::None => "1 (baseline)".to_owned(),
         // a number whose guarantee broke is void
         None if !cell.trials.is_empty() && cell.verdict() != Verdict::Holds => "void".to_owned(),
         None => "–".to_owned(),
+        // an open loop's throughput is what was offered
+        Some(price) if result.plan.rate.is_some() => price.p99.as_ref().map_or_else(|| "–".to_owned(), ratio),
         Some(price) => ratio(&price.throughput),
     }
 }
@@ -386,11 +388,14 @@ fn notes(result: &RunResult) -> Vec<String> {
         )
     }));
     if result.cells.iter().any(|cell| cell.price.is_some()) {
-        notes.push(
-            "price: throughput against lock none of the same store, with a 95 % interval over paired trials; \
-             ≈ marks one inside the noise."
-                .to_owned(),
-        );
+        let what = match result.plan.rate {
+            None => "throughput",
+            Some(_) => "99th percentile of the response time (higher is worse)",
+        };
+        notes.push(format!(
+            "price: {what} against lock none of the same store, with a 95 % interval over paired trials; ≈ marks one \
+             inside the noise."
+        ));
     }
     let pairs =
         result.cells.iter().filter_map(|cell| cell.price.as_ref()).map(|price| price.throughput.pairs);
