@@ -260,11 +260,9 @@ impl TrialResult {
 
     /// 99th percentile of the response time of all acknowledged operations, in nanoseconds.
     fn p99(&self) -> Result<Option<f64>, UnreadableHistogram> {
-        let response = |operation: &'_ OperationFigures| {
-            operation.response.get("ok").or(operation.service.get("ok")).cloned()
-        };
-        let ok: Vec<LatencyFigures> = self.operations.iter().filter_map(response).collect();
-        Ok(LatencyFigures::merged(&ok)?.map(|figures| figures.p99_ns as f64))
+        let operations = self.operations.iter();
+        let ok = operations.filter_map(|each| each.response.get("ok").or_else(|| each.service.get("ok")));
+        Ok(LatencyFigures::merged(ok)?.map(|figures| figures.p99_ns as f64))
     }
 }
 
@@ -293,17 +291,18 @@ impl CellResult {
         key(self) == key(other)
     }
 
+    /// Trials to compare: one that was cut short has the time it waited for its server in it.
+    fn whole_trials(&self) -> impl Iterator<Item = &TrialResult> {
+        self.trials.iter().filter(|trial| trial.stopped.is_none())
+    }
+
     /// What this cell's lock costs against the unprotected one, round by round.
     fn price_against(&self, without: &Self) -> Result<Option<Price>, UnreadableHistogram> {
         let mut throughput = Vec::new();
         let mut p99 = Vec::new();
-        // a trial that was cut short has the time it waited for its server in it
-        let whole = |cell: &Self| -> Vec<TrialResult> {
-            cell.trials.iter().filter(|trial| trial.stopped.is_none()).cloned().collect()
-        };
-        let bare = whole(without);
-        for with in &whole(self) {
-            let Some(without) = bare.iter().find(|trial| trial.round == with.round) else { continue };
+        for with in self.whole_trials() {
+            let same_round = without.whole_trials().find(|trial| trial.round == with.round);
+            let Some(without) = same_round else { continue };
             throughput.push((with.throughput, without.throughput));
             if let (Some(with), Some(without)) = (with.p99()?, without.p99()?) {
                 p99.push((with, without));

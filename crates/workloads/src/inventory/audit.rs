@@ -64,16 +64,16 @@ impl Found {
     /// What the ledger proves without the store.
     fn from_ledger(stock: &Stock, ledger: &Ledger) -> Self {
         let mut found = Self { torn: ledger.torn(), ..Self::default() };
-        let mut sums = [0_i64; 5];
+        let mut sums = [0_i64; 4];
         for item in 0..stock.items.len() {
             let entry = ledger.entry(item);
             found.oversold += entry.oversold.unsigned_abs();
-            let row = [entry.initial, entry.captured, entry.released, entry.released_unknown, entry.oversold];
+            let row = [entry.initial, entry.captured, entry.released, entry.released_unknown];
             for (sum, value) in sums.iter_mut().zip(row) {
                 *sum += value;
             }
         }
-        let [initial, captured, released, released_unknown, _] = sums;
+        let [initial, captured, released, released_unknown] = sums;
         let captured_unknown: i64 = (0..stock.groups.len()).map(|group| ledger.unknown_captures(group)).sum();
         found.acknowledged = (captured + released).unsigned_abs();
         let low = initial - captured - captured_unknown + released;
