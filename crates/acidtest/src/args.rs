@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use acidtest_model::{Durability, Lock};
 use acidtest_report::{ArrivalKind, Plan, RefusedKind, Span};
-use acidtest_workloads::Skew;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{
+    commands::{compare::Compare, report::Report},
+    given::{Given, Numbers},
+};
 
 const EXIT_CODES: &str = "\
 Exit status:
@@ -15,6 +19,7 @@ Exit status:
   3    a store could not be reached or started
   4    a promised guarantee was broken
   5    whether a promised guarantee held could not be told
+  6    a comparison failed: what was compared did not hold, or is shown to be worse than asked for
   130  interrupted";
 
 /// Which data store should carry this workload, what does each of its guarantees cost there, and does
@@ -40,6 +45,10 @@ pub(crate) enum Command {
     Selftest(Selftest),
     /// Print the table of a result file again
     Show(Show),
+    /// Compare cells of one result or of two, figure by figure; gate a change on it
+    Compare(Box<Compare>),
+    /// Turn results into an HTML page, Markdown or CSV
+    Report(Report),
     /// Print the JSON Schema of result files
     Schema,
 }
@@ -54,6 +63,10 @@ Examples:
       an open loop on few, hot items: response times from when an operation was due
   ACIDTEST_PASSWORD=... acidtest run inventory --store postgres://ann@db.example/shop
       your own server, in a schema of acidtest's own that is dropped at the end
+  acidtest run records --store postgres,redis --mix a,b,c,d,f --clients 3..66:9 --trials 3
+      a sweep: every list is an axis, and 3..66:9 is 3, 12, … 66; this is 240 trials
+  acidtest run --resume results/20261122T101500Z-4711-records.json
+      go on where a run was interrupted
   acidtest run inventory --lock none,native --save-plan plan.toml && acidtest run plan.toml
       keep a plan in a file";
 
@@ -61,14 +74,18 @@ Examples:
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct Run {
     /// A workload (see `acidtest workloads`) or a plan file (*.toml)
-    pub(crate) what: String,
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    pub(crate) what: Option<String>,
+    /// Go on with a run that was interrupted, in its result file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) grid: Grid,
     #[command(flatten)]
     pub(crate) driving: Driving,
     #[command(flatten)]
-    pub(crate) inventory: Inventory,
+    pub(crate) parameters: Given,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -86,12 +103,19 @@ pub(crate) struct Grid {
     /// Durability rungs of private servers: none, process, disk [default: disk]
     #[arg(long, value_delimiter = ',', value_name = "RUNG,...")]
     pub(crate) durability: Option<Vec<Durability>>,
-    /// Numbers of clients [default: 16]
-    #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) clients: Option<Vec<u32>>,
+    /// Numbers of clients; 3..66:9 is 3, 12, 21, … 66 [default: 16]
+    #[arg(long, value_delimiter = ',', value_name = "N,...")]
+    pub(crate) clients: Option<Vec<Numbers>>,
     /// Trials of each cell, interleaved [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) trials: Option<u32>,
+    /// Leave out what a store cannot do, instead of refusing the plan
+    #[arg(long)]
+    pub(crate) skip_unsupported: bool,
+    /// Where a store without locks of its own has its hard locks kept: redis, postgres or an address
+    /// [default: redis]
+    #[arg(long, value_name = "STORE")]
+    pub(crate) lock_service: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -124,8 +148,8 @@ pub(crate) struct Driving {
     #[arg(long)]
     pub(crate) warmup: Option<Span>,
     /// Open loop: operations a second over all clients [default: closed loop]
-    #[arg(long, value_parser = positive)]
-    pub(crate) rate: Option<f64>,
+    #[arg(long, value_delimiter = ',', value_name = "RATE,...", value_parser = positive)]
+    pub(crate) rate: Option<Vec<f64>>,
     /// How an open loop's arrivals are spaced [default: poisson]
     #[arg(long, requires = "rate")]
     pub(crate) arrivals: Option<Arrivals>,
@@ -153,45 +177,6 @@ fn positive(text: &str) -> Result<f64, String> {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
         _ => Err("must be a number above 0".to_owned()),
     }
-}
-
-/// The inventory's parameters.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Inventory")]
-pub(crate) struct Inventory {
-    /// Tuples in stock; fewer means more contention [default: 1000]
-    #[arg(long)]
-    pub(crate) items: Option<u32>,
-    /// Skus; fewer means captures across more warehouses [default: 1000]
-    #[arg(long)]
-    pub(crate) skus: Option<u32>,
-    /// Warehouses [default: 3]
-    #[arg(long)]
-    pub(crate) warehouses: Option<u8>,
-    /// Conditions [default: 3]
-    #[arg(long)]
-    pub(crate) conditions: Option<u8>,
-    /// Sources [default: 3]
-    #[arg(long)]
-    pub(crate) sources: Option<u8>,
-    /// Lowest price [default: 400]
-    #[arg(long)]
-    pub(crate) price_min: Option<u32>,
-    /// Highest price [default: 1500]
-    #[arg(long)]
-    pub(crate) price_max: Option<u32>,
-    /// Initial counts are drawn from 0 to this [default: 10]
-    #[arg(long)]
-    pub(crate) initial_max: Option<u32>,
-    /// An operation moves 1 to this many units [default: 3]
-    #[arg(long)]
-    pub(crate) units_max: Option<u32>,
-    /// Share of operations that are captures, 0 to 1 [default: 0.5]
-    #[arg(long)]
-    pub(crate) capture_share: Option<f64>,
-    /// uniform, or zipf:THETA [default: uniform]
-    #[arg(long)]
-    pub(crate) skew: Option<Skew>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -291,7 +276,11 @@ impl Run {
         set(&mut plan.stores, grid.store.as_ref());
         set(&mut plan.locks, grid.lock.as_ref());
         set(&mut plan.durability, grid.durability.as_ref());
-        set(&mut plan.clients, grid.clients.as_ref());
+        if let Some(clients) = &grid.clients {
+            plan.clients = clients.iter().flat_map(|numbers| numbers.0.clone()).collect();
+        }
+        plan.skip_unsupported |= grid.skip_unsupported;
+        set(&mut plan.lock_service, grid.lock_service.as_ref());
         set(&mut plan.trials, grid.trials.as_ref());
         set(&mut plan.duration, driving.duration.as_ref());
         if driving.duration.is_some() {
@@ -299,7 +288,7 @@ impl Run {
         }
         plan.ops = driving.ops.or(plan.ops);
         set(&mut plan.warmup, driving.warmup.as_ref());
-        plan.rate = driving.rate.or(plan.rate);
+        set(&mut plan.rates, driving.rate.as_ref());
         set(&mut plan.arrivals, driving.arrivals.map(ArrivalKind::from).as_ref());
         set(&mut plan.timeout, driving.timeout.as_ref());
         set(&mut plan.max_retries, driving.max_retries.as_ref());
@@ -309,23 +298,7 @@ impl Run {
         set(&mut plan.namespace, output.namespace.as_ref());
         plan.replace |= output.replace;
         plan.keep |= output.keep;
-        self.inventory.apply_to(&mut plan.inventory);
-    }
-}
-
-impl Inventory {
-    fn apply_to(&self, parameters: &mut acidtest_workloads::inventory::Parameters) {
-        set(&mut parameters.items, self.items.as_ref());
-        set(&mut parameters.skus, self.skus.as_ref());
-        set(&mut parameters.warehouses, self.warehouses.as_ref());
-        set(&mut parameters.conditions, self.conditions.as_ref());
-        set(&mut parameters.sources, self.sources.as_ref());
-        set(&mut parameters.price_min, self.price_min.as_ref());
-        set(&mut parameters.price_max, self.price_max.as_ref());
-        set(&mut parameters.initial_max, self.initial_max.as_ref());
-        set(&mut parameters.units_max, self.units_max.as_ref());
-        set(&mut parameters.capture_share, self.capture_share.as_ref());
-        set(&mut parameters.skew, self.skew.as_ref());
+        plan.parameters.extend(self.parameters.values().map(|(name, value)| (name.to_owned(), value)));
     }
 }
 
@@ -375,10 +348,16 @@ mod tests {
             let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
             let Some((_, said)) = help.split_once("[default: ") else { continue };
             let name = argument.get_id().as_str();
+            let parameter = acidtest_workloads::WORKLOADS
+                .iter()
+                .find_map(|kind| (kind.parameters)().into_iter().find(|parameter| parameter.name == name));
+            if let Some(parameter) = parameter {
+                assert_eq!(said.trim_end_matches(']'), parameter.default, "--{name}");
+                seen += 1;
+                continue;
+            }
             let plural = format!("{name}s");
-            let value = [name, &plural]
-                .into_iter()
-                .find_map(|key| plan.get(key).or_else(|| plan["inventory"].get(key)));
+            let value = [name, &plural].into_iter().find_map(|key| plan.get(key));
             let real = match value {
                 Some(toml::Value::Array(values)) => values[0].to_string(),
                 Some(value) => value.to_string(),

@@ -12,6 +12,8 @@ use crate::output;
 pub(crate) enum Status {
     /// 0: every promised guarantee held.
     Held,
+    /// 6: a comparison failed.
+    Worse,
     /// 5: whether a promised guarantee held could not be told.
     Unknown,
     /// 3: a store could not be reached or started.
@@ -32,6 +34,7 @@ impl Status {
             Self::Unreached => 3,
             Self::Broken => 4,
             Self::Unknown => 5,
+            Self::Worse => 6,
             Self::Interrupted => 130,
         }
     }

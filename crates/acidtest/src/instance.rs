@@ -7,9 +7,9 @@ use std::{
 
 use acidtest_lab::{Folder, Lab, Lifetime, Note, Server};
 use acidtest_model::{self as model, Address, Durability, Effective, StoreError};
-use acidtest_workloads::{Owner, Store};
+use acidtest_workloads::{Left, Owner, Place, Store};
 
-use crate::{exit::Failure, interrupt::Interrupt, target::Target};
+use crate::{exit::Failure, interrupt::Interrupt, registry::Opening, target::Target};
 
 /// How long opening a store may take.
 const OPENING: Duration = Duration::from_secs(10);
@@ -17,9 +17,8 @@ const OPENING: Duration = Duration::from_secs(10);
 /// How long a private server may take to answer first.
 const READY: Duration = Duration::from_mins(1);
 
-/// How long an untimed answer may take, and how long laying in the data may.
+/// How long an untimed answer may take.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-pub(crate) const LOADING: Duration = Duration::from_mins(10);
 
 /// Waits for an untimed answer of a store, but not for ever.
 pub(crate) async fn within<T>(
@@ -40,9 +39,9 @@ pub(crate) async fn within<T>(
 async fn open(
     target: &Target,
     address: &Address,
-    rung: Option<Durability>,
+    opening: Opening<'_>,
 ) -> Result<Box<dyn Store>, StoreError> {
-    let opened = tokio::time::timeout(OPENING, (target.store.open)(address, rung)).await;
+    let opened = tokio::time::timeout(OPENING, (target.store.open)(address, opening)).await;
     opened.unwrap_or_else(|_| {
         Err(StoreError::Unreachable {
             address: address.to_string(),
@@ -60,13 +59,29 @@ pub(crate) struct Instance {
     pub(crate) store: Box<dyn Store>,
     pub(crate) effective: Effective,
     pub(crate) server: Option<Server>,
+    /// Where its hard locks are kept, if not in itself.
+    locks: Option<Box<Instance>>,
+    /// Where it is.
+    address: Address,
     /// Kept for its end: dropping it removes the private data.
     folder: Option<Folder>,
     note: Option<Note>,
+    /// Data that trials left behind for later ones, by what it is.
+    pub(crate) kept: BTreeMap<String, Kept>,
 }
 
-/// What a namespace is made for.
+/// What a trial left behind.
+pub(crate) struct Kept {
+    pub(crate) place: Place,
+    pub(crate) left: Left,
+    /// The trial's number in the run.
+    pub(crate) by: u32,
+}
+
+/// What a store is opened for.
 pub(crate) struct Claim<'a> {
+    /// Where its hard locks are to be kept, if it needs that.
+    pub(crate) locks: Option<&'a Target>,
     pub(crate) namespace: &'a str,
     pub(crate) run: &'a str,
     pub(crate) replace: bool,
@@ -81,9 +96,38 @@ impl Instance {
         claim: &Claim<'_>,
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
+        let Some(service) = claim.locks else {
+            return Self::claimed(lab, target, rung, claim, None, interrupt).await;
+        };
+        let namespace = acidtest_locks::namespace(claim.namespace);
+        let theirs = Claim { locks: None, namespace: &namespace, ..*claim };
+        // one that forgets its tokens when it is killed fences nothing
+        let at_least = rung.max(Durability::Process);
+        let locks = Self::claimed(lab, service, at_least, &theirs, None, interrupt).await?;
+        let address = locks.address.clone();
+        match Self::claimed(lab, target, rung, claim, Some(&address), interrupt).await {
+            Ok(instance) => Ok(Self { locks: Some(Box::new(locks)), ..instance }),
+            Err(failure) => {
+                // what went wrong first is what is told
+                let _ = locks.close(&namespace, false).await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Starts or reaches one server and makes the namespace in it.
+    async fn claimed(
+        lab: &Lab,
+        target: &Target,
+        rung: Durability,
+        claim: &Claim<'_>,
+        locks: Option<&Address>,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Failure> {
+        let opening = Opening { rung: None, locks };
         let mut instance = match &target.address {
-            Some(address) => Self::bare(open(target, address, None).await?),
-            None => Self::private(lab, target, rung, interrupt).await?,
+            Some(address) => Self::bare(open(target, address, opening).await?, address),
+            None => Self::private(lab, target, rung, opening, interrupt).await?,
         };
         instance.effective = within(PATIENCE, "reading the settings", instance.store.effective()).await?;
         free_namespace(&*instance.store, &target.shown(), claim).await?;
@@ -107,39 +151,51 @@ impl Instance {
     }
 
     /// An open store with nothing to clear away yet.
-    fn bare(store: Box<dyn Store>) -> Self {
+    fn bare(store: Box<dyn Store>, address: &Address) -> Self {
         let effective = Effective {
             version: String::new(),
             durability: Durability::None,
             because: "not read yet".to_owned(),
             settings: BTreeMap::new(),
         };
-        Self { store, effective, server: None, folder: None, note: None }
+        Self {
+            store,
+            effective,
+            server: None,
+            locks: None,
+            address: address.clone(),
+            folder: None,
+            note: None,
+            kept: BTreeMap::new(),
+        }
     }
 
     async fn private(
         lab: &Lab,
         target: &Target,
         rung: Durability,
+        opening: Opening<'_>,
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
         let kind = target.kind();
+        let opening = Opening { rung: Some(rung), ..opening };
         match kind.server {
             model::Server::InMemory => {
                 let nowhere = Address::file(kind.name, "");
-                Ok(Self::bare((target.store.open)(&nowhere, None).await?))
+                Ok(Self::bare(open(target, &nowhere, opening).await?, &nowhere))
             }
             model::Server::Embedded => {
                 let folder = lab.folder(kind.name, Lifetime::Run)?;
                 let file = folder.path().join("acidtest.db");
                 let address = Address::file(kind.name, &file.to_string_lossy());
-                let store = (target.store.open)(&address, Some(rung)).await?;
-                Ok(Self { folder: Some(folder), ..Self::bare(store) })
+                let store = open(target, &address, opening).await?;
+                Ok(Self { folder: Some(folder), ..Self::bare(store, &address) })
             }
             model::Server::Program => {
-                let mut server = lab.start(kind.name, rung, Lifetime::Run, None)?;
-                let store = answering(&mut server, target, interrupt).await?;
-                Ok(Self { server: Some(server), ..Self::bare(store) })
+                let mut server = lab.start(kind.program(), rung, Lifetime::Run, None)?;
+                let address = address_of(&server, target);
+                let store = answering(&mut server, target, &address, opening, interrupt).await?;
+                Ok(Self { server: Some(server), ..Self::bare(store, &address) })
             }
         }
     }
@@ -151,39 +207,58 @@ impl Instance {
 
     /// Whether the private server is gone, and how it went.
     pub(crate) fn died(&mut self) -> Option<String> {
-        self.server.as_mut().and_then(Server::ended)
+        let locks = self.locks.as_mut().and_then(|locks| locks.died());
+        let locks = locks.map(|how| format!("lost its lock service, which {how}"));
+        self.server.as_mut().and_then(Server::ended).or(locks)
     }
 
-    /// Removes the namespace, unless it is to be kept, and stops what was started.
+    /// Removes the namespace, unless it is to be kept, and stops what was started: all that can be, whatever
+    /// fails first.
     pub(crate) async fn close(mut self, namespace: &str, keep: bool) -> Result<(), Failure> {
-        let theirs = self.note.is_some();
-        // a private server goes with all its data
-        if theirs && !keep {
+        let locks = match self.locks.take() {
+            Some(locks) => Box::pin(locks.close(&acidtest_locks::namespace(namespace), keep)).await,
+            None => Ok(()),
+        };
+        let removed = self.release(namespace, keep).await;
+        drop(self.store);
+        let stopped = match self.server.take() {
+            Some(mut server) => server.stop().map_err(Failure::from),
+            None => Ok(()),
+        };
+        drop(self.folder.take());
+        removed.and(stopped).and(locks)
+    }
+
+    /// Removes a user's namespace. A private server goes with all its data.
+    async fn release(&mut self, namespace: &str, keep: bool) -> Result<(), Failure> {
+        let Some(note) = self.note.take() else { return Ok(()) };
+        if !keep {
             within(PATIENCE, "removing the namespace", self.store.remove(namespace)).await?;
         }
-        if let Some(note) = self.note.take() {
-            note.clear()?;
-        }
-        drop(self.store);
-        if let Some(mut server) = self.server.take() {
-            server.stop()?;
-        }
-        drop(self.folder.take());
+        note.clear()?;
         Ok(())
     }
+}
+
+/// Where a private server is reached as this store: engines of one server have schemes of their own.
+pub(crate) fn address_of(server: &Server, target: &Target) -> Address {
+    let address = server.address().clone();
+    let scheme = target.kind().schemes.first().map_or_else(|| address.scheme.clone(), ToString::to_string);
+    Address { scheme, ..address }
 }
 
 /// Waits for a server's first answer.
 pub(crate) async fn answering(
     server: &mut Server,
     target: &Target,
+    address: &Address,
+    opening: Opening<'_>,
     interrupt: &Interrupt,
 ) -> Result<Box<dyn Store>, Failure> {
     let begun = Instant::now();
     loop {
         server.check()?;
-        let address = server.address().clone();
-        match open(target, &address, None).await {
+        match open(target, address, opening).await {
             Ok(store) => return Ok(store),
             Err(_) if interrupt.is_set() => {
                 return Err(Failure::Store("interrupted while its server started".to_owned()));
@@ -225,7 +300,7 @@ pub(crate) async fn remove_leftover(
     if target.kind().server == model::Server::Embedded && !std::path::Path::new(&address.path).exists() {
         return Ok(true);
     }
-    let store = open(target, address, None).await?;
+    let store = open(target, address, Opening::default()).await?;
     match within(PATIENCE, "looking for the namespace", store.owner(namespace)).await? {
         Owner::Nobody => Ok(true),
         Owner::Run(owner) if owner != run => Ok(false),

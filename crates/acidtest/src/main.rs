@@ -8,6 +8,8 @@
 mod args;
 mod commands;
 mod exit;
+mod given;
+mod grid;
 mod harness;
 mod instance;
 mod interrupt;
@@ -46,12 +48,14 @@ fn main() -> ExitCode {
 
 async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
     match command {
-        Command::Run(run) => commands::run::run(*run).await,
+        Command::Run(run) => Box::pin(commands::run::run(*run)).await,
         Command::Stores(which) => commands::stores::stores(which.store.as_deref()),
         Command::Workloads => commands::workloads::workloads(),
         Command::Lab(lab) => commands::lab::lab(lab).await,
         Command::Selftest(selftest) => commands::selftest::selftest(&selftest).await,
         Command::Show(show) => commands::show::show(&show),
+        Command::Compare(compare) => commands::compare::compare(*compare),
+        Command::Report(report) => commands::report::report(&report),
         Command::Schema => commands::show::schema(),
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use acidtest_engine::{Outcome, Progress as Measured};
-use acidtest_report::{nanoseconds, rate};
+use acidtest_report::{count, nanoseconds, rate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
@@ -24,6 +24,7 @@ pub(crate) struct Progress {
     expected: Option<Duration>,
     trials: u64,
     done: u64,
+    skipped: u64,
     trial: String,
 }
 
@@ -47,6 +48,7 @@ impl Progress {
             expected,
             trials,
             done: 0,
+            skipped: 0,
             trial: String::new(),
         }
     }
@@ -84,9 +86,35 @@ impl Progress {
         }
     }
 
+    /// How far laying in the data is.
+    pub(crate) fn loading(&mut self, rows: u64, all: u64, passed: Duration) {
+        if self.bar.is_none() && (!self.lines || self.said.elapsed() < INTERVAL) {
+            return;
+        }
+        let per_second = rows as f64 / passed.as_secs_f64().max(1e-9);
+        let left = match all.checked_sub(rows) {
+            Some(missing) if rows > 0 => format!(", {:.0} s left", missing as f64 / per_second.max(1e-9)),
+            _ => String::new(),
+        };
+        let message = format!(
+            "{} · laid in {} of {} rows, {}/s{left}",
+            self.trial,
+            count(rows),
+            count(all),
+            rate(per_second)
+        );
+        if let Some(bar) = &self.bar {
+            bar.set_message(message);
+        } else {
+            self.said = Instant::now();
+            output::say(&message);
+        }
+    }
+
     /// The time left, by what trials took so far, or by what the plan says of them.
     fn left(&self, share: f64) -> String {
-        let each = match self.done {
+        // those skipped took no time
+        let each = match self.done - self.skipped {
             0 => self.expected.map(|expected| expected.as_secs_f64()),
             done => Some(self.begun.elapsed().as_secs_f64() / (done as f64 + share)),
         };
@@ -98,9 +126,10 @@ impl Progress {
         }
     }
 
-    /// A trial of a cell that failed before is not run.
+    /// A trial is not run: its cell failed before, or it was run before the run was interrupted.
     pub(crate) fn skip(&mut self) {
         self.done += 1;
+        self.skipped += 1;
     }
 
     /// A trial ended, with this verdict.

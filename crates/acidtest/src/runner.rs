@@ -2,29 +2,29 @@
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use acidtest_engine::{Arrivals, EngineError, Extent, Load, Measurement, OnRefused, Outcome, Stop, Trial};
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, Lock, StoreError, Support};
-use acidtest_observe::{Resources, Sampler, machine};
+use acidtest_model::{Durability, Effective, Lock, Server, StoreError};
+use acidtest_observe::{Machine, Resources, Sampler, machine};
 use acidtest_report::{
-    ArrivalKind, CellResult, FORMAT, Plan, RefusedKind, RunResult, StopFigures, TrialResult,
+    About, ArrivalKind, CellResult, DataFigures, FORMAT, GaugeFigures, Plan, RefusedKind, RunResult,
+    StopFigures, TrialResult, bytes,
 };
 use acidtest_workloads::{
-    Audit, ClientTask, Place, Verdict,
-    inventory::{self, OPERATIONS, Replay, Scenario, Sequence, Stock},
+    Audited, ClientTask, Left, Loaded, Place, Remarks, Store, Terms, Verdict, Workload, WorkloadTrial,
 };
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{
     exit::{Failure, Status},
+    grid::{self, Cell, Grid},
     harness,
-    instance::{Claim, Instance, LOADING, PATIENCE, within},
+    instance::{Claim, Instance, Kept, PATIENCE, remove_leftover, within},
     interrupt::Interrupt,
     output::ResultFile,
     progress::Progress,
@@ -46,27 +46,66 @@ const MOST_THREADS: usize = 1024;
 /// What a refused operation waits before it is tried again: the inventory study's.
 const REFUSED_WAIT: Duration = Duration::from_millis(5);
 
-/// One cell of the grid.
-struct Cell {
-    target: usize,
-    rung: Durability,
-    lock: Lock,
-    clients: u32,
-}
+/// Between looks at how far loading is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long loading may go without a row more.
+const STALLED: Duration = Duration::from_mins(10);
+
+/// What a row may take of the time in which a trial is prepared, or its final state read.
+const ROW: Duration = Duration::from_micros(100);
+
+/// Between two writings of the result: at least so long, and so many times as long as the last one took.
+const WRITING: Duration = Duration::from_secs(10);
+const WRITING_TIMES: u32 = 20;
 
 /// A run under way.
 pub(crate) struct Runner<'a> {
     plan: &'a Plan,
     targets: &'a [Target],
+    /// Where stores without locks of their own have them kept.
+    lock_service: &'a Target,
     lab: Lab,
     interrupt: Interrupt,
     progress: Progress,
-    stock: Arc<Stock>,
+    workloads: Vec<Box<dyn Workload>>,
     cells: Vec<Cell>,
     /// Open stores, by target and rung.
     instances: BTreeMap<(usize, Durability), Instance>,
     result: RunResult,
+    file: &'a ResultFile,
+    /// When the result was last written, and how long that took.
+    written: Option<(Instant, Duration)>,
     trials: u32,
+}
+
+/// What driving a trial came to.
+struct Driven {
+    measurement: Measurement,
+    resources: Resources,
+    /// How the server died, if it did.
+    died: Option<String>,
+    gauge: Option<GaugeFigures>,
+}
+
+/// Looks once a second at what rises and falls.
+#[derive(Default)]
+struct Gauge {
+    figures: Option<GaugeFigures>,
+}
+
+impl Gauge {
+    fn look(&mut self, measured: Option<Duration>, trial: &dyn WorkloadTrial) {
+        let Some(measured) = measured else { return };
+        let seen = self.figures.as_ref().map_or(0, |figures| figures.each_second.len());
+        if measured.as_secs() < seen as u64 {
+            return;
+        }
+        if let Some((name, value)) = trial.gauge() {
+            let new = || GaugeFigures { name: name.to_owned(), each_second: Vec::new() };
+            self.figures.get_or_insert_with(new).each_second.push(value);
+        }
+    }
 }
 
 /// A run that began: what it measured, and what went wrong with the run itself, if anything did.
@@ -75,25 +114,28 @@ pub(crate) struct Finished {
     pub(crate) failure: Option<Failure>,
 }
 
-/// Runs the plan and writes its result after every round. Whatever fails on the way, what was measured
-/// until then is kept.
+/// Runs the plan, or what is left of it, and writes its result as it grows. Whatever fails on the way,
+/// what was measured until then is kept.
+#[allow(clippy::too_many_arguments)] // one call, of what the command line has gathered
 pub(crate) async fn run(
     plan: &Plan,
     targets: &[Target],
+    lock_service: &Target,
+    grid: Grid,
     id: &str,
+    begun: Option<RunResult>,
     quiet: bool,
     interrupt: Interrupt,
     file: &ResultFile,
 ) -> Result<Finished, Failure> {
     let lab = Lab::open()?;
-    let stock = Arc::new(Stock::draw(&plan.inventory, plan.seed));
-    let cells = grid(plan, targets);
+    let Grid { workloads, cells, left_out } = grid;
     let trials = cells.len() as u64 * u64::from(plan.trials);
     let length = plan.warmup.0 + plan.duration.0;
     let timed = plan.ops.is_none() && plan.trace.is_none();
     let mut progress = Progress::new(quiet, trials, timed.then_some(length));
     progress.doing("measuring what the bench itself costs");
-    let result = RunResult {
+    let empty = RunResult {
         format: FORMAT,
         run: id.to_owned(),
         acidtest: env!("CARGO_PKG_VERSION").to_owned(),
@@ -102,22 +144,38 @@ pub(crate) async fn run(
         interrupted: false,
         plan: plan.clone(),
         machine: machine(lab.root()),
-        harness: harness::measure(plan, &stock)?,
-        cells: cells.iter().map(|cell| empty(cell, &targets[cell.target])).collect(),
+        harness: harness::measure(&*workloads[0], plan.seed)?,
+        cells: cells
+            .iter()
+            .map(|cell| empty(cell, &targets[cell.target], &*workloads[cell.workload]))
+            .collect(),
+        left_out,
+    };
+    let resumed = begun.is_some();
+    let result = match begun {
+        None => empty,
+        Some(begun) => go_on(begun, &empty)?,
     };
     let mut runner = Runner {
         plan,
         targets,
+        lock_service,
         lab,
         interrupt,
         progress,
-        stock,
+        workloads,
         cells,
         instances: BTreeMap::new(),
+        trials: result.cells.iter().map(|cell| u32::try_from(cell.trials.len()).unwrap_or(0)).sum(),
         result,
-        trials: 0,
+        file,
+        written: None,
     };
-    let done = runner.rounds(file).await;
+    let done = if resumed { runner.clear_leftovers().await } else { Ok(()) };
+    let done = match done {
+        Ok(()) => runner.rounds().await,
+        failed => failed,
+    };
     let closed = runner.close().await;
     runner.progress.finish();
     let concluded = runner.conclude();
@@ -126,40 +184,63 @@ pub(crate) async fn run(
     Ok(Finished { result: runner.result, failure })
 }
 
-fn grid(plan: &Plan, targets: &[Target]) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for (target, each) in targets.iter().enumerate() {
-        // a user's own server has the rung that it has
-        let rungs = if each.address.is_some() { &plan.durability[..1] } else { &plan.durability[..] };
-        for &rung in rungs {
-            for &clients in &plan.clients {
-                for &lock in &plan.locks {
-                    cells.push(Cell { target, rung, lock, clients });
-                }
-            }
-        }
+/// The interrupted run, ready to go on: what failed in it is tried again.
+fn go_on(mut begun: RunResult, empty: &RunResult) -> Result<RunResult, Failure> {
+    if let Some(differs) = other_machine(&begun.machine, &empty.machine) {
+        return Err(Failure::Usage(format!(
+            "the run began on another machine ({differs}): its trials and this one's cannot be compared\n  \
+             remedy: run the plan anew"
+        )));
     }
-    cells
+    for cell in &mut begun.cells {
+        cell.error = None;
+        // a trial that was cut short is no trial of the plan's
+        cell.trials.retain(|trial| trial.stopped.as_ref().is_none_or(|stop| stop.reason != "interrupted"));
+    }
+    begun.interrupted = false;
+    Ok(begun)
 }
 
-fn empty(cell: &Cell, target: &Target) -> CellResult {
+/// What tells one machine from another, if anything does. The kernel keeps a little more or less of the memory
+/// to itself from one start to the next.
+fn other_machine(then: &Machine, now: &Machine) -> Option<String> {
+    let memory = then.memory_bytes as f64 / (now.memory_bytes as f64).max(1.0);
+    if (&then.cpu, then.cores) != (&now.cpu, now.cores) {
+        Some(format!("{}, {} cores; this one has {}, {} cores", then.cpu, then.cores, now.cpu, now.cores))
+    } else if (memory - 1.0).abs() > 0.02 {
+        Some(format!(
+            "{} of memory; this one has {}",
+            bytes(then.memory_bytes as f64),
+            bytes(now.memory_bytes as f64)
+        ))
+    } else if then.filesystem != now.filesystem {
+        Some(format!("its data lay on {}; now it would lie on {}", then.filesystem, now.filesystem))
+    } else {
+        None
+    }
+}
+
+fn empty(cell: &Cell, target: &Target, workload: &dyn Workload) -> CellResult {
     let kind = target.kind();
-    let lock_how = match kind.lock(cell.lock) {
-        Support::Yes(how) | Support::No(how) => how,
-    };
     CellResult {
         store: kind.name.to_owned(),
         title: kind.title.to_owned(),
         address: target.address.as_ref().map(ToString::to_string),
-        embedded: kind.server != acidtest_model::Server::Program,
+        embedded: kind.server != Server::Program,
         lock: cell.lock,
-        lock_how: lock_how.to_owned(),
-        promised: cell.lock.promises(),
-        durability_asked: target.address.is_none().then_some(cell.rung),
+        lock_how: grid::lock_how(kind, workload, cell.lock).to_owned(),
+        decides: workload.decides(),
+        promised: workload.promises(cell.lock),
+        durability_asked: (!target.keeps_rung()).then_some(cell.rung),
         clients: cell.clients,
+        rate: cell.rate,
+        parameters: workload.values(),
+        headline: workload.headline(),
         effective: None,
         trials: Vec::new(),
-        price: None,
+        mean: None,
+        steadiness: None,
+        prices: Vec::new(),
         error: None,
     }
 }
@@ -169,9 +250,24 @@ fn now() -> String {
 }
 
 impl Runner<'_> {
+    /// Removes what the run left on users' servers when it was killed, before anything is opened anew.
+    async fn clear_leftovers(&self) -> Result<(), Failure> {
+        let locks = acidtest_locks::namespace(&self.plan.namespace);
+        let stores = self.targets.iter().map(|target| (target, self.plan.namespace.as_str()));
+        for (target, namespace) in stores.chain([(self.lock_service, locks.as_str())]) {
+            let Some(address) = &target.address else { continue };
+            match remove_leftover(target, address, namespace, &self.result.run).await {
+                // opening it says so again, and costs its cells only
+                Ok(_) | Err(Failure::Store(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
     /// Every cell once a round, in an order that is drawn anew: what disturbs the machine for a while
-    /// disturbs different cells alike.
-    async fn rounds(&mut self, file: &ResultFile) -> Result<(), Failure> {
+    /// disturbs different cells alike. What an interrupted run has done already is not done again.
+    async fn rounds(&mut self) -> Result<(), Failure> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.plan.seed);
         for round in 1..=self.plan.trials {
             let mut order: Vec<usize> = (0..self.cells.len()).collect();
@@ -180,29 +276,57 @@ impl Runner<'_> {
                 if self.interrupt.is_set() {
                     return Ok(());
                 }
-                if self.result.cells[index].error.is_none() {
-                    self.cell(index, round).await?;
-                } else {
+                let cell = &self.result.cells[index];
+                if cell.error.is_some() || cell.trials.iter().any(|trial| trial.round == round) {
                     self.progress.skip();
+                    continue;
                 }
+                self.cell(index, round).await?;
+                self.write_now_and_then()?;
             }
-            if round < self.plan.trials {
-                file.write(&self.result)?;
-            }
+        }
+        Ok(())
+    }
+
+    /// A run that is killed loses little; one of many short trials does not spend its time writing.
+    fn write_now_and_then(&mut self) -> Result<(), Failure> {
+        let due = self.written.is_none_or(|(last, took)| last.elapsed() >= WRITING.max(took * WRITING_TIMES));
+        if due {
+            let begun = Instant::now();
+            // as whoever finds the file after a kill must read it
+            self.result.interrupted = true;
+            self.file.write(&self.result)?;
+            self.result.interrupted = false;
+            self.written = Some((Instant::now(), begun.elapsed()));
         }
         Ok(())
     }
 
     /// What tells a cell from the others of the run.
     fn name(&self, index: usize) -> String {
-        let Cell { target, rung, lock, clients } = self.cells[index];
-        let mut parts = vec![format!("{} {lock}", self.targets[target].shown())];
+        let Cell { target, rung, lock, clients, rate, workload } = self.cells[index];
+        let shown = self.targets[target].shown();
+        let decides = self.workloads[workload].decides();
+        let mut parts = vec![if decides { format!("{shown} {lock}") } else { shown }];
         if self.plan.durability.len() > 1 {
             parts.push(format!("durability {rung}"));
         }
         if self.plan.clients.len() > 1 {
             parts.push(format!("{clients} clients"));
         }
+        if let (Some(rate), 2..) = (rate, self.plan.rates.len()) {
+            parts.push(format!("{rate} ops/s"));
+        }
+        let values = self.workloads[workload].values();
+        let axes = self
+            .plan
+            .parameters
+            .iter()
+            .filter(|(_, value)| value.as_array().is_some_and(|list| list.len() > 1));
+        parts.extend(axes.filter_map(|(name, _)| {
+            let value = values.get(name)?;
+            Some(format!("{name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        }));
         parts.join(", ")
     }
 
@@ -215,6 +339,8 @@ impl Runner<'_> {
                 self.result.cells[index].trials.push(trial);
                 Ok(())
             }
+            // what the interruption cut short has not failed
+            Err(Failure::Store(_)) if self.interrupt.is_set() => Ok(()),
             Err(failure @ Failure::Store(_)) => {
                 let cause = failure.to_string();
                 self.progress.end(&format!("not run: {}", cause.lines().next().unwrap_or_default()));
@@ -235,17 +361,29 @@ impl Runner<'_> {
         let trial = self.trial_on(&mut instance, index, round).await;
         if instance.died().is_none() {
             self.instances.insert((target, rung), instance);
+        } else {
+            // what is left of it: perhaps a lock service, or the store whose lock service died
+            let _ = instance.close(&self.plan.namespace, self.plan.keep).await;
         }
         trial
     }
 
     /// Opens a store. One that cannot be opened is not tried again for other cells.
     async fn open(&mut self, target: usize, rung: Durability) -> Result<Instance, Failure> {
-        let claim =
-            Claim { namespace: &self.plan.namespace, run: &self.result.run, replace: self.plan.replace };
+        let locked = |cell: &Cell| {
+            (cell.target, cell.rung, cell.lock) == (target, rung, Lock::Hard)
+                && self.workloads[cell.workload].decides()
+        };
+        let needs_locks = self.targets[target].kind().lock_service && self.cells.iter().any(locked);
+        let claim = Claim {
+            namespace: &self.plan.namespace,
+            run: &self.result.run,
+            replace: self.plan.replace,
+            locks: needs_locks.then_some(self.lock_service),
+        };
         self.progress.doing(&format!("opening {}", self.targets[target].shown()));
         let opened = Instance::open(&self.lab, &self.targets[target], rung, &claim, &self.interrupt).await;
-        if let Err(failure @ Failure::Store(_)) = &opened {
+        if let (Err(failure @ Failure::Store(_)), false) = (&opened, self.interrupt.is_set()) {
             let cells = self.cells.iter().zip(&mut self.result.cells);
             for (_, result) in cells.filter(|(cell, _)| (cell.target, cell.rung) == (target, rung)) {
                 result.error = Some(failure.to_string());
@@ -254,41 +392,157 @@ impl Runner<'_> {
         opened
     }
 
-    /// Lays the data in, drives, reads back, audits and clears away.
+    /// Lays the data in or takes over what an earlier trial left, drives, reads back, audits and clears
+    /// away.
     async fn trial_on(
         &mut self,
         instance: &mut Instance,
         index: usize,
         round: u32,
     ) -> Result<TrialResult, Failure> {
-        let Cell { target, lock, clients, .. } = self.cells[index];
-        let (plan, stock) = (self.plan, Arc::clone(&self.stock));
+        let cell = self.cells[index];
         self.trials += 1;
-        let place = Place { namespace: plan.namespace.clone(), trial: self.trials };
-        let scenario = scenario(plan, &stock, round);
-        self.result.cells[index].effective = Some(instance.effective.clone());
-        let store = inventory_of(instance, &self.targets[target])?;
-        within(LOADING, "loading the stock", store.load(&place, lock, &stock)).await?;
-        let tasks = (0..clients).map(|_| store.client(&place, lock, scenario.clone())).collect();
-        let load = load(plan, clients as usize, instance.store.blocking(), round);
-        let (measurement, resources, died) = self.drive(load, tasks, instance).await?;
-        let store = inventory_of(instance, &self.targets[target])?;
-        let held = match &died {
-            None => within(PATIENCE, "reading the final stock", store.stock(&place)).await,
-            Some(how) => Err(unreadable(how)),
+        let workload = &self.workloads[cell.workload];
+        let (data, transaction, counted) = (workload.data(), workload.transaction(), workload.counted());
+        let kept = data.as_ref().and_then(|data| instance.kept.remove(data));
+        let seed = self.plan.seed.wrapping_add(u64::from(round));
+        let trial = workload.trial(Terms {
+            lock: cell.lock,
+            seed,
+            clients: cell.clients,
+            trace: self.plan.trace,
+            left: kept.as_ref().map(|kept| kept.left.clone()),
+        });
+        let number = self.trials;
+        let place = kept.as_ref().map_or_else(
+            || Place { namespace: self.plan.namespace.clone(), trial: number },
+            |kept| kept.place.clone(),
+        );
+        let left_by = kept.map(|kept| kept.by);
+        let mut about = About {
+            round,
+            transaction,
+            counted,
+            data: DataFigures { rows: trial.rows(), load_seconds: None, left_by },
+            remarks: Remarks::default(),
         };
-        let audit = self.audit(&scenario, held, clients, &measurement);
-        let mut trial = TrialResult::of(round, measurement, audit, resources);
-        if let Some(how) = died {
-            trial.stopped =
-                Some(StopFigures { reason: "server gone".to_owned(), detail: format!("it {how}") });
-            trial.server_log =
-                instance.server.as_ref().map_or_else(Vec::new, |server| server.log_tail(LOG_LINES));
-        } else if !plan.keep {
-            // what cannot be removed now goes with the namespace
-            let _ = within(PATIENCE, "removing the stock", store.unload(&place)).await;
+        if left_by.is_none() {
+            about.data.load_seconds = Some(self.load(&*trial, &*instance.store, &place).await?);
+            about.remarks = self.prepare(&*trial, &*instance.store, &place, about.data.load_seconds).await?;
         }
-        Ok(trial)
+        let settings = trial.settings(&*instance.store, &place, &instance.effective);
+        let settings = within(PATIENCE, "reading the settings", settings).await?;
+        self.note_settings(index, &settings)?;
+        let clients = (0..cell.clients).map(|_| trial.client(&*instance.store, &place));
+        let tasks = clients.collect::<Result<Vec<ClientTask>, StoreError>>()?;
+        let workload = &*self.workloads[cell.workload];
+        let load = load(self.plan, &cell, workload, instance.store.blocking(), seed);
+        let Driven { measurement, resources, died, gauge } =
+            self.drive(load, tasks, instance, &*trial).await?;
+        self.progress.doing("auditing");
+        let Audited { audit, left, limits } =
+            audit(&*trial, instance, &place, died.as_deref(), &measurement).await;
+        let mut result = TrialResult::of(about, measurement, audit, resources);
+        result.gauge = gauge;
+        result.limits = limits;
+        if let Some(how) = died {
+            result.stopped =
+                Some(StopFigures { reason: "server gone".to_owned(), detail: format!("it {how}") });
+            result.server_log =
+                instance.server.as_ref().map_or_else(Vec::new, |server| server.log_tail(LOG_LINES));
+        } else {
+            self.clear_away(&*trial, instance, place, data, left).await;
+        }
+        Ok(result)
+    }
+
+    /// Notes the settings that a cell is measured at. Trials at others are none of the same cell.
+    fn note_settings(&mut self, index: usize, now: &Effective) -> Result<(), Failure> {
+        let cell = &mut self.result.cells[index];
+        if let (Some(then), false) = (&cell.effective, cell.trials.is_empty())
+            && (&then.version, then.durability, &then.because) != (&now.version, now.durability, &now.because)
+        {
+            return Err(Failure::Store(format!(
+                "the server is no longer what its earlier trials ran on: it was {}, {}; it is {}, {}",
+                then.version, then.because, now.version, now.because
+            )));
+        }
+        cell.effective = Some(now.clone());
+        Ok(())
+    }
+
+    /// Keeps what may serve a later trial, and removes the rest. What cannot be removed now goes with the
+    /// namespace.
+    async fn clear_away(
+        &self,
+        trial: &dyn WorkloadTrial,
+        instance: &mut Instance,
+        place: Place,
+        data: Option<String>,
+        left: Option<Left>,
+    ) {
+        match (data, left) {
+            (Some(data), Some(left)) => {
+                instance.kept.insert(data, Kept { place, left, by: self.trials });
+            }
+            _ if self.plan.keep => {}
+            _ => {
+                let _ = within(PATIENCE, "removing the data", trial.unload(&*instance.store, &place)).await;
+            }
+        }
+    }
+
+    /// Finds out what is to be found out once; that may lay the data in again.
+    async fn prepare(
+        &mut self,
+        trial: &dyn WorkloadTrial,
+        store: &dyn Store,
+        place: &Place,
+        load_seconds: Option<f64>,
+    ) -> Result<Remarks, Failure> {
+        let loading = Duration::try_from_secs_f64(load_seconds.unwrap_or_default() * 3.0).unwrap_or(PATIENCE);
+        let most = PATIENCE + loading + ROW * u32::try_from(trial.rows()).unwrap_or(u32::MAX);
+        let mut preparing = Box::pin(within(most, "preparing the trial", trial.prepare(store, place)));
+        loop {
+            if let Ok(done) = tokio::time::timeout(LOOK, &mut preparing).await {
+                return Ok(done?);
+            }
+            if self.interrupt.is_set() {
+                return Err(Failure::Store("interrupted while the trial was prepared".to_owned()));
+            }
+        }
+    }
+
+    /// Lays the data in, showing how far it is, and says how many seconds it took.
+    async fn load(
+        &mut self,
+        trial: &dyn WorkloadTrial,
+        store: &dyn Store,
+        place: &Place,
+    ) -> Result<f64, Failure> {
+        let (loaded, begun) = (Loaded::default(), Instant::now());
+        let mut loading = trial.load(store, place, &loaded);
+        let mut moved = (0, Instant::now());
+        loop {
+            if let Ok(done) = tokio::time::timeout(LOOK, &mut loading).await {
+                done?;
+                return Ok(begun.elapsed().as_secs_f64());
+            }
+            if self.interrupt.is_set() {
+                return Err(Failure::Store("interrupted while data was laid in".to_owned()));
+            }
+            let rows = loaded.rows();
+            if rows != moved.0 {
+                moved = (rows, Instant::now());
+            } else if moved.1.elapsed() > STALLED {
+                return Err(Failure::Store(format!(
+                    "laying in the data stands still: {rows} of {} rows, none more within {} min",
+                    trial.rows(),
+                    STALLED.as_secs() / 60
+                )));
+            }
+            self.progress.loading(rows, trial.rows(), begun.elapsed());
+        }
     }
 
     /// Runs the clients on threads of their own and looks after them: progress, interruption, a
@@ -298,7 +552,8 @@ impl Runner<'_> {
         load: Load,
         tasks: Vec<ClientTask>,
         instance: &mut Instance,
-    ) -> Result<(Measurement, Resources, Option<String>), Failure> {
+        of: &dyn WorkloadTrial,
+    ) -> Result<Driven, Failure> {
         let (extent, clients) = (load.extent, tasks.len());
         let trial = Trial::new(load, clients);
         let running = start(&trial, tasks)?;
@@ -306,6 +561,7 @@ impl Runner<'_> {
         let mut sampler = Sampler::start(instance.pid(), Sampler::EVERY);
         let mut measuring = false;
         let mut died = None;
+        let mut gauge = Gauge::default();
         let mut stopped: Option<Instant> = None;
         while !running.is_finished() {
             tokio::time::sleep(WATCH).await;
@@ -314,6 +570,7 @@ impl Runner<'_> {
                 measuring = true;
                 sampler = Sampler::start(instance.pid(), Sampler::EVERY);
             }
+            gauge.look(measured.measured, of);
             self.progress.measured(&measured, share(extent, &measured));
             if died.is_none()
                 && let Some(how) = instance.died()
@@ -347,26 +604,7 @@ impl Runner<'_> {
         if died.is_none() && matches!(measurement.stopped, Some(Stop::ServerGone(_))) {
             died = instance.died();
         }
-        Ok((measurement, resources, died))
-    }
-
-    fn audit(
-        &self,
-        scenario: &Scenario,
-        held: Result<Vec<inventory::Held>, StoreError>,
-        clients: u32,
-        measurement: &Measurement,
-    ) -> Audit {
-        let replay = scenario.sequence.as_deref().map(|sequence| Replay { sequence, in_order: clients == 1 });
-        let mut audit = inventory::audit(&self.stock, &scenario.ledger, held, replay);
-        let acknowledged: u64 =
-            measurement.operations.iter().map(|operation| operation.count(Outcome::Ok)).sum();
-        if audit.verdict == Verdict::Holds && acknowledged == 0 {
-            // the warm-up's operations are in the ledger too
-            audit.verdict = Verdict::Unknown;
-            audit.reason = Some("no operation was acknowledged in the measured part".to_owned());
-        }
-        audit
+        Ok(Driven { measurement, resources, died, gauge: gauge.figures })
     }
 
     /// Removes what was made and stops what was started, whatever happened before.
@@ -386,12 +624,37 @@ impl Runner<'_> {
     }
 }
 
-fn inventory_of<'a>(
-    instance: &'a Instance,
-    target: &Target,
-) -> Result<&'a dyn inventory::InventoryStore, Failure> {
-    let store = instance.store.inventory();
-    store.ok_or_else(|| Failure::Usage(format!("{} cannot carry inventory", target.shown())))
+/// Holds the trial's ledger against what the store ended with.
+async fn audit(
+    trial: &dyn WorkloadTrial,
+    instance: &Instance,
+    place: &Place,
+    died: Option<&str>,
+    measurement: &Measurement,
+) -> Audited {
+    let most = PATIENCE + ROW * u32::try_from(trial.rows_left()).unwrap_or(u32::MAX);
+    let lost = match died {
+        Some(how) => how.to_owned(),
+        None => format!("no answer within {} s", most.as_secs()),
+    };
+    let whole = async {
+        if died.is_some() {
+            return None;
+        }
+        tokio::time::timeout(most, trial.audit(Ok(&*instance.store), place)).await.ok()
+    };
+    let mut audited = match whole.await {
+        Some(audited) => audited,
+        // the ledger may prove something by itself
+        None => trial.audit(Err(unreadable(&lost)), place).await,
+    };
+    let acknowledged: u64 = measurement.operations.iter().map(|operation| operation.count(Outcome::Ok)).sum();
+    if audited.audit.verdict == Verdict::Holds && acknowledged == 0 {
+        // the warm-up's operations are in the ledger too
+        audited.audit.verdict = Verdict::Unknown;
+        audited.audit.reason = Some("no operation was acknowledged in the measured part".to_owned());
+    }
+    audited
 }
 
 /// The trial's thread lives beside the main one, which keeps the private servers.
@@ -415,30 +678,21 @@ fn share(extent: Extent, measured: &acidtest_engine::Progress) -> f64 {
     }
 }
 
-/// Every trial of a round has operations of its own; every cell of the round has the same.
-fn scenario(plan: &Plan, stock: &Arc<Stock>, round: u32) -> Scenario {
-    let seed = plan.seed.wrapping_add(u64::from(round));
-    let sequence = plan.trace.map(|length| {
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        Arc::new(Sequence::draw(&plan.inventory, stock, length, seed))
-    });
-    Scenario::new(&plan.inventory, Arc::clone(stock), sequence, seed)
-}
-
-fn load(plan: &Plan, clients: usize, blocking: bool, round: u32) -> Load {
+fn load(plan: &Plan, cell: &Cell, workload: &dyn Workload, blocking: bool, seed: u64) -> Load {
     let extent = match (plan.trace, plan.ops) {
         (Some(count), _) | (None, Some(count)) => Extent::Operations(count),
         (None, None) => Extent::Time(plan.duration.0),
     };
-    let closed = Load::closed(OPERATIONS, extent);
+    let closed = Load::closed(workload.operations(), extent);
     Load {
-        arrivals: match (plan.rate, plan.arrivals) {
+        spans: workload.spans(),
+        arrivals: match (cell.rate, plan.arrivals) {
             (None, _) => Arrivals::Closed,
             (Some(rate), ArrivalKind::Constant) => Arrivals::Constant(rate),
             (Some(rate), ArrivalKind::Poisson) => Arrivals::Poisson(rate),
         },
         // a sequence begins at its beginning
-        warmup: if plan.trace.is_some() { Duration::ZERO } else { plan.warmup.0 },
+        warmup: if plan.trace.is_some() || !workload.warms_up() { Duration::ZERO } else { plan.warmup.0 },
         timeout: plan.timeout.0,
         max_retries: plan.max_retries,
         on_refused: match plan.on_refused {
@@ -446,16 +700,16 @@ fn load(plan: &Plan, clients: usize, blocking: bool, round: u32) -> Load {
             RefusedKind::Count if plan.trace.is_none() => OnRefused::Count,
             RefusedKind::Count | RefusedKind::Retry => OnRefused::Retry(REFUSED_WAIT),
         },
-        threads: if blocking { clients.min(MOST_THREADS) } else { closed.threads },
-        seed: plan.seed.wrapping_add(u64::from(round)),
+        threads: if blocking { (cell.clients as usize).min(MOST_THREADS) } else { closed.threads },
+        seed,
         ..closed
     }
 }
 
 fn unreadable(cause: &str) -> StoreError {
     StoreError::Server {
-        doing: "reading the final stock".to_owned(),
-        address: "its server".to_owned(),
+        doing: "reading the final state".to_owned(),
+        address: "the store".to_owned(),
         cause: cause.to_owned(),
     }
 }
@@ -463,7 +717,7 @@ fn unreadable(cause: &str) -> StoreError {
 /// What a finished run comes to: the worst of what was promised.
 pub(crate) fn status(result: &RunResult) -> Status {
     let of = |cell: &CellResult| match cell.verdict() {
-        Verdict::Broken if cell.promised => Status::Broken,
+        Verdict::Broken if cell.breaks_promise() => Status::Broken,
         _ if cell.error.is_some() => Status::Unreached,
         Verdict::Unknown if cell.promised => Status::Unknown,
         _ => Status::Held,

@@ -1,6 +1,6 @@
 //! What `--store` names: a store to start privately, or a server of the user's.
 
-use acidtest_model::{Address, Durability, Lock, Secret, Server, StoreKind, Support};
+use acidtest_model::{Address, Secret, Server, StoreKind};
 
 use crate::{
     exit::Failure,
@@ -49,40 +49,16 @@ impl Target {
         &self.store.kind
     }
 
+    /// Whether it has the rung that it has, whatever is asked for: a user's own server, and one whose rung is that
+    /// of each queue.
+    pub(crate) fn keeps_rung(&self) -> bool {
+        self.address.is_some() || self.kind().rung_of_queue
+    }
+
     /// The target as a plan or result names it: never with a password.
     pub(crate) fn shown(&self) -> String {
         self.address.as_ref().map_or_else(|| self.kind().name.to_owned(), ToString::to_string)
     }
-
-    /// Refuses what the store has not, naming what it has.
-    pub(crate) fn check(&self, workload: &str, locks: &[Lock], rungs: &[Durability]) -> Result<(), Failure> {
-        let kind = self.kind();
-        if let Support::No(why) = kind.workload(workload) {
-            return Err(Failure::Usage(format!("{} cannot carry {workload}: {why}", kind.name)));
-        }
-        for &lock in locks {
-            if let Support::No(why) = kind.lock(lock) {
-                let has = Lock::ALL.into_iter().filter(|each| kind.lock(*each).is_yes()).map(Lock::name);
-                return Err(lacks(kind.name, "lock", lock.name(), why, has));
-            }
-        }
-        // a user's own server keeps its settings: they are read, not asked for
-        for &rung in rungs.iter().filter(|_| self.address.is_none()) {
-            if let Support::No(why) = kind.rung(rung) {
-                let has = Durability::ALL
-                    .into_iter()
-                    .filter(|each| kind.rung(*each).is_yes())
-                    .map(Durability::name);
-                return Err(lacks(kind.name, "durability", rung.name(), why, has));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn lacks<'a>(store: &str, what: &str, word: &str, why: &str, has: impl Iterator<Item = &'a str>) -> Failure {
-    let has: Vec<&str> = has.collect();
-    Failure::Usage(format!("{store} has no {what} {word}: {why}; those it has: {}", has.join(", ")))
 }
 
 fn unknown_name(text: &str) -> Failure {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::{fs, time::Duration};
+use std::{collections::BTreeSet, fs, time::Duration};
 
 use common::{Bench, signal, until, wait};
 use serde_json::Value;
@@ -153,7 +153,7 @@ fn a_plan_is_saved_and_run_from_its_file() {
     assert!(bench.results().is_empty(), "saving a plan runs nothing");
     bench.run(&["run", "plan.toml", "--lock", "hard"]).expect(0);
     let result = bench.result();
-    assert_eq!(result["plan"]["inventory"]["items"], 77);
+    assert_eq!(result["plan"]["parameters"]["items"], 77);
     assert_eq!(result["cells"][0]["lock"], "hard", "the command line goes over the file");
     assert!(!bench.path("mine.db").exists(), "a file that acidtest made is removed");
 }
@@ -193,7 +193,7 @@ fn a_password_is_not_in_the_process_title() {
 #[test]
 fn bad_usage_is_one_message_that_says_what_was_meant() {
     let bench = Bench::new();
-    let cases: [(&[&str], &[&str]); 14] = [
+    let cases: [(&[&str], &[&str]); 19] = [
         (&["run", "inventory", "--store", "sqlite,sqlite"], &["sqlite is given twice"]),
         (
             &["run", "inventory", "--store", "sqlite:x.db", "--durability", "none"],
@@ -219,6 +219,17 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
         (&["run", "inventory", "--skew", "zipf:2"], &["zipf:THETA"]),
         (&["run", "inventory", "--namespace", "Robert'); --"], &["will not do"]),
         (&["run", "missing.toml"], &["cannot read the plan missing.toml"]),
+        (
+            &["run", "queue", "--ack", "none"],
+            &["sqlite cannot do publish, consume: it answers every statement"],
+        ),
+        (&["run", "queue", "--batch", "500"], &["batch must be at most prefetch"]),
+        (&["run", "queue", "--clients", "3"], &["leave --clients out"]),
+        (
+            &["run", "queue", "--store", "rabbitmq,nats", "--durability", "disk"],
+            &["the rung of its messages and queues"],
+        ),
+        (&["run", "queue", "--store", "fjall"], &["fjall cannot carry queue"]),
         (&["stores", "oracle"], &["unknown store \"oracle\""]),
     ];
     for (words, said) in cases {
@@ -257,7 +268,8 @@ fn what_is_no_result_is_not_shown() {
         ("", "it is no JSON"),
         ("{}", "it names no format"),
         ("{\"format\": 99}", "its format is 99"),
-        ("{\"format\": 1}", "it is no result of acidtest"),
+        ("{\"format\": 2}", "it is no result of acidtest"),
+        ("{\"format\": 1}", "its format is 1"),
     ] {
         fs::write(bench.path("x.json"), text).unwrap();
         let ended = bench.run(&["show", "x.json"]).expect(2);
@@ -369,9 +381,9 @@ fn an_open_loop_is_priced_by_its_response_times() {
         "4",
     ]);
     let ended = bench.run(&words).expect(0);
-    assert!(ended.stdout.contains("price: 99th percentile of the response time"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("price of lock: 99th percentile of the response time"), "{}", ended.stdout);
     let result = bench.result();
-    let p99 = result["cells"][1]["price"]["p99"]["estimate"].as_f64().unwrap();
+    let p99 = result["cells"][1]["prices"][0]["p99"]["estimate"].as_f64().unwrap();
     assert!(ended.stdout.contains(&format!("×{p99:.2}")), "{p99}:\n{}", ended.stdout);
 }
 
@@ -381,10 +393,11 @@ fn the_self_test_catches_every_bug() {
     assert!(ended.stdout.contains("every planted bug was caught"), "{}", ended.stdout);
     assert_eq!(
         ended.stdout.matches("caught").count(),
-        9 + 1,
-        "six bugs, no lock, two replayed, and the last line"
+        (6 + 1 + 2) + (13 + 1) + 2 + 10 + 1,
+        "of the inventory six bugs, no lock, two replayed; of records thirteen and no lock; of the join two; \
+         of the queue ten; the last line"
     );
-    assert_eq!(ended.stdout.matches("no alarm").count(), 6);
+    assert_eq!(ended.stdout.matches("no alarm").count(), 6 + 8 + 2 + 7);
 }
 
 #[test]
@@ -464,8 +477,60 @@ fn a_price_of_a_void_number_is_void() {
     let ended = bench.run(&words).expect(5);
     assert!(ended.stdout.contains("void"), "{}", ended.stdout);
     for cell in bench.result()["cells"].as_array().unwrap() {
-        assert_eq!(cell["price"], Value::Null);
+        assert_eq!(cell["prices"], serde_json::json!([]));
     }
+}
+
+#[test]
+fn a_queue_s_run_says_what_became_of_every_message() {
+    let bench = Bench::new();
+    let words =
+        ["run", "queue", "--ack", "confirm,transaction", "--consume", "ack,transaction", "--batch", "5"];
+    let ended = bench.run(&brief(&words)).expect(0);
+    for word in [
+        "publish/s",
+        "most depth",
+        "redelivered",
+        "end to end",
+        "price of",
+        "ack transaction",
+        "consume transaction",
+        "all of ack transaction, consume transaction",
+        "8 clients",
+    ] {
+        assert!(ended.stdout.contains(word), "no \"{word}\" in:\n{}", ended.stdout);
+    }
+    for absent in [" lock", "native"] {
+        assert!(!ended.stdout.contains(absent), "\"{absent}\" in:\n{}", ended.stdout);
+    }
+    for cell in bench.result()["cells"].as_array().unwrap() {
+        let trial = &cell["trials"][0];
+        let count = |name: &str| trial["audit"]["evidence"][name].as_i64().unwrap();
+        assert_eq!(trial["audit"]["verdict"], "holds");
+        assert!(count("acknowledged_publishes") > 0);
+        assert_eq!(count("acknowledged_publishes"), count("consumed_messages"));
+        assert_eq!(trial["counted"], serde_json::json!(["consume"]));
+        assert!(trial["spans"][0]["times"]["count"].as_u64().unwrap() > 0);
+    }
+    // the same drained: no warm-up, and over when the queue is empty
+    let words = [
+        "run",
+        "queue",
+        "--phase",
+        "consume",
+        "--backlog",
+        "300",
+        "--duration",
+        "30s",
+        "--out",
+        "drained.json",
+    ];
+    let ended = bench.run(&words).expect(0);
+    assert!(
+        ended.stdout.contains("300 rows laid in") && ended.stdout.contains("after 0s warm-up"),
+        "{}",
+        ended.stdout
+    );
 }
 
 #[test]
@@ -473,7 +538,7 @@ fn what_listens_and_does_not_answer_is_said_and_not_waited_for() {
     let bench = Bench::new();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
-    let children: Vec<_> = ["postgres", "mysql", "redis", "tarantool"]
+    let children: Vec<_> = ["postgres", "mariadb+innodb", "mysql", "redis", "tarantool"]
         .into_iter()
         .map(|scheme| {
             let address = format!("{scheme}://127.0.0.1:{port}");
@@ -534,4 +599,115 @@ fn a_file_left_by_a_killed_run_is_found_from_anywhere() {
     assert!(String::from_utf8_lossy(&down.stdout).contains("removed namespace"), "{down:?}");
     assert!(!bench.path("mine.db").exists(), "a file that the run made goes with it");
     bench.assert_clean();
+}
+
+/// Every list is an axis: each combination is a cell, and shows in what it differs from the others.
+#[test]
+fn every_list_is_an_axis() {
+    let bench = Bench::new();
+    let words = ["run", "inventory", "--clients", "1..3:2", "--items", "20,50", "--skew", "uniform,zipf:0.9"];
+    bench.run(&brief(&words)).expect(0);
+    let result = bench.result();
+    let cells = result["cells"].as_array().unwrap();
+    let named: BTreeSet<String> = cells
+        .iter()
+        .map(|cell| {
+            format!("{} {} {}", cell["clients"], cell["parameters"]["items"], cell["parameters"]["skew"])
+        })
+        .collect();
+    assert_eq!((cells.len(), named.len()), (8, 8), "{named:?}");
+    assert!(named.contains("3 50 \"zipf:0.9\""), "{named:?}");
+    assert!(cells.iter().all(|cell| cell["trials"].as_array().unwrap().len() == 1));
+
+    for (words, said) in [
+        (vec!["--items", "20,20"], "20 is given twice"),
+        (vec!["--clients", "9..3"], "holds nothing"),
+        (vec!["--mix", "a"], "inventory has no parameter \"mix\"; it belongs to records"),
+        (vec!["--items", "few"], "inventory: items = \"few\""),
+    ] {
+        let ended = bench.run(&[vec!["run", "inventory"], words].concat()).expect(2);
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    }
+}
+
+/// A run that was interrupted goes on where it stopped: what it has measured stays as it was.
+#[test]
+fn an_interrupted_run_goes_on_where_it_stopped() {
+    for how in ["INT", "KILL"] {
+        let bench = Bench::new();
+        let words = [
+            "run",
+            "inventory",
+            "--clients",
+            "1,2,3",
+            "--trials",
+            "3",
+            "--duration",
+            "300ms",
+            "--warmup",
+            "0s",
+        ];
+        let child = bench.spawn(&[&words[..], &["--out", "r.json"]].concat());
+        let pid = child.id();
+        until("the first trial", Duration::from_secs(20), || bench.path("r.json").exists());
+        signal(how, pid);
+        wait(child, Duration::from_secs(20));
+        let read =
+            || serde_json::from_str::<Value>(&fs::read_to_string(bench.path("r.json")).unwrap()).unwrap();
+        let trials = |result: &Value| -> Vec<Value> {
+            let cells = result["cells"].as_array().unwrap().iter();
+            cells.flat_map(|cell| cell["trials"].as_array().unwrap().clone()).collect()
+        };
+        let cut = read();
+        let whole = trials(&cut).into_iter().filter(|trial| trial["stopped"].is_null()).collect::<Vec<_>>();
+        assert!(cut["interrupted"] == true && !whole.is_empty() && whole.len() < 9, "{how}: {}", whole.len());
+
+        let other = bench.run(&["run", "--resume", "r.json", "--clients", "7"]).expect(2);
+        assert!(other.stderr.contains("goes on with the plan that it began with"), "{}", other.stderr);
+        bench.run(&["run", "--resume", "r.json"]).expect(0);
+        let done = read();
+        assert_eq!(
+            (trials(&done).len(), &done["interrupted"], &done["run"]),
+            (9, &Value::Bool(false), &cut["run"])
+        );
+        assert!(whole.iter().all(|trial| trials(&done).contains(trial)), "{how}");
+        bench.run(&["lab", "down"]).expect(0);
+        bench.assert_clean();
+    }
+}
+
+/// The password of a lock service's address is for the run: it stands in no plan and in no message.
+#[test]
+fn a_lock_service_s_password_is_in_no_plan() {
+    let bench = Bench::new();
+    let address = "redis://ann:s3cr3tword@127.0.0.1:1";
+    let words = ["run", "inventory", "--lock-service", address, "--save-plan", "plan.toml"];
+    bench.run(&words).expect(0);
+    let plan = fs::read_to_string(bench.path("plan.toml")).unwrap();
+    assert!(plan.contains("redis://ann@127.0.0.1:1") && !plan.contains("s3cr3t"), "{plan}");
+    let elsewhere = "mariadb://ann:s3cr3tword@127.0.0.1:1";
+    let refused = bench.run(&["run", "inventory", "--lock-service", elsewhere]).expect(2);
+    assert!(refused.stderr.contains("locks are kept on redis or postgres"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("s3cr3t"), "{}", refused.stderr);
+}
+
+/// A result whose plan or cells are not what this program would make of them is not gone on with.
+#[test]
+fn a_result_that_was_changed_is_not_gone_on_with() {
+    let bench = Bench::new();
+    bench.run(&brief(&["run", "inventory", "--clients", "1,2", "--out", "r.json"])).expect(0);
+    let text = fs::read_to_string(bench.path("r.json")).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap();
+    let with = |pointer: &str, value: Value| {
+        let mut changed = result.clone();
+        *changed.pointer_mut(pointer).unwrap() = value;
+        fs::write(bench.path("x.json"), changed.to_string()).unwrap();
+        bench.run(&["run", "--resume", "x.json"]).expect(2).stderr
+    };
+    let said = with("/plan/durability", serde_json::json!([]));
+    assert!(said.contains("durability must not be empty"), "{said}");
+    let said = with("/cells/1/clients", serde_json::json!(1));
+    assert!(said.contains("other cells of its plan"), "{said}");
+    let said = with("/machine/cores", serde_json::json!(1234));
+    assert!(said.contains("another machine") && said.contains("1234 cores"), "{said}");
 }

@@ -83,10 +83,10 @@ fn the_grid_holds_where_it_promises_and_breaks_where_it_does_not() {
             let findings = cell["trials"][0]["audit"]["findings"].as_array().unwrap();
             let oversold = findings.iter().find(|finding| finding["name"] == "oversold").unwrap();
             assert!(oversold["count"].as_u64().unwrap() > 0, "{store}: {findings:?}");
-            assert_eq!(cell["price"], Value::Null);
+            assert_eq!(cell["prices"], serde_json::json!([]));
         } else {
             assert_eq!(verdict(cell), "holds", "{store} {lock}: {}", cell["trials"][0]["audit"]);
-            assert!(cell["price"]["throughput"]["estimate"].as_f64().unwrap() > 0.0, "{store} {lock}");
+            assert!(cell["prices"][0]["throughput"]["estimate"].as_f64().unwrap() > 0.0, "{store} {lock}");
         }
         let server = &cell["trials"][0]["resources"]["server"];
         assert_eq!(server.is_null(), store == "sqlite", "{store} {server}");
@@ -371,8 +371,7 @@ fn what_cannot_start_or_be_reached_is_one_message() {
         let said = String::from_utf8_lossy(&missing.stdout).into_owned();
         assert!(said.contains("/nowhere/server"), "{store}: {said}");
         // nobody listens on port 1
-        let scheme = if store == "mariadb" { "mysql" } else { store };
-        let address = format!("{scheme}://127.0.0.1:1");
+        let address = format!("{store}://127.0.0.1:1");
         let ended = bench.run(&["run", "inventory", "--store", &address]).expect(3);
         for word in ["cannot reach", "127.0.0.1:1", "refused", "remedy:"] {
             assert!(ended.stdout.contains(word), "{store}: no \"{word}\" in:\n{}", ended.stdout);
@@ -398,5 +397,216 @@ fn an_open_loop_on_a_server_shows_both_times() {
     let result = bench.result();
     let trial = &cells(&result)[0]["trials"][0];
     assert!((450..750).contains(&trial["arrived"]["offered"].as_u64().unwrap()), "{}", trial["arrived"]);
+    bench.assert_clean();
+}
+
+/// A sweep of mixes over stores: what was promised holds, an update that nothing protects is lost, and a
+/// trial that begins with what an earlier one left says so.
+#[test]
+fn a_sweep_of_records_holds_where_it_promises() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let stores = ["sqlite", "fjall"].into_iter().chain(servers()).collect::<Vec<_>>().join(",");
+    let words = [
+        "run",
+        "records",
+        "--store",
+        &stores,
+        "--mix",
+        "d,f",
+        "--lock",
+        "none,soft",
+        "--records",
+        "40",
+        "--keys",
+        "uniform",
+        "--clients",
+        "12",
+        "--trials",
+        "2",
+        "--duration",
+        "400ms",
+        "--warmup",
+        "100ms",
+        "--durability",
+        "process",
+        "--skip-unsupported",
+        "--quiet",
+    ];
+    bench.run(&words).expect(0);
+    let result = bench.result();
+    let mut lost = Vec::new();
+    for cell in cells(&result) {
+        let name = format!("{} {} {}", cell["store"], cell["lock"], cell["parameters"]["mix"]);
+        let trials = cell["trials"].as_array().unwrap();
+        assert_eq!((trials.len(), &cell["error"]), (2, &Value::Null), "{name}");
+        for trial in trials {
+            let (audit, data) = (&trial["audit"], &trial["data"]);
+            if cell["lock"] == "soft" || cell["parameters"]["mix"] == "d" {
+                assert_eq!(audit["verdict"], "holds", "{name}: {audit}");
+            } else if audit["verdict"] == "broken" {
+                lost.push(cell["store"].as_str().unwrap().to_owned());
+            }
+            assert_eq!(data["load_seconds"].is_null(), data["left_by"].is_number(), "{name}: {data}");
+            if cell["parameters"]["mix"] == "d" {
+                assert!(data["load_seconds"].is_number(), "{name}: inserts are in the next trial's way");
+            }
+        }
+    }
+    for store in servers() {
+        assert!(
+            lost.iter().any(|name| name == store) || store == "tarantool",
+            "{store} lost nothing: {lost:?}"
+        );
+    }
+    assert!(
+        cells(&result).iter().any(|cell| cell["trials"][1]["data"]["left_by"].is_number()),
+        "no trial took over what another had left"
+    );
+    bench.assert_clean();
+}
+
+/// The join's rows are right on every SQL store, its first execution is timed and its plans are kept.
+#[test]
+fn a_join_is_timed_cold_and_warm_and_its_plans_are_kept() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let sql = ["postgres", "mariadb"].into_iter().filter(|store| wanted(store));
+    let stores = ["sqlite"].into_iter().chain(sql).collect::<Vec<_>>().join(",");
+    let words = [
+        "run",
+        "join",
+        "--store",
+        &stores,
+        "--records",
+        "2000",
+        "--clients",
+        "2",
+        "--trials",
+        "2",
+        "--duration",
+        "300ms",
+        "--warmup",
+        "0s",
+        "--durability",
+        "none",
+        "--quiet",
+    ];
+    bench.run(&words).expect(0);
+    for cell in cells(&bench.result()) {
+        let trials = cell["trials"].as_array().unwrap();
+        assert!(trials.iter().all(|trial| trial["audit"]["verdict"] == "holds"), "{}", cell["store"]);
+        let remarks = &trials[0]["remarks"];
+        for order in ["ext_first", "usertable_first"] {
+            assert!(remarks["first_ns"][order].as_u64().unwrap() > 0, "{}", cell["store"]);
+            assert!(!remarks["plans"][order].as_str().unwrap().is_empty(), "{}", cell["store"]);
+        }
+        assert!(trials[1]["remarks"].is_null(), "what was found out once is not said twice");
+    }
+    bench.assert_clean();
+}
+
+/// What a store cannot do is said before anything is started, all of it; or left out on request, and the
+/// result says what.
+#[test]
+fn what_a_store_cannot_do_is_refused_or_left_out() {
+    let bench = Bench::new();
+    let words =
+        ["run", "records", "--store", "sqlite,mariadb/archive", "--mix", "a,write", "--duration", "200ms"];
+    let refused = bench.run(&words).expect(2);
+    assert!(
+        refused.stderr.contains("mariadb/archive") && refused.stderr.contains("--skip-unsupported"),
+        "{}",
+        refused.stderr
+    );
+    assert!(bench.results().is_empty());
+
+    let words =
+        ["run", "records", "--store", "sqlite,redis", "--isolation", "default,serializable", "--mix", "c"];
+    let brief = [
+        "--skip-unsupported",
+        "--duration",
+        "200ms",
+        "--warmup",
+        "0s",
+        "--quiet",
+        "--save-plan",
+        "plan.toml",
+    ];
+    bench.run(&[&words[..], &brief].concat()).expect(0);
+    if !wanted("redis") {
+        return;
+    }
+    bench.run(&["run", "plan.toml", "--quiet"]).expect(0);
+    let result = bench.result();
+    assert_eq!(cells(&result).len(), 3, "all but redis at a level that it has not");
+    assert!(result["left_out"][0].as_str().unwrap().contains("redis"), "{}", result["left_out"]);
+    bench.assert_clean();
+}
+
+/// A store that is full while data is laid in costs its cells, with its own words as the reason; what others
+/// measured is kept.
+#[test]
+fn a_store_that_runs_out_of_memory_while_loading_costs_only_its_cells() {
+    let _alone = alone();
+    if !wanted("redis") {
+        return;
+    }
+    let bench = Bench::new();
+    let address = up(&bench, "redis");
+    let port = address.rsplit(':').next().unwrap();
+    let full = ["-p", port, "CONFIG", "SET", "maxmemory", "8mb"];
+    assert!(std::process::Command::new("redis-cli").args(full).status().unwrap().success());
+    let words =
+        ["run", "records", "--store", &format!("sqlite,{address}"), "--mix", "c", "--records", "20000"];
+    let brief = ["--duration", "300ms", "--warmup", "0s", "--out", "r.json"];
+    let ended = bench.run(&[&words[..], &brief].concat()).expect(3);
+    assert!(ended.stdout.contains("maxmemory"), "{}", ended.stdout);
+    let result: Value = serde_json::from_str(&fs::read_to_string(bench.path("r.json")).unwrap()).unwrap();
+    assert_eq!(verdict(&cells(&result)[0]), "holds");
+    let error = cells(&result)[1]["error"].as_str().unwrap();
+    assert!(error.contains("OOM") && cells(&result)[1]["trials"].as_array().unwrap().is_empty(), "{error}");
+    bench.run(&["lab", "down"]).expect(0);
+    bench.assert_clean();
+}
+
+/// The write cases of the locks study, and their prices.
+#[test]
+fn a_broker_s_guarantees_are_judged_and_priced() {
+    let _alone = alone();
+    if !wanted("rabbitmq") {
+        return;
+    }
+    let bench = Bench::new();
+    let words = [
+        "run",
+        "queue",
+        "--store",
+        "rabbitmq",
+        "--ack",
+        "none,confirm,transaction",
+        "--persistent",
+        "false,true",
+        "--duration",
+        "500ms",
+        "--warmup",
+        "100ms",
+    ];
+    let ended = bench.run(&words).expect(0);
+    for word in ["all of ack transaction, persistent true", "ack none, persistent false", "survives kill -9"]
+    {
+        assert!(ended.stdout.contains(word), "no \"{word}\" in:\n{}", ended.stdout);
+    }
+    let result = bench.result();
+    assert_eq!(cells(&result).len(), 6);
+    for cell in cells(&result) {
+        let (ack, persistent) = (&cell["parameters"]["ack"], &cell["parameters"]["persistent"]);
+        let rung = if *ack != "none" && *persistent == true { "process" } else { "none" };
+        assert_eq!(cell["effective"]["durability"], rung, "{ack} {persistent}");
+        assert_eq!(cell["promised"], *ack != "none");
+        if *ack != "none" {
+            assert_eq!(verdict(cell), "holds", "{ack} {persistent}");
+        }
+    }
     bench.assert_clean();
 }

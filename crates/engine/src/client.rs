@@ -2,7 +2,7 @@
 
 use std::{future::Future, pin::Pin};
 
-use crate::{Attempt, Outcome, Seat};
+use crate::{Attempt, Fault, Outcome, Seat};
 
 /// One logical user: one connection, at most one operation in flight.
 ///
@@ -27,11 +27,90 @@ pub trait Client {
     /// Takes note of how the operation ended.
     fn account(&mut self, operation: Self::Operation, outcome: Outcome);
 
+    /// A time that ended with the last operation and is not its own: which of
+    /// [`Load::spans`](crate::Load::spans), and its nanoseconds. Asked for after
+    /// [`account`](Client::account).
+    fn span(&mut self) -> Option<(usize, u64)> {
+        None
+    }
+
+    /// Lets go of what others may wait for, as this client is about to wait for them. Called once, after the
+    /// warm-up.
+    fn pause(&mut self) -> impl Future<Output = ()> {
+        async {}
+    }
+
+    /// Brings to its end what the last operation left open. Called once, when nothing more is drawn.
+    fn finish(&mut self) -> impl Future<Output = ()> {
+        async {}
+    }
+
     /// Opens a connection, in place of an earlier one if there was any.
     ///
     /// # Errors
     /// Why it could not be opened, in the store's words.
     fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
+}
+
+/// A client with several operations in flight on its one connection: one that does not wait for each answer
+/// before it sends the next.
+///
+/// The engine calls [`draw`](Pipeline::draw) and [`send`](Pipeline::send) until [`depth`](Pipeline::depth)
+/// operations are in flight, then [`settle`](Pipeline::settle) until one of them has ended. The time of each
+/// runs from before it is sent until it is known to have ended.
+pub trait Pipeline {
+    /// One operation, ready to be sent.
+    type Operation;
+
+    /// The most operations that may be in flight, at least 1.
+    fn depth(&self) -> usize;
+
+    /// Whether operations are to be settled whenever nothing more is due, and not only once all are in flight
+    /// that may be. The future of [`settle`](Pipeline::settle) may then be dropped while it waits, and nothing
+    /// may be lost by that.
+    fn settles_early(&self) -> bool;
+
+    /// The next operation, or `None` when there is nothing left to do.
+    fn draw(&mut self) -> Option<Self::Operation>;
+
+    /// Which of [`Load::operations`](crate::Load::operations) the operation is.
+    fn kind(operation: &Self::Operation) -> usize;
+
+    /// Starts the operation. What is sent on a connection is numbered from 0.
+    ///
+    /// # Errors
+    /// The connection is gone: all that is in flight is unknown then.
+    fn send(&mut self, operation: &Self::Operation) -> impl Future<Output = Result<(), Fault>>;
+
+    /// Sees that all that was sent is on its way, and waits until at least one more operation has ended.
+    ///
+    /// # Errors
+    /// The connection is gone. What is in `ended` has ended; the rest of what is in flight is unknown.
+    fn settle(&mut self, ended: &mut Vec<Ended>) -> impl Future<Output = Result<(), Fault>>;
+
+    /// Takes note of how the operation ended.
+    fn account(&mut self, operation: Self::Operation, outcome: Outcome);
+
+    /// Opens a connection, in place of an earlier one if there was any.
+    ///
+    /// # Errors
+    /// Why it could not be opened, in the store's words.
+    fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
+
+    /// Closes the connection in order. Called once, when nothing more is drawn and nothing is in flight.
+    fn finish(&mut self) -> impl Future<Output = ()> {
+        async {}
+    }
+}
+
+/// An operation of a [`Pipeline`] that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its number on its connection, from 0.
+    pub number: u64,
+    /// How it ended. There is no second attempt; an unknown one costs the connection only if the pipeline says
+    /// so.
+    pub attempt: Attempt,
 }
 
 /// A client that is ready to be seated in a thread: builds its future there, so that neither the

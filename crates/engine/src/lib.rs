@@ -21,15 +21,16 @@ mod load;
 mod measurement;
 mod outcome;
 mod pacer;
+mod pipeline;
 mod recorder;
 mod seat;
 mod sleeper;
 mod trial;
 
-pub use client::{Client, ClientTask};
+pub use client::{Client, ClientTask, Ended, Pipeline};
 pub use control::Stop;
 pub use load::{Arrivals, Extent, Load, OnRefused};
-pub use measurement::{Arrived, Latency, Measurement, OperationStats, Second, SecondCounts};
+pub use measurement::{Arrived, Latency, Measurement, OperationStats, Second, SecondCounts, SpanStats};
 pub use outcome::{Attempt, Fault, Outcome};
 pub use seat::Seat;
 pub use trial::{EngineError, Progress, Trial};

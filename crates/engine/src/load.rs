@@ -37,6 +37,8 @@ pub enum OnRefused {
 pub struct Load {
     /// Names of the operations, indexed by [`Client::kind`](crate::Client::kind).
     pub operations: &'static [&'static str],
+    /// Names of the spans, indexed by [`Client::span`](crate::Client::span): times that are no operation's own.
+    pub spans: &'static [&'static str],
     /// When operations are due.
     pub arrivals: Arrivals,
     /// Driven but not recorded, before the measured part.
@@ -64,6 +66,7 @@ impl Load {
     pub fn closed(operations: &'static [&'static str], extent: Extent) -> Self {
         Self {
             operations,
+            spans: &[],
             arrivals: Arrivals::Closed,
             warmup: Duration::ZERO,
             extent,

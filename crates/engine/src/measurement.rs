@@ -56,6 +56,12 @@ pub struct OperationStats {
 }
 
 impl OperationStats {
+    /// Whether there was any such operation.
+    #[must_use]
+    pub fn was_tried(&self) -> bool {
+        !self.latency.is_empty() || self.retries > 0
+    }
+
     /// How many ended so.
     #[must_use]
     pub fn count(&self, outcome: Outcome) -> u64 {
@@ -67,6 +73,15 @@ impl OperationStats {
     pub fn ok(&self) -> Option<&Latency> {
         self.latency.get(&Outcome::Ok)
     }
+}
+
+/// Times that are no operation's own: from one event to another.
+#[derive(Clone, Debug)]
+pub struct SpanStats {
+    /// Its name.
+    pub name: &'static str,
+    /// The times in nanoseconds.
+    pub times: Histogram,
 }
 
 /// How many of one kind of operation ended in one second, by outcome.
@@ -114,6 +129,8 @@ pub struct Arrived {
 pub struct Measurement {
     /// By operation, in the order of [`Load::operations`](crate::Load::operations).
     pub operations: Vec<OperationStats>,
+    /// In the order of [`Load::spans`](crate::Load::spans).
+    pub spans: Vec<SpanStats>,
     /// How long the measured part lasted: as asked for, or until it was stopped.
     pub window: Duration,
     /// Second by second.

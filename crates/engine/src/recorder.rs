@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     Arrived, Histogram, Outcome,
-    measurement::{Latency, OperationStats, Second, SecondCounts, add},
+    measurement::{Latency, OperationStats, Second, SecondCounts, SpanStats, add},
 };
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -51,6 +51,7 @@ struct Batch {
     latency: Vec<Option<Latency>>,
     efforts: Vec<Effort64>,
     ok_in_time: Vec<u64>,
+    spans: Vec<Histogram>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,11 +62,12 @@ struct Effort64 {
 }
 
 impl Batch {
-    fn new(kinds: usize) -> Self {
+    fn new(kinds: usize, spans: usize) -> Self {
         Self {
             latency: (0..kinds * Outcome::ALL.len()).map(|_| None).collect(),
             efforts: vec![Effort64::default(); kinds],
             ok_in_time: vec![0; kinds],
+            spans: (0..spans).map(|_| histogram()).collect(),
         }
     }
 
@@ -78,6 +80,7 @@ impl Batch {
         }
         self.efforts.fill(Effort64::default());
         self.ok_in_time.fill(0);
+        self.spans.iter_mut().for_each(Histogram::reset);
     }
 }
 
@@ -92,11 +95,21 @@ pub(crate) struct Recorder {
     second_end: u64,
     batch: Batch,
     arrived: Arrived,
-    last_end: u64,
+    ends: Ends,
+}
+
+/// When things last ended, in nanoseconds of the trial's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ends {
+    /// An operation, however.
+    pub(crate) any: u64,
+    /// An operation that was acknowledged.
+    pub(crate) ok: u64,
 }
 
 impl Recorder {
-    pub(crate) fn new(shard: usize, kinds: usize, open_loop: bool, totals: Arc<Totals>) -> Self {
+    pub(crate) fn new(shard: usize, open_loop: bool, totals: Arc<Totals>) -> Self {
+        let batch = totals.batch();
         Self {
             shard,
             totals,
@@ -104,9 +117,9 @@ impl Recorder {
             window: (0, 0),
             second: 0,
             second_end: u64::MAX,
-            batch: Batch::new(kinds),
+            batch,
             arrived: Arrived::default(),
-            last_end: 0,
+            ends: Ends::default(),
         }
     }
 
@@ -132,7 +145,10 @@ impl Recorder {
             self.roll(times.end);
         }
         self.arrived.completed += 1;
-        self.last_end = self.last_end.max(times.end);
+        self.ends.any = self.ends.any.max(times.end);
+        if outcome == Outcome::Ok {
+            self.ends.ok = self.ends.ok.max(times.end);
+        }
         self.batch.ok_in_time[kind] += u64::from(outcome == Outcome::Ok && times.end <= self.window.1);
         let efforts = &mut self.batch.efforts[kind];
         efforts.conflicts += u64::from(effort.conflicts);
@@ -149,6 +165,14 @@ impl Recorder {
         }
     }
 
+    /// A time that is no operation's own; left out where the load names no such span.
+    pub(crate) fn span(&mut self, span: usize, nanoseconds: u64) {
+        if let Some(times) = self.batch.spans.get_mut(span) {
+            // resizing histograms refuse nothing below 2^63 ns
+            let _ = times.record(nanoseconds);
+        }
+    }
+
     /// Reports what was recorded and goes on with the second that `now` lies in.
     fn roll(&mut self, now: u64) {
         let second = now.saturating_sub(self.window.0) / SECOND;
@@ -162,7 +186,7 @@ impl Recorder {
     pub(crate) fn finish(&mut self) {
         self.totals.take(self.shard, self.second, u64::MAX, &self.batch);
         self.batch.clear();
-        self.totals.arrive(mem::take(&mut self.arrived), self.last_end);
+        self.totals.arrive(mem::take(&mut self.arrived), self.ends);
     }
 }
 
@@ -176,6 +200,7 @@ struct OpenSecond {
 #[derive(Debug)]
 struct Inner {
     operations: Vec<OperationStats>,
+    spans: Vec<SpanStats>,
     /// The second that each thread is in.
     progress: Vec<u64>,
     open: BTreeMap<u64, OpenSecond>,
@@ -183,7 +208,7 @@ struct Inner {
     arrived: Arrived,
     reconnects: u64,
     faults: BTreeMap<String, u64>,
-    last_end: u64,
+    ends: Ends,
 }
 
 /// What all threads reported. Locked once a second a thread, and on a fault.
@@ -194,19 +219,25 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    pub(crate) fn new(operations: &'static [&'static str], threads: usize) -> Self {
+    pub(crate) fn new(
+        operations: &'static [&'static str],
+        spans: &'static [&'static str],
+        threads: usize,
+    ) -> Self {
         let operations =
             operations.iter().map(|&name| OperationStats { name, ..OperationStats::default() }).collect();
+        let spans = spans.iter().map(|&name| SpanStats { name, times: histogram() }).collect();
         Self {
             inner: Mutex::new(Inner {
                 operations,
+                spans,
                 progress: vec![0; threads],
                 open: BTreeMap::new(),
                 series: Vec::new(),
                 arrived: Arrived::default(),
                 reconnects: 0,
                 faults: BTreeMap::new(),
-                last_end: 0,
+                ends: Ends::default(),
             }),
             completed: AtomicU64::new(0),
         }
@@ -214,6 +245,12 @@ impl Totals {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for what one thread records.
+    fn batch(&self) -> Batch {
+        let inner = self.lock();
+        Batch::new(inner.operations.len(), inner.spans.len())
     }
 
     fn take(&self, shard: usize, second: u64, next: u64, batch: &Batch) {
@@ -247,6 +284,9 @@ impl Totals {
                 }
             }
         }
+        for (span, times) in inner.spans.iter_mut().zip(&batch.spans) {
+            add(&mut span.times, times);
+        }
         let ended: u64 = counts.iter().flatten().sum();
         self.completed.fetch_add(ended, Ordering::Relaxed);
         if ended > 0 {
@@ -265,9 +305,10 @@ impl Totals {
         inner.close_seconds();
     }
 
-    fn arrive(&self, arrived: Arrived, last_end: u64) {
+    fn arrive(&self, arrived: Arrived, ends: Ends) {
         let mut inner = self.lock();
-        inner.last_end = inner.last_end.max(last_end);
+        inner.ends.any = inner.ends.any.max(ends.any);
+        inner.ends.ok = inner.ends.ok.max(ends.ok);
         let total = &mut inner.arrived;
         total.offered += arrived.offered;
         total.started += arrived.started;
@@ -298,23 +339,24 @@ impl Totals {
         inner.close_seconds();
         Collected {
             operations: mem::take(&mut inner.operations),
+            spans: mem::take(&mut inner.spans),
             series: mem::take(&mut inner.series),
             arrived: inner.arrived,
             reconnects: inner.reconnects,
             faults: mem::take(&mut inner.faults),
-            last_end: inner.last_end,
+            ends: inner.ends,
         }
     }
 }
 
 pub(crate) struct Collected {
     pub(crate) operations: Vec<OperationStats>,
+    pub(crate) spans: Vec<SpanStats>,
     pub(crate) series: Vec<Second>,
     pub(crate) arrived: Arrived,
     pub(crate) reconnects: u64,
     pub(crate) faults: BTreeMap<String, u64>,
-    /// When the last recorded operation ended, in nanoseconds of the trial's clock.
-    pub(crate) last_end: u64,
+    pub(crate) ends: Ends,
 }
 
 impl Inner {
@@ -353,8 +395,8 @@ mod tests {
 
     #[test]
     fn seconds_wait_for_the_slowest_thread_and_gaps_are_zeros() {
-        let totals = Arc::new(Totals::new(&["op"], 2));
-        let mut threads = [0, 1].map(|shard| Recorder::new(shard, 1, false, Arc::clone(&totals)));
+        let totals = Arc::new(Totals::new(&["op"], &[], 2));
+        let mut threads = [0, 1].map(|shard| Recorder::new(shard, false, Arc::clone(&totals)));
         for thread in &mut threads {
             thread.begin(0, 10 * SECOND);
         }
@@ -373,8 +415,8 @@ mod tests {
 
     #[test]
     fn what_ends_after_the_window_has_its_time_but_no_throughput() {
-        let totals = Arc::new(Totals::new(&["op"], 1));
-        let mut recorder = Recorder::new(0, 1, false, Arc::clone(&totals));
+        let totals = Arc::new(Totals::new(&["op"], &[], 1));
+        let mut recorder = Recorder::new(0, false, Arc::clone(&totals));
         recorder.begin(0, SECOND);
         recorder.record(0, Outcome::Ok, at(0, SECOND), Effort::default());
         recorder.record(0, Outcome::Ok, at(SECOND / 2, 5 * SECOND), Effort::default());
@@ -386,7 +428,7 @@ mod tests {
 
     #[test]
     fn varied_faults_do_not_grow_memory() {
-        let totals = Totals::new(&["op"], 1);
+        let totals = Totals::new(&["op"], &[], 1);
         for number in 0..1000 {
             totals.fault(&format!("fault {number}"));
         }
@@ -404,9 +446,9 @@ mod tests {
         fn merged_equals_recorded_in_one(
             services in prop::collection::vec((0usize..3, 1u64..10_000_000_000, 0u64..5), 1..100)
         ) {
-            let totals = Arc::new(Totals::new(&["op"], 3));
+            let totals = Arc::new(Totals::new(&["op"], &[], 3));
             let mut threads: Vec<Recorder> =
-                (0..3).map(|shard| Recorder::new(shard, 1, true, Arc::clone(&totals))).collect();
+                (0..3).map(|shard| Recorder::new(shard, true, Arc::clone(&totals))).collect();
             let mut one = histogram();
             let mut clocks = [0_u64; 3];
             for thread in &mut threads {

@@ -107,15 +107,65 @@ impl Seat {
 
     /// Drives the client through warm-up and measurement.
     pub async fn drive<C: Client>(mut self, mut client: C) {
-        if let Err(cause) = self.connect(&mut client).await {
-            self.shared.control.stop(Stop::NoConnection(cause));
-        }
+        self.first(client.connect()).await;
         self.run(&mut client, Phase::WarmUp).await;
+        let deadline = self.now().saturating_add(self.timeout());
+        if self.guard(client.pause(), deadline).await.is_none() {
+            self.reconnect(async || client.connect().await).await;
+        }
         self.run(&mut client, Phase::Measured).await;
+        let deadline = self.now().saturating_add(self.timeout());
+        self.guard(client.finish(), deadline).await;
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.shared.clock.now()
+    }
+
+    pub(crate) fn timeout(&self) -> u64 {
+        self.shared.timeout
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.shared.control.stopping()
+    }
+
+    pub(crate) fn abandoned(&self) -> bool {
+        self.shared.control.abandoned()
+    }
+
+    /// The client has nothing left to do.
+    pub(crate) fn done(&self, phase: Phase) {
+        self.shared.done(phase);
+    }
+
+    pub(crate) fn started(&self, phase: Phase, late: bool) {
+        if phase == Phase::Measured {
+            self.bench.borrow_mut().recorder.started(late);
+        }
+    }
+
+    /// Records an operation that was due at `due`; in a closed loop it was due when it started.
+    pub(crate) fn record(&self, kind: usize, outcome: Outcome, times: Times, effort: Effort) {
+        let due = if self.shared.closed { times.start } else { times.due };
+        self.bench.borrow_mut().recorder.record(kind, outcome, Times { due, ..times }, effort);
+    }
+
+    /// A client that has not waited for anything since `slice` lets others of its thread go on. Gives when
+    /// its next slice begins.
+    pub(crate) async fn give_way(&mut self, slice: u64, now: u64) -> u64 {
+        if std::mem::take(&mut self.waited) {
+            return now;
+        }
+        if now.saturating_sub(slice) <= SLICE {
+            return slice;
+        }
+        tokio::task::yield_now().await;
+        self.now()
     }
 
     /// Passes the gate and says when the phase ends.
-    async fn enter(&mut self, phase: Phase) -> u64 {
+    pub(crate) async fn enter(&mut self, phase: Phase) -> u64 {
         let shared = Arc::clone(&self.shared);
         // given up only when the trial is: then no client goes on to start anything
         self.guard(shared.gate.wait(), u64::MAX).await;
@@ -126,12 +176,12 @@ impl Seat {
             (Phase::Measured, Extent::Operations(_)) => u64::MAX,
         };
         self.bench.borrow_mut().enter(phase, start, end);
+        self.phase = phase;
         end
     }
 
     async fn run<C: Client>(&mut self, client: &mut C, phase: Phase) {
         let end = self.enter(phase).await;
-        self.phase = phase;
         let mut now = self.shared.clock.now();
         let mut slice = now;
         while !self.shared.control.stopping() {
@@ -147,24 +197,26 @@ impl Seat {
                 tokio::task::yield_now().await;
                 slice = self.shared.clock.now();
             }
-            let Some(operation) = client.draw() else { break };
+            let Some(operation) = client.draw() else {
+                self.done(phase);
+                break;
+            };
             let kind = C::kind(&operation);
-            if phase == Phase::Measured {
-                self.bench.borrow_mut().recorder.started(late);
-            }
+            self.started(phase, late);
             self.waited = false;
             let begun = self.shared.clock.now();
             let (outcome, effort, lost) = self.perform(client, &operation, begun, end).await;
             let ended = self.shared.clock.now();
             client.account(operation, outcome);
             if phase == Phase::Measured {
-                let due = if self.shared.closed { begun } else { due };
-                let times = Times { due, start: begun, end: ended };
-                self.bench.borrow_mut().recorder.record(kind, outcome, times, effort);
+                self.record(kind, outcome, Times { due, start: begun, end: ended }, effort);
+                if let Some((span, nanoseconds)) = client.span() {
+                    self.bench.borrow_mut().recorder.span(span, nanoseconds);
+                }
             }
             now = ended;
             if lost {
-                self.reconnect(client).await;
+                self.reconnect(async || client.connect().await).await;
                 now = self.shared.clock.now();
             }
             if self.waited {
@@ -174,7 +226,7 @@ impl Seat {
     }
 
     /// When this client's next operation is due.
-    fn claim(&self, phase: Phase, now: u64) -> Option<u64> {
+    pub(crate) fn claim(&self, phase: Phase, now: u64) -> Option<u64> {
         if phase == Phase::Measured && !self.shared.budget_left() {
             return None;
         }
@@ -234,14 +286,14 @@ impl Seat {
         }
     }
 
-    fn note(&self, fault: &Fault) -> bool {
+    pub(crate) fn note(&self, fault: &Fault) -> bool {
         if self.phase == Phase::Measured {
             self.shared.totals.fault(&fault.message);
         }
         fault.connection_lost
     }
 
-    fn no_answer(&self, deadline: u64) -> String {
+    pub(crate) fn no_answer(&self, deadline: u64) -> String {
         if self.shared.clock.now() >= deadline {
             format!("no answer within {:?}", self.shared.load.timeout)
         } else {
@@ -265,7 +317,7 @@ impl Seat {
     /// Polls the future until it ends, its deadline passes, or the trial is abandoned: `None`.
     ///
     /// A future that is ready at once never touches the timer.
-    async fn guard<F: Future>(&mut self, future: F, deadline: u64) -> Option<F::Output> {
+    pub(crate) async fn guard<F: Future>(&mut self, future: F, deadline: u64) -> Option<F::Output> {
         let mut future = pin!(future);
         let Self { shared, tick, waited, .. } = self;
         let mut first = true;
@@ -294,8 +346,33 @@ impl Seat {
         .await
     }
 
+    /// The same, and no longer than until the moment, or a little while.
+    pub(crate) async fn guard_until<F: Future>(
+        &mut self,
+        future: F,
+        moment: u64,
+        deadline: u64,
+    ) -> Option<F::Output> {
+        if moment >= deadline {
+            return self.guard(future, deadline).await;
+        }
+        let wait = moment.saturating_sub(self.now()).min(TICK);
+        let sleeper = std::mem::take(&mut self.sleeper);
+        let ended = {
+            let mut future = pin!(future);
+            let mut moment = pin!(sleeper.sleep(Duration::from_nanos(wait)));
+            let either = poll_fn(|context| match future.as_mut().poll(context) {
+                Poll::Ready(output) => Poll::Ready(Some(output)),
+                Poll::Pending => moment.as_mut().poll(context).map(|()| None),
+            });
+            self.guard(either, deadline).await
+        };
+        self.sleeper = sleeper;
+        ended.flatten()
+    }
+
     /// Sleeps until the moment, or until the trial is being stopped.
-    async fn sleep_until(&mut self, moment: u64) {
+    pub(crate) async fn sleep_until(&mut self, moment: u64) {
         loop {
             let now = self.shared.clock.now();
             if now >= moment || self.shared.control.stopping() {
@@ -305,18 +382,25 @@ impl Seat {
         }
     }
 
-    async fn connect<C: Client>(&mut self, client: &mut C) -> Result<(), String> {
+    /// The first connection: without it there is no trial.
+    pub(crate) async fn first(&mut self, connecting: impl Future<Output = Result<(), String>>) {
+        if let Err(cause) = self.connect(connecting).await {
+            self.shared.control.stop(Stop::NoConnection(cause));
+        }
+    }
+
+    async fn connect(&mut self, connecting: impl Future<Output = Result<(), String>>) -> Result<(), String> {
         let deadline = self.shared.clock.now().saturating_add(CONNECT);
-        let answer = self.guard(client.connect(), deadline).await;
+        let answer = self.guard(connecting, deadline).await;
         answer.unwrap_or_else(|| Err(format!("no connection within {:?}", Duration::from_nanos(CONNECT))))
     }
 
     /// Tries to reach the server again; once patience ends, so does the trial.
-    async fn reconnect<C: Client>(&mut self, client: &mut C) {
+    pub(crate) async fn reconnect(&mut self, mut connect: impl AsyncFnMut() -> Result<(), String>) {
         let lost = self.shared.clock.now();
         let mut wait = 1_000_000;
         while !self.shared.control.stopping() {
-            match self.connect(client).await {
+            match self.connect(connect()).await {
                 Ok(()) if self.phase == Phase::Measured => return self.shared.totals.reconnected(),
                 Ok(()) => return,
                 Err(cause) => {

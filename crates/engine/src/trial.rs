@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicI64, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -18,7 +18,7 @@ use crate::{
     Arrivals, ClientTask, Extent, Load, Measurement, Seat, Second, Stop,
     clock::{Clock, nanos},
     control::Control,
-    gate::Gate,
+    gate::{Gate, Phase},
     pacer::Pacer,
     recorder::{Recorder, Totals},
     seat::Bench,
@@ -62,12 +62,21 @@ pub(crate) struct Shared {
     pub(crate) totals: Arc<Totals>,
     /// Operations that may still be started, where their number is limited.
     budget: Option<AtomicI64>,
+    /// Clients that had nothing left to do before the measured part was over.
+    done: AtomicUsize,
 }
 
 impl Shared {
     /// Takes one operation off the budget.
     pub(crate) fn budget_left(&self) -> bool {
         self.budget.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::Relaxed) > 0)
+    }
+
+    /// A client has nothing left to do.
+    pub(crate) fn done(&self, phase: Phase) {
+        if phase == Phase::Measured {
+            self.done.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -94,8 +103,9 @@ impl Trial {
             clock: Clock::start(),
             control: Control::default(),
             gate: Gate::new(clients),
-            totals: Arc::new(Totals::new(load.operations, threads)),
+            totals: Arc::new(Totals::new(load.operations, load.spans, threads)),
             budget,
+            done: AtomicUsize::new(0),
             load,
         };
         Self { shared: Arc::new(shared), clients, threads }
@@ -145,12 +155,7 @@ impl Trial {
         let bench = Rc::new(RefCell::new(Bench {
             phase: None,
             pacer: Pacer::new(load.arrivals, share_of_rate, turn, seed),
-            recorder: Recorder::new(
-                shard,
-                load.operations.len(),
-                !self.shared.closed,
-                Arc::clone(&self.shared.totals),
-            ),
+            recorder: Recorder::new(shard, !self.shared.closed, Arc::clone(&self.shared.totals)),
         }));
         LocalSet::new().block_on(&runtime, async {
             let mut seats = JoinSet::new();
@@ -167,6 +172,11 @@ impl Trial {
         });
         bench.borrow_mut().finish(self.arrivals_end());
         Ok(())
+    }
+
+    /// Whether every client had nothing left to do.
+    fn all_done(&self) -> bool {
+        self.shared.done.load(Ordering::Relaxed) == self.clients
     }
 
     /// Until when arrivals count as due: to the end of the measured part, unless the trial was cut
@@ -204,12 +214,13 @@ impl Trial {
     fn measured(&self) -> Measurement {
         let collected = self.shared.totals.collect();
         let passed = self.progress().measured.unwrap_or_default();
+        let start = self.shared.gate.measured().unwrap_or_default();
+        let until = |end: u64| Duration::from_nanos(end.saturating_sub(start));
         let window = match self.shared.load.extent {
+            // what the clients waited for in vain after the last of it is no time that it took
+            Extent::Time(asked) if self.all_done() => asked.min(until(collected.ends.ok)),
             Extent::Time(asked) => asked.min(passed),
-            Extent::Operations(_) => {
-                let start = self.shared.gate.measured().unwrap_or_default();
-                Duration::from_nanos(collected.last_end.saturating_sub(start))
-            }
+            Extent::Operations(_) => until(collected.ends.any),
         };
         let mut series = collected.series;
         // a stall that lasts to the end is a row of zeros for each second too
@@ -218,6 +229,7 @@ impl Trial {
         }
         Measurement {
             operations: collected.operations,
+            spans: collected.spans,
             window,
             series,
             arrived: collected.arrived,

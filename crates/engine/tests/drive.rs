@@ -4,7 +4,7 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -14,7 +14,8 @@ use std::{
 };
 
 use acidtest_engine::{
-    Arrivals, Attempt, Client, ClientTask, Extent, Fault, Load, Measurement, OnRefused, Outcome, Stop, Trial,
+    Arrivals, Attempt, Client, ClientTask, Ended, Extent, Fault, Load, Measurement, OnRefused, Outcome,
+    Pipeline, Stop, Trial,
 };
 
 /// What a scripted store does with an attempt, given how many there were before it.
@@ -337,4 +338,354 @@ fn clients_that_never_wait_take_turns() {
     let fewest = turns.values().min().copied().unwrap_or(0);
     assert_eq!(turns.len(), 3);
     assert!(fewest * 10 > measurement.arrived.completed, "{turns:?}");
+}
+
+/// What a scripted store does with the operations of a pipeline that are in flight on one connection, by
+/// number: which of them it answers now, after what wait.
+type Answers = dyn Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync;
+
+#[derive(Default)]
+struct Pipe {
+    connections: AtomicU64,
+    settles: AtomicU64,
+    /// The most that were in flight at once.
+    most: AtomicU64,
+    /// How each of the operations ended, by the order in which they were drawn.
+    outcomes: Mutex<BTreeMap<u64, Outcome>>,
+    /// In flight when each settling began.
+    flights: Mutex<Vec<usize>>,
+}
+
+#[derive(Clone, Copy)]
+struct Shape {
+    depth: usize,
+    settles_early: bool,
+    /// Operations that there are to draw.
+    draws: u64,
+}
+
+struct Scripting {
+    pipe: Arc<Pipe>,
+    shape: Shape,
+    answers: Arc<Answers>,
+    drawn: u64,
+    sent: u64,
+    flight: BTreeSet<u64>,
+}
+
+impl Pipeline for Scripting {
+    type Operation = u64;
+
+    fn depth(&self) -> usize {
+        self.shape.depth
+    }
+
+    fn settles_early(&self) -> bool {
+        self.shape.settles_early
+    }
+
+    fn draw(&mut self) -> Option<u64> {
+        let drawn = self.drawn;
+        self.drawn += 1;
+        (drawn < self.shape.draws).then_some(drawn)
+    }
+
+    fn kind(_: &u64) -> usize {
+        0
+    }
+
+    async fn send(&mut self, _: &u64) -> Result<(), Fault> {
+        self.flight.insert(self.sent);
+        self.sent += 1;
+        self.pipe.most.fetch_max(self.flight.len() as u64, SeqCst);
+        Ok(())
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        self.pipe.settles.fetch_add(1, SeqCst);
+        self.pipe.flights.lock().unwrap().push(self.flight.len());
+        let (wait, answered) = (self.answers)(&self.flight);
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        if answered.is_empty() {
+            return std::future::pending().await;
+        }
+        for each in answered {
+            self.flight.remove(&each.number);
+            ended.push(each);
+        }
+        Ok(())
+    }
+
+    fn account(&mut self, operation: u64, outcome: Outcome) {
+        let again = self.pipe.outcomes.lock().unwrap().insert(operation, outcome);
+        assert_eq!(again, None, "accounted for twice");
+    }
+
+    async fn connect(&mut self) -> Result<(), String> {
+        self.pipe.connections.fetch_add(1, SeqCst);
+        self.flight.clear();
+        self.sent = 0;
+        Ok(())
+    }
+}
+
+/// A pipeline without an end.
+fn shape(depth: usize, settles_early: bool) -> Shape {
+    Shape { depth, settles_early, draws: u64::MAX }
+}
+
+fn pipe(
+    load: Load,
+    clients: usize,
+    shape: Shape,
+    answers: impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync + 'static,
+) -> (Measurement, Vec<Arc<Pipe>>) {
+    let answers: Arc<Answers> = Arc::new(answers);
+    let pipes: Vec<Arc<Pipe>> = (0..clients).map(|_| Arc::default()).collect();
+    let task = |pipe: &Arc<Pipe>| {
+        let (pipe, answers) = (Arc::clone(pipe), Arc::clone(&answers));
+        let client = Scripting { pipe, shape, answers, drawn: 0, sent: 0, flight: BTreeSet::new() };
+        let task: ClientTask = Box::new(move |seat| Box::pin(seat.drive_pipeline(client)));
+        task
+    };
+    let tasks = pipes.iter().map(task).collect();
+    (Trial::new(load, clients).run(tasks).unwrap(), pipes)
+}
+
+fn ok(number: u64) -> Ended {
+    Ended { number, attempt: Attempt::Ok }
+}
+
+/// All that is in flight, after so many milliseconds.
+fn all_after(millis: u64) -> impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync {
+    move |flight| (Duration::from_millis(millis), flight.iter().copied().map(ok).collect())
+}
+
+/// The first, after so many milliseconds.
+fn first_after(millis: u64) -> impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync {
+    move |flight| (Duration::from_millis(millis), flight.first().copied().map(ok).into_iter().collect())
+}
+
+#[test]
+fn as_many_as_may_be_are_in_flight_and_no_more() {
+    for settles_early in [true, false] {
+        let (measurement, pipes) = pipe(operations(100), 1, shape(7, settles_early), first_after(1));
+        assert_eq!(pipes[0].most.load(SeqCst), 7);
+        assert_eq!(measurement.operations[0].count(Outcome::Ok), 100);
+        assert_eq!((measurement.arrived.offered, measurement.arrived.completed), (100, 100));
+        // each place that becomes free is taken again before anything else is waited for
+        let flights = pipes[0].flights.lock().unwrap();
+        assert!(flights[..94].iter().all(|count| *count == 7), "{flights:?}");
+    }
+}
+
+#[test]
+fn what_ends_out_of_order_has_its_own_time() {
+    // the last in flight is answered at once, the first only when nothing else is left
+    let (measurement, pipes) = pipe(operations(5), 1, shape(5, true), |flight| {
+        (Duration::from_millis(10), flight.last().copied().map(ok).into_iter().collect())
+    });
+    assert_eq!(pipes[0].settles.load(SeqCst), 5);
+    let service = &measurement.operations[0].ok().unwrap().service;
+    let times: Vec<u64> = service.iter_recorded().map(|step| step.value_iterated_to() / 100_000).collect();
+    assert_eq!(times.len(), 5, "{times:?} tenths of a millisecond");
+    assert!(times[0] >= 99 && times.windows(2).all(|pair| pair[1] - pair[0] >= 99), "{times:?}");
+}
+
+#[test]
+fn each_operation_has_its_own_end() {
+    let (measurement, pipes) = pipe(operations(6), 1, shape(6, true), |flight| {
+        let attempts = [
+            Attempt::Ok,
+            Attempt::Refused,
+            Attempt::Conflict,
+            Attempt::Failed(Fault::answered("nack")),
+            Attempt::Unknown(Fault::answered("who knows")),
+            Attempt::Ok,
+        ];
+        let end = |(number, attempt)| Ended { number, attempt };
+        // a number that is not in flight is of no account
+        (Duration::ZERO, flight.iter().copied().zip(attempts).map(end).chain([ok(77)]).collect())
+    });
+    let operation = &measurement.operations[0];
+    let counts: Vec<u64> = Outcome::ALL.map(|outcome| operation.count(outcome)).to_vec();
+    assert_eq!(counts.iter().sum::<u64>(), 6);
+    assert_eq!((operation.count(Outcome::Ok), operation.count(Outcome::Unknown)), (2, 1));
+    let faults: Vec<&str> = measurement.faults.keys().map(String::as_str).collect();
+    assert_eq!(faults, ["nack", "who knows"]);
+    // it is the pipeline's to say whether that costs the connection
+    assert_eq!((measurement.reconnects, pipes[0].connections.load(SeqCst)), (0, 1));
+    let outcomes = pipes[0].outcomes.lock().unwrap();
+    assert_eq!((outcomes[&0], outcomes[&3], outcomes[&4]), (Outcome::Ok, Outcome::Failed, Outcome::Unknown));
+}
+
+#[test]
+fn all_in_flight_is_unknown_when_no_answer_comes_and_numbers_begin_anew() {
+    let load = Load { timeout: Duration::from_millis(50), ..operations(20) };
+    let begun = AtomicU64::new(0);
+    let (measurement, pipes) = pipe(load, 1, shape(4, true), move |flight| {
+        // two are answered, then nothing, until the connection is another
+        let answered = match begun.fetch_add(1, SeqCst) {
+            0 => vec![ok(1), ok(0)],
+            1 => Vec::new(),
+            _ => flight.iter().copied().map(ok).collect(),
+        };
+        (Duration::ZERO, answered)
+    });
+    let operation = &measurement.operations[0];
+    assert_eq!((operation.count(Outcome::Unknown), operation.count(Outcome::Ok)), (4, 16));
+    assert_eq!((measurement.reconnects, pipes[0].connections.load(SeqCst)), (1, 2));
+    assert!(measurement.faults.keys().any(|fault| fault.contains("no answer within 50ms")));
+    let fastest = operation.latency[&Outcome::Unknown].service.min();
+    assert!(fastest >= 49_000_000, "given up after {fastest} ns");
+    let outcomes = pipes[0].outcomes.lock().unwrap();
+    let unknown: Vec<u64> = outcomes
+        .iter()
+        .filter(|(_, outcome)| **outcome == Outcome::Unknown)
+        .map(|(drawn, _)| *drawn)
+        .collect();
+    assert_eq!(unknown, [2, 3, 4, 5]);
+}
+
+#[test]
+fn a_batch_that_is_not_full_is_settled_when_the_phase_ends() {
+    // 23 operations in batches of 5
+    let (measurement, pipes) = pipe(operations(23), 1, shape(5, false), all_after(1));
+    assert_eq!(*pipes[0].flights.lock().unwrap(), [5, 5, 5, 5, 3]);
+    assert_eq!(measurement.operations[0].count(Outcome::Ok), 23);
+    // and when there is nothing more to draw
+    let few = Shape { draws: 7, ..shape(5, false) };
+    let (measurement, pipes) = pipe(for_millis(60_000), 1, few, all_after(1));
+    assert_eq!(*pipes[0].flights.lock().unwrap(), [5, 2]);
+    assert_eq!(measurement.operations[0].count(Outcome::Ok), 7);
+}
+
+#[test]
+fn a_batch_that_fills_slowly_is_not_out_of_time_when_it_is_settled() {
+    // a batch takes 200 ms to fill, and 20 to be settled: more than the time of an operation, which is 100
+    let load =
+        Load { arrivals: Arrivals::Constant(50.0), timeout: Duration::from_millis(100), ..for_millis(600) };
+    let (measurement, _) = pipe(load, 1, shape(10, false), all_after(20));
+    let operation = &measurement.operations[0];
+    assert_eq!((operation.count(Outcome::Ok), operation.count(Outcome::Unknown)), (30, 0));
+}
+
+#[test]
+fn a_pipeline_with_room_starts_on_time_and_one_without_is_late() {
+    let load = Load { arrivals: Arrivals::Constant(500.0), ..for_millis(600) };
+    // 500 a second that take 10 ms each: five or so are in flight
+    let (measurement, pipes) = pipe(load.clone(), 1, shape(50, true), {
+        let sent: Mutex<Vec<Instant>> = Mutex::default();
+        move |flight| {
+            let mut sent = sent.lock().unwrap();
+            let last = flight.last().map_or(0, |last| usize::try_from(*last).unwrap());
+            let known = sent.len().max(last + 1);
+            sent.resize_with(known, Instant::now);
+            let first = *flight.first().unwrap();
+            let since = sent[usize::try_from(first).unwrap()].elapsed();
+            (Duration::from_millis(10).saturating_sub(since), vec![ok(first)])
+        }
+    });
+    let arrived = measurement.arrived;
+    assert_eq!(arrived.offered, 300);
+    assert_eq!(arrived.started + arrived.dropped, arrived.offered);
+    // some are, where the machine has other things to do
+    assert!(arrived.late + arrived.dropped < 150, "{arrived:?}");
+    assert!((3..50).contains(&pipes[0].most.load(SeqCst)));
+    let ok = measurement.operations[0].ok().unwrap();
+    let waited = ok.response().value_at_quantile(0.5).saturating_sub(ok.service.value_at_quantile(0.5));
+    assert!(waited < 5_000_000, "{waited} ns from due to sent");
+
+    // two in flight that take 10 ms together: 200 a second at most
+    let (measurement, _) = pipe(load, 1, shape(2, true), all_after(10));
+    let arrived = measurement.arrived;
+    assert_eq!(arrived.started + arrived.dropped, arrived.offered);
+    assert!(arrived.dropped > 50 && arrived.late > 50, "{arrived:?}");
+}
+
+#[test]
+fn a_pipeline_s_warm_up_leaves_nothing_in_the_measurement() {
+    let begun = Instant::now();
+    let load = Load { warmup: Duration::from_millis(300), ..for_millis(200) };
+    let (measurement, pipes) = pipe(load, 2, shape(10, true), move |flight| {
+        let warm = begun.elapsed() < Duration::from_millis(250);
+        let attempt = || if warm { Attempt::Failed(Fault::answered("cold")) } else { Attempt::Ok };
+        let end = |number| Ended { number, attempt: attempt() };
+        (Duration::from_millis(5), flight.iter().copied().map(end).collect())
+    });
+    let operation = &measurement.operations[0];
+    assert_eq!((operation.count(Outcome::Failed), measurement.faults.len()), (0, 0));
+    assert!(operation.count(Outcome::Ok) > 0);
+    let accounted: Vec<Outcome> = pipes
+        .iter()
+        .flat_map(|pipe| pipe.outcomes.lock().unwrap().values().copied().collect::<Vec<_>>())
+        .collect();
+    assert!(accounted.contains(&Outcome::Failed), "yet all are accounted for");
+    let ok = accounted.iter().filter(|outcome| **outcome == Outcome::Ok).count() as u64;
+    assert!(operation.count(Outcome::Ok) < ok, "some of the warm-up were acknowledged too");
+}
+
+#[test]
+fn pipelines_that_run_out_end_the_window_at_the_last_acknowledged_operation() {
+    let few = Shape { draws: 20, ..shape(4, true) };
+    let (measurement, _) = pipe(for_millis(60_000), 2, few, all_after(10));
+    assert_eq!(measurement.operations[0].count(Outcome::Ok), 40);
+    let window = measurement.window.as_millis();
+    assert!((50..1_000).contains(&window), "five times 10 ms, {window} ms");
+    assert_eq!(measurement.stopped, None);
+}
+
+/// A client with a span: how long ago something began.
+struct Spanning {
+    left: u64,
+    took: Duration,
+    begun: Instant,
+}
+
+impl Client for Spanning {
+    type Operation = ();
+
+    fn draw(&mut self) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        Some(())
+    }
+
+    fn kind((): &()) -> usize {
+        0
+    }
+
+    async fn attempt(&mut self, (): &()) -> Attempt {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if self.left == 0 { Attempt::Refused } else { Attempt::Ok }
+    }
+
+    fn account(&mut self, (): (), outcome: Outcome) {
+        self.took = if outcome == Outcome::Ok { self.begun.elapsed() } else { Duration::ZERO };
+    }
+
+    fn span(&mut self) -> Option<(usize, u64)> {
+        (!self.took.is_zero()).then(|| (0, u64::try_from(self.took.as_nanos()).unwrap()))
+    }
+
+    async fn connect(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn spans_of_the_warm_up_are_not_the_measurement_s_and_a_refusal_s_wait_is_no_part_of_the_window() {
+    let warmup = Duration::from_millis(100);
+    let load = Load { warmup, spans: &["span"], ..for_millis(60_000) };
+    let begun = Instant::now();
+    let task: ClientTask =
+        Box::new(move |seat| Box::pin(seat.drive(Spanning { left: 60, took: Duration::ZERO, begun })));
+    let measurement = Trial::new(load, 1).run(vec![task]).unwrap();
+    let operation = &measurement.operations[0];
+    assert_eq!(operation.count(Outcome::Refused), 1);
+    assert_eq!(measurement.spans[0].times.len(), operation.count(Outcome::Ok));
+    assert!(measurement.spans[0].times.min() >= 100_000_000, "{} ns", measurement.spans[0].times.min());
+    assert!(operation.count(Outcome::Ok) < 59, "some were driven in the warm-up");
+    assert!(measurement.window < Duration::from_secs(5));
 }

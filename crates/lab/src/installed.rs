@@ -10,6 +10,9 @@ use std::{
 
 use crate::{error::LabError, kinds::Kind};
 
+/// What is added to the name of a start script to name the link to the program that it turns into.
+const PROCESS: &str = ".process";
+
 /// A server program that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
@@ -26,10 +29,30 @@ pub struct Missing {
     pub name: &'static str,
     /// Where it was looked for.
     pub looked: Vec<PathBuf>,
-    /// The Debian package that brings it.
-    pub package: &'static str,
+    /// Programs of that name that are there and are something else, with what they are.
+    pub others: Vec<(PathBuf, String)>,
+    /// What brings it.
+    pub source: Source,
     /// The environment variable that may name it, where there is one.
     pub variable: Option<String>,
+}
+
+/// What brings a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A package of Debian's.
+    Package(&'static str),
+    /// A tool in acidtest's own sources.
+    Tool(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Package(package) => write!(f, "install it with: apt-get install {package}"),
+            Self::Tool(tool) => write!(f, "get it with the tool in acidtest's sources: {tool}"),
+        }
+    }
 }
 
 impl std::error::Error for Missing {}
@@ -38,7 +61,10 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let looked: Vec<String> = self.looked.iter().map(|place| place.display().to_string()).collect();
         write!(f, "{} is not installed: looked for {}", self.name, looked.join(", "))?;
-        write!(f, "\n  remedy: install it with: apt-get install {}", self.package)?;
+        for (program, what) in &self.others {
+            write!(f, "\n  {} is something else: {what}", program.display())?;
+        }
+        write!(f, "\n  remedy: {}", self.source)?;
         self.variable.as_ref().map_or(Ok(()), |variable| write!(f, "; or name its program in {variable}"))
     }
 }
@@ -46,53 +72,82 @@ impl fmt::Display for Missing {
 /// The program of a kind and its version.
 pub(crate) fn locate(kind: &Kind) -> Result<Installation, LabError> {
     let program = program(kind)?;
-    let version = version(&program).map_err(|why| LabError::Unusable {
-        program: program.clone(),
-        why,
-        variable: kind.variable(),
-    })?;
+    let version = version(kind, &program).map_err(|why| unusable(kind, &program, why))?;
     Ok(Installation { program, version })
 }
 
 /// The program of a kind: as the environment names it, or the first one found.
 pub(crate) fn program(kind: &Kind) -> Result<PathBuf, LabError> {
-    let variable = kind.variable();
-    if let Some(named) = env::var_os(&variable).filter(|value| !value.is_empty()) {
-        return named_program(kind, PathBuf::from(named), variable);
+    if let Some(named) = env::var_os(kind.variable()).filter(|value| !value.is_empty()) {
+        return named_program(kind, PathBuf::from(named));
     }
     let places = search_path().chain((kind.places)());
     let looked: Vec<PathBuf> = places.map(|place| place.join(kind.program)).collect();
+    let mut others = Vec::new();
     // a script that stands for the server would hide the server from the search for its processes
-    looked.iter().find(|file| is_program(file) && !is_script(file)).cloned().ok_or_else(|| {
-        Missing { name: kind.program, looked, package: kind.package, variable: Some(variable) }.into()
-    })
+    for program in looked.iter().filter(|file| is_program(file) && process_of(kind, file).is_some()) {
+        match namesake(kind, program) {
+            None => return Ok(program.clone()),
+            Some(other) => others.push((program.clone(), other)),
+        }
+    }
+    Err(missing(kind, looked, others))
 }
 
-fn named_program(kind: &Kind, program: PathBuf, variable: String) -> Result<PathBuf, LabError> {
+/// The program that the environment names, or the one in the folder that it names.
+fn named_program(kind: &Kind, named: PathBuf) -> Result<PathBuf, LabError> {
+    let program = if named.is_dir() { named.join(kind.program) } else { named };
     if !program.exists() {
-        return Err(Missing {
-            name: kind.program,
-            looked: vec![program],
-            package: kind.package,
-            variable: Some(variable),
-        }
-        .into());
+        return Err(missing(kind, vec![program], Vec::new()));
     }
     let why = match () {
-        () if !program.is_absolute() => "its path is not absolute",
-        () if !is_program(&program) => "it is not a program",
-        () if is_script(&program) => "it is a script",
-        () => return Ok(program),
+        () if !program.is_absolute() => "its path is not absolute".to_owned(),
+        () if !is_program(&program) => "it is not a program".to_owned(),
+        () if process_of(kind, &program).is_none() => match kind.script {
+            None => format!("it is a script, with no link to the program that it turns into: {PROCESS}"),
+            Some(_) => "it is not the server's own start script".to_owned(),
+        },
+        () => match namesake(kind, &program) {
+            None => return Ok(program),
+            Some(other) => format!("it is something else: {other}"),
+        },
     };
-    Err(LabError::Unusable { program, why: why.to_owned(), variable })
+    Err(unusable(kind, &program, why))
+}
+
+/// What a program is, where it only shares the name of the one that is wanted.
+fn namesake(kind: &Kind, program: &Path) -> Option<String> {
+    let not = kind.unlike?;
+    version(kind, program).ok().filter(|version| version.contains(not))
+}
+
+fn missing(kind: &Kind, looked: Vec<PathBuf>, others: Vec<(PathBuf, String)>) -> LabError {
+    let variable = Some(kind.variable());
+    Missing { name: kind.program, looked, others, source: kind.source, variable }.into()
+}
+
+fn unusable(kind: &Kind, program: &Path, why: String) -> LabError {
+    LabError::Unusable { program: program.to_owned(), why, variable: kind.variable() }
+}
+
+/// What the kernel says that a program's process runs: the program itself, with every link resolved; for
+/// a start script, the program that its kind knows or that the link beside it names. `None` for any other
+/// script.
+pub(crate) fn process_of(kind: &Kind, program: &Path) -> Option<PathBuf> {
+    kind.script.map_or_else(|| linked(program), |script| (script.process)(program))
+}
+
+fn linked(program: &Path) -> Option<PathBuf> {
+    if !is_script(program) {
+        return Some(program.canonicalize().unwrap_or_else(|_| program.to_owned()));
+    }
+    let mut link = program.canonicalize().ok()?.into_os_string();
+    link.push(PROCESS);
+    PathBuf::from(link).canonicalize().ok()
 }
 
 /// A program that belongs to a server: beside it, in its installation, or on the path.
-pub(crate) fn companion(
-    server: &Path,
-    name: &'static str,
-    package: &'static str,
-) -> Result<PathBuf, LabError> {
+pub(crate) fn companion(server: &Path, name: &'static str, source: Source) -> Result<PathBuf, LabError> {
     let beside = server.parent().map(Path::to_owned);
     let base = server.ancestors().nth(2);
     let within = base.into_iter().flat_map(|base| ["bin", "scripts"].map(|folder| base.join(folder)));
@@ -102,7 +157,12 @@ pub(crate) fn companion(
         .iter()
         .find(|file| is_program(file))
         .cloned()
-        .ok_or_else(|| Missing { name, looked, package, variable: None }.into())
+        .ok_or_else(|| Missing { name, looked, others: Vec::new(), source, variable: None }.into())
+}
+
+/// The first program of that name.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    search_path().map(|place| place.join(name)).find(|file| is_program(file))
 }
 
 /// The folders of `PATH`, and those that an ordinary user's `PATH` leaves out.
@@ -126,7 +186,11 @@ fn is_script(file: &Path) -> bool {
     fs::File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"#!"
 }
 
-fn version(program: &Path) -> Result<String, String> {
+fn version(kind: &Kind, program: &Path) -> Result<String, String> {
+    kind.script.map_or_else(|| answer(program), |script| (script.version)(program))
+}
+
+fn answer(program: &Path) -> Result<String, String> {
     let answer = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
@@ -143,6 +207,8 @@ fn version(program: &Path) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -150,11 +216,13 @@ mod tests {
         let missing = Missing {
             name: "mariadbd",
             looked: vec!["/usr/sbin/mariadbd".into()],
-            package: "mariadb-server",
+            others: vec![("/usr/sbin/mariadbd".into(), "a teapot".to_owned())],
+            source: Source::Package("mariadb-server"),
             variable: Some("ACIDTEST_MARIADB".to_owned()),
         };
         let text = missing.to_string();
         assert!(text.contains("looked for /usr/sbin/mariadbd"), "{text}");
+        assert!(text.contains("\n  /usr/sbin/mariadbd is something else: a teapot\n"), "{text}");
         assert!(text.contains("apt-get install mariadb-server; or name its program in ACIDTEST_MARIADB"));
     }
 
@@ -165,5 +233,20 @@ mod tests {
         fs::write(&script, "#!/bin/sh\n").unwrap();
         assert!(is_script(&script) && !is_program(&script));
         assert!(!is_script(&env::current_exe().unwrap()));
+    }
+
+    #[test]
+    fn a_start_script_is_known_by_what_it_turns_into() {
+        let folder = tempfile::tempdir().unwrap();
+        let me = env::current_exe().unwrap().canonicalize().unwrap();
+        let script = folder.path().join("mysqld");
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        assert_eq!(linked(&script), None);
+        symlink(&me, folder.path().join("mysqld.process")).unwrap();
+        assert_eq!(linked(&script), Some(me.clone()));
+        let called = folder.path().join("called");
+        symlink(&script, &called).unwrap();
+        assert_eq!(linked(&called), Some(me.clone()), "the link is beside the script itself");
+        assert_eq!(linked(&me), Some(me));
     }
 }

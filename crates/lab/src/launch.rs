@@ -16,7 +16,7 @@ use rustix::process::geteuid;
 use crate::{
     error::LabError,
     folder::Found,
-    installed::Missing,
+    installed::{Missing, Source},
     kinds::{Invocation, Stop},
 };
 
@@ -123,7 +123,8 @@ fn refusal(what: &Invocation, cause: io::Error) -> LabError {
     let setpriv = || PATH.split(':').map(|folder| Path::new(folder).join("setpriv"));
     if cause.kind() == io::ErrorKind::NotFound && !setpriv().any(|file| file.exists()) {
         let looked = setpriv().collect();
-        return Missing { name: "setpriv", looked, package: "util-linux", variable: None }.into();
+        let source = Source::Package("util-linux");
+        return Missing { name: "setpriv", looked, others: Vec::new(), source, variable: None }.into();
     }
     LabError::at("starting", &what.program)(cause)
 }

@@ -27,7 +27,7 @@ use acidtest_model::{Address, Durability};
 pub use crate::{
     error::LabError,
     folder::Folder,
-    installed::{Installation, Missing},
+    installed::{Installation, Missing, Source},
     note::{NamespaceEntry, Note},
     server::Server,
 };

@@ -22,6 +22,16 @@ pub(crate) fn choose(asked: Option<u16>) -> Result<u16, LabError> {
     }
 }
 
+/// A free port besides those that are spoken for.
+pub(crate) fn another(spoken_for: &[u16]) -> Result<u16, LabError> {
+    loop {
+        let port = choose(None)?;
+        if !spoken_for.contains(&port) {
+            return Ok(port);
+        }
+    }
+}
+
 fn below_ephemeral() -> Option<u16> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let lowest: u16 = range.split_whitespace().next()?.parse().ok()?;

@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -37,12 +37,14 @@ impl Owner {
     }
 }
 
-/// The processes of one private server: those that run its binary and either work in its folder or
-/// were told of it. A user's shell in the folder runs another binary; a server of the system's works
+/// The processes of one private server: those that run its binary, or a helper beside it, and either work in
+/// its folder or were told of it. A user's shell in the folder runs another binary; a server of the system's works
 /// elsewhere.
 pub(crate) struct Tree<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) binary: &'a Path,
+    /// The names of the helpers.
+    pub(crate) helpers: &'static [&'static str],
 }
 
 impl Tree<'_> {
@@ -87,16 +89,17 @@ impl Tree<'_> {
         let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
         numbers
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(|pid| self.runs_binary(*pid) && self.concerns_folder(*pid))
+            .filter(|pid| (self.runs_binary(*pid) || self.helps(*pid)) && self.concerns_folder(*pid))
             .filter_map(|pid| Some((pid, Stat::of(pid)?.parent)))
             .collect()
     }
 
     pub(crate) fn runs_binary(&self, pid: u32) -> bool {
-        let Ok(exe) = fs::read_link(format!("/proc/{pid}/exe")) else { return false };
-        // an upgrade replaces the file under a running server
-        let exe = exe.as_os_str().as_bytes();
-        exe.strip_suffix(b" (deleted)").unwrap_or(exe) == self.binary.as_os_str().as_bytes()
+        runs(pid, self.binary)
+    }
+
+    fn helps(&self, pid: u32) -> bool {
+        self.helpers.iter().any(|name| runs(pid, &self.binary.with_file_name(name)))
     }
 
     fn concerns_folder(&self, pid: u32) -> bool {
@@ -128,6 +131,13 @@ impl Stat {
     }
 }
 
+fn runs(pid: u32, binary: &Path) -> bool {
+    let Ok(exe) = fs::read_link(format!("/proc/{pid}/exe")) else { return false };
+    // an upgrade replaces the file under a running server
+    let exe = exe.as_os_str().as_bytes();
+    exe.strip_suffix(b" (deleted)").unwrap_or(exe) == binary.as_os_str().as_bytes()
+}
+
 /// Whether a command line (words that end in NUL) names the folder or something in it.
 fn names(line: &[u8], folder: &Path) -> bool {
     let folder = folder.as_os_str().as_bytes();
@@ -139,11 +149,6 @@ fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     // it may have ended since it was found, which is what is wanted
     let _ = pid.map(|pid| kill_process(pid, signal));
-}
-
-/// The real path of a program, as the kernel shows it for a running process.
-pub(crate) fn real(program: &Path) -> PathBuf {
-    program.canonicalize().unwrap_or_else(|_| program.to_owned())
 }
 
 #[cfg(test)]

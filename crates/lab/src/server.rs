@@ -17,7 +17,7 @@ use crate::{
     kinds::{self, Kind, Site},
     launch::{Launcher, User, describe, log_tail},
     port,
-    process::{Tree, real},
+    process::Tree,
 };
 
 /// How long a server may take to stop in order.
@@ -54,7 +54,9 @@ impl Server {
         let user = User::for_servers()?;
         user.map_or(Ok(()), |user| user.check_reaches(&root.path))?;
         let kept = lifetime == Lifetime::Kept;
-        let plan = Served { binary: real(&program), program, port, durability };
+        // one that is found is never a script without it
+        let binary = installed::process_of(kind, &program).unwrap_or_else(|| program.clone());
+        let plan = Served { program, binary, port, durability };
         let folder = root.create(Record::new(kind.store, kept, Some(plan)), user)?;
         let running = Running::of(&folder.found)?;
         running.init(user)?;
@@ -215,7 +217,8 @@ impl<'a> Running<'a> {
     }
 
     fn tree(&self) -> Tree<'_> {
-        Tree { folder: &self.found.path, binary: &self.site.binary }
+        let helpers = self.kind.script.map_or(&[][..], |script| script.helpers);
+        Tree { folder: &self.found.path, binary: &self.site.binary, helpers }
     }
 
     fn init(&self, user: Option<User>) -> Result<(), LabError> {

@@ -34,7 +34,7 @@ fn mode(bits: u32) -> fs::Permissions {
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(30), "timed out: {what}");
+        assert!(start.elapsed() < Duration::from_mins(1), "timed out: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -115,6 +115,21 @@ fn mariadb_lives_and_dies() {
 }
 
 #[test]
+fn mysql_lives_and_dies() {
+    life_of("mysql");
+}
+
+#[test]
+fn elasticsearch_lives_and_dies() {
+    life_of("elasticsearch");
+}
+
+#[test]
+fn rabbitmq_lives_and_dies() {
+    life_of("rabbitmq");
+}
+
+#[test]
 fn redis_lives_and_dies() {
     life_of("redis");
 }
@@ -122,6 +137,11 @@ fn redis_lives_and_dies() {
 #[test]
 fn tarantool_lives_and_dies() {
     life_of("tarantool");
+}
+
+#[test]
+fn nats_lives_and_dies() {
+    life_of("nats");
 }
 
 fn say(server: &Server, line: &str) -> String {
@@ -217,7 +237,8 @@ fn a_server_that_dies_shows_its_last_words() {
 #[test]
 fn an_unknown_store_is_told_which_are_known() {
     let error = Lab::locate("oracle").unwrap_err().to_string();
-    assert_eq!(error, "the lab cannot start \"oracle\": it can start postgres, mariadb, redis, tarantool");
+    let known = "postgres, mariadb, mysql, redis, tarantool, elasticsearch, rabbitmq, nats";
+    assert_eq!(error, format!("the lab cannot start \"oracle\": it can start {known}"));
 }
 
 #[test]
@@ -350,7 +371,15 @@ fn role_starter() {
 
 #[test]
 fn a_bench_killed_at_any_moment_of_a_start_leaves_nothing_that_down_cannot_clear() {
-    for (store, delay) in [("postgres", 50), ("postgres", 250), ("mariadb", 50), ("mariadb", 350)] {
+    let moments = [("postgres", 50), ("postgres", 250), ("mariadb", 50), ("mariadb", 350)];
+    let moments = moments.into_iter().chain([
+        ("mysql", 20),
+        ("mysql", 900),
+        ("elasticsearch", 20),
+        ("rabbitmq", 20),
+        ("rabbitmq", 1500),
+    ]);
+    for (store, delay) in moments {
         if !wanted(store) {
             continue;
         }
@@ -399,12 +428,12 @@ fn a_kept_server_outlives_its_starter_until_down() {
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
-/// What [`Lab::locate`] says in a process whose environment names another Redis.
-fn located_with(program: &str) -> String {
+/// What [`Lab::locate`] says of a store in a process with another environment.
+fn located_with(store: &str, environment: &[(&str, &str)]) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "role_locator", "--ignored", "--nocapture"])
-        .env(HELPER, "unused")
-        .env("ACIDTEST_REDIS", program)
+        .env(HELPER, store)
+        .envs(environment.iter().copied())
         .output()
         .unwrap();
     String::from_utf8(output.stdout).unwrap()
@@ -413,8 +442,8 @@ fn located_with(program: &str) -> String {
 #[test]
 #[ignore = "a process with an environment of its own, started by the tests"]
 fn role_locator() {
-    if std::env::var_os(HELPER).is_some() {
-        match Lab::locate("redis") {
+    if let Ok(store) = std::env::var(HELPER) {
+        match Lab::locate(&store) {
             Ok(found) => println!("found {} {}", found.program.display(), found.version),
             Err(error) => println!("{error}"),
         }
@@ -423,14 +452,39 @@ fn role_locator() {
 
 #[test]
 fn the_environment_names_another_binary() {
-    let missing = located_with("/nonexistent");
+    let redis = |program: &str| located_with("redis", &[("ACIDTEST_REDIS", program)]);
+    let missing = redis("/nonexistent");
     assert!(missing.contains("redis-server is not installed: looked for /nonexistent"), "{missing}");
     assert!(missing.contains("apt-get install redis-server; or name its program in ACIDTEST_REDIS"));
-    assert!(located_with("/etc/passwd").contains("cannot use /etc/passwd: it is not a program"));
-    assert!(located_with("bin/redis").contains("is not installed"));
+    assert!(redis("/etc/passwd").contains("cannot use /etc/passwd: it is not a program"));
+    assert!(redis("bin/redis").contains("is not installed"));
     if wanted("redis") {
         let found = Lab::locate("redis").unwrap();
         assert!(found.version.contains("v="), "{found:?}");
-        assert!(located_with(found.program.to_str().unwrap()).contains("found /"));
+        assert!(redis(found.program.to_str().unwrap()).contains("found /"));
+        assert!(redis(found.program.parent().unwrap().to_str().unwrap()).contains("found /"));
     }
+}
+
+#[test]
+fn a_server_of_another_maker_is_not_taken_for_mysql() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let stand_in = folder.path().join("mysqld");
+    let nowhere = [("PATH", path), ("XDG_CACHE_HOME", path)];
+    if wanted("mariadb") {
+        let mariadb = Lab::locate("mariadb").unwrap().program;
+        std::os::unix::fs::symlink(&mariadb, &stand_in).unwrap();
+        let refused = located_with("mysql", &nowhere);
+        assert!(refused.contains(&format!("\n  {} is something else: ", stand_in.display())), "{refused}");
+        assert!(refused.contains("MariaDB"), "{refused}");
+        assert!(
+            refused.contains("acidtest's sources: tools/get-mysql; or name its program in ACIDTEST_MYSQL")
+        );
+        let refused = located_with("mysql", &[("ACIDTEST_MYSQL", mariadb.to_str().unwrap())]);
+        assert!(refused.contains("it is something else: ") && refused.contains("MariaDB"), "{refused}");
+    }
+    let missing = located_with("elasticsearch", &nowhere);
+    assert!(missing.contains(&format!("{path}/acidtest/elasticsearch/elasticsearch")), "{missing}");
+    assert!(missing.contains("tools/get-elasticsearch"), "{missing}");
 }

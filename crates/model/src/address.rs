@@ -40,7 +40,8 @@ pub struct AddressError {
     pub example: &'static str,
 }
 
-/// A server's address (`postgres://user:password@host:port/database`) or a file's (`sqlite:path`).
+/// A server's address (`postgres://user:password@host:port/database`) or that of a file or folder
+/// (`sqlite:path`).
 ///
 /// Formatting one never shows the password.
 #[derive(Clone, PartialEq, Eq)]
@@ -59,6 +60,9 @@ pub struct Address {
     pub path: String,
 }
 
+/// Schemes of files and folders.
+const FILES: [&str; 2] = ["sqlite", "fjall"];
+
 const EXAMPLE: &str = "scheme://user:password@host:port/database, or sqlite:path";
 
 impl Address {
@@ -72,12 +76,12 @@ impl Address {
             reason: reason.to_owned(),
             example: EXAMPLE,
         };
-        if let Some(path) = text.strip_prefix("sqlite:") {
+        if let Some((scheme, path)) = text.split_once(':').filter(|(scheme, _)| FILES.contains(scheme)) {
             let path = path.strip_prefix("//").unwrap_or(path);
             if path.is_empty() {
                 return Err(bad("no file is named"));
             }
-            return Ok(Self::file("sqlite", path));
+            return Ok(Self::file(scheme, path));
         }
         let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
         let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
@@ -225,6 +229,8 @@ mod tests {
         assert_eq!(Address::parse("sqlite:/tmp/a.db").unwrap().path, "/tmp/a.db");
         assert_eq!(Address::parse("sqlite:///tmp/a.db").unwrap().path, "/tmp/a.db");
         assert!(Address::parse("sqlite:").is_err());
+        let folder = Address::parse("fjall:some/folder").unwrap();
+        assert_eq!((folder.scheme.as_str(), folder.path.as_str()), ("fjall", "some/folder"));
     }
 
     #[test]

@@ -52,6 +52,49 @@ impl Lock {
     }
 }
 
+/// What transactions that run side by side may see of each other, weakest first: the levels of the SQL
+/// standard, by their names. What a level really allows differs from store to store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// Also what others have not committed.
+    ReadUncommitted,
+    /// Each statement what was committed when it began.
+    ReadCommitted,
+    /// Every statement what was committed when the transaction began.
+    RepeatableRead,
+    /// As if transactions ran one after the other.
+    Serializable,
+}
+
+impl Isolation {
+    /// Every level, weakest first.
+    pub const ALL: [Self; 4] =
+        [Self::ReadUncommitted, Self::ReadCommitted, Self::RepeatableRead, Self::Serializable];
+
+    /// The word that names the level on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadUncommitted => "read-uncommitted",
+            Self::ReadCommitted => "read-committed",
+            Self::RepeatableRead => "repeatable-read",
+            Self::Serializable => "serializable",
+        }
+    }
+
+    /// The level as SQL writes it.
+    #[must_use]
+    pub fn sql(self) -> &'static str {
+        match self {
+            Self::ReadUncommitted => "READ UNCOMMITTED",
+            Self::ReadCommitted => "READ COMMITTED",
+            Self::RepeatableRead => "REPEATABLE READ",
+            Self::Serializable => "SERIALIZABLE",
+        }
+    }
+}
+
 /// The crash that an acknowledged write survives: a rung of the durability ladder, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -125,6 +168,7 @@ macro_rules! words {
 
 words!(Lock, "lock mode");
 words!(Durability, "durability rung");
+words!(Isolation, "isolation level");
 
 /// What a server says of itself, read back after it was opened: never what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -150,6 +194,9 @@ mod tests {
         }
         for rung in Durability::ALL {
             assert_eq!(rung.name().parse(), Ok(rung));
+        }
+        for level in Isolation::ALL {
+            assert_eq!(level.name().parse(), Ok(level));
         }
     }
 

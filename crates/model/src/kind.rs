@@ -1,6 +1,6 @@
 //! What a kind of store is and has, said by its adapter once and shown by `acidtest stores`.
 
-use crate::{Durability, Lock};
+use crate::{Delivery, Durability, Isolation, Lock};
 
 /// Whether a store has a thing: how it does it, or why it cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +49,60 @@ pub struct StoreKind {
     pub locks: &'static [(Lock, Support)],
     /// The durability rungs, each with the settings that amount to it.
     pub durability: &'static [(Durability, Support)],
+    /// The isolation levels that a run can ask for, each with how it is set.
+    pub isolation: &'static [(Isolation, Support)],
+    /// Whether several operations can be one transaction.
+    pub transactions: Support,
+    /// Whether its hard lock is kept in another store, by a lock service.
+    pub lock_service: bool,
+    /// Whether the rung is not that of a server's settings but of each queue and its messages: then a run does
+    /// not ask for one, and it is read back from the queue.
+    pub rung_of_queue: bool,
     /// The workloads that it can carry, by name.
     pub workloads: &'static [(&'static str, Support)],
+    /// What it cannot do of what the rest of its row allows by itself, and why; [`never()`] for most.
+    pub refuses: fn(&Wish<'_>) -> Option<&'static str>,
+}
+
+const NO_DECISIONS: Support = Support::No("a queue has nothing to read, decide on and write");
+
+/// The lock modes of a store that has queues of messages only.
+pub const LOCKS_OF_QUEUES: &[(Lock, Support)] = &[
+    (Lock::None, Support::Yes("nothing is protected: a message is published, or consumed")),
+    (Lock::Soft, NO_DECISIONS),
+    (Lock::Hard, NO_DECISIONS),
+    (Lock::Native, NO_DECISIONS),
+];
+
+/// What one cell asks of a store besides its rung.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish<'a> {
+    /// The workload's name.
+    pub workload: &'a str,
+    /// Those of its operations that the cell really does.
+    pub operations: Vec<&'a str>,
+    /// How read-decide-writes are protected.
+    pub lock: Lock,
+    /// The isolation level, where one is asked for.
+    pub isolation: Option<Isolation>,
+    /// Operations in one transaction.
+    pub transaction: u32,
+    /// How messages are to be delivered, where the workload is a queue.
+    pub delivery: Option<Delivery>,
+}
+
+impl Wish<'_> {
+    /// Whether the cell does one of these operations.
+    #[must_use]
+    pub fn does(&self, operations: &[&str]) -> bool {
+        self.operations.iter().any(|each| operations.contains(each))
+    }
+}
+
+/// Refuses no combination of what a store has.
+#[must_use]
+pub fn never(_: &Wish<'_>) -> Option<&'static str> {
+    None
 }
 
 impl StoreKind {
@@ -64,6 +116,18 @@ impl StoreKind {
     #[must_use]
     pub fn rung(&self, rung: Durability) -> Support {
         find(self.durability, rung)
+    }
+
+    /// How the kind sets an isolation level, or why not.
+    #[must_use]
+    pub fn isolation(&self, level: Isolation) -> Support {
+        find(self.isolation, level)
+    }
+
+    /// The program that runs it, by the lab's name: engines of one server share it.
+    #[must_use]
+    pub fn program(&self) -> &'static str {
+        self.name.split_once('/').map_or(self.name, |(program, _)| program)
     }
 
     /// Whether the kind can carry a workload, or why not.

@@ -4,15 +4,17 @@
 //! Invariant: this crate does no I/O and knows no particular store.
 
 mod address;
+mod delivery;
 mod error;
 mod guarantee;
 mod kind;
 mod nearest;
 
 pub use address::{Address, AddressError, Secret};
+pub use delivery::{Ack, Consume, Delivery, QueueKind};
 pub use error::StoreError;
-pub use guarantee::{Durability, Effective, Lock, UnknownWord};
-pub use kind::{Server, StoreKind, Support};
+pub use guarantee::{Durability, Effective, Isolation, Lock, UnknownWord};
+pub use kind::{LOCKS_OF_QUEUES, Server, StoreKind, Support, Wish, never};
 pub use nearest::{hint, nearest};
 
 use std::{future::Future, pin::Pin};

@@ -46,8 +46,14 @@ pub fn rate(value: f64) -> String {
     if value < 99.95 { three_digits(value) } else { count(value.round() as u64) }
 }
 
-fn three_digits(value: f64) -> String {
+/// Three digits, as far as a point needs them; of what is small, three that are not zeros.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a small positive number of places
+pub(crate) fn three_digits(value: f64) -> String {
     match value {
+        value if value > 0.0 && value < 0.0995 => {
+            let places = (2.0 - value.log10().floor()).clamp(0.0, 12.0) as usize;
+            format!("{value:.places$}")
+        }
         value if value < 9.995 => format!("{value:.2}"),
         value if value < 99.95 => format!("{value:.1}"),
         value => format!("{value:.0}"),
@@ -64,6 +70,7 @@ mod tests {
         assert_eq!(shown, ["1 ns", "870 ns", "1.00 µs", "28.1 µs", "1.00 ms", "1.23 ms", "2.50 s", "61.0 s"]);
         assert_eq!([512.0, 2048.0, 28_311_552.0].map(bytes), ["512 B", "2.00 KiB", "27.0 MiB"]);
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.001_16, 0.0995, 1e-30].map(three_digits), ["0.00116", "0.10", "0.000000000000"]);
         assert_eq!([0.0, 3.214, 99.96, 12_345.4].map(rate), ["0.00", "3.21", "100", "12,345"]);
     }
 }

@@ -7,19 +7,38 @@
 //! Invariants: nothing here runs anything or knows a store. No throughput is shown without its
 //! verdict beside it, and no ratio without its interval or the word that it has none.
 
+pub mod compare;
+mod csv;
+pub mod dimensions;
 mod figure;
 mod latency;
+mod markdown;
+mod notes;
+mod page;
 mod plan;
 mod price;
 mod result;
+#[cfg(test)]
+mod sample;
+mod scalability;
+mod sheet;
+mod statistics;
+mod steadiness;
 mod table;
 
+pub use csv::csv;
 pub use figure::{bytes, count, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram};
+pub use markdown::markdown;
+pub use page::{Named, page};
 pub use plan::{ArrivalKind, Plan, RefusedKind, Span};
-pub use price::{Price, Ratio};
+pub use price::{Guarantee, Price};
 pub use result::{
-    ArrivedFigures, CellResult, FORMAT, Harness, OperationFigures, RunResult, SecondFigures, StopFigures,
-    TrialResult, schema,
+    About, ArrivedFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, OperationFigures,
+    RunResult, SecondFigures, SpanFigures, StopFigures, TrialResult, schema,
 };
-pub use table::{RULED, Style, render};
+pub use scalability::{FEWEST, Fitted, Law, Sweep, sweeps};
+pub use sheet::RULED;
+pub use statistics::{ENOUGH, Mean, Method, Ratio};
+pub use steadiness::{Drift, SHORTEST, Steadiness};
+pub use table::{Style, render};

@@ -1,9 +1,9 @@
 //! What a run does: a grid of cells and how each is driven.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use acidtest_model::{Durability, Lock};
-use acidtest_workloads::inventory;
+use acidtest_workloads::Values;
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,8 +68,8 @@ pub enum RefusedKind {
     Retry,
 }
 
-/// What a run does: a grid of cells (store × lock × durability × clients), each driven alike for a
-/// number of trials.
+/// What a run does: a grid of cells, each driven alike for a number of trials. Every list is an axis of the
+/// grid: stores, locks, durability, clients, rates, and each parameter of the workload that has a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -99,9 +99,9 @@ pub struct Plan {
     /// Driven but not recorded, before the measured part.
     #[serde(default = "defaults::warmup")]
     pub warmup: Span,
-    /// Operations a second over all clients, in an open loop; a closed loop if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<f64>,
+    /// Operations a second over all clients, in an open loop; a closed loop if none is given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<f64>,
     /// How an open loop's arrivals are spaced.
     #[serde(default)]
     pub arrivals: ArrivalKind,
@@ -129,9 +129,17 @@ pub struct Plan {
     /// Leave the namespace there at the end.
     #[serde(default)]
     pub keep: bool,
-    /// The inventory workload's parameters.
+    /// Where a store without locks of its own has them kept: `redis` or `postgres`, started privately, or an
+    /// address.
+    #[serde(default = "defaults::lock_service")]
+    pub lock_service: String,
+    /// Leave out what a store cannot do, instead of refusing the plan.
     #[serde(default)]
-    pub inventory: inventory::Parameters,
+    pub skip_unsupported: bool,
+    /// The workload's parameters, by name: a value, or a list of values as an axis. What is not given has its
+    /// default.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, serde_json::Value>,
 }
 
 impl Plan {
@@ -148,7 +156,7 @@ impl Plan {
             duration: defaults::duration(),
             ops: None,
             warmup: defaults::warmup(),
-            rate: None,
+            rates: Vec::new(),
             arrivals: ArrivalKind::default(),
             timeout: defaults::timeout(),
             max_retries: defaults::max_retries(),
@@ -158,8 +166,30 @@ impl Plan {
             namespace: defaults::namespace(),
             replace: false,
             keep: false,
-            inventory: inventory::Parameters::default(),
+            lock_service: defaults::lock_service(),
+            skip_unsupported: false,
+            parameters: BTreeMap::new(),
         }
+    }
+
+    /// Every combination of the parameters' values, the last named varying fastest.
+    #[must_use]
+    pub fn combinations(&self) -> Vec<Values> {
+        let mut all = vec![Values::new()];
+        for (name, value) in &self.parameters {
+            let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+            all = all
+                .iter()
+                .flat_map(|values_so_far| {
+                    values.iter().map(|value| {
+                        let mut values = values_so_far.clone();
+                        values.insert(name.clone(), value.clone());
+                        values
+                    })
+                })
+                .collect();
+        }
+        all
     }
 }
 
@@ -212,6 +242,10 @@ mod defaults {
         42
     }
 
+    pub(super) fn lock_service() -> String {
+        "redis".to_owned()
+    }
+
     pub(super) fn namespace() -> String {
         "acidtest".to_owned()
     }
@@ -220,6 +254,23 @@ mod defaults {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_parameters_are_axes() {
+        let parameters = BTreeMap::from([
+            ("items".to_owned(), serde_json::json!([10, 20])),
+            ("skew".to_owned(), serde_json::json!("uniform")),
+            ("units_max".to_owned(), serde_json::json!([1, 2, 3])),
+        ]);
+        let plan = Plan { parameters, ..Plan::of("inventory") };
+        let shown: Vec<String> = plan
+            .combinations()
+            .iter()
+            .map(|values| format!("{}/{}", values["items"], values["units_max"]))
+            .collect();
+        assert_eq!(shown, ["10/1", "10/2", "10/3", "20/1", "20/2", "20/3"]);
+        assert_eq!(Plan::of("inventory").combinations(), [Values::new()]);
+    }
 
     #[test]
     fn spans_read_back_as_written() {

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use acidtest_engine::{Arrived, Measurement, Outcome, Stop};
 use acidtest_model::{Durability, Effective, Lock};
 use acidtest_observe::{Machine, Resources};
-use acidtest_workloads::{Audit, Verdict};
+use acidtest_workloads::{Audit, Remarks, Values, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{LatencyFigures, Plan, Price, Ratio, UnreadableHistogram};
+use crate::{LatencyFigures, Mean, Plan, Price, Steadiness, UnreadableHistogram, steadiness::thinned};
 
 /// The format's version: raised when a reader of the last one would misread the next.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The JSON Schema of [`RunResult`].
 #[must_use]
@@ -43,6 +43,9 @@ pub struct RunResult {
     pub harness: Harness,
     /// What was measured.
     pub cells: Vec<CellResult>,
+    /// What was asked for and left out, as the store cannot do it; and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 /// The bench's own cost, measured at the start of the run on a store that does nothing.
@@ -70,20 +73,42 @@ pub struct CellResult {
     pub lock: Lock,
     /// The statements or settings that do it.
     pub lock_how: String,
+    /// Whether the workload decides anything from what it read, so that there is something to protect by a lock.
+    #[serde(default = "yes")]
+    pub decides: bool,
     /// Whether the cell promises that the workload's invariants hold.
     pub promised: bool,
     /// The rung asked for; none on a user's own server, which keeps its settings.
     pub durability_asked: Option<Durability>,
     /// Clients.
     pub clients: u32,
+    /// Operations a second that were offered; none in a closed loop.
+    pub rate: Option<f64>,
+    /// Every parameter of the workload, with its value.
+    pub parameters: Values,
+    /// What the workload does with them, in a line.
+    pub headline: String,
     /// What the server said of itself; none if it was never reached.
     pub effective: Option<Effective>,
     /// Its trials, in the order of their rounds.
     pub trials: Vec<TrialResult>,
-    /// What the guarantee costs, where the grid has the same cell without it.
-    pub price: Option<Price>,
+    /// Throughput over the trials: acknowledged operations a second. Figured when the run ends.
+    #[serde(default)]
+    pub mean: Option<Mean>,
+    /// What the seconds of its trials are worth, and whether they still drift; none where the measured part
+    /// is too short for that. Figured when the run ends.
+    #[serde(default)]
+    pub steadiness: Option<Steadiness>,
+    /// What its guarantees cost, where the grid has the same cell without them. Figured when the run ends.
+    #[serde(default)]
+    pub prices: Vec<Price>,
     /// Why trials are missing, if any are.
     pub error: Option<String>,
+}
+
+/// Results that do not say so are of workloads that decide.
+fn yes() -> bool {
+    true
 }
 
 /// One trial of a cell.
@@ -91,14 +116,29 @@ pub struct CellResult {
 pub struct TrialResult {
     /// Which round of the run, from 1.
     pub round: u32,
+    /// Where its data came from.
+    pub data: DataFigures,
     /// Length of the measured part in seconds.
     pub seconds: f64,
-    /// Acknowledged operations a second, all kinds together.
+    /// Acknowledged operations a second, of all kinds that `counted` names; each operation of a transaction
+    /// counts.
     pub throughput: f64,
+    /// The kinds of operation that throughput counts; all of them where it names none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counted: Vec<String>,
     /// What happened, by kind of operation.
     pub operations: Vec<OperationFigures>,
     /// Second by second.
     pub series: Vec<SecondFigures>,
+    /// Times that are no operation's own, such as a message's from its publishing to its being taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<SpanFigures>,
+    /// What rose and fell meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gauge: Option<GaugeFigures>,
+    /// What the store limited its clients by, in its own words, and how often it said so.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, u64>,
     /// What was due and what became of it.
     pub arrived: ArrivedFigures,
     /// Connections opened in place of retired ones.
@@ -107,6 +147,9 @@ pub struct TrialResult {
     pub faults: BTreeMap<String, u64>,
     /// The ledger against the final state.
     pub audit: Audit,
+    /// What it found out besides times and verdict.
+    #[serde(default, skip_serializing_if = "Remarks::is_empty")]
+    pub remarks: Remarks,
     /// CPU, memory and I/O of client, server and machine.
     pub resources: Resources,
     /// Why it ended before its time, if it did.
@@ -114,6 +157,19 @@ pub struct TrialResult {
     /// The server's last log lines, where it died.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_log: Vec<String>,
+}
+
+/// Where a trial's data came from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DataFigures {
+    /// Rows that were there when it began.
+    pub rows: u64,
+    /// Seconds that laying them in took; none where an earlier trial's were taken over.
+    pub load_seconds: Option<f64>,
+    /// The trial of the run, counted from 1 in the order in which they ran, that left the data behind; its audit
+    /// had read all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_by: Option<u32>,
 }
 
 /// What happened to one kind of operation.
@@ -136,6 +192,24 @@ pub struct OperationFigures {
     /// closed loop.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub response: BTreeMap<String, LatencyFigures>,
+}
+
+/// Times from one event to another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SpanFigures {
+    /// Its name.
+    pub name: String,
+    /// The times.
+    pub times: LatencyFigures,
+}
+
+/// Something that rose and fell while the trial was measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GaugeFigures {
+    /// What it was.
+    pub name: String,
+    /// How high it was at the beginning of each second.
+    pub each_second: Vec<u64>,
 }
 
 /// One second of the measured part.
@@ -196,18 +270,58 @@ impl From<Arrived> for ArrivedFigures {
     }
 }
 
+/// What is known of a trial besides what was measured.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Which round of the run, from 1.
+    pub round: u32,
+    /// Operations that one acknowledgement stands for.
+    pub transaction: u32,
+    /// The operations that throughput counts.
+    pub counted: Vec<&'static str>,
+    /// Where its data came from.
+    pub data: DataFigures,
+    /// What it found out before it was driven.
+    pub remarks: Remarks,
+}
+
 impl TrialResult {
     /// The trial as results carry it.
     #[must_use]
-    pub fn of(round: u32, measurement: Measurement, audit: Audit, resources: Resources) -> Self {
+    pub fn of(about: About, measurement: Measurement, audit: Audit, resources: Resources) -> Self {
         let names: Vec<&str> = measurement.operations.iter().map(|operation| operation.name).collect();
         Self {
-            round,
+            round: about.round,
+            data: about.data,
+            remarks: about.remarks,
             seconds: measurement.window.as_secs_f64(),
-            throughput: measurement.throughput(),
+            throughput: measurement
+                .operations
+                .iter()
+                .filter(|operation| about.counted.contains(&operation.name))
+                .map(|operation| measurement.rate(operation))
+                .sum::<f64>()
+                * f64::from(about.transaction.max(1)),
+            counted: if about.counted.len() == names.len() {
+                Vec::new()
+            } else {
+                about.counted.iter().map(|name| (*name).to_owned()).collect()
+            },
+            spans: measurement
+                .spans
+                .iter()
+                .filter(|span| !span.times.is_empty())
+                .map(|span| SpanFigures {
+                    name: span.name.to_owned(),
+                    times: LatencyFigures::of(&span.times),
+                })
+                .collect(),
+            gauge: None,
+            limits: BTreeMap::new(),
             operations: measurement
                 .operations
                 .iter()
+                .filter(|operation| operation.was_tried())
                 .map(|operation| {
                     let by_outcome = |of: &dyn Fn(&acidtest_engine::Latency) -> Option<LatencyFigures>| {
                         let each = operation.latency.iter();
@@ -233,6 +347,7 @@ impl TrialResult {
                     ended: names
                         .iter()
                         .zip(&second.counts)
+                        .filter(|(_, counts)| counts.iter().any(|count| *count > 0))
                         .map(|(name, counts)| {
                             let ended = Outcome::ALL
                                 .iter()
@@ -258,11 +373,52 @@ impl TrialResult {
         }
     }
 
+    /// The operations that throughput counts.
+    pub(crate) fn counted_operations(&self) -> impl Iterator<Item = &OperationFigures> {
+        self.operations.iter().filter(|each| self.counted.is_empty() || self.counted.contains(&each.name))
+    }
+
+    /// The operations that it does not.
+    pub(crate) fn other_operations(&self) -> impl Iterator<Item = &OperationFigures> {
+        self.operations.iter().filter(|each| !self.counted.is_empty() && !self.counted.contains(&each.name))
+    }
+
     /// 99th percentile of the response time of all acknowledged operations, in nanoseconds.
-    fn p99(&self) -> Result<Option<f64>, UnreadableHistogram> {
-        let operations = self.operations.iter();
-        let ok = operations.filter_map(|each| each.response.get("ok").or_else(|| each.service.get("ok")));
+    pub(crate) fn p99(&self) -> Result<Option<f64>, UnreadableHistogram> {
+        let ok = self.counted_operations().filter_map(OperationFigures::ok);
         Ok(LatencyFigures::merged(ok)?.map(|figures| figures.p99_ns as f64))
+    }
+
+    /// What happened to one kind of operation; none if it was never tried.
+    #[must_use]
+    pub fn operation(&self, name: &str) -> Option<&OperationFigures> {
+        self.operations.iter().find(|operation| operation.name == name)
+    }
+
+    /// The whole seconds of the measured part: acknowledged operations, or the median service time.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a number of seconds
+    fn whole_seconds(&self, times: bool) -> Vec<f64> {
+        let whole = self.seconds.floor() as u64;
+        let seconds = self.series.iter().filter(|second| second.second < whole);
+        let ok = |second: &SecondFigures| second.ok_of(&self.counted);
+        thinned(seconds.map(|second| if times { second.p50_ns } else { ok(second) } as f64).collect())
+    }
+}
+
+impl SecondFigures {
+    /// Operations of these kinds that were acknowledged in it; of all kinds if none is named.
+    #[must_use]
+    pub fn ok_of(&self, counted: &[String]) -> u64 {
+        let named = self.ended.iter().filter(|(name, _)| counted.is_empty() || counted.contains(name));
+        named.filter_map(|(_, ended)| ended.get("ok")).sum()
+    }
+}
+
+impl OperationFigures {
+    /// Response times of those that were acknowledged; service times in a closed loop, where they are equal.
+    #[must_use]
+    pub fn ok(&self) -> Option<&LatencyFigures> {
+        self.response.get("ok").or_else(|| self.service.get("ok"))
     }
 }
 
@@ -271,6 +427,12 @@ impl CellResult {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.trials.iter().map(|trial| trial.audit.verdict).max().unwrap_or(Verdict::Unknown)
+    }
+
+    /// Whether a trial proved that a promise was broken: without a lock only what needs none.
+    #[must_use]
+    pub fn breaks_promise(&self) -> bool {
+        self.trials.iter().any(|trial| trial.audit.breaks_promise(self.promised))
     }
 
     /// Mean of the trials' throughput, in acknowledged operations a second.
@@ -284,53 +446,21 @@ impl CellResult {
         self.trials.iter().map(figure).sum::<f64>() / (self.trials.len().max(1) as f64)
     }
 
-    /// Whether the other cell is the same but for the lock.
-    fn same_but_lock(&self, other: &Self) -> bool {
-        let key =
-            |cell: &Self| (cell.store.clone(), cell.address.clone(), cell.durability_asked, cell.clients);
-        key(self) == key(other)
-    }
-
     /// Trials to compare: one that was cut short has the time it waited for its server in it.
-    fn whole_trials(&self) -> impl Iterator<Item = &TrialResult> {
+    pub(crate) fn whole_trials(&self) -> impl Iterator<Item = &TrialResult> {
         self.trials.iter().filter(|trial| trial.stopped.is_none())
     }
 
-    /// What this cell's lock costs against the unprotected one, round by round.
-    fn price_against(&self, without: &Self) -> Result<Option<Price>, UnreadableHistogram> {
-        let mut throughput = Vec::new();
-        let mut p99 = Vec::new();
-        for with in self.whole_trials() {
-            let same_round = without.whole_trials().find(|trial| trial.round == with.round);
-            let Some(without) = same_round else { continue };
-            throughput.push((with.throughput, without.throughput));
-            if let (Some(with), Some(without)) = (with.p99()?, without.p99()?) {
-                p99.push((with, without));
-            }
-        }
-        Ok(Ratio::of_pairs(&throughput).map(|throughput| Price {
-            against: format!("lock {}", without.lock),
-            throughput,
-            p99: Ratio::of_pairs(&p99),
-        }))
+    /// The trials' throughput with its interval; none without trials.
+    pub(crate) fn mean_throughput(&self) -> Option<Mean> {
+        let trials: Vec<f64> = self.trials.iter().map(|trial| trial.throughput).collect();
+        Mean::of(&trials)
     }
-}
 
-impl RunResult {
-    /// Prices every cell that held and has an unprotected twin in the grid: the number of one that broke
-    /// is void.
-    ///
-    /// # Errors
-    /// A histogram that cannot be read.
-    pub fn price(&mut self) -> Result<(), UnreadableHistogram> {
-        let bare: Vec<CellResult> =
-            self.cells.iter().filter(|cell| cell.lock == Lock::None).cloned().collect();
-        let held = |cell: &&mut CellResult| cell.lock != Lock::None && cell.verdict() == Verdict::Holds;
-        for cell in self.cells.iter_mut().filter(held) {
-            if let Some(without) = bare.iter().find(|other| other.same_but_lock(cell)) {
-                cell.price = cell.price_against(without)?;
-            }
-        }
-        Ok(())
+    /// What the trials' seconds say; none where they are too few.
+    pub(crate) fn steadiness_of_trials(&self) -> Option<Steadiness> {
+        let series: Vec<Vec<f64>> =
+            self.whole_trials().map(|trial| trial.whole_seconds(self.rate.is_some())).collect();
+        Steadiness::of(&series)
     }
 }

@@ -2,14 +2,19 @@
 
 use std::{collections::BTreeSet, fmt::Write};
 
-use acidtest_model::{Durability, Lock};
+use acidtest_model::Lock;
 use acidtest_observe::{MachineUse, ProcessUse};
 use acidtest_workloads::Verdict;
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 
 use crate::{
-    CellResult, LatencyFigures, Plan, Ratio, RefusedKind, RunResult, TrialResult, UnreadableHistogram,
-    figure::{bytes, count, nanoseconds, rate},
+    CellResult, Guarantee, LatencyFigures, OperationFigures, Ratio, RefusedKind, RunResult, TrialResult,
+    UnreadableHistogram,
+    dimensions::{ADDRESS, CLIENTS, DURABILITY, LOCK, NOT_THERE, RATE, STORE, spoken, varying},
+    figure::{bytes, count, nanoseconds, rate, three_digits},
+    notes::notes,
+    scalability::Fitted,
+    sheet::{Entry, Sheet},
+    sweeps,
 };
 
 /// How a result is shown.
@@ -28,9 +33,17 @@ pub struct Style {
 pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHistogram> {
     let mut text = String::new();
     // a table of which nothing was run is left out
-    let tables = [cells(result, style), times(result, style)?, resources(result, style)];
-    let tables = tables.iter().filter(|table| !table.is_empty()).map(ToString::to_string);
-    let sections = std::iter::once(headline(result)).chain(tables).chain([notes(result).join("\n")]);
+    let columns = Columns::of(result);
+    let used = if result.cells.len() > MANY { Sheet::default() } else { resources(result, &columns) };
+    let tables = [
+        cells(result, &columns),
+        prices(result, &columns),
+        scalability(result, &columns),
+        times(result, &columns)?,
+        used,
+    ];
+    let tables = tables.iter().filter(|table| !table.rows.is_empty()).map(|table| table.terminal(style));
+    let sections = std::iter::once(headline(result)).chain(tables).chain([notes(result, false).join("\n")]);
     for section in sections {
         // a line at a time, as tables pad theirs
         for line in section.lines() {
@@ -41,14 +54,14 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
     Ok(text.trim_end().to_owned() + "\n")
 }
 
-fn headline(result: &RunResult) -> String {
+pub(crate) fn headline(result: &RunResult) -> String {
     let plan = &result.plan;
     let machine = &result.machine;
     format!(
         "{} · {}\n{}\n{} · {} cores, {} memory, {} · Linux {} · acidtest {}",
         plan.workload,
-        workload(plan),
-        driving(plan),
+        workload(result),
+        driving(result),
         machine.cpu,
         machine.cores,
         bytes(machine.memory_bytes as f64),
@@ -58,26 +71,28 @@ fn headline(result: &RunResult) -> String {
     )
 }
 
-fn workload(plan: &Plan) -> String {
-    let inventory = &plan.inventory;
-    format!(
-        "{} items, {:.0} % captures, 1–{} units, {}",
-        count(inventory.items.into()),
-        inventory.capture_share * 100.0,
-        inventory.units_max,
-        inventory.skew
-    )
+/// What the workload does, for each choice of its parameters.
+pub(crate) fn workload(result: &RunResult) -> String {
+    let mut lines: Vec<&str> = result.cells.iter().map(|cell| cell.headline.as_str()).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    match lines.as_slice() {
+        [one] => (*one).to_owned(),
+        several => format!("{} choices of its parameters", several.len()),
+    }
 }
 
-fn driving(plan: &Plan) -> String {
-    let arrivals = match plan.rate {
-        None => "closed loop".to_owned(),
-        Some(offered) => {
+pub(crate) fn driving(result: &RunResult) -> String {
+    let plan = &result.plan;
+    let arrivals = match plan.rates.as_slice() {
+        [] => "closed loop".to_owned(),
+        offered => {
             let spaced = match plan.arrivals {
                 crate::ArrivalKind::Constant => "evenly spaced",
                 crate::ArrivalKind::Poisson => "Poisson",
             };
-            format!("open loop, {} ops/s offered, {spaced}", rate(offered))
+            let offered: Vec<String> = offered.iter().map(|each| rate(*each)).collect();
+            format!("open loop, {} ops/s offered, {spaced}", offered.join(" | "))
         }
     };
     let extent = match (plan.trace, plan.ops) {
@@ -93,93 +108,257 @@ fn driving(plan: &Plan) -> String {
         RefusedKind::Count if plan.trace.is_none() => "",
         RefusedKind::Count | RefusedKind::Retry => " · refused captures wait 5 ms and try again",
     };
-    format!("{}, {arrivals} · {extent} · {trials}{refused} · seed {}", clients(&plan.clients), plan.seed)
+    let mut numbers: Vec<u32> = Vec::new();
+    for cell in &result.cells {
+        if !numbers.contains(&cell.clients) {
+            numbers.push(cell.clients);
+        }
+    }
+    format!("{}, {arrivals} · {extent} · {trials}{refused} · seed {}", clients(&numbers), plan.seed)
 }
 
-fn clients(numbers: &[u32]) -> String {
+pub(crate) fn clients(numbers: &[u32]) -> String {
     let shown: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     format!("{} {}", shown.join(", "), if numbers == [1] { "client" } else { "clients" })
 }
 
-/// How every table is ruled: one line under the header and one at the end, as rows are short.
-pub const RULED: TableStyle = {
-    let line = LineStyle::none().fill('─').junction('─');
-    TableStyle::new().header_separator(line).bottom_border(line)
-};
-
-fn table(style: Style, header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(RULED).set_header(header.iter().map(|title| {
-        let cell = Cell::new(title);
-        if style.color { cell.add_attribute(Attribute::Bold) } else { cell }
-    }));
-    if style.color {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
-    if let Some(width) = style.width {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.max(60));
-    }
-    table
+/// What tells the rows of a result apart: the store, the lock, and whatever else differs between its cells.
+pub(crate) struct Columns {
+    /// Whether any cell has something to protect by a lock.
+    lock: bool,
+    others: Vec<String>,
 }
 
-fn right(text: impl ToString) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
-}
-
-/// A verdict is never without its word; the colour only helps to find it.
-fn verdict_cell(text: String, verdict: Verdict, style: Style) -> Cell {
-    let cell = Cell::new(text);
-    if !style.color {
-        return cell;
+impl Columns {
+    pub(crate) fn of(result: &RunResult) -> Self {
+        let mut others = varying(&result.cells);
+        others.retain(|name| ![STORE, ADDRESS, LOCK].contains(&name.as_str()));
+        Self { lock: result.cells.iter().any(|cell| cell.decides), others }
     }
-    cell.fg(match verdict {
-        Verdict::Holds => Color::Green,
-        Verdict::Unknown => Color::Yellow,
-        Verdict::Broken => Color::Red,
-    })
-}
 
-/// The store's name, with what else tells its cells apart.
-fn name(cell: &CellResult, result: &RunResult) -> String {
-    let mut name = cell.address.as_ref().unwrap_or(&cell.store).clone();
-    if result.plan.clients.len() > 1 {
-        let _ = write!(name, ", {}", clients(&[cell.clients]));
+    /// The same, but for one of them.
+    pub(crate) fn without(&self, name: &str) -> Self {
+        Self { lock: self.lock, others: self.others.iter().filter(|other| *other != name).cloned().collect() }
     }
-    if let (true, Some(rung)) = (result.plan.durability.len() > 1, cell.durability_asked) {
-        let _ = write!(name, ", {rung}");
+
+    pub(crate) fn header(&self) -> Vec<&str> {
+        let own = [Some(STORE), self.lock.then_some(LOCK)];
+        own.into_iter().flatten().chain(self.others.iter().map(String::as_str)).collect()
     }
-    name
+
+    pub(crate) fn values(&self, cell: &CellResult) -> Vec<String> {
+        let own = [Some(spoken(cell, STORE)), self.lock.then(|| cell.lock.to_string())];
+        let others = self.others.iter().map(|name| match (name.as_str(), cell.rate) {
+            (RATE, Some(offered)) => rate(offered) + "/s",
+            _ => cell.dimension(name),
+        });
+        own.into_iter().flatten().chain(others).collect()
+    }
+
+    pub(crate) fn entries(&self, cell: &CellResult) -> Vec<Entry> {
+        let number = |text: &String| text.parse::<f64>().is_ok();
+        self.values(cell)
+            .into_iter()
+            .map(|text| if number(&text) { Entry::right(text) } else { Entry::left(text) })
+            .collect()
+    }
+
+    pub(crate) fn sheet(&self, rest: &[&str]) -> Sheet {
+        Sheet::of(&[&self.header(), rest].concat())
+    }
 }
 
-fn rung(cell: &CellResult) -> String {
-    cell.effective.as_ref().map_or_else(|| "–".to_owned(), |effective| effective.durability.to_string())
+/// The rung that the settings amount to; where another one was asked for, that too.
+pub(crate) fn rung(cell: &CellResult) -> String {
+    let Some(effective) = &cell.effective else { return "–".to_owned() };
+    match cell.durability_asked.filter(|asked| *asked != effective.durability) {
+        Some(asked) => format!("{} ({asked} asked)", effective.durability),
+        None => effective.durability.to_string(),
+    }
 }
 
-/// One row a cell: does it hold, how fast, at what price.
-fn cells(result: &RunResult, style: Style) -> Table {
-    let header =
-        ["store", "lock", "durability", "verdict", "ok/s", "price", "refused", "conflicts", "retries"];
-    let mut table = table(style, &header);
+/// One row a cell: does it hold, how fast, at what price of its lock.
+pub(crate) fn cells(result: &RunResult, columns: &Columns) -> Sheet {
+    let several = result.cells.iter().any(|cell| cell.trials.len() > 1);
+    let priced = result.prices(Guarantee::Lock);
+    // the rung that was read back has a column in any case
+    let columns = columns.without(DURABILITY);
+    let mut header = vec![DURABILITY, "verdict", "ok/s"];
+    header.extend(several.then_some(["95 % interval", "CV"]).into_iter().flatten());
+    header.extend(priced.then_some("price of lock"));
+    let own = OwnRates::of(result);
+    let titles = own.titles();
+    header.extend(titles.iter().map(String::as_str));
+    header.extend(["refused", "conflicts", "retries"]);
+    let mut table = columns.sheet(&header);
     for cell in &result.cells {
-        let totals = |of: &dyn Fn(&crate::OperationFigures) -> u64| {
+        let totals = |of: &dyn Fn(&OperationFigures) -> u64| {
             let all: u64 = cell.trials.iter().flat_map(|trial| trial.operations.iter().map(of)).sum();
-            count(all)
+            Entry::right(count(all))
         };
-        table.add_row([
-            Cell::new(name(cell, result)),
-            Cell::new(cell.lock),
-            Cell::new(rung(cell)),
-            verdict_cell(verdict(cell), cell.verdict(), style),
-            right(if cell.trials.is_empty() { "–".to_owned() } else { rate(cell.throughput()) }),
-            right(price(cell, result)),
-            right(totals(&|operation| operation.refusals)),
-            right(totals(&|operation| operation.conflicts)),
-            right(totals(&|operation| operation.retries)),
-        ]);
+        let mut row = columns.entries(cell);
+        row.push(Entry::left(rung(cell)));
+        row.push(Entry::verdict(verdict(cell), cell.verdict()));
+        row.extend(throughput(cell, several).into_iter().map(Entry::right));
+        row.extend(priced.then(|| Entry::right(price(result, cell, Guarantee::Lock))));
+        row.extend(own.of_cell(cell).into_iter().map(Entry::right));
+        row.push(totals(&|operation| operation.refusals));
+        row.push(totals(&|operation| operation.conflicts));
+        row.push(totals(&|operation| operation.retries));
+        table.push(row);
     }
     table
+}
+
+/// Columns that only some workloads have: rates of operations that throughput does not count, how high a gauge
+/// rose, and what the audit took note of.
+struct OwnRates {
+    operations: Vec<String>,
+    gauge: Option<String>,
+    redelivered: bool,
+}
+
+/// The audit's evidence that has a column where there is any.
+const REDELIVERED: &str = "redelivered";
+
+impl OwnRates {
+    fn of(result: &RunResult) -> Self {
+        let trials = || result.cells.iter().flat_map(|cell| &cell.trials);
+        let mut operations: Vec<String> = Vec::new();
+        for operation in trials().flat_map(TrialResult::other_operations) {
+            if !operations.contains(&operation.name) {
+                operations.push(operation.name.clone());
+            }
+        }
+        let gauge = trials().find_map(|trial| Some(trial.gauge.as_ref()?.name.clone()));
+        let redelivered = trials().any(|trial| trial.audit.evidence.contains_key(REDELIVERED));
+        Self { operations, gauge, redelivered }
+    }
+
+    fn titles(&self) -> Vec<String> {
+        let rates = self.operations.iter().map(|name| format!("{name}/s"));
+        let gauge = self.gauge.iter().map(|name| format!("most {name}"));
+        rates.chain(gauge).chain(self.redelivered.then(|| REDELIVERED.to_owned())).collect()
+    }
+
+    fn of_cell(&self, cell: &CellResult) -> Vec<String> {
+        let own = |name: &String| {
+            let mean = cell.mean(|trial| {
+                let others = trial.other_operations();
+                others.filter(|each| each.name == *name).map(|each| each.ok_per_second).sum()
+            });
+            if mean > 0.0 { rate(mean) } else { NOT_THERE.to_owned() }
+        };
+        let most = || {
+            let seen = cell.trials.iter().filter_map(|trial| trial.gauge.as_ref());
+            let most = seen.flat_map(|gauge| &gauge.each_second).max();
+            most.map_or_else(|| NOT_THERE.to_owned(), |most| count(*most))
+        };
+        let again = || {
+            let seen = cell.trials.iter().filter_map(|trial| trial.audit.evidence.get(REDELIVERED));
+            count(seen.filter_map(|count| u64::try_from(*count).ok()).sum())
+        };
+        let rates = self.operations.iter().map(own);
+        rates.chain(self.gauge.iter().map(|_| most())).chain(self.redelivered.then(again)).collect()
+    }
+}
+
+/// The mean; where some cell has several trials, its interval and the coefficient of variation.
+fn throughput(cell: &CellResult, several: bool) -> Vec<String> {
+    let none = || "–".to_owned();
+    let mean = cell.mean_throughput();
+    let mut shown = vec![mean.map_or_else(none, |mean| rate(mean.estimate))];
+    if several {
+        let interval = mean.and_then(|mean| mean.interval);
+        shown.push(interval.map_or_else(none, |(low, high)| format!("{}–{}", rate(low), rate(high))));
+        shown.push(mean.and_then(|mean| mean.variation).map_or_else(none, percent));
+    }
+    shown
+}
+
+/// A share as a percentage: `1.2 %`, `34 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let shown = share * 100.0;
+    if shown.abs() < 9.95 { format!("{shown:.1} %") } else { format!("{shown:.0} %") }
+}
+
+/// Prices of the other guarantees: a row for each guarantee of a cell that has a cell without it.
+pub(crate) fn prices(result: &RunResult, columns: &Columns) -> Sheet {
+    let mut table = columns.sheet(&["verdict", "price of", "against", "ok/s", "p99"]);
+    for cell in &result.cells {
+        for guarantee in Guarantee::ALL.into_iter().filter(|guarantee| *guarantee != Guarantee::Lock) {
+            if !result.baseline(guarantee, cell) {
+                continue;
+            }
+            let price = cell.prices.iter().find(|price| price.guarantee == guarantee);
+            let mut row = columns.entries(cell);
+            row.push(Entry::verdict(cell.verdict().to_string(), cell.verdict()));
+            row.push(Entry::left(guarantee.priced(cell, price)));
+            row.push(Entry::left(price.map_or("–", |price| price.against.as_str())));
+            row.push(Entry::right(price.map_or_else(|| unpriced(cell), |price| ratio(&price.throughput))));
+            let p99 = price.and_then(|price| price.p99.as_ref());
+            row.push(Entry::right(p99.map_or_else(|| unpriced(cell), ratio)));
+            table.push(row);
+        }
+    }
+    table
+}
+
+/// The law of each sweep over clients that has one.
+pub(crate) fn scalability(result: &RunResult, columns: &Columns) -> Sheet {
+    let columns = columns.without(CLIENTS);
+    let header = [
+        "clients",
+        "verdict",
+        "λ (ok/s of one)",
+        "σ contention",
+        "κ coherency",
+        "peak at",
+        "ok/s there",
+        "R²",
+    ];
+    let mut table = columns.sheet(&header);
+    for sweep in sweeps(result) {
+        let (Some(law), Some((&fewest, cell)), Some((&most, _))) =
+            (sweep.law, sweep.cells.first_key_value(), sweep.cells.last_key_value())
+        else {
+            continue;
+        };
+        let mut row = columns.entries(cell);
+        row.push(Entry::left(format!("{fewest}–{most}")));
+        row.push(Entry::verdict(sweep.verdict().to_string(), sweep.verdict()));
+        row.push(Entry::right(fitted(&law.lambda, rate)));
+        row.push(Entry::right(fitted(&law.sigma, parameter)));
+        row.push(Entry::right(fitted(&law.kappa, parameter)));
+        row.push(Entry::right(
+            law.peak.map_or_else(|| "no peak".to_owned(), |peak| fitted(&peak, |n| format!("{n:.0}"))),
+        ));
+        row.push(Entry::right(law.peak.map_or_else(|| "–".to_owned(), |peak| rate(law.at(peak.estimate)))));
+        row.push(Entry::right(format!("{:.3}", law.r_squared)));
+        table.push(row);
+    }
+    table
+}
+
+/// A figure of the law with its interval, if it has one; ∞ where that has no upper end.
+pub(crate) fn fitted(figure: &Fitted, shown: impl Fn(f64) -> String) -> String {
+    let estimate = shown(figure.estimate);
+    match figure.interval {
+        None => estimate,
+        Some((low, high)) => {
+            let high = high.map_or_else(|| "∞".to_owned(), &shown);
+            format!("{estimate} ({}–{high})", shown(low))
+        }
+    }
+}
+
+/// σ or κ in three digits.
+pub(crate) fn parameter(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        value if value < 0.001 => format!("{value:.1e}"),
+        value => format!("{value:.4}"),
+    }
 }
 
 fn cores(mean: f64) -> String {
@@ -241,11 +420,12 @@ fn server_use(cell: &CellResult) -> Option<Use> {
     Use::of(seen.filter_map(|trial| Some((trial.resources.seconds, trial.resources.server.as_ref()?))))
 }
 
+/// Cells above which a terminal is spared what each of them used.
+pub(crate) const MANY: usize = 24;
+
 /// Up to three rows a cell: what clients, server and the whole machine used.
-fn resources(result: &RunResult, style: Style) -> Table {
+pub(crate) fn resources(result: &RunResult, columns: &Columns) -> Sheet {
     let header = [
-        "store",
-        "lock",
         "used by",
         "CPU mean",
         "CPU max",
@@ -255,23 +435,25 @@ fn resources(result: &RunResult, style: Style) -> Table {
         "disk written",
         "stalled (PSI)",
     ];
-    let mut table = table(style, &header);
+    let mut table = columns.sheet(&header);
     for cell in result.cells.iter().filter(|cell| !cell.trials.is_empty()) {
         let client = cell.trials.iter().map(|trial| (trial.resources.seconds, &trial.resources.client));
         let clients = if cell.embedded { "clients and store" } else { "clients" };
         for (user, used) in [(clients, Use::of(client)), ("server", server_use(cell))] {
             let Some(used) = used else { continue };
-            let mut row = vec![Cell::new(name(cell, result)), Cell::new(cell.lock), Cell::new(user)];
-            row.extend(used.row().map(right));
-            table.add_row(row);
+            let mut row = columns.entries(cell);
+            row.push(Entry::left(user));
+            row.extend(used.row().map(Entry::right));
+            table.push(row);
         }
-        let mut row = vec![Cell::new(name(cell, result)), Cell::new(cell.lock), Cell::new("machine")];
-        row.push(right(cores(cell.mean(|trial| trial.resources.machine.cpu_mean))));
+        let mut row = columns.entries(cell);
+        row.push(Entry::left("machine"));
+        row.push(Entry::right(cores(cell.mean(|trial| trial.resources.machine.cpu_mean))));
         let most = cell.trials.iter().map(|trial| trial.resources.machine.cpu_max).fold(0.0, f64::max);
-        row.push(right(cores(most)));
-        row.extend(["–"; 4].map(right));
-        row.push(Cell::new(stalled(cell)));
-        table.add_row(row);
+        row.push(Entry::right(cores(most)));
+        row.extend(["–"; 4].map(Entry::right));
+        row.push(Entry::left(stalled(cell)));
+        table.push(row);
     }
     table
 }
@@ -293,7 +475,7 @@ fn stalled(cell: &CellResult) -> String {
 }
 
 /// The verdict over all trials, with the gravest finding of the worst of them.
-fn verdict(cell: &CellResult) -> String {
+pub(crate) fn verdict(cell: &CellResult) -> String {
     let worst = cell.trials.iter().max_by_key(|trial| {
         (trial.audit.verdict, trial.audit.findings.iter().map(|finding| finding.count).sum::<u64>())
     });
@@ -308,64 +490,112 @@ fn verdict(cell: &CellResult) -> String {
         (Verdict::Holds, _) | (_, 1) => shown,
         (verdict, all) => {
             let such = cell.trials.iter().filter(|trial| trial.audit.verdict == verdict).count();
-            format!("{shown} (worst of {such} in {all})")
+            format!("{shown} ({such} of {all} trials)")
         }
     }
 }
 
-fn price(cell: &CellResult, result: &RunResult) -> String {
-    match &cell.price {
-        None if cell.lock == Lock::None => "1 (baseline)".to_owned(),
-        // a number whose guarantee broke is void
-        None if !cell.trials.is_empty() && cell.verdict() != Verdict::Holds => "void".to_owned(),
-        None => "–".to_owned(),
+fn price(result: &RunResult, cell: &CellResult, guarantee: Guarantee) -> String {
+    match cell.prices.iter().find(|price| price.guarantee == guarantee) {
+        None if guarantee == Guarantee::Lock && cell.lock == Lock::None => "1 (baseline)".to_owned(),
+        None if !result.baseline(guarantee, cell) => "–".to_owned(),
+        None => unpriced(cell),
         // an open loop's throughput is what was offered
-        Some(price) if result.plan.rate.is_some() => price.p99.as_ref().map_or_else(|| "–".to_owned(), ratio),
+        Some(price) if cell.rate.is_some() => price.p99.as_ref().map_or_else(|| "–".to_owned(), ratio),
         Some(price) => ratio(&price.throughput),
     }
 }
 
-fn ratio(ratio: &Ratio) -> String {
-    match ratio.interval {
-        None => format!("×{:.2} (1 trial)", ratio.estimate),
-        Some((low, high)) if ratio.differs() => format!("×{:.2} ({low:.2}–{high:.2})", ratio.estimate),
-        Some((low, high)) => format!("×{:.2} ({low:.2}–{high:.2}) ≈", ratio.estimate),
+/// Why there is no price although there is a baseline: a number whose guarantee broke is void.
+fn unpriced(cell: &CellResult) -> String {
+    let void = !cell.trials.is_empty() && cell.verdict() != Verdict::Holds;
+    if void { "void" } else { "–" }.to_owned()
+}
+
+/// A ratio with its interval, or the word that it has none; ≈ marks one inside the noise.
+pub(crate) fn ratio(ratio: &Ratio) -> String {
+    let estimate = three_digits(ratio.estimate);
+    let Some((low, high)) = ratio.interval else { return format!("×{estimate} (1 trial)") };
+    let inside = if ratio.differs() { "" } else { " ≈" };
+    format!("×{estimate} ({}–{}){inside}", three_digits(low), three_digits(high))
+}
+
+/// Names of the operations that some trial of the cell tried, in the order in which they turn up.
+pub(crate) fn operations(cell: &CellResult) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for operation in cell.trials.iter().flat_map(|trial| &trial.operations) {
+        if !names.contains(&operation.name.as_str()) {
+            names.push(&operation.name);
+        }
     }
+    names
+}
+
+/// What each trial has of an operation; trials that never tried it have nothing.
+pub(crate) fn each<'a>(cell: &'a CellResult, name: &str) -> impl Iterator<Item = &'a OperationFigures> {
+    cell.trials.iter().filter_map(move |trial| trial.operation(name))
 }
 
 /// One row a cell and operation: how fast, and how long it took. An open loop has the response times
-/// too, from when an operation was due.
-fn times(result: &RunResult, style: Style) -> Result<Table, UnreadableHistogram> {
-    let header =
-        ["store", "lock", "verdict", "operation", "ok/s", "time", "p50", "p95", "p99", "p99.9", "max"];
-    let mut table = table(style, &header);
+/// too, from when an operation was due; where there was one, the first, cold execution has its own row.
+pub(crate) fn times(result: &RunResult, columns: &Columns) -> Result<Sheet, UnreadableHistogram> {
+    let header = ["verdict", "operation", "ok/s", "time", "p50", "p95", "p99", "p99.9", "max"];
+    let mut table = columns.sheet(&header);
     for cell in &result.cells {
-        let kinds = cell.trials.first().map_or(0, |trial| trial.operations.len());
-        for kind in 0..kinds {
-            let operations = || cell.trials.iter().filter_map(move |trial| trial.operations.get(kind));
-            let Some(first) = operations().next() else { continue };
-            let service = LatencyFigures::merged(operations().filter_map(|each| each.service.get("ok")))?;
-            let response = LatencyFigures::merged(operations().filter_map(|each| each.response.get("ok")))?;
-            let per_second =
-                operations().map(|each| each.ok_per_second).sum::<f64>() / cell.trials.len() as f64;
-            for (times, figures) in [("service", service), ("response", response)] {
-                if times == "response" && figures.is_none() {
-                    continue;
-                }
-                let mut row = vec![
-                    Cell::new(name(cell, result)),
-                    Cell::new(cell.lock),
-                    verdict_cell(cell.verdict().to_string(), cell.verdict(), style),
-                    Cell::new(&first.name),
-                    right(rate(per_second)),
-                    Cell::new(times),
-                ];
-                row.extend(percentiles(figures.as_ref()).map(right));
-                table.add_row(row);
+        for name in operations(cell) {
+            let service = LatencyFigures::merged(each(cell, name).filter_map(|each| each.service.get("ok")))?;
+            let response =
+                LatencyFigures::merged(each(cell, name).filter_map(|each| each.response.get("ok")))?;
+            let first = first(cell, name);
+            let shown = [
+                Some(("service", percentiles(service.as_ref()))),
+                response.map(|figures| ("response", percentiles(Some(&figures)))),
+                first.map(|figures| ("first", figures)),
+            ];
+            let per_second = cell.mean(|trial| trial.operation(name).map_or(0.0, |each| each.ok_per_second));
+            for (times, figures) in shown.into_iter().flatten() {
+                let mut row = columns.entries(cell);
+                row.push(Entry::verdict(cell.verdict().to_string(), cell.verdict()));
+                row.push(Entry::left(name));
+                row.push(Entry::right(if times == "first" { "–".to_owned() } else { rate(per_second) }));
+                row.push(Entry::left(times));
+                row.extend(figures.map(Entry::right));
+                table.push(row);
             }
+        }
+        for span in spans(cell) {
+            let figures = LatencyFigures::merged(each_span(cell, span))?;
+            let mut row = columns.entries(cell);
+            row.push(Entry::verdict(cell.verdict().to_string(), cell.verdict()));
+            row.push(Entry::left(span));
+            row.push(Entry::right(NOT_THERE));
+            row.push(Entry::left("end to end"));
+            row.extend(percentiles(figures.as_ref()).map(Entry::right));
+            table.push(row);
         }
     }
     Ok(table)
+}
+
+/// Names of the spans that some trial of the cell has.
+fn spans(cell: &CellResult) -> BTreeSet<&str> {
+    cell.trials.iter().flat_map(|trial| &trial.spans).map(|span| span.name.as_str()).collect()
+}
+
+fn each_span<'a>(cell: &'a CellResult, name: &str) -> impl Iterator<Item = &'a LatencyFigures> {
+    let all = cell.trials.iter().flat_map(|trial| &trial.spans);
+    all.filter(move |span| span.name == name).map(|span| &span.times)
+}
+
+/// The first execution after loading: median and largest over the trials.
+fn first(cell: &CellResult, name: &str) -> Option<[String; 5]> {
+    let mut seen: Vec<u64> =
+        cell.trials.iter().filter_map(|trial| trial.remarks.first_ns.get(name).copied()).collect();
+    seen.sort_unstable();
+    let shown =
+        |value: Option<&u64>| value.map_or_else(|| "–".to_owned(), |value| nanoseconds(*value as f64));
+    let none = || "–".to_owned();
+    (!seen.is_empty()).then(|| [shown(seen.get(seen.len() / 2)), none(), none(), none(), shown(seen.last())])
 }
 
 fn percentiles(figures: Option<&LatencyFigures>) -> [String; 5] {
@@ -374,147 +604,92 @@ fn percentiles(figures: Option<&LatencyFigures>) -> [String; 5] {
         .map(|value| nanoseconds(value as f64))
 }
 
-/// What the reader must know about the figures.
-fn notes(result: &RunResult) -> Vec<String> {
-    let mut notes = Vec::new();
-    let locks: BTreeSet<Lock> = result.cells.iter().map(|cell| cell.lock).collect();
-    notes.extend(locks.into_iter().map(|lock| format!("lock {lock}: {}.", lock.meaning())));
-    let rungs: BTreeSet<Durability> =
-        result.cells.iter().filter_map(|cell| Some(cell.effective.as_ref()?.durability)).collect();
-    notes.extend(rungs.into_iter().map(|rung| {
-        format!(
-            "durability {rung}: {}, by the settings read back; no crash was tested in this run.",
-            rung.meaning()
-        )
-    }));
-    if result.cells.iter().any(|cell| cell.price.is_some()) {
-        let what = match result.plan.rate {
-            None => "throughput",
-            Some(_) => "99th percentile of the response time (higher is worse)",
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Durability;
+
+    use super::*;
+    use crate::sample::{Grid, golden};
+
+    const PLAIN: Style = Style { color: false, width: None };
+
+    fn shown(grid: &Grid) -> String {
+        render(&grid.result(), PLAIN).unwrap()
+    }
+
+    #[test]
+    fn the_table_is_the_golden_one() {
+        let grid = Grid {
+            durability: &[Durability::None, Durability::Disk],
+            transactions: &[1, 10],
+            ..Grid::default()
         };
-        notes.push(format!(
-            "price: {what} against lock none of the same store, with a 95 % interval over paired trials; ≈ marks one \
-             inside the noise."
-        ));
+        golden("table.txt", &shown(&grid));
     }
-    let pairs =
-        result.cells.iter().filter_map(|cell| cell.price.as_ref()).map(|price| price.throughput.pairs);
-    if pairs.min().is_some_and(|pairs| pairs < 3) {
-        notes
-            .push("with fewer than 3 trials an interval says little: ask for more with --trials.".to_owned());
+
+    /// The four write cases of the locks study, and confirms between them, at its rates.
+    #[test]
+    fn a_queue_s_table_is_the_golden_one() {
+        let result = crate::sample::queue([
+            ("none", false, 31_922.0),
+            ("confirm", false, 10_000.0),
+            ("transaction", false, 1_794.0),
+            ("none", true, 15_518.0),
+            ("confirm", true, 5_000.0),
+            ("transaction", true, 37.0),
+        ]);
+        golden("queue.txt", &render(&result, PLAIN).unwrap());
     }
-    if result.cells.iter().any(|cell| cell.lock == Lock::None && cell.verdict() == Verdict::Broken) {
-        notes.push("lock none promises nothing: that it breaks under contention is no failure.".to_owned());
-    }
-    for cell in &result.cells {
-        notes.extend(
-            cell_notes(cell, result)
-                .into_iter()
-                .map(|note| format!("{} {}: {note}", name(cell, result), cell.lock)),
+
+    /// Only what varies has a column.
+    #[test]
+    fn a_grid_over_any_parameter_says_what_varies() {
+        let header = |grid: &Grid| shown(grid).lines().find(|line| line.contains("ok/s")).unwrap().to_owned();
+        let plain = header(&Grid::default());
+        assert!(
+            !plain.contains("clients") && !plain.contains("transaction") && !plain.contains("items"),
+            "{plain}"
+        );
+        let swept = header(&Grid { clients: &[1, 8], transactions: &[1, 10], ..Grid::default() });
+        assert!(
+            swept.contains("clients") && swept.contains("transaction") && !swept.contains("items"),
+            "{swept}"
         );
     }
-    if ["tmpfs", "ramfs"].contains(&result.machine.filesystem.as_str()) {
-        notes.push(
-            "the data lies in memory (tmpfs): syncing it costs nothing there, and survives nothing. Set TMPDIR \
-             or ACIDTEST_LAB to a folder on a disk."
-                .to_owned(),
-        );
-    }
-    notes.push(harness(result));
-    if result.interrupted {
-        notes.push("interrupted: cells and trials are missing.".to_owned());
-    }
-    notes
-}
 
-fn cell_notes(cell: &CellResult, result: &RunResult) -> Vec<String> {
-    let mut notes = Vec::new();
-    notes.extend(cell.error.clone());
-    if let Some(effective) = &cell.effective
-        && cell.durability_asked.is_some_and(|asked| asked != effective.durability)
-    {
-        notes.push(format!(
-            "the settings amount to durability {}: {}",
-            effective.durability, effective.because
-        ));
+    #[test]
+    fn one_trial_has_no_interval() {
+        let text = shown(&Grid { trials: 1, ..Grid::default() });
+        assert!(!text.contains("CV") && text.contains("(1 trial)") && text.contains("--trials"), "{text}");
     }
-    if let (Some(effective), Some(_)) = (&cell.effective, &cell.address) {
-        notes.push(format!(
-            "its settings, as they are, amount to durability {}: {}",
-            effective.durability, effective.because
-        ));
-    }
-    for trial in &cell.trials {
-        notes.extend(trial_notes(trial).into_iter().map(|note| format!("trial {}: {note}", trial.round)));
-    }
-    let client = cell.mean(|trial| trial.resources.client.cpu_mean);
-    let share = result.harness.nanoseconds_per_operation * cell.throughput() / 1e9;
-    if !cell.embedded && client > 0.85 * result.machine.cores as f64 {
-        notes.push(format!(
-            "the clients used {client:.2} of {} cores: the bench, not the store, may have set the limit",
-            result.machine.cores
-        ));
-    } else if share > 0.5 {
-        notes.push(format!("the bench itself used {share:.2} cores: it may have set the limit"));
-    }
-    notes
-}
 
-fn trial_notes(trial: &TrialResult) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(stopped) = &trial.stopped {
-        let detail = if stopped.detail.is_empty() { String::new() } else { format!(": {}", stopped.detail) };
-        notes.push(format!("ended after {:.1} s: {}{detail}", trial.seconds, stopped.reason));
+    /// 480 measurements: 96 cells of 5 trials.
+    #[test]
+    fn a_large_grid_stays_readable() {
+        let grid = Grid {
+            stores: &["sqlite", "postgres"],
+            locks: &Lock::ALL,
+            durability: &[Durability::None, Durability::Process, Durability::Disk],
+            clients: &[1, 4],
+            transactions: &[1, 10],
+            trials: 5,
+            seconds: 1,
+        };
+        let text = shown(&grid);
+        let lines = text.lines().count();
+        let notes = text.rsplit("\n\n").next().unwrap().lines().count();
+        assert!(lines < 600 && notes < 40, "{lines} lines, {notes} of notes:\n{text}");
+        let widest = text.lines().take(200).map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 185, "{widest}");
     }
-    if trial.audit.verdict != Verdict::Holds {
-        notes.push(trial.audit.to_string());
-    }
-    if trial.audit.verdict == Verdict::Broken
-        && let Some(reason) = &trial.audit.reason
-    {
-        notes.push(reason.clone());
-    }
-    if !trial.faults.is_empty() {
-        let faults: u64 = trial.faults.values().sum();
-        let most = trial.faults.iter().max_by_key(|(_, count)| **count);
-        let most = most.map_or_else(String::new, |(fault, _)| format!(", mostly \"{fault}\""));
-        notes.push(format!("{} faults{most}; {} reconnects", count(faults), trial.reconnects));
-    }
-    let arrived = trial.arrived;
-    if arrived.late + arrived.dropped > 0 {
-        notes.push(format!(
-            "offered {}, started {}, completed {}, late {}, dropped {}",
-            count(arrived.offered),
-            count(arrived.started),
-            count(arrived.completed),
-            count(arrived.late),
-            count(arrived.dropped)
-        ));
-    }
-    if !trial.server_log.is_empty() {
-        let lines = trial.server_log.iter().map(|line| format!("\n  | {}", shortened(line)));
-        notes.push(format!("the server's log ends:{}", lines.collect::<String>()));
-    }
-    notes
-}
 
-/// A log line at a length that a terminal shows.
-fn shortened(line: &str) -> String {
-    const MOST: usize = 160;
-    if line.chars().count() <= MOST {
-        return line.to_owned();
+    #[test]
+    fn operations_are_found_by_name() {
+        let mut result = Grid::default().result();
+        let cell = &mut result.cells[1];
+        cell.trials[0].operations.remove(0);
+        cell.trials[1].operations.reverse();
+        assert_eq!(operations(cell), ["release", "capture"]);
+        assert_eq!(each(cell, "capture").count(), 2);
     }
-    line.chars().take(MOST).chain(['…']).collect()
-}
-
-/// The bench's own cost beside the fastest cell.
-fn harness(result: &RunResult) -> String {
-    let cost = result.harness.nanoseconds_per_operation;
-    let fastest = result.cells.iter().map(CellResult::throughput).fold(0.0, f64::max);
-    format!(
-        "the bench itself: {} of one core an operation (on a store that does nothing), {:.2} % of a core at \
-         the fastest cell's rate.",
-        nanoseconds(cost),
-        cost * fastest / 1e9 * 100.0
-    )
 }

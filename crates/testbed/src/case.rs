@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use acidtest_engine::{Extent, Load, Measurement, OnRefused, Trial};
+use acidtest_engine::{Extent, Load, Measurement, OnRefused};
 use acidtest_model::{Lock, StoreError};
 use acidtest_workloads::{
     Audit, Place, Store,
     inventory::{self, Held, InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock},
 };
 
-use crate::wait;
+use crate::{steps, steps::Steps, wait};
 
 /// Seeds every draw.
 pub const SEED: u64 = 7;
@@ -63,9 +63,8 @@ impl Case {
 
     /// Runs so many clients to the end. A blocking store's clients have a thread each.
     pub fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
-        let threads = if store.blocking() { clients } else { load.threads };
         let client = |_| port(store).client(&self.place, self.lock, self.scenario.clone());
-        Trial::new(Load { threads, ..load.clone() }, clients).run((0..clients).map(client).collect()).unwrap()
+        steps::run(store, load, (0..clients).map(client).collect())
     }
 
     /// The final stock, sorted.
@@ -90,6 +89,34 @@ impl Case {
     /// Removes it.
     pub fn unload(&self, store: &impl Store) {
         wait(port(store).unload(&self.place)).unwrap();
+    }
+}
+
+impl Steps for Case {
+    type State = Vec<Held>;
+
+    fn lock(&self) -> Lock {
+        self.lock
+    }
+
+    fn load(&self, store: &impl Store) {
+        Self::load(self, store);
+    }
+
+    fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
+        Self::drive(self, store, load, clients)
+    }
+
+    fn state(&self, store: &impl Store) -> Result<Vec<Held>, StoreError> {
+        self.held(store)
+    }
+
+    fn laid_in(&self) -> Vec<Held> {
+        Self::laid_in(self)
+    }
+
+    fn audit(&self, store: &impl Store) -> Audit {
+        Self::audit(self, store, false)
     }
 }
 

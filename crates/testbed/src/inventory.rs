@@ -1,33 +1,50 @@
 //! The checks that every store's inventory must pass. Each panics where the store does not, and returns
 //! early where the store is left out.
 
-use std::{
-    net::TcpListener,
-    thread,
-    time::{Duration, Instant},
-};
+use std::net::TcpListener;
 
-use acidtest_engine::{Load, Measurement, Outcome, Stop};
-use acidtest_model::{Address, Durability, Effective, Lock, StoreError};
+use acidtest_engine::Outcome;
+use acidtest_model::{Address, Durability, Effective, Lock, StoreError, Wish};
 use acidtest_workloads::{
-    Audit, Owner, Place, Store, Verdict,
-    inventory::{Held, InventoryStore, Parameters, Stock},
+    Owner, Place, Store, Verdict,
+    inventory::{Held, InventoryStore, OPERATIONS, Parameters, Stock},
 };
 
-use crate::{Case, Gone, NAMESPACE, SEED, Subject, World, for_time, login, subject::Home, to_the_end, wait};
-
-/// The lock modes that promise something.
-const PROMISING: [Lock; 3] = [Lock::Soft, Lock::Hard, Lock::Native];
+use crate::{
+    Case, NAMESPACE, SEED, Subject, World, for_time, login,
+    steps::{Repaired, crash, gone, namespace, prepared, survives},
+    to_the_end, wait,
+};
 
 /// Names that would do harm where they are not taken letter by letter: as SQL, as patterns, as code.
 pub const NAMES: [&str; 5] =
     [NAMESPACE, "it's \"ours\"; -- é", "it's `theirs`\\", "acidtest_t[e]st*?", "100%_a]]b$$"];
 
+/// The lock modes in which the store carries the inventory.
+fn locks<S: Store>(subject: &Subject<S>) -> Vec<Lock> {
+    let wish = |lock| Wish {
+        workload: "inventory",
+        operations: OPERATIONS.to_vec(),
+        lock,
+        isolation: None,
+        transaction: 1,
+        delivery: None,
+    };
+    let locks: Vec<Lock> = Lock::ALL.into_iter().filter(|lock| subject.offers(&wish(*lock))).collect();
+    assert!(!locks.is_empty(), "{} carries no inventory", subject.kind.name);
+    locks
+}
+
+/// Those of them that promise something.
+fn promising<S: Store>(subject: &Subject<S>) -> Vec<Lock> {
+    locks(subject).into_iter().filter(|lock| lock.promises()).collect()
+}
+
 /// Under contention the promising lock modes hold, without a fault, and no lock mode breaks. What was
 /// unloaded is gone.
 pub fn contention<S: Store>(subject: &Subject<S>) {
     let Some(world) = prepared(subject, Durability::Process) else { return };
-    for (trial, lock) in (0..).zip(Lock::ALL) {
+    for (trial, lock) in (0..).zip(locks(subject)) {
         let case = Case::random(lock, trial);
         case.load(&world.store);
         let clients = if lock.promises() { 12 } else { 16 };
@@ -46,7 +63,8 @@ pub fn contention<S: Store>(subject: &Subject<S>) {
 /// A sequence ends as it must: replayed by one client tuple by tuple, by several in its sums.
 pub fn replay<S: Store>(subject: &Subject<S>) {
     let Some(world) = prepared(subject, Durability::None) else { return };
-    let runs = Lock::ALL.map(|lock| (lock, 1)).into_iter().chain(PROMISING.map(|lock| (lock, 8)));
+    let several = promising(subject).into_iter().map(|lock| (lock, 8));
+    let runs = locks(subject).into_iter().map(|lock| (lock, 1)).chain(several);
     for (trial, (lock, clients)) in (0..).zip(runs) {
         let case = Case::replay(lock, trial, 3000);
         case.load(&world.store);
@@ -66,6 +84,9 @@ pub fn replay<S: Store>(subject: &Subject<S>) {
 /// Each rung that was asked for is read back, with the settings that `check` wants to see.
 pub fn rungs<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effective)) {
     for asked in Durability::ALL {
+        if !subject.kind.rung(asked).is_yes() {
+            continue;
+        }
         let Some(world) = subject.start(asked) else { return };
         let effective = wait(world.store.effective()).unwrap();
         assert_eq!(effective.durability, asked, "{effective:?}");
@@ -82,44 +103,13 @@ pub fn rungs<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effectiv
 /// is in it, but nothing else: not a neighbour whose name begins with its own.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
     let Some(world) = subject.start(Durability::None) else { return };
+    let cases = |namespace: &str| {
+        let case = |lock: Lock| Case::random(lock, 1 + lock as u32).within(namespace);
+        locks(subject).into_iter().map(case).collect::<Vec<_>>()
+    };
     for name in names {
-        namespace(subject, &world, name);
+        namespace(subject, &world, name, cases);
     }
-}
-
-fn namespace<S: Store>(subject: &Subject<S>, world: &World<S>, name: &str) {
-    let store = &world.store;
-    let owner = |name: &str| wait(store.owner(name)).unwrap();
-    let neighbour = format!("{name}_2");
-    wait(store.create(&neighbour, "run 2")).unwrap();
-    let theirs = Case::random(Lock::Native, 1).within(&neighbour);
-    theirs.load(store);
-
-    assert_eq!(owner(name), Owner::Nobody, "{name}");
-    wait(store.create(name, "run '1'")).unwrap();
-    assert_eq!(owner(name), Owner::Run("run '1'".to_owned()), "{name}");
-    let cases = Lock::ALL.map(|lock| Case::random(lock, 1 + lock as u32).within(name));
-    for case in &cases {
-        case.load(store);
-        assert_eq!(case.held(store).unwrap(), case.laid_in(), "{name}");
-        let measured = case.drive(store, &for_time(50), 2);
-        assert!(
-            measured.faults.is_empty() && measured.stopped.is_none(),
-            "{name}, {}: {measured:?}",
-            case.lock
-        );
-    }
-    wait(store.remove(name)).unwrap();
-    assert_eq!(owner(name), Owner::Nobody, "{name}");
-    for case in &cases {
-        gone(subject, world, case);
-    }
-    wait(store.remove(name)).unwrap();
-
-    assert_eq!(owner(&neighbour), Owner::Run("run 2".to_owned()), "{neighbour}");
-    assert_eq!(theirs.held(store).unwrap(), theirs.laid_in(), "{neighbour}");
-    wait(store.remove(&neighbour)).unwrap();
-    assert_eq!(owner(&neighbour), Owner::Nobody, "{neighbour}");
 }
 
 /// A namespace that is there is not made again, and stays its maker's.
@@ -159,29 +149,11 @@ pub fn unreachable<S: Store>(subject: &Subject<S>) {
 /// its clients still tried or after they gave up.
 pub fn kills<S: Store>(subject: &Subject<S>) {
     let (process, disk) = (Durability::Process, Durability::Disk);
-    let synced = PROMISING.into_iter().flat_map(|lock| [(lock, true), (lock, false)]);
+    let synced = promising(subject).into_iter().flat_map(|lock| [(lock, true), (lock, false)]);
     for (durability, kills) in [(disk, synced.collect()), (process, vec![(Lock::Soft, true)])] {
         let Some(mut world) = prepared(subject, durability) else { return };
         for (trial, (lock, comes_back)) in (0..).zip(kills) {
-            let (measured, audit) = crash(subject, &mut world, &Case::random(lock, trial), comes_back);
-            eprintln!("{durability}, {lock}: {audit}, {:?} {:?}", audit.evidence, measured.faults);
-            if comes_back {
-                assert!(measured.reconnects > 0, "{durability}, {lock}");
-                assert_eq!(measured.stopped, None, "{durability}, {lock}");
-            } else {
-                assert!(
-                    matches!(measured.stopped, Some(Stop::ServerGone(_))),
-                    "{lock}: {:?}",
-                    measured.stopped
-                );
-            }
-            assert!(!measured.faults.is_empty(), "{durability}, {lock}");
-            assert_eq!(
-                audit.verdict,
-                Verdict::Holds,
-                "{durability}, {lock}: {audit:?} {:?}",
-                measured.faults
-            );
+            survives(subject, &mut world, &Case::random(lock, trial), comes_back, Repaired::First);
         }
     }
 }
@@ -193,53 +165,12 @@ pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
 }
 
-/// Kills the server in the middle of a trial, starts it again at once or after the clients gave up, and
-/// audits what it recovered.
-fn crash<S: Store>(
-    subject: &Subject<S>,
-    world: &mut World<S>,
-    case: &Case,
-    comes_back: bool,
-) -> (Measurement, Audit) {
-    let World { store, home: Home::Server(private) } = world else { panic!("there is no server to kill") };
-    let store = &*store;
-    case.load(store);
-    // long enough to see the server come back, short enough to give it up
-    let patience = Duration::from_secs(if comes_back { 20 } else { 1 });
-    let load = Load { patience, ..for_time(2000) };
-    let measured = thread::scope(|scope| {
-        let trial = scope.spawn(|| case.drive(store, &load, 12));
-        await_change(store, case);
-        thread::sleep(Duration::from_millis(500));
-        private.kill();
-        if comes_back {
-            private.restart();
-        }
-        trial.join().unwrap()
-    });
-    if !comes_back {
-        private.restart();
-    }
-    subject.answer(private);
-    (measured, case.audit(store, false))
-}
-
-/// Waits until a trial has begun to show.
-fn await_change(store: &impl Store, case: &Case) {
-    let start = Instant::now();
-    let laid = case.laid_in();
-    while case.held(store).unwrap() == laid {
-        assert!(start.elapsed() < Duration::from_secs(20), "the trial does not begin");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// An operation that the server refuses when it has taken from one tuple already has no effect, and
 /// leaves its connection usable; only without a lock mode it may have taken in part. `obstruct` lets
 /// nothing be taken from a trial's stock but from the first warehouse.
 pub fn half_way<S: Store>(subject: &Subject<S>, obstruct: impl Fn(&World<S>, &Place)) {
     let Some(world) = prepared(subject, Durability::None) else { return };
-    for (trial, lock) in (0..).zip(Lock::ALL) {
+    for (trial, lock) in (0..).zip(locks(subject)) {
         let case = Case::random(lock, trial);
         case.load(&world.store);
         obstruct(&world, &case.place);
@@ -251,23 +182,4 @@ pub fn half_way<S: Store>(subject: &Subject<S>, obstruct: impl Fn(&World<S>, &Pl
         assert_eq!(count(Outcome::Unknown) == 0, lock.promises(), "{lock}: {:?}", measured.faults);
         assert_eq!((measured.reconnects == 0, measured.stopped), (lock.promises(), None));
     }
-}
-
-/// A store with a namespace for trials.
-fn prepared<S: Store>(subject: &Subject<S>, durability: Durability) -> Option<World<S>> {
-    let world = subject.start(durability)?;
-    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
-    Some(world)
-}
-
-#[track_caller]
-fn gone<S: Store>(subject: &Subject<S>, world: &World<S>, case: &Case) {
-    let said = match case.held(&world.store) {
-        Err(_) => Gone::Error,
-        Ok(held) => {
-            assert_eq!(held, []);
-            Gone::Empty
-        }
-    };
-    assert_eq!(said, subject.gone);
 }

@@ -1,12 +1,12 @@
 //! A store under test.
 
-use acidtest_model::{Address, Durability, Secret, Server, StoreError, StoreKind, Task};
+use acidtest_model::{Address, Durability, Secret, Server, StoreError, StoreKind, Task, Wish};
 use acidtest_workloads::Store;
 use tempfile::TempDir;
 
 use crate::{Private, wait};
 
-/// Opens a store; a file of the test's own is opened at the rung.
+/// Opens a store at the rung, where that is not its server's to set.
 type Open<S> = for<'a> fn(&'a Address, Durability) -> Task<'a, Result<S, StoreError>>;
 
 /// A store under test: what the checks must know of it.
@@ -48,7 +48,7 @@ impl<S: Store> Subject<S> {
     #[must_use]
     pub fn start(&self, durability: Durability) -> Option<World<S>> {
         let mut home = if self.kind.server == Server::Program {
-            Home::Server(Box::new(Private::start(self.kind.name, durability)?))
+            Home::Server(Box::new(Private::start(self.kind.program(), durability)?))
         } else {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("store");
@@ -58,15 +58,32 @@ impl<S: Store> Subject<S> {
             }
         };
         let store = match &mut home {
-            Home::Server(private) => self.answer(private),
+            Home::Server(private) => self.answer(private, durability),
             Home::File { address, .. } => wait((self.open)(address, durability)).unwrap(),
         };
         Some(World { store, home })
     }
 
+    /// Whether the store's row of the matrix has all that a cell asks for.
+    #[must_use]
+    pub fn offers(&self, wish: &Wish<'_>) -> bool {
+        let kind = &self.kind;
+        kind.workload(wish.workload).is_yes()
+            && kind.lock(wish.lock).is_yes()
+            && (wish.transaction == 1 || kind.transactions.is_yes())
+            && wish.isolation.is_none_or(|level| kind.isolation(level).is_yes())
+            && (kind.refuses)(wish).is_none()
+    }
+
+    /// This rung, or the weakest that the store has.
+    pub(crate) fn rung(&self, wanted: Durability) -> Durability {
+        let mut rungs = [wanted].into_iter().chain(Durability::ALL);
+        rungs.find(|rung| self.kind.rung(*rung).is_yes()).unwrap_or(wanted)
+    }
+
     /// The store on a server, as soon as that answers.
-    pub(crate) fn answer(&self, private: &mut Private) -> S {
-        private.open(async |address| (self.open)(address, Durability::None).await)
+    pub(crate) fn answer(&self, private: &mut Private, durability: Durability) -> S {
+        private.open(async |address| (self.open)(address, durability).await)
     }
 
     /// Sees that the store cannot be opened at an address, and that the error says where, why and the

@@ -9,23 +9,29 @@ use std::{
     thread,
 };
 
-use acidtest_model::StoreError;
+use acidtest_model::{Durability, StoreError, StoreKind, Support, Task};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
-use acidtest_testbed::{Gone, Subject, inventory};
+use acidtest_testbed::{
+    Gone, Subject, inventory, join, queue,
+    records::{self, Unprotected},
+};
 
 /// A memory store with one of the bugs; with a number beyond them, a correct one.
 const fn memory<const BUG: usize>() -> Subject<Memory> {
-    Subject {
-        kind: KIND,
-        open: |_, _| {
-            let faults = Bug::ALL.get(BUG).map_or_else(Faults::default, |bug| Faults::bug(*bug));
-            Box::pin(ready(Ok::<_, StoreError>(Memory::with(faults))))
-        },
-        gone: Gone::Error,
-    }
+    Subject { kind: KIND, open: |_, _| opened(Bug::INVENTORY.get(BUG)), gone: Gone::Error }
 }
 
-static CORRECT: Subject<Memory> = memory::<{ Bug::ALL.len() }>();
+/// The same with one of the bugs of records.
+const fn of_records<const BUG: usize>() -> Subject<Memory> {
+    Subject { open: |_, _| opened(Bug::RECORDS.get(BUG)), ..CORRECT }
+}
+
+fn opened(bug: Option<&Bug>) -> Task<'static, Result<Memory, StoreError>> {
+    let faults = bug.map_or_else(Faults::default, |bug| Faults::bug(*bug));
+    Box::pin(ready(Ok(Memory::with(faults))))
+}
+
+const CORRECT: Subject<Memory> = memory::<{ Bug::INVENTORY.len() }>();
 
 /// How a check fails that must fail.
 #[track_caller]
@@ -42,11 +48,148 @@ fn a_correct_store_passes() {
 }
 
 #[test]
+fn correct_records_pass() {
+    records::mixes(&CORRECT);
+    records::contention(&CORRECT, Unprotected::LosesUpdates);
+    records::blind(&CORRECT, Unprotected::LosesUpdates);
+    records::transactions(&CORRECT);
+    records::large(&CORRECT);
+    records::left(&CORRECT);
+}
+
+#[test]
+fn a_correct_join_passes() {
+    join::finds_its_rows(&CORRECT);
+    join::is_explained(&CORRECT);
+}
+
+#[test]
+fn a_correct_queue_passes() {
+    queue::on_one_server(&CORRECT, &queue::all());
+}
+
+/// The same with one of the bugs of a queue.
+const fn of_queue<const BUG: usize>() -> Subject<Memory> {
+    Subject { open: |_, _| opened(Bug::QUEUE.get(BUG)), ..CORRECT }
+}
+
+#[test]
+fn every_bug_of_a_queue_fails_the_check_of_modes() {
+    let bugs = [
+        of_queue::<0>(),
+        of_queue::<1>(),
+        of_queue::<2>(),
+        of_queue::<3>(),
+        of_queue::<4>(),
+        of_queue::<5>(),
+        of_queue::<6>(),
+        of_queue::<7>(),
+        of_queue::<8>(),
+        of_queue::<9>(),
+    ];
+    assert_eq!(bugs.len(), Bug::QUEUE.len());
+    for (subject, bug) in bugs.iter().zip(Bug::QUEUE) {
+        let told = failure(|| queue::on_one_server(subject, &[queue::both]));
+        let caught = match bug {
+            // errors first, and their effects come after
+            Bug::LateApply => "planted: late",
+            Bug::Unflag | Bug::LoseHeld => "planted: the consumer is lost",
+            _ => "verdict: Broken",
+        };
+        assert!(told.contains(caught), "{bug:?}: {told}");
+    }
+}
+
+/// What a bug of the queue's row is, by what it does.
+fn queue_with(bug: Bug) -> Option<Subject<Memory>> {
+    match bug {
+        Bug::DropWrite => Some(of_queue::<0>()),
+        Bug::ApplyTwice => Some(of_queue::<1>()),
+        Bug::Unflag => Some(of_queue::<6>()),
+        Bug::LoseHeld => Some(of_queue::<7>()),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_a_dead_consumer_held_must_come_again_and_be_flagged() {
+    for (bug, caught) in [(Bug::Unflag, "was not flagged"), (Bug::LoseHeld, "not all came again")] {
+        let subject = queue_with(bug).expect("it is a bug of a queue");
+        let told = failure(|| queue::on_one_server(&subject, &[queue::dying_consumers]));
+        assert!(told.contains(caught), "{bug:?}: {told}");
+    }
+}
+
+#[test]
+fn a_bug_fails_the_checks_of_what_only_one_side_does() {
+    for bug in [Bug::DropWrite, Bug::ApplyTwice] {
+        let subject = queue_with(bug).expect("it is a bug of a queue");
+        for check in [queue::publishes, queue::consumes] {
+            failure(|| queue::on_one_server(&subject, &[check]));
+        }
+    }
+}
+
+/// The memory store removes all there is.
+#[test]
+fn a_neighbour_s_queue_that_is_removed_too_fails_the_check_of_namespaces() {
+    let told = failure(|| queue::namespaces(&CORRECT, &queue::NAMES));
+    assert!(told.contains("Holds"), "{told}");
+}
+
+#[test]
+fn every_bug_of_records_fails_the_check_of_transactions() {
+    let bugs = [
+        of_records::<0>(),
+        of_records::<1>(),
+        of_records::<2>(),
+        of_records::<3>(),
+        of_records::<4>(),
+        of_records::<5>(),
+        of_records::<6>(),
+        of_records::<7>(),
+        of_records::<8>(),
+        of_records::<9>(),
+        of_records::<10>(),
+        of_records::<11>(),
+        of_records::<12>(),
+    ];
+    assert_eq!(bugs.len(), Bug::RECORDS.len());
+    for (subject, bug) in bugs.iter().zip(Bug::RECORDS) {
+        let told = failure(|| records::transactions(subject));
+        let caught = match bug {
+            // errors first, and their effects come after
+            Bug::LateApply => "planted: late",
+            Bug::KeepInsert => "planted: kept",
+            _ => "verdict: Broken",
+        };
+        assert!(told.contains(caught), "{bug:?}: {told}");
+    }
+}
+
+#[test]
+fn a_bug_fails_the_checks_of_mixes_and_of_what_is_left() {
+    let lost = of_records::<0>();
+    for check in [records::mixes, records::left] {
+        let told = failure(|| check(&lost));
+        assert!(told.contains("verdict: Broken"), "{told}");
+    }
+}
+
+#[test]
+fn a_wrong_row_fails_the_check_of_joins() {
+    let told = failure(|| {
+        join::finds_its_rows(&Subject { open: |_, _| opened(Some(&Bug::DoubleRow)), ..CORRECT });
+    });
+    assert!(told.contains("verdict: Broken") && told.contains("wrong"), "{told}");
+}
+
+#[test]
 fn every_bug_fails_the_check_of_contention() {
     let bugs = [memory::<0>(), memory::<1>(), memory::<2>(), memory::<3>(), memory::<4>(), memory::<5>()];
-    assert_eq!(bugs.len(), Bug::ALL.len());
+    assert_eq!(bugs.len(), Bug::INVENTORY.len());
     thread::scope(|scope| {
-        for (subject, bug) in bugs.iter().zip(Bug::ALL) {
+        for (subject, bug) in bugs.iter().zip(Bug::INVENTORY) {
             scope.spawn(move || {
                 let told = failure(|| inventory::contention(subject));
                 // a late operation is an error first, and its effect comes after
@@ -84,6 +227,8 @@ fn a_neighbour_that_is_removed_too_fails_the_check_of_namespaces() {
 
 #[test]
 fn a_rung_that_was_not_asked_for_fails_the_check_of_rungs() {
-    let told = failure(|| inventory::rungs(&CORRECT, |_, _| ()));
+    let boasting =
+        StoreKind { durability: &[(Durability::Disk, Support::Yes("it says so"))], ..CORRECT.kind };
+    let told = failure(|| inventory::rungs(&Subject { kind: boasting, ..memory::<6>() }, |_, _| ()));
     assert!(told.contains("nothing is kept on disk"), "{told}");
 }

@@ -1,6 +1,6 @@
 //! Which key an operation touches.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use rand::{Rng, RngExt};
 use schemars::JsonSchema;
@@ -100,15 +100,27 @@ pub(crate) struct Zipf {
 
 impl Zipf {
     pub(crate) fn new(theta: f64, count: u64) -> Self {
-        let zeta = |count: u64| (1..=count).map(|rank| (rank as f64).powf(-theta)).sum::<f64>();
-        let all = zeta(count);
+        Self::with_zeta(theta, count, zeta(theta, 1..=count))
+    }
+
+    /// With the sum over 1/rank^theta known, which takes long to compute where ranks are many.
+    pub(crate) fn with_zeta(theta: f64, count: u64, all: f64) -> Self {
         let n = count as f64;
         Self {
             count: n,
             alpha: 1.0 / (1.0 - theta),
-            eta: (1.0 - (2.0 / n).powf(1.0 - theta)) / (1.0 - zeta(2) / all),
+            eta: (1.0 - (2.0 / n).powf(1.0 - theta)) / (1.0 - zeta(theta, 1..=2) / all),
             zeta: all,
             second: 1.0 + 0.5_f64.powf(theta),
+        }
+    }
+
+    /// The same over more ranks.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it was a number of ranks
+    pub(crate) fn grow(&mut self, theta: f64, count: u64) {
+        let before = self.count as u64;
+        if count > before {
+            *self = Self::with_zeta(theta, count, self.zeta + zeta(theta, before + 1..=count));
         }
     }
 
@@ -125,6 +137,10 @@ impl Zipf {
         let rank = self.count * (self.eta * uniform - self.eta + 1.0).powf(self.alpha);
         rank.min(self.count - 1.0) as u64
     }
+}
+
+fn zeta(theta: f64, ranks: RangeInclusive<u64>) -> f64 {
+    ranks.map(|rank| (rank as f64).powf(-theta)).sum()
 }
 
 #[cfg(test)]

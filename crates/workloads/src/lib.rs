@@ -5,14 +5,41 @@
 //! fixed memory, and the store's final state; it never asks the store what it should have done.
 
 pub mod inventory;
+pub mod join;
 mod keys;
+mod pieces;
+pub mod queue;
+pub mod records;
 mod store;
 mod verdict;
+mod workload;
 
-pub use acidtest_engine::{Attempt, ClientTask, Fault};
+pub use acidtest_engine::{Attempt, ClientTask, Ended, Fault};
 pub use keys::{Skew, SkewError};
 pub use store::{Owner, Place, Store};
 pub use verdict::{Audit, Finding, Verdict};
+pub use workload::{Audited, Left, Loaded, Remarks, Terms, Values, Workload, WorkloadKind, WorkloadTrial};
+
+/// Every workload, in the order in which they are listed.
+pub static WORKLOADS: &[WorkloadKind] = &[inventory::KIND, records::KIND, join::KIND, queue::KIND];
+
+/// What a future gives that never waits.
+#[cfg(test)]
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
+    thread_local! {
+        /// For what waits with a limit: a limit needs a clock, also where it is never reached.
+        static CLOCK: tokio::runtime::Runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    }
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    CLOCK.with(|clock| {
+        let _entered = clock.enter();
+        match std::pin::pin!(future).poll(&mut context) {
+            std::task::Poll::Ready(output) => output,
+            std::task::Poll::Pending => panic!("it waits"),
+        }
+    })
+}
 
 /// One parameter of a workload, as `acidtest workloads` lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]

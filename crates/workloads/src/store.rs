@@ -2,7 +2,7 @@
 
 use acidtest_model::{Effective, StoreError, Task};
 
-use crate::inventory::InventoryStore;
+use crate::{inventory::InventoryStore, join::JoinStore, queue::QueueStore, records::RecordsStore};
 
 /// Where one trial keeps its data: inside the run's namespace, under names that no other trial has,
 /// so that an operation that arrives late finds nothing of the next trial's to change.
@@ -58,6 +58,21 @@ pub trait Store: Send + Sync {
 
     /// The inventory workload's operations, if the store has them.
     fn inventory(&self) -> Option<&dyn InventoryStore> {
+        None
+    }
+
+    /// The records workload's operations, if the store has them.
+    fn records(&self) -> Option<&dyn RecordsStore> {
+        None
+    }
+
+    /// The join workload's operations, if the store has them.
+    fn join(&self) -> Option<&dyn JoinStore> {
+        None
+    }
+
+    /// The queue workload's operations, if the store has them.
+    fn queue(&self) -> Option<&dyn QueueStore> {
         None
     }
 }

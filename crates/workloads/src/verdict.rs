@@ -37,6 +37,23 @@ pub struct Finding {
     pub count: u64,
     /// In which unit.
     pub unit: String,
+    /// Whether a lock is there to prevent it: without one it is no breach of a promise.
+    #[serde(default)]
+    pub lock: bool,
+}
+
+impl Finding {
+    /// So much of something that no lock is needed to prevent.
+    #[must_use]
+    pub fn new(name: &str, count: u64, unit: &str) -> Self {
+        Self { name: name.to_owned(), count, unit: unit.to_owned(), lock: false }
+    }
+
+    /// So much of something that a lock is there to prevent.
+    #[must_use]
+    pub fn unlocked(name: &str, count: u64, unit: &str) -> Self {
+        Self { lock: true, ..Self::new(name, count, unit) }
+    }
 }
 
 /// The ledger held against the store's final state.
@@ -66,6 +83,13 @@ impl Audit {
         }
     }
 
+    /// Whether it proves that a promise was broken: any finding does where everything was promised, and
+    /// without a lock those that none is needed to prevent.
+    #[must_use]
+    pub fn breaks_promise(&self, everything: bool) -> bool {
+        self.findings.iter().any(|finding| finding.count > 0 && (everything || !finding.lock))
+    }
+
     /// How much of a finding there was; 0 of one that is not looked for.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
@@ -79,7 +103,8 @@ impl fmt::Display for Audit {
         write!(f, "{}", self.verdict)?;
         let mut separator = ": ";
         if self.verdict == Verdict::Broken {
-            for Finding { name, count, unit } in self.findings.iter().filter(|finding| finding.count > 0) {
+            for Finding { name, count, unit, .. } in self.findings.iter().filter(|finding| finding.count > 0)
+            {
                 write!(f, "{separator}{name} {count} {unit}")?;
                 separator = ", ";
             }

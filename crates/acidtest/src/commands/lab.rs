@@ -12,6 +12,7 @@ use crate::{
     instance,
     interrupt::Interrupt,
     output,
+    registry::{Opening, STORES},
     target::Target,
 };
 
@@ -32,16 +33,22 @@ async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, 
         return Err(Failure::Usage(format!("{} has no server to start", target.shown())));
     }
     let interrupt = Interrupt::listen()?;
-    let mut server = Lab::open()?.start(target.kind().name, rung, Lifetime::Kept, port)?;
-    match instance::answering(&mut server, &target, &interrupt).await {
+    let mut server = Lab::open()?.start(target.kind().program(), rung, Lifetime::Kept, port)?;
+    let address = instance::address_of(&server, &target);
+    match instance::answering(&mut server, &target, &address, Opening::default(), &interrupt).await {
         Ok(_) if interrupt.is_set() => {
             server.stop()?;
             Ok(Status::Interrupted)
         }
         Ok(_) => {
-            output::print_text(&format!("{}\n", server.address()))?;
+            output::print_text(&format!("{address}\n"))?;
+            let rung = if target.kind().rung_of_queue {
+                "durability as each queue has it".to_owned()
+            } else {
+                format!("durability {rung}")
+            };
             output::say(&format!(
-                "durability {rung}; log and data in {}; stop it with: acidtest lab down",
+                "{rung}; log and data in {}; stop it with: acidtest lab down",
                 server.folder().display()
             ));
             Ok(Status::Held)
@@ -145,7 +152,8 @@ fn describe(entry: &Entry) -> String {
     if let Some(address) = &entry.address {
         let _ = write!(text, " {address}");
     }
-    if let Some(rung) = entry.durability {
+    let of_queue = STORES.iter().any(|each| each.kind.name == entry.store && each.kind.rung_of_queue);
+    if let Some(rung) = entry.durability.filter(|_| !of_queue) {
         let _ = write!(text, ", durability {rung}");
     }
     let _ = match entry.pid {

@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
+pub(crate) mod compare;
 pub(crate) mod lab;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod selftest;
 pub(crate) mod show;

@@ -23,7 +23,10 @@ pub(crate) async fn selftest(arguments: &args::Selftest) -> Result<Status, Failu
         0 => "every planted bug was caught, and no correct store raised an alarm".to_owned(),
         wrong => format!("{wrong} of {} cases were judged wrongly: do not trust this build", rows.len()),
     };
-    output::print_text(&format!("{}\n{said}\n", table(&rows)))?;
+    for rows in rows.chunk_by(|(one, _), (next, _)| one.workload.name == next.workload.name) {
+        output::print_text(&format!("{}\n", table(rows)))?;
+    }
+    output::print_text(&format!("{said}\n"))?;
     Ok(if wrong == 0 { Status::Held } else { Status::Broken })
 }
 
@@ -31,14 +34,15 @@ fn judged_right(case: &Case, audit: &Audit) -> bool {
     audit.verdict == if case.is_broken() { Verdict::Broken } else { Verdict::Holds }
 }
 
-/// One row a case, one column a check, with what the check counted.
+/// The cases of one workload: one row a case, one column a check, with what the check counted.
 fn table(rows: &[(Case, Audit)]) -> Table {
+    let workload = rows.first().map_or("", |(case, _)| case.workload.name);
     let checks: Vec<&str> = rows.first().map_or_else(Vec::new, |(_, audit)| {
         audit.findings.iter().map(|finding| finding.name.as_str()).collect()
     });
     let mut table = Table::new();
     table.load_style(acidtest_report::RULED);
-    let mut header = vec!["store", "verdict", ""];
+    let mut header = vec![workload, "verdict", ""];
     header.extend(&checks);
     table.set_header(header);
     for (case, audit) in rows {

@@ -63,7 +63,7 @@ fn here(kind: &StoreKind) -> String {
     match kind.server {
         Server::Embedded => "built in: nothing to install".to_owned(),
         Server::InMemory => "built in, and keeps nothing on disk: nothing to install".to_owned(),
-        Server::Program => match Lab::locate(kind.name) {
+        Server::Program => match Lab::locate(kind.program()) {
             Ok(found) => format!("{} ({})", found.program.display(), found.version),
             Err(error) => error.to_string().replace('\n', "\n              "),
         },

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use acidtest_workloads::inventory::{OPERATIONS, Parameters};
+use acidtest_workloads::{WORKLOADS, WorkloadKind};
 
 use crate::{
     exit::{Failure, Status},
@@ -10,32 +10,52 @@ use crate::{
     registry::STORES,
 };
 
+/// Where a line goes on.
+const INDENT: &str = "\n              ";
+
+/// Columns of a line of text.
+const WIDTH: usize = 96;
+
 /// Lists the workloads with their parameters.
 pub(crate) fn workloads() -> Result<Status, Failure> {
-    let mut text = String::from(
-        "inventory   units captured from and released to stock, under contention\n  \
-         the workload of the study \"Datastore testing for IMS\", with its values as defaults\n",
-    );
-    let able: Vec<&str> = STORES
-        .iter()
-        .filter(|store| store.kind.workload("inventory").is_yes())
-        .map(|store| store.kind.name)
-        .collect();
-    // writing into a string cannot fail
-    let _ = writeln!(text, "  operations  {}", OPERATIONS.join(", "));
-    let _ = writeln!(text, "  stores      {}", able.join(", "));
-    let _ = writeln!(
-        text,
-        "  audit       no unit is taken twice, lost or made up: the final stock must be the initial one\n              \
-         less what was acknowledged as captured, plus what was released, within what is unknown"
-    );
-    let _ = writeln!(
-        text,
-        "  parameters  (--name on the command line, with dashes; name in a plan's [inventory])"
-    );
-    for parameter in Parameters::described() {
-        let _ = writeln!(text, "    {:<14} {:<8} {}", parameter.name, parameter.default, parameter.meaning);
-    }
-    output::print_text(&text)?;
+    let blocks: Vec<String> = WORKLOADS.iter().map(describe).collect();
+    output::print_text(&blocks.join("\n"))?;
     Ok(Status::Held)
+}
+
+fn describe(kind: &WorkloadKind) -> String {
+    let able = STORES.iter().filter(|store| store.kind.workload(kind.name).is_yes());
+    let able: Vec<&str> = able.map(|store| store.kind.name).collect();
+    let mut text = format!("{:<11} {}\n", kind.name, kind.summary.replace('\n', "\n  "));
+    let rows = [
+        ("operations", kind.operations.join(", ")),
+        ("stores", able.join(", ")),
+        ("audit", kind.audit.to_owned()),
+        ("parameters", "--name on the command line, with dashes; name in a plan's [parameters]".to_owned()),
+    ];
+    for (label, said) in rows {
+        // writing into a string cannot fail
+        let _ = writeln!(text, "  {label:<11} {}", wrapped(&said, WIDTH - INDENT.len()));
+    }
+    for parameter in (kind.parameters)() {
+        let meaning = wrapped(parameter.meaning, WIDTH - 28).replace(INDENT, &format!("\n{:28}", ""));
+        let _ = writeln!(text, "    {:<14} {:<8} {meaning}", parameter.name, parameter.default);
+    }
+    text
+}
+
+/// The text in lines of at most so many columns, broken between words.
+fn wrapped(text: &str, columns: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join(INDENT)
 }

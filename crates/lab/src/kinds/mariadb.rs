@@ -5,22 +5,29 @@ use std::path::{Path, PathBuf};
 use acidtest_model::{Address, Durability};
 
 use super::{Invocation, Kind, Site, Stop, no_sweep, nowhere_else};
-use crate::{error::LabError, installed};
+use crate::{
+    error::LabError,
+    installed::{self, Source},
+};
+
+const SOURCE: Source = Source::Package("mariadb-server");
 
 pub(super) static KIND: Kind = Kind {
     store: "mariadb",
     program: "mariadbd",
-    package: "mariadb-server",
+    unlike: None,
+    script: None,
+    source: SOURCE,
     places: nowhere_else,
     stop: Stop::Terminate,
-    address: |port| Address::loopback("mysql", Some("root"), port, ""),
+    address: |port| Address::loopback("mariadb", Some("root"), port, ""),
     init,
     run,
     sweep: no_sweep,
 };
 
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
-    let program = installed::companion(&site.binary, "mariadb-install-db", "mariadb-server")?;
+    let program = installed::companion(&site.binary, "mariadb-install-db", SOURCE)?;
     let command = common(&program, site).args([
         "--auth-root-authentication-method=normal",
         "--skip-test-db",
@@ -30,10 +37,10 @@ fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
 }
 
 fn run(site: &Site) -> Invocation {
-    let flush = match site.durability {
-        Durability::None => 0,
-        Durability::Process => 2,
-        Durability::Disk => 1,
+    let (flush, group, recover) = match site.durability {
+        Durability::None => (0, "soft", "OFF"),
+        Durability::Process => (2, "soft", "BACKUP,QUICK"),
+        Durability::Disk => (1, "none", "BACKUP,QUICK"),
     };
     common(&site.program, site)
         // relative to the data: an absolute path may not be longer than 107 bytes
@@ -42,6 +49,14 @@ fn run(site: &Site) -> Invocation {
         .args(["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M"])
         .arg(format!("--port={}", site.port))
         .arg(format!("--innodb-flush-log-at-trx-commit={flush}"))
+        // MyISAM's
+        .arg(format!("--myisam-recover-options={recover}"))
+        // Aria's; in microseconds, how long a commit that does not wait for it leaves the log unsynced
+        .arg(format!("--aria-group-commit={group}"))
+        .arg("--aria-group-commit-interval=1000000")
+        // engines that Debian has as plugins
+        .args(["--plugin-maturity=experimental", "--plugin-load-add=ha_archive"])
+        .arg("--plugin-load-add=ha_blackhole")
 }
 
 /// What the preparation and the server must agree on. No file of the system's settings is read.

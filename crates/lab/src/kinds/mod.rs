@@ -1,21 +1,35 @@
 //! The servers that the lab can start: one file each, and one line in [`KINDS`].
 
+mod elasticsearch;
 mod mariadb;
+mod mysql;
+mod nats;
 mod postgres;
+mod rabbitmq;
 mod redis;
 mod tarantool;
 
 use std::{
+    env,
     ffi::OsString,
     path::{Path, PathBuf},
 };
 
 use acidtest_model::{Address, Durability};
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 
-use crate::error::LabError;
+use crate::{error::LabError, installed::Source};
 
-static KINDS: [&Kind; 4] = [&postgres::KIND, &mariadb::KIND, &redis::KIND, &tarantool::KIND];
+static KINDS: [&Kind; 8] = [
+    &postgres::KIND,
+    &mariadb::KIND,
+    &mysql::KIND,
+    &redis::KIND,
+    &tarantool::KIND,
+    &elasticsearch::KIND,
+    &rabbitmq::KIND,
+    &nats::KIND,
+];
 
 /// How one kind of server is found, prepared, started and stopped.
 pub(crate) struct Kind {
@@ -23,8 +37,12 @@ pub(crate) struct Kind {
     pub(crate) store: &'static str,
     /// The server's program.
     pub(crate) program: &'static str,
-    /// The Debian package that brings it.
-    pub(crate) package: &'static str,
+    /// What the `--version` of another server says that goes by the same name.
+    pub(crate) unlike: Option<&'static str>,
+    /// Where the makers' own program is a script.
+    pub(crate) script: Option<&'static Script>,
+    /// What brings it.
+    pub(crate) source: Source,
     /// Folders to search besides those of `PATH`, best first.
     pub(crate) places: fn() -> Vec<PathBuf>,
     /// How the server is asked to stop at once and in order.
@@ -37,6 +55,16 @@ pub(crate) struct Kind {
     pub(crate) run: fn(&Site) -> Invocation,
     /// Gives back what a killed server leaves in the kernel, outside its folder.
     pub(crate) sweep: fn(&Site) -> Option<Invocation>,
+}
+
+/// What there is to know of a server that its makers start by a script.
+pub(crate) struct Script {
+    /// The program that the script turns into; `None` for another that only has its name.
+    pub(crate) process: fn(&Path) -> Option<PathBuf>,
+    /// The version, of a script that is not to be asked.
+    pub(crate) version: fn(&Path) -> Result<String, String>,
+    /// Programs beside the server's that it starts and that end with it.
+    pub(crate) helpers: &'static [&'static str],
 }
 
 impl Kind {
@@ -126,6 +154,20 @@ impl Stop {
 /// For kinds found in the usual places.
 fn nowhere_else() -> Vec<PathBuf> {
     Vec::new()
+}
+
+/// Where the tools (`begin` in `tools/kit.sh`) put a server. Root's servers run as another user, who could not
+/// pass through root's home.
+fn kit(store: &str) -> Vec<PathBuf> {
+    let named = |variable| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let usual = || {
+        if geteuid().is_root() {
+            return Some(PathBuf::from("/var/cache"));
+        }
+        named("HOME").map(|home| home.join(".cache"))
+    };
+    let cache = named("XDG_CACHE_HOME").or_else(usual);
+    cache.into_iter().map(|cache| cache.join("acidtest").join(store)).collect()
 }
 
 /// For kinds that need no preparation.

@@ -5,12 +5,19 @@ use std::{fs, path::PathBuf};
 use acidtest_model::{Address, Durability};
 
 use super::{Invocation, Kind, Site, Stop};
-use crate::{error::LabError, installed};
+use crate::{
+    error::LabError,
+    installed::{self, Source},
+};
+
+const SOURCE: Source = Source::Package("postgresql");
 
 pub(super) static KIND: Kind = Kind {
     store: "postgres",
     program: "postgres",
-    package: "postgresql",
+    unlike: None,
+    script: None,
+    source: SOURCE,
     places,
     // SIGTERM would wait for the clients to leave
     stop: Stop::Interrupt,
@@ -33,7 +40,7 @@ fn places() -> Vec<PathBuf> {
 }
 
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
-    let initdb = installed::companion(&site.binary, "initdb", "postgresql")?;
+    let initdb = installed::companion(&site.binary, "initdb", SOURCE)?;
     let settings = ["-U", "acidtest", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"];
     Ok(Some(Invocation::new(&initdb).arg("-D").arg(&site.home).args(settings)))
 }

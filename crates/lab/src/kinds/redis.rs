@@ -3,11 +3,16 @@
 use acidtest_model::{Address, Durability};
 
 use super::{Invocation, Kind, Site, Stop, no_init, no_sweep, nowhere_else};
+use crate::installed::Source;
+
+const SOURCE: Source = Source::Package("redis-server");
 
 pub(super) static KIND: Kind = Kind {
     store: "redis",
     program: "redis-server",
-    package: "redis-server",
+    unlike: None,
+    script: None,
+    source: SOURCE,
     places: nowhere_else,
     stop: Stop::Terminate,
     address: |port| Address::loopback("redis", None, port, ""),

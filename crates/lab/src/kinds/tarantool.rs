@@ -5,12 +5,16 @@ use std::{fs, os::unix::fs::PermissionsExt};
 use acidtest_model::{Address, Durability};
 
 use super::{Invocation, Kind, Site, Stop, no_sweep, nowhere_else};
-use crate::error::LabError;
+use crate::{error::LabError, installed::Source};
+
+const SOURCE: Source = Source::Package("tarantool");
 
 pub(super) static KIND: Kind = Kind {
     store: "tarantool",
     program: "tarantool",
-    package: "tarantool",
+    unlike: None,
+    script: None,
+    source: SOURCE,
     places: nowhere_else,
     stop: Stop::Terminate,
     address: |port| Address::loopback("tarantool", None, port, ""),

@@ -5,6 +5,8 @@ use std::error::Error as _;
 use acidtest_workloads::{Attempt, Fault};
 use mysql_async::{DriverError, Error, ServerError};
 
+use crate::engine::Product;
+
 /// Deadlock, lock wait timeout, and a tuple changed since the snapshot.
 const CONFLICTS: [u16; 3] = [1213, 1205, 1020];
 
@@ -17,6 +19,17 @@ const ROLLED_BACK: &str = "40001";
 /// cluster (1047).
 const UNSETTLED: [u16; 9] = [1026, 1047, 1053, 1080, 1180, 1317, 1598, 1927, 1969];
 
+/// The engine has not the operation (1031), the table or the server is only read (1036, 1290), the table is
+/// full (1114), the record is too long (1118).
+const EARLY: [u16; 5] = [1031, 1036, 1114, 1118, 1290];
+
+/// The table is full.
+const FULL: u16 = 1114;
+const FULL_HINT: &str = ": the disk is, or a MEMORY table holds what max_heap_table_size let it grow to";
+
+/// A record of this key is there.
+pub(crate) const DUPLICATE: u16 = 1062;
+
 /// What had been sent when an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
@@ -24,6 +37,8 @@ pub(crate) enum Sent {
     Nothing,
     /// A write that is a transaction by itself, or a call that commits.
     Write,
+    /// A write on an engine that cannot undo what fails in the middle.
+    InPlace,
     /// A COMMIT.
     Commit,
 }
@@ -32,11 +47,25 @@ pub(crate) enum Sent {
 pub(crate) fn attempt(error: &Error, sent: Sent) -> Attempt {
     match error {
         Error::Server(answer) if is_conflict(answer, sent) => Attempt::Conflict,
-        Error::Server(answer) if sent != Sent::Commit && !UNSETTLED.contains(&answer.code) => {
-            Attempt::Failed(Fault::answered(words(error)))
-        }
+        Error::Server(answer) if is_settled(answer, sent) => Attempt::Failed(Fault::answered(words(error))),
         _ => lost(sent, words(error)),
     }
+}
+
+/// Whether an error proves that there was no effect.
+fn is_settled(answer: &ServerError, sent: Sent) -> bool {
+    let settled = !UNSETTLED.contains(&answer.code);
+    match sent {
+        Sent::Nothing | Sent::Write => settled,
+        Sent::InPlace => settled && is_early(answer),
+        Sent::Commit => false,
+    }
+}
+
+/// Whether an error comes before an engine without a log has touched the record: values (22), keys (23) and
+/// rights and syntax (42), a table that is full or does not change.
+fn is_early(answer: &ServerError) -> bool {
+    ["22", "23", "42"].iter().any(|class| answer.state.starts_with(class)) || EARLY.contains(&answer.code)
 }
 
 /// A COMMIT that fails has rolled back for certain only where the server says so.
@@ -48,14 +77,15 @@ fn is_conflict(answer: &ServerError, sent: Sent) -> bool {
 pub(crate) fn lost(sent: Sent, words: String) -> Attempt {
     match sent {
         Sent::Nothing => Attempt::Failed(Fault::lost(words)),
-        Sent::Write | Sent::Commit => Attempt::Unknown(Fault::lost(words)),
+        Sent::Write | Sent::InPlace | Sent::Commit => Attempt::Unknown(Fault::lost(words)),
     }
 }
 
 /// The error itself: the driver's own words repeat those of every layer that it came through.
 pub(crate) fn words(error: &Error) -> String {
     if let Error::Server(ServerError { code, message, .. }) = error {
-        return format!("{message} ({code})");
+        let hint = if *code == FULL { FULL_HINT } else { "" };
+        return format!("{message} ({code}){hint}");
     }
     let mut words = error.to_string();
     let mut cause = error.source();
@@ -67,10 +97,15 @@ pub(crate) fn words(error: &Error) -> String {
 }
 
 /// What the user can do about a connection that could not be opened.
-pub(crate) fn remedy(error: &Error) -> &'static str {
-    match error {
+pub(crate) fn remedy(error: &Error, product: Product) -> String {
+    let remedy = match error {
         Error::Server(answer) => match answer.code {
-            1045 | 1698 => "check user and password: mysql://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD",
+            1045 | 1698 => {
+                return format!(
+                    "check user and password: {}://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD",
+                    product.scheme()
+                );
+            }
             1044 => "let the user use the database, or name another after the address's last slash",
             1049 => "create the database, or name none after the address's last slash",
             1040 | 1203 => "ask for fewer clients, or raise the server's max_connections",
@@ -78,10 +113,14 @@ pub(crate) fn remedy(error: &Error) -> &'static str {
             _ => "see the server's log",
         },
         Error::Driver(DriverError::UnknownAuthPlugin { .. } | DriverError::CleartextPluginDisabled) => {
-            "let the user log in by mysql_native_password or ed25519"
+            match product {
+                Product::MariaDb => "let the user log in by mysql_native_password",
+                Product::MySql => "let the user log in by caching_sha2_password",
+            }
         }
         _ => "start the server, or check its host and port; acidtest speaks MySQL's protocol without TLS",
-    }
+    };
+    remedy.to_owned()
 }
 
 #[cfg(test)]
@@ -105,6 +144,17 @@ mod tests {
             assert!(failed(attempt(&error, Sent::Nothing)));
             assert!(unknown(attempt(&error, Sent::Write)) && unknown(attempt(&error, Sent::Commit)));
         }
+    }
+
+    #[test]
+    fn what_an_engine_without_a_log_meets_half_way_is_in_doubt() {
+        for (code, state) in [(1062, "23000"), (1142, "42000"), (1114, "HY000")] {
+            assert!(matches!(attempt(&server(code, state), Sent::InPlace), Attempt::Failed(_)), "{code}");
+        }
+        for code in [1026, 1030, 1034, 1053] {
+            assert!(matches!(attempt(&server(code, "HY000"), Sent::InPlace), Attempt::Unknown(_)), "{code}");
+        }
+        assert_eq!(attempt(&server(1205, "HY000"), Sent::InPlace), Attempt::Conflict);
     }
 
     #[test]

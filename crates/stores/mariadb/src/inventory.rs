@@ -10,20 +10,19 @@ use acidtest_workloads::{
         Seen, Stock,
     },
 };
-use mysql_async::{Conn, Error, Params, Row, Statement, prelude::Queryable};
+use mysql_async::{Conn, Error, Row, Statement, prelude::Queryable};
 
 use crate::{
     MariaDb, connect,
     fault::{self, Sent},
-    quoted, rows,
+    object,
+    session::{Bracket, Done, Session, number, one, rows},
 };
+
+const TRANSACTION: Bracket = Bracket::Transaction;
 
 /// Tuples laid in by one statement.
 const BATCH: usize = 1_000;
-
-fn object(place: &Place, name: &str) -> String {
-    format!("{}.{}", quoted(&place.namespace), quoted(&place.object(name)))
-}
 
 impl InventoryStore for MariaDb {
     fn load<'a>(
@@ -125,19 +124,14 @@ fn procedure(name: &str, table: &str) -> String {
 }
 
 fn held(row: &Row) -> Result<Held, String> {
-    let sku = number(row, 0)?;
+    let sku: i64 = number(row, 0)?;
     let sku = u32::try_from(sku).map_err(|_| format!("a tuple of sku {sku}"))?;
     Ok(Held { key: (sku, small(row, 1)?, small(row, 2)?, small(row, 3)?), count: number(row, 4)? })
 }
 
-fn number(row: &Row, column: usize) -> Result<i64, String> {
-    let value = row.get_opt(column).and_then(Result::ok);
-    value.ok_or_else(|| format!("no number in column {column}"))
-}
-
 /// A condition, source or warehouse.
 fn small(row: &Row, column: usize) -> Result<u8, String> {
-    let value = number(row, column)?;
+    let value: i64 = number(row, column)?;
     u8::try_from(value).map_err(|_| format!("a tuple with {value} in column {column}"))
 }
 
@@ -157,13 +151,13 @@ enum How {
 }
 
 struct Connection {
-    session: Session,
+    taker: Taker,
     how: How,
     release: Statement,
 }
 
-struct Session {
-    conn: Conn,
+struct Taker {
+    session: Session,
     /// The group last read.
     seen: Reading,
 }
@@ -175,7 +169,7 @@ impl Connector for MariaDbConnector {
         let words = |error: Error| fault::words(&error);
         let mut conn = connect(&self.address).await.map_err(words)?;
         let (how, release) = self.prepare(&mut conn).await.map_err(words)?;
-        Ok(Connection { session: Session { conn, seen: Reading::default() }, how, release })
+        Ok(Connection { taker: Taker { session: Session { conn }, seen: Reading::default() }, how, release })
     }
 }
 
@@ -212,39 +206,15 @@ impl MariaDbConnector {
     }
 }
 
-/// What an operation came to, or came to too early.
-type Done = Result<Attempt, Attempt>;
-
-impl Session {
-    async fn read(&mut self, statement: &Statement, capture: &Capture) -> Result<(), Attempt> {
+impl Taker {
+    async fn look(&mut self, statement: &Statement, capture: &Capture) -> Result<(), Attempt> {
         let Capture { sku, condition, source, .. } = *capture;
-        let read = rows(&mut self.conn, statement, (sku, condition, source)).await;
+        let read = self.session.read(statement, (sku, condition, source)).await;
         self.seen.clear();
-        for row in &read.map_err(|error| fault::attempt(&error, Sent::Nothing))? {
+        for row in &read? {
             self.seen.push(seen(row).map_err(|words| Attempt::Failed(Fault::answered(words)))?);
         }
         Ok(())
-    }
-
-    /// Runs a statement, and says how many tuples it found.
-    async fn run(
-        &mut self,
-        statement: &Statement,
-        values: impl Into<Params> + Send,
-        sent: Sent,
-    ) -> Result<u64, Attempt> {
-        self.conn.exec_drop(statement, values).await.map_err(|error| fault::attempt(&error, sent))?;
-        Ok(self.conn.affected_rows())
-    }
-
-    /// Runs a statement that must find one tuple.
-    async fn write(
-        &mut self,
-        statement: &Statement,
-        values: impl Into<Params> + Send,
-        sent: Sent,
-    ) -> Result<(), Attempt> {
-        one(self.run(statement, values, sent).await?)
     }
 
     async fn capture_unprotected(
@@ -253,17 +223,19 @@ impl Session {
         capture: &Capture,
         taken: &mut Vec<Line>,
     ) -> Done {
-        self.read(read, capture).await?;
+        self.look(read, capture).await?;
         if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
         for (index, line) in taken.iter().enumerate() {
             let left = self.seen.of(line).count - i64::from(line.count);
-            self.write(set, with_key(left, line), Sent::Write).await.map_err(|trouble| match index {
-                0 => trouble,
-                // the lines before have taken effect
-                _ => trouble.after_a_part(),
-            })?;
+            self.session.write(set, with_key(left, line), Sent::Write).await.map_err(
+                |trouble| match index {
+                    0 => trouble,
+                    // the lines before have taken effect
+                    _ => trouble.after_a_part(),
+                },
+            )?;
         }
         Ok(Attempt::Ok)
     }
@@ -274,7 +246,7 @@ impl Session {
         capture: &Capture,
         taken: &mut Vec<Line>,
     ) -> Done {
-        self.read(read, capture).await?;
+        self.look(read, capture).await?;
         if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
@@ -283,11 +255,11 @@ impl Session {
             return self.take_if_unchanged(take, line, Sent::Write).await.map(|()| Attempt::Ok);
         }
         let done = self.take_all_if_unchanged(take, taken).await;
-        self.end(done).await
+        self.session.end(&TRANSACTION, done).await
     }
 
     async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Line]) -> Done {
-        self.begin().await?;
+        self.session.begin(&TRANSACTION).await?;
         for line in lines {
             self.take_if_unchanged(take, line, Sent::Nothing).await?;
         }
@@ -297,7 +269,7 @@ impl Session {
     async fn take_if_unchanged(&mut self, take: &Statement, line: &Line, sent: Sent) -> Result<(), Attempt> {
         let (units, sku, condition, source, warehouse) = with_key(line.count.into(), line);
         let values = (units, sku, condition, source, warehouse, self.seen.of(line).version);
-        match self.run(take, values, sent).await? {
+        match self.session.run(take, values, sent).await? {
             0 => Err(Attempt::Conflict),
             found => one(found),
         }
@@ -310,7 +282,7 @@ impl Session {
         taken: &mut Vec<Line>,
     ) -> Done {
         let done = self.take_locked((read, take), capture, taken).await;
-        self.end(done).await
+        self.session.end(&TRANSACTION, done).await
     }
 
     async fn take_locked(
@@ -319,49 +291,21 @@ impl Session {
         capture: &Capture,
         taken: &mut Vec<Line>,
     ) -> Done {
-        self.begin().await?;
-        self.read(read, capture).await?;
+        self.session.begin(&TRANSACTION).await?;
+        self.look(read, capture).await?;
         if !self.seen.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
         for line in &*taken {
-            self.write(take, with_key(line.count.into(), line), Sent::Nothing).await?;
+            self.session.write(take, with_key(line.count.into(), line), Sent::Nothing).await?;
         }
         Ok(Attempt::Ok)
-    }
-
-    async fn begin(&mut self) -> Result<(), Attempt> {
-        let begun = self.conn.query_drop("START TRANSACTION").await;
-        begun.map_err(|error| fault::attempt(&error, Sent::Nothing))
-    }
-
-    /// Commits what went well; rolls back everything else.
-    async fn end(&mut self, done: Done) -> Done {
-        match done {
-            Ok(Attempt::Ok) => {
-                let committed = self.conn.query_drop("COMMIT").await;
-                committed.map(|()| Attempt::Ok).map_err(|error| fault::attempt(&error, Sent::Commit))
-            }
-            Ok(outcome) | Err(outcome) => Ok(self.roll_back(outcome).await),
-        }
-    }
-
-    /// Ends a transaction that was not told to commit. It has no effect even if nobody answers, but
-    /// the connection is of no more use then.
-    async fn roll_back(&mut self, outcome: Attempt) -> Attempt {
-        if let Attempt::Failed(fault) | Attempt::Unknown(fault) = &outcome
-            && fault.connection_lost
-        {
-            return outcome;
-        }
-        let done = self.conn.query_drop("ROLLBACK").await;
-        done.map_or_else(|error| fault::lost(Sent::Nothing, fault::words(&error)), |()| outcome)
     }
 
     async fn capture_in_one(&mut self, call: &Statement, capture: &Capture, taken: &mut Vec<Line>) -> Done {
         let Capture { sku, condition, source, units } = *capture;
         taken.clear();
-        match rows(&mut self.conn, call, (sku, condition, source, units)).await {
+        match rows(&mut self.session.conn, call, (sku, condition, source, units)).await {
             Ok(lines) => {
                 for row in &lines {
                     taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
@@ -369,15 +313,8 @@ impl Session {
                 Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
             }
             // the procedure rolls back by itself, but for errors that end it at once
-            Err(error) => Ok(self.roll_back(fault::attempt(&error, Sent::Write)).await),
+            Err(error) => Ok(self.session.give_up(&TRANSACTION, fault::attempt(&error, Sent::Write)).await),
         }
-    }
-}
-
-fn one(found: u64) -> Result<(), Attempt> {
-    match found {
-        1 => Ok(()),
-        _ => Err(Attempt::Failed(Fault::answered(format!("a write found {found} tuples, not one")))),
     }
 }
 
@@ -386,7 +323,7 @@ fn seen(row: &Row) -> Result<Seen, String> {
 }
 
 fn line(capture: &Capture, row: &Row) -> Result<Line, String> {
-    let count = number(row, 1)?;
+    let count: i64 = number(row, 1)?;
     let count = u32::try_from(count).map_err(|_| format!("{count} units were taken"))?;
     Ok(capture.line(small(row, 0)?, count))
 }
@@ -398,14 +335,12 @@ fn with_key(value: i64, line: &Line) -> (i64, u32, u8, u8, u8) {
 
 impl Operations for Connection {
     async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
-        let Self { session, how, .. } = self;
+        let Self { taker, how, .. } = self;
         let done = match how {
-            How::Unprotected { read, set } => session.capture_unprotected((read, set), capture, taken).await,
-            How::IfUnchanged { read, take } => {
-                session.capture_if_unchanged((read, take), capture, taken).await
-            }
-            How::Locked { read, take } => session.capture_locked((read, take), capture, taken).await,
-            How::InOne { call } => session.capture_in_one(call, capture, taken).await,
+            How::Unprotected { read, set } => taker.capture_unprotected((read, set), capture, taken).await,
+            How::IfUnchanged { read, take } => taker.capture_if_unchanged((read, take), capture, taken).await,
+            How::Locked { read, take } => taker.capture_locked((read, take), capture, taken).await,
+            How::InOne { call } => taker.capture_in_one(call, capture, taken).await,
         };
         done.unwrap_or_else(|trouble| trouble)
     }
@@ -413,7 +348,7 @@ impl Operations for Connection {
     async fn release(&mut self, release: &Release) -> Attempt {
         let Release { sku, warehouse, condition, source, units } = *release;
         let values = (units, sku, condition, source, warehouse);
-        let done = self.session.write(&self.release, values, Sent::Write).await;
+        let done = self.taker.session.write(&self.release, values, Sent::Write).await;
         done.map_or_else(|trouble| trouble, |()| Attempt::Ok)
     }
 }

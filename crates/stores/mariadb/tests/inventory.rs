@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
-use acidtest_model::{Address, Durability};
-use acidtest_store_mariadb::{KIND, MariaDb};
-use acidtest_testbed::{Gone, Subject, inventory, login, wait};
-use acidtest_workloads::{Owner, Store};
-use mysql_async::{Conn, OptsBuilder, prelude::Queryable};
+mod common;
 
-static MARIADB: Subject<MariaDb> =
-    Subject { kind: KIND, open: |address, _| Box::pin(MariaDb::open(address)), gone: Gone::Error };
+use acidtest_model::{Address, Durability};
+use acidtest_store_mariadb::{MariaDb, Variant};
+use acidtest_testbed::{Subject, inventory, login, wait};
+use acidtest_workloads::{Owner, Store};
+
+use common::execute;
+
+static MARIADB: Subject<MariaDb> = common::subject!(MARIADB);
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
@@ -81,7 +83,7 @@ fn a_refused_login_is_told_with_a_remedy_and_without_the_password() {
     execute(root, "CREATE USER ann@'127.0.0.1' IDENTIFIED BY 'right'");
 
     let ann = login(root, "ann", Some("right"));
-    wait(MariaDb::open(&ann)).unwrap();
+    wait(Variant::MARIADB.open(&ann)).unwrap();
     for wrong in [Some("hunter2"), None] {
         MARIADB.refuses(&login(root, "ann", wrong), &["Access denied", "check user and password"]);
     }
@@ -100,19 +102,5 @@ fn what_fails_half_way_is_rolled_back() {
              IF NEW.warehouse > 1 AND NEW.`count` < OLD.`count` THEN SIGNAL SQLSTATE '45000'; END IF"
         );
         execute(world.address(), &refuse);
-    });
-}
-
-/// Does something as the server's superuser, past the store.
-fn execute(address: &Address, sql: &str) {
-    wait(async {
-        let options = OptsBuilder::default()
-            .ip_or_hostname(&address.host)
-            .tcp_port(address.port.unwrap())
-            .user(address.user.as_ref())
-            .prefer_socket(false);
-        let mut conn = Conn::new(options).await.unwrap();
-        conn.query_drop(sql).await.unwrap();
-        conn.disconnect().await.unwrap();
     });
 }

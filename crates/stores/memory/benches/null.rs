@@ -1,34 +1,42 @@
 //! What an operation costs on a store that does nothing: drawing a zipfian key, choosing the
-//! operation, two clock reads, recording the time, accounting in the ledger, through the code that
+//! operation, making what it writes, two clock reads, recording the time, accounting in the ledger, through the code that
 //! drives every store. Prints; asserts nothing.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fs, time::Duration};
 
-use acidtest_engine::{Arrivals, Extent, Load, Measurement, Trial};
-use acidtest_store_memory::null_client;
-use acidtest_workloads::{
-    Skew,
-    inventory::{OPERATIONS, Parameters, Scenario, Stock},
-};
+use acidtest_engine::{Extent, Load, Measurement, Trial};
+use acidtest_model::{Lock, StoreError};
+use acidtest_store_memory::Null;
+use acidtest_workloads::{ClientTask, Place, Terms, Values, WORKLOADS, Workload};
 
-fn measure(clients: usize, threads: usize, length: Duration, arrivals: Arrivals) -> Measurement {
-    let parameters = Parameters { skew: Skew::Zipf(0.99), ..Parameters::default() };
-    let stock = Arc::new(Stock::draw(&parameters, 1));
-    let scenario = Scenario::new(&parameters, stock, None, 1);
+/// What is driven: a workload and its parameters.
+const DRIVEN: [(&str, &str, &str); 3] =
+    [("inventory", "skew", "zipf:0.99"), ("records", "mix", "c"), ("records", "mix", "a")];
+
+fn workload(name: &str, parameter: &str, value: &str) -> Result<Box<dyn Workload>, String> {
+    let kind = WORKLOADS.iter().find(|kind| kind.name == name).ok_or("no such workload")?;
+    let mut values = Values::new();
+    values.insert(parameter.to_owned(), value.into());
+    (kind.with)(&values)
+}
+
+fn measure(
+    workload: &dyn Workload,
+    clients: usize,
+    threads: usize,
+    length: Duration,
+) -> Result<Measurement, String> {
+    let place = Place { namespace: "null".to_owned(), trial: 0 };
+    let trial = workload.trial(Terms { lock: Lock::Native, seed: 1, clients: 1, trace: None, left: None });
     let load = Load {
         threads,
-        arrivals,
         warmup: Duration::from_millis(300),
-        ..Load::closed(OPERATIONS, Extent::Time(length))
+        ..Load::closed(workload.operations(), Extent::Time(length))
     };
-    let tasks = (0..clients).map(|_| null_client(scenario.clone())).collect();
-    match Trial::new(load, clients).run(tasks) {
-        Ok(measurement) => measurement,
-        Err(error) => {
-            eprintln!("{error}");
-            std::process::exit(1);
-        }
-    }
+    let tasks: Result<Vec<ClientTask>, StoreError> =
+        (0..clients).map(|_| trial.client(&Null, &place)).collect();
+    let tasks = tasks.map_err(|error| error.to_string())?;
+    Trial::new(load, clients).run(tasks).map_err(|error| error.to_string())
 }
 
 fn resident_mib() -> f64 {
@@ -44,29 +52,34 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).filter(|value| *value > 0).unwrap_or(default)
 }
 
-fn main() {
+fn main() -> Result<(), String> {
     let seconds = setting("ACIDTEST_BENCH_SECONDS", 2);
     let runs = setting("ACIDTEST_BENCH_RUNS", 5);
-    println!("null store, inventory, zipf 0.99 over 1,000 items, {seconds} s each, {runs} runs a row");
+    println!("null store, {seconds} s each, {runs} runs a row");
     println!(
-        "{:>8} {:>8} {:>12} {:>14} {:>14} {:>10}",
-        "clients", "threads", "ns/op min", "ns/op median", "Mop/s/core", "RSS MiB"
+        "{:<28} {:>8} {:>8} {:>12} {:>14} {:>14} {:>10}",
+        "workload", "clients", "threads", "ns/op min", "ns/op median", "Mop/s/core", "RSS MiB"
     );
-    for (clients, threads) in [(1, 1), (10, 1), (10, 2)] {
-        let mut costs: Vec<f64> =
-            (0..runs).map(|_| cost(clients, threads, Duration::from_secs(seconds))).collect();
-        costs.sort_unstable_by(f64::total_cmp);
-        let median = costs[costs.len() / 2];
-        println!(
-            "{clients:>8} {threads:>8} {:>12.1} {median:>14.1} {:>14.2} {:>10.1}",
-            costs[0],
-            1e3 / median,
-            resident_mib()
-        );
+    for (name, parameter, value) in DRIVEN {
+        let workload = workload(name, parameter, value)?;
+        for (clients, threads) in [(1, 1), (10, 1), (10, 2)] {
+            let costs = (0..runs).map(|_| cost(&*workload, clients, threads, Duration::from_secs(seconds)));
+            let mut costs = costs.collect::<Result<Vec<f64>, String>>()?;
+            costs.sort_unstable_by(f64::total_cmp);
+            let median = costs[costs.len() / 2];
+            println!(
+                "{:<28} {clients:>8} {threads:>8} {:>12.1} {median:>14.1} {:>14.2} {:>10.1}",
+                format!("{name}, {parameter} {value}"),
+                costs[0],
+                1e3 / median,
+                resident_mib()
+            );
+        }
     }
+    Ok(())
 }
 
 /// Nanoseconds of one core an operation.
-fn cost(clients: usize, threads: usize, length: Duration) -> f64 {
-    threads as f64 * 1e9 / measure(clients, threads, length, Arrivals::Closed).throughput()
+fn cost(workload: &dyn Workload, clients: usize, threads: usize, length: Duration) -> Result<f64, String> {
+    Ok(threads as f64 * 1e9 / measure(workload, clients, threads, length)?.throughput())
 }

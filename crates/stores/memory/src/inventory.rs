@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use acidtest_model::{Lock, StoreError, Task};
@@ -14,13 +14,9 @@ use acidtest_workloads::{
         plan_capture,
     },
 };
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand::RngExt;
 
-use crate::{Bug, Faults, Memory, locked};
-
-/// How long a hidden commit stays hidden, and a late operation comes late.
-const LATER: Duration = Duration::from_millis(20);
+use crate::{Bug, Faults, LATER, Memory, Plant, answered, locked};
 
 type Group = (u32, u8, u8);
 
@@ -163,8 +159,7 @@ struct MemoryConnector {
 struct Connection {
     table: Arc<Table>,
     lock: Lock,
-    faults: Faults,
-    rng: Xoshiro256PlusPlus,
+    plant: Plant,
 }
 
 impl Connector for MemoryConnector {
@@ -174,27 +169,24 @@ impl Connector for MemoryConnector {
         let table = self.table.clone().ok_or("the stock was never loaded")?;
         let mut state = locked(&table.state);
         state.seeds += 1;
-        let rng = Xoshiro256PlusPlus::seed_from_u64(state.seeds);
+        let plant = Plant::new(self.faults, state.seeds);
         drop(state);
-        Ok(Connection { table, lock: self.lock, faults: self.faults, rng })
+        Ok(Connection { table, lock: self.lock, plant })
     }
 }
 
 impl Connection {
-    fn strikes(&mut self, bug: Bug) -> bool {
-        self.faults.bug == Some(bug) && self.rng.random_range(0..self.faults.every) == 0
-    }
-
     /// Applies a decided change, with whatever was planted. None is never answered.
     fn apply(&mut self, state: &mut State, lines: &[Line], sign: i64) -> Option<Attempt> {
-        let unanswered = self.faults.timeouts > 0.0 && self.rng.random::<f64>() < self.faults.timeouts;
-        let (drops, hides) = (self.strikes(Bug::DropWrite), self.strikes(Bug::HideCommit));
-        let (twice, late) = (self.strikes(Bug::ApplyTwice), self.strikes(Bug::LateApply));
+        let plant = &mut self.plant;
+        let unanswered = plant.is_unanswered();
+        let (drops, hides) = (plant.strikes(Bug::DropWrite), plant.strikes(Bug::HideCommit));
+        let (twice, late) = (plant.strikes(Bug::ApplyTwice), plant.strikes(Bug::LateApply));
         let later =
             |decided_then| Later { due: Instant::now() + LATER, lines: lines.to_vec(), sign, decided_then };
         if unanswered {
             // as a slow network would: done, done later, or not done, and nobody is told
-            match self.rng.random_range(0..3) {
+            match plant.rng.random_range(0..3) {
                 0 => state.add(lines, sign),
                 1 => state.later.push_back(later(true)),
                 _ => {}
@@ -212,12 +204,12 @@ impl Connection {
     /// Decides on a reading: the lines to take, or a refusal.
     fn decide(&mut self, capture: &Capture, bin: &Bin, taken: &mut Vec<Line>) -> bool {
         let enough = plan_capture(capture, bin.counts.iter().copied(), taken);
-        if !enough && self.strikes(Bug::Oversell) {
+        if !enough && self.plant.strikes(Bug::Oversell) {
             let warehouse = bin.counts.first().map_or(1, |(warehouse, _)| *warehouse);
             taken.push(capture.line(warehouse, capture.units));
             return true;
         }
-        if enough && self.strikes(Bug::Tear) {
+        if enough && self.plant.strikes(Bug::Tear) {
             // all but one unit, acknowledged as if it were all
             if let Some(line) = taken.last_mut() {
                 line.count -= 1;
@@ -250,14 +242,6 @@ impl Connection {
     }
 }
 
-/// Gives the answer, or keeps the client waiting until its time is up.
-async fn answer(done: Option<Attempt>) -> Attempt {
-    match done {
-        Some(attempt) => attempt,
-        None => std::future::pending().await,
-    }
-}
-
 impl Operations for Connection {
     async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
         let key = (capture.sku, capture.condition, capture.source);
@@ -274,16 +258,16 @@ impl Operations for Connection {
             Lock::Soft => {
                 let bin = self.read(key);
                 tokio::task::yield_now().await;
-                answer(self.capture_at_once(capture, taken, Some(bin.version))).await
+                answered(self.capture_at_once(capture, taken, Some(bin.version))).await
             }
             Lock::Hard => {
                 let table = Arc::clone(&self.table);
                 let Some(latch) = table.latches.get(&key) else { return Attempt::Refused };
                 let _held = latch.lock().await;
                 tokio::task::yield_now().await;
-                answer(self.capture_at_once(capture, taken, None)).await
+                answered(self.capture_at_once(capture, taken, None)).await
             }
-            Lock::Native => answer(self.capture_at_once(capture, taken, None)).await,
+            Lock::Native => answered(self.capture_at_once(capture, taken, None)).await,
         }
     }
 
@@ -297,6 +281,6 @@ impl Operations for Connection {
             state.bin((sku, condition, source));
             self.apply(&mut state, &[line], 1)
         };
-        answer(done).await
+        answered(done).await
     }
 }

@@ -6,26 +6,41 @@
 //! | guarantee | how |
 //! | --- | --- |
 //! | lock none | read under the mutex, give way, write the computed value |
-//! | lock soft | a version for each (sku, condition, source), compared when writing |
-//! | lock hard | an asynchronous mutex for each (sku, condition, source), held from read to write |
+//! | lock soft | a version for each (sku, condition, source) or record, compared when writing |
+//! | lock hard | an asynchronous mutex for each (sku, condition, source), and for the records that share one, held from read to write |
 //! | lock native | one critical section |
+//! | transaction | all is staged and committed in one critical section; soft compares all that was read, hard holds all that is touched |
+//! | isolation serializable | in every lock mode a transaction's commit compares all that it read, scans by the number of commits |
+//! | ack | answered once it is in the queue; a transaction's messages come in one critical section |
+//! | consume | what is handed out stays the queue's until it is acknowledged; what a lost consumer held is put back in its old place and flagged as redelivered |
+//! | order | of each producer's connection kept, but for what is delivered again |
 //! | durability | none: nothing is kept |
 
 mod bugs;
 mod inventory;
+mod join;
 mod null;
+mod queue;
+mod records;
 pub mod selftest;
 
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use acidtest_model::{Durability, Effective, Lock, Server, StoreError, StoreKind, Support, Task};
-use acidtest_workloads::{Owner, Store, inventory::InventoryStore};
+use acidtest_model::{
+    Durability, Effective, Isolation, Lock, Server, StoreError, StoreKind, Support, Task, never,
+};
+use acidtest_workloads::{
+    Attempt, Owner, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
+    records::RecordsStore,
+};
 
+use bugs::Plant;
 pub use bugs::{Bug, Faults};
-pub use null::null_client;
+pub use null::Null;
 
 const NOTHING_KEPT: Support = Support::No("nothing is kept on disk");
 
@@ -48,8 +63,21 @@ pub const KIND: StoreKind = StoreKind {
         (Durability::Process, NOTHING_KEPT),
         (Durability::Disk, NOTHING_KEPT),
     ],
-    workloads: &[("inventory", Support::Yes("capture and release"))],
+    isolation: &[(Isolation::Serializable, Support::Yes("what was read is compared when committing"))],
+    transactions: Support::Yes("staged, and committed in one critical section"),
+    lock_service: false,
+    rung_of_queue: false,
+    workloads: &[
+        ("inventory", Support::Yes("capture and release")),
+        ("records", Support::Yes("records in a tree, by key")),
+        ("join", Support::Yes("two trees, one looked up for each row of the other")),
+        ("queue", Support::Yes("messages in a tree, by arrival")),
+    ],
+    refuses: never,
 };
+
+/// How long a hidden commit stays hidden, and a late operation comes late.
+const LATER: Duration = Duration::from_millis(20);
 
 /// The reference store.
 #[derive(Debug, Default)]
@@ -57,6 +85,9 @@ pub struct Memory {
     faults: Faults,
     namespaces: Mutex<HashMap<String, String>>,
     tables: Mutex<HashMap<String, Arc<inventory::Table>>>,
+    records: Mutex<HashMap<String, Arc<records::Table>>>,
+    joins: Mutex<HashMap<String, Arc<join::Tables>>>,
+    queues: Mutex<HashMap<String, Arc<queue::Queue>>>,
 }
 
 impl Memory {
@@ -69,6 +100,14 @@ impl Memory {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives the answer, or keeps the client waiting until its time is up.
+async fn answered(done: Option<Attempt>) -> Attempt {
+    match done {
+        Some(attempt) => attempt,
+        None => std::future::pending().await,
+    }
 }
 
 impl Store for Memory {
@@ -96,10 +135,25 @@ impl Store for Memory {
     fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
         locked(&self.namespaces).remove(namespace);
         locked(&self.tables).clear();
+        locked(&self.records).clear();
+        locked(&self.joins).clear();
+        locked(&self.queues).clear();
         Box::pin(async { Ok(()) })
     }
 
     fn inventory(&self) -> Option<&dyn InventoryStore> {
+        Some(self)
+    }
+
+    fn records(&self) -> Option<&dyn RecordsStore> {
+        Some(self)
+    }
+
+    fn join(&self) -> Option<&dyn JoinStore> {
+        Some(self)
+    }
+
+    fn queue(&self) -> Option<&dyn QueueStore> {
         Some(self)
     }
 }

@@ -1,13 +1,87 @@
 //! A store that does nothing: what it takes to drive it is what the bench itself costs.
 
+use std::{collections::BTreeMap, time::Duration};
+
+use acidtest_engine::{Ended, Fault};
+use acidtest_model::{Durability, Effective, Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask,
-    inventory::{self, Capture, Connector, Line, Operations, Release, Scenario},
+    Attempt, ClientTask, Loaded, Owner, Place, Store,
+    inventory::{self, Capture, Held, InventoryStore, Line, Release, Stock},
+    join::{self, Ext, JoinStore, Joined, Order},
+    queue::{self, Depth, Message, QueueStore, Received, Settled},
+    records::{self, Action, Answer, Each, Fields, Layout, RecordsStore, Request, Wanted},
 };
 
-struct Null;
+/// A store that acknowledges every operation at once, and keeps nothing. What it answers has the size of a
+/// real answer. Its audits are void.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Null;
 
-impl Connector for Null {
+/// Does nothing.
+fn nothing<'a>() -> Task<'a, Result<(), StoreError>> {
+    Box::pin(async { Ok(()) })
+}
+
+impl Store for Null {
+    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+        Box::pin(async {
+            Ok(Effective {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                durability: Durability::None,
+                because: "nothing is kept at all".to_owned(),
+                settings: BTreeMap::new(),
+            })
+        })
+    }
+
+    fn owner<'a>(&'a self, _: &'a str) -> Task<'a, Result<Owner, StoreError>> {
+        Box::pin(async { Ok(Owner::Nobody) })
+    }
+
+    fn create<'a>(&'a self, _: &'a str, _: &'a str) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn remove<'a>(&'a self, _: &'a str) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn inventory(&self) -> Option<&dyn InventoryStore> {
+        Some(self)
+    }
+
+    fn records(&self) -> Option<&dyn RecordsStore> {
+        Some(self)
+    }
+
+    fn join(&self) -> Option<&dyn JoinStore> {
+        Some(self)
+    }
+
+    fn queue(&self) -> Option<&dyn QueueStore> {
+        Some(self)
+    }
+}
+
+impl InventoryStore for Null {
+    fn load<'a>(&'a self, _: &'a Place, _: Lock, _: &'a Stock) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn client(&self, _: &Place, _: Lock, scenario: inventory::Scenario) -> ClientTask {
+        inventory::task(Self, scenario)
+    }
+
+    fn stock<'a>(&'a self, _: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn unload<'a>(&'a self, _: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+}
+
+impl inventory::Connector for Null {
     type Connection = Self;
 
     async fn connect(&self) -> Result<Self, String> {
@@ -15,7 +89,7 @@ impl Connector for Null {
     }
 }
 
-impl Operations for Null {
+impl inventory::Operations for Null {
     async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
         taken.clear();
         taken.push(capture.line(1, capture.units));
@@ -27,8 +101,195 @@ impl Operations for Null {
     }
 }
 
-/// A client whose every operation is acknowledged at once and changes nothing. Its audit is void.
-#[must_use]
-pub fn null_client(scenario: Scenario) -> ClientTask {
-    inventory::task(Null, scenario)
+impl RecordsStore for Null {
+    fn load<'a>(&'a self, _: &'a Place, _: &'a Layout, _: &'a Loaded) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn client(&self, _: &Place, wanted: &Wanted, scenario: records::Scenario) -> ClientTask {
+        let mut fields = Fields::default();
+        wanted.layout.fill(0, &mut fields);
+        records::task(NullRecords { fields }, scenario)
+    }
+
+    fn state<'a>(
+        &'a self,
+        _: &'a Place,
+        _: &'a Layout,
+        _: &'a mut Each<'_>,
+    ) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn unload<'a>(&'a self, _: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+}
+
+/// Finds the same record, whatever is asked for.
+#[derive(Clone)]
+struct NullRecords {
+    fields: Fields,
+}
+
+impl records::Connector for NullRecords {
+    type Connection = Self;
+
+    async fn connect(&self) -> Result<Self, String> {
+        Ok(self.clone())
+    }
+}
+
+impl records::Operations for NullRecords {
+    async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
+        let found = match request.action {
+            Action::Read | Action::Modify => 1,
+            Action::Scan => request.length,
+            Action::Update | Action::Insert => 0,
+        };
+        for _ in 0..found {
+            answer.record(0, self.fields.iter().map(str::as_bytes));
+        }
+        Attempt::Ok
+    }
+
+    async fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
+        for (request, answer) in requests.iter().zip(answers) {
+            self.single(request, answer).await;
+        }
+        Attempt::Ok
+    }
+}
+
+impl JoinStore for Null {
+    fn load<'a>(
+        &'a self,
+        _: &'a Place,
+        _: &'a Layout,
+        _: &'a [Ext],
+        _: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn explain<'a>(&'a self, _: &'a Place, _: Order, _: u8) -> Task<'a, Result<String, StoreError>> {
+        Box::pin(async { Ok("nothing is done".to_owned()) })
+    }
+
+    fn first<'a>(
+        &'a self,
+        _: &'a Place,
+        _: Order,
+        _: u8,
+        begin: &'a mut (dyn FnMut() + 'a),
+    ) -> Task<'a, Result<(), StoreError>> {
+        begin();
+        nothing()
+    }
+
+    fn client(&self, _: &Place, _: u8, scenario: join::Scenario) -> ClientTask {
+        join::task(Self, scenario)
+    }
+
+    fn unload<'a>(&'a self, _: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+}
+
+impl join::Connector for Null {
+    type Connection = Self;
+
+    async fn connect(&self) -> Result<Self, String> {
+        Ok(Self)
+    }
+}
+
+impl join::Operations for Null {
+    async fn join(&mut self, _: Order, _: &mut Joined) -> Attempt {
+        Attempt::Ok
+    }
+}
+
+impl queue::QueueAdapter for Null {
+    type Connector = NullQueue;
+
+    fn connector(&self, _: &Place, wanted: &queue::Wanted) -> NullQueue {
+        NullQueue { message: Message::laid(0, wanted.message_bytes), stopped: false }
+    }
+
+    fn declare<'a>(&'a self, _: &'a Place, _: &'a queue::Wanted) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn depth<'a>(&'a self, _: &'a Place, _: &'a queue::Wanted) -> Task<'a, Result<Depth, StoreError>> {
+        Box::pin(async { Ok(Depth::default()) })
+    }
+
+    fn unload<'a>(&'a self, _: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn keeps_order(&self, _: &queue::Wanted) -> bool {
+        false
+    }
+}
+
+/// Connections to a queue that hands out one and the same message.
+#[derive(Clone, Debug)]
+pub struct NullQueue {
+    message: Message,
+    stopped: bool,
+}
+
+impl queue::Connector for NullQueue {
+    type Publisher = NullPublisher;
+    type Subscriber = Self;
+
+    async fn publisher(&self) -> Result<NullPublisher, String> {
+        Ok(NullPublisher::default())
+    }
+
+    async fn subscriber(&self) -> Result<Self, String> {
+        Ok(self.clone())
+    }
+}
+
+/// A producer whose every message is published at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NullPublisher {
+    sent: u64,
+    ended: u64,
+}
+
+impl queue::Publisher for NullPublisher {
+    async fn send(&mut self, _: &Message) -> Result<(), Fault> {
+        self.sent += 1;
+        Ok(())
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        ended.extend((self.ended..self.sent).map(|number| Ended { number, attempt: Attempt::Ok }));
+        self.ended = self.sent;
+        Ok(())
+    }
+}
+
+impl queue::Subscriber for NullQueue {
+    async fn take(&mut self, _: Duration, received: &mut Received) -> Attempt {
+        if self.stopped {
+            return Attempt::Refused;
+        }
+        received.body.clone_from(&self.message.body);
+        received.redelivered = Some(true);
+        Attempt::Ok
+    }
+
+    async fn settle(&mut self) -> Result<Settled, Fault> {
+        Ok(Settled::Sent)
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.stopped = true;
+        Ok(())
+    }
 }

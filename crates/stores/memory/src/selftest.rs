@@ -1,70 +1,35 @@
-//! The auditor tested: every planted bug against every check, and a correct store that must raise no
-//! alarm.
+//! The auditor tested: every planted bug against every check of every workload, and correct stores that
+//! must raise no alarm.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use acidtest_engine::{EngineError, Extent, Load, OnRefused, Trial};
 use acidtest_model::{Lock, StoreError};
 use acidtest_workloads::{
-    Audit, Place,
-    inventory::{self, InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock},
+    Audit, Loaded, Place, Terms, Values, Workload, WorkloadKind, inventory, join, queue, records,
 };
 
 use crate::{Bug, Faults, Memory};
 
 /// Operations of a replayed sequence.
-const REPLAYED: usize = 3000;
+const REPLAYED: u64 = 3000;
+
+/// Parameters of records that make them few and small.
+const FEW: &str = r#"{"records": 24, "keys": "uniform", "fields": 4, "field_bytes": 32, "scan_max": 10"#;
 
 /// A store to audit, and whether an alarm is right.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Case {
-    /// What is wrong with it.
+    /// The workload that it carries.
+    pub workload: &'static WorkloadKind,
+    /// Those of its parameters that are not its defaults.
+    pub values: Values,
+    /// What is wrong with the store.
     pub faults: Faults,
     /// How reads and writes are protected.
     pub lock: Lock,
-    /// Whether a sequence is replayed, whose own end the final stock must equal.
+    /// Whether a sequence is replayed, whose own end the final state must equal.
     pub replayed: bool,
-}
-
-impl Case {
-    /// Every case: each bug, no protection at all, and correct stores, also with unanswered
-    /// operations; bugs and a correct store once more in a replayed sequence.
-    #[must_use]
-    pub fn all() -> Vec<Self> {
-        let native = |faults| Self { faults, lock: Lock::Native, replayed: false };
-        let unprotected = Self { lock: Lock::None, ..native(Faults::default()) };
-        let mut cases: Vec<Self> = Bug::ALL.into_iter().map(|bug| native(Faults::bug(bug))).collect();
-        cases.push(unprotected);
-        for lock in [Lock::Soft, Lock::Hard, Lock::Native] {
-            cases.push(Self { lock, ..native(Faults::default()) });
-        }
-        cases.push(native(Faults::timeouts(0.05)));
-        cases.push(native(Faults::timeouts(0.5)));
-        // an operation that is not acknowledged leaves a sequence without an end to compare
-        let replayable = [Bug::DropWrite, Bug::ApplyTwice].map(Faults::bug);
-        let replayed = replayable.into_iter().chain([Faults::default()]);
-        cases.extend(replayed.map(|faults| Self { replayed: true, ..native(faults) }));
-        cases
-    }
-
-    /// Whether the audit must find it broken; else it must find that it holds.
-    #[must_use]
-    pub fn is_broken(&self) -> bool {
-        self.faults.bug.is_some() || !self.lock.promises()
-    }
-
-    /// The case in a reader's words.
-    #[must_use]
-    pub fn meaning(&self) -> String {
-        match (self.faults.bug, self.faults.timeouts > 0.0) {
-            (Some(bug), _) if self.replayed => format!("{}, sequence replayed", bug.meaning()),
-            (None, _) if self.replayed => "correct, sequence replayed".to_owned(),
-            (Some(bug), _) => bug.meaning().to_owned(),
-            (None, true) => format!("correct, {}", self.faults),
-            (None, false) if self.lock.promises() => format!("correct, lock {}", self.lock),
-            (None, false) => "no lock at all".to_owned(),
-        }
-    }
 }
 
 /// A self-test that could not be run.
@@ -76,6 +41,154 @@ pub enum SelftestError {
     /// The reference store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The parameters describe no workload.
+    #[error("{0}")]
+    Parameters(String),
+}
+
+/// Values as JSON writes them.
+fn values(json: &str) -> Values {
+    // written here, and held to be JSON by the tests
+    serde_json::from_str(json).unwrap_or_default()
+}
+
+impl Case {
+    /// A correct inventory under the native lock, of few tuples and captures that take from several.
+    #[must_use]
+    pub fn inventory() -> Self {
+        Self {
+            workload: &inventory::KIND,
+            // two skus over three warehouses
+            values: values(r#"{"items": 24, "skus": 2}"#),
+            faults: Faults::default(),
+            lock: Lock::Native,
+            replayed: false,
+        }
+    }
+
+    /// Correct records under the native lock, few, with a mix of operations, and so many in one transaction.
+    #[must_use]
+    pub fn records(mix: &str, transaction: u32) -> Self {
+        let values = values(&format!(r#"{FEW}, "mix": "{mix}", "transaction": {transaction}}}"#));
+        Self { workload: &records::KIND, values, ..Self::inventory() }
+    }
+
+    /// A correct join of few rows. Nothing is written, so no lock mode matters.
+    #[must_use]
+    pub fn join() -> Self {
+        let values = values(r#"{"records": 200, "ext_rows": 40}"#);
+        Self { workload: &join::KIND, values, ..Self::inventory() }
+    }
+
+    /// A correct queue of few clients, with more parameters in JSON. Nothing is decided, so there is no lock
+    /// mode.
+    #[must_use]
+    pub fn queue(more: &str) -> Self {
+        let few = r#"{"producers": 4, "consumers": 4, "prefetch": 10"#;
+        let more = if more.is_empty() { String::new() } else { format!(", {more}") };
+        let values = values(&format!("{few}{more}}}"));
+        Self { workload: &queue::KIND, values, ..Self::inventory() }
+    }
+
+    /// Every case of every workload, those of a workload together: each bug, no protection at all, and
+    /// correct stores, also with unanswered operations.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let records = Self::records("read:2+update:1+insert:1+scan:1+rmw:1", 1);
+        let mut cases = Self::of(&Self::inventory(), &Bug::INVENTORY);
+        // an operation that is not acknowledged leaves a sequence without an end to compare
+        let replayable = [Bug::DropWrite, Bug::ApplyTwice].map(Faults::bug);
+        let replayed = replayable.into_iter().chain([Faults::default()]);
+        cases.extend(replayed.map(|faults| Self::inventory().replayed().with(faults)));
+        cases.extend(Self::of(&records, &Bug::RECORDS));
+        let together = Self::records("read:1+update:1+insert:1+rmw:1", 4);
+        cases.extend([Lock::Soft, Lock::Hard].map(|lock| together.clone().under(lock)));
+        cases.push(together.with(Faults::timeouts(0.05)));
+        cases.extend(Bug::JOIN.map(|bug| Self::join().with(Faults::bug(bug))));
+        cases.push(Self::join());
+        cases.push(Self::join().with(Faults::timeouts(0.05)));
+        cases.extend(Self::queues());
+        cases
+    }
+
+    /// The cases of a queue: every bug with messages one by one, correct stores in all modes.
+    fn queues() -> Vec<Self> {
+        let singles = Self::queue(r#""in_flight": 4"#);
+        let transactions = Self::queue(r#""ack": "transaction", "consume": "transaction", "batch": 4"#);
+        let mut cases: Vec<Self> =
+            Bug::QUEUE.iter().map(|bug| singles.clone().with(Faults::bug(*bug))).collect();
+        for correct in [singles, transactions] {
+            cases.push(correct.clone());
+            cases.extend([0.05, 0.5].map(|share| correct.clone().with(Faults::timeouts(share))));
+        }
+        cases.push(Self::queue(r#""ack": "none", "consume": "auto""#));
+        cases
+    }
+
+    /// The cases that every workload has.
+    fn of(correct: &Self, bugs: &[Bug]) -> Vec<Self> {
+        let with = |faults| correct.clone().with(faults);
+        let mut cases: Vec<Self> = bugs.iter().map(|bug| with(Faults::bug(*bug))).collect();
+        cases.extend(Lock::ALL.map(|lock| correct.clone().under(lock)));
+        cases.extend([0.05, 0.5].map(|share| with(Faults::timeouts(share))));
+        cases
+    }
+
+    /// The same with something wrong.
+    #[must_use]
+    pub fn with(self, faults: Faults) -> Self {
+        Self { faults, ..self }
+    }
+
+    /// The same under another lock mode.
+    #[must_use]
+    pub fn under(self, lock: Lock) -> Self {
+        Self { lock, ..self }
+    }
+
+    /// The same with a sequence that is replayed.
+    #[must_use]
+    pub fn replayed(mut self) -> Self {
+        // a write that is dropped must not leave a replayed capture waiting for ever
+        self.values.insert("initial_max".to_owned(), 10_000.into());
+        Self { replayed: true, ..self }
+    }
+
+    /// Whether the audit must find it broken; else it must find that it holds.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.faults.bug.is_some() || !self.lock.promises()
+    }
+
+    /// The case in a reader's words.
+    #[must_use]
+    pub fn meaning(&self) -> String {
+        let transaction = self.values.get("transaction").and_then(serde_json::Value::as_u64).unwrap_or(1);
+        let what = match (self.faults.bug, self.faults.timeouts > 0.0) {
+            (Some(bug), _) => bug.meaning().to_owned(),
+            (None, true) => format!("correct, {}", self.faults),
+            (None, false) if self.replayed || self.is_queue() => "correct".to_owned(),
+            (None, false) if self.lock.promises() => format!("correct, lock {}", self.lock),
+            (None, false) => "no lock at all".to_owned(),
+        };
+        let way = |name, usual| self.values.get(name).and_then(serde_json::Value::as_str).unwrap_or(usual);
+        match (self.replayed, transaction) {
+            _ if self.is_queue() && self.faults.bug.is_none() => {
+                format!("{what}, ack {}, consume {}", way("ack", "confirm"), way("consume", "ack"))
+            }
+            (true, _) => format!("{what}, sequence replayed"),
+            (false, 1) => what,
+            (false, several) => format!("{what}, {several} a transaction"),
+        }
+    }
+
+    fn is_queue(&self) -> bool {
+        self.workload.name == queue::KIND.name
+    }
+
+    fn workload(&self) -> Result<Box<dyn Workload>, SelftestError> {
+        (self.workload.with)(&self.values).map_err(SelftestError::Parameters)
+    }
 }
 
 /// Drives the case's store for a moment under contention and audits it.
@@ -83,29 +196,23 @@ pub enum SelftestError {
 /// # Errors
 /// When the operating system gives no threads.
 pub async fn run(case: &Case, seed: u64) -> Result<Audit, SelftestError> {
-    const CLIENTS: usize = 8;
-    // two skus over three warehouses: few tuples, and captures that take from several
-    // a write that is dropped must not leave a replayed capture waiting for ever
-    let initial_max = if case.replayed { 10_000 } else { Parameters::default().initial_max };
-    let parameters = Parameters { items: 24, skus: 2, initial_max, ..Parameters::default() };
-    let stock = Arc::new(Stock::draw(&parameters, seed));
+    let workload = case.workload()?;
+    let clients = workload.clients().unwrap_or(8);
+    let trace = case.replayed.then_some(REPLAYED);
+    let trial = workload.trial(Terms { lock: case.lock, seed, clients, trace, left: None });
     let store = Memory::with(case.faults);
     let place = Place { namespace: "selftest".to_owned(), trial: 0 };
-    store.load(&place, case.lock, &stock).await?;
-    let sequence = case.replayed.then(|| Arc::new(Sequence::draw(&parameters, &stock, REPLAYED, seed)));
-    let scenario = Scenario::new(&parameters, Arc::clone(&stock), sequence, seed);
+    trial.load(&store, &place, &Loaded::default()).await?;
     let (extent, on_refused) = if case.replayed {
-        (Extent::Operations(REPLAYED as u64), OnRefused::Retry(Duration::from_millis(1)))
+        (Extent::Operations(REPLAYED), OnRefused::Retry(Duration::from_millis(1)))
     } else {
         (Extent::Time(Duration::from_millis(300)), OnRefused::Count)
     };
     // an answer that never comes is given up by the engine, as in every run
-    let load =
-        Load { seed, on_refused, timeout: Duration::from_millis(20), ..Load::closed(OPERATIONS, extent) };
-    let tasks = (0..CLIENTS).map(|_| store.client(&place, case.lock, scenario.clone())).collect();
-    Trial::new(load, CLIENTS).run(tasks)?;
-    let held = store.stock(&place).await;
-    let sequence = scenario.sequence.as_deref();
-    let replay = sequence.map(|sequence| Replay { sequence, in_order: false });
-    Ok(inventory::audit(&stock, &scenario.ledger, held, replay))
+    let timeout = Duration::from_millis(20);
+    let load = Load { seed, on_refused, timeout, ..Load::closed(workload.operations(), extent) };
+    let load = Load { spans: workload.spans(), ..load };
+    let tasks = (0..clients).map(|_| trial.client(&store, &place)).collect::<Result<Vec<_>, _>>()?;
+    Trial::new(load, clients as usize).run(tasks)?;
+    Ok(trial.audit(Ok(&store), &place).await.audit)
 }

@@ -11,7 +11,7 @@ use tokio_postgres::{
 
 /// What had been sent when an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub enum Sent {
     /// Nothing that could take effect: reads, and writes in a transaction not told to commit.
     Nothing,
     /// A write that is a transaction by itself, or a COMMIT.
@@ -23,7 +23,8 @@ pub(crate) enum Sent {
 /// An error that the server reports proves that the statement, and with it the transaction, had no
 /// effect: past the moment of commit PostgreSQL reports none, it panics. Not so where the server
 /// goes down or the answer does not come.
-pub(crate) fn attempt(error: &Error, sent: Sent, words: String) -> Attempt {
+#[must_use]
+pub fn attempt(error: &Error, sent: Sent, words: String) -> Attempt {
     match error.as_db_error() {
         Some(answer) if is_conflict(answer.code()) => Attempt::Conflict,
         Some(answer) if !ends_connection(answer) => Attempt::Failed(Fault::answered(words)),
@@ -32,7 +33,8 @@ pub(crate) fn attempt(error: &Error, sent: Sent, words: String) -> Attempt {
 }
 
 /// What it means for an operation that its connection is gone.
-pub(crate) fn lost(sent: Sent, words: String) -> Attempt {
+#[must_use]
+pub fn lost(sent: Sent, words: String) -> Attempt {
     match sent {
         Sent::Nothing => Attempt::Failed(Fault::lost(words)),
         Sent::Commit => Attempt::Unknown(Fault::lost(words)),
@@ -55,7 +57,8 @@ fn ends_connection(answer: &DbError) -> bool {
 }
 
 /// An error with all its causes: the driver's own words leave them out.
-pub(crate) fn words(error: &Error) -> String {
+#[must_use]
+pub fn words(error: &Error) -> String {
     if let Some(answer) = error.as_db_error() {
         return format!("{} ({})", answer.message(), answer.code().code());
     }

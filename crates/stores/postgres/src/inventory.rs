@@ -13,8 +13,9 @@ use tokio_postgres::{Client, Error, Row, Statement};
 use crate::{
     Postgres,
     fault::{self, Sent},
-    line::{Line, in_order},
+    line::in_order,
     quoted,
+    session::{Answered, Part, Session, changed_one, may_have_changed, unless_stale},
 };
 
 /// Tuples laid in by one statement.
@@ -113,13 +114,14 @@ enum How {
 }
 
 struct Connection {
-    session: Session,
+    picker: Picker,
     how: How,
     release: Statement,
 }
 
-struct Session {
-    line: Line,
+/// Whoever takes from the stock.
+struct Picker {
+    session: Session,
     /// The group last read.
     seen: Reading,
 }
@@ -128,15 +130,13 @@ impl Connector for PostgresConnector {
     type Connection = Connection;
 
     async fn connect(&self) -> Result<Connection, String> {
-        let mut line = Line::open(&self.address).await.map_err(|error| fault::words(&error))?;
-        let prepared = line.ask(async |client| prepare(client, self.lock, &self.table).await).await;
-        let (how, release) = prepared.map_err(|error| line.words(&error))?;
-        Ok(Connection { session: Session { line, seen: Reading::default() }, how, release })
+        let prepare = async |client: &Client| prepare(client, self.lock, &self.table).await;
+        let (session, (how, release)) = Session::open(&self.address, prepare).await?;
+        Ok(Connection { picker: Picker { session, seen: Reading::default() }, how, release })
     }
 }
 
 async fn prepare(client: &Client, lock: Lock, table: &str) -> Result<(How, Statement), Error> {
-    client.batch_execute("SET plan_cache_mode = force_generic_plan").await?;
     let group = "sku = $1 AND condition = $2 AND source = $3";
     let tuple = format!("{group} AND warehouse = $4");
     let read = format!("SELECT warehouse, count, version FROM {table} WHERE {group} ORDER BY warehouse");
@@ -191,14 +191,10 @@ fn capture(table: &str, group: &str) -> String {
 /// What an operation came to, or came to too early.
 type Done = Result<Attempt, Attempt>;
 
-impl Session {
-    fn failed(&self, error: &Error, sent: Sent) -> Attempt {
-        fault::attempt(error, sent, self.line.words(error))
-    }
-
+impl Picker {
     async fn read(&mut self, statement: &Statement, capture: &Capture) -> Result<(), Attempt> {
-        let rows = self.line.ask(async |client| group(client, statement, capture).await).await;
-        let rows = rows.map_err(|error| self.failed(&error, Sent::Nothing))?;
+        let rows = self.session.ask(async |client| group(client, statement, capture).await).await;
+        let rows = rows.map_err(|error| self.session.failed(&error, Sent::Nothing))?;
         self.keep(&rows)
     }
 
@@ -222,8 +218,8 @@ impl Session {
         }
         for (index, line) in taken.iter().enumerate() {
             let left = self.seen.of(line).count - i64::from(line.count);
-            let changed = self.line.ask(async |client| write(client, set, line, left).await).await;
-            self.changed_one(changed, Sent::Commit).map_err(|trouble| match index {
+            let changed = self.session.ask(async |client| write(client, set, line, left).await).await;
+            self.written(changed).and_then(changed_one).map_err(|trouble| match index {
                 0 => trouble,
                 // the lines before have taken effect
                 _ => trouble.after_a_part(),
@@ -245,30 +241,27 @@ impl Session {
         // one statement is atomic by itself
         if let [line] = taken.as_slice() {
             let version = self.seen.of(line).version;
-            let changed = self.line.ask(async |client| write_if(client, take, line, version).await).await;
-            return self.unless_stale(changed, Sent::Commit).map(|()| Attempt::Ok);
+            let changed = self.session.ask(async |client| write_if(client, take, line, version).await).await;
+            return self.written(changed).and_then(unless_stale).map(|()| Attempt::Ok);
         }
         match self.take_all_if_unchanged(take, taken).await {
-            Ok(()) => self.commit().await,
-            Err(trouble) => Ok(self.roll_back(trouble).await),
+            Ok(()) => Ok(self.session.commit().await),
+            Err(trouble) => Ok(self.session.roll_back(trouble).await),
         }
     }
 
     /// Begins a transaction and takes all lines in it.
     async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Taken]) -> Result<(), Attempt> {
         let versions: Vec<i64> = lines.iter().map(|line| self.seen.of(line).version).collect();
-        let request = async |client: &Client| {
-            let updates =
-                lines.iter().zip(&versions).map(|(line, version)| write_if(client, take, line, *version));
-            tokio::join!(biased; client.batch_execute("BEGIN"), in_order(updates))
+        let updates = async |client: &Client| {
+            let lines = lines.iter().zip(&versions);
+            in_order(lines.map(|(line, version)| write_if(client, take, line, *version))).await
         };
-        let (begun, changed) = self.line.ask(request).await;
-        begun.map_err(|error| match self.failed(&error, Sent::Commit) {
-            // each update was a transaction by itself
-            trouble if changed.iter().any(may_have_changed) => trouble.after_a_part(),
-            trouble => trouble,
-        })?;
-        changed.into_iter().try_for_each(|changed| self.unless_stale(changed, Sent::Nothing))
+        let Answered { begun, came, .. } = self.session.part(Part::First, updates).await;
+        self.session.begun(begun, came.iter().any(|changed| may_have_changed(changed.as_ref().copied())))?;
+        came.into_iter().try_for_each(|changed| {
+            unless_stale(changed.map_err(|error| self.session.failed(&error, Sent::Nothing))?)
+        })
     }
 
     async fn capture_locked(
@@ -279,56 +272,31 @@ impl Session {
     ) -> Done {
         match self.lock(read, capture).await {
             Ok(()) if self.seen.decide(capture, taken) => self.take_and_commit(take, taken).await,
-            Ok(()) => Ok(self.roll_back(Attempt::Refused).await),
-            Err(trouble) => Ok(self.roll_back(trouble).await),
+            Ok(()) => Ok(self.session.roll_back(Attempt::Refused).await),
+            Err(trouble) => Ok(self.session.roll_back(trouble).await),
         }
     }
 
     /// Begins a transaction and reads the group, locking it.
     async fn lock(&mut self, read: &Statement, capture: &Capture) -> Result<(), Attempt> {
-        let request = async |client: &Client| tokio::join!(biased; client.batch_execute("BEGIN"), group(client, read, capture));
-        let (begun, rows) = self.line.ask(request).await;
-        begun.map_err(|error| self.failed(&error, Sent::Nothing))?;
-        let rows = rows.map_err(|error| self.failed(&error, Sent::Nothing))?;
+        let lock = async |client: &Client| group(client, read, capture).await;
+        let Answered { begun, came, .. } = self.session.part(Part::First, lock).await;
+        self.session.begun(begun, false)?;
+        let rows = came.map_err(|error| self.session.failed(&error, Sent::Nothing))?;
         self.keep(&rows)
     }
 
-    /// The server works off what is sent at once in turn: after an update that failed, COMMIT only
-    /// rolls back.
     async fn take_and_commit(&mut self, take: &Statement, lines: &[Taken]) -> Done {
-        let request = async |client: &Client| {
-            let updates = lines.iter().map(|line| write(client, take, line, i64::from(line.count)));
-            tokio::join!(biased; in_order(updates), client.batch_execute("COMMIT"))
+        let updates = async |client: &Client| {
+            in_order(lines.iter().map(|line| write(client, take, line, i64::from(line.count)))).await
         };
-        let (changed, committed) = self.line.ask(request).await;
-        for changed in changed {
-            let sent = match &changed {
-                Err(error) if error.as_db_error().is_some() => Sent::Nothing,
-                Err(_) => Sent::Commit,
-                // locked and read, but not there: what else was taken is committed
-                Ok(rows) if *rows != 1 => return Err(changed_other(*rows).after_a_part()),
-                Ok(_) => continue,
-            };
-            self.changed_one(changed, sent)?;
+        let Answered { came, committed, .. } = self.session.part(Part::Last, updates).await;
+        for changed in came {
+            let rows = changed.map_err(|error| self.session.failed(&error, Part::Last.sent(&error)))?;
+            // locked and read, but not there: what else was taken is committed
+            changed_one(rows).map_err(Attempt::after_a_part)?;
         }
-        committed.map(|()| Attempt::Ok).map_err(|error| self.failed(&error, Sent::Commit))
-    }
-
-    async fn commit(&mut self) -> Done {
-        let committed = self.line.ask(async |client| client.batch_execute("COMMIT").await).await;
-        committed.map(|()| Attempt::Ok).map_err(|error| self.failed(&error, Sent::Commit))
-    }
-
-    /// Ends a transaction that was not told to commit. It has no effect even if nobody answers, but
-    /// the connection is of no more use then.
-    async fn roll_back(&mut self, outcome: Attempt) -> Attempt {
-        if let Attempt::Failed(fault) | Attempt::Unknown(fault) = &outcome
-            && fault.connection_lost
-        {
-            return outcome;
-        }
-        let done = self.line.ask(async |client| client.batch_execute("ROLLBACK").await).await;
-        done.map_or_else(|error| fault::lost(Sent::Nothing, self.line.words(&error)), |()| outcome)
+        Ok(self.session.committed(committed))
     }
 
     async fn capture_in_one(
@@ -338,8 +306,8 @@ impl Session {
         taken: &mut Vec<Taken>,
     ) -> Done {
         taken.clear();
-        let rows = self.line.ask(async |client| take_in_one(client, statement, capture).await).await;
-        for row in &rows.map_err(|error| self.failed(&error, Sent::Commit))? {
+        let rows = self.session.ask(async |client| take_in_one(client, statement, capture).await).await;
+        for row in &rows.map_err(|error| self.session.failed(&error, Sent::Commit))? {
             taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
         }
         Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
@@ -348,34 +316,14 @@ impl Session {
     async fn release(&mut self, statement: &Statement, release: &Release) -> Done {
         let line = release.line();
         let units = i64::from(release.units);
-        let changed = self.line.ask(async |client| write(client, statement, &line, units).await).await;
-        self.changed_one(changed, Sent::Commit).map(|()| Attempt::Ok)
+        let changed = self.session.ask(async |client| write(client, statement, &line, units).await).await;
+        self.written(changed).and_then(changed_one).map(|()| Attempt::Ok)
     }
 
-    /// A write must have changed one tuple.
-    fn changed_one(&self, changed: Result<u64, Error>, sent: Sent) -> Result<(), Attempt> {
-        match changed {
-            Ok(1) => Ok(()),
-            Ok(rows) => Err(changed_other(rows)),
-            Err(error) => Err(self.failed(&error, sent)),
-        }
+    /// What a write outside a transaction came to.
+    fn written(&self, changed: Result<u64, Error>) -> Result<u64, Attempt> {
+        changed.map_err(|error| self.session.failed(&error, Sent::Commit))
     }
-
-    /// The same, but none means that another client was faster.
-    fn unless_stale(&self, changed: Result<u64, Error>, sent: Sent) -> Result<(), Attempt> {
-        match changed {
-            Ok(0) => Err(Attempt::Conflict),
-            changed => self.changed_one(changed, sent),
-        }
-    }
-}
-
-fn may_have_changed(changed: &Result<u64, Error>) -> bool {
-    changed.as_ref().map_or_else(|error| error.as_db_error().is_none(), |rows| *rows > 0)
-}
-
-fn changed_other(rows: u64) -> Attempt {
-    Attempt::Failed(Fault::answered(format!("a write changed {rows} tuples instead of one")))
 }
 
 fn seen(row: &Row) -> Result<Seen, String> {
@@ -421,26 +369,26 @@ fn key(line: &Taken) -> (i64, i16, i16, i16) {
 
 impl Operations for Connection {
     async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Taken>) -> Attempt {
-        let Self { session, how, .. } = self;
-        if !session.line.is_open().await {
-            return fault::lost(Sent::Nothing, session.line.ended());
+        let Self { picker, how, .. } = self;
+        if let Err(lost) = picker.session.ready().await {
+            return lost;
         }
         let done = match how {
-            How::Unprotected { read, set } => session.capture_unprotected((read, set), capture, taken).await,
+            How::Unprotected { read, set } => picker.capture_unprotected((read, set), capture, taken).await,
             How::IfUnchanged { read, take } => {
-                session.capture_if_unchanged((read, take), capture, taken).await
+                picker.capture_if_unchanged((read, take), capture, taken).await
             }
-            How::Locked { read, take } => session.capture_locked((read, take), capture, taken).await,
-            How::InOne { capture: statement } => session.capture_in_one(statement, capture, taken).await,
+            How::Locked { read, take } => picker.capture_locked((read, take), capture, taken).await,
+            How::InOne { capture: statement } => picker.capture_in_one(statement, capture, taken).await,
         };
         done.unwrap_or_else(|trouble| trouble)
     }
 
     async fn release(&mut self, release: &Release) -> Attempt {
-        let Self { session, release: statement, .. } = self;
-        if !session.line.is_open().await {
-            return fault::lost(Sent::Nothing, session.line.ended());
+        let Self { picker, release: statement, .. } = self;
+        if let Err(lost) = picker.session.ready().await {
+            return lost;
         }
-        session.release(statement, release).await.unwrap_or_else(|trouble| trouble)
+        picker.release(statement, release).await.unwrap_or_else(|trouble| trouble)
     }
 }

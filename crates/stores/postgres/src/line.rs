@@ -7,7 +7,9 @@
 
 use std::{
     future::{Future, poll_fn},
+    mem,
     pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -22,8 +24,8 @@ use crate::{DEFAULT_PORT, fault};
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// One connection to the server.
-pub(crate) struct Line {
-    client: Client,
+pub struct Line {
+    client: Arc<Client>,
     wire: Wire,
 }
 
@@ -38,11 +40,11 @@ struct Wire {
 impl Line {
     pub(crate) async fn open(address: &Address) -> Result<Self, Error> {
         let (client, connection) = config(address).connect(NoTls).await?;
-        Ok(Self { client, wire: Wire { connection: Some(connection), ended: None } })
+        Ok(Self { client: Arc::new(client), wire: Wire { connection: Some(connection), ended: None } })
     }
 
     /// Sends a request, or several at once, and waits for the answers.
-    pub(crate) async fn ask<T>(&mut self, request: impl AsyncFnOnce(&Client) -> T) -> T {
+    pub async fn ask<T>(&mut self, request: impl AsyncFnOnce(&Client) -> T) -> T {
         let Self { client, wire } = self;
         let mut request = pin!(request(client));
         poll_fn(|context| {
@@ -56,8 +58,13 @@ impl Line {
         .await
     }
 
+    /// To make requests that outlive the call: they are driven by a later [`ask`](Self::ask).
+    pub(crate) fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.client)
+    }
+
     /// Whether the connection can still be used, as far as is known without asking the server.
-    pub(crate) async fn is_open(&mut self) -> bool {
+    pub async fn is_open(&mut self) -> bool {
         poll_fn(|context| {
             self.wire.poll(context);
             Poll::Ready(self.wire.connection.is_some())
@@ -66,7 +73,8 @@ impl Line {
     }
 
     /// An error's words, with those of the connection's end where that was the reason.
-    pub(crate) fn words(&self, error: &Error) -> String {
+    #[must_use]
+    pub fn words(&self, error: &Error) -> String {
         match &self.wire.ended {
             Some(ended) if error.is_closed() => ended.clone(),
             _ => fault::words(error),
@@ -74,7 +82,8 @@ impl Line {
     }
 
     /// Why the connection is closed.
-    pub(crate) fn ended(&self) -> String {
+    #[must_use]
+    pub fn ended(&self) -> String {
         self.wire.ended.clone().unwrap_or_else(|| "connection closed".to_owned())
     }
 }
@@ -92,13 +101,21 @@ impl Wire {
 /// Sends all requests at once and in this order, and waits for all answers.
 pub(crate) async fn in_order<F: Future>(requests: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut requests: Vec<_> = requests.map(|request| Box::pin(maybe_done(request))).collect();
-    // a request is sent when it is first polled
+    let (mut sent, mut answered) = (false, 0);
     poll_fn(|context| {
-        let mut waiting = false;
-        for request in &mut requests {
-            waiting |= request.as_mut().poll(context).is_pending();
+        while let Some(next) = requests.get_mut(answered) {
+            if next.as_mut().poll(context).is_pending() {
+                break;
+            }
+            answered += 1;
         }
-        if waiting { Poll::Pending } else { Poll::Ready(()) }
+        // a request is sent when it is first polled; from then on answers come in its turn
+        if !mem::replace(&mut sent, true) {
+            for request in requests.iter_mut().skip(answered + 1) {
+                let _ = request.as_mut().poll(context);
+            }
+        }
+        if answered < requests.len() { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
     requests.iter_mut().filter_map(|request| request.as_mut().take_output()).collect()

@@ -1,16 +1,14 @@
 //! The store against real servers, each test with its own.
 
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+mod common;
 
 use std::{fs, thread, time::Duration};
 
 use acidtest_model::{Address, Durability};
-use acidtest_store_postgres::{KIND, Postgres};
-use acidtest_testbed::{Gone, Subject, inventory, login, wait};
+use acidtest_store_postgres::Postgres;
+use acidtest_testbed::{inventory, login, wait};
 use acidtest_workloads::{Owner, Store};
-
-static POSTGRES: Subject<Postgres> =
-    Subject { kind: KIND, open: |address, _| Box::pin(Postgres::open(address)), gone: Gone::Error };
+use common::{POSTGRES, execute};
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
@@ -96,18 +94,5 @@ fn what_fails_half_way_is_rolled_back() {
                FOR EACH ROW EXECUTE FUNCTION {schema}.no_{stock}()"
         );
         execute(world.address(), &refuse);
-    });
-}
-
-/// Does something as the server's superuser, past the store.
-fn execute(address: &Address, sql: &str) {
-    wait(async {
-        let (user, port) = (address.user.clone().unwrap(), address.port.unwrap());
-        let options = format!("host=127.0.0.1 port={port} user={user} dbname={}", address.path);
-        let (client, connection) = tokio_postgres::connect(&options, tokio_postgres::NoTls).await.unwrap();
-        let driver = tokio::spawn(connection);
-        client.batch_execute(sql).await.unwrap();
-        drop(client);
-        driver.await.unwrap().unwrap();
     });
 }

@@ -1,6 +1,6 @@
 //! The inventory on Redis.
 
-use std::{collections::BTreeSet, sync::LazyLock, time::Duration};
+use std::{collections::BTreeSet, iter, sync::LazyLock};
 
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{Lock, StoreError, Task};
@@ -11,29 +11,15 @@ use acidtest_workloads::{
         plan_capture,
     },
 };
-use rand::{RngExt, SeedableRng, rngs::SysRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use redis::{
-    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisResult, ServerErrorKind, Value,
-    aio::MultiplexedConnection, cmd, pipe,
-};
-use tokio::time::Instant;
+use redis::{Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection, cmd, pipe};
 
 use crate::{
     Redis,
     keys::{self, Scan},
-    server::{Request, Server, attempt, attempt_exec},
+    lock::{self, Locked, Locks},
+    server::{Request, Server, ended},
+    session::{Script, Session, Step},
 };
-
-/// How long a lock is kept for a holder that is not heard of any more.
-const LEASE: Duration = Duration::from_secs(10);
-
-/// How long a lock that another holds is waited for, before the wait counts as a conflict.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Bounds of the wait between two looks at a lock that another holds, in microseconds. The runtime
-/// rounds it up to whole milliseconds.
-const POLL: std::ops::RangeInclusive<u64> = 200..=2_000;
 
 /// Commands in one round trip while loading and reading back.
 const BATCH: usize = 1_000;
@@ -108,10 +94,8 @@ impl InventoryStore for Redis {
             let keys = Keys::of(place);
             let failed = self.server.failed("loading the stock");
             let mut connection = self.server.reach().await?;
-            for script in Script::of(lock) {
-                let mut keep = cmd("SCRIPT");
-                keep.arg("LOAD").arg(script.code);
-                keep.exec_async(&mut connection).await.map_err(&failed)?;
+            for script in scripts(lock) {
+                script.keep(&mut connection).await.map_err(&failed)?;
             }
             for groups in stock.groups.chunks(BATCH / 2) {
                 let mut batch = pipe();
@@ -196,89 +180,34 @@ impl Connector for RedisConnector {
     async fn connect(&self) -> Result<Client, String> {
         let connection = self.server.connect().await.map_err(|error| error.to_string())?;
         Ok(Client {
-            session: Session { connection },
+            session: Session::new(connection),
+            locks: Locks::new(self.keys.fence()),
             lock: self.lock,
             keys: self.keys.clone(),
             read: Vec::new(),
-            watching: false,
-            // only spreads out waits: any seed will do
-            rng: Xoshiro256PlusPlus::try_from_rng(&mut SysRng)
-                .unwrap_or_else(|_| Xoshiro256PlusPlus::seed_from_u64(0)),
         })
     }
 }
 
-/// A Lua script, which the server keeps and knows by its hash.
-pub(crate) struct Script {
-    code: &'static str,
-    hash: String,
-}
-
 static CAPTURE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("inventory/capture.lua")));
-static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("inventory/acquire.lua")));
-static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("inventory/settle.lua")));
 
-impl Script {
-    pub(crate) fn new(code: &'static str) -> Self {
-        Self { code, hash: redis::Script::new(code).get_hash().to_owned() }
-    }
-
-    /// Those that a lock mode needs.
-    fn of(lock: Lock) -> Vec<&'static Self> {
-        match lock {
-            Lock::None | Lock::Soft => Vec::new(),
-            Lock::Hard => vec![&ACQUIRE, &SETTLE],
-            Lock::Native => vec![&CAPTURE],
-        }
-    }
-}
-
-/// A client's connection.
-pub(crate) struct Session {
-    pub(crate) connection: MultiplexedConnection,
-}
-
-impl Session {
-    pub(crate) async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
-        command.query_async(&mut self.connection).await
-    }
-
-    /// Runs a script; `arguments` adds the number of keys, keys and arguments.
-    pub(crate) async fn run<T: FromRedisValue>(
-        &mut self,
-        script: &Script,
-        arguments: impl Fn(&mut Cmd),
-    ) -> RedisResult<T> {
-        let mut command = cmd("EVALSHA");
-        command.arg(&script.hash);
-        arguments(&mut command);
-        let answer = self.ask(&command).await;
-        match answer {
-            // nothing was run: the server was restarted or its scripts flushed. EVAL makes it keep it again
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                let mut command = cmd("EVAL");
-                command.arg(script.code);
-                arguments(&mut command);
-                self.ask(&command).await
-            }
-            answer => answer,
-        }
+/// The scripts that a lock mode needs.
+fn scripts(lock: Lock) -> Vec<&'static Script> {
+    match lock {
+        Lock::None | Lock::Soft => Vec::new(),
+        Lock::Hard => lock::scripts().to_vec(),
+        Lock::Native => vec![&CAPTURE],
     }
 }
 
 struct Client {
     session: Session,
+    locks: Locks,
     lock: Lock,
     keys: Keys,
     /// The group last read, ascending by warehouse.
     read: Counts,
-    /// Whether the server watches a group for us that no EXEC has settled.
-    watching: bool,
-    rng: Xoshiro256PlusPlus,
 }
-
-/// Either what was wanted, or how the attempt ended without it.
-type Step<T> = Result<T, Attempt>;
 
 impl Client {
     fn seen(&mut self, mut counts: Counts) {
@@ -293,7 +222,7 @@ impl Client {
     async fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
         let key = self.keys.count((capture.sku, capture.condition, capture.source));
         let group = self.session.ask(cmd("HGETALL").arg(&key)).await;
-        self.seen(group.map_err(|error| attempt(&error, Request::Harmless))?);
+        self.seen(group.map_err(ended(Request::Harmless))?);
         if !self.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
@@ -305,7 +234,7 @@ impl Client {
             set.arg(line.warehouse).arg(left);
         }
         let set = self.session.ask::<Value>(&set).await;
-        set.map_err(|error| attempt(&error, Request::Change))?;
+        set.map_err(ended(Request::Change))?;
         Ok(Attempt::Ok)
     }
 
@@ -320,79 +249,61 @@ impl Client {
         for line in &*taken {
             change.cmd("HINCRBY").arg(&key).arg(line.warehouse).arg(-i64::from(line.count));
         }
-        let done: RedisResult<Value> = change.query_async(&mut self.session.connection).await;
-        self.watching = false;
-        match done {
-            Ok(Value::Nil) => Ok(Attempt::Conflict),
-            Ok(_) => Ok(Attempt::Ok),
-            Err(error) => Err(attempt_exec(&error)),
-        }
+        let done = self.session.exec(&change).await?;
+        Ok(if done.is_some() { Attempt::Ok } else { Attempt::Conflict })
     }
 
-    /// Watches and reads a group. What an earlier, refused capture watched is let go of first, in the
-    /// same round trip.
+    /// Watches and reads a group.
     async fn watch(&mut self, key: &str) -> Step<()> {
-        let mut read = pipe();
-        if self.watching {
-            read.cmd("UNWATCH").ignore();
-        }
-        read.cmd("WATCH").arg(key).ignore().cmd("HGETALL").arg(key);
+        let mut read = self.session.watch(key);
+        read.cmd("HGETALL").arg(key);
         let group: RedisResult<(Counts,)> = read.query_async(&mut self.session.connection).await;
-        self.watching = true;
-        let (group,) = group.map_err(|error| attempt(&error, Request::Harmless))?;
+        let (group,) = group.map_err(ended(Request::Harmless))?;
         self.seen(group);
         Ok(())
     }
 
     async fn capture_locked(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
         let group = (capture.sku, capture.condition, capture.source);
-        let lock = self.acquire(group).await?;
+        let (hash, lock) = (self.keys.count(group), self.keys.lock(group));
+        let locked = Locked { hash: &hash, lock: &lock };
+        let owner = self.acquire(locked).await?;
         if !self.decide(capture, taken) {
-            return self.settle(group, lock, &[]).await.map(|_| Attempt::Refused);
+            return lock::give_up(&mut self.session, locked, owner).await.map(|_| Attempt::Refused);
         }
-        let changes: Vec<_> = taken.iter().map(|line| (line.warehouse, -i64::from(line.count))).collect();
-        self.settle(group, lock, &changes).await
+        let changes = taken.iter().map(|line| (line.warehouse, -i64::from(line.count)));
+        self.change(locked, owner, changes).await
     }
 
     async fn release_locked(&mut self, release: &Release) -> Step<Attempt> {
         let group = (release.sku, release.condition, release.source);
-        let lock = self.acquire(group).await?;
-        self.settle(group, lock, &[(release.warehouse, release.units.into())]).await
+        let (hash, lock) = (self.keys.count(group), self.keys.lock(group));
+        let locked = Locked { hash: &hash, lock: &lock };
+        let token = self.acquire(locked).await?;
+        self.change(locked, token, iter::once((release.warehouse, release.units.into()))).await
     }
 
-    /// Takes the lock of a group and reads the group; waits while another holds it. Returns the token.
-    async fn acquire(&mut self, group: Group) -> Step<i64> {
-        let keys = [self.keys.count(group), self.keys.lock(group), self.keys.fence()];
-        let start = Instant::now();
-        loop {
-            let asked = self.session.run(&ACQUIRE, |acquire| {
-                acquire.arg(keys.len()).arg(&keys).arg(LEASE.as_millis());
-            });
-            let held: RedisResult<Option<(i64, Counts)>> = asked.await;
-            if let Some((token, counts)) = held.map_err(|error| attempt(&error, Request::Harmless))? {
-                self.seen(counts);
-                return Ok(token);
-            }
-            if start.elapsed() > PATIENCE {
-                return Err(Attempt::Conflict);
-            }
-            tokio::time::sleep(Duration::from_micros(self.rng.random_range(POLL))).await;
-        }
+    /// Takes the lock of a group and reads the group. Returns the token.
+    async fn acquire(&mut self, locked: Locked<'_>) -> Step<i64> {
+        let (token, counts) = self.locks.acquire(&mut self.session, locked, &[]).await?;
+        self.seen(counts);
+        Ok(token)
     }
 
-    /// Writes the changes (warehouse, units) and gives the lock up; or, with no changes, only the
-    /// latter.
-    async fn settle(&mut self, group: Group, token: i64, changes: &[(u8, i64)]) -> Step<Attempt> {
-        let keys = [self.keys.count(group), self.keys.lock(group)];
-        let asked = self.session.run(&SETTLE, |settle| {
-            settle.arg(keys.len()).arg(&keys).arg(token);
-            for (warehouse, change) in changes {
+    /// Writes the changes (warehouse, units) and gives the lock up.
+    async fn change(
+        &mut self,
+        locked: Locked<'_>,
+        token: i64,
+        changes: impl Iterator<Item = (u8, i64)> + Clone,
+    ) -> Step<Attempt> {
+        let write = |settle: &mut Cmd| {
+            settle.arg("HINCRBY");
+            for (warehouse, change) in changes.clone() {
                 settle.arg(warehouse).arg(change);
             }
-        });
-        let request = if changes.is_empty() { Request::Harmless } else { Request::Change };
-        let ours: bool = asked.await.map_err(|error| attempt(&error, request))?;
-        Ok(if ours { Attempt::Ok } else { Attempt::Conflict })
+        };
+        lock::write(&mut self.session, locked, token, write).await
     }
 
     async fn capture_in_one(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
@@ -400,7 +311,7 @@ impl Client {
         let asked = self.session.run(&CAPTURE, |script| {
             script.arg(1).arg(&key).arg(capture.units);
         });
-        let lines: Vec<(u8, u32)> = asked.await.map_err(|error| attempt(&error, Request::Change))?;
+        let lines: Vec<(u8, u32)> = asked.await.map_err(ended(Request::Change))?;
         taken.clear();
         taken.extend(lines.into_iter().map(|(warehouse, count)| capture.line(warehouse, count)));
         Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
@@ -411,7 +322,7 @@ impl Client {
         let mut add = cmd("HINCRBY");
         add.arg(key).arg(release.warehouse).arg(release.units);
         let count: RedisResult<i64> = self.session.ask(&add).await;
-        count.map_err(|error| attempt(&error, Request::Change))?;
+        count.map_err(ended(Request::Change))?;
         Ok(Attempt::Ok)
     }
 }

@@ -8,8 +8,8 @@ use redis::{Value, cmd};
 
 use crate::{
     KIND,
-    inventory::{Script, Session},
     server::{Request, Server, attempt},
+    session::{Script, Session},
 };
 
 static COUNT_UP: LazyLock<Script> = LazyLock::new(|| Script::new(Point::COUNT_UP));
@@ -31,7 +31,7 @@ impl Point {
     /// Where nobody answers, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let connection = Server::new(address, KIND.default_port)?.reach().await?;
-        Ok(Self { session: Session { connection } })
+        Ok(Self { session: Session::new(connection) })
     }
 
     /// Reads a key's value.

@@ -5,12 +5,13 @@ use std::{fmt, time::Duration};
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::{Address, Secret, StoreError};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
-    RedisError, RedisResult, ServerErrorKind, aio::MultiplexedConnection, cmd, io::tcp::TcpSettings,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, aio::MultiplexedConnection, cmd,
+    io::tcp::TcpSettings,
 };
 
 /// How long connecting and logging in may take.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 
 /// How connections to the server are opened: alike for clients and for the untimed edge.
 #[derive(Clone)]
@@ -53,7 +54,7 @@ impl Server {
         let port = address.port.unwrap_or(default_port);
         let info = ConnectionAddr::Tcp(address.host.clone(), port).into_connection_info();
         // the driver would let Nagle's algorithm hold requests back
-        let settings = |info: redis::ConnectionInfo| {
+        let settings = |info: ConnectionInfo| {
             info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(login)
         };
         let client = info.map(settings).and_then(Client::open);
@@ -63,6 +64,15 @@ impl Server {
 
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where it is and how to log in.
+    pub(crate) fn info(&self) -> &ConnectionInfo {
+        self.client.get_connection_info()
+    }
+
+    pub(crate) fn database(&self) -> u16 {
+        self.database
     }
 
     /// Opens a connection to a server that is ready to answer. The driver neither reconnects it nor
@@ -95,7 +105,7 @@ impl Server {
         move |error| StoreError::Server {
             doing: doing.to_owned(),
             address: self.address.clone(),
-            cause: error.to_string(),
+            cause: words(&error),
         }
     }
 }
@@ -114,9 +124,21 @@ fn remedy(error: &RedisError) -> &'static str {
     }
 }
 
-/// What a request could have done to the stock.
+/// The server's own words: of several commands that it refused, those about the first.
+fn words(error: &RedisError) -> String {
+    let refused = error.clone().into_server_errors();
+    match refused.as_deref() {
+        Some([(_, first), others @ ..]) if !others.is_empty() => {
+            format!("{first} (and {} more commands were refused)", others.len())
+        }
+        Some([(_, only)]) => only.to_string(),
+        _ => error.to_string(),
+    }
+}
+
+/// What a request could have done to what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub enum Request {
     /// Nothing: it reads, or takes or gives up a lock.
     Harmless,
     /// A command or script that an error reply proves to have changed nothing.
@@ -124,13 +146,19 @@ pub(crate) enum Request {
 }
 
 /// What an error means for the operation that met it.
-pub(crate) fn attempt(error: &RedisError, request: Request) -> Attempt {
-    let message = error.to_string();
+#[must_use]
+pub fn attempt(error: &RedisError, request: Request) -> Attempt {
+    let message = words(error);
     match (is_answer(error), request) {
         (true, _) => Attempt::Failed(Fault::answered(message)),
         (false, Request::Harmless) => Attempt::Failed(Fault::lost(message)),
         (false, Request::Change) => Attempt::Unknown(Fault::lost(message)),
     }
+}
+
+/// The same, to be handed to `map_err`.
+pub(crate) fn ended(request: Request) -> impl Fn(RedisError) -> Attempt {
+    move |error| attempt(&error, request)
 }
 
 /// Whether the server itself replied with the error.
@@ -142,9 +170,9 @@ fn is_answer(error: &RedisError) -> bool {
 /// transaction, some of its commands may have been carried out.
 pub(crate) fn attempt_exec(error: &RedisError) -> Attempt {
     if error.kind() == ErrorKind::Server(ServerErrorKind::ExecAbort) {
-        return Attempt::Failed(Fault::answered(error.to_string()));
+        return Attempt::Failed(Fault::answered(words(error)));
     }
-    Attempt::Unknown(Fault::lost(error.to_string()))
+    Attempt::Unknown(Fault::lost(words(error)))
 }
 
 #[cfg(test)]

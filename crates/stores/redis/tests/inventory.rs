@@ -153,8 +153,8 @@ fn a_holder_that_outlives_its_lease_is_fenced_off() {
     let Some(world) = REDIS.start(Durability::None) else { return };
     let mut raw = raw(&world);
     let () = raw.0.hset("group", 1, 5).unwrap();
-    let acquire = include_str!("../src/inventory/acquire.lua");
-    let settle = include_str!("../src/inventory/settle.lua");
+    let acquire = include_str!("../src/lock/acquire.lua");
+    let settle = include_str!("../src/lock/settle.lua");
     let take = ["EVAL", acquire, "3", "group", "lock", "fence"];
     let (late, counts): (String, Vec<(u8, i64)>) = raw.req(&[&take[..], &["20"]].concat());
     assert_eq!(counts, [(1, 5)]);
@@ -163,7 +163,7 @@ fn a_holder_that_outlives_its_lease_is_fenced_off() {
     thread::sleep(Duration::from_millis(40));
 
     let write = |raw: &mut Raw, token: &str| -> bool {
-        raw.req(&["EVAL", settle, "2", "group", "lock", token, "1", "-3"])
+        raw.req(&["EVAL", settle, "2", "group", "lock", token, "HINCRBY", "1", "-3"])
     };
     assert!(!write(&mut raw, &late), "the lease is over");
     let (next, _): (String, Vec<(u8, i64)>) = raw.req(&[&take[..], &["10000"]].concat());

@@ -10,10 +10,13 @@ use acidtest_workloads::{
 };
 use rusqlite::{Connection, params};
 
-use crate::{File, Sqlite, attempt, quoted};
+use crate::{
+    File, Sqlite, attempt, named,
+    transaction::{Done, IMMEDIATE, begin, end},
+};
 
 fn table(place: &Place) -> String {
-    quoted(&format!("{}:{}", place.namespace, place.object("stock")))
+    named(place, "stock")
 }
 
 impl InventoryStore for Sqlite {
@@ -74,11 +77,7 @@ impl InventoryStore for Sqlite {
     }
 
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            self.on_file("removing the stock", |connection| {
-                connection.execute_batch(&format!("DROP TABLE IF EXISTS {}", table(place)))
-            })
-        })
+        Box::pin(async move { self.drop_tables("removing the stock", place, &["stock"]) })
     }
 }
 
@@ -150,9 +149,6 @@ impl Connector for SqliteConnector {
     }
 }
 
-/// How an operation went, or the error that ended it.
-type Done = rusqlite::Result<Attempt>;
-
 impl Client {
     fn read(&mut self, capture: &Capture) -> rusqlite::Result<()> {
         self.seen.clear();
@@ -191,9 +187,9 @@ impl Client {
         if taken.len() == 1 {
             return self.take_if_unchanged(taken);
         }
-        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        begin(&self.connection, IMMEDIATE)?;
         let done = self.take_if_unchanged(taken);
-        self.end(done)
+        end(&self.connection, done)
     }
 
     fn take_if_unchanged(&self, taken: &[Line]) -> Done {
@@ -214,9 +210,9 @@ impl Client {
     }
 
     fn capture_locked(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
-        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        begin(&self.connection, IMMEDIATE)?;
         let done = self.take_inside(capture, taken);
-        self.end(done)
+        end(&self.connection, done)
     }
 
     fn take_inside(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
@@ -229,28 +225,6 @@ impl Client {
             self.connection.prepare_cached(&self.sql.take)?.execute(tuple)?;
         }
         Ok(Attempt::Ok)
-    }
-
-    /// Commits what went well; rolls back everything else.
-    fn end(&self, done: Done) -> Done {
-        if matches!(done, Ok(Attempt::Ok)) {
-            let committed = self.connection.prepare_cached("COMMIT")?.execute([]);
-            if committed.is_ok() {
-                return done;
-            }
-            self.roll_back()?;
-            return committed.map(|_| Attempt::Ok);
-        }
-        self.roll_back()?;
-        done
-    }
-
-    /// SQLite rolls back by itself after some errors; then there is nothing left to do.
-    fn roll_back(&self) -> rusqlite::Result<()> {
-        if self.connection.is_autocommit() {
-            return Ok(());
-        }
-        self.connection.prepare_cached("ROLLBACK")?.execute([]).map(drop)
     }
 
     fn capture_in_one(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {

@@ -2,23 +2,62 @@
 //!
 //! # Guarantees
 //!
-//! Checked on SQLite 3.54 (bundled with rusqlite 0.41). `…` is the tuple's primary key.
+//! Checked on SQLite 3.54 (bundled with rusqlite 0.41).
 //!
-//! | guarantee | statements and settings |
+//! The inventory; `…` is the tuple's primary key:
+//!
+//! | guarantee | statements |
 //! | --- | --- |
 //! | lock none | `SELECT warehouse, count …`, then `UPDATE … SET count = <computed>`, each its own transaction |
 //! | lock soft | `SELECT …, version`, then `UPDATE … SET count = count - n, version = version + 1 … AND version = <read>` (several: in one `BEGIN IMMEDIATE`); no row updated means stale |
 //! | lock hard | `BEGIN IMMEDIATE`, `SELECT`, `UPDATE`, `COMMIT`: SQLite's lock is the whole database |
 //! | lock native | one `UPDATE … FROM (window sums) RETURNING` |
 //! | release | one `UPDATE … SET count = count + n`, in every mode |
+//!
+//! The records; a record is a row of an ordinary table (`WITHOUT ROWID` is for rows below a twentieth of a page,
+//! and these have a kilobyte), and its key has a unique index:
+//!
+//! | guarantee | statements |
+//! | --- | --- |
+//! | lock none | `SELECT version`, then `UPDATE … SET version = <read> + 1, <fields>`, each its own transaction |
+//! | lock soft | the same with `AND version = <read>`; no row updated means stale |
+//! | lock hard | both inside `BEGIN IMMEDIATE … COMMIT` |
+//! | lock native | one `UPDATE … SET version = version + 1, <fields> … RETURNING version`; read-modify-write as under a hard lock: `RETURNING` gives new values only |
+//! | insert | one `INSERT … ON CONFLICT DO NOTHING`, in every mode; no row means refused |
+//! | transaction | lock none and soft, and those that only read: `BEGIN DEFERRED`, which fails (`SQLITE_BUSY_SNAPSHOT`) if others wrote between its first read and its first write; lock hard and native: `BEGIN IMMEDIATE` |
+//! | isolation | serializable, always; only a shared cache, which is not used, has read uncommitted |
+//!
+//! The queue is a table of `id INTEGER PRIMARY KEY` and `body BLOB`; a message is a row, and is deleted when it is
+//! consumed:
+//!
+//! | guarantee | statements |
+//! | --- | --- |
+//! | ack confirm | one `INSERT` a message, its own transaction; one at a time |
+//! | ack transaction | `BEGIN IMMEDIATE`, an `INSERT` for each message of the batch, `COMMIT` |
+//! | consume auto | one `DELETE … WHERE id = (SELECT id … ORDER BY id LIMIT 1) RETURNING body` a message, its own transaction |
+//! | consume ack, transaction | the same: `BEGIN IMMEDIATE` and `SELECT … WHERE id > <last> ORDER BY id LIMIT batch`; when the batch is acknowledged, a `DELETE` for each message and `COMMIT`. There is no SKIP LOCKED: from taking to acknowledging the whole database is the consumer's, and all others wait that want to write. A consumer that dies gives back what it had, as its transaction is rolled back; there is no flag that says so |
+//! | nothing there | `SELECT EXISTS (SELECT 1 …)` every 2 ms; nobody waits for a message while it holds others, as none could come |
+//! | order | each producer's, with any number of consumers |
+//!
+//! Transient messages, copies, dropping duplicates and several messages in flight are refused.
+//!
+//! All workloads:
+//!
+//! | guarantee | settings |
+//! | --- | --- |
 //! | durability none | `journal_mode=MEMORY, synchronous=OFF`: killed inside a write, the file may be corrupt |
 //! | durability process | `journal_mode=WAL, synchronous=OFF`: written to the page cache before it is acknowledged |
 //! | durability disk | `journal_mode=WAL, synchronous=FULL`: the log is synced at every commit |
 //!
-//! `SQLITE_BUSY` after five seconds in the busy handler, and `SQLITE_LOCKED`, are conflicts: the
-//! statement changed nothing. An I/O error leaves the outcome unknown.
+//! `SQLITE_BUSY` (after five seconds in the busy handler, or at once where waiting would be a deadlock) and
+//! `SQLITE_LOCKED` are conflicts: the statement changed nothing, and its transaction is rolled back. An
+//! I/O error leaves the outcome unknown.
 
 mod inventory;
+mod join;
+mod queue;
+mod records;
+mod transaction;
 
 use std::{
     collections::BTreeMap,
@@ -28,8 +67,14 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Address, Durability, Effective, Lock, Server, StoreError, StoreKind, Support, Task};
-use acidtest_workloads::{Attempt, Fault, Owner, Store, inventory::InventoryStore};
+use acidtest_model::{
+    Ack, Address, Delivery, Durability, Effective, Isolation, Lock, Server, StoreError, StoreKind, Support,
+    Task,
+};
+use acidtest_workloads::{
+    Attempt, Fault, Owner, Place, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
+    records::RecordsStore,
+};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 /// The store's row of the matrix.
@@ -51,8 +96,33 @@ pub const KIND: StoreKind = StoreKind {
         (Durability::Process, Support::Yes("journal_mode=WAL, synchronous=OFF")),
         (Durability::Disk, Support::Yes("journal_mode=WAL, synchronous=FULL")),
     ],
-    workloads: &[("inventory", Support::Yes("capture and release"))],
+    isolation: &[
+        (
+            Isolation::ReadUncommitted,
+            Support::No("only connections that share one cache can read what is not committed"),
+        ),
+        (Isolation::ReadCommitted, Support::No("every transaction is serializable")),
+        (Isolation::RepeatableRead, Support::No("every transaction is serializable")),
+        (Isolation::Serializable, Support::Yes("always: there is no other level")),
+    ],
+    transactions: Support::Yes("BEGIN … COMMIT; IMMEDIATE if it writes under a hard or native lock"),
+    lock_service: false,
+    rung_of_queue: false,
+    workloads: &[
+        ("inventory", Support::Yes("capture and release")),
+        ("records", Support::Yes("a table with a unique index on the key")),
+        ("join", Support::Yes("both orders, planned after ANALYZE")),
+        ("queue", Support::Yes("a table: INSERT, and SELECT and DELETE in one BEGIN IMMEDIATE")),
+    ],
+    refuses: |wish| refuses(&wish.delivery?),
 };
+
+fn refuses(delivery: &Delivery) -> Option<&'static str> {
+    const ONE_BY_ONE: &str =
+        "a call returns when it is done: --in-flight 1, or --ack transaction with a --batch";
+    let several = delivery.producers > 0 && delivery.ack == Ack::Confirm && delivery.in_flight > 1;
+    delivery.beyond_a_table().or(several.then_some(ONE_BY_ONE))
+}
 
 /// A database file.
 #[derive(Debug)]
@@ -99,8 +169,25 @@ impl Sqlite {
         doing: &str,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        self.file.connect().and_then(|mut connection| work(&mut connection)).map_err(|error| {
-            StoreError::Server { doing: doing.to_owned(), address: self.address(), cause: error.to_string() }
+        self.told(doing, self.file.connect().and_then(|mut connection| work(&mut connection)))
+    }
+
+    /// An error in the words of whoever asked.
+    fn told<T>(&self, doing: &str, done: rusqlite::Result<T>) -> Result<T, StoreError> {
+        done.map_err(|error| StoreError::Server {
+            doing: doing.to_owned(),
+            address: self.address(),
+            cause: error.to_string(),
+        })
+    }
+
+    /// Removes the trial's tables, as far as they are there.
+    fn drop_tables(&self, doing: &str, place: &Place, objects: &[&str]) -> Result<(), StoreError> {
+        self.on_file(doing, |connection| {
+            for object in objects {
+                connection.execute_batch(&format!("DROP TABLE IF EXISTS {}", named(place, object)))?;
+            }
+            forget_statistics(connection)
         })
     }
 }
@@ -137,6 +224,11 @@ fn attempt(error: &rusqlite::Error) -> Attempt {
     }
 }
 
+/// A table of the trial's, as it stands in a statement.
+fn named(place: &Place, object: &str) -> String {
+    quoted(&format!("{}:{}", place.namespace, place.object(object)))
+}
+
 fn marker(namespace: &str) -> String {
     quoted(&format!("{namespace}:marker"))
 }
@@ -153,6 +245,21 @@ fn tables(connection: &Connection, namespace: &str) -> rusqlite::Result<Vec<Stri
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, length(?1)) = ?1",
     )?;
     tables.query_map([prefix], |row| row.get(0))?.collect()
+}
+
+/// Removes the tables that ANALYZE made once nothing is left in any: the rows of a table that is
+/// dropped go with it, and where others stay, so do the tables.
+fn forget_statistics(connection: &Connection) -> rusqlite::Result<()> {
+    let mut made = connection
+        .prepare("SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')")?;
+    let made = made.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    for table in &made {
+        let used = format!("SELECT EXISTS (SELECT 1 FROM {table})");
+        if connection.query_row(&used, [], |row| row.get(0))? {
+            return Ok(());
+        }
+    }
+    made.iter().try_for_each(|table| connection.execute_batch(&format!("DROP TABLE {table}")))
 }
 
 impl Store for Sqlite {
@@ -233,6 +340,7 @@ impl Store for Sqlite {
                 for name in tables(&transaction, namespace)? {
                     transaction.execute_batch(&format!("DROP TABLE {}", quoted(&name)))?;
                 }
+                forget_statistics(&transaction)?;
                 let empty: bool =
                     transaction.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
                 transaction.commit()?;
@@ -250,6 +358,18 @@ impl Store for Sqlite {
     }
 
     fn inventory(&self) -> Option<&dyn InventoryStore> {
+        Some(self)
+    }
+
+    fn records(&self) -> Option<&dyn RecordsStore> {
+        Some(self)
+    }
+
+    fn join(&self) -> Option<&dyn JoinStore> {
+        Some(self)
+    }
+
+    fn queue(&self) -> Option<&dyn QueueStore> {
         Some(self)
     }
 }

@@ -2,18 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
-use std::future::ready;
+mod common;
 
 use acidtest_model::Address;
-use acidtest_store_sqlite::{KIND, Sqlite};
-use acidtest_testbed::{Gone, NAMESPACE, Subject, inventory};
+use acidtest_testbed::{NAMESPACE, inventory};
+use common::SQLITE;
 use rusqlite::Connection;
-
-static SQLITE: Subject<Sqlite> = Subject {
-    kind: KIND,
-    open: |address, durability| Box::pin(ready(Sqlite::open(address, Some(durability)))),
-    gone: Gone::Error,
-};
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {

@@ -13,15 +13,9 @@ use acidtest_workloads::{
 use crate::{
     Tarantool,
     iproto::{Connection, Encoder, Error, IteratorType, Reader},
-    prefix,
     server::{Request, Server, ended},
+    trial::{self, LEASE, PATIENCE, Plan, Step, length, part, read_done, space_of},
 };
-
-/// Seconds that a latch is kept for a holder that is not heard of any more.
-const LEASE: f64 = 10.0;
-
-/// Seconds that a latch that another holds is waited for, before the wait counts as a conflict.
-const PATIENCE: f64 = 5.0;
 
 /// Tuples in one request while loading and reading back.
 const BATCH: u16 = 5_000;
@@ -32,21 +26,32 @@ const VERSION: u64 = 6;
 /// How many fields there are.
 const FIELDS: usize = 7;
 
-/// The name of a trial's space and of its procedure.
-fn name(place: &Place) -> String {
-    format!("{}{}", prefix(&place.namespace), place.object("stock"))
-}
+/// How a tuple is kept.
+const PLAN: Plan<'static> = Plan {
+    procedure: include_str!("lua/inventory.lua"),
+    format: &[
+        ("sku", "unsigned"),
+        ("condition", "unsigned"),
+        ("source", "unsigned"),
+        ("warehouse", "unsigned"),
+        ("price", "unsigned"),
+        ("count", "integer"),
+        ("version", "unsigned"),
+    ],
+    key: 4,
+    second: None,
+};
+
+/// What a trial's space and procedure are named after.
+const OBJECT: &str = "stock";
 
 impl InventoryStore for Tarantool {
     fn load<'a>(&'a self, place: &'a Place, _: Lock, stock: &'a Stock) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let failed = self.server.failed("loading the stock");
-            let name = name(place);
+            let name = trial::name(place, OBJECT);
             let mut connection = self.server.reach().await?;
-            let procedure = |args: &mut Encoder| {
-                args.array(2).str(&name).str(include_str!("lua/trial.lua"));
-            };
-            connection.eval(include_str!("lua/lay_out.lua"), procedure).await.map_err(&failed)?;
+            trial::lay_out(&mut connection, &name, &PLAN).await.map_err(&failed)?;
             for items in stock.items.chunks(BATCH.into()) {
                 connection.call(&name, |args| load(args, items)).await.map_err(&failed)?;
             }
@@ -55,14 +60,15 @@ impl InventoryStore for Tarantool {
     }
 
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
-        let connector = TarantoolConnector { server: self.server.clone(), lock, name: name(place) };
+        let connector =
+            TarantoolConnector { server: self.server.clone(), lock, name: trial::name(place, OBJECT) };
         inventory::task(connector, scenario)
     }
 
     fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
         Box::pin(async move {
             let mut connection = self.server.reach().await?;
-            read_stock(&mut connection, &name(place))
+            read_stock(&mut connection, &trial::name(place, OBJECT))
                 .await
                 .map_err(self.server.failed("reading the final stock"))
         })
@@ -70,11 +76,7 @@ impl InventoryStore for Tarantool {
 
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let name = |args: &mut Encoder| {
-                args.array(1).str(&name(place));
-            };
-            let code = include_str!("lua/clear_away.lua");
-            self.server.run("removing the stock", code, name, |_| Ok(())).await
+            trial::clear_away(&self.server, "removing the stock", &trial::name(place, OBJECT)).await
         })
     }
 }
@@ -87,27 +89,6 @@ fn load(args: &mut Encoder, items: &[Item]) {
         args.array(7).u64(sku.into()).u64(condition.into()).u64(source.into()).u64(warehouse.into());
         args.u64(item.price.into()).u64(item.initial.into()).u64(0);
     }
-}
-
-/// The length of something that is far shorter than the protocol's longest array.
-fn length<T>(items: &[T]) -> u32 {
-    u32::try_from(items.len()).unwrap_or(u32::MAX)
-}
-
-/// The number of a trial's space; `None` if there is no such space.
-async fn space_of(connection: &mut Connection, name: &str) -> Result<Option<u32>, Error> {
-    let name = |args: &mut Encoder| {
-        args.array(1).str(name);
-    };
-    let mut values = connection.eval(include_str!("lua/space.lua"), name).await?;
-    values.tuple(1)?;
-    if values.take_nil() { Ok(None) } else { part(&mut values).map(Some) }
-}
-
-/// An unsigned integer of the width that it is kept in.
-fn part<T: TryFrom<u64>>(values: &mut Reader<'_>) -> Result<T, Error> {
-    let value = values.u64()?;
-    T::try_from(value).map_err(|_| Error::Protocol(format!("{value} is out of range")))
 }
 
 async fn read_stock(connection: &mut Connection, name: &str) -> Result<Vec<Held>, Error> {
@@ -181,10 +162,7 @@ impl Connector for TarantoolConnector {
     type Connection = Client;
 
     async fn connect(&self) -> Result<Client, String> {
-        let words = |error: Error| error.to_string();
-        let mut connection = self.server.connect().await.map_err(words)?;
-        let space = space_of(&mut connection, &self.name).await.map_err(words)?;
-        let space = space.ok_or_else(|| format!("the server has no space {:?} any more", self.name))?;
+        let (connection, space) = trial::connect(&self.server, &self.name).await?;
         Ok(Client { connection, lock: self.lock, name: self.name.clone(), space, read: Vec::new() })
     }
 }
@@ -212,9 +190,6 @@ struct Change {
     version: u64,
 }
 
-/// Either what was wanted, or how the attempt ended without it.
-type Step<T> = Result<T, Attempt>;
-
 /// Begins the arguments of an operation on a group: to be followed by `more` arguments.
 fn begin<'a>(args: &'a mut Encoder, operation: &str, group: Group, more: u32) -> &'a mut Encoder {
     let (sku, condition, source) = group;
@@ -226,12 +201,6 @@ fn write_changes(args: &mut Encoder, changes: &[Change]) {
     for change in changes {
         args.array(3).u64(change.warehouse.into()).i64(change.units).u64(change.version);
     }
-}
-
-/// A procedure's only answer: whether it did as asked, or found itself too late.
-fn read_done(values: &mut Reader<'_>) -> Result<Attempt, Error> {
-    values.tuple(1)?;
-    Ok(if values.bool()? { Attempt::Ok } else { Attempt::Conflict })
 }
 
 fn write_tuple_key(args: &mut Encoder, (sku, condition, source): Group, warehouse: u8) {

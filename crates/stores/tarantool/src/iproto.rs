@@ -1,4 +1,5 @@
-//! IPROTO, Tarantool's binary protocol: one TCP connection with at most one request in flight.
+//! IPROTO, Tarantool's binary protocol: one TCP connection with at most one request in flight, or several
+//! ([`Pipeline`]).
 //!
 //! What a bench needs that the published clients do not give: every [`Error`] says whether its request
 //! was answered, provably never sent, or lost on the way, and a request abandoned half way can never
@@ -7,6 +8,7 @@
 mod encoder;
 mod error;
 mod frame;
+mod pipeline;
 mod reader;
 
 use std::fmt;
@@ -21,6 +23,7 @@ use tokio::net::TcpStream;
 
 pub use encoder::Encoder;
 pub use error::{Error, Fate};
+pub use pipeline::Pipeline;
 pub use reader::Reader;
 
 use frame::{Answer, Frame, request, request_key};
@@ -327,21 +330,35 @@ impl Connection {
     /// Reads until `input` holds another whole frame, and returns its place without the length prefix.
     async fn receive(&mut self) -> Result<Range<usize>, Error> {
         loop {
-            let unread = self.input.get(self.consumed..).unwrap_or_default();
-            let missing = match frame::split(unread)? {
-                Frame::Whole(frame) => {
-                    let place = self.consumed + frame.start..self.consumed + frame.end;
-                    self.consumed = place.end;
-                    return Ok(place);
-                }
-                Frame::Missing(bytes) => bytes,
-            };
-            self.input.reserve(missing.clamp(READ_ROOM, READ_AHEAD));
-            match self.stream.read_buf(&mut self.input).await {
-                Ok(0) => return Err(Error::Lost { sent: true, cause: closed() }),
-                Ok(_) => {}
-                Err(cause) => return Err(Error::Lost { sent: true, cause }),
+            if let Some(frame) = self.arrived()? {
+                return Ok(frame);
             }
+            self.read().await?;
+        }
+    }
+
+    /// The place of the next whole frame in `input`, without the length prefix; none if it has yet to arrive.
+    fn arrived(&mut self) -> Result<Option<Range<usize>>, Error> {
+        let unread = self.input.get(self.consumed..).unwrap_or_default();
+        match frame::split(unread)? {
+            Frame::Whole(frame) => {
+                let place = self.consumed + frame.start..self.consumed + frame.end;
+                self.consumed = place.end;
+                Ok(Some(place))
+            }
+            Frame::Missing(bytes) => {
+                self.input.reserve(bytes.clamp(READ_ROOM, READ_AHEAD));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Adds more to `input`.
+    async fn read(&mut self) -> Result<(), Error> {
+        match self.stream.read_buf(&mut self.input).await {
+            Ok(0) => Err(Error::Lost { sent: true, cause: closed() }),
+            Ok(_) => Ok(()),
+            Err(cause) => Err(Error::Lost { sent: true, cause }),
         }
     }
 }

@@ -13,6 +13,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// Codes of errors, as in errcode.h.
 pub(crate) mod code {
+    /// There is no memory left for what is to be kept.
+    pub(super) const MEMORY: u32 = 2;
     /// The space is there already.
     pub(crate) const SPACE_EXISTS: u32 = 10;
     /// The log could not be written.
@@ -93,6 +95,7 @@ impl Server {
             address: self.address.clone(),
             cause: match error.code() {
                 Some(code::ACCESS_DENIED) => format!("{error}; {GRANT}"),
+                Some(code::MEMORY) => format!("{error}; box.cfg.memtx_memory bounds what the server keeps"),
                 _ => error.to_string(),
             },
         }
@@ -123,7 +126,7 @@ fn remedy(error: &Error) -> &'static str {
     }
 }
 
-/// What a request could have done to the stock.
+/// What a request could have done to what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Nothing: it reads, or takes or gives up a lock.
@@ -175,6 +178,17 @@ mod tests {
         assert!(matches!(change(&Error::Protocol("x".to_owned())), Attempt::Unknown(_)));
         assert!(
             matches!(attempt(&lost(true), Request::Harmless), Attempt::Failed(fault) if fault.connection_lost)
+        );
+    }
+
+    #[test]
+    fn a_server_out_of_memory_says_what_bounds_it_and_changes_nothing() {
+        let full = || answered(code::MEMORY);
+        let server = Server::new(&Address::parse("tarantool://host").unwrap(), 3301).unwrap();
+        let said = server.failed("loading the records")(full()).to_string();
+        assert!(said.contains("Tarantool error 2: no; box.cfg.memtx_memory"), "{said}");
+        assert!(
+            matches!(attempt(&full(), Request::Change), Attempt::Failed(fault) if !fault.connection_lost)
         );
     }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use acidtest_model::Durability;
-use acidtest_store_tarantool::iproto::{Connection, Encoder, Error, Fate, IteratorType};
+use acidtest_store_tarantool::iproto::{Connection, Encoder, Error, Fate, IteratorType, Pipeline};
 use acidtest_testbed::Private;
 
 const KV: u32 = 600;
@@ -269,4 +269,32 @@ async fn an_abandoned_request_breaks_the_connection() {
     let mut connection = connect(&server).await.unwrap();
     drop(connection.ping());
     connection.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn many_requests_are_answered_each_by_its_number_however_often_the_wait_is_abandoned() {
+    const REQUESTS: u64 = 500;
+    let Some(server) = server().await else { return };
+    let mut pipeline = Pipeline::new(connect(&server).await.unwrap());
+    let mut open = std::collections::BTreeMap::new();
+    for number in 0..REQUESTS {
+        let is_known = number % 3 > 0;
+        let request = pipeline.call(if is_known { "echo" } else { "no_such_function" }, |args| {
+            args.array(1).raw_str(&[0xff; 3000]);
+        });
+        open.insert(request.unwrap(), is_known);
+    }
+    let soon = Duration::from_micros(200);
+    while pipeline.unwritten() > 0 {
+        let _ = tokio::time::timeout(soon, pipeline.flush()).await.map(Result::unwrap);
+    }
+    while !open.is_empty() {
+        while let Some((request, refusal)) = pipeline.arrived().unwrap() {
+            assert_eq!(open.remove(&request), Some(refusal.is_none()), "{refusal:?}");
+        }
+        if !open.is_empty() {
+            let _ = tokio::time::timeout(soon, pipeline.read()).await.map(Result::unwrap);
+        }
+    }
+    assert!(pipeline.arrived().unwrap().is_none());
 }

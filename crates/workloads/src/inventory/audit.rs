@@ -171,7 +171,10 @@ impl Found {
             verdict,
             reason: self.doubt,
             findings: findings
-                .map(|(name, count, unit)| Finding { name: name.to_owned(), count, unit: unit.to_owned() })
+                .map(|(name, count, unit)| match name {
+                    "torn" | "misplaced" => Finding::new(name, count, unit),
+                    _ => Finding::unlocked(name, count, unit),
+                })
                 .into(),
             evidence: self.evidence,
         }

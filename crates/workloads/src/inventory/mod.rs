@@ -28,6 +28,7 @@ mod parameters;
 mod port;
 mod sequence;
 mod stock;
+mod workload;
 
 pub use audit::{Replay, audit};
 pub use client::{OPERATIONS, Scenario, task};
@@ -38,3 +39,4 @@ pub use port::{
 };
 pub use sequence::Sequence;
 pub use stock::{Group, Item, Stock};
+pub use workload::{Inventory, KIND};

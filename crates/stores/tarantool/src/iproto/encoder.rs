@@ -24,9 +24,9 @@ impl Encoder {
         self.0.as_mut_vec()
     }
 
-    /// A string that need not be text, as the authentication's scramble.
-    pub(super) fn raw_str(&mut self, value: &[u8; 20]) -> &mut Self {
-        let Ok(_) = rmp::encode::write_str_len(&mut self.0, 20);
+    /// A string that need not be text. Beyond 4 GiB: see [`str`](Self::str).
+    pub fn raw_str(&mut self, value: &[u8]) -> &mut Self {
+        let Ok(_) = rmp::encode::write_str_len(&mut self.0, u32::try_from(value.len()).unwrap_or(u32::MAX));
         self.bytes_mut().extend_from_slice(value);
         self
     }

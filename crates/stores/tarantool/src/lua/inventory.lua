@@ -1,10 +1,9 @@
--- The procedure of one trial, created with the name of the trial's space. It is called with the name of an
--- operation and its arguments, and may be called by whoever made it, without further rights.
+-- The procedure of one trial of the inventory, created with the name of the trial's space. It is called with
+-- the name of an operation and its arguments, and may be called by whoever made it, without further rights.
 --
 -- Every operation reads and writes within one transaction that does not yield before its commit, so that an
--- error proves that nothing was changed. Latches live in memory only: a server that is started again has
--- none, and no client that held one is still connected.
-function(name)
+-- error proves that nothing was changed.
+function(name, latches_of)
   local SKU_STEP, CONDITION_STEP = 65536, 256
   local WAREHOUSE, COUNT, VERSION = 4, 6, 7
   local operations
@@ -13,7 +12,7 @@ function(name)
     if operations ~= nil then
       return operations[operation](...)
     end
-    local fiber = require('fiber')
+    local latches = setfenv(latches_of, getfenv())()
     local space = box.space[name]
 
     -- changes: {{warehouse, units}, ...}
@@ -34,63 +33,8 @@ function(name)
       box.commit()
     end
 
-    local latches, last_token = {}, 0
-
-    local function latch_of(sku, condition, source)
-      local key = sku * SKU_STEP + condition * CONDITION_STEP + source
-      local latch = latches[key]
-      if latch == nil then
-        latch = {freed = fiber.cond()}
-        latches[key] = latch
-      end
-      return latch
-    end
-
-    local function is_held(latch)
-      return latch.token ~= nil and fiber.clock() < latch.expires
-    end
-
-    -- waits for another holder; false if that takes too long, or nobody is left to have the latch
-    local function await(latch, patience)
-      local peer, deadline = box.session.peer(), fiber.clock() + patience
-      while is_held(latch) do
-        local now = fiber.clock()
-        if now >= deadline then
-          return false
-        end
-        latch.freed:wait(math.min(latch.expires, deadline) - now)
-      end
-      if peer ~= nil and box.session.peer() == nil then
-        latch.freed:signal()
-        return false
-      end
-      return true
-    end
-
-    -- takes the latch and returns its token, or nil
-    local function take(latch, lease, patience)
-      if is_held(latch) and not await(latch, patience) then
-        return nil
-      end
-      last_token = last_token + 1
-      latch.token, latch.expires = last_token, fiber.clock() + lease
-      return last_token
-    end
-
-    local function give_up(latch, token)
-      -- another may have taken it since, if the lease ended during the commit
-      if latch.token == token then
-        latch.token = nil
-        latch.freed:signal()
-      end
-    end
-
-    local function change_latched(latch, token, ...)
-      local done, cause = pcall(change_alone, ...)
-      give_up(latch, token)
-      if not done then
-        error(cause)
-      end
+    local function key_of(sku, condition, source)
+      return sku * SKU_STEP + condition * CONDITION_STEP + source
     end
 
     operations = {
@@ -143,7 +87,7 @@ function(name)
 
       -- hard: takes the latch and returns its token with the group, or nil if that takes too long
       acquire = function(sku, condition, source, lease, patience)
-        local token = take(latch_of(sku, condition, source), lease, patience)
+        local token = latches.take(key_of(sku, condition, source), lease, patience)
         if token == nil then
           return nil
         end
@@ -151,25 +95,17 @@ function(name)
       end,
 
       -- hard: writes, if anything, and gives the latch up; false, with nothing changed, if it is no longer
-      -- the caller's: a holder that outlived its lease is fenced off here
+      -- the caller's
       settle = function(sku, condition, source, token, changes)
-        local latch = latch_of(sku, condition, source)
-        if latch.token ~= token or not is_held(latch) then
-          return false
-        end
-        change_latched(latch, token, sku, condition, source, changes)
-        return true
+        local key = key_of(sku, condition, source)
+        return latches.settle(key, token, change_alone, sku, condition, source, changes)
       end,
 
       -- hard: takes the latch, writes and gives it up; false if it cannot be had
       change_latched = function(sku, condition, source, changes, lease, patience)
-        local latch = latch_of(sku, condition, source)
-        local token = take(latch, lease, patience)
-        if token == nil then
-          return false
-        end
-        change_latched(latch, token, sku, condition, source, changes)
-        return true
+        local key = key_of(sku, condition, source)
+        local token = latches.take(key, lease, patience)
+        return token ~= nil and latches.settle(key, token, change_alone, sku, condition, source, changes)
       end,
     }
     return operations[operation](...)

@@ -1,0 +1,91 @@
+//! `acidtest report`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use acidtest_report::{Named, RunResult, UnreadableHistogram, csv, markdown, page};
+use clap::Args;
+
+use crate::{
+    exit::{Failure, Status},
+    output,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  acidtest report result.json
+      one page, result.html, that opens in a browser without a network
+  acidtest report before.json after.json --html both.html
+      several results on one page
+  acidtest report result.json --markdown
+      a table that pastes into a pull request
+  acidtest report result.json --csv - | head
+      one row for each trial and operation, with units in the header";
+
+/// Turns results into a page, a table for a pull request, or CSV.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Report {
+    /// Result files
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Write one HTML page [default: the first file's name with .html, if nothing else is asked for]
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print Markdown
+    #[arg(long)]
+    markdown: bool,
+    /// Write CSV to a file, or print it (-)
+    #[arg(long, value_name = "FILE|-")]
+    csv: Option<PathBuf>,
+}
+
+pub(crate) fn report(report: &Report) -> Result<Status, Failure> {
+    let printed = report.csv.as_deref() == Some(Path::new("-"));
+    if printed && report.markdown {
+        return Err(Failure::Usage(
+            "both --markdown and --csv - would be printed: name a file for --csv".to_owned(),
+        ));
+    }
+    let results = report.files.iter().map(|file| output::load(file)).collect::<Result<Vec<_>, _>>()?;
+    let elsewhere = report.markdown || report.csv.is_some();
+    let html = report.html.clone().or_else(|| (!elsewhere).then(|| report.files[0].with_extension("html")));
+    if let Some(path) = html {
+        write(&path, &whole_page(&report.files, &results)?)?;
+    }
+    if let Some(path) = &report.csv {
+        let text = csv(&results).map_err(|error| unreadable(&error))?;
+        if printed { output::print_text(&text)? } else { write(path, &text)? }
+    }
+    if report.markdown {
+        output::print_text(&results.iter().map(markdown).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(Status::Held)
+}
+
+/// The page of all results, each called by its file's name: where it lay is nobody's business.
+fn whole_page(files: &[PathBuf], results: &[RunResult]) -> Result<String, Failure> {
+    let names: Vec<String> = files
+        .iter()
+        .map(|file| file.file_name().unwrap_or_default().to_string_lossy().into_owned())
+        .collect();
+    let all = names.iter().zip(results).map(|(name, result)| Named { name, result });
+    page(&all.collect::<Vec<_>>()).map_err(|error| unreadable(&error))
+}
+
+fn unreadable(error: &UnreadableHistogram) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| {
+        Failure::Other(format!(
+            "cannot write {}: {error}\n  remedy: name a file that can be written",
+            path.display()
+        ))
+    })?;
+    output::say(&format!("written: {}", path.display()));
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Options that are not written out in [`args`](crate::args): numbers in ranges, and the parameters of every
+//! workload, each an option of its own.
+
+use std::{collections::BTreeSet, str::FromStr};
+
+use acidtest_workloads::WORKLOADS;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use serde_json::Value;
+
+/// The most numbers that a range may stand for.
+const MOST: usize = 10_000;
+
+/// A number, or several as `FIRST..LAST:STEP`, the last included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers(pub(crate) Vec<u32>);
+
+impl FromStr for Numbers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = match range(text) {
+            Some(range) => range?,
+            None => vec![text.parse().map_err(|_| "write a number, or FIRST..LAST:STEP".to_owned())?],
+        };
+        let narrow = |number: u64| u32::try_from(number).ok().filter(|number| (1..=100_000).contains(number));
+        let narrow: Option<Vec<u32>> = numbers.into_iter().map(narrow).collect();
+        narrow.map(Self).ok_or_else(|| "must be between 1 and 100,000".to_owned())
+    }
+}
+
+/// What `3..66:9` stands for, if the text is such a range.
+fn range(text: &str) -> Option<Result<Vec<u64>, String>> {
+    let (first, rest) = text.split_once("..")?;
+    let (last, step) = rest.split_once(':').unwrap_or((rest, "1"));
+    let [first, last, step] = [first, last, step].map(|part| part.parse::<u64>().ok());
+    let (first, last, step) = (first?, last?, step?);
+    if step == 0 || last < first {
+        return Some(Err(format!("\"{text}\" holds nothing: write FIRST..LAST:STEP, as in 3..66:9")));
+    }
+    let step = usize::try_from(step).unwrap_or(usize::MAX);
+    let numbers: Vec<u64> = (first..=last).step_by(step).take(MOST + 1).collect();
+    Some(if numbers.len() > MOST {
+        Err(format!("\"{text}\" holds more than {MOST} numbers"))
+    } else {
+        Ok(numbers)
+    })
+}
+
+/// A word of the command line as a parameter takes it: a truth, a whole number, another number, or itself.
+fn value(text: &str) -> Value {
+    if let Ok(truth) = text.parse::<bool>() {
+        return truth.into();
+    }
+    let digits = text.replace('_', "");
+    if let Ok(number) = digits.parse::<i64>() {
+        return number.into();
+    }
+    // words such as "inf" are no numbers here
+    let numeric = digits.starts_with(|first: char| first.is_ascii_digit() || first == '-' || first == '.');
+    match digits.parse::<f64>() {
+        #[allow(clippy::cast_possible_truncation)] // whole, and far below the limit
+        Ok(number) if numeric && number.fract() == 0.0 && number.abs() < 1e15 => (number as i64).into(),
+        Ok(number) if numeric && number.is_finite() => number.into(),
+        _ => text.into(),
+    }
+}
+
+/// The parameters of workloads that were given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given(Vec<(&'static str, Vec<String>)>);
+
+impl Given {
+    /// Each with its value, or the list of them.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        self.0.iter().map(|(name, texts)| {
+            let one = |text: &String| match range(text) {
+                Some(Ok(numbers)) => numbers.into_iter().map(Value::from).collect(),
+                _ => vec![value(text)],
+            };
+            let mut values: Vec<Value> = texts.iter().flat_map(one).collect();
+            (*name, if values.len() == 1 { values.remove(0) } else { Value::Array(values) })
+        })
+    }
+}
+
+/// Every parameter once; one that several workloads have stands with the first.
+fn options() -> Vec<(&'static str, Arg)> {
+    let mut named = BTreeSet::new();
+    let mut options = Vec::new();
+    for kind in WORKLOADS {
+        let heading = format!("Parameters of {}", kind.name);
+        for parameter in (kind.parameters)() {
+            if !named.insert(parameter.name) {
+                continue;
+            }
+            let arg = Arg::new(parameter.name)
+                .long(parameter.name.replace('_', "-"))
+                .value_name("VALUE,...")
+                .value_delimiter(',')
+                .action(clap::ArgAction::Append)
+                .help_heading(heading.clone())
+                .help(format!("{} [default: {}]", parameter.meaning, parameter.default));
+            options.push((parameter.name, arg));
+        }
+    }
+    options
+}
+
+impl Args for Given {
+    fn augment_args(command: Command) -> Command {
+        command.args(options().into_iter().map(|(_, arg)| arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Given {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = options().into_iter().filter_map(|(name, _)| {
+            let texts = matches.get_many::<String>(name)?;
+            Some((name, texts.cloned().collect()))
+        });
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_holds_its_ends() {
+        assert_eq!("3..66:9".parse(), Ok(Numbers(vec![3, 12, 21, 30, 39, 48, 57, 66])));
+        assert_eq!("2..4".parse(), Ok(Numbers(vec![2, 3, 4])));
+        assert_eq!("16".parse(), Ok(Numbers(vec![16])));
+        for (text, said) in [
+            ("5..3", "holds nothing"),
+            ("1..9:0", "holds nothing"),
+            ("0", "between 1 and"),
+            ("1..1000000", "more than"),
+            ("x", "write a number"),
+            ("1..x", "write a number"),
+        ] {
+            let error = text.parse::<Numbers>().unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_word_is_a_number_where_it_looks_like_one() {
+        let shown = ["5", "5_000_000", "1e6", "0.5", "inf", "nan", "a", "read:95+update:5", "-3", "false"];
+        let read = shown.map(|text| value(text).to_string());
+        assert_eq!(
+            read,
+            [
+                "5",
+                "5000000",
+                "1000000",
+                "0.5",
+                "\"inf\"",
+                "\"nan\"",
+                "\"a\"",
+                "\"read:95+update:5\"",
+                "-3",
+                "false"
+            ]
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! The cells of a plan: every combination that it asks for, each checked before anything is started.
+
+use std::collections::BTreeSet;
+
+use acidtest_model::{Durability, Lock, StoreKind, Support, Wish};
+use acidtest_report::Plan;
+use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
+
+use crate::{exit::Failure, target::Target};
+
+/// What is said of an operation that decides nothing.
+const NOTHING_TO_PROTECT: &str = "nothing to protect: no write depends on what was read";
+
+/// One cell of the grid.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cell {
+    /// Which of the run's targets.
+    pub(crate) target: usize,
+    /// Which of [`Grid::workloads`].
+    pub(crate) workload: usize,
+    pub(crate) rung: Durability,
+    pub(crate) lock: Lock,
+    pub(crate) clients: u32,
+    /// Operations a second; none in a closed loop.
+    pub(crate) rate: Option<f64>,
+}
+
+/// All that a plan asks for.
+pub(crate) struct Grid {
+    /// The workload with each choice of its parameters.
+    pub(crate) workloads: Vec<Box<dyn Workload>>,
+    pub(crate) cells: Vec<Cell>,
+    /// What no store can do, where the plan says to leave it out.
+    pub(crate) left_out: Vec<String>,
+}
+
+impl Grid {
+    /// The plan's grid.
+    ///
+    /// # Errors
+    /// Parameters that describe no workload, and combinations that a store cannot do, with the reason;
+    /// nothing has been started yet.
+    pub(crate) fn of(plan: &Plan, targets: &[Target]) -> Result<Self, Failure> {
+        let kind = kind_of(&plan.workload)?;
+        let workloads = workloads(kind, plan)?;
+        if workloads.iter().any(|with| with.clients().is_some())
+            && plan.clients != Plan::of(kind.name).clients
+        {
+            return Err(Failure::Usage(format!(
+                "{} has the clients that its own parameters ask for: leave --clients out",
+                kind.name
+            )));
+        }
+        let mut grid = Self { workloads, cells: Vec::new(), left_out: Vec::new() };
+        let mut refused = BTreeSet::new();
+        for (target, each) in targets.iter().enumerate() {
+            // a user's own server has the rung that it has, and so has a queue
+            let rungs = plan.durability.iter().take(if each.keeps_rung() { 1 } else { usize::MAX });
+            for (workload, with) in grid.workloads.iter().enumerate() {
+                let loads = loads(plan, &**with);
+                let locks = locks(&**with, &plan.locks);
+                for (&rung, &lock) in
+                    rungs.clone().flat_map(|rung| locks.iter().map(move |lock| (rung, lock)))
+                {
+                    if let Err(why) = check(each, kind.name, &**with, rung, lock) {
+                        refused.insert(why);
+                        continue;
+                    }
+                    let cell = |&(clients, rate)| Cell { target, workload, rung, lock, clients, rate };
+                    grid.cells.extend(loads.iter().map(cell));
+                }
+            }
+        }
+        if refused.is_empty() {
+            return Ok(grid);
+        }
+        if !plan.skip_unsupported {
+            return Err(unsupported(&refused));
+        }
+        if grid.cells.is_empty() {
+            return Err(Failure::Usage(format!("nothing of the plan can be done:\n  {}", lines(&refused))));
+        }
+        grid.left_out = refused.into_iter().collect();
+        Ok(grid)
+    }
+}
+
+/// Every number of clients with every rate.
+fn loads(plan: &Plan, workload: &dyn Workload) -> Vec<(u32, Option<f64>)> {
+    let clients = workload.clients().map_or_else(|| plan.clients.clone(), |own| vec![own]);
+    let rates: Vec<Option<f64>> =
+        if plan.rates.is_empty() { vec![None] } else { plan.rates.iter().copied().map(Some).collect() };
+    clients.iter().flat_map(|clients| rates.iter().map(|rate| (*clients, *rate))).collect()
+}
+
+/// The kind of workload of that name.
+pub(crate) fn kind_of(name: &str) -> Result<&'static WorkloadKind, Failure> {
+    let names = || WORKLOADS.iter().map(|kind| kind.name);
+    WORKLOADS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+        Failure::Usage(format!(
+            "unknown workload \"{name}\"{}\n  known are {}; a plan file ends in .toml",
+            acidtest_model::hint(name, names()),
+            names().collect::<Vec<_>>().join(", ")
+        ))
+    })
+}
+
+/// The workload with each combination of the plan's parameters.
+fn workloads(kind: &WorkloadKind, plan: &Plan) -> Result<Vec<Box<dyn Workload>>, Failure> {
+    let known: Vec<&str> = (kind.parameters)().iter().map(|parameter| parameter.name).collect();
+    if let Some(name) = plan.parameters.keys().find(|name| !known.contains(&name.as_str())) {
+        return Err(foreign(kind, name, &known));
+    }
+    let combinations = plan.combinations();
+    if combinations.is_empty() {
+        return Err(Failure::Usage("a parameter's list must not be empty".to_owned()));
+    }
+    combinations
+        .iter()
+        .map(|values| (kind.with)(values).map_err(|error| wrong(kind, values, &error)))
+        .collect()
+}
+
+fn foreign(kind: &WorkloadKind, name: &str, known: &[&str]) -> Failure {
+    let owner = WORKLOADS.iter().find(|other| (other.parameters)().iter().any(|each| each.name == name));
+    let hint = match owner {
+        Some(owner) => format!("; it belongs to {}", owner.name),
+        None => acidtest_model::hint(name, known.iter().copied()),
+    };
+    Failure::Usage(format!(
+        "{} has no parameter \"{name}\"{hint}\n  its own are {}",
+        kind.name,
+        known.join(", ")
+    ))
+}
+
+/// Says which value is at fault: the one without which the rest would do.
+fn wrong(kind: &WorkloadKind, values: &Values, error: &str) -> Failure {
+    let at_fault = values.iter().find(|(name, _)| {
+        let mut others = values.clone();
+        others.remove(*name);
+        (kind.with)(&others).is_ok()
+    });
+    let at = at_fault.map_or_else(String::new, |(name, value)| format!("{name} = {value}: "));
+    Failure::Usage(format!("{}: {at}{error}", kind.name))
+}
+
+/// The lock modes that make sense.
+fn locks(workload: &dyn Workload, asked: &[Lock]) -> Vec<Lock> {
+    match workload.lock() {
+        Some(only) => vec![only],
+        // a lock that is kept elsewhere would be taken for nothing
+        None if !workload.decides() => {
+            vec![asked.iter().copied().find(|lock| *lock != Lock::Hard).unwrap_or(Lock::None)]
+        }
+        None => asked.to_vec(),
+    }
+}
+
+/// Whether the store can do it, or why not.
+fn check(
+    target: &Target,
+    workload_name: &str,
+    workload: &dyn Workload,
+    rung: Durability,
+    lock: Lock,
+) -> Result<(), String> {
+    let kind = target.kind();
+    if let Support::No(why) = kind.workload(workload_name) {
+        return Err(format!("{} cannot carry {workload_name}: {why}", kind.name));
+    }
+    if let (Support::No(why), true) = (kind.lock(lock), workload.decides()) {
+        let has = Lock::ALL.into_iter().filter(|each| kind.lock(*each).is_yes()).map(Lock::name);
+        return Err(lacks(kind, "lock", lock.name(), why, has));
+    }
+    // a user's own server keeps its settings: they are read, not asked for
+    if let (Support::No(why), false) = (kind.rung(rung), target.keeps_rung()) {
+        let has = Durability::ALL.into_iter().filter(|each| kind.rung(*each).is_yes()).map(Durability::name);
+        return Err(lacks(kind, "durability", rung.name(), why, has));
+    }
+    if let Some(level) = workload.isolation()
+        && let Support::No(why) = kind.isolation(level)
+    {
+        return Err(format!("{} has no isolation level {level}: {why}", kind.name));
+    }
+    if let (2.., Support::No(why)) = (workload.transaction(), kind.transactions) {
+        return Err(format!("{} has no transactions of several operations: {why}", kind.name));
+    }
+    let wish = Wish {
+        workload: workload_name,
+        operations: workload.does(),
+        lock,
+        isolation: workload.isolation(),
+        transaction: workload.transaction(),
+        delivery: workload.delivery(),
+    };
+    match (kind.refuses)(&wish) {
+        Some(why) if workload.decides() => {
+            Err(format!("{} cannot do {} with lock {lock}: {why}", kind.name, wish.operations.join(", ")))
+        }
+        Some(why) => Err(format!("{} cannot do {}: {why}", kind.name, wish.operations.join(", "))),
+        None => Ok(()),
+    }
+}
+
+fn lacks<'a>(
+    kind: &StoreKind,
+    what: &str,
+    word: &str,
+    why: &str,
+    has: impl Iterator<Item = &'a str>,
+) -> String {
+    let has: Vec<&str> = has.collect();
+    let those =
+        if has.is_empty() { "it has none".to_owned() } else { format!("those it has: {}", has.join(", ")) };
+    format!("{} has no {what} {word}: {why}; {those}", kind.name)
+}
+
+fn unsupported(refused: &BTreeSet<String>) -> Failure {
+    let remedy =
+        "ask for what the store has (see `acidtest stores`), or leave the rest out with --skip-unsupported";
+    match refused.first() {
+        Some(only) if refused.len() == 1 => Failure::Usage(format!("{only}\n  remedy: {remedy}")),
+        _ => Failure::Usage(format!(
+            "the plan asks for what stores cannot do:\n  {}\n  remedy: {remedy}",
+            lines(refused)
+        )),
+    }
+}
+
+fn lines(refused: &BTreeSet<String>) -> String {
+    refused.iter().map(String::as_str).collect::<Vec<_>>().join("\n  ")
+}
+
+/// How the lock is done, in the store's words.
+pub(crate) fn lock_how(kind: &StoreKind, workload: &dyn Workload, lock: Lock) -> &'static str {
+    match kind.lock(lock) {
+        _ if !workload.decides() => NOTHING_TO_PROTECT,
+        Support::Yes(how) | Support::No(how) => how,
+    }
+}

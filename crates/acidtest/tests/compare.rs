@@ -1,0 +1,94 @@
+//! `acidtest compare` and `acidtest report`, on results of real runs.
+
+mod common;
+
+use std::fs;
+
+use common::Bench;
+use serde_json::Value;
+
+/// Two cells of two trials.
+fn measured(bench: &Bench) -> String {
+    let words = ["run", "inventory", "--lock", "soft,native", "--trials", "2", "--duration", "300ms"];
+    let words =
+        [&words[..], &["--warmup", "100ms", "--clients", "2", "--out", "result.json", "--quiet"]].concat();
+    bench.run(&words).expect(0);
+    "result.json".to_owned()
+}
+
+#[test]
+fn a_gate_passes_fails_and_says_so_in_its_status() {
+    let bench = Bench::new();
+    let file = measured(&bench);
+    let cells = ["compare", &file, "--a", "lock=soft", "--b", "lock=native"];
+    let shown = bench.run(&cells).expect(0);
+    for part in
+        ["A sqlite soft (holds) → B sqlite native (holds)", "together", "capture", "p99.9", "client CPU/op"]
+    {
+        assert!(shown.stdout.contains(part), "{part}:\n{}", shown.stdout);
+    }
+    let gate = |condition: &str, code| {
+        bench.run(&[&cells[..], &["--fail-if", condition, "--output", "json"]].concat()).expect(code)
+    };
+    gate("throughput<0.000000001", 0);
+    let failed = gate("throughput>0.000000001", 6);
+    let json = failed.json();
+    assert_eq!((&json["failed"], &json["judged"][0]["ruling"]), (&Value::Bool(true), &Value::from("failed")));
+    // an operation that nobody tried cannot be judged
+    gate("delete:p99>2", 6);
+}
+
+#[test]
+fn what_cannot_be_compared_is_bad_usage() {
+    let bench = Bench::new();
+    let file = measured(&bench);
+    for (words, parts) in [
+        (&["compare", &file][..], &["--a lock=", "--b lock="][..]),
+        (&["compare", &file, "--a", "lokc=soft"], &["did you mean \"lock\"?"]),
+        (&["compare", &file, "--a", "lock=hard"], &["no cell has lock=hard", "soft, native"]),
+        (&["compare", &file, "--a", "lock"], &["NAME=VALUE"]),
+        (&["compare", &file, "--fail-if", "speed<1"], &["unknown figure", "throughput"]),
+        (&["compare", "nowhere.json"], &["nowhere.json"]),
+    ] {
+        let ended = bench.run(words).expect(2);
+        for part in parts {
+            assert!(ended.stderr.contains(part), "{words:?} {part}:\n{}", ended.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_run_is_as_fast_as_itself() {
+    let bench = Bench::new();
+    let file = measured(&bench);
+    let mut again: Value = serde_json::from_str(&fs::read_to_string(bench.path(&file)).unwrap()).unwrap();
+    again["run"] = Value::from("another");
+    fs::write(bench.path("again.json"), again.to_string()).unwrap();
+    let words = ["compare", &file, "again.json", "--fail-if", "throughput<0.99", "--fail-on", "estimate"];
+    let shown = bench.run(&words).expect(0);
+    assert!(shown.stdout.contains("two runs") && shown.stdout.contains("×1.00"), "{}", shown.stdout);
+}
+
+#[test]
+fn a_report_is_a_page_markdown_or_csv() {
+    let bench = Bench::new();
+    let file = measured(&bench);
+    bench.run(&["report", &file]).expect(0);
+    let page = fs::read_to_string(bench.path("result.html")).unwrap();
+    assert!(
+        page.starts_with("<!DOCTYPE html>")
+            && page.contains("inventory on SQLite")
+            && page.contains("result.json")
+    );
+    assert!(!page.contains(&bench.path("").display().to_string()), "a folder of this machine is on the page");
+    let markdown = bench.run(&["report", &file, "--markdown"]).expect(0).stdout;
+    assert!(markdown.starts_with("### inventory") && markdown.contains("| sqlite | soft |"), "{markdown}");
+    let csv = bench.run(&["report", &file, "--csv", "-"]).expect(0).stdout;
+    // a header; two cells of two trials: each as a whole, capture and release
+    assert_eq!(csv.lines().count(), 1 + 2 * 2 * 3, "{csv}");
+    bench.run(&["report", &file, "--csv", "out.csv"]).expect(0);
+    assert_eq!(fs::read_to_string(bench.path("out.csv")).unwrap(), csv);
+    bench.run(&["report", &file, "--csv", "-", "--markdown"]).expect(2);
+    bench.run(&["report", "nowhere.json"]).expect(2);
+    bench.run(&["report", &file, "--html", "no/such/folder.html"]).expect(1);
+}

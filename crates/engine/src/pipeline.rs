@@ -1,0 +1,216 @@
+//! The loop of a client with several operations in flight.
+
+use std::collections::VecDeque;
+
+use crate::{
+    Attempt, Ended, Fault, Outcome, Pipeline, Seat,
+    gate::Phase,
+    recorder::{Effort, Times},
+};
+
+/// An operation in flight.
+struct Sent<O> {
+    operation: O,
+    due: u64,
+    start: u64,
+}
+
+/// What is in flight on one connection, by number.
+struct Flight<O> {
+    /// The number of the first in `sent`.
+    first: u64,
+    /// What has ended among others that have not is `None`.
+    sent: VecDeque<Option<Sent<O>>>,
+    count: usize,
+}
+
+impl<O> Flight<O> {
+    fn new() -> Self {
+        Self { first: 0, sent: VecDeque::new(), count: 0 }
+    }
+
+    fn add(&mut self, sent: Sent<O>) {
+        self.sent.push_back(Some(sent));
+        self.count += 1;
+    }
+
+    /// What ended; none for a number that is not in flight.
+    fn take(&mut self, number: u64) -> Option<Sent<O>> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let taken = self.sent.get_mut(index)?.take()?;
+        self.count -= 1;
+        while self.sent.front().is_some_and(Option::is_none) {
+            self.sent.pop_front();
+            self.first += 1;
+        }
+        Some(taken)
+    }
+
+    /// When the oldest was sent.
+    fn oldest(&self) -> Option<u64> {
+        self.sent.front()?.as_ref().map(|sent| sent.start)
+    }
+
+    /// All that is in flight, and numbers begin anew.
+    fn clear(&mut self) -> impl Iterator<Item = Sent<O>> + use<O> {
+        std::mem::replace(self, Self::new()).sent.into_iter().flatten()
+    }
+}
+
+/// What the loop does next.
+enum Step {
+    /// Send what was due at this moment, late or not.
+    Send(u64, bool),
+    /// Wait for something to end, at most until this moment.
+    Settle(u64),
+    /// Wait for this moment: nothing is in flight.
+    Sleep(u64),
+    /// Nothing is left to do.
+    End,
+}
+
+impl Seat {
+    /// Drives a client with several operations in flight through warm-up and measurement.
+    pub async fn drive_pipeline<P: Pipeline>(mut self, mut client: P) {
+        self.first(client.connect()).await;
+        let mut flight = Flight::new();
+        self.pipe(&mut client, &mut flight, Phase::WarmUp).await;
+        self.pipe(&mut client, &mut flight, Phase::Measured).await;
+        let deadline = self.now().saturating_add(self.timeout());
+        self.guard(client.finish(), deadline).await;
+    }
+
+    async fn pipe<P: Pipeline>(&mut self, client: &mut P, flight: &mut Flight<P::Operation>, phase: Phase) {
+        self.enter(phase).await;
+        let mut ended = Vec::new();
+        // claimed and not yet sent, and whether that was late already: there was no room when it was due
+        let mut due: Option<(u64, bool)> = None;
+        let mut over = false;
+        let mut now = self.now();
+        let mut slice = now;
+        loop {
+            over |= self.stopping();
+            if !over && due.is_none() && flight.count < client.depth() {
+                due = self.claim(phase, now).map(|due| (due, due < now));
+                over = due.is_none();
+            }
+            let room = flight.count < client.depth();
+            let step = match due {
+                Some((due, late)) if !over && room && due <= now => Step::Send(due, late),
+                Some((due, _)) if !over && room && flight.count == 0 => Step::Sleep(due),
+                Some((due, _)) if !over && room && client.settles_early() => Step::Settle(due),
+                Some((due, _)) if !over && room => Step::Sleep(due),
+                _ if flight.count > 0 => Step::Settle(u64::MAX),
+                _ => Step::End,
+            };
+            let done = match step {
+                Step::Send(moment, late) => {
+                    due = None;
+                    let Some(operation) = client.draw() else {
+                        self.done(phase);
+                        over = true;
+                        continue;
+                    };
+                    let start = self.now();
+                    self.started(phase, late);
+                    let sending = self.guard(client.send(&operation), start.saturating_add(self.timeout()));
+                    let sent = sending.await;
+                    flight.add(Sent { operation, due: moment, start });
+                    sent.unwrap_or_else(|| Err(Fault::lost(self.no_answer(start + self.timeout()))))
+                }
+                Step::Settle(until) => {
+                    // what waits for the rest of its batch is not on its way before that is settled
+                    let since = if client.settles_early() { flight.oldest().unwrap_or(now) } else { now };
+                    let deadline = since.saturating_add(self.timeout());
+                    let settled = self.guard_until(client.settle(&mut ended), until, deadline).await;
+                    settled.unwrap_or_else(|| {
+                        if self.now() >= deadline || self.abandoned() {
+                            Err(Fault::lost(self.no_answer(deadline)))
+                        } else {
+                            Ok(())
+                        }
+                    })
+                }
+                Step::Sleep(moment) => {
+                    self.sleep_until(moment).await;
+                    Ok(())
+                }
+                Step::End => break,
+            };
+            let end = self.now();
+            for Ended { number, attempt } in ended.drain(..) {
+                let outcome = self.outcome(attempt);
+                if let Some(sent) = flight.take(number) {
+                    self.settled(client, sent, outcome, end, phase);
+                }
+            }
+            if let Err(fault) = done {
+                self.note(&fault);
+                for sent in flight.clear() {
+                    self.settled(client, sent, Outcome::Unknown, end, phase);
+                }
+                self.reconnect(async || client.connect().await).await;
+            }
+            slice = self.give_way(slice, end).await;
+            // reading the clock is a good part of what a message costs: the last reading is good enough
+            now = end.max(slice);
+        }
+    }
+
+    fn outcome(&self, attempt: Attempt) -> Outcome {
+        match attempt {
+            Attempt::Ok => Outcome::Ok,
+            Attempt::Refused => Outcome::Refused,
+            Attempt::Conflict => Outcome::Conflict,
+            Attempt::Failed(fault) => {
+                self.note(&fault);
+                Outcome::Failed
+            }
+            Attempt::Unknown(fault) => {
+                self.note(&fault);
+                Outcome::Unknown
+            }
+        }
+    }
+
+    fn settled<P: Pipeline>(
+        &mut self,
+        client: &mut P,
+        sent: Sent<P::Operation>,
+        outcome: Outcome,
+        end: u64,
+        phase: Phase,
+    ) {
+        let Sent { operation, due, start } = sent;
+        let kind = P::kind(&operation);
+        client.account(operation, outcome);
+        if phase == Phase::Measured {
+            self.record(kind, outcome, Times { due, start, end }, Effort::default());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(operation: u32) -> Sent<u32> {
+        Sent { operation, due: 0, start: u64::from(operation) }
+    }
+
+    #[test]
+    fn what_ends_out_of_order_is_found_by_its_number() {
+        let mut flight = Flight::new();
+        (0..4).for_each(|operation| flight.add(sent(operation)));
+        assert_eq!(flight.take(1).map(|sent| sent.operation), Some(1));
+        assert_eq!((flight.count, flight.oldest()), (3, Some(0)));
+        assert_eq!(flight.take(0).map(|sent| sent.operation), Some(0));
+        assert_eq!((flight.count, flight.oldest()), (2, Some(2)));
+        // never sent, or ended already
+        assert!(flight.take(0).is_none() && flight.take(1).is_none() && flight.take(4).is_none());
+        flight.add(sent(4));
+        assert_eq!(flight.take(4).map(|sent| sent.operation), Some(4));
+        assert_eq!(flight.clear().map(|sent| sent.operation).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!((flight.count, flight.first), (0, 0));
+    }
+}

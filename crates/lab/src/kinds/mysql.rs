@@ -1,0 +1,65 @@
+//! MySQL, Oracle's own: an empty server whose `root` needs no password, on loopback.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use acidtest_model::{Address, Durability};
+
+use super::{Invocation, Kind, Site, Stop, kit, no_sweep};
+use crate::{error::LabError, installed::Source};
+
+pub(super) static KIND: Kind = Kind {
+    store: "mysql",
+    program: "mysqld",
+    // which Debian gives the name of MySQL's
+    unlike: Some("MariaDB"),
+    script: None,
+    source: Source::Tool("tools/get-mysql"),
+    places: || kit("mysql"),
+    stop: Stop::Terminate,
+    address: |port| Address::loopback("mysql", Some("root"), port, ""),
+    init,
+    run,
+    sweep: no_sweep,
+};
+
+/// `root` is made for the socket file alone, which no client here uses.
+const ROOT: &str = "CREATE USER root@127.0.0.1 IDENTIFIED BY '';\n\
+                    GRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;\n";
+
+fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
+    let script = site.home.join("init.sql");
+    fs::write(&script, ROOT).map_err(LabError::at("writing", &script))?;
+    // the server's user must read it, whatever our umask
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o644))
+        .map_err(LabError::at("opening to all", &script))?;
+    Ok(Some(common(site).arg("--initialize-insecure").path("--init-file=", &script)))
+}
+
+fn run(site: &Site) -> Invocation {
+    let (flush, recover) = match site.durability {
+        Durability::None => (0, "OFF"),
+        Durability::Process => (2, "BACKUP,QUICK"),
+        Durability::Disk => (1, "BACKUP,QUICK"),
+    };
+    common(site)
+        // relative to the data: an absolute path may not be longer than 107 bytes
+        .args(["--socket=sock", "--pid-file=pid", "--mysqlx=OFF"])
+        .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=2000"])
+        // as MariaDB has it by default: for so many connections it takes several hundred megabytes
+        .arg("--performance-schema=OFF")
+        .arg("--innodb-buffer-pool-size=128M")
+        .arg(format!("--port={}", site.port))
+        .arg(format!("--innodb-flush-log-at-trx-commit={flush}"))
+        // MyISAM's
+        .arg(format!("--myisam-recover-options={recover}"))
+}
+
+/// What the preparation and the server must agree on. No file of the system's settings is read.
+fn common(site: &Site) -> Invocation {
+    Invocation::new(&site.program)
+        .arg("--no-defaults")
+        .path("--datadir=", &site.home.join("db"))
+        .path("--tmpdir=", &site.home)
+        // the folder of the package's that it would insist on is not there
+        .args(["--secure-file-priv=NULL", "--skip-name-resolve", "--innodb-redo-log-capacity=192M"])
+}

@@ -1,0 +1,31 @@
+//! NATS with JetStream, on loopback, without its monitoring port. What a message survives is a stream's setting
+//! (file or memory), not the server's.
+
+use acidtest_model::Address;
+
+use super::{Invocation, Kind, Site, Stop, no_init, no_sweep, nowhere_else};
+use crate::installed::Source;
+
+const SOURCE: Source = Source::Package("nats-server");
+
+pub(super) static KIND: Kind = Kind {
+    store: "nats",
+    program: "nats-server",
+    unlike: None,
+    script: None,
+    source: SOURCE,
+    places: nowhere_else,
+    // on SIGTERM it stops as well, but 2.9 then exits with status 1
+    stop: Stop::Interrupt,
+    address: |port| Address::loopback("nats", None, port, ""),
+    init: no_init,
+    run,
+    sweep: no_sweep,
+};
+
+fn run(site: &Site) -> Invocation {
+    Invocation::new(&site.program)
+        .args(["--addr", "127.0.0.1", "--port", &site.port.to_string()])
+        .args(["--name", "acidtest", "--jetstream", "--store_dir"])
+        .arg(site.home.join("jetstream"))
+}

@@ -1,0 +1,93 @@
+//! RabbitMQ: one node by itself, with its own port mapper, on loopback.
+//!
+//! Its settings are the server's own defaults, Erlang's flags among them, for those are what its users
+//! measure. What is on disk when a message is confirmed depends on the message and its queue: the server is
+//! the same for every rung.
+//!
+//! An Erlang node is found by its name through a port mapper (`epmd`), without which RabbitMQ does not start.
+//! One that it would start itself leaves for the background, where nobody finds it: so `rabbitmq.sh` starts
+//! it, as a child of the node that dies with it.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use acidtest_model::Address;
+
+use super::{Invocation, Kind, Script, Site, Stop, no_sweep};
+use crate::{
+    error::LabError,
+    installed::{self, Source},
+    port,
+};
+
+pub(super) static KIND: Kind = Kind {
+    store: "rabbitmq",
+    program: "rabbitmq-server",
+    unlike: None,
+    script: Some(&Script { process, version, helpers: &["epmd", "erl_child_setup", "inet_gethost"] }),
+    source: Source::Package("rabbitmq-server"),
+    // what is on the path asks for the user rabbitmq
+    places: || vec![PathBuf::from("/usr/lib/rabbitmq/bin")],
+    stop: Stop::Terminate,
+    address: |port| Address::loopback("amqp", Some("guest"), port, ""),
+    init,
+    run,
+    sweep: no_sweep,
+};
+
+const SCRIPT: &str = "rabbitmq.sh";
+
+/// Erlang's virtual machine, for RabbitMQ's own script but no other that calls it.
+fn process(program: &Path) -> Option<PathBuf> {
+    version(program).ok()?;
+    let erl = installed::on_path("erl")?.canonicalize().ok()?;
+    let runtimes = fs::read_dir(erl.ancestors().nth(2)?).ok()?.flatten().filter_map(|entry| {
+        let version = entry.file_name().to_str()?.strip_prefix("erts-")?.to_owned();
+        let version: Vec<u32> = version.split('.').map_while(|part| part.parse().ok()).collect();
+        Some((version, entry.path().join("bin/beam.smp")))
+    });
+    let (_, machine) = runtimes.filter(|(_, machine)| machine.exists()).max()?;
+    machine.canonicalize().ok()
+}
+
+/// As its main plugin is named: asked for its version, the script would start a server.
+fn version(program: &Path) -> Result<String, String> {
+    let unknown = || "the folder plugins/rabbit-VERSION is missing in its installation".to_owned();
+    let own = program.canonicalize().map_err(|error| error.to_string())?;
+    let plugins = own.ancestors().nth(2).map(|base| base.join("plugins")).ok_or_else(unknown)?;
+    let names = fs::read_dir(plugins).into_iter().flatten().flatten();
+    let versions =
+        names.filter_map(|entry| Some(entry.file_name().to_str()?.strip_prefix("rabbit-")?.to_owned()));
+    let version = versions.max().ok_or_else(unknown)?;
+    Ok(format!("RabbitMQ {}", version.trim_end_matches(".ez")))
+}
+
+fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
+    let mapper = port::another(&[site.port])?;
+    let distribution = port::another(&[site.port, mapper])?;
+    let files = [
+        (SCRIPT, include_str!("rabbitmq.sh").to_owned()),
+        ("ports", format!("{mapper} {distribution}\n")),
+        ("rabbitmq.conf", "# the server's own defaults\n".to_owned()),
+    ];
+    for (name, text) in files {
+        let file = site.home.join(name);
+        fs::write(&file, text).map_err(LabError::at("writing", &file))?;
+        // the server's user must read it, whatever our umask
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644))
+            .map_err(LabError::at("opening to all", &file))?;
+    }
+    Ok(None)
+}
+
+fn run(site: &Site) -> Invocation {
+    let programs = site.binary.parent().unwrap_or(Path::new("/"));
+    Invocation::new(Path::new("/bin/sh"))
+        .arg(SCRIPT)
+        .arg(&site.program)
+        .arg(programs)
+        .arg(site.port.to_string())
+}

@@ -1,0 +1,205 @@
+//! Locks for stores that have none: taken by name, held for a lease, each grant with a fencing token. Kept on a
+//! Redis or a PostgreSQL server, whichever address is named.
+//!
+//! What a lease promises and what it does not is in `docs/locks.md`, each claim with its test.
+//!
+//! | | Redis | PostgreSQL |
+//! | --- | --- | --- |
+//! | a lock | a key that expires; its value is the owner | a row: owner, token, expiry |
+//! | acquire | a script: unless the key is there, `INCR` the place's counter, `SET lock owner PX lease` | `INSERT … SELECT … WHERE NOT EXISTS (<held>) ON CONFLICT (name) DO UPDATE SET … token = token + 1 WHERE expires <= clock_timestamp() RETURNING token` |
+//! | renew | a script: if the value is the owner, `PEXPIRE`, never to less | `UPDATE … WHERE owner = … AND expires > clock_timestamp()` |
+//! | release | a script: if the value is the owner, `DEL` | the same `UPDATE`, to `-infinity`: the row keeps the token |
+//!
+//! The owner is drawn anew for every request: not even a former grant of the same client releases a later one.
+//! The server's clock ends a lease; the holder counts from before it asked, and so ends first.
+//!
+//! This crate depends on the two stores' crates for their connections, statements and scripts, and for what
+//! their errors mean: a lock's request must be classified like any other of that server's, and a copy of
+//! that would drift. A store that wants locks depends on this crate and knows of the server only the
+//! address.
+
+pub mod audit;
+mod grant;
+mod postgres;
+mod redis;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use acidtest_model::{Address, StoreError};
+use acidtest_store_postgres::Postgres;
+use acidtest_store_redis::Redis;
+use acidtest_workloads::{Attempt, Fault, Place, Store};
+
+pub use crate::grant::Grant;
+use crate::grant::Requests;
+
+/// A server that keeps locks.
+#[derive(Clone, Debug)]
+pub struct LockService {
+    server: Server,
+}
+
+#[derive(Clone, Debug)]
+enum Server {
+    Postgres(Arc<Postgres>),
+    Redis(Arc<Redis>),
+}
+
+/// The namespace of the locks of a namespace: a server may be both a store and the keeper of another's locks.
+#[must_use]
+pub fn namespace(of: &str) -> String {
+    format!("{of}_locks")
+}
+
+impl LockService {
+    /// Opens the service at an address of Redis' or PostgreSQL's, connecting once to see that it is there.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] where nobody answers, the login fails, or the scheme is another's.
+    pub async fn open(address: &Address) -> Result<Self, StoreError> {
+        let is = |schemes: &[&str]| schemes.contains(&address.scheme.as_str());
+        let server = if is(acidtest_store_redis::KIND.schemes) {
+            Server::Redis(Arc::new(Redis::open(address).await?))
+        } else if is(acidtest_store_postgres::KIND.schemes) {
+            Server::Postgres(Arc::new(Postgres::open(address).await?))
+        } else {
+            return Err(StoreError::Unreachable {
+                address: address.to_string(),
+                cause: "locks are kept on Redis or PostgreSQL".to_owned(),
+                remedy: "name one: redis://HOST:PORT or postgres://USER@HOST:PORT/DATABASE".to_owned(),
+            });
+        };
+        Ok(Self { server })
+    }
+
+    /// The server as a store: for its settings, and for the namespace, which must be there before
+    /// [`prepare`](Self::prepare).
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        match &self.server {
+            Server::Postgres(store) => &**store,
+            Server::Redis(store) => &**store,
+        }
+    }
+
+    /// Makes what the locks of a trial need inside its namespace.
+    pub async fn prepare(&self, place: &Place) -> Result<(), StoreError> {
+        match &self.server {
+            Server::Postgres(store) => postgres::prepare(store, place).await,
+            Server::Redis(store) => redis::prepare(store).await,
+        }
+    }
+
+    /// Removes the locks of a trial, with what was prepared for them.
+    pub async fn clear(&self, place: &Place) -> Result<(), StoreError> {
+        match &self.server {
+            Server::Postgres(store) => postgres::clear(store, place).await,
+            Server::Redis(store) => redis::clear(store, place).await,
+        }
+    }
+
+    /// Opens one client's connection to the locks of a trial.
+    pub async fn connect(&self, place: &Place) -> Result<Locker, StoreError> {
+        let line = match &self.server {
+            Server::Postgres(store) => Line::Postgres(Box::new(postgres::Session::open(store, place).await?)),
+            Server::Redis(store) => Line::Redis(redis::Session::open(store, place).await?),
+        };
+        Ok(Locker { line, requests: Requests::new() })
+    }
+}
+
+/// One client's connection to the lock service. It neither waits for a lock nor retries nor reconnects.
+///
+/// A future of its that is dropped leaves its request in doubt, as [`LockError::Unknown`] does; the locker
+/// must then be dropped too.
+pub struct Locker {
+    line: Line,
+    requests: Requests,
+}
+
+enum Line {
+    Postgres(Box<postgres::Session>),
+    Redis(redis::Session),
+}
+
+impl fmt::Debug for Locker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locker").field("requests", &self.requests).finish_non_exhaustive()
+    }
+}
+
+impl Locker {
+    /// Takes a lock for the length of a lease (whole milliseconds, at least one); `None` if another holds it.
+    ///
+    /// # Errors
+    /// [`LockError::Unknown`] where the lock may have been taken, and is then held by nobody until its lease
+    /// ends.
+    pub async fn acquire(&mut self, name: &str, lease: Duration) -> Result<Option<Grant>, LockError> {
+        let request = self.requests.next(lease);
+        let token = match &mut self.line {
+            Line::Postgres(session) => session.acquire(name, &request).await?,
+            Line::Redis(session) => session.acquire(name, &request).await?,
+        };
+        Ok(token.map(|token| request.granted(name, token)))
+    }
+
+    /// Makes a grant last for a lease from now, if it would not last longer anyway; `false` if it had ended.
+    ///
+    /// # Errors
+    /// Whichever way it failed, the grant lasts as long as it says.
+    pub async fn renew(&mut self, grant: &mut Grant, lease: Duration) -> Result<bool, LockError> {
+        let request = self.requests.next(lease);
+        let ours = match &mut self.line {
+            Line::Postgres(session) => session.renew(grant, &request).await?,
+            Line::Redis(session) => session.renew(grant, &request).await?,
+        };
+        if ours {
+            grant.extend(&request);
+        }
+        Ok(ours)
+    }
+
+    /// Gives a lock up before its lease ends; `false` if it had ended.
+    ///
+    /// # Errors
+    /// Whichever way it failed, the lock may be held by nobody until its lease ends.
+    pub async fn release(&mut self, grant: Grant) -> Result<bool, LockError> {
+        match &mut self.line {
+            Line::Postgres(session) => session.release(&grant).await,
+            Line::Redis(session) => session.release(&grant).await,
+        }
+    }
+}
+
+/// A request to the lock service that failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LockError {
+    /// It is proved to have had no effect.
+    #[error("the lock service refused: {}", _0.message)]
+    Failed(Fault),
+    /// It was sent, and no answer came: it may or may not have taken effect.
+    #[error("the lock service did not answer: {}", _0.message)]
+    Unknown(Fault),
+}
+
+impl LockError {
+    /// What went wrong, in the service's words.
+    #[must_use]
+    pub fn fault(&self) -> &Fault {
+        match self {
+            Self::Failed(fault) | Self::Unknown(fault) => fault,
+        }
+    }
+
+    /// What an attempt means that was not acknowledged.
+    fn of(attempt: Attempt) -> Self {
+        match attempt {
+            Attempt::Unknown(fault) => Self::Unknown(fault),
+            Attempt::Failed(fault) => Self::Failed(fault),
+            // a deadlock or a lock timeout of the server's own: rolled back
+            Attempt::Conflict | Attempt::Refused | Attempt::Ok => {
+                Self::Failed(Fault::answered("the server asks to try again"))
+            }
+        }
+    }
+}

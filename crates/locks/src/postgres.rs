@@ -1,0 +1,132 @@
+//! Locks on PostgreSQL: a row for each lock that was ever taken. It outlives every grant, and so its token only
+//! grows.
+
+use acidtest_model::StoreError;
+use acidtest_store_postgres::{
+    Line, Postgres,
+    fault::{self, Sent},
+    quoted,
+};
+use acidtest_workloads::Place;
+use tokio_postgres::{Client, Error, Statement};
+
+use crate::{
+    LockError,
+    grant::{Grant, Request},
+};
+
+/// What the statements rest on, whatever the server's defaults.
+const SETTINGS: &str =
+    "SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan";
+
+pub(crate) struct Session {
+    line: Line,
+    statements: Statements,
+}
+
+struct Statements {
+    acquire: Statement,
+    renew: Statement,
+    release: Statement,
+}
+
+pub(crate) async fn prepare(store: &Postgres, place: &Place) -> Result<(), StoreError> {
+    let table = format!(
+        "CREATE TABLE {} (name text PRIMARY KEY, owner text NOT NULL, token bigint NOT NULL, \
+         expires timestamptz NOT NULL)",
+        table(place)
+    );
+    store.on_server("making the table of locks", async move |client| client.batch_execute(&table).await).await
+}
+
+pub(crate) async fn clear(store: &Postgres, place: &Place) -> Result<(), StoreError> {
+    let drop = format!("DROP TABLE IF EXISTS {}", table(place));
+    store
+        .on_server("removing the table of locks", async move |client| client.batch_execute(&drop).await)
+        .await
+}
+
+fn table(place: &Place) -> String {
+    format!("{}.{}", quoted(&place.namespace), quoted(&place.object("locks")))
+}
+
+impl Statements {
+    async fn prepare(client: &Client, place: &Place) -> Result<Self, Error> {
+        let table = table(place);
+        client.batch_execute(SETTINGS).await?;
+        // ON CONFLICT alone would do: under the row's lock it sees what the one before has left. But it locks
+        // the row before it looks, which is a write, and so every asking for a lock that another holds would
+        // wait for the log to be synced. What is seen to be held is not asked for at all
+        let acquire = format!(
+            "INSERT INTO {table} AS held
+             SELECT $1::text, $2::text, 1, clock_timestamp() + $3::bigint * interval '1 ms'
+             WHERE NOT EXISTS (SELECT FROM {table} WHERE name = $1 AND expires > clock_timestamp())
+             ON CONFLICT (name) DO UPDATE
+             SET owner = excluded.owner, token = held.token + 1,
+                 expires = clock_timestamp() + $3::bigint * interval '1 ms'
+             WHERE held.expires <= clock_timestamp()
+             RETURNING token"
+        );
+        let renew = format!(
+            "UPDATE {table} SET expires = GREATEST(expires, clock_timestamp() + $3::bigint * interval '1 ms')
+             WHERE name = $1 AND owner = $2 AND expires > clock_timestamp()"
+        );
+        let release = format!(
+            "UPDATE {table} SET expires = '-infinity'
+             WHERE name = $1 AND owner = $2 AND expires > clock_timestamp()"
+        );
+        Ok(Self {
+            acquire: client.prepare(&acquire).await?,
+            renew: client.prepare(&renew).await?,
+            release: client.prepare(&release).await?,
+        })
+    }
+}
+
+impl Session {
+    pub(crate) async fn open(store: &Postgres, place: &Place) -> Result<Self, StoreError> {
+        let mut line = store.line().await?;
+        let prepared = line.ask(async |client| Statements::prepare(client, place).await).await;
+        let statements = prepared.map_err(|error| StoreError::Server {
+            doing: "preparing the locks' statements".to_owned(),
+            address: store.address().to_string(),
+            cause: line.words(&error),
+        })?;
+        Ok(Self { line, statements })
+    }
+
+    pub(crate) async fn acquire(&mut self, name: &str, request: &Request) -> Result<Option<u64>, LockError> {
+        self.ask(async |client, statements| {
+            let row = client.query_opt(&statements.acquire, &[&name, &request.owner, &request.lease]).await?;
+            row.map(|row| row.try_get::<_, i64>(0)).transpose()
+        })
+        .await
+        .map(|token| token.map(i64::unsigned_abs))
+    }
+
+    pub(crate) async fn renew(&mut self, grant: &Grant, request: &Request) -> Result<bool, LockError> {
+        let renewed = self.ask(async |client, statements| {
+            client.execute(&statements.renew, &[&grant.name(), &grant.owner(), &request.lease]).await
+        });
+        Ok(renewed.await? == 1)
+    }
+
+    pub(crate) async fn release(&mut self, grant: &Grant) -> Result<bool, LockError> {
+        let released = self.ask(async |client, statements| {
+            client.execute(&statements.release, &[&grant.name(), &grant.owner()]).await
+        });
+        Ok(released.await? == 1)
+    }
+
+    async fn ask<T>(
+        &mut self,
+        request: impl AsyncFnOnce(&Client, &Statements) -> Result<T, Error>,
+    ) -> Result<T, LockError> {
+        let Self { line, statements } = self;
+        if !line.is_open().await {
+            return Err(LockError::of(fault::lost(Sent::Nothing, line.ended())));
+        }
+        let answer = line.ask(async |client| request(client, statements).await).await;
+        answer.map_err(|error| LockError::of(fault::attempt(&error, Sent::Commit, line.words(&error))))
+    }
+}

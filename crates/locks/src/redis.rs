@@ -1,0 +1,73 @@
+//! Locks on Redis: a key for each lock that is held, and one counter of tokens for each trial, as the key of a lock
+//! goes with its lease.
+
+use std::sync::LazyLock;
+
+use acidtest_model::StoreError;
+use acidtest_store_redis::{Redis, Request as Effect, Script, Session as Line, attempt};
+use acidtest_workloads::Place;
+
+use crate::{
+    LockError,
+    grant::{Grant, Request},
+};
+
+static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redis/acquire.lua")));
+static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redis/renew.lua")));
+static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redis/release.lua")));
+
+pub(crate) struct Session {
+    line: Line,
+    locks: String,
+    tokens: String,
+}
+
+/// A key is made by its first use.
+pub(crate) async fn prepare(store: &Redis) -> Result<(), StoreError> {
+    store.keep(&[&ACQUIRE, &RENEW, &RELEASE]).await
+}
+
+pub(crate) async fn clear(store: &Redis, place: &Place) -> Result<(), StoreError> {
+    store.remove_keys(&prefix(place)).await
+}
+
+/// What the names of a trial's keys begin with.
+fn prefix(place: &Place) -> String {
+    format!("{}{}:", Redis::prefix(&place.namespace), place.object("locks"))
+}
+
+impl Session {
+    pub(crate) async fn open(store: &Redis, place: &Place) -> Result<Self, StoreError> {
+        let prefix = prefix(place);
+        let line = store.session().await?;
+        Ok(Self { line, locks: format!("{prefix}lock:"), tokens: format!("{prefix}tokens") })
+    }
+
+    pub(crate) async fn acquire(&mut self, name: &str, request: &Request) -> Result<Option<u64>, LockError> {
+        let keys = [self.key(name), self.tokens.clone()];
+        let asked = self.line.run(&ACQUIRE, |script| {
+            script.arg(keys.len()).arg(&keys).arg(&request.owner).arg(request.lease);
+        });
+        asked.await.map_err(|error| LockError::of(attempt(&error, Effect::Change)))
+    }
+
+    pub(crate) async fn renew(&mut self, grant: &Grant, request: &Request) -> Result<bool, LockError> {
+        let key = self.key(grant.name());
+        let asked = self.line.run(&RENEW, |script| {
+            script.arg(1).arg(&key).arg(grant.owner()).arg(request.lease);
+        });
+        asked.await.map_err(|error| LockError::of(attempt(&error, Effect::Change)))
+    }
+
+    pub(crate) async fn release(&mut self, grant: &Grant) -> Result<bool, LockError> {
+        let key = self.key(grant.name());
+        let asked = self.line.run(&RELEASE, |script| {
+            script.arg(1).arg(&key).arg(grant.owner());
+        });
+        asked.await.map_err(|error| LockError::of(attempt(&error, Effect::Change)))
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.locks)
+    }
+}

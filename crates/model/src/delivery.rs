@@ -1,0 +1,179 @@
+//! What a run asks of a queue.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// When a published message counts as published.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Ack {
+    /// Once it is on its way: nobody says whether it arrived.
+    None,
+    /// Once the store has answered for it.
+    #[default]
+    Confirm,
+    /// Once the transaction that it is part of is committed.
+    Transaction,
+}
+
+/// When a consumed message is gone.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Consume {
+    /// Once it is handed out: a consumer that dies takes it along.
+    Auto,
+    /// Once its consumer has acknowledged it.
+    #[default]
+    Ack,
+    /// Once the transaction in which it was acknowledged is committed.
+    Transaction,
+}
+
+/// How a queue is kept, where a store has several ways.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueKind {
+    /// The store's own, where it has only one; `classic` on RabbitMQ.
+    #[default]
+    Default,
+    /// RabbitMQ's queue on one node.
+    Classic,
+    /// RabbitMQ's replicated queue, a Raft log.
+    Quorum,
+}
+
+impl Ack {
+    /// Every mode, weakest first.
+    pub const ALL: [Self; 3] = [Self::None, Self::Confirm, Self::Transaction];
+
+    /// The word that names the mode on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Confirm => "confirm",
+            Self::Transaction => "transaction",
+        }
+    }
+}
+
+impl Consume {
+    /// Every mode, weakest first.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Ack, Self::Transaction];
+
+    /// The word that names the mode on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Ack => "ack",
+            Self::Transaction => "transaction",
+        }
+    }
+}
+
+/// How messages are to be delivered: what one cell asks of a store as a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// When a published message counts as published.
+    pub ack: Ack,
+    /// When a consumed message is gone.
+    pub consume: Consume,
+    /// Whether messages are to outlive the server's process: a persistent message in a durable queue, a stream
+    /// in files.
+    pub persistent: bool,
+    /// How the queue is kept.
+    pub queue: QueueKind,
+    /// Copies of the queue on different servers.
+    pub replicas: u32,
+    /// Whether the store is to drop a message that it has already, by the message's id.
+    pub deduplicate: bool,
+    /// Messages of a transaction; acknowledgements that a consumer gives at once.
+    pub batch: u32,
+    /// Publishes that a producer may have unanswered.
+    pub in_flight: u32,
+    /// Messages that a consumer may hold unacknowledged.
+    pub prefetch: u32,
+    /// Clients that publish; 0 where none does.
+    pub producers: u32,
+    /// Clients that consume; 0 where none does.
+    pub consumers: u32,
+}
+
+impl Delivery {
+    /// Whether every acknowledged message is promised to be consumed: nobody publishes without an
+    /// acknowledgement, nor consumes without one.
+    #[must_use]
+    pub fn promises(&self) -> bool {
+        let publishes = self.producers == 0 || self.ack != Ack::None;
+        publishes && (self.consumers == 0 || self.consume != Consume::Auto)
+    }
+
+    /// How many publishes of a producer may be unanswered: those of a transaction are answered together.
+    #[must_use]
+    pub fn unanswered(&self) -> u32 {
+        if self.ack == Ack::Transaction { self.batch } else { self.in_flight }
+    }
+
+    /// Why a table cannot deliver so: it has one way to keep messages, in one place, and answers every statement.
+    #[must_use]
+    pub fn beyond_a_table(&self) -> Option<&'static str> {
+        let publishes = self.producers > 0;
+        let refused = [
+            (publishes && self.ack == Ack::None, "it answers every statement: --ack confirm or transaction"),
+            (
+                !self.persistent,
+                "a row is as durable as its server: --durability none instead of transient messages",
+            ),
+            (
+                self.queue != QueueKind::Default,
+                "a queue is a table, and that is its only kind: --queue default",
+            ),
+            (self.replicas > 1, "its tables have no copies of their own: --replicas 1"),
+            (
+                self.deduplicate,
+                "a queue's rows are told apart by a number of the server's: it drops no duplicate",
+            ),
+        ];
+        refused.into_iter().find_map(|(is, why)| is.then_some(why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_says_why_it_cannot() {
+        let plain = Delivery {
+            ack: Ack::Confirm,
+            consume: Consume::Ack,
+            persistent: true,
+            queue: QueueKind::Default,
+            replicas: 1,
+            deduplicate: false,
+            batch: 1,
+            in_flight: 1,
+            prefetch: 1,
+            producers: 1,
+            consumers: 1,
+        };
+        assert_eq!(plain.beyond_a_table(), None);
+        assert_eq!(Delivery { ack: Ack::None, producers: 0, ..plain }.beyond_a_table(), None);
+        for beyond in [
+            Delivery { ack: Ack::None, ..plain },
+            Delivery { persistent: false, ..plain },
+            Delivery { queue: QueueKind::Quorum, ..plain },
+            Delivery { replicas: 3, ..plain },
+            Delivery { deduplicate: true, ..plain },
+        ] {
+            assert!(beyond.beyond_a_table().is_some(), "{beyond:?}");
+        }
+    }
+}

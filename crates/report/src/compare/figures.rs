@@ -1,0 +1,165 @@
+//! The figures that are compared, trial by trial.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Serialize, Serializer};
+
+use crate::{CellResult, LatencyFigures, OperationFigures, TrialResult, UnreadableHistogram};
+
+/// A figure of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Acknowledged operations a second.
+    Throughput,
+    /// Median response time of acknowledged operations.
+    P50,
+    /// Their 95th percentile.
+    P95,
+    /// Their 99th percentile.
+    P99,
+    /// Their 99.9th percentile.
+    P999,
+    /// The longest of them.
+    Max,
+    /// CPU time of the client for an acknowledged operation.
+    ClientCpu,
+    /// CPU time of the server for an acknowledged operation.
+    ServerCpu,
+}
+
+impl Figure {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 8] = [
+        Self::Throughput,
+        Self::P50,
+        Self::P95,
+        Self::P99,
+        Self::P999,
+        Self::Max,
+        Self::ClientCpu,
+        Self::ServerCpu,
+    ];
+
+    /// Its name, in conditions and in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::P50 => "p50",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::Max => "max",
+            Self::ClientCpu => "client_cpu",
+            Self::ServerCpu => "server_cpu",
+        }
+    }
+
+    /// Its unit.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Throughput => "operations/s",
+            Self::ClientCpu | Self::ServerCpu => "ns of CPU/operation",
+            _ => "ns",
+        }
+    }
+
+    pub(super) fn more_is_better(self) -> bool {
+        self == Self::Throughput
+    }
+
+    pub(super) fn is_cost(self) -> bool {
+        matches!(self, Self::ClientCpu | Self::ServerCpu)
+    }
+
+    /// The figure as readers see it.
+    pub(super) fn shown(self, value: f64) -> String {
+        if self == Self::Throughput { crate::rate(value) } else { crate::nanoseconds(value) }
+    }
+
+    fn of_times(self, times: &LatencyFigures) -> Option<f64> {
+        let value = match self {
+            Self::P50 => times.p50_ns,
+            Self::P95 => times.p95_ns,
+            Self::P99 => times.p99_ns,
+            Self::P999 => times.p999_ns,
+            Self::Max => times.max_ns,
+            _ => return None,
+        };
+        Some(value as f64)
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for Figure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl FromStr for Figure {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let known = Self::ALL.map(Self::name);
+        Self::ALL.into_iter().find(|each| each.name() == word).ok_or_else(|| {
+            let hint = acidtest_model::hint(word, known);
+            format!("unknown figure \"{word}\"{hint} (known are {})", known.join(", "))
+        })
+    }
+}
+
+/// A trial's figures.
+pub(super) struct TrialFigures {
+    pub(super) round: u32,
+    /// Over all operations; times are none where nothing was acknowledged.
+    throughput: f64,
+    times: Option<LatencyFigures>,
+    client: Option<f64>,
+    server: Option<f64>,
+    operations: Vec<OperationFigures>,
+}
+
+impl TrialFigures {
+    pub(super) fn get(&self, operation: Option<&str>, figure: Figure) -> Option<f64> {
+        match operation {
+            None => match figure {
+                Figure::Throughput => Some(self.throughput),
+                Figure::ClientCpu => self.client,
+                Figure::ServerCpu => self.server,
+                _ => figure.of_times(self.times.as_ref()?),
+            },
+            Some(name) => {
+                let operation = self.operations.iter().find(|operation| operation.name == name)?;
+                match figure {
+                    Figure::Throughput => Some(operation.ok_per_second),
+                    _ => figure.of_times(operation.ok()?),
+                }
+            }
+        }
+    }
+}
+
+/// The figures of a cell's trials that were not cut short.
+pub(super) fn trials(cell: &CellResult) -> Result<Vec<TrialFigures>, UnreadableHistogram> {
+    cell.whole_trials().map(of_trial).collect()
+}
+
+fn of_trial(trial: &TrialResult) -> Result<TrialFigures, UnreadableHistogram> {
+    let acknowledged = trial.throughput * trial.seconds;
+    let each = |seconds: f64| (acknowledged > 0.0).then(|| seconds * 1e9 / acknowledged);
+    Ok(TrialFigures {
+        round: trial.round,
+        throughput: trial.throughput,
+        times: LatencyFigures::merged(trial.counted_operations().filter_map(OperationFigures::ok))?,
+        client: each(trial.resources.client.cpu_seconds),
+        server: trial.resources.server.as_ref().and_then(|server| each(server.cpu_seconds)),
+        operations: trial.operations.clone(),
+    })
+}

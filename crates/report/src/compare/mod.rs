@@ -1,0 +1,480 @@
+//! Two cells, or two grids, held against each other.
+//!
+//! Cells are compared in pairs that are equal in everything that no selector names. Trials of one run were
+//! interleaved, so their ratios are taken round by round; trials of two runs are two groups, and whatever changed
+//! between the runs is in the ratio.
+
+mod condition;
+mod figures;
+mod select;
+mod show;
+
+use acidtest_workloads::Verdict;
+use serde::Serialize;
+
+pub use condition::{Condition, Judge, Judged, Ruling};
+pub use figures::Figure;
+pub use select::{Choice, Selector, Unselected};
+
+use self::figures::TrialFigures;
+use crate::{
+    CellResult, Ratio, RunResult, UnreadableHistogram,
+    dimensions::{self, Dimensions, varying},
+};
+
+/// The version of a comparison's JSON: raised when a reader of the last one would misread the next.
+const FORMAT: u32 = 1;
+
+/// Why there is no comparison.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// Selectors that do not fit.
+    #[error("{0}")]
+    Unselected(#[from] Unselected),
+    /// A result that cannot be read.
+    #[error("{0}")]
+    Unreadable(#[from] UnreadableHistogram),
+}
+
+/// One side: a result, where it came from, and which of its cells are meant.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// The result.
+    pub result: &'a RunResult,
+    /// How it is called: the file.
+    pub name: &'a str,
+    /// Which cells; all of them, if it names nothing.
+    pub selector: &'a Selector,
+}
+
+/// A comparison of B with A.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The version of this format.
+    pub format: u32,
+    /// The file of A and its run.
+    pub a: Source,
+    /// The file of B and its run.
+    pub b: Source,
+    /// Whether both are of one run, whose rounds are compared with each other.
+    pub paired: bool,
+    /// Pairs of cells.
+    pub pairs: Vec<Pair>,
+    /// Cells of A that have no partner in B, by name.
+    pub only_a: Vec<String>,
+    /// Cells of B that have no partner in A.
+    pub only_b: Vec<String>,
+    /// In what else the two runs differ.
+    pub differences: Vec<String>,
+    /// What was to be judged, and how it turned out: a line for each condition and pair.
+    pub judged: Vec<Judged>,
+    /// Whether the comparison failed: a pair is void, a condition was met or could not be judged, or, where there
+    /// are conditions, a cell of A has no partner.
+    pub failed: bool,
+}
+
+/// Where a side came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The file.
+    pub file: String,
+    /// The run.
+    pub run: String,
+    /// The selector, as given.
+    pub selected: Vec<String>,
+}
+
+/// A cell of A and one of B.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// The cell of A, by what varies.
+    pub a: String,
+    /// The cell of B.
+    pub b: String,
+    /// All dimensions of A.
+    pub a_dimensions: Dimensions,
+    /// All dimensions of B.
+    pub b_dimensions: Dimensions,
+    /// The worst verdict of A's trials.
+    pub a_verdict: Verdict,
+    /// The worst verdict of B's trials.
+    pub b_verdict: Verdict,
+    /// Why the comparison is void, if it is.
+    pub void: Option<String>,
+    /// Figure by figure: first over all operations together, then operation by operation.
+    pub figures: Vec<Compared>,
+}
+
+/// One figure of both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// The operation; none for all of them together.
+    pub operation: Option<String>,
+    /// Which figure.
+    pub figure: Figure,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Geometric mean over the trials of A; none where there is none above 0.
+    pub a: Option<f64>,
+    /// The same of B.
+    pub b: Option<f64>,
+    /// B over A.
+    pub ratio: Option<Ratio>,
+    /// What it comes to.
+    pub says: Says,
+}
+
+/// What a ratio comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Says {
+    /// B is better, beyond the noise.
+    Better,
+    /// B is worse, beyond the noise.
+    Worse,
+    /// The interval contains 1.
+    NoDifferenceShown,
+    /// There is no interval.
+    TooFewTrials,
+    /// The comparison is void.
+    Void,
+}
+
+impl Says {
+    /// In a reader's words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::NoDifferenceShown => "no difference shown",
+            Self::TooFewTrials => "too few trials",
+            Self::Void => "void",
+        }
+    }
+}
+
+/// Compares the cells of B with those of A, and judges the conditions.
+///
+/// # Errors
+/// Selectors that fit no cell or not one alone; a histogram that cannot be read.
+pub fn compare(
+    a: Side<'_>,
+    b: Side<'_>,
+    conditions: &[Condition],
+    judge: Judge,
+) -> Result<Comparison, CompareError> {
+    let matched = select::pairs(a, b)?;
+    let paired = a.result.run == b.result.run;
+    let shown = varying(a.result.cells.iter().chain(&b.result.cells));
+    let name = |cell: &&CellResult| dimensions::name(cell, &shown);
+    let pairs = matched
+        .pairs
+        .iter()
+        .map(|(one, other)| pair(one, other, &shown, paired))
+        .collect::<Result<Vec<_>, _>>()?;
+    let judged = condition::judge(&pairs, conditions, judge);
+    let only_a: Vec<String> = matched.only_a.iter().map(name).collect();
+    let failed = pairs.iter().any(|pair| pair.void.is_some())
+        || judged.iter().any(|judged| judged.ruling.fails())
+        || (!conditions.is_empty() && !only_a.is_empty());
+    let source = |side: Side<'_>| Source {
+        file: side.name.to_owned(),
+        run: side.result.run.clone(),
+        selected: side.selector.words(),
+    };
+    Ok(Comparison {
+        format: FORMAT,
+        a: source(a),
+        b: source(b),
+        paired,
+        pairs,
+        only_a,
+        only_b: matched.only_b.iter().map(name).collect(),
+        differences: differences(a.result, b.result),
+        judged,
+        failed,
+    })
+}
+
+fn pair(a: &CellResult, b: &CellResult, shown: &[String], paired: bool) -> Result<Pair, UnreadableHistogram> {
+    let void = void(a, b);
+    let (of_a, of_b) = (figures::trials(a)?, figures::trials(b)?);
+    let mut operations: Vec<Option<String>> = vec![None];
+    for name in crate::table::operations(a).into_iter().chain(crate::table::operations(b)) {
+        if !operations.iter().any(|known| known.as_deref() == Some(name)) {
+            operations.push(Some(name.to_owned()));
+        }
+    }
+    let mut compared = Vec::new();
+    for operation in operations {
+        for figure in Figure::ALL {
+            // what it costs is known of all operations together
+            if operation.is_none() || !figure.is_cost() {
+                let of = (&of_a[..], &of_b[..]);
+                compared.extend(one(of, operation.as_deref(), figure, paired, void.is_some()));
+            }
+        }
+    }
+    Ok(Pair {
+        a: dimensions::name(a, shown),
+        b: dimensions::name(b, shown),
+        a_dimensions: a.dimensions(),
+        b_dimensions: b.dimensions(),
+        a_verdict: a.verdict(),
+        b_verdict: b.verdict(),
+        void,
+        figures: compared,
+    })
+}
+
+/// A number whose guarantee broke is void; A may be one that promised nothing.
+fn void(a: &CellResult, b: &CellResult) -> Option<String> {
+    match (a.verdict(), b.verdict()) {
+        _ if a.trials.is_empty() || b.trials.is_empty() => {
+            let which = if b.trials.is_empty() { "B" } else { "A" };
+            Some(format!("{which} was not run"))
+        }
+        (_, verdict) if verdict != Verdict::Holds => Some(format!("B's verdict is {verdict}")),
+        (verdict, _) if a.breaks_promise() || (verdict != Verdict::Holds && a.promised) => {
+            Some(format!("A promised to hold and its verdict is {verdict}"))
+        }
+        _ => None,
+    }
+}
+
+/// One figure of both; none where neither has it.
+fn one(
+    (a, b): (&[TrialFigures], &[TrialFigures]),
+    operation: Option<&str>,
+    figure: Figure,
+    paired: bool,
+    void: bool,
+) -> Option<Compared> {
+    // a trial that acknowledged none of an operation has no row of it
+    let absent = (figure == Figure::Throughput).then_some(0.0);
+    let of = |trials: &[TrialFigures]| -> Vec<(u32, f64)> {
+        let seen = |trial: &TrialFigures| Some((trial.round, trial.get(operation, figure).or(absent)?));
+        trials.iter().filter_map(seen).collect()
+    };
+    let (a, b) = (of(a), of(b));
+    if a.iter().chain(&b).all(|(_, value)| *value <= 0.0) {
+        return None;
+    }
+    // rounds in which one side has nothing must not vanish from the ratio
+    let has_none = a.iter().chain(&b).any(|(_, value)| *value <= 0.0);
+    let values = |side: &[(u32, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
+    let ratio = if has_none {
+        None
+    } else if paired {
+        let of_round = |round| a.iter().find(|(other, _)| *other == round).map(|(_, value)| *value);
+        let pairs: Vec<_> = b.iter().filter_map(|(round, value)| Some((*value, of_round(*round)?))).collect();
+        Ratio::of_pairs(&pairs)
+    } else {
+        Ratio::of_groups(&values(&b), &values(&a))
+    };
+    let says = match ratio {
+        _ if void => Says::Void,
+        Some(ratio) if ratio.interval.is_some() && !ratio.differs() => Says::NoDifferenceShown,
+        Some(ratio) if ratio.differs() => {
+            if (ratio.estimate > 1.0) == figure.more_is_better() {
+                Says::Better
+            } else {
+                Says::Worse
+            }
+        }
+        _ => Says::TooFewTrials,
+    };
+    Some(Compared {
+        operation: operation.map(str::to_owned),
+        figure,
+        unit: figure.unit(),
+        a: geometric_mean(&values(&a)),
+        b: geometric_mean(&values(&b)),
+        ratio,
+        says,
+    })
+}
+
+fn geometric_mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty())
+        .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
+}
+
+/// In what else two runs differ that bears on their figures.
+fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
+    let extent = |plan: &crate::Plan| {
+        plan.ops.map_or_else(|| plan.duration.to_string(), |ops| format!("{ops} operations"))
+    };
+    let facts = |result: &RunResult| {
+        let (machine, plan) = (&result.machine, &result.plan);
+        [
+            ("CPU", machine.cpu.clone()),
+            ("cores", machine.cores.to_string()),
+            ("memory", crate::bytes(machine.memory_bytes as f64)),
+            ("kernel", machine.kernel.clone()),
+            ("filesystem", machine.filesystem.clone()),
+            ("acidtest", result.acidtest.clone()),
+            ("measured part", extent(plan)),
+            ("warm-up", plan.warmup.to_string()),
+            ("arrivals", format!("{:?}", plan.arrivals)),
+            ("on refused", format!("{:?}", plan.on_refused)),
+            ("seed", plan.seed.to_string()),
+        ]
+    };
+    let sides = facts(a).into_iter().zip(facts(b)).map(|((what, one), (_, other))| (what, one, other));
+    let differ = sides.filter(|(_, one, other)| one != other);
+    let mut differ: Vec<String> =
+        differ.map(|(what, one, other)| format!("{what}: {one} / {other}")).collect();
+    let version = |result: &RunResult, store: &str| {
+        let cell = result.cells.iter().find(|cell| cell.store == store && cell.effective.is_some());
+        cell.and_then(|cell| Some(cell.effective.as_ref()?.version.clone()))
+    };
+    let mut stores: Vec<&str> = a.cells.iter().map(|cell| cell.store.as_str()).collect();
+    stores.dedup();
+    for store in stores {
+        if let (Some(one), Some(other)) = (version(a, store), version(b, store))
+            && one != other
+        {
+            differ.push(format!("{store}: {one} / {other}"));
+        }
+    }
+    differ
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Lock;
+
+    use super::*;
+    use crate::{
+        Style,
+        sample::{Grid, golden},
+    };
+
+    const PLAIN: Style = Style { color: false, width: None };
+
+    fn selector(words: &[&str]) -> Selector {
+        words.iter().map(|word| word.parse().unwrap()).collect()
+    }
+
+    fn within(
+        result: &RunResult,
+        a: &[&str],
+        b: &[&str],
+        fail_if: &[&str],
+    ) -> Result<Comparison, CompareError> {
+        let (a, b) = (selector(a), selector(b));
+        let conditions: Vec<Condition> = fail_if.iter().map(|text| text.parse().unwrap()).collect();
+        let side = |selector| Side { result, name: "result.json", selector };
+        compare(side(&a), side(&b), &conditions, Judge::Interval)
+    }
+
+    fn sample() -> RunResult {
+        Grid { locks: &Lock::ALL, clients: &[4, 8], ..Grid::default() }.result()
+    }
+
+    #[test]
+    fn the_comparison_is_the_golden_one() {
+        let result = sample();
+        let compared = within(
+            &result,
+            &["lock=none"],
+            &["lock=native"],
+            &["throughput<0.95", "capture:p99>1.2", "p50>0.5"],
+        )
+        .unwrap();
+        golden("compare.txt", &compared.render(PLAIN));
+        let json = serde_json::to_string_pretty(&compared).unwrap() + "\n";
+        golden("compare.json", &json);
+    }
+
+    #[test]
+    fn pairs_are_equal_in_all_that_no_selector_names() {
+        let result = sample();
+        let compared = within(&result, &["lock=none"], &["lock=soft"], &[]).unwrap();
+        let pairs: Vec<_> = compared.pairs.iter().map(|pair| (pair.a.as_str(), pair.b.as_str())).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("sqlite none, 4 clients", "sqlite soft, 4 clients"),
+                ("sqlite none, 8 clients", "sqlite soft, 8 clients")
+            ]
+        );
+        assert!(compared.paired && !compared.failed);
+        let throughput = &compared.pairs[0].figures[0];
+        let (low, high) = throughput.ratio.unwrap().interval.unwrap();
+        assert!(low < 0.7 && 0.7 < high && throughput.says == Says::Worse, "{throughput:?}");
+        // what one side names is meant for both where it is needed to tell cells apart
+        let eight = within(&result, &["lock=none"], &["lock=soft", "clients=8"], &[]).unwrap();
+        assert_eq!((eight.pairs.len(), eight.pairs[0].a.as_str()), (1, "sqlite none, 8 clients"));
+        let across = within(&result, &["lock=none", "clients=4"], &["lock=soft", "clients=8"], &[]).unwrap();
+        assert_eq!((across.pairs.len(), across.pairs[0].a.as_str()), (1, "sqlite none, 4 clients"));
+        // one against all others
+        let others = within(&result, &["lock=none", "clients=8"], &["clients=8"], &[]).unwrap();
+        assert_eq!(others.pairs.len(), 3, "{:?}", others.pairs);
+    }
+
+    #[test]
+    fn what_selects_nothing_or_too_much_is_said() {
+        let result = sample();
+        let error = |a: &[&str], b: &[&str]| within(&result, a, b, &[]).unwrap_err().to_string();
+        let unknown = error(&["lokc=none"], &["lock=soft"]);
+        assert!(unknown.contains("lokc") && unknown.contains("did you mean \"lock\"?"), "{unknown}");
+        let nothing = error(&["lock=none"], &["clients=9"]);
+        assert!(nothing.contains("no cell has clients=9") && nothing.contains("4, 8"), "{nothing}");
+        let alone = error(&["lock=hard"], &["lock=hard", "clients=8"]);
+        assert!(alone.contains("name what differs"), "{alone}");
+        let itself = error(&[], &[]);
+        assert!(itself.contains("--a") && itself.contains("--b"), "{itself}");
+    }
+
+    #[test]
+    fn a_cell_that_did_not_hold_voids_the_comparison() {
+        let result = sample();
+        let void = within(&result, &["lock=native"], &["lock=none"], &[]).unwrap();
+        assert!(
+            void.failed && void.pairs[0].void.as_deref() == Some("B's verdict is broken"),
+            "{:?}",
+            void.pairs[0]
+        );
+        assert!(void.pairs[0].figures.iter().all(|figure| figure.says == Says::Void));
+    }
+
+    #[test]
+    fn two_runs_are_not_paired() {
+        let a = sample();
+        let b = RunResult { run: "another".to_owned(), acidtest: "0.2.0".to_owned(), ..sample() };
+        let all = Selector::default();
+        let side = |result, name| Side { result, name, selector: &all };
+        let same = compare(side(&a, "a.json"), side(&b, "b.json"), &[], Judge::Interval).unwrap();
+        // lock none is broken in both
+        assert_eq!((same.pairs.len(), same.paired, same.failed), (8, false, true));
+        assert_eq!(same.differences, ["acidtest: 0.1.0 / 0.2.0"]);
+        for figure in same.pairs.iter().filter(|pair| pair.void.is_none()).flat_map(|pair| &pair.figures) {
+            assert!(
+                (figure.ratio.unwrap().estimate - 1.0).abs() < 1e-9 && figure.says == Says::NoDifferenceShown
+            );
+        }
+    }
+
+    #[test]
+    fn a_gate_fails_on_what_is_shown_and_not_on_noise() {
+        let result = sample();
+        let ruled = |fail_if: &str| {
+            let compared =
+                within(&result, &["lock=none"], &["lock=native", "clients=8"], &[fail_if]).unwrap();
+            (compared.judged[0].ruling.clone(), compared.failed)
+        };
+        // native costs a fifth: shown to be below 0.9, not to be below 0.8
+        assert_eq!(ruled("throughput<0.9"), (Ruling::Failed, true));
+        assert_eq!(ruled("throughput<0.8"), (Ruling::Passed, false));
+        assert!(matches!(ruled("delete:p99>1").0, Ruling::NotJudged(_)));
+        let single = Grid { trials: 1, ..Grid::default() }.result();
+        let unjudged = within(&single, &["lock=none"], &["lock=native"], &["throughput<0.1"]).unwrap();
+        assert!(unjudged.failed && matches!(unjudged.judged[0].ruling, Ruling::NotJudged(_)));
+        for text in ["throughput", "speed<1", "p99>x", "p99>-1", ":p99>1"] {
+            assert!(text.parse::<Condition>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Which cells are compared with which.
+
+use std::{collections::BTreeSet, str::FromStr};
+
+use super::Side;
+use crate::{
+    CellResult, RunResult,
+    dimensions::{ADDRESS, STORE, varying},
+};
+
+/// Which cells of a result are meant: those that have all of these values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector(Vec<Choice>);
+
+/// `lock=none`: a dimension and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    name: String,
+    value: String,
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.trim().is_empty() => {
+                Ok(Self { name: name.trim().to_owned(), value: value.trim().to_owned() })
+            }
+            _ => Err(format!("\"{text}\" selects nothing: write NAME=VALUE, such as lock=none or clients=8")),
+        }
+    }
+}
+
+impl FromIterator<Choice> for Selector {
+    fn from_iter<I: IntoIterator<Item = Choice>>(choices: I) -> Self {
+        Self(choices.into_iter().collect())
+    }
+}
+
+impl Selector {
+    pub(super) fn words(&self) -> Vec<String> {
+        self.0.iter().map(|choice| format!("{}={}", choice.name, choice.value)).collect()
+    }
+
+    fn fits(&self, cell: &CellResult) -> bool {
+        self.0.iter().all(|choice| choice.fits(cell))
+    }
+}
+
+impl Choice {
+    fn fits(&self, cell: &CellResult) -> bool {
+        let value = cell.dimension(&self.name);
+        let number = |text: &str| text.parse::<f64>().ok();
+        value == self.value
+            // an address is also a store
+            || (self.name == STORE && cell.dimension(ADDRESS) == self.value)
+            || matches!((number(&value), number(&self.value)), (Some(one), Some(other)) if one.total_cmp(&other).is_eq())
+    }
+}
+
+/// Selectors that do not fit the results.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unselected(String);
+
+/// Cells that belong together, and those that stay alone.
+pub(super) struct Matched<'a> {
+    pub(super) pairs: Vec<(&'a CellResult, &'a CellResult)>,
+    pub(super) only_a: Vec<&'a CellResult>,
+    pub(super) only_b: Vec<&'a CellResult>,
+}
+
+/// Finds for every cell of B the one of A that is equal in everything that no selector names, or, where several are,
+/// in everything that not both selectors name.
+pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<Matched<'a>, Unselected> {
+    if a.result.plan.workload != b.result.plan.workload {
+        return Err(Unselected(format!(
+            "{} is of {} and {} of {}: different workloads cannot be compared",
+            a.name, a.result.plan.workload, b.name, b.result.plan.workload
+        )));
+    }
+    let one_result = std::ptr::eq(a.result, b.result) || a.result == b.result;
+    if one_result && a.selector == b.selector {
+        let varying = varying(&a.result.cells);
+        let example = varying.first().map_or("lock", String::as_str);
+        return Err(Unselected(format!(
+            "A and B are the same cells: say which are which, such as --a {example}=… --b {example}=…{}",
+            if varying.is_empty() {
+                String::new()
+            } else {
+                format!("\n  its cells differ in {}", varying.join(", "))
+            }
+        )));
+    }
+    let (of_a, of_b) = (selected(a, "--a")?, selected(b, "--b")?);
+    let free: Vec<&str> =
+        a.selector.0.iter().chain(&b.selector.0).map(|choice| choice.name.as_str()).collect();
+    let free = &free[..];
+    let named = |choices: &Selector, name: &str| choices.0.iter().any(|choice| choice.name == name);
+    let of_both = |name: &str| named(a.selector, name) && named(b.selector, name);
+    let mut both: Vec<&str> = free.iter().copied().filter(|name| of_both(name)).collect();
+    if both.contains(&STORE) {
+        both.push(ADDRESS);
+    }
+    let mut matched = Matched { pairs: Vec::new(), only_a: Vec::new(), only_b: Vec::new() };
+    for &cell in &of_b {
+        let mut fitting: Vec<&CellResult> =
+            of_a.iter().copied().filter(|other| other.same_but(cell, free)).collect();
+        if fitting.len() > 1 {
+            // what only one side names is then meant for both
+            fitting.retain(|other| other.same_but(cell, &both));
+        }
+        match fitting[..] {
+            // a cell of A is not compared with itself
+            [one] if one_result && std::ptr::eq(one, cell) => {}
+            [one] if one_result && one.dimensions() == cell.dimensions() => {}
+            [one] => matched.pairs.push((one, cell)),
+            [] if of_a.iter().any(|other| other.same_but(cell, free)) => {
+                return Err(ambiguous(&of_a, cell, free));
+            }
+            [] => matched.only_b.push(cell),
+            _ => return Err(ambiguous(&of_a, cell, free)),
+        }
+    }
+    // what B's selector alone names leaves cells of A out, too
+    let meant = |cell: &CellResult| {
+        b.selector.0.iter().all(|choice| both.contains(&choice.name.as_str()) || choice.fits(cell))
+    };
+    let alone = |cell: &CellResult| !matched.pairs.iter().any(|(one, _)| std::ptr::eq(*one, cell));
+    matched.only_a = of_a.iter().copied().filter(|cell| alone(cell) && meant(cell)).collect();
+    if matched.pairs.is_empty() {
+        return Err(Unselected(
+            "no cell of B is equal to one of A in everything that no selector names: compare results of the same \
+             grid, or name what differs with --a and --b"
+                .to_owned(),
+        ));
+    }
+    Ok(matched)
+}
+
+fn ambiguous(of_a: &[&CellResult], cell: &CellResult, free: &[&str]) -> Unselected {
+    let fitting: Vec<&CellResult> = of_a.iter().copied().filter(|other| other.same_but(cell, free)).collect();
+    let differ = varying(fitting.iter().copied());
+    let name = differ.first().cloned().unwrap_or_default();
+    let values: BTreeSet<String> = fitting.iter().map(|cell| cell.dimension(&name)).collect();
+    let values = values.into_iter().collect::<Vec<_>>();
+    Unselected(format!(
+        "several cells of A fit one of B: they differ in {} ({}); name one, such as --a {name}={}",
+        differ.join(", "),
+        values.join(", "),
+        values.first().map_or("", String::as_str)
+    ))
+}
+
+/// The cells that a side means.
+fn selected<'a>(side: Side<'a>, option: &str) -> Result<Vec<&'a CellResult>, Unselected> {
+    for choice in &side.selector.0 {
+        known(choice, side.result, option)?;
+    }
+    let cells: Vec<&CellResult> = side.result.cells.iter().filter(|cell| side.selector.fits(cell)).collect();
+    if cells.is_empty() {
+        let asked = side.selector.words().join(" and ");
+        return Err(Unselected(format!("{option}: no cell of {} has {asked}", side.name)));
+    }
+    Ok(cells)
+}
+
+/// A dimension that some cell has, and a value of it that some cell has.
+fn known(choice: &Choice, result: &RunResult, option: &str) -> Result<(), Unselected> {
+    let names: BTreeSet<String> =
+        result.cells.iter().flat_map(CellResult::dimensions).map(|(name, _)| name).collect();
+    if !names.contains(&choice.name) {
+        let hint = acidtest_model::hint(&choice.name, names.iter().map(String::as_str));
+        let names: Vec<String> = names.into_iter().collect();
+        return Err(Unselected(format!(
+            "{option}: cells have no \"{}\"{hint}\n  they have {}",
+            choice.name,
+            names.join(", ")
+        )));
+    }
+    if !result.cells.iter().any(|cell| choice.fits(cell)) {
+        let mut values: Vec<String> = Vec::new();
+        for value in result.cells.iter().map(|cell| cell.dimension(&choice.name)) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        return Err(Unselected(format!(
+            "{option}: no cell has {}={}\n  there are {}",
+            choice.name,
+            choice.value,
+            values.join(", ")
+        )));
+    }
+    Ok(())
+}

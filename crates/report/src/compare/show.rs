@@ -1,0 +1,184 @@
+//! A comparison on a terminal.
+
+use acidtest_workloads::Verdict;
+
+use super::{Compared, Comparison, Figure, Pair, Ruling, Says};
+use crate::{
+    Style,
+    sheet::{Entry, Sheet, Tone},
+    table::ratio,
+};
+
+/// Pairs up to which every figure is shown.
+const DETAILED: usize = 6;
+
+impl Comparison {
+    /// The comparison as text: figure by figure for few pairs, one row a pair for many, then what to know, and how
+    /// the conditions turned out.
+    #[must_use]
+    pub fn render(&self, style: Style) -> String {
+        let mut sections = vec![self.headline()];
+        if self.pairs.len() <= DETAILED {
+            for pair in &self.pairs {
+                sections.push(format!("{}\n{}", heading(pair), detailed(pair).terminal(style)));
+            }
+        } else {
+            sections.push(summary(&self.pairs).terminal(style));
+        }
+        if !self.judged.is_empty() {
+            sections.push(self.conditions().terminal(style));
+        }
+        sections.push(self.notes().join("\n"));
+        let mut text = String::new();
+        for section in sections {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            // tables pad their lines
+            for line in section.lines() {
+                text.push_str(line.trim_end());
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    fn headline(&self) -> String {
+        let side = |name: &str, source: &super::Source| {
+            let selected =
+                if source.selected.is_empty() { "all cells".to_owned() } else { source.selected.join(", ") };
+            format!("{name}: {} · {selected} · run {}", source.file, source.run)
+        };
+        format!("{}\n{}", side("A", &self.a), side("B", &self.b))
+    }
+
+    fn conditions(&self) -> Sheet {
+        let mut table = Sheet::of(&["fails if", "cell of B", "B / A", "turned out"]);
+        for judged in &self.judged {
+            let (word, tone) = match &judged.ruling {
+                Ruling::Passed => ("passed".to_owned(), Tone::Good),
+                Ruling::Failed => ("failed".to_owned(), Tone::Bad),
+                Ruling::NotJudged(why) => (format!("not judged, so failed: {why}"), Tone::Bad),
+            };
+            table.push([
+                Entry::left(&judged.condition),
+                Entry::left(&judged.cell),
+                Entry::right(judged.ratio.as_ref().map_or_else(|| "–".to_owned(), ratio)),
+                Entry::toned(word, tone),
+            ]);
+        }
+        table
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let known = || self.pairs.iter().flat_map(|pair| &pair.figures).filter_map(|figure| figure.ratio);
+        notes.push(if self.paired {
+            "one run: ratios are taken round by round; figures are geometric means over the trials.".to_owned()
+        } else {
+            "two runs: whatever changed between them, other load on the machine included, is in the ratios; figures \
+             are geometric means over the trials."
+                .to_owned()
+        });
+        if let Some(method) = known().find_map(|ratio| ratio.method) {
+            notes.push(format!("intervals: 95 %, {}; ≈ marks one inside the noise.", method.name()));
+        }
+        let tested = known().filter(|ratio| ratio.interval.is_some()).count();
+        if tested >= 20 {
+            notes.push(format!(
+                "{tested} ratios, each with an interval that misses the truth in 1 of 20: some {} of them may be called \
+                 different by chance.",
+                tested / 20
+            ));
+        }
+        if self.pairs.len() > DETAILED {
+            notes.push(format!("{} pairs: all figures of each are in --output json.", self.pairs.len()));
+        }
+        for (what, cells) in [("A", &self.only_a), ("B", &self.only_b)] {
+            if !cells.is_empty() {
+                notes.push(format!("only in {what}: {}", cells.join("; ")));
+            }
+        }
+        if !self.differences.is_empty() {
+            notes.push(format!("the runs differ (A / B): {}", self.differences.join("; ")));
+        }
+        for pair in self.pairs.iter().filter(|pair| pair.void.is_some()) {
+            notes.push(format!("{}: void, {}", pair.b, pair.void.as_deref().unwrap_or_default()));
+        }
+        if self.failed {
+            notes.push("the comparison failed.".to_owned());
+        }
+        notes
+    }
+}
+
+/// Both cells with their verdicts: no throughput is shown without them.
+fn heading(pair: &Pair) -> String {
+    let side = |name: &str, verdict: Verdict| format!("{name} ({verdict})");
+    format!("A {} → B {}", side(&pair.a, pair.a_verdict), side(&pair.b, pair.b_verdict))
+}
+
+fn detailed(pair: &Pair) -> Sheet {
+    let mut table = Sheet::of(&["operation", "figure", "A", "B", "B / A", "B is"]);
+    for figure in &pair.figures {
+        let value =
+            |side: Option<f64>| side.map_or_else(|| "–".to_owned(), |value| figure.figure.shown(value));
+        table.push([
+            Entry::left(figure.operation.as_deref().unwrap_or("together")),
+            Entry::left(match figure.figure {
+                Figure::Throughput => "ok/s",
+                Figure::ClientCpu => "client CPU/op",
+                Figure::ServerCpu => "server CPU/op",
+                other => other.name(),
+            }),
+            Entry::right(value(figure.a)),
+            Entry::right(value(figure.b)),
+            Entry::right(against(figure)),
+            says(figure.says),
+        ]);
+    }
+    table
+}
+
+fn against(figure: &Compared) -> String {
+    match (figure.says, &figure.ratio) {
+        (Says::Void, _) => "void".to_owned(),
+        (_, None) => "–".to_owned(),
+        (_, Some(each)) => ratio(each),
+    }
+}
+
+fn says(says: Says) -> Entry {
+    let tone = match says {
+        Says::Better => Tone::Good,
+        Says::Worse => Tone::Bad,
+        Says::Void => Tone::Doubtful,
+        Says::NoDifferenceShown | Says::TooFewTrials => Tone::Plain,
+    };
+    Entry::toned(says.name(), tone)
+}
+
+/// A row for each pair: the figures that decide most.
+fn summary(pairs: &[Pair]) -> Sheet {
+    const FIGURES: [Figure; 3] = [Figure::Throughput, Figure::P50, Figure::P99];
+    let mut table =
+        Sheet::of(&["A", "verdict", "B", "verdict", "ok/s B / A", "is", "p50 B / A", "p99 B / A"]);
+    for pair in pairs {
+        let together = |figure: Figure| {
+            pair.figures.iter().find(|each| each.operation.is_none() && each.figure == figure)
+        };
+        let [throughput, p50, p99] = FIGURES.map(together);
+        let shown = |figure: Option<&Compared>| Entry::right(figure.map_or_else(|| "–".to_owned(), against));
+        table.push([
+            Entry::left(&pair.a),
+            Entry::verdict(pair.a_verdict.to_string(), pair.a_verdict),
+            Entry::left(&pair.b),
+            Entry::verdict(pair.b_verdict.to_string(), pair.b_verdict),
+            shown(throughput),
+            says(throughput.map_or(Says::TooFewTrials, |figure| figure.says)),
+            shown(p50),
+            shown(p99),
+        ]);
+    }
+    table
+}

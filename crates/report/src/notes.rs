@@ -1,0 +1,414 @@
+//! What the reader must know about the figures, in a line each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use acidtest_model::{Durability, Lock};
+use acidtest_workloads::Verdict;
+
+use crate::{
+    CellResult, ENOUGH, FEWEST, Guarantee, RunResult, SHORTEST, TrialResult,
+    dimensions::{self, STORE, spoken, varying},
+    figure::{count, nanoseconds, rate},
+    sweeps,
+    table::{MANY, percent},
+};
+
+/// Notes of one sort that a terminal shows before it counts the others.
+const SHOWN: usize = 6;
+
+/// Cells that a note names before it counts the others.
+const NAMED: usize = 4;
+
+/// What notes are about, in the order in which they are told.
+const SORTS: [&str; 12] = [
+    "cells not run",
+    "limits",
+    "settings",
+    "trials cut short",
+    "verdicts",
+    "faults",
+    "overload",
+    "drift",
+    "dependent seconds",
+    "the bench's limit",
+    "server logs",
+    "plans",
+];
+
+/// A note on some cells or trials: which sort of thing it is about, what it says, and of which.
+struct Note {
+    sort: &'static str,
+    text: String,
+    about: String,
+}
+
+/// Every note, the general ones first; `all`, or as many as a terminal shows.
+pub(crate) fn notes(result: &RunResult, all: bool) -> Vec<String> {
+    let mut notes = meanings(result);
+    notes.extend(statistics(result));
+    notes.extend(data(result));
+    notes.extend(gathered(result, all));
+    notes.extend(result.left_out.iter().map(|what| format!("left out: {what}")));
+    if !all && result.cells.len() > MANY {
+        notes.push(format!(
+            "what clients, servers and machine used is left out for {} cells; `acidtest report FILE` has all of it.",
+            result.cells.len()
+        ));
+    }
+    if ["tmpfs", "ramfs"].contains(&result.machine.filesystem.as_str()) {
+        notes.push(
+            "the data lies in memory (tmpfs): syncing it costs nothing there, and survives nothing. Set TMPDIR \
+             or ACIDTEST_LAB to a folder on a disk."
+                .to_owned(),
+        );
+    }
+    notes.push(harness(result));
+    if result.interrupted {
+        notes.push("interrupted: cells and trials are missing.".to_owned());
+    }
+    notes
+}
+
+/// What the words of the tables mean.
+fn meanings(result: &RunResult) -> Vec<String> {
+    let mut notes = Vec::new();
+    let deciding = result.cells.iter().filter(|cell| cell.decides);
+    let locks: BTreeSet<Lock> = deciding.map(|cell| cell.lock).collect();
+    notes.extend(locks.into_iter().map(|lock| format!("lock {lock}: {}.", lock.meaning())));
+    let rungs: BTreeSet<Durability> =
+        result.cells.iter().filter_map(|cell| Some(cell.effective.as_ref()?.durability)).collect();
+    notes.extend(rungs.into_iter().map(|rung| {
+        format!(
+            "durability {rung}: {}, by the settings read back; no crash was tested in this run.",
+            rung.meaning()
+        )
+    }));
+    let excused = |decides: bool| {
+        let mut cells = result.cells.iter().filter(move |cell| cell.decides == decides && !cell.promised);
+        cells.any(|cell| cell.verdict() == Verdict::Broken && !cell.breaks_promise())
+    };
+    if excused(true) {
+        notes.push("lock none promises nothing: that it breaks under contention is no failure.".to_owned());
+    }
+    if excused(false) {
+        notes.push(
+            "without acknowledgements (ack none, consume auto) a lost message breaks no promise: it is counted, and is \
+             no failure."
+                .to_owned(),
+        );
+    }
+    notes.extend(queue(result));
+    notes
+}
+
+/// What the words of a queue's tables mean.
+fn queue(result: &RunResult) -> Vec<String> {
+    let trials = || result.cells.iter().flat_map(|cell| &cell.trials);
+    let has = |name: &str| trials().any(|trial| trial.operation(name).is_some());
+    if result.plan.workload != "queue" {
+        return Vec::new();
+    }
+    let mut notes = Vec::new();
+    if has("publish") {
+        notes.push(
+            "publish: until it counts as published (ack none: written to the connection; confirm: answered; \
+             transaction: committed)."
+                .to_owned(),
+        );
+    }
+    if has("consume") {
+        notes.push(
+            "ok/s counts messages consumed; where producers are at work too, publishing has a column of its own. consume: \
+             from asking for a message until it is there and, where it is due, acknowledged; refused counts \
+             how often there was none for 50 ms."
+                .to_owned(),
+        );
+    }
+    if trials().any(|trial| !trial.spans.is_empty()) {
+        notes.push(
+            "delivery: from a message's publishing to its being taken, its time in the queue included."
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// What prices and intervals are, and what they are worth here.
+fn statistics(result: &RunResult) -> Vec<String> {
+    let mut notes = Vec::new();
+    let prices = || result.cells.iter().flat_map(|cell| &cell.prices);
+    if prices().any(|price| price.guarantee == Guarantee::Lock) {
+        let what = if result.plan.rates.is_empty() {
+            "throughput"
+        } else {
+            "99th percentile of the response time (higher is worse)"
+        };
+        notes.push(format!(
+            "price of lock: {what} against lock none of the same cell, with a 95 % interval over paired trials; ≈ \
+             marks one inside the noise."
+        ));
+    }
+    if prices().any(|price| price.guarantee >= Guarantee::Ack) {
+        notes.push(
+            "price of a queue's guarantees: against the weakest of the grid, all of them together in a row of their own; \
+             publishers' guarantees by publishing, consumers' by consuming; for p99 higher is worse."
+                .to_owned(),
+        );
+    }
+    if prices().any(|price| (Guarantee::Durability..=Guarantee::Transaction).contains(&price.guarantee)) {
+        notes.push(
+            "price of durability, isolation, transaction: against the weakest rung in the grid, the store's default \
+             level, one operation a transaction; for p99 higher is worse."
+                .to_owned(),
+        );
+    }
+    let sweeps = sweeps(result);
+    let most = sweeps.iter().map(|sweep| sweep.points().len()).max();
+    if sweeps.iter().any(|sweep| sweep.law.is_some()) {
+        notes.push(
+            "scalability: X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Gunther), least squares, intervals by bootstrap; a \
+             peak beyond the clients that were run is a guess."
+                .to_owned(),
+        );
+    } else if most.is_some_and(|most| most > 2 && most < FEWEST) && result.plan.rates.is_empty() {
+        notes.push(format!(
+            "scalability: a law of three parameters needs {FEWEST} numbers of clients or more."
+        ));
+    }
+    let fewest = result.cells.iter().map(|cell| cell.trials.len()).filter(|trials| *trials > 0).min();
+    match fewest {
+        Some(1) if prices().next().is_some() => {
+            notes.push("one trial has no interval: ask for more with --trials.".to_owned());
+        }
+        Some(2) => notes.push("with 2 trials an interval says little: ask for more with --trials.".to_owned()),
+        Some(few) if few > 1 && few < ENOUGH => notes.push(format!(
+            "intervals: 95 %, Student's t over {few} trials, which takes trials as about (log-)normal; from {ENOUGH} \
+             trials on they are bootstrapped."
+        )),
+        Some(many) if many > 1 => notes.push("intervals: 95 %, bootstrap-t over the trials.".to_owned()),
+        _ => {}
+    }
+    let unchecked =
+        result.cells.iter().any(|cell| !cell.trials.is_empty() && cell.steadiness_of_trials().is_none());
+    if unchecked {
+        notes.push(format!(
+            "whether the measured part still drifts was not checked where it is shorter than {SHORTEST} whole seconds."
+        ));
+    }
+    notes
+}
+
+/// Where the data came from, for each store and size that was laid in.
+fn data(result: &RunResult) -> Vec<String> {
+    let mut groups: BTreeMap<(String, u64), (Vec<f64>, usize)> = BTreeMap::new();
+    for cell in &result.cells {
+        for trial in &cell.trials {
+            let group = groups.entry((spoken(cell, STORE), trial.data.rows)).or_default();
+            match trial.data.load_seconds {
+                Some(seconds) => group.0.push(seconds),
+                None => group.1 += 1,
+            }
+        }
+    }
+    let shown = |((store, rows), (loads, taken)): ((String, u64), (Vec<f64>, usize))| {
+        let mean = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
+        let laid = match loads.len() {
+            0 => String::new(),
+            n => {
+                let each = if n == 1 { "once".to_owned() } else { format!("{n} times, on average") };
+                let speed = if mean > 0.0 { rows as f64 / mean } else { 0.0 };
+                format!(" laid in {each} in {}, {} rows/s", nanoseconds(mean * 1e9), rate(speed))
+            }
+        };
+        let taken = match taken {
+            0 => String::new(),
+            n => format!(
+                "; {n} {} took over what an earlier one had left",
+                if n == 1 { "trial" } else { "trials" }
+            ),
+        };
+        format!("data of {store}: {} rows{laid}{taken}.", count(rows))
+    };
+    groups.into_iter().filter(|((_, rows), _)| *rows > 0).map(shown).collect()
+}
+
+/// The notes on cells and trials: equal ones told once, many of one sort counted.
+fn gathered(result: &RunResult, all: bool) -> Vec<String> {
+    let varying = varying(&result.cells);
+    let mut groups: Vec<(&'static str, String, Vec<String>)> = Vec::new();
+    for note in
+        result.cells.iter().flat_map(|cell| cell_notes(cell, result, &dimensions::name(cell, &varying)))
+    {
+        match groups.iter_mut().find(|(sort, text, _)| *sort == note.sort && *text == note.text) {
+            // a plan that every trial has is one
+            Some((.., about)) if about.contains(&note.about) => {}
+            Some((.., about)) => about.push(note.about),
+            None => groups.push((note.sort, note.text, vec![note.about])),
+        }
+    }
+    let mut lines = Vec::new();
+    let (most, named) = if all { (usize::MAX, usize::MAX) } else { (SHOWN, NAMED) };
+    for sort in SORTS {
+        let of_sort: Vec<_> = groups.iter().filter(|(each, ..)| each == &sort).collect();
+        lines.extend(
+            of_sort.iter().take(most).map(|(_, text, about)| format!("{}: {text}", listed(about, named))),
+        );
+        if of_sort.len() > most {
+            let rest = of_sort.len() - most;
+            lines.push(format!("… and {rest} more notes on {sort}; `acidtest report FILE` has all of them."));
+        }
+    }
+    lines
+}
+
+fn listed(about: &[String], most: usize) -> String {
+    let named = about.iter().take(most).cloned().collect::<Vec<_>>().join("; ");
+    if about.len() > most { format!("{named}; and {} more", about.len() - most) } else { named }
+}
+
+fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut note = |sort, text: String| notes.push(Note { sort, text, about: name.to_owned() });
+    if let Some(error) = &cell.error {
+        note("cells not run", error.clone());
+    }
+    if let Some(effective) = &cell.effective {
+        let because = || format!("durability {}: {}", effective.durability, effective.because);
+        if cell.durability_asked.is_some_and(|asked| asked != effective.durability) {
+            note("settings", format!("the settings amount to {}", because()));
+        }
+        if cell.address.is_some() {
+            note("settings", format!("its settings, as they are, amount to {}", because()));
+        }
+    }
+    if let Some(steadiness) = cell.steadiness_of_trials() {
+        let drift = steadiness.drift;
+        let what = if cell.rate.is_some() { "the median service time" } else { "throughput" };
+        if drift.shown() {
+            let way = if drift.change > 0.0 { "rises" } else { "falls" };
+            let change = percent(drift.change.abs());
+            note(
+                "drift",
+                format!(
+                    "{what} still {way} by {change} within the measured part: it is not steady; a longer --warmup, or a longer --duration, may help"
+                ),
+            );
+        } else if steadiness.dependent() {
+            let (worth, seconds) = (steadiness.effective_seconds, steadiness.seconds);
+            note(
+                "dependent seconds",
+                format!(
+                    "{what} swings slowly: {seconds:.0} seconds are worth {worth:.1} independent ones; a longer --duration would say more"
+                ),
+            );
+        }
+    }
+    let client = cell.mean(|trial| trial.resources.client.cpu_mean);
+    let share = result.harness.nanoseconds_per_operation * cell.throughput() / 1e9;
+    if !cell.embedded && client > 0.85 * result.machine.cores as f64 {
+        note(
+            "the bench's limit",
+            format!(
+                "the clients used {client:.2} of {} cores: the bench, not the store, may have set the limit",
+                result.machine.cores
+            ),
+        );
+    } else if share > 0.5 {
+        note(
+            "the bench's limit",
+            format!("the bench itself used {share:.2} cores: it may have set the limit"),
+        );
+    }
+    for trial in &cell.trials {
+        notes.extend(trial_notes(trial).into_iter().map(|(sort, text)| Note {
+            sort,
+            text,
+            about: format!("{name}, trial {}", trial.round),
+        }));
+        notes.extend(plans(trial).into_iter().map(|text| Note {
+            sort: "plans",
+            text,
+            about: name.to_owned(),
+        }));
+    }
+    notes
+}
+
+/// `once`, `3 times`.
+fn times_over(times: u64) -> String {
+    if times == 1 { "once".to_owned() } else { format!("{} times", count(times)) }
+}
+
+/// How the store goes about each operation, by its plan's first line.
+fn plans(trial: &TrialResult) -> Vec<String> {
+    let first = |plan: &String| plan.lines().map(str::trim).find(|line| !line.is_empty()).map(shortened);
+    let shown = trial.remarks.plans.iter().filter_map(|(operation, plan)| Some((operation, first(plan)?)));
+    let shown: Vec<String> = shown.map(|(operation, plan)| format!("{operation}: {plan}")).collect();
+    if shown.is_empty() { Vec::new() } else { vec![format!("planned as\n  | {}", shown.join("\n  | "))] }
+}
+
+fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
+    let mut notes = Vec::new();
+    for (limit, times) in &trial.limits {
+        notes.push(("limits", format!("the store set the limit, {}: {limit}", times_over(*times))));
+    }
+    if let Some(stopped) = &trial.stopped {
+        let detail = if stopped.detail.is_empty() { String::new() } else { format!(": {}", stopped.detail) };
+        notes.push((
+            "trials cut short",
+            format!("ended after {:.1} s: {}{detail}", trial.seconds, stopped.reason),
+        ));
+    }
+    if trial.audit.verdict != Verdict::Holds {
+        notes.push(("verdicts", trial.audit.to_string()));
+    }
+    if trial.audit.verdict == Verdict::Broken
+        && let Some(reason) = &trial.audit.reason
+    {
+        notes.push(("verdicts", reason.clone()));
+    }
+    if !trial.faults.is_empty() {
+        let faults: u64 = trial.faults.values().sum();
+        let most = trial.faults.iter().max_by_key(|(_, count)| **count);
+        let most = most.map_or_else(String::new, |(fault, _)| format!(", mostly \"{fault}\""));
+        notes.push(("faults", format!("{} faults{most}; {} reconnects", count(faults), trial.reconnects)));
+    }
+    let arrived = trial.arrived;
+    if arrived.late + arrived.dropped > 0 {
+        let text = format!(
+            "offered {}, started {}, completed {}, late {}, dropped {}",
+            count(arrived.offered),
+            count(arrived.started),
+            count(arrived.completed),
+            count(arrived.late),
+            count(arrived.dropped)
+        );
+        notes.push(("overload", text));
+    }
+    if !trial.server_log.is_empty() {
+        let lines = trial.server_log.iter().map(|line| format!("\n  | {}", shortened(line)));
+        notes.push(("server logs", format!("the server's log ends:{}", lines.collect::<String>())));
+    }
+    notes
+}
+
+/// A line at a length that a terminal shows.
+fn shortened(line: &str) -> String {
+    const MOST: usize = 160;
+    if line.chars().count() <= MOST {
+        return line.to_owned();
+    }
+    line.chars().take(MOST).chain(['…']).collect()
+}
+
+/// The bench's own cost beside the fastest cell.
+pub(crate) fn harness(result: &RunResult) -> String {
+    let cost = result.harness.nanoseconds_per_operation;
+    let fastest = result.cells.iter().map(CellResult::throughput).fold(0.0, f64::max);
+    format!(
+        "the bench itself: {} of one core an operation (on a store that does nothing), {:.2} % of a core at \
+         the fastest cell's rate.",
+        nanoseconds(cost),
+        cost * fastest / 1e9 * 100.0
+    )
+}

@@ -1,0 +1,253 @@
+//! What the charts of a page show, reduced to what they need.
+
+use serde::Serialize;
+
+use crate::{
+    CellResult, LatencyFigures, RunResult, Sweep, TrialResult, UnreadableHistogram,
+    dimensions::{CLIENTS, STORE, name, spoken, varying},
+    table::{each, operations},
+};
+
+/// Lines that one chart can carry.
+const LINES: usize = 8;
+
+/// Most points of a line over time: longer trials are thinned.
+const POINTS: usize = 300;
+
+/// A chart: its id on the page and what it shows.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Chart {
+    pub(super) id: String,
+    #[serde(skip)]
+    pub(super) title: String,
+    kind: Kind,
+    lines: Vec<Line>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    /// Throughput over clients, with intervals and the law.
+    Sweep,
+    /// Times over percentiles.
+    Percentiles,
+    /// Throughput over seconds.
+    Rate,
+    /// Times over seconds.
+    Times,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+struct Line {
+    label: String,
+    x: Vec<f64>,
+    y: Vec<f64>,
+    /// Intervals of the points.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    low: Vec<Option<f64>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    high: Vec<Option<f64>>,
+    /// Whether the line is a secondary one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dashed: bool,
+    /// Which colour, from 0.
+    color: usize,
+}
+
+/// Throughput over clients: the points with their intervals, and the law through them.
+pub(super) fn sweeps(sweeps: &[Sweep<'_>], result: &RunResult, prefix: &str) -> Vec<Chart> {
+    let mut shown = varying(&result.cells);
+    shown.retain(|name| name != CLIENTS);
+    let of_some = |(place, some): (usize, &[Sweep<'_>])| {
+        let mut lines = Vec::new();
+        for (color, sweep) in some.iter().enumerate() {
+            let points = sweep.points();
+            let label = sweep.cells.values().next().map_or_else(String::new, |cell| name(cell, &shown));
+            let verdict = sweep.verdict();
+            lines.push(Line {
+                label: format!("{label} ({verdict})"),
+                x: points.iter().map(|(n, _)| f64::from(*n)).collect(),
+                y: points.iter().map(|(_, mean)| rounded(mean.estimate)).collect(),
+                low: points.iter().map(|(_, mean)| mean.interval.map(|(low, _)| rounded(low))).collect(),
+                high: points.iter().map(|(_, mean)| mean.interval.map(|(_, high)| rounded(high))).collect(),
+                color,
+                ..Line::default()
+            });
+            if let (Some(law), Some((first, _)), Some((last, _))) = (sweep.law, points.first(), points.last())
+            {
+                let (first, last) = (f64::from(*first), f64::from(*last));
+                let x: Vec<f64> =
+                    (0..=40).map(|step| rounded(first + (last - first) * f64::from(step) / 40.0)).collect();
+                let y = x.iter().map(|n| rounded(law.at(*n))).collect();
+                lines.push(Line {
+                    label: format!("{label}: law"),
+                    x,
+                    y,
+                    dashed: true,
+                    color,
+                    ..Line::default()
+                });
+            }
+        }
+        Chart {
+            id: format!("{prefix}-sweep-{place}"),
+            title: "throughput over clients".to_owned(),
+            kind: Kind::Sweep,
+            lines,
+        }
+    };
+    // a sweep and its law are two lines
+    sweeps.chunks(LINES / 2).enumerate().map(of_some).collect()
+}
+
+/// Response times of acknowledged operations over percentiles, by operation and store.
+pub(super) fn percentiles(result: &RunResult, prefix: &str) -> Result<Vec<Chart>, UnreadableHistogram> {
+    let shown = varying(&result.cells);
+    let mut names: Vec<&str> = Vec::new();
+    for operation in result.cells.iter().flat_map(operations) {
+        if !names.contains(&operation) {
+            names.push(operation);
+        }
+    }
+    // few cells share a chart, many have one a store
+    let mut groups: Vec<(String, Vec<&CellResult>)> = Vec::new();
+    for cell in &result.cells {
+        let store = if result.cells.len() > LINES { spoken(cell, STORE) } else { String::new() };
+        match groups.iter_mut().find(|(other, _)| *other == store) {
+            Some((_, cells)) => cells.push(cell),
+            None => groups.push((store, vec![cell])),
+        }
+    }
+    let mut charts = Vec::new();
+    for (kind, operation) in names.into_iter().enumerate() {
+        for (group, (store, cells)) in groups.iter().enumerate() {
+            let mut lines = Vec::new();
+            for cell in cells {
+                let times = LatencyFigures::merged(each(cell, operation).filter_map(|each| each.ok()))?;
+                if let Some(times) = times {
+                    let color = lines.len() % LINES;
+                    let label = format!("{} ({})", name(cell, &shown), cell.verdict());
+                    lines.push(Line { color, ..curve(label, &times)? });
+                }
+            }
+            for (place, some) in lines.chunks(LINES).enumerate() {
+                charts.push(Chart {
+                    id: format!("{prefix}-p-{kind}-{group}-{place}"),
+                    title: if store.is_empty() {
+                        operation.to_owned()
+                    } else {
+                        format!("{operation} · {store}")
+                    },
+                    kind: Kind::Percentiles,
+                    lines: some.to_vec(),
+                });
+            }
+        }
+    }
+    Ok(charts)
+}
+
+/// A distribution over 1 / (1 − p), eight points a decade, as far as there are values.
+fn curve(label: String, times: &LatencyFigures) -> Result<Line, UnreadableHistogram> {
+    let histogram = times.histogram()?;
+    let last = times.count.max(1) as f64;
+    let places = (0..).map(|step| 10_f64.powf(f64::from(step) / 8.0));
+    let x: Vec<f64> = places.take_while(|x| *x < last).chain([last]).collect();
+    let y = x.iter().map(|x| histogram.value_at_quantile(1.0 - 1.0 / x) as f64).collect();
+    let x = x.into_iter().map(rounded).collect();
+    Ok(Line { label, x, y, ..Line::default() })
+}
+
+/// A cell's trials second by second: throughput, and median and 99th percentile of the service time.
+/// And what rose and fell meanwhile, where there is such a thing.
+pub(super) fn seconds(cell: &CellResult, id: &str) -> Vec<Chart> {
+    let (mut rates, mut times) = (Vec::new(), Vec::new());
+    for (place, trial) in cell.trials.iter().enumerate() {
+        let color = place % LINES;
+        let seconds = thinned(trial);
+        let x: Vec<f64> = seconds.iter().map(|second| second.at).collect();
+        let line = |label: String, y: Vec<f64>, dashed| Line {
+            label,
+            x: x.clone(),
+            y,
+            dashed,
+            color,
+            ..Line::default()
+        };
+        let round = trial.round;
+        rates.push(line(format!("trial {round}"), seconds.iter().map(|second| second.ok).collect(), false));
+        times.push(line(
+            format!("trial {round} p99"),
+            seconds.iter().map(|second| second.p99).collect(),
+            false,
+        ));
+        times.push(line(
+            format!("trial {round} p50"),
+            seconds.iter().map(|second| second.p50).collect(),
+            true,
+        ));
+    }
+    let title = "acknowledged operations a second".to_owned();
+    let rates = Chart { id: format!("{id}-rate"), title, kind: Kind::Rate, lines: rates };
+    let title = "service time, p50 and p99".to_owned();
+    let times = Chart { id: format!("{id}-times"), title, kind: Kind::Times, lines: times };
+    [rates, times].into_iter().chain(gauge(cell, id)).collect()
+}
+
+/// What rose and fell, a line a trial.
+fn gauge(cell: &CellResult, id: &str) -> Option<Chart> {
+    let seen = cell.trials.iter().filter_map(|trial| Some((trial.round, trial.gauge.as_ref()?)));
+    let lines: Vec<Line> = seen
+        .clone()
+        .enumerate()
+        .map(|(place, (round, gauge))| {
+            let step = gauge.each_second.len().div_ceil(POINTS).max(1);
+            let points = || gauge.each_second.iter().enumerate().step_by(step);
+            Line {
+                label: format!("trial {round}"),
+                x: points().map(|(second, _)| second as f64).collect(),
+                y: points().map(|(_, value)| *value as f64).collect(),
+                color: place % LINES,
+                ..Line::default()
+            }
+        })
+        .collect();
+    let title = seen.clone().next().map(|(_, gauge)| format!("{} over time", gauge.name))?;
+    Some(Chart { id: format!("{id}-gauge"), title, kind: Kind::Rate, lines })
+}
+
+struct Second {
+    at: f64,
+    ok: f64,
+    p50: f64,
+    p99: f64,
+}
+
+/// A trial's whole seconds, or as many spans of several: their mean throughput, the worst of their times.
+fn thinned(trial: &TrialResult) -> Vec<Second> {
+    let whole = trial.series.iter().filter(|second| second.second as f64 + 1.0 <= trial.seconds + 1e-6);
+    let whole: Vec<_> = whole.collect();
+    let step = whole.len().div_ceil(POINTS).max(1);
+    let ok = |second: &&crate::SecondFigures| second.ok_of(&trial.counted) as f64;
+    let span = |some: &[&crate::SecondFigures]| Second {
+        at: some.first().map_or(0.0, |second| second.second as f64),
+        ok: rounded(some.iter().map(ok).sum::<f64>() / some.len().max(1) as f64),
+        p50: some.iter().map(|second| second.p50_ns as f64).fold(0.0, f64::max),
+        p99: some.iter().map(|second| second.p99_ns as f64).fold(0.0, f64::max),
+    };
+    whole.chunks(step).map(span).collect()
+}
+
+/// Four digits: more cannot be seen, and the page stays small.
+fn rounded(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10_f64.powf(3.0 - value.abs().log10().floor());
+    // divided by a power of ten, so that it is written in few digits
+    if scale >= 1.0 {
+        (value * scale).round() / scale
+    } else {
+        (value * scale).round() * (1.0 / scale).round()
+    }
+}

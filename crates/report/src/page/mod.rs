@@ -1,0 +1,471 @@
+//! Results as one HTML page that needs nothing else: no server, no network.
+//!
+//! Everything that a store, an address or a log said is escaped by the templates; the figures of the charts are JSON in
+//! which `<` is written `\u003c`. The page's own policy (CSP) forbids it to load anything.
+
+mod charts;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::Value;
+
+use self::charts::Chart;
+use crate::{
+    CellResult, Guarantee, RunResult, TrialResult, UnreadableHistogram, bytes, count,
+    dimensions::{name, varying},
+    nanoseconds,
+    notes::notes,
+    rate,
+    sheet::{Entry, Sheet, Tone},
+    sweeps,
+    table::{Columns, cells, driving, prices, ratio, resources, scalability, times, workload},
+};
+
+const UPLOT: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
+const UPLOT_CSS: &str = include_str!("../../vendor/uplot/uPlot.min.css");
+const UPLOT_LICENSE: &str = include_str!("../../vendor/uplot/LICENSE");
+const SCRIPT: &str = include_str!("page.js");
+const CSS: &str = include_str!("page.css");
+
+/// A result and what it is called: its file.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// The file's name.
+    pub name: &'a str,
+    /// The result.
+    pub result: &'a RunResult,
+}
+
+/// The page of one result or several.
+///
+/// # Errors
+/// A histogram that cannot be read.
+pub fn page(results: &[Named<'_>]) -> Result<String, UnreadableHistogram> {
+    let mut charts = Vec::new();
+    let mut sections = Vec::new();
+    for (place, named) in results.iter().enumerate() {
+        sections.push(section(*named, &format!("r{place}"), &mut charts)?);
+    }
+    let data = serde_json::to_string(&charts).unwrap_or_else(|_| "[]".to_owned()).replace('<', "\\u003c");
+    let title = results.first().map_or_else(|| "acidtest".to_owned(), |named| title(named.result));
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy"
+                    content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+                title { (title) " · acidtest" }
+                style { (PreEscaped(UPLOT_CSS)) (PreEscaped(CSS)) }
+            }
+            body {
+                @if results.len() > 1 {
+                    nav.files {
+                        @for (place, named) in results.iter().enumerate() {
+                            a href={ "#r" (place) } { (named.name) }
+                        }
+                    }
+                }
+                @for section in &sections { (section) }
+                footer {
+                    p { "acidtest " (env!("CARGO_PKG_VERSION")) ". Figures: docs/measuring.md. Charts: uPlot." }
+                    details { summary { "uPlot's licence" } pre { (UPLOT_LICENSE) } }
+                }
+                script type="application/json" id="charts" { (PreEscaped(data)) }
+                script { (PreEscaped(UPLOT)) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    Ok(page.into_string())
+}
+
+fn title(result: &RunResult) -> String {
+    let mut stores: Vec<&str> = result.cells.iter().map(|cell| cell.title.as_str()).collect();
+    stores.dedup();
+    stores.truncate(6);
+    format!("{} on {}", result.plan.workload, stores.join(", "))
+}
+
+fn section(named: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup, UnreadableHistogram> {
+    let result = named.result;
+    let columns = Columns::of(result);
+    let shown = varying(&result.cells);
+    let sweeps = sweeps(result);
+    let swept = charts::sweeps(&sweeps, result, id);
+    let percentiles = charts::percentiles(result, id)?;
+    let machine = &result.machine;
+    let markup = html! {
+        main id=(id) {
+            header {
+                h1 { (title(result)) }
+                p { (workload(result)) }
+                p { (driving(result)) }
+                p.quiet {
+                    (machine.cpu) " · " (machine.cores) " cores, " (bytes(machine.memory_bytes as f64)) " memory, "
+                    (machine.filesystem) " · Linux " (machine.kernel) " · " (result.started) " · " (named.name)
+                }
+                @if result.interrupted { p.bad { "Interrupted: cells and trials are missing." } }
+            }
+            nav {
+                @for (anchor, word) in [("cells", "Cells"), ("prices", "Prices"), ("sweeps", "Scaling"), ("latency", "Latency"),
+                    ("each", "Each cell"), ("settings", "Settings"), ("plan", "Plan"), ("notes", "Notes")] {
+                    a href={ "#" (id) "-" (anchor) } { (word) }
+                }
+            }
+            section id={ (id) "-cells" } {
+                h2 { "Cells" }
+                (table(&cells(result, &columns), true))
+            }
+            section id={ (id) "-prices" } {
+                h2 { "Prices of guarantees" }
+                (priced(result, &columns))
+            }
+            section id={ (id) "-sweeps" } {
+                h2 { "Scaling with clients" }
+                @if swept.is_empty() {
+                    p.quiet { "The grid has one number of clients." }
+                } @else {
+                    p.quiet { "Points: means over the trials, with 95 % intervals where there are several. Dashed: the Universal
+                        Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)), where four numbers of clients or more were run." }
+                    (drawn(&swept))
+                    (table(&scalability(result, &columns), false))
+                }
+            }
+            section id={ (id) "-latency" } {
+                h2 { "Latency" }
+                p.quiet { "Response times of acknowledged operations, all trials of a cell together; in a closed loop they are the
+                    service times. Both axes are logarithmic." }
+                (drawn(&percentiles))
+                details {
+                    summary { "Percentiles as a table" }
+                    (table(&times(result, &columns)?, true))
+                }
+            }
+            section id={ (id) "-each" } {
+                h2 { "Each cell" }
+                @for (place, cell) in result.cells.iter().enumerate() {
+                    (each(cell, &name(cell, &shown), &format!("{id}-c{place}"), charts))
+                }
+                details {
+                    summary { "What clients, servers and machine used" }
+                    (table(&resources(result, &columns), true))
+                }
+            }
+            section id={ (id) "-settings" } { h2 { "Settings that the stores said of themselves" } (settings(result)) }
+            section id={ (id) "-plan" } {
+                h2 { "Plan" }
+                details { summary { "as it was run" } pre { (pretty(&serde_json::to_value(&result.plan).unwrap_or_default())) } }
+            }
+            section id={ (id) "-notes" } {
+                h2 { "Notes" }
+                ul { @for note in notes(result, true) { li { (note) } } }
+            }
+        }
+    };
+    charts.extend(swept);
+    charts.extend(percentiles);
+    Ok(markup)
+}
+
+/// A table that scrolls inside itself; large ones can be filtered.
+fn table(sheet: &Sheet, filtered: bool) -> Markup {
+    html! {
+        @if !sheet.rows.is_empty() {
+            @if filtered && sheet.rows.len() > 12 {
+                input type="search" class="filter" placeholder={ "filter " (sheet.rows.len()) " rows" } aria-label="filter rows";
+            }
+            div.scroll tabindex="0" {
+                table {
+                    thead { tr { @for (place, title) in sheet.header.iter().enumerate() {
+                        th.n[sheet.rows.iter().any(|row| row.get(place).is_some_and(|entry| entry.right))] scope="col" { (title) }
+                    } } }
+                    tbody { @for row in &sheet.rows { tr { @for entry in row {
+                        td.n[entry.right].long[entry.text.chars().count() > 48].good[entry.tone == Tone::Good].doubtful[entry.tone == Tone::Doubtful].bad[entry.tone == Tone::Bad] {
+                            (entry.text)
+                        }
+                    } } } }
+                }
+            }
+        }
+    }
+}
+
+fn drawn(charts: &[Chart]) -> Markup {
+    html! {
+        div.charts {
+            @for chart in charts {
+                figure { figcaption { (chart.title) } div.chart id=(chart.id) {} }
+            }
+        }
+    }
+}
+
+/// Every price of every cell, the lock's among them.
+fn priced(result: &RunResult, columns: &Columns) -> Markup {
+    let mut locks = columns.sheet(&["verdict", "price of", "against", "ok/s", "p99"]);
+    for cell in &result.cells {
+        for price in cell.prices.iter().filter(|price| price.guarantee == Guarantee::Lock) {
+            let mut row = columns.entries(cell);
+            row.push(Entry::verdict(cell.verdict(), cell.verdict()));
+            row.push(Entry::left(format!("lock {}", cell.lock)));
+            row.push(Entry::left(&price.against));
+            row.push(Entry::right(ratio(&price.throughput)));
+            row.push(Entry::right(price.p99.as_ref().map_or_else(|| "–".to_owned(), ratio)));
+            locks.push(row);
+        }
+    }
+    let others = prices(result, columns);
+    html! {
+        @if locks.rows.is_empty() && others.rows.is_empty() {
+            p.quiet { "The grid has no cell that lacks nothing but a guarantee." }
+        } @else {
+            p.quiet { "With the guarantee over without it, 95 % intervals over paired trials. Throughput below 1 and p99 above 1 is
+                what it costs; ≈ marks a ratio inside the noise. A cell whose verdict is not “holds” has no price." }
+            (table(&locks, true))
+            (table(&others, true))
+        }
+    }
+}
+
+/// One cell: its trials, what its audit found, its seconds, what the store said.
+fn each(cell: &CellResult, name: &str, id: &str, charts: &mut Vec<Chart>) -> Markup {
+    let verdict = cell.verdict();
+    let over_time = charts::seconds(cell, id);
+    let mean = cell.mean_throughput();
+    let markup = html! {
+        details.cell {
+            summary {
+                span.verdict.(verdict.to_string()) { (verdict) } " " (name)
+                @if let Some(mean) = mean { span.quiet { " · " (rate(mean.estimate)) " ok/s" } }
+            }
+            @if let Some(error) = &cell.error { pre.bad { (error) } }
+            p.quiet { (cell.headline) @if cell.decides { " · lock " (cell.lock) ": " (cell.lock_how) } }
+            @if !cell.trials.is_empty() {
+                (drawn(&over_time))
+                (table(&trials(cell), false))
+            }
+            @for trial in &cell.trials { (said(trial)) }
+            @for (operation, plan) in plans(cell) {
+                details { summary { "Plan of " (operation) } pre { (plan) } }
+            }
+        }
+    };
+    if !cell.trials.is_empty() {
+        charts.extend(over_time);
+    }
+    markup
+}
+
+/// A row for each trial.
+fn trials(cell: &CellResult) -> Sheet {
+    let mut sheet = Sheet::of(&[
+        "trial",
+        "verdict",
+        "ok/s",
+        "length",
+        "data",
+        "first (cold)",
+        "late",
+        "dropped",
+        "faults",
+        "client CPU",
+        "server CPU",
+    ]);
+    for trial in &cell.trials {
+        let verdict = trial.audit.verdict;
+        let used = &trial.resources;
+        let firsts: Vec<String> = trial
+            .remarks
+            .first_ns
+            .iter()
+            .map(|(operation, first)| format!("{operation} {}", nanoseconds(*first as f64)))
+            .collect();
+        sheet.push([
+            Entry::right(trial.round),
+            Entry::verdict(trial.audit.to_string(), verdict),
+            Entry::right(rate(trial.throughput)),
+            Entry::right(format!("{:.1} s", trial.seconds)),
+            Entry::left(data(trial)),
+            Entry::left(if firsts.is_empty() { "–".to_owned() } else { firsts.join(", ") }),
+            Entry::right(count(trial.arrived.late)),
+            Entry::right(count(trial.arrived.dropped)),
+            Entry::right(count(trial.faults.values().sum())),
+            Entry::right(format!("{:.2} cores", used.client.cpu_mean)),
+            Entry::right(
+                used.server
+                    .as_ref()
+                    .map_or_else(|| "–".to_owned(), |server| format!("{:.2} cores", server.cpu_mean)),
+            ),
+        ]);
+    }
+    sheet
+}
+
+/// Where a trial's data came from.
+fn data(trial: &TrialResult) -> String {
+    let rows = count(trial.data.rows);
+    match (trial.data.load_seconds, trial.data.left_by) {
+        (Some(seconds), _) => {
+            let speed = if seconds > 0.0 { trial.data.rows as f64 / seconds } else { 0.0 };
+            format!("{rows} rows in {}, {} rows/s", nanoseconds(seconds * 1e9), rate(speed))
+        }
+        (None, Some(by)) => format!("{rows} rows, left by trial {by} of the run"),
+        (None, None) => format!("{rows} rows, taken over"),
+    }
+}
+
+/// What a trial's audit, store and server said.
+fn said(trial: &TrialResult) -> Markup {
+    let findings: Vec<String> = trial
+        .audit
+        .findings
+        .iter()
+        .map(|finding| format!("{} {} {}", finding.name, count(finding.count), finding.unit))
+        .collect();
+    let evidence: Vec<String> =
+        trial.audit.evidence.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    html! {
+        details {
+            summary { "Trial " (trial.round) ": audit" @if !trial.faults.is_empty() { ", faults" } @if !trial.server_log.is_empty() { ", log" } }
+            p { "Looked for: " (findings.join(", ")) "." }
+            p { "Evidence: " (evidence.join(", ")) "." }
+            @if let Some(reason) = &trial.audit.reason { p { (reason) } }
+            @if let Some(stopped) = &trial.stopped { p.bad { "Ended early: " (stopped.reason) " " (stopped.detail) } }
+            @if !trial.faults.is_empty() {
+                ul { @for (fault, times) in &trial.faults { li { (count(*times)) " × " (fault) } } }
+            }
+            @if !trial.server_log.is_empty() { pre { (trial.server_log.join("\n")) } }
+        }
+    }
+}
+
+/// The plans of a cell's operations, each once.
+fn plans(cell: &CellResult) -> Vec<(&String, &String)> {
+    let mut plans: Vec<(&String, &String)> = Vec::new();
+    for plan in cell.trials.iter().flat_map(|trial| &trial.remarks.plans) {
+        if !plans.contains(&plan) {
+            plans.push(plan);
+        }
+    }
+    plans
+}
+
+/// What each store said of itself, each answer once.
+fn settings(result: &RunResult) -> Markup {
+    let mut seen = Vec::new();
+    for cell in &result.cells {
+        if let Some(effective) = &cell.effective {
+            let one = (cell.address.as_ref().unwrap_or(&cell.title), effective);
+            if !seen.contains(&one) {
+                seen.push(one);
+            }
+        }
+    }
+    html! {
+        @for (store, effective) in seen {
+            details {
+                summary { (store) " " (effective.version) " · durability " (effective.durability) }
+                p { (effective.because) }
+                div.scroll tabindex="0" { table { tbody {
+                    @for (name, value) in &effective.settings { tr { th scope="row" { (name) } td { (value) } } }
+                } } }
+            }
+        }
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::{Durability, Lock};
+
+    use super::*;
+    use crate::sample::Grid;
+
+    fn of(result: &RunResult) -> String {
+        page(&[Named { name: "result.json", result }]).unwrap()
+    }
+
+    #[test]
+    fn the_page_loads_nothing_and_runs_nothing_that_a_store_said() {
+        let mut result = Grid::default().result();
+        let evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'";
+        let cell = &mut result.cells[1];
+        cell.address = Some(evil.to_owned());
+        cell.error = Some(evil.to_owned());
+        cell.trials[0].faults.insert(evil.to_owned(), 3);
+        cell.trials[0].server_log.push(evil.to_owned());
+        cell.trials[0].operations[0].name = evil.to_owned();
+        let page = of(&result);
+        assert!(
+            page.contains("&lt;/script&gt;&lt;script&gt;alert(1)") && !page.contains("<script>alert"),
+            "escaped"
+        );
+        assert!(!page.contains("<img") && !page.contains("1.0 <beta>"));
+        assert_eq!(page.matches("<script").count(), 3, "data, uPlot and the page's own");
+        for loaded in [
+            "<link",
+            "<iframe",
+            "<script src",
+            "href=\"http",
+            "url(",
+            "@import",
+            "fetch(",
+            "XMLHttpRequest",
+            "import(",
+        ] {
+            assert!(!page.contains(loaded), "{loaded}");
+        }
+    }
+
+    #[test]
+    fn every_part_is_there() {
+        let grid = Grid {
+            clients: &[1, 2, 4, 8],
+            locks: &Lock::ALL,
+            durability: &[Durability::None, Durability::Disk],
+            ..Grid::default()
+        };
+        let page = of(&grid.result());
+        for part in [
+            "Universal",
+            "broken: oversold",
+            "1 (baseline)",
+            "×0.8",
+            "Index Scan &lt;on&gt; stock",
+            "sync",
+            "σ contention",
+            "r0-sweep-0",
+            "r0-p-0-0-0",
+            "r0-c0-rate",
+            "durability disk",
+            "p99.9",
+            "left by trial",
+            "the bench itself",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+    }
+
+    /// 480 trials of 30 seconds.
+    #[test]
+    fn a_large_result_makes_a_page_of_a_reasonable_size() {
+        let grid = Grid {
+            stores: &["sqlite", "postgres"],
+            locks: &Lock::ALL,
+            durability: &[Durability::None, Durability::Process, Durability::Disk],
+            clients: &[1, 4],
+            transactions: &[1, 10],
+            trials: 5,
+            seconds: 30,
+        };
+        let size = of(&grid.result()).len();
+        println!("{} KiB", size / 1024);
+        assert!(size < 3 << 20, "{size}");
+    }
+}

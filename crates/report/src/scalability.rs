@@ -1,0 +1,435 @@
+//! The Universal Scalability Law over a sweep of clients.
+//!
+//! `X(N) = λN / (1 + σ(N − 1) + κN(N − 1))` (Gunther, *Guerrilla Capacity Planning*, 2007): λ is what one client
+//! alone gets, σ the share of work that clients wait for (contention), κ what each pair of them costs (coherency).
+//! Where κ is above 0, throughput peaks at `N* = √((1 − σ) / κ)` clients.
+//!
+//! **Fit.** Least squares of throughput, σ and κ not below 0. With `D = N / X` the law is linear in `a = 1/λ`,
+//! `b = σ/λ`, `c = κ/λ`; that linear fit is the start of Levenberg and Marquardt's iteration. Where the best fit
+//! would have a parameter below 0, it is 0 and the others are fitted again. A solver of its own, as it is a 3 × 3
+//! system, and the crates for it bring a linear algebra library along.
+//!
+//! **At least four numbers of clients**: the law has three parameters and passes through any three points.
+//!
+//! **Intervals** come from a bootstrap over the trials. Two or three trials are too few to resample by themselves;
+//! relative deviations from the mean are pooled over the sweep, each widened by `√(n / (n − 1))`, and drawn from
+//! there for every number of clients. They say what the noise makes of the parameters, not whether the law fits:
+//! that is what R² says.
+
+use std::collections::BTreeMap;
+
+use acidtest_workloads::Verdict;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::{
+    CellResult, Mean, RunResult,
+    dimensions::CLIENTS,
+    statistics::{SEED, quantile},
+};
+
+/// Numbers of clients that a fit needs.
+pub const FEWEST: usize = 4;
+
+/// Deviations that a bootstrap needs, over all numbers of clients.
+const FEWEST_DEVIATIONS: usize = 8;
+
+const RESAMPLES: usize = 499;
+
+/// A figure of the law.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fitted {
+    /// The best fit.
+    pub estimate: f64,
+    /// Bounds of its 95 % interval, where there are trials enough; without an upper one where it has none.
+    pub interval: Option<(f64, Option<f64>)>,
+}
+
+/// The law, fitted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Law {
+    /// λ: operations a second of one client alone.
+    pub lambda: Fitted,
+    /// σ: contention.
+    pub sigma: Fitted,
+    /// κ: coherency.
+    pub kappa: Fitted,
+    /// N*: clients at the peak; none where there is no peak.
+    pub peak: Option<Fitted>,
+    /// Share of the variance of throughput that the law explains.
+    pub r_squared: f64,
+}
+
+impl Law {
+    /// Throughput at so many clients.
+    #[must_use]
+    pub fn at(&self, clients: f64) -> f64 {
+        let Self { lambda, sigma, kappa, .. } = self;
+        let slowed = sigma.estimate * (clients - 1.0) + kappa.estimate * clients * (clients - 1.0);
+        lambda.estimate * clients / (1.0 + slowed)
+    }
+}
+
+/// Cells that differ in nothing but the number of clients.
+#[derive(Clone, Debug)]
+pub struct Sweep<'a> {
+    /// By number of clients.
+    pub cells: BTreeMap<u32, &'a CellResult>,
+    /// The law; none of fewer than [`FEWEST`] numbers of clients, and none in an open loop, whose throughput is
+    /// what was offered.
+    pub law: Option<Law>,
+}
+
+impl Sweep<'_> {
+    /// The worst verdict of its cells.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.cells.values().map(|cell| cell.verdict()).max().unwrap_or(Verdict::Unknown)
+    }
+
+    /// Throughput at each number of clients that was run.
+    #[must_use]
+    pub fn points(&self) -> Vec<(u32, Mean)> {
+        self.cells.iter().filter_map(|(clients, cell)| Some((*clients, cell.mean_throughput()?))).collect()
+    }
+}
+
+/// Every sweep of a result: two numbers of clients or more.
+#[must_use]
+pub fn sweeps(result: &RunResult) -> Vec<Sweep<'_>> {
+    let mut sweeps: Vec<BTreeMap<u32, &CellResult>> = Vec::new();
+    for cell in result.cells.iter().filter(|cell| !cell.trials.is_empty()) {
+        let of_it = |sweep: &&mut BTreeMap<u32, &CellResult>| {
+            sweep.values().next().is_some_and(|other| cell.same_but(other, &[CLIENTS]))
+        };
+        match sweeps.iter_mut().find(of_it) {
+            Some(sweep) => _ = sweep.insert(cell.clients, cell),
+            None => sweeps.push(BTreeMap::from([(cell.clients, cell)])),
+        }
+    }
+    sweeps.retain(|sweep| sweep.len() > 1);
+    sweeps.into_iter().map(|cells| Sweep { law: law_of(&cells), cells }).collect()
+}
+
+fn law_of(cells: &BTreeMap<u32, &CellResult>) -> Option<Law> {
+    let closed = cells.values().all(|cell| cell.rate.is_none());
+    let trials = cells.iter().map(|(clients, cell)| {
+        let whole: Vec<f64> = cell.whole_trials().map(|trial| trial.throughput).collect();
+        (f64::from(*clients), whole)
+    });
+    let trials: Vec<(f64, Vec<f64>)> = trials.filter(|(_, whole)| !whole.is_empty()).collect();
+    if closed { fit(&trials) } else { None }
+}
+
+/// Fits the law to trials of throughput at each number of clients. `None` where they are fewer than [`FEWEST`],
+/// or a mean is not above 0.
+fn fit(trials: &[(f64, Vec<f64>)]) -> Option<Law> {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let points: Vec<(f64, f64)> = trials.iter().map(|(n, values)| (*n, mean(values))).collect();
+    let best = Curve::best(&points)?;
+    let drawn = bootstrap(trials, &points);
+    let figure = |of: &dyn Fn(&Curve) -> f64| {
+        let interval = drawn.as_ref().and_then(|curves| {
+            let mut values: Vec<f64> = curves.iter().map(of).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            let high = quantile(&values, 0.975)?;
+            Some((quantile(&values, 0.025)?, high.is_finite().then_some(high)))
+        });
+        Fitted { estimate: of(&best), interval: interval.filter(|(low, _)| low.is_finite()) }
+    };
+    let all = mean(&points.iter().map(|(_, x)| *x).collect::<Vec<_>>());
+    let spread: f64 = points.iter().map(|(_, x)| (x - all).powi(2)).sum();
+    let r_squared = if spread > 0.0 { 1.0 - best.misfit(&points) / spread } else { 1.0 };
+    Some(Law {
+        lambda: figure(&Curve::lambda),
+        sigma: figure(&Curve::sigma),
+        kappa: figure(&Curve::kappa),
+        peak: best.peak().is_finite().then(|| figure(&Curve::peak)),
+        r_squared,
+    })
+}
+
+/// Curves fitted to resampled trials; none where the trials are too few to tell their noise.
+fn bootstrap(trials: &[(f64, Vec<f64>)], points: &[(f64, f64)]) -> Option<Vec<Curve>> {
+    let mut deviations = Vec::new();
+    for ((_, values), (_, mean)) in trials.iter().zip(points) {
+        let n = values.len() as f64;
+        if n > 1.0 {
+            let widened = (n / (n - 1.0)).sqrt();
+            deviations.extend(values.iter().map(|value| (value / mean - 1.0) * widened));
+        }
+    }
+    if deviations.len() < FEWEST_DEVIATIONS {
+        return None;
+    }
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+    let curves = (0..RESAMPLES).filter_map(|_| {
+        let drawn: Vec<(f64, f64)> = trials
+            .iter()
+            .zip(points)
+            .map(|((n, values), (_, mean))| {
+                let away: f64 =
+                    values.iter().map(|_| deviations[rng.random_range(0..deviations.len())]).sum();
+                (*n, mean * (1.0 + away / values.len() as f64))
+            })
+            .collect();
+        Curve::best(&drawn)
+    });
+    Some(curves.collect())
+}
+
+/// The law as `X = N / (a + b(N − 1) + cN(N − 1))`.
+#[derive(Clone, Copy, Debug)]
+struct Curve([f64; 3]);
+
+impl Curve {
+    fn lambda(&self) -> f64 {
+        1.0 / self.0[0]
+    }
+
+    fn sigma(&self) -> f64 {
+        self.0[1] / self.0[0]
+    }
+
+    fn kappa(&self) -> f64 {
+        self.0[2] / self.0[0]
+    }
+
+    /// Infinite without a peak. Where clients only stand in each other's way, one client is it.
+    fn peak(&self) -> f64 {
+        let (sigma, kappa) = (self.sigma(), self.kappa());
+        if sigma >= 1.0 {
+            return 1.0;
+        }
+        // what is this small is rounding
+        if kappa < 1e-12 { f64::INFINITY } else { ((1.0 - sigma) / kappa).sqrt().max(1.0) }
+    }
+
+    fn at(&self, n: f64) -> f64 {
+        let each = terms(n);
+        n / self.0.iter().zip(each).map(|(parameter, term)| parameter * term).sum::<f64>()
+    }
+
+    /// Sum of the squared residuals.
+    fn misfit(&self, points: &[(f64, f64)]) -> f64 {
+        points.iter().map(|(n, x)| (x - self.at(*n)).powi(2)).sum()
+    }
+
+    fn allowed(&self) -> bool {
+        let [a, b, c] = self.0;
+        a > 0.0 && b >= 0.0 && c >= 0.0 && self.0.iter().all(|each| each.is_finite())
+    }
+
+    /// The best fit whose parameters are allowed: with all of them, or with some held at 0.
+    fn best(points: &[(f64, f64)]) -> Option<Self> {
+        if points.len() < FEWEST || points.iter().any(|(_, x)| !x.is_normal() || *x <= 0.0) {
+            return None;
+        }
+        let allowed = |free| Self::fitted(points, free).filter(Self::allowed);
+        let held = || {
+            let free = [[true, true, false], [true, false, true], [true, false, false]];
+            let fits = free.into_iter().filter_map(allowed);
+            fits.min_by(|a, b| a.misfit(points).total_cmp(&b.misfit(points)))
+        };
+        allowed([true; 3]).or_else(held)
+    }
+
+    /// The best fit with these parameters free and the others 0, wherever it lies.
+    fn fitted(points: &[(f64, f64)], free: [bool; 3]) -> Option<Self> {
+        const STEPS: usize = 200;
+        // D = N / X is linear in the parameters; an error of X weighs N / X² in it
+        let start = points.iter().map(|(n, x)| {
+            let weight = x * x / n;
+            (terms(*n).map(|term| term * weight), n / x * weight)
+        });
+        let mut curve = Self(least_squares(start, free, 0.0)?);
+        let mut misfit = curve.misfit(points);
+        let mut damping = 1e-3;
+        for _ in 0..STEPS {
+            let rows = points.iter().map(|(n, x)| {
+                let at = curve.at(*n);
+                (terms(*n).map(|term| -at * at / n * term), x - at)
+            });
+            let step = least_squares(rows, free, damping)?;
+            let next = Self(std::array::from_fn(|place| curve.0[place] + step[place]));
+            let further = next.misfit(points);
+            if further < misfit {
+                let settled = misfit - further <= 1e-9 * misfit;
+                (curve, misfit, damping) = (next, further, damping / 10.0);
+                if settled {
+                    break;
+                }
+            } else {
+                damping *= 10.0;
+                if damping > 1e12 {
+                    break;
+                }
+            }
+        }
+        Some(curve)
+    }
+}
+
+fn terms(n: f64) -> [f64; 3] {
+    [1.0, n - 1.0, n * (n - 1.0)]
+}
+
+/// The least squares solution of `row · p = value` over all rows, its diagonal damped (Marquardt), with the
+/// parameters that are not free at 0. `None` where the rows do not tell the parameters apart.
+fn least_squares(
+    rows: impl Iterator<Item = ([f64; 3], f64)>,
+    free: [bool; 3],
+    damping: f64,
+) -> Option<[f64; 3]> {
+    // the normal equations, the right side as fourth column
+    let mut system = [[0.0; 4]; 3];
+    for (row, value) in rows {
+        for (i, equation) in system.iter_mut().enumerate() {
+            for (j, coefficient) in row.into_iter().chain([value]).enumerate() {
+                equation[j] += row[i] * coefficient;
+            }
+        }
+    }
+    for (i, equation) in system.iter_mut().enumerate() {
+        equation[i] *= 1.0 + damping;
+        if !free[i] {
+            *equation = [0.0; 4];
+            equation[i] = 1.0;
+        }
+    }
+    // scaled to a unit diagonal, or N² would drown the rest
+    let scale: [f64; 3] = std::array::from_fn(|i| system[i][i].sqrt());
+    if scale.iter().any(|each| !each.is_normal()) {
+        return None;
+    }
+    for (i, equation) in system.iter_mut().enumerate() {
+        for (j, coefficient) in equation.iter_mut().enumerate() {
+            *coefficient /= scale[i] * scale.get(j).unwrap_or(&1.0);
+        }
+    }
+    for pivot in 0..3 {
+        // positive definite, so no pivoting; what is this small is not
+        if system[pivot][pivot] < 1e-13 {
+            return None;
+        }
+        let above = system[pivot];
+        for (row, equation) in system.iter_mut().enumerate() {
+            if row != pivot {
+                let factor = equation[pivot] / above[pivot];
+                for (coefficient, above) in equation.iter_mut().zip(above) {
+                    *coefficient -= factor * above;
+                }
+            }
+        }
+    }
+    Some(std::array::from_fn(|i| system[i][3] / system[i][i] / scale[i]))
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Lock;
+
+    use super::*;
+    use crate::sample::Grid;
+
+    fn close(value: f64, expected: f64, share: f64) {
+        assert!((value - expected).abs() <= share * expected.abs(), "{value} is not {expected}");
+    }
+
+    fn single(points: &[(u32, f64)]) -> Vec<(f64, Vec<f64>)> {
+        points.iter().map(|(n, x)| (f64::from(*n), vec![*x])).collect()
+    }
+
+    #[test]
+    fn the_law_is_found_again() {
+        let law = |n: f64| 950.0 * n / (1.0 + 0.03 * (n - 1.0) + 0.0004 * n * (n - 1.0));
+        let points: Vec<_> = [1, 2, 4, 8, 16, 32, 64].map(|n| (n, law(f64::from(n)))).to_vec();
+        let fitted = fit(&single(&points)).unwrap();
+        close(fitted.lambda.estimate, 950.0, 1e-6);
+        close(fitted.sigma.estimate, 0.03, 1e-6);
+        close(fitted.kappa.estimate, 0.0004, 1e-6);
+        close(fitted.peak.unwrap().estimate, (0.97_f64 / 0.0004).sqrt(), 1e-6);
+        close(fitted.at(8.0), law(8.0), 1e-6);
+        assert!(fitted.r_squared > 0.999_999 && fitted.sigma.interval.is_none());
+    }
+
+    /// SPEC SDM91 on a `SPARCcenter` 2000, the example of Gunther's book; the coefficients are those of the R package
+    /// `usl` (its vignette, fitted by `nlxb`).
+    #[test]
+    fn gunthers_example_has_the_published_coefficients() {
+        let points =
+            [(1, 64.9), (18, 995.9), (36, 1652.4), (72, 1853.2), (108, 1828.9), (144, 1775.0), (216, 1702.2)];
+        let law = fit(&single(&points)).unwrap();
+        close(law.lambda.estimate, 89.995_238_2, 1e-4);
+        close(law.sigma.estimate, 0.027_728_5, 1e-3);
+        close(law.kappa.estimate, 0.000_104_4, 1e-3);
+        close(law.peak.unwrap().estimate, 96.5, 0.01);
+    }
+
+    #[test]
+    fn parameters_are_not_below_zero() {
+        // better than linear: both would be below 0
+        let law = fit(&single(&[(1, 100.0), (2, 210.0), (4, 430.0), (8, 900.0)])).unwrap();
+        assert!(law.sigma.estimate >= 0.0 && law.kappa.estimate >= 0.0 && law.peak.is_none(), "{law:?}");
+        // Amdahl's law alone
+        let amdahl = |n: f64| 100.0 * n / (1.0 + 0.1 * (n - 1.0));
+        let points = [1, 2, 4, 8, 16].map(|n| (n, amdahl(f64::from(n))));
+        let law = fit(&single(&points)).unwrap();
+        close(law.sigma.estimate, 0.1, 1e-4);
+        assert!(law.kappa.estimate < 1e-6, "{law:?}");
+        // falling from the first client on
+        let law = fit(&single(&[(1, 100.0), (2, 60.0), (4, 30.0), (8, 14.0)])).unwrap();
+        close(law.peak.unwrap().estimate, 1.0, 0.2);
+    }
+
+    #[test]
+    fn what_cannot_be_fitted_is_not() {
+        assert_eq!(fit(&single(&[(1, 1.0), (2, 2.0), (4, 3.0)])), None);
+        assert_eq!(fit(&single(&[(1, 1.0), (2, 0.0), (4, 3.0), (8, 4.0)])), None);
+        assert_eq!(fit(&[]), None);
+        // flat: the law still describes it, somehow
+        assert!(fit(&single(&[(1, 5.0), (2, 5.0), (4, 5.0), (8, 5.0)])).is_some());
+    }
+
+    /// How often the intervals hold the truth, with three trials at each of six numbers of clients.
+    #[test]
+    fn intervals_cover_the_truth_about_as_often_as_they_say() {
+        const EXPERIMENTS: u32 = 100;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(17);
+        let (mut sigmas, mut kappas) = (0, 0);
+        for _ in 0..EXPERIMENTS {
+            let trials: Vec<(f64, Vec<f64>)> = [1.0_f64, 2.0, 4.0, 8.0, 16.0, 32.0]
+                .into_iter()
+                .map(|n| {
+                    let law = 1_000.0 * n / (1.0 + 0.05 * (n - 1.0) + 0.001 * n * (n - 1.0));
+                    (n, (0..3).map(|_| law * (1.0 + 0.05 * rng.random_range(-1.7..1.7))).collect())
+                })
+                .collect();
+            let law = fit(&trials).unwrap();
+            let holds = |figure: Fitted, truth: f64| {
+                figure
+                    .interval
+                    .is_some_and(|(low, high)| low <= truth && high.is_none_or(|high| truth <= high))
+            };
+            sigmas += u32::from(holds(law.sigma, 0.05));
+            kappas += u32::from(holds(law.kappa, 0.001));
+        }
+        println!("of {EXPERIMENTS}: sigma in {sigmas}, kappa in {kappas}");
+        assert!(sigmas >= EXPERIMENTS * 86 / 100 && kappas >= EXPERIMENTS * 86 / 100, "{sigmas} {kappas}");
+    }
+
+    #[test]
+    fn sweeps_differ_in_nothing_but_clients() {
+        let grid = Grid { clients: &[1, 2, 4, 8, 16], locks: &[Lock::None, Lock::Native], ..Grid::default() };
+        let result = grid.result();
+        let sweeps = sweeps(&result);
+        assert_eq!(sweeps.len(), 2);
+        for sweep in sweeps {
+            let law = sweep.law.unwrap();
+            assert_eq!((sweep.cells.len(), sweep.points().len()), (5, 5));
+            let (low, high) = law.sigma.interval.unwrap();
+            assert!(low <= 0.05 && high.unwrap() >= 0.05, "{law:?}");
+        }
+        assert!(super::sweeps(&Grid::default().result()).is_empty());
+    }
+}

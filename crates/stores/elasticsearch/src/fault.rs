@@ -1,0 +1,299 @@
+//! What an answer means that is not the one hoped for: for the operation, and for the user.
+
+use acidtest_engine::{Attempt, Fault};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::http::beginning;
+
+/// A request without the answer that it was sent for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// The server answered that it did not do it.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// There was no whole answer.
+    #[error("{cause}")]
+    Lost {
+        /// Whether any of the request may have reached the server.
+        sent: bool,
+        /// What the network said.
+        cause: String,
+    },
+    /// The answer says that it was done and cannot be read.
+    #[error("an answer that makes no sense: {0}")]
+    Nonsense(String),
+}
+
+impl Error {
+    /// The refusal, if it is one.
+    pub(crate) fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            Self::Lost { .. } | Self::Nonsense(_) => None,
+        }
+    }
+
+    /// Whether the server refused because of that kind of error of its own.
+    pub(crate) fn is(&self, kind: &str) -> bool {
+        self.refusal().is_some_and(|refusal| refusal.kind == kind)
+    }
+}
+
+/// Kinds of errors, by Elasticsearch's own names.
+pub(crate) mod kind {
+    /// The index to be made is there already.
+    pub(crate) const INDEX_EXISTS: &str = "resource_already_exists_exception";
+    /// There is no such index, or none that an alias names.
+    pub(crate) const NO_INDEX: &str = "index_not_found_exception";
+    /// The document to be updated is not there.
+    pub(crate) const NO_DOCUMENT: &str = "document_missing_exception";
+    /// The document is not as the request demands.
+    pub(crate) const VERSION_CONFLICT: &str = "version_conflict_engine_exception";
+    /// A thread pool's queue, or the room for writes in flight, is full.
+    pub(super) const REJECTED: &str = "es_rejected_execution_exception";
+    /// The heap is too full.
+    pub(super) const CIRCUIT_BREAKER: &str = "circuit_breaking_exception";
+    /// The index or the cluster lets nothing be written.
+    pub(super) const BLOCKED: &str = "cluster_block_exception";
+}
+
+/// A refusal in the server's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} ({kind}, HTTP {status}){}", remedy_of(.kind, .reason).map(|remedy| format!("; {remedy}")).unwrap_or_default())]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    /// Elasticsearch's name for it; `unknown` where it gives none.
+    pub(crate) kind: String,
+    pub(crate) reason: String,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    error: Value,
+}
+
+impl Refusal {
+    /// Reads the body of an answer whose status tells of no success, whatever it is.
+    pub(crate) fn read(status: u16, body: &[u8]) -> Self {
+        let error = serde_json::from_slice::<Envelope>(body).map_or(Value::Null, |envelope| envelope.error);
+        Self::of(status, &error).unwrap_or_else(|| {
+            let reason = match body {
+                [] => "an answer without a body".to_owned(),
+                body => beginning(body),
+            };
+            Self { status, kind: "unknown".to_owned(), reason }
+        })
+    }
+
+    /// What an `error` object says, with its innermost reason.
+    pub(crate) fn of(status: u16, error: &Value) -> Option<Self> {
+        if let Some(reason) = error.as_str() {
+            return Some(Self { status, kind: "unknown".to_owned(), reason: reason.to_owned() });
+        }
+        let text = |value: &Value, name: &str| Some(value.get(name)?.as_str()?.to_owned());
+        let kind = text(error, "type")?;
+        let mut reason = text(error, "reason").unwrap_or_default();
+        let mut cause = error.get("caused_by");
+        // a search tells the shards' reasons only here
+        if cause.is_none() {
+            cause = error.pointer("/failed_shards/0/reason");
+        }
+        while let Some(each) = cause {
+            if let Some(words) = text(each, "reason") {
+                reason = format!("{reason}: {words}");
+            }
+            cause = each.get("caused_by");
+        }
+        Some(Self { status, kind, reason })
+    }
+
+    /// Whether it was turned away before anything was done, and may be sent again.
+    pub(crate) fn is_rejection(&self) -> bool {
+        self.status == 429 && self.kind != kind::BLOCKED
+    }
+
+    /// Its words for a result, alike for all of its kind: rejections name tasks and bytes.
+    fn words(&self) -> String {
+        if !self.is_rejection() {
+            return self.to_string();
+        }
+        let remedy = remedy_of(&self.kind, &self.reason).map(|remedy| format!("; {remedy}"));
+        format!("rejected: {} (HTTP {}){}", self.kind, self.status, remedy.unwrap_or_default())
+    }
+}
+
+/// What can be done about an error of that kind.
+fn remedy_of(kind: &str, reason: &str) -> Option<&'static str> {
+    match kind {
+        kind::REJECTED => Some("the server is overloaded: ask for fewer clients"),
+        kind::CIRCUIT_BREAKER => Some("give the server a larger heap (-Xmx), or ask for fewer clients"),
+        kind::BLOCKED if reason.contains("flood-stage") => Some(
+            "free room on the disk of the server's data, or raise \
+             cluster.routing.allocation.disk.watermark.flood_stage: the block then goes by itself",
+        ),
+        kind::BLOCKED if reason.contains("read-only") => {
+            Some("lift the block: PUT _settings {\"index.blocks.read_only\": null}")
+        }
+        _ => None,
+    }
+}
+
+/// What a request could have done to the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing: it reads.
+    None,
+    /// It changes one document, unless it is refused.
+    Change,
+}
+
+/// What an error means for the operation that met it.
+///
+/// Below 500 an answer proves that nothing was written: the request, the document or the state of the
+/// index was at fault. From 500 on the write may have been done and only its sync, or its answer, have
+/// failed; not so where a block turned it away.
+pub(crate) fn attempt(error: &Error, effect: Effect) -> Attempt {
+    match (error, effect) {
+        (Error::Refused(refusal), _) if refusal.kind == kind::VERSION_CONFLICT => Attempt::Conflict,
+        (Error::Refused(refusal), _) if refusal.status < 500 => {
+            Attempt::Failed(Fault::answered(refusal.words()))
+        }
+        // until the server has recovered, connecting waits for it
+        (Error::Refused(refusal), Effect::None) => Attempt::Failed(Fault::lost(refusal.words())),
+        (Error::Refused(refusal), Effect::Change) if refusal.kind == kind::BLOCKED => {
+            Attempt::Failed(Fault::lost(refusal.words()))
+        }
+        (Error::Refused(refusal), Effect::Change) => Attempt::Unknown(Fault::lost(refusal.words())),
+        (Error::Lost { sent: false, .. }, _) | (Error::Lost { .. } | Error::Nonsense(_), Effect::None) => {
+            Attempt::Failed(Fault::lost(error.to_string()))
+        }
+        (Error::Lost { .. } | Error::Nonsense(_), Effect::Change) => {
+            Attempt::Unknown(Fault::lost(error.to_string()))
+        }
+    }
+}
+
+/// The same, to be handed to `map_err`.
+pub(crate) fn ended(effect: Effect) -> impl Fn(Error) -> Attempt {
+    move |error| attempt(&error, effect)
+}
+
+const LOGIN: &str = "check user and password: elasticsearch://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD";
+
+/// What the user can do about a server that could not be opened.
+pub(crate) fn remedy(error: &Error) -> &'static str {
+    match error {
+        Error::Refused(refusal) => match refusal.status {
+            401 => LOGIN,
+            403 => "log in as a user who may manage and write the indices of the namespace",
+            429 | 503 => "wait until the server is up, and ask for fewer clients if it is overloaded",
+            _ => "check that the address is that of Elasticsearch's REST interface",
+        },
+        Error::Nonsense(_) => "check that the address is that of Elasticsearch's REST interface",
+        Error::Lost { sent: true, .. } => {
+            "check that the port is that of Elasticsearch's REST interface; acidtest speaks HTTP without TLS"
+        }
+        Error::Lost { .. } => "start the server, or check host and port; acidtest speaks HTTP without TLS",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, body: &str) -> Error {
+        Error::Refused(Refusal::read(status, body.as_bytes()))
+    }
+
+    /// As 7.17.29 answers, shortened.
+    const CONFLICT: &str = r#"{"error":{"root_cause":[{"type":"version_conflict_engine_exception"}],
+        "type":"version_conflict_engine_exception","reason":"[u1]: version conflict, required seqNo [0]"},
+        "status":409}"#;
+    const FLOOD: &str = r#"{"error":{"type":"cluster_block_exception","reason":"index [t] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has read-only-allow-delete block];"}}"#;
+    const READ_ONLY: &str = r#"{"error":{"type":"cluster_block_exception",
+        "reason":"index [b--t] blocked by: [FORBIDDEN/5/index read-only (api)];"},"status":403}"#;
+    const QUEUE: &str = r#"{"error":{"root_cause":[{"type":"remote_transport_exception"}],
+        "type":"es_rejected_execution_exception",
+        "reason":"rejected execution of x@1d2c3f4 on EsThreadPoolExecutor[name = n1/write]"},"status":429}"#;
+    const BREAKER: &str = r#"{"error":{"type":"circuit_breaking_exception",
+        "reason":"[parent] Data too large, data for [<http_request>] would be [259522560/247.5mb]"}}"#;
+    const TRANSLOG: &str = r#"{"error":{"type":"already_closed_exception","reason":"translog is closed",
+        "caused_by":{"type":"i_o_exception","reason":"No space left on device"}},"status":500}"#;
+    const NO_MASTER: &str = r#"{"error":{"type":"cluster_block_exception",
+        "reason":"blocked by: [SERVICE_UNAVAILABLE/1/state not recovered / initialized];"},"status":503}"#;
+
+    #[test]
+    fn only_an_answer_or_silence_proves_that_a_change_did_not_happen() {
+        let change = |error: &Error| attempt(error, Effect::Change);
+        let lost = |sent| Error::Lost { sent, cause: "connection reset".to_owned() };
+        assert_eq!(change(&refused(409, CONFLICT)), Attempt::Conflict);
+        for body in [(429, FLOOD), (403, READ_ONLY), (429, QUEUE), (429, BREAKER), (400, ""), (404, "x")] {
+            let ended = change(&refused(body.0, body.1));
+            assert!(matches!(&ended, Attempt::Failed(fault) if !fault.connection_lost), "{ended:?}");
+        }
+        assert!(matches!(change(&refused(503, NO_MASTER)), Attempt::Failed(fault) if fault.connection_lost));
+        for error in [refused(500, TRANSLOG), refused(503, ""), refused(504, "<html>"), lost(true)] {
+            assert!(matches!(change(&error), Attempt::Unknown(fault) if fault.connection_lost), "{error}");
+        }
+        assert!(matches!(change(&Error::Nonsense("x".to_owned())), Attempt::Unknown(_)));
+        assert!(matches!(change(&lost(false)), Attempt::Failed(fault) if fault.connection_lost));
+        for error in [lost(true), Error::Nonsense("x".to_owned()), refused(500, TRANSLOG)] {
+            let ended = attempt(&error, Effect::None);
+            assert!(matches!(&ended, Attempt::Failed(fault) if fault.connection_lost), "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_tells_its_innermost_reason_and_what_to_do() {
+        let said = |status, body| refused(status, body).to_string();
+        let translog = said(500, TRANSLOG);
+        assert!(
+            translog.starts_with("translog is closed: No space left on device (already_closed"),
+            "{translog}"
+        );
+        assert!(said(429, FLOOD).contains("free room on the disk"), "{}", said(429, FLOOD));
+        assert!(said(403, READ_ONLY).contains("lift the block"), "{}", said(403, READ_ONLY));
+        assert!(said(429, BREAKER).contains("larger heap"), "{}", said(429, BREAKER));
+        let search = r#"{"error":{"type":"search_phase_execution_exception","reason":"all shards failed",
+            "failed_shards":[{"shard":0,"reason":{"type":"query_shard_exception","reason":"not indexed"}}]}}"#;
+        assert_eq!(
+            said(400, search),
+            "all shards failed: not indexed (search_phase_execution_exception, HTTP 400)"
+        );
+    }
+
+    #[test]
+    fn rejections_are_counted_together() {
+        for (body, word) in [(QUEUE, "fewer clients"), (BREAKER, "larger heap")] {
+            let Attempt::Failed(fault) = attempt(&refused(429, body), Effect::Change) else {
+                panic!("{body}")
+            };
+            assert!(fault.message.starts_with("rejected: ") && fault.message.contains(word), "{fault:?}");
+            assert!(!fault.message.contains("1d2c3f4") && !fault.message.contains("259522560"), "{fault:?}");
+        }
+        let Attempt::Failed(fault) = attempt(&refused(429, FLOOD), Effect::Change) else { panic!("{FLOOD}") };
+        assert!(fault.message.contains("flood-stage"), "{fault:?}");
+    }
+
+    #[test]
+    fn whatever_is_answered_is_a_refusal() {
+        for body in [
+            "",
+            "null",
+            "[1]",
+            "{\"error\":7}",
+            "{\"error\":{\"type\":3}}",
+            "<html>\u{1b}[2Jno</html>",
+            "\u{0}",
+        ] {
+            let shown = refused(500, body).to_string();
+            assert!(shown.contains("HTTP 500") && !shown.contains('\u{1b}'), "{shown}");
+        }
+        assert!(refused(400, &"x".repeat(1 << 20)).to_string().len() < 1000);
+        assert_eq!(
+            refused(400, r#"{"error":"no handler","status":400}"#).to_string(),
+            "no handler (unknown, HTTP 400)"
+        );
+    }
+}

@@ -1,0 +1,279 @@
+//! One connection to the server, driven by whoever waits for its answer.
+//!
+//! hyper hands out a connection in two halves, to be driven from two tasks. Here both are polled by the
+//! client's own task: a request costs no hop to another task, a connection that the server has closed is
+//! known before anything more is sent, and dropping a line closes its socket at once, whatever is in
+//! flight.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Method, Request,
+    body::Incoming,
+    client::conn::http1::{Connection, SendRequest, handshake},
+    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue},
+};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::{net::TcpStream, time::timeout};
+
+use crate::fault::{Error, Refusal};
+
+/// How long the network may take to connect, before a host counts as unreachable.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// The longest answer that is read: the largest page of records with room to spare.
+const LONGEST: usize = 256 << 20;
+
+/// Room for an answer that is kept for the next one.
+const KEPT: usize = 4 << 20;
+
+/// Who logs in: the `Authorization` header of every request.
+#[derive(Clone)]
+pub(crate) struct Login(HeaderValue);
+
+impl Login {
+    /// Basic authentication (RFC 7617). None for a name that cannot be sent, as it holds a colon.
+    pub(crate) fn basic(user: &str, password: &str) -> Option<Self> {
+        if user.contains(':') {
+            return None;
+        }
+        let words = STANDARD.encode(format!("{user}:{password}"));
+        let mut value = HeaderValue::from_str(&format!("Basic {words}")).ok()?;
+        value.set_sensitive(true);
+        Some(Self(value))
+    }
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// What a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// One JSON value.
+    Json,
+    /// A JSON value a line.
+    Lines,
+}
+
+/// One connection to the server.
+pub(crate) struct Line {
+    sender: SendRequest<Full<Bytes>>,
+    wire: Wire,
+    host: HeaderValue,
+    login: Option<Login>,
+    answer: Vec<u8>,
+}
+
+/// The half that reads and writes the socket.
+struct Wire {
+    /// None once it has ended.
+    connection: Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>,
+    /// Why it ended, where that is known.
+    ended: Option<String>,
+}
+
+/// An answer of the server's, whatever it says.
+pub(crate) struct Answer<'a> {
+    status: u16,
+    body: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    /// What a successful answer says; else why it was refused.
+    pub(crate) fn read<T: Deserialize<'a>>(self) -> Result<T, Error> {
+        if !(200..300).contains(&self.status) {
+            return Err(Error::Refused(Refusal::read(self.status, self.body)));
+        }
+        serde_json::from_slice(self.body)
+            .map_err(|error| Error::Nonsense(format!("{error} in: {}", beginning(self.body))))
+    }
+
+    /// The same of a document; none if it is not there.
+    pub(crate) fn read_found<T: Deserialize<'a>>(self) -> Result<Option<T>, Error> {
+        #[derive(Deserialize)]
+        struct Missing {
+            found: bool,
+        }
+        let missing =
+            self.status == 404 && serde_json::from_slice(self.body).is_ok_and(|Missing { found }| !found);
+        if missing { Ok(None) } else { self.read().map(Some) }
+    }
+
+    /// The same, where only success counts.
+    pub(crate) fn done(self) -> Result<(), Error> {
+        self.read::<serde::de::IgnoredAny>().map(|_| ())
+    }
+}
+
+/// The beginning of a body, to be shown.
+pub(crate) fn beginning(body: &[u8]) -> String {
+    const SHOWN: usize = 120;
+    let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]);
+    let shown: String =
+        text.chars().take(SHOWN).map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    if shown.len() < body.len() { format!("{shown}…") } else { shown }
+}
+
+impl Line {
+    /// Connects to `endpoint`, `host:port`.
+    pub(crate) async fn open(endpoint: &str, login: Option<Login>) -> Result<Self, Error> {
+        let lost = |cause: String| Error::Lost { sent: false, cause };
+        let connected = timeout(CONNECT, TcpStream::connect(endpoint)).await;
+        let stream = connected
+            .map_err(|_| lost(format!("no connection within {CONNECT:?}")))?
+            .map_err(|error| lost(error.to_string()))?;
+        stream.set_nodelay(true).map_err(|error| lost(error.to_string()))?;
+        let host = HeaderValue::from_str(endpoint).map_err(|error| lost(error.to_string()))?;
+        let (sender, connection) =
+            handshake(TokioIo::new(stream)).await.map_err(|error| lost(words(&error)))?;
+        let wire = Wire { connection: Some(connection), ended: None };
+        Ok(Self { sender, wire, host, login, answer: Vec::new() })
+    }
+
+    /// Sends a request without a body.
+    pub(crate) async fn get(&mut self, path: &str) -> Result<Answer<'_>, Error> {
+        self.ask(Method::GET, path, Content::Json, Bytes::new()).await
+    }
+
+    /// Sends a request and waits for the whole of its answer.
+    pub(crate) async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        content: Content,
+        body: Bytes,
+    ) -> Result<Answer<'_>, Error> {
+        let request = self.request(method, path, content, body)?;
+        let Self { sender, wire, answer, .. } = self;
+        // a connection that the server has closed meanwhile is proof that nothing was sent
+        poll_fn(|context| {
+            wire.poll(context);
+            Poll::Ready(())
+        })
+        .await;
+        if wire.connection.is_none() {
+            return Err(Error::Lost { sent: false, cause: wire.words() });
+        }
+        answer.clear();
+        answer.shrink_to(KEPT);
+        let ended = drive(exchange(sender, request, answer), wire).await;
+        match ended {
+            Ok(status) => Ok(Answer { status, body: &self.answer }),
+            Err(Broken { sent, cause }) => {
+                // of the two halves, the one that met the end knows why
+                let cause = self.wire.ended.take().unwrap_or(cause);
+                Err(Error::Lost { sent, cause })
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        content: Content,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, Error> {
+        let mut request = Request::builder().method(method).uri(path).header(HOST, &self.host);
+        if let Some(Login(value)) = &self.login {
+            request = request.header(AUTHORIZATION, value);
+        }
+        if !body.is_empty() {
+            let kind = match content {
+                Content::Json => "application/json",
+                Content::Lines => "application/x-ndjson",
+            };
+            request = request.header(CONTENT_TYPE, kind).header(CONTENT_LENGTH, body.len());
+        }
+        let request = request.body(Full::new(body));
+        request.map_err(|error| Error::Lost { sent: false, cause: format!("{path}: {error}") })
+    }
+}
+
+impl Wire {
+    fn poll(&mut self, context: &mut Context<'_>) {
+        let Some(connection) = &mut self.connection else { return };
+        if let Poll::Ready(ended) = Pin::new(connection).poll(context) {
+            self.ended = ended.err().map(|error| words(&error));
+            self.connection = None;
+        }
+    }
+
+    fn words(&self) -> String {
+        self.ended.clone().unwrap_or_else(|| "connection closed".to_owned())
+    }
+}
+
+/// Waits for an exchange and meanwhile drives the connection.
+async fn drive<T>(exchange: impl Future<Output = T>, wire: &mut Wire) -> T {
+    let mut exchange = pin!(exchange);
+    poll_fn(|context| {
+        if let done @ Poll::Ready(_) = exchange.as_mut().poll(context) {
+            return done;
+        }
+        wire.poll(context);
+        // what has just been read may be its answer
+        exchange.as_mut().poll(context)
+    })
+    .await
+}
+
+/// An exchange that was not completed.
+struct Broken {
+    /// Whether any of the request may have reached the server.
+    sent: bool,
+    cause: String,
+}
+
+async fn exchange(
+    sender: &mut SendRequest<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+    answer: &mut Vec<u8>,
+) -> Result<u16, Broken> {
+    let unsent = |error: hyper::Error| Broken { sent: false, cause: words(&error) };
+    sender.ready().await.map_err(unsent)?;
+    let response = sender.try_send_request(request).await.map_err(|mut error| {
+        // hyper hands the request back if it has not begun to send it
+        let sent = error.take_message().is_none();
+        Broken { sent, cause: words(error.error()) }
+    })?;
+    let status = response.status().as_u16();
+    collect(response.into_body(), answer).await.map_err(|cause| Broken { sent: true, cause })?;
+    Ok(status)
+}
+
+async fn collect(mut body: Incoming, answer: &mut Vec<u8>) -> Result<(), String> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| words(&error))?;
+        let Some(data) = frame.data_ref() else { continue };
+        if answer.len() + data.len() > LONGEST {
+            return Err(format!("its answer is longer than {} MiB", LONGEST >> 20));
+        }
+        answer.extend_from_slice(data);
+    }
+    Ok(())
+}
+
+/// An error with all its causes: hyper's own words leave them out.
+fn words(error: &hyper::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(each) = cause {
+        words = format!("{words}: {each}");
+        cause = each.source();
+    }
+    words
+}

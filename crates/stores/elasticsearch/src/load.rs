@@ -1,0 +1,210 @@
+//! Laying the records in.
+
+use std::time::Duration;
+
+use acidtest_workloads::{
+    Loaded,
+    records::{Batches, Fields, Layout, key_name},
+};
+use bytes::Bytes;
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    document,
+    fault::{Error, Refusal},
+    http::{Content, Line},
+    names::Table,
+    server::{Server, on_shards, send},
+};
+
+/// Bytes of fields in one bulk request.
+const CHUNK: u64 = 5 << 20;
+/// Records in one bulk request at most.
+const MOST: u64 = 100_000;
+
+/// How often a part of a bulk request is sent that the server turns away.
+const ATTEMPTS: u32 = 20;
+/// The wait before the next time, doubling up to the other.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Makes a trial's index, lays the records in, and makes them visible and lasting.
+pub(crate) async fn load(
+    server: &Server,
+    table: &Table,
+    translog: &str,
+    layout: &Layout,
+    loaded: &Loaded,
+) -> Result<(), Error> {
+    let mut line = server.connect().await?;
+    make(&mut line, table, translog, layout).await?;
+    let batches = Batches::of(layout, layout.batch(CHUNK, MOST));
+    // one bulk request is written while another is carried out
+    let (one, other) =
+        (fill(server, table, layout, &batches, loaded), fill(server, table, layout, &batches, loaded));
+    tokio::try_join!(one, other)?;
+    // the server's own default, which loading has put off
+    let settings = json!({"index": {"refresh_interval": null}});
+    send(&mut line, Method::PUT, &format!("/{}/_settings", table.index), &settings).await?.done()?;
+    for step in ["_refresh", "_flush"] {
+        if !on_shards(&mut line, &format!("/{}/{step}", table.index)).await? {
+            return Err(Error::Nonsense(format!("{step} of {} is not done on its shard", table.index)));
+        }
+    }
+    Ok(())
+}
+
+async fn make(line: &mut Line, table: &Table, translog: &str, layout: &Layout) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    struct Made {
+        shards_acknowledged: bool,
+    }
+    let body = json!({
+        "settings": {"index": {
+            "number_of_shards": 1,
+            "number_of_replicas": 0,
+            "refresh_interval": "-1",
+            "translog": {"durability": translog},
+        }},
+        "aliases": {&table.alias: {}},
+        "mappings": {
+            "dynamic": false,
+            "properties": {"key": {"type": "keyword", "index": layout.scans, "doc_values": true}},
+        },
+    });
+    let made: Made = send(line, Method::PUT, &format!("/{}", table.index), &body).await?.read()?;
+    if !made.shards_acknowledged {
+        return Err(Error::Nonsense(format!("the shard of {} does not start", table.index)));
+    }
+    let read = translog_of(line, &table.index).await?;
+    if read != translog {
+        return Err(Error::Nonsense(format!(
+            "index.translog.durability of {} is {read:?}, where {translog:?} was set",
+            table.index
+        )));
+    }
+    Ok(())
+}
+
+/// `index.translog.durability` of an index, read back.
+async fn translog_of(line: &mut Line, index: &str) -> Result<String, Error> {
+    const NAME: &str = "index.translog.durability";
+    let path = format!("/{index}/_settings/{NAME}?flat_settings=true&include_defaults=true");
+    let said: Value = line.get(&path).await?.read()?;
+    let of = |group: &str| said.get(index)?.get(group)?.get(NAME)?.as_str().map(str::to_owned);
+    of("settings")
+        .or_else(|| of("defaults"))
+        .ok_or_else(|| Error::Nonsense(format!("{NAME} is not among the settings of {index}")))
+}
+
+/// Lays in chunk after chunk of what is left.
+async fn fill(
+    server: &Server,
+    table: &Table,
+    layout: &Layout,
+    batches: &Batches,
+    loaded: &Loaded,
+) -> Result<(), Error> {
+    let mut line = None;
+    while let Some(numbers) = batches.take() {
+        let count = numbers.end - numbers.start;
+        let line = match &mut line {
+            Some(line) => line,
+            none => none.insert(server.connect().await?),
+        };
+        lay(line, table, layout, numbers.collect()).await?;
+        loaded.add(count);
+    }
+    Ok(())
+}
+
+/// Lays in records by their numbers. What the server turns away is sent again, a few times.
+async fn lay(line: &mut Line, table: &Table, layout: &Layout, mut numbers: Vec<u64>) -> Result<(), Error> {
+    let path =
+        format!("/{}/_bulk?require_alias=true&filter_path=errors,items.*.status,items.*.error", table.alias);
+    let mut wait = FIRST_WAIT;
+    for attempt in 1.. {
+        let answer = line.ask(Method::POST, &path, Content::Lines, bulk(layout, &numbers)).await?;
+        let rejected = match answer.read::<Bulk>() {
+            Ok(bulk) => bulk.rejected(&mut numbers)?,
+            Err(Error::Refused(refusal)) if refusal.is_rejection() => Some(refusal),
+            Err(error) => return Err(error),
+        };
+        let Some(mut refusal) = rejected else { return Ok(()) };
+        if attempt == ATTEMPTS {
+            refusal.reason = format!("turned away {ATTEMPTS} times: {}", refusal.reason);
+            return Err(Error::Refused(refusal));
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+    Ok(())
+}
+
+fn bulk(layout: &Layout, numbers: &[u64]) -> Bytes {
+    let mut body = Vec::new();
+    let mut fields = Fields::default();
+    for &number in numbers {
+        let key = key_name(number);
+        layout.fill(number, &mut fields);
+        body.extend_from_slice(b"{\"create\":{\"_id\":");
+        document::push_text(&mut body, &key);
+        body.extend_from_slice(b"}}\n");
+        document::push(&mut body, &key, 0, &fields);
+        body.push(b'\n');
+    }
+    body.into()
+}
+
+#[derive(Debug, Deserialize)]
+struct Bulk {
+    errors: bool,
+    items: Vec<Item>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Item {
+    create: Created,
+}
+
+#[derive(Debug, Deserialize)]
+struct Created {
+    status: u16,
+    #[serde(default)]
+    error: Value,
+}
+
+impl Bulk {
+    /// Leaves those numbers that were turned away, to be sent again, with one of the reasons; none if all
+    /// are in.
+    fn rejected(self, numbers: &mut Vec<u64>) -> Result<Option<Refusal>, Error> {
+        if self.items.len() != numbers.len() {
+            let said = format!("{} records were sent, {} answered", numbers.len(), self.items.len());
+            return Err(Error::Nonsense(said));
+        }
+        let mut last = None;
+        let mut left = Vec::new();
+        for (Item { create }, &number) in self.items.into_iter().zip(&*numbers) {
+            if create.status < 300 {
+                continue;
+            }
+            let refusal = Refusal::of(create.status, &create.error).unwrap_or_else(|| Refusal {
+                status: create.status,
+                kind: "unknown".to_owned(),
+                reason: format!("{} was not laid in", key_name(number)),
+            });
+            if !refusal.is_rejection() {
+                return Err(Error::Refused(refusal));
+            }
+            left.push(number);
+            last = Some(refusal);
+        }
+        if self.errors != last.is_some() {
+            return Err(Error::Nonsense(format!("errors is {}, the records say otherwise", self.errors)));
+        }
+        *numbers = left;
+        Ok(last)
+    }
+}

@@ -1,0 +1,452 @@
+//! The port: records as documents.
+
+use std::{fmt::Write as _, io::Write as _, time::Duration};
+
+use acidtest_engine::{Attempt, ClientTask, Fault};
+use acidtest_locks::{Grant, LockError, LockService, Locker};
+use acidtest_model::{Lock, StoreError, Task};
+use acidtest_workloads::{
+    Loaded, Place,
+    records::{
+        self, Action, Answer, Connector, Each, Layout, Operations, RecordsStore, Refresh, Request, Scenario,
+        Wanted, tag_of,
+    },
+};
+use bytes::Bytes;
+use hyper::Method;
+use rand::{RngExt, SeedableRng, rngs::SysRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{
+    Elasticsearch, delete,
+    document::{self, Document, Found, Page},
+    fault::{Effect, Error, ended, kind},
+    http::{self, Content, Line},
+    load,
+    names::{Table, push_id},
+    server::{Server, on_shards, ready, send, settled},
+};
+
+/// The language that updates are scripted in.
+pub(crate) const LANGUAGE: &str = "painless";
+
+/// What a scripted update does. Compiled once by the server, which knows it by its text.
+const SCRIPT: &str = "ctx._source.version += 1; ctx._source.putAll(params.fields)";
+
+/// How often the server itself tries a scripted update that lost against another.
+const RETRIES: u32 = 10;
+
+/// How long a lock is kept for a holder that is not heard of any more.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// How long a lock that another holds is waited for, before the wait counts as a conflict.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Bounds of the wait between two looks at a lock that another holds, in microseconds. The runtime
+/// rounds it up to whole milliseconds.
+const POLL: std::ops::RangeInclusive<u64> = 200..=2_000;
+
+/// How long a connection may wait for an index that the server is recovering.
+const RECOVERED: Duration = Duration::from_secs(2);
+/// The same for what is not timed.
+const RECOVERED_UNTIMED: Duration = Duration::from_secs(30);
+
+/// Bytes of fields on one page of the final state.
+const PAGE: u64 = 4 << 20;
+
+/// Ends an attempt early.
+type Step<T> = Result<T, Attempt>;
+
+/// Where a trial's locks are, on their own server.
+fn locked(place: &Place) -> Place {
+    Place { namespace: acidtest_locks::namespace(&place.namespace), ..place.clone() }
+}
+
+impl RecordsStore for Elasticsearch {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let table = Table::of(place);
+            let done = load::load(&self.server, &table, self.translog, layout, loaded).await;
+            done.map_err(self.server.failed("loading the records"))?;
+            match &self.locks {
+                Some(locks) => locks.prepare(&locked(place)).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+        let connector = Clients {
+            server: self.server.clone(),
+            table: Table::of(place),
+            place: place.clone(),
+            lock: wanted.lock,
+            refresh: refresh(wanted.refresh),
+            locks: self.locks.clone(),
+            has_scripts: self.has_scripts(),
+        };
+        records::task(connector, scenario)
+    }
+
+    fn state<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        each: &'a mut Each<'_>,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut line = self.server.reach().await?;
+            let read = read_back(&mut line, &Table::of(place), layout, each).await;
+            read.map_err(self.server.failed("reading the records back"))
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut line = self.server.reach().await?;
+            let gone = delete(&mut line, &Table::of(place).index).await;
+            gone.map_err(self.server.failed("removing the records"))?;
+            match &self.locks {
+                Some(locks) => locks.clear(&locked(place)).await,
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+/// What a write says of searches.
+fn refresh(refresh: Refresh) -> &'static str {
+    match refresh {
+        Refresh::No => "",
+        Refresh::WaitFor => "&refresh=wait_for",
+        Refresh::Yes => "&refresh=true",
+    }
+}
+
+/// Reads all records, page by page, in the order of their keys.
+async fn read_back(
+    line: &mut Line,
+    Table { index, .. }: &Table,
+    layout: &Layout,
+    each: &mut Each<'_>,
+) -> Result<(), Error> {
+    settled(line).await?;
+    // what no search would see yet; a shard that is still being recovered cannot be refreshed
+    let refresh = format!("/{index}/_refresh");
+    if !on_shards(line, &refresh).await? {
+        ready(line, index, RECOVERED_UNTIMED).await?;
+        if !on_shards(line, &refresh).await? {
+            return Err(Error::Nonsense(format!("{index} cannot be refreshed")));
+        }
+    }
+    let record = u64::from(layout.fields) * u64::from(layout.field_bytes);
+    // by default an index gives at most 10,000 at once
+    let size = (PAGE / record.max(1)).clamp(1, 5_000);
+    let path = format!("/{index}/_search?allow_partial_search_results=false");
+    let mut body = json!({"size": size, "track_total_hits": false, "sort": ["key"]});
+    loop {
+        let page: Page<'_> = send(line, Method::POST, &path, &body).await?.read()?;
+        let hits = page.whole().map_err(Error::Nonsense)?;
+        let Some(last) = hits.last() else { return Ok(()) };
+        // a document's key is its id
+        body["search_after"] = json!([last.id.0]);
+        for hit in &hits {
+            each(&hit.id.0, hit.document.version, tag_of(hit.document.fields()));
+        }
+    }
+}
+
+/// What the clients of a trial share.
+struct Clients {
+    server: Server,
+    table: Table,
+    place: Place,
+    lock: Lock,
+    refresh: &'static str,
+    locks: Option<LockService>,
+    has_scripts: bool,
+}
+
+/// One client's connection to the server, and to the lock service where it needs one.
+struct Client {
+    line: Line,
+    alias: String,
+    lock: Lock,
+    refresh: &'static str,
+    locker: Option<Locker>,
+    rng: Xoshiro256PlusPlus,
+    path: String,
+}
+
+impl Connector for Clients {
+    type Connection = Client;
+
+    async fn connect(&self) -> Result<Client, String> {
+        if self.lock == Lock::Native && !self.has_scripts {
+            return Err(format!(
+                "the server has no script engine for {LANGUAGE}: the native lock is a scripted _update; \
+                 leave it out, or use a server with the module lang-painless, as Elastic's own packages have it"
+            ));
+        }
+        let locker = match (self.lock, &self.locks) {
+            (Lock::Hard, Some(locks)) => {
+                Some(locks.connect(&locked(&self.place)).await.map_err(|error| error.to_string())?)
+            }
+            (Lock::Hard, None) => {
+                return Err(
+                    "the hard lock is kept by a lock service: name one with --lock-service".to_owned()
+                );
+            }
+            _ => None,
+        };
+        let mut line = self.server.connect().await.map_err(|error| error.to_string())?;
+        let recovered = ready(&mut line, &self.table.index, RECOVERED).await;
+        recovered.map_err(|error| format!("the index {} is not ready: {error}", self.table.index))?;
+        Ok(Client {
+            line,
+            alias: self.table.alias.clone(),
+            lock: self.lock,
+            refresh: self.refresh,
+            locker,
+            rng: Xoshiro256PlusPlus::try_from_rng(&mut SysRng).map_err(|error| error.to_string())?,
+            path: String::new(),
+        })
+    }
+}
+
+/// What a get has found, for the write that follows it.
+struct Seen {
+    version: u64,
+    seq_no: u64,
+    primary_term: u64,
+}
+
+/// What a write demands of the document that it replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Demand {
+    /// Nothing.
+    Nothing,
+    /// That it is as it was read.
+    Unchanged,
+}
+
+#[derive(Deserialize)]
+struct Scripted<'a> {
+    #[serde(borrow)]
+    get: Got<'a>,
+}
+
+#[derive(Deserialize)]
+struct Got<'a> {
+    #[serde(rename = "_source", borrow)]
+    document: Document<'a>,
+}
+
+impl Client {
+    /// Begins the path of a request on one document.
+    fn path(&mut self, endpoint: &str, key: &str) -> &mut String {
+        let path = &mut self.path;
+        path.clear();
+        path.push('/');
+        path.push_str(&self.alias);
+        path.push_str(endpoint);
+        push_id(path, key);
+        path
+    }
+
+    /// The same for a write.
+    fn write_path(&mut self, endpoint: &str, key: &str, demand: Demand, seen: Option<&Seen>) {
+        let refresh = self.refresh;
+        let path = self.path(endpoint, key);
+        path.push_str("?require_alias=true");
+        path.push_str(refresh);
+        if let (Demand::Unchanged, Some(Seen { seq_no, primary_term, .. })) = (demand, seen) {
+            // writing into a string cannot fail
+            let _ = write!(path, "&if_seq_no={seq_no}&if_primary_term={primary_term}");
+        }
+    }
+
+    /// Gets a document, whole or its version alone.
+    async fn get(&mut self, key: &str, answer: Option<&mut Answer>) -> Step<Option<Seen>> {
+        let path = self.path("/_doc/", key);
+        if answer.is_none() {
+            path.push_str("?_source_includes=version");
+        }
+        let got = self.line.get(&self.path).await.and_then(http::Answer::read_found::<Found<'_>>);
+        let Some(found) = got.map_err(ended(Effect::None))? else { return Ok(None) };
+        if let Some(answer) = answer {
+            found.document.answer(answer);
+        }
+        let Found { seq_no, primary_term, document } = found;
+        Ok(Some(Seen { version: document.version, seq_no, primary_term }))
+    }
+
+    async fn read(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let found = self.get(&request.key, Some(answer)).await?;
+        Ok(if found.is_some() { Attempt::Ok } else { Attempt::Refused })
+    }
+
+    async fn insert(&mut self, request: &Request) -> Step<Attempt> {
+        let body = body(request, 0);
+        self.write_path("/_create/", &request.key, Demand::Nothing, None);
+        match self.put(body).await {
+            Err(error) if error.is(kind::VERSION_CONFLICT) => Ok(Attempt::Refused),
+            done => done.map(|()| Attempt::Ok).map_err(ended(Effect::Change)),
+        }
+    }
+
+    /// Sends a document to where the path says.
+    async fn put(&mut self, body: Bytes) -> Result<(), Error> {
+        self.line.ask(Method::PUT, &self.path, Content::Json, body).await?.done()
+    }
+
+    async fn scan(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        self.path.clear();
+        let _ = write!(self.path, "/{}/_search?allow_partial_search_results=false", self.alias);
+        let mut body = Vec::with_capacity(160);
+        let _ = write!(body, "{{\"size\":{},\"track_total_hits\":false,\"sort\":[\"key\"],", request.length);
+        body.extend_from_slice(b"\"query\":{\"range\":{\"key\":{\"gte\":");
+        document::push_text(&mut body, &request.key);
+        body.extend_from_slice(b"}}}}");
+        let asked = self.line.ask(Method::POST, &self.path, Content::Json, body.into()).await;
+        let page = asked.and_then(http::Answer::read::<Page<'_>>);
+        let hits =
+            page.and_then(|page| page.whole().map_err(Error::Nonsense)).map_err(ended(Effect::None))?;
+        for hit in &hits {
+            hit.document.answer(answer);
+        }
+        Ok(Attempt::Ok)
+    }
+
+    /// Reads, and writes the version above the one read; a modify reads the whole record.
+    async fn change(&mut self, request: &Request, demand: Demand, answer: &mut Answer) -> Step<Attempt> {
+        let whole = request.action == Action::Modify;
+        let Some(seen) = self.get(&request.key, whole.then_some(&mut *answer)).await? else {
+            return Ok(Attempt::Refused);
+        };
+        let version = above(&seen)?;
+        let body = body(request, version);
+        self.write_path("/_doc/", &request.key, demand, Some(&seen));
+        self.put(body).await.map_err(ended(Effect::Change))?;
+        answer.wrote(version);
+        Ok(Attempt::Ok)
+    }
+
+    /// Lets the server raise the version and write the fields. A modify has read the record before, and
+    /// demands that it is still the same.
+    async fn script(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let seen = if request.action == Action::Modify {
+            let Some(seen) = self.get(&request.key, Some(answer)).await? else { return Ok(Attempt::Refused) };
+            Some(seen)
+        } else {
+            None
+        };
+        self.write_path("/_update/", &request.key, Demand::Unchanged, seen.as_ref());
+        if seen.is_none() {
+            // the two exclude each other
+            let _ = write!(self.path, "&retry_on_conflict={RETRIES}");
+        }
+        self.path.push_str("&_source=version");
+        let mut body = Vec::with_capacity(2048);
+        let _ = write!(
+            body,
+            "{{\"script\":{{\"lang\":\"{LANGUAGE}\",\"source\":\"{SCRIPT}\",\"params\":{{\"fields\":"
+        );
+        document::push_fields(&mut body, &request.fields);
+        body.extend_from_slice(b"}}}");
+        let asked = self.line.ask(Method::POST, &self.path, Content::Json, body.into()).await;
+        match asked.and_then(http::Answer::read::<Scripted<'_>>) {
+            Ok(Scripted { get }) => {
+                answer.wrote(get.document.version);
+                Ok(Attempt::Ok)
+            }
+            Err(error) if error.is(kind::NO_DOCUMENT) => Ok(Attempt::Refused),
+            Err(error) => Err(ended(Effect::Change)(error)),
+        }
+    }
+
+    /// Changes a record that nobody else may change meanwhile.
+    async fn change_locked(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let grant = self.acquire(&request.key).await?;
+        let ended = self.change(request, Demand::Unchanged, answer).await.unwrap_or_else(|ended| ended);
+        // a write that may still be on its way keeps its lock until the lease is over
+        if !matches!(ended, Attempt::Unknown(_))
+            && let Some(locker) = &mut self.locker
+        {
+            // a lock that could not be given up ends with its lease; the next request tells of its connection
+            let _ = locker.release(grant).await;
+        }
+        Ok(ended)
+    }
+
+    /// Takes the lock of a record, unless another holds it for too long.
+    async fn acquire(&mut self, key: &str) -> Step<Grant> {
+        let Some(locker) = &mut self.locker else {
+            return Err(Attempt::Failed(Fault::answered("there is no lock service")));
+        };
+        let start = tokio::time::Instant::now();
+        loop {
+            let asked = locker.acquire(key, LEASE).await;
+            if let Some(grant) = asked.map_err(|error| unlocked(&error))? {
+                return Ok(grant);
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(Attempt::Conflict);
+            }
+            tokio::time::sleep(Duration::from_micros(self.rng.random_range(POLL))).await;
+        }
+    }
+}
+
+/// What it means that the lock service gave no answer to a request for a lock: nothing has been written
+/// under it.
+fn unlocked(error: &LockError) -> Attempt {
+    let words = error.to_string();
+    match error {
+        LockError::Failed(fault) if !fault.connection_lost => Attempt::Failed(Fault::answered(words)),
+        LockError::Failed(_) | LockError::Unknown(_) => Attempt::Failed(Fault::lost(words)),
+    }
+}
+
+/// The version above the one that was read.
+fn above(seen: &Seen) -> Step<u64> {
+    let none = || Attempt::Failed(Fault::answered(format!("there is no version above {}", seen.version)));
+    seen.version.checked_add(1).ok_or_else(none)
+}
+
+/// The document that a request writes.
+fn body(request: &Request, version: u64) -> Bytes {
+    let length = request.fields.iter().map(|field| field.len() + 16).sum::<usize>();
+    let mut body = Vec::with_capacity(length + request.key.len() + 64);
+    document::push(&mut body, &request.key, version, &request.fields);
+    body.into()
+}
+
+impl Operations for Client {
+    async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
+        let done = match (request.action, self.lock) {
+            (Action::Read, _) => self.read(request, answer).await,
+            (Action::Insert, _) => self.insert(request).await,
+            (Action::Scan, _) => self.scan(request, answer).await,
+            (Action::Update | Action::Modify, Lock::None) => {
+                self.change(request, Demand::Nothing, answer).await
+            }
+            (Action::Update | Action::Modify, Lock::Soft) => {
+                self.change(request, Demand::Unchanged, answer).await
+            }
+            (Action::Update | Action::Modify, Lock::Hard) => self.change_locked(request, answer).await,
+            (Action::Update | Action::Modify, Lock::Native) => self.script(request, answer).await,
+        };
+        done.unwrap_or_else(|ended| ended)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Single requests, on a real server.
+
+use acidtest_model::{Address, Durability};
+use acidtest_testbed::{NAMESPACE, Private, operations, wait};
+use acidtest_workloads::Store;
+
+use super::*;
+
+/// A server with a lock service, and how it is opened.
+fn start() -> Option<(Private, Private, Elasticsearch)> {
+    let mut service = Private::start("redis", Durability::Process)?;
+    let locks = service.open(LockService::open);
+    let mut server = Private::start("elasticsearch", Durability::None)?;
+    let open = async |address: &Address| {
+        Elasticsearch::open(address, Some(Durability::None), Some(locks.clone())).await
+    };
+    let store = server.open(open);
+    wait(store.create(NAMESPACE, "run 1")).unwrap();
+    Some((service, server, store))
+}
+
+/// Makes clients' connectors.
+fn clients(store: &Elasticsearch, place: &Place, wanted: Wanted) -> Clients {
+    Clients {
+        server: store.server.clone(),
+        table: Table::of(place),
+        place: place.clone(),
+        lock: wanted.lock,
+        refresh: refresh(wanted.refresh),
+        locks: store.locks.clone(),
+        has_scripts: store.has_scripts(),
+    }
+}
+
+#[test]
+fn single_requests_find_change_and_refuse() {
+    let Some((_service, _server, store)) = start() else { return };
+    let mut locks = vec![Lock::None, Lock::Soft, Lock::Hard];
+    if store.has_scripts() {
+        locks.push(Lock::Native);
+    }
+    // a scan sees what was refreshed
+    let connect = |place: &Place, wanted| clients(&store, place, Wanted { refresh: Refresh::Yes, ..wanted });
+    wait(operations::singles(&store, &locks, connect));
+}
+
+#[test]
+fn a_write_on_what_has_changed_is_a_conflict_and_without_effect() {
+    let Some((_service, _server, store)) = start() else { return };
+    let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
+    let wanted = Wanted { lock: Lock::Soft, isolation: None, transaction: 1, refresh: Refresh::No, layout };
+    let key = records::key_name(0);
+    let mut request = Request {
+        action: Action::Update,
+        number: 0,
+        key: key.clone(),
+        length: 0,
+        fields: records::Fields::default(),
+    };
+    request.fields.fill(&layout, 9);
+    wait(async {
+        store.load(&place, &layout, &Loaded::default()).await.unwrap();
+        let connector = clients(&store, &place, wanted);
+        let (mut one, mut other) = (connector.connect().await.unwrap(), connector.connect().await.unwrap());
+        let stale = one.get(&key, None).await.unwrap().unwrap();
+        let mut answer = Answer::default();
+        assert_eq!(other.single(&request, &mut answer).await, Attempt::Ok);
+
+        // what both the soft and the hard lock write with
+        one.write_path("/_doc/", &key, Demand::Unchanged, Some(&stale));
+        let refused = one.put(body(&request, 1)).await.map_err(ended(Effect::Change));
+        assert_eq!(refused, Err(Attempt::Conflict));
+        let now = one.get(&key, None).await.unwrap().unwrap();
+        assert_eq!((now.version, now.seq_no), (1, stale.seq_no + 1));
+        // without the demand it overwrites
+        one.write_path("/_doc/", &key, Demand::Nothing, Some(&stale));
+        assert_eq!(one.put(body(&request, 1)).await, Ok(()));
+        assert_eq!(one.get(&key, None).await.unwrap().unwrap().version, 1);
+    });
+}
+
+#[test]
+fn a_lock_that_another_holds_is_waited_for_and_then_a_conflict() {
+    let Some((_service, _server, store)) = start() else { return };
+    let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
+    let wanted = Wanted { lock: Lock::Hard, isolation: None, transaction: 1, refresh: Refresh::No, layout };
+    let key = records::key_name(0);
+    wait(async {
+        store.load(&place, &layout, &Loaded::default()).await.unwrap();
+        let connector = clients(&store, &place, wanted);
+        let (mut one, mut other) = (connector.connect().await.unwrap(), connector.connect().await.unwrap());
+        let held = one.acquire(&key).await.unwrap();
+        let start = std::time::Instant::now();
+        assert_eq!(other.acquire(&key).await, Err(Attempt::Conflict));
+        assert!(start.elapsed() >= PATIENCE);
+        assert!(one.locker.as_mut().unwrap().release(held).await.unwrap());
+        assert!(other.acquire(&key).await.is_ok());
+    });
+}

@@ -1,0 +1,173 @@
+//! How connections to the server are opened, and what it says of itself.
+
+use std::time::Duration;
+
+use acidtest_model::{Address, Secret, StoreError};
+use bytes::Bytes;
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    fault::{Error, Refusal, remedy},
+    http::{Answer, Content, Line, Login},
+};
+
+/// How long a server that is up may take to know its own state.
+const STATE: Duration = Duration::from_secs(2);
+
+/// How connections to the server are opened: alike for clients and for the untimed edge.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    endpoint: String,
+    login: Option<Login>,
+    address: String,
+}
+
+/// What the server says of itself first.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Greeting {
+    pub(crate) version: Version,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Version {
+    pub(crate) number: String,
+    #[serde(rename = "lucene_version")]
+    pub(crate) lucene: String,
+    /// Named by descendants.
+    pub(crate) distribution: Option<String>,
+}
+
+impl Server {
+    pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
+        let unusable = |cause: &str, remedy: &str| StoreError::Unreachable {
+            address: address.to_string(),
+            cause: cause.to_owned(),
+            remedy: remedy.to_owned(),
+        };
+        if !address.path.is_empty() {
+            return Err(unusable("Elasticsearch has no databases", "leave out what follows the port"));
+        }
+        let login = match (&address.user, &address.password) {
+            (Some(user), password) => {
+                let login = Login::basic(user, password.as_ref().map_or("", Secret::reveal));
+                Some(login.ok_or_else(|| {
+                    unusable(
+                        "the user's name holds a colon",
+                        "basic authentication cannot send it: log in as another",
+                    )
+                })?)
+            }
+            (None, Some(_)) => {
+                return Err(unusable(
+                    "there is a password and no user",
+                    "name the user, as in elasticsearch://user@host:9200",
+                ));
+            }
+            (None, None) => None,
+        };
+        Ok(Self { endpoint: address.endpoint(default_port), login, address: address.to_string() })
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Line, Error> {
+        Line::open(&self.endpoint, self.login.clone()).await
+    }
+
+    /// Connects for something that is not timed.
+    pub(crate) async fn reach(&self) -> Result<Line, StoreError> {
+        self.connect().await.map_err(|error| self.unreachable(&error))
+    }
+
+    pub(crate) fn unreachable(&self, error: &Error) -> StoreError {
+        StoreError::Unreachable {
+            address: self.address.clone(),
+            cause: error.to_string(),
+            remedy: remedy(error).to_owned(),
+        }
+    }
+
+    /// What it means that the server did not do as asked.
+    pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + 'a {
+        move |error| StoreError::Server {
+            doing: doing.to_owned(),
+            address: self.address.clone(),
+            cause: error.to_string(),
+        }
+    }
+}
+
+/// Sends a JSON value.
+pub(crate) async fn send<'a>(
+    line: &'a mut Line,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Result<Answer<'a>, Error> {
+    line.ask(method, path, Content::Json, Bytes::from(body.to_string())).await
+}
+
+/// Sends a request of another method than GET, without a body.
+pub(crate) async fn call<'a>(line: &'a mut Line, method: Method, path: &str) -> Result<Answer<'a>, Error> {
+    line.ask(method, path, Content::Json, Bytes::new()).await
+}
+
+/// Sees that the cluster has a master and knows what it holds. Until it does, a server that is up says of its
+/// indices that there are none; but not of their mappings, which it lets nobody read.
+pub(crate) async fn settled(line: &mut Line) -> Result<(), Error> {
+    // no namespace has names like these
+    let path = format!("/acidtest---*/_mapping?master_timeout={}ms", STATE.as_millis());
+    line.get(&path).await?.done()
+}
+
+/// Waits until an index is ready to be read and written.
+pub(crate) async fn ready(line: &mut Line, index: &str, most: Duration) -> Result<(), Error> {
+    // of an index that is not there the health would be waited for all the same
+    line.get(&format!("/{index}/_alias")).await?.done()?;
+    let most = most.as_millis();
+    let path =
+        format!("/_cluster/health/{index}?wait_for_status=yellow&master_timeout={most}ms&timeout={most}ms");
+    line.get(&path).await?.done().map_err(|error| match error {
+        Error::Refused(refusal) if refusal.status == 408 => {
+            let reason = format!("its shard has not started within {most} ms");
+            Error::Refused(Refusal { reason, ..refusal })
+        }
+        error => error,
+    })
+}
+
+/// Asks for something that an index' shards do, and says whether they did it.
+pub(crate) async fn on_shards(line: &mut Line, path: &str) -> Result<bool, Error> {
+    #[derive(Deserialize)]
+    struct Done {
+        #[serde(rename = "_shards")]
+        shards: Shards,
+    }
+    #[derive(Deserialize)]
+    struct Shards {
+        successful: u32,
+        failed: u32,
+    }
+    let Done { shards } = call(line, Method::POST, path).await?.read()?;
+    Ok(shards.successful > 0 && shards.failed == 0)
+}
+
+/// Languages in which an update can be scripted; none where the server does not say.
+pub(crate) async fn script_languages(line: &mut Line) -> Option<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Languages {
+        language_contexts: Vec<Language>,
+    }
+    #[derive(Deserialize)]
+    struct Language {
+        language: String,
+        contexts: Vec<String>,
+    }
+    let said: Languages = line.get("/_script_language").await.and_then(Answer::read).ok()?;
+    let updates = |each: &Language| each.contexts.iter().any(|context| context == "update");
+    Some(said.language_contexts.into_iter().filter(updates).map(|each| each.language).collect())
+}

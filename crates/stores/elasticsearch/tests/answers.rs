@@ -1,0 +1,249 @@
+//! What the client makes of answers that no real server can be made to give: a small HTTP server says
+//! whatever a test wants.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
+
+use acidtest_engine::{Measurement, Outcome};
+use acidtest_model::{Address, Lock, StoreError};
+use acidtest_store_elasticsearch::{Elasticsearch, KIND};
+use acidtest_testbed::{Gone, Subject, for_time, login, records::Case, wait};
+use acidtest_workloads::{
+    Loaded, Place,
+    records::{Layout, RecordsStore as _},
+};
+
+static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
+    kind: KIND,
+    open: |address, rung| Box::pin(Elasticsearch::open(address, Some(rung), None)),
+    gone: Gone::Error,
+};
+
+/// What the server does with a request.
+#[derive(Clone)]
+enum Reply {
+    /// Answers with that status and body.
+    Says(u16, String),
+    /// Sends these bytes, whatever they are, and closes.
+    Bytes(&'static [u8]),
+    /// Announces an answer, sends a part of it and closes.
+    Half,
+}
+
+fn says(status: u16, body: &str) -> Reply {
+    Reply::Says(status, body.to_owned())
+}
+
+/// What a server of one index says to whatever is not the test's subject.
+fn usual(method: &str, path: &str) -> Reply {
+    let body = match (method, path) {
+        ("GET", "/") => r#"{"version":{"number":"7.17.29","lucene_version":"8.11.3"}}"#,
+        ("GET", path) if path.contains("/_doc/") => {
+            r#"{"found":true,"_seq_no":1,"_primary_term":1,"_source":{"version":0}}"#
+        }
+        ("GET", path) if path.contains("/_settings/") => {
+            r#"{"acidtest--usertable_0":{"settings":{"index.translog.durability":"request"}}}"#
+        }
+        ("POST", path) if path.ends_with("/_refresh") || path.ends_with("/_flush") => {
+            r#"{"_shards":{"total":1,"successful":1,"failed":0}}"#
+        }
+        ("PUT", "/acidtest--usertable_0") => r#"{"shards_acknowledged":true}"#,
+        _ => "{}",
+    };
+    says(200, body)
+}
+
+/// Starts a server that answers every request as `reply` does; it ends with the test's process.
+fn fake(reply: impl Fn(&str, &str) -> Reply + Clone + Send + 'static) -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let reply = reply.clone();
+            // an end that the client makes is no concern of the test's
+            thread::spawn(move || serve(&stream.unwrap(), reply).unwrap_or_default());
+        }
+    });
+    Address::loopback("elasticsearch", None, port, "")
+}
+
+fn serve(stream: &TcpStream, reply: impl Fn(&str, &str) -> Reply) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut writer = stream;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let mut words = line.split(' ');
+        let (method, path) = (words.next().unwrap().to_owned(), words.next().unwrap().to_owned());
+        let mut length = 0;
+        loop {
+            let mut header = String::new();
+            reader.read_line(&mut header)?;
+            if header.trim().is_empty() {
+                break;
+            }
+            if let Some(value) = header.to_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        std::io::copy(&mut (&mut reader).take(length), &mut std::io::sink())?;
+        match reply(&method, &path) {
+            Reply::Says(status, body) => {
+                let length = body.len();
+                write!(writer, "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\n\r\n{body}")?;
+            }
+            Reply::Bytes(bytes) => return writer.write_all(bytes),
+            Reply::Half => {
+                return writer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"result\":");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_elasticsearch_is_told_with_a_remedy_and_without_the_password() {
+    let rest = "Elasticsearch's REST interface";
+    let security = r#"{"error":{"type":"security_exception","reason":"unable to authenticate user [ann]"}}"#;
+    let cases = [
+        (says(401, security), "ACIDTEST_PASSWORD"),
+        (says(403, security), "manage and write the indices"),
+        (says(503, ""), "wait until the server is up"),
+        (says(200, "<html>welcome</html>"), rest),
+        (says(200, "[7]"), rest),
+        (says(200, ""), rest),
+        (says(404, "not here"), rest),
+        (Reply::Bytes(b"\x15\x03\x01\x00\x02\x02\x28"), "HTTP without TLS"),
+        (Reply::Bytes(b"SSH-2.0-OpenSSH\r\n"), "HTTP without TLS"),
+        (Reply::Bytes(b""), "HTTP without TLS"),
+        (Reply::Half, "HTTP without TLS"),
+    ];
+    for (reply, remedy) in cases {
+        let address = fake(move |_, _| reply.clone());
+        ELASTICSEARCH.refuses(&login(&address, "ann", Some("hunter2")), &[remedy]);
+    }
+}
+
+#[test]
+fn a_server_that_does_not_know_its_indices_yet_is_not_up() {
+    // what 7.17.29 says with gateway.recover_after_data_nodes set; asked for an index, it says that there is none
+    let block = r#"{"error":{"type":"cluster_block_exception",
+        "reason":"blocked by: [SERVICE_UNAVAILABLE/1/state not recovered / initialized];"},"status":503}"#;
+    let address = fake(
+        move |method, path| {
+            if path.contains("/_mapping") { says(503, block) } else { usual(method, path) }
+        },
+    );
+    ELASTICSEARCH.refuses(&address, &["state not recovered", "wait until the server is up"]);
+}
+
+/// Drives updates against a server that answers to writes, or to reads, as told.
+fn driven(reply: impl Fn() -> Reply + Clone + Send + 'static, method: &'static str) -> Measurement {
+    let address = fake(
+        move |asked, path| {
+            if asked == method && path.contains("/_doc/") { reply() } else { usual(asked, path) }
+        },
+    );
+    let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
+    Case::of(Lock::Soft, 0, "update:1").drive(&store, &for_time(100), 1)
+}
+
+#[test]
+fn a_write_without_an_answer_that_makes_sense_is_unknown() {
+    let replies = [
+        says(200, "<html>"),
+        says(200, ""),
+        says(500, "{}"),
+        says(504, "gone"),
+        Reply::Half,
+        Reply::Bytes(b""),
+        Reply::Bytes(b"x"),
+    ];
+    for reply in replies {
+        let measured = driven(move || reply.clone(), "PUT");
+        let count = |outcome| measured.operations[1].count(outcome);
+        assert!(count(Outcome::Unknown) > 0, "{:?}", measured.faults);
+        assert_eq!(
+            count(Outcome::Ok) + count(Outcome::Failed) + count(Outcome::Conflict),
+            0,
+            "{:?}",
+            measured.faults
+        );
+        assert!(measured.reconnects > 0, "{:?}", measured.faults);
+    }
+}
+
+#[test]
+fn a_read_without_an_answer_that_makes_sense_has_failed() {
+    let wrong = [
+        "[]",
+        r#"{"found":true}"#,
+        r#"{"found":true,"_seq_no":-1,"_primary_term":1,"_source":{"version":0}}"#,
+        r#"{"found":true,"_seq_no":1,"_primary_term":1,"_source":{"version":"x"}}"#,
+        r#"{"found":true,"_seq_no":1,"_primary_term":1,"_source":{"version":18446744073709551615}}"#,
+    ];
+    let replies = wrong.map(|body| says(200, body)).into_iter();
+    for reply in replies.chain([says(500, ""), Reply::Half, Reply::Bytes(b"\x00")]) {
+        let measured = driven(move || reply.clone(), "GET");
+        let count = |outcome| measured.operations[1].count(outcome);
+        assert!(count(Outcome::Failed) > 0, "{:?}", measured.faults);
+        assert_eq!(count(Outcome::Ok) + count(Outcome::Unknown), 0, "{:?}", measured.faults);
+    }
+}
+
+#[test]
+fn a_queue_that_is_full_has_failed_and_keeps_its_connection() {
+    let full = r#"{"error":{"type":"es_rejected_execution_exception","reason":"rejected execution of a@7"}}"#;
+    let measured = driven(move || says(429, full), "PUT");
+    assert!(measured.operations[1].count(Outcome::Failed) > 0, "{:?}", measured.faults);
+    assert_eq!(measured.reconnects, 0);
+    assert!(measured.faults.keys().all(|fault| fault.starts_with("rejected: ")), "{:?}", measured.faults);
+}
+
+/// Lays ten records in at a server that answers to the bulk request as told.
+fn laid(reply: impl Fn() -> Reply + Clone + Send + 'static) -> Result<u64, StoreError> {
+    let address =
+        fake(move |method, path| if path.contains("/_bulk") { reply() } else { usual(method, path) });
+    let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
+    let place = Place { namespace: "acidtest".to_owned(), trial: 0 };
+    let layout = Layout { records: 10, fields: 2, field_bytes: 20, scans: false };
+    let loaded = Loaded::default();
+    wait(store.load(&place, &layout, &loaded)).map(|()| loaded.rows())
+}
+
+fn items(created: usize, others: &str) -> String {
+    let created = vec![r#"{"create":{"status":201}}"#; created].join(",");
+    let comma = if others.is_empty() { "" } else { "," };
+    format!(r#"{{"errors":{},"items":[{created}{comma}{others}]}}"#, !others.is_empty())
+}
+
+#[test]
+fn what_a_bulk_leaves_out_is_sent_again_or_is_an_error() {
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    let full =
+        r#"{"create":{"status":429,"error":{"type":"es_rejected_execution_exception","reason":"full"}}}"#;
+    let some = move || {
+        // the two that were turned away come again by themselves
+        let first = ASKED.fetch_add(1, Ordering::Relaxed) == 0;
+        says(200, &if first { items(8, &format!("{full},{full}")) } else { items(2, "") })
+    };
+    assert_eq!(laid(some).unwrap(), 10);
+    assert_eq!(ASKED.load(Ordering::Relaxed), 2);
+
+    let said = |reply: Reply| laid(move || reply.clone()).unwrap_err().to_string();
+    let bad =
+        r#"{"create":{"status":400,"error":{"type":"mapper_parsing_exception","reason":"failed to parse"}}}"#;
+    assert!(said(says(200, &items(9, bad))).contains("failed to parse (mapper_parsing_exception, HTTP 400)"));
+    assert!(said(says(200, &items(9, ""))).contains("10 records were sent, 9 answered"));
+    assert!(said(says(200, r#"{"errors":true,"items":[]}"#)).contains("answered"));
+    assert!(said(says(200, "7")).contains("makes no sense"));
+    assert!(said(says(413, "too large")).contains("HTTP 413"));
+    assert!(said(Reply::Half).contains("loading the records failed"));
+}

@@ -1,0 +1,343 @@
+//! The store against real servers, each test with its own.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+
+use std::{
+    cell::{Cell, RefCell},
+    io::{Read, Write},
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use acidtest_engine::Outcome;
+use acidtest_locks::LockService;
+use acidtest_model::{Address, Durability, Lock, StoreKind, Wish};
+use acidtest_store_elasticsearch::{Elasticsearch, KIND};
+use acidtest_testbed::{
+    Gone, NAMESPACE, Private, Subject, World, for_time, inventory, login,
+    records::{self, Case, Unprotected},
+    wait,
+};
+use acidtest_workloads::{
+    Owner, Store, Verdict,
+    records::{Choice, Parameters, Refresh},
+};
+use serde_json::{Value, json};
+
+thread_local! {
+    /// The lock service of the test that runs in this thread.
+    static LOCKS: RefCell<Option<Address>> = const { RefCell::new(None) };
+    /// Whether the server that was opened last can script updates.
+    static SCRIPTS: Cell<bool> = const { Cell::new(false) };
+}
+
+static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
+    kind: StoreKind { refuses: missing_here, ..KIND },
+    open: |address, rung| {
+        Box::pin(async move {
+            let locks = match LOCKS.with_borrow(Clone::clone) {
+                Some(address) => Some(LockService::open(&address).await?),
+                None => None,
+            };
+            let opened = Elasticsearch::open(address, Some(rung), locks).await?;
+            SCRIPTS.set(opened.has_scripts());
+            Ok(opened)
+        })
+    },
+    gone: Gone::Error,
+};
+
+/// What the test's server lacks of what the store can do.
+fn missing_here(wish: &Wish<'_>) -> Option<&'static str> {
+    match wish.lock {
+        Lock::Native if !SCRIPTS.get() => Some("its server has no scripts"),
+        Lock::Hard if LOCKS.with_borrow(Option::is_none) => Some("there is no lock service"),
+        _ => None,
+    }
+}
+
+/// A lock service of the test's own; none if its server is left out.
+fn lock_service() -> Option<Private> {
+    let mut server = Private::start("redis", Durability::Process)?;
+    server.open(LockService::open);
+    LOCKS.set(Some(server.address().clone()));
+    Some(server)
+}
+
+/// Runs a check with every lock mode that can be had.
+fn with_locks(check: impl FnOnce()) {
+    let _service = lock_service();
+    check();
+}
+
+#[test]
+fn every_mix_goes_through_in_every_lock_mode() {
+    with_locks(|| records::mixes(&ELASTICSEARCH));
+}
+
+#[test]
+fn each_lock_mode_keeps_its_promise_under_contention() {
+    with_locks(|| records::contention(&ELASTICSEARCH, Unprotected::LosesUpdates));
+}
+
+#[test]
+fn blind_updates_are_protected_too() {
+    with_locks(|| records::blind(&ELASTICSEARCH, Unprotected::LosesUpdates));
+}
+
+#[test]
+fn many_records_are_laid_in_and_read_back_whole() {
+    records::large(&ELASTICSEARCH);
+}
+
+#[test]
+fn a_trial_goes_on_with_what_another_left() {
+    with_locks(|| records::left(&ELASTICSEARCH));
+}
+
+#[test]
+fn a_namespace_is_its_maker_s_and_nothing_else_goes_with_it() {
+    with_locks(|| records::namespaces(&ELASTICSEARCH, &records::NAMES));
+}
+
+#[test]
+fn a_namespace_that_is_there_is_not_made_again() {
+    inventory::occupied(&ELASTICSEARCH);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
+    with_locks(|| records::kills(&ELASTICSEARCH));
+}
+
+#[test]
+fn what_is_kept_nowhere_is_found_missing() {
+    records::nothing_kept(&ELASTICSEARCH);
+}
+
+#[test]
+fn where_nobody_listens_is_told_with_a_remedy() {
+    inventory::unreachable(&ELASTICSEARCH);
+}
+
+#[test]
+fn each_rung_is_read_back() {
+    inventory::rungs(&ELASTICSEARCH, |world, effective| {
+        for name in ["index.translog.durability", "jvm.heap_max_bytes", "lucene_version", "data_nodes"] {
+            assert!(effective.settings.contains_key(name), "{effective:?}");
+        }
+        wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+        let case = Case::of(Lock::None, 0, "a");
+        case.load(&world.store);
+        let (_, settings) = raw(world, "GET", &format!("/{INDEX}/_settings?flat_settings=true"), "");
+        let made = &settings[INDEX]["settings"];
+        assert_eq!(made["index.translog.durability"], effective.settings["index.translog.durability"]);
+        assert_eq!(made.get("index.refresh_interval"), None, "loading leaves the default");
+    });
+}
+
+/// The index of trial 0.
+const INDEX: &str = "acidtest--usertable_0";
+
+/// A request outside the store.
+fn raw(world: &World<Elasticsearch>, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(world.address().endpoint(9200)).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+#[track_caller]
+fn done(world: &World<Elasticsearch>, method: &str, path: &str, body: &str) -> Value {
+    let (status, said) = raw(world, method, path, body);
+    assert!((200..300).contains(&status), "{method} {path}: {status} {said}");
+    said
+}
+
+#[test]
+fn a_namespace_is_ours_only_with_our_mark() {
+    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
+    let store = &world.store;
+    let owner = || wait(store.owner(NAMESPACE)).unwrap();
+    // theirs: names that begin alike
+    for index in ["acidtest", "acidtest-x", "acidtest_2--mark", "other"] {
+        done(&world, "PUT", &format!("/{index}"), "");
+    }
+    assert_eq!(owner(), Owner::Nobody);
+    done(&world, "PUT", "/acidtest--theirs", "");
+    assert_eq!(owner(), Owner::Stranger);
+    done(&world, "DELETE", "/acidtest--theirs", "");
+    done(&world, "PUT", "/acidtest--mark", r#"{"mappings":{"_meta":{"run":"x"}}}"#);
+    assert_eq!(owner(), Owner::Stranger);
+    done(&world, "DELETE", "/acidtest--mark", "");
+    // an alias by one of our names leads to what is not ours
+    done(&world, "PUT", "/other/_alias/acidtest--alias", "");
+    assert_eq!(owner(), Owner::Stranger);
+    wait(store.remove(NAMESPACE)).unwrap();
+    let (status, _) = raw(&world, "GET", "/other", "");
+    assert_eq!(status, 200, "what an alias leads to is not removed");
+    done(&world, "DELETE", "/other/_alias/acidtest--alias", "");
+    assert_eq!(owner(), Owner::Nobody);
+}
+
+#[test]
+fn a_write_that_arrives_late_leaves_nothing() {
+    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    let case = Case::of(Lock::None, 0, "a");
+    case.load(&world.store);
+    case.unload(&world.store);
+    for (method, path) in [("PUT", "_doc/u1"), ("PUT", "_create/u1")] {
+        let path = format!("/{INDEX}.w/{path}?require_alias=true");
+        assert_eq!(raw(&world, method, &path, "{}").0, 404, "{path}");
+    }
+    wait(world.store.remove(NAMESPACE)).unwrap();
+    assert_eq!(done(&world, "GET", "/_mapping?expand_wildcards=all", ""), json!({}));
+}
+
+#[test]
+fn where_mutual_exclusion_fails_the_fence_holds() {
+    let Some(service) = lock_service() else { return };
+    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    let parameters = Parameters {
+        mix: "modify".parse().unwrap(),
+        keys: Choice::Uniform,
+        records: 2,
+        ..Parameters::default()
+    };
+    let case = Case::new(Lock::Hard, 0, parameters);
+    case.load(&world.store);
+    let mut raw = redis::Client::open(service.address().to_string()).unwrap().get_connection().unwrap();
+    let measured = thread::scope(|scope| {
+        let trial = scope.spawn(|| case.drive(&world.store, &for_time(1500), 12));
+        // as if every lease ended under its holder
+        while !trial.is_finished() {
+            let () = redis::cmd("FLUSHALL").query(&mut raw).unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        trial.join().unwrap()
+    });
+    let (audit, _) = case.judge(&world.store);
+    eprintln!("{audit}");
+    assert_eq!(audit.verdict, Verdict::Holds, "{audit:?}");
+    assert!(measured.faults.is_empty(), "{:?}", measured.faults);
+    let retries: u64 = measured.operations.iter().map(|operation| operation.conflicts).sum();
+    assert!(retries > 0, "nobody was fenced off");
+}
+
+#[test]
+fn the_hard_lock_needs_a_lock_service_and_the_native_one_scripts() {
+    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    let said = |lock| {
+        let case = Case::of(lock, lock as u32, "a");
+        case.load(&world.store);
+        format!("{:?}", case.drive(&world.store, &for_time(50), 1).stopped)
+    };
+    assert!(said(Lock::Hard).contains("--lock-service"), "{}", said(Lock::Hard));
+    if !world.store.has_scripts() {
+        let native = said(Lock::Native);
+        assert!(native.contains("the server has no script engine for painless"), "{native}");
+    }
+}
+
+#[test]
+fn a_bulk_that_the_server_turns_away_is_sent_again() {
+    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    let limit = |limit: Value| {
+        let settings = json!({"transient": {"network.breaker.inflight_requests.limit": limit}});
+        done(&world, "PUT", "/_cluster/settings", &settings.to_string());
+    };
+    let few = Parameters { mix: "modify".parse().unwrap(), records: 3_000, ..Parameters::default() };
+    let case = Case::new(Lock::Soft, 0, few);
+    limit(json!("100kb"));
+    let start = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(700));
+            limit(Value::Null);
+        });
+        assert_eq!(case.load(&world.store), 3_000);
+    });
+    assert!(start.elapsed() >= Duration::from_millis(700), "nothing was turned away");
+    assert!(case.state(&world.store).unwrap() == case.laid_in());
+
+    // in a trial it has failed, proved without effect, and the connection stays
+    limit(json!("100b"));
+    let measured = case.drive(&world.store, &for_time(300), 4);
+    limit(Value::Null);
+    let (audit, _) = case.judge(&world.store);
+    assert_eq!(audit.verdict, Verdict::Unknown, "nothing was acknowledged: {audit:?}");
+    let failed: u64 = measured.operations.iter().map(|each| each.count(Outcome::Failed)).sum();
+    assert!(failed > 0 && measured.reconnects == 0, "{:?}", measured.faults);
+    let fault = measured.faults.keys().next().unwrap();
+    assert!(fault.starts_with("rejected: circuit_breaking_exception") && fault.contains("-Xmx"), "{fault}");
+    assert_eq!(case.state(&world.store).unwrap(), case.laid_in());
+}
+
+#[test]
+fn a_disk_that_is_full_is_told_with_a_remedy() {
+    let Some(world) = ELASTICSEARCH.start(Durability::Disk) else { return };
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    let case = Case::of(Lock::Soft, 0, "modify");
+    case.load(&world.store);
+    let path = format!("/{INDEX}/_settings");
+    done(&world, "PUT", &path, r#"{"index":{"blocks.read_only_allow_delete":true}}"#);
+    let measured = case.drive(&world.store, &for_time(200), 2);
+    let fault = measured.faults.keys().next().unwrap();
+    assert!(fault.contains("free room on the disk"), "{fault}");
+    assert_eq!(measured.operations.iter().map(|each| each.count(Outcome::Unknown)).sum::<u64>(), 0);
+    done(&world, "PUT", &path, r#"{"index":{"blocks.read_only_allow_delete":null}}"#);
+    assert_eq!(case.state(&world.store).unwrap(), case.laid_in());
+    case.unload(&world.store);
+}
+
+#[test]
+fn a_write_with_refresh_is_seen_by_searches_at_once() {
+    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    for refresh in [Refresh::WaitFor, Refresh::Yes] {
+        let mix = "read:1+update:1+insert:2+scan:1".parse().unwrap();
+        let case =
+            Case::new(Lock::Soft, 0, Parameters { mix, refresh, records: 50, ..Parameters::default() });
+        case.load(&world.store);
+        // only what the writes themselves do makes them visible
+        let put = |interval: Value| {
+            let settings = json!({"index": {"refresh_interval": interval}});
+            done(&world, "PUT", &format!("/{INDEX}/_settings"), &settings.to_string());
+        };
+        put(if refresh == Refresh::Yes { json!("-1") } else { json!("100ms") });
+        let measured = case.drive(&world.store, &for_time(1000), 4);
+        let seen = done(&world, "GET", &format!("/{INDEX}/_count"), "")["count"].as_u64().unwrap();
+        let inserted = measured.operations[2].count(Outcome::Ok);
+        assert!(inserted > 0 && measured.faults.is_empty(), "{:?}", measured.faults);
+        assert_eq!(seen, 50 + inserted, "{refresh:?}");
+        assert_eq!(case.judge(&world.store).0.verdict, Verdict::Holds);
+        case.unload(&world.store);
+    }
+}
+
+#[test]
+fn an_address_is_used_whole_or_refused() {
+    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
+    let database = Address { path: "shop".to_owned(), ..world.address().clone() };
+    ELASTICSEARCH.refuses(&login(&database, "ann", Some("hunter2")), &["has no databases"]);
+    ELASTICSEARCH.refuses(&login(world.address(), "a:b", Some("hunter2")), &["colon"]);
+    // a server without security lets everybody in, whatever is sent
+    let store =
+        wait(Elasticsearch::open(&login(world.address(), "ann", Some("hunter2")), None, None)).unwrap();
+    assert!(!format!("{store:?}").contains("hunter2"), "{store:?}");
+    assert_eq!(wait(store.effective()).unwrap().durability, Durability::Disk, "the default");
+}

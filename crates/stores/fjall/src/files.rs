@@ -1,0 +1,330 @@
+//! A database's files, which one process may have open at a time and in one of two modes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use acidtest_model::{Durability, Lock};
+use acidtest_workloads::Attempt;
+use fjall::{
+    Database, Iter, Keyspace, KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace,
+    OptimisticWriteTx, PersistMode, Readable, SingleWriterTxDatabase, SingleWriterTxKeyspace,
+    SingleWriterWriteTx, Snapshot, UserValue,
+};
+
+use crate::error::{Error, in_doubt};
+
+/// The file by which fjall knows its own folders.
+const VERSION_FILE: &str = "version";
+
+/// The longest name of a keyspace.
+const NAME_MAX: usize = 255;
+
+/// How transactions that write are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// They run side by side; one that has read what another has written since is refused.
+    Optimistic,
+    /// They wait for each other.
+    SingleWriter,
+}
+
+impl From<Lock> for Mode {
+    fn from(lock: Lock) -> Self {
+        if lock == Lock::Hard { Self::SingleWriter } else { Self::Optimistic }
+    }
+}
+
+#[derive(Clone)]
+enum Open {
+    Optimistic(OptimisticTxDatabase),
+    SingleWriter(SingleWriterTxDatabase),
+}
+
+impl Open {
+    fn database(&self) -> &Database {
+        match self {
+            Self::Optimistic(database) => database.inner(),
+            Self::SingleWriter(database) => database.inner(),
+        }
+    }
+
+    fn is(&self, mode: Mode) -> bool {
+        matches!(
+            (self, mode),
+            (Self::Optimistic(_), Mode::Optimistic) | (Self::SingleWriter(_), Mode::SingleWriter)
+        )
+    }
+}
+
+/// The folder of a database, and the database while it is open.
+pub(crate) struct Files {
+    pub(crate) path: PathBuf,
+    /// How far each commit is carried before it is acknowledged; nowhere if none.
+    pub(crate) persist: Option<PersistMode>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Option<Open>,
+    /// Whether acidtest made the folder, and so may remove it.
+    made: bool,
+}
+
+/// How far a commit is carried at a rung; where there is none, as far as fjall carries it by default.
+fn persist(rung: Option<Durability>) -> Option<PersistMode> {
+    match rung {
+        Some(Durability::None) => None,
+        None | Some(Durability::Process) => Some(PersistMode::Buffer),
+        // the journal only grows, so its data is all that a sync must carry
+        Some(Durability::Disk) => Some(PersistMode::SyncData),
+    }
+}
+
+impl Files {
+    pub(crate) fn at(path: &Path, rung: Option<Durability>) -> Self {
+        Self { path: path.to_owned(), persist: persist(rung), state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // what it guards is whole at any time
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the database in a mode, making it if it is not there.
+    fn open(&self, mode: Mode, state: &mut State) -> Result<Open, Error> {
+        if !self.path.try_exists()? {
+            state.made = true;
+        } else if self.path.is_dir()
+            && !self.path.join(VERSION_FILE).try_exists()?
+            && fs::read_dir(&self.path)?.next().is_some()
+        {
+            return Err(Error::NoDatabase);
+        }
+        // by hand means: not before the journal's buffer is full
+        let by_hand = self.persist.is_none();
+        let open = match mode {
+            Mode::Optimistic => Open::Optimistic(
+                OptimisticTxDatabase::builder(&self.path).manual_journal_persist(by_hand).open()?,
+            ),
+            Mode::SingleWriter => Open::SingleWriter(
+                SingleWriterTxDatabase::builder(&self.path).manual_journal_persist(by_hand).open()?,
+            ),
+        };
+        state.open = Some(open.clone());
+        Ok(open)
+    }
+
+    /// The database, in whatever mode it is open.
+    pub(crate) fn database(&self) -> Result<Database, Error> {
+        let mut state = self.state();
+        match &state.open {
+            Some(open) => Ok(open.database().clone()),
+            None => self.open(Mode::Optimistic, &mut state).map(|open| open.database().clone()),
+        }
+    }
+
+    /// A keyspace for a client, in the mode that the lock needs. The database is opened anew if it is open
+    /// in the other one; no client of an earlier trial may hold it then.
+    pub(crate) fn table(&self, name: &str, lock: Lock) -> Result<Table, Error> {
+        let mut state = self.state();
+        let open = match state.open.take() {
+            Some(open) if open.is(lock.into()) => state.open.insert(open).clone(),
+            held => {
+                drop(held);
+                self.open(lock.into(), &mut state)?
+            }
+        };
+        drop(state);
+        if !open.database().keyspace_exists(name) {
+            return Err(Error::Missing(name.to_owned()));
+        }
+        let handle = match open {
+            Open::Optimistic(database) => {
+                let keyspace = database.keyspace(name, KeyspaceCreateOptions::default)?;
+                Handle::Optimistic(database, keyspace)
+            }
+            Open::SingleWriter(database) => {
+                let keyspace = database.keyspace(name, KeyspaceCreateOptions::default)?;
+                Handle::SingleWriter(database, keyspace)
+            }
+        };
+        Ok(Table { handle, persist: self.persist })
+    }
+
+    /// Whether acidtest made the folder.
+    pub(crate) fn made(&self) -> bool {
+        self.state().made
+    }
+
+    /// Closes the database and removes its folder; what is gone already is no error.
+    pub(crate) fn remove(&self) {
+        let mut state = self.state();
+        state.open = None;
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// A keyspace that is there.
+pub(crate) fn keyspace(database: &Database, name: &str) -> Result<Keyspace, Error> {
+    if !database.keyspace_exists(name) {
+        return Err(Error::Missing(name.to_owned()));
+    }
+    Ok(database.keyspace(name, KeyspaceCreateOptions::default)?)
+}
+
+/// A new keyspace, or the one that is there, with fjall's defaults.
+pub(crate) fn make_keyspace(database: &Database, name: &str) -> Result<Keyspace, Error> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Error::Name(name.to_owned()));
+    }
+    Ok(database.keyspace(name, KeyspaceCreateOptions::default)?)
+}
+
+/// Removes a keyspace, if it is there.
+pub(crate) fn drop_keyspace(database: &Database, name: &str) -> Result<(), Error> {
+    match keyspace(database, name) {
+        Ok(keyspace) => Ok(database.delete_keyspace(keyspace)?),
+        Err(Error::Missing(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A keyspace as a client uses it.
+pub(crate) struct Table {
+    handle: Handle,
+    persist: Option<PersistMode>,
+}
+
+enum Handle {
+    Optimistic(OptimisticTxDatabase, OptimisticTxKeyspace),
+    SingleWriter(SingleWriterTxDatabase, SingleWriterTxKeyspace),
+}
+
+impl Table {
+    /// What is there now.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<UserValue>, Error> {
+        Ok(match &self.handle {
+            Handle::Optimistic(_, keyspace) => keyspace.get(key),
+            Handle::SingleWriter(_, keyspace) => keyspace.get(key),
+        }?)
+    }
+
+    /// What is there now, for several reads.
+    pub(crate) fn snapshot(&self) -> View<'_> {
+        match &self.handle {
+            Handle::Optimistic(database, keyspace) => {
+                View { snapshot: database.read_tx(), keyspace: keyspace.as_ref() }
+            }
+            Handle::SingleWriter(database, keyspace) => {
+                View { snapshot: database.read_tx(), keyspace: keyspace.as_ref() }
+            }
+        }
+    }
+
+    /// A transaction that may write; with a single writer, once it is its turn.
+    pub(crate) fn begin(&self) -> Result<Transaction<'_>, Error> {
+        Ok(match &self.handle {
+            Handle::Optimistic(database, keyspace) => {
+                Transaction::Optimistic(database.write_tx()?.durability(self.persist), keyspace)
+            }
+            Handle::SingleWriter(database, keyspace) => {
+                Transaction::SingleWriter(database.write_tx().durability(self.persist), keyspace)
+            }
+        })
+    }
+
+    /// fjall's own atomic step: `change` makes the new value of the old, or none where there is nothing to
+    /// change; whether it was done at once or after others, fjall sees to. What was there before.
+    pub(crate) fn fetch_update(
+        &self,
+        key: &[u8],
+        change: impl FnMut(Option<&UserValue>) -> Option<UserValue>,
+    ) -> fjall::Result<Option<UserValue>> {
+        let before = match &self.handle {
+            Handle::Optimistic(_, keyspace) => keyspace.fetch_update(key, change),
+            Handle::SingleWriter(_, keyspace) => keyspace.fetch_update(key, change),
+        }?;
+        // it carries what it does to the kernel, unless that is left to the full buffer
+        if self.persist == Some(PersistMode::SyncData) && before.is_some() {
+            match &self.handle {
+                Handle::Optimistic(database, _) => database.persist(PersistMode::SyncData),
+                Handle::SingleWriter(database, _) => database.persist(PersistMode::SyncData),
+            }?;
+        }
+        Ok(before)
+    }
+}
+
+/// A keyspace at one moment.
+pub(crate) struct View<'a> {
+    snapshot: Snapshot,
+    keyspace: &'a Keyspace,
+}
+
+impl View<'_> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<UserValue>, Error> {
+        Ok(self.snapshot.get(self.keyspace, key)?)
+    }
+
+    /// Everything from a key on.
+    pub(crate) fn from(&self, key: &[u8]) -> Iter {
+        self.snapshot.range(self.keyspace, key..)
+    }
+
+    pub(crate) fn prefix(&self, key: &[u8]) -> Iter {
+        self.snapshot.prefix(self.keyspace, key)
+    }
+}
+
+/// A transaction that may write. Dropped, it has no effect.
+pub(crate) enum Transaction<'a> {
+    Optimistic(OptimisticWriteTx, &'a OptimisticTxKeyspace),
+    SingleWriter(SingleWriterWriteTx<'a>, &'a SingleWriterTxKeyspace),
+}
+
+impl Transaction<'_> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<UserValue>, Error> {
+        Ok(match self {
+            Self::Optimistic(transaction, keyspace) => transaction.get(keyspace, key),
+            Self::SingleWriter(transaction, keyspace) => transaction.get(keyspace, key),
+        }?)
+    }
+
+    /// Everything from a key on.
+    pub(crate) fn from(&self, key: &[u8]) -> Iter {
+        match self {
+            Self::Optimistic(transaction, keyspace) => transaction.range(keyspace, key..),
+            Self::SingleWriter(transaction, keyspace) => transaction.range(keyspace, key..),
+        }
+    }
+
+    pub(crate) fn prefix(&self, key: &[u8]) -> Iter {
+        match self {
+            Self::Optimistic(transaction, keyspace) => transaction.prefix(keyspace, key),
+            Self::SingleWriter(transaction, keyspace) => transaction.prefix(keyspace, key),
+        }
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
+        match self {
+            Self::Optimistic(transaction, keyspace) => transaction.insert(keyspace, key, value),
+            Self::SingleWriter(transaction, keyspace) => transaction.insert(keyspace, key, value),
+        }
+    }
+
+    pub(crate) fn commit(self) -> Attempt {
+        let committed = match self {
+            Self::Optimistic(transaction, _) => transaction.commit(),
+            Self::SingleWriter(transaction, _) => transaction.commit().map(Ok),
+        };
+        match committed {
+            Ok(Ok(())) => Attempt::Ok,
+            Ok(Err(fjall::Conflict)) => Attempt::Conflict,
+            Err(error) => in_doubt(error),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The inventory on fjall.
+//!
+//! A tuple is a value under its key: sku, condition, source and warehouse, highest byte first, so that a
+//! group lies together, by warehouse. The value is count and price, lowest byte first.
+
+use std::sync::Arc;
+
+use acidtest_model::{Lock, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Fault, Place,
+    inventory::{
+        self, Capture, Connector, Held, InventoryStore, Line, Operations, Release, Scenario, Stock,
+        plan_capture,
+    },
+};
+use fjall::{Iter, PersistMode};
+
+use crate::{
+    Fjall,
+    error::{Done, Error, in_doubt, undone},
+    files::{Files, Table, drop_keyspace, keyspace, make_keyspace},
+    named,
+};
+
+/// The keyspace's name among the trial's.
+const STOCK: &str = "stock";
+
+/// The part of a key that the tuples of a group share.
+fn group(sku: u32, condition: u8, source: u8) -> [u8; 6] {
+    let mut group = [0, 0, 0, 0, condition, source];
+    group[..4].copy_from_slice(&sku.to_be_bytes());
+    group
+}
+
+fn key((sku, condition, source, warehouse): (u32, u8, u8, u8)) -> [u8; 7] {
+    let mut key = [warehouse; 7];
+    key[..6].copy_from_slice(&group(sku, condition, source));
+    key
+}
+
+/// The tuple of a key.
+fn tuple_of(key: &[u8]) -> Result<(u32, u8, u8, u8), Error> {
+    let (sku, rest) = key.split_first_chunk().ok_or(Error::Value)?;
+    let [condition, source, warehouse] = rest else { return Err(Error::Value) };
+    Ok((u32::from_be_bytes(*sku), *condition, *source, *warehouse))
+}
+
+fn key_of(line: &Line) -> [u8; 7] {
+    key((line.sku, line.condition, line.source, line.warehouse))
+}
+
+/// A tuple's value: its units and its price.
+#[derive(Clone, Copy)]
+struct Tuple {
+    count: i64,
+    price: u32,
+}
+
+impl Tuple {
+    fn encode(self) -> [u8; 12] {
+        let mut value = [0; 12];
+        value[..8].copy_from_slice(&self.count.to_le_bytes());
+        value[8..].copy_from_slice(&self.price.to_le_bytes());
+        value
+    }
+
+    fn decode(value: &[u8]) -> Result<Self, Error> {
+        let (count, price) = value.split_first_chunk().ok_or(Error::Value)?;
+        let price = price.try_into().map_err(|_| Error::Value)?;
+        Ok(Self { count: i64::from_le_bytes(*count), price: u32::from_le_bytes(price) })
+    }
+}
+
+impl InventoryStore for Fjall {
+    fn load<'a>(&'a self, place: &'a Place, _: Lock, stock: &'a Stock) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.on_files("loading the stock", |database| {
+                let keyspace = make_keyspace(database, &named(place, STOCK))?;
+                let mut batch = database.batch().durability(Some(PersistMode::SyncAll));
+                for item in &stock.items {
+                    let tuple = Tuple { count: item.initial.into(), price: item.price };
+                    batch.insert(&keyspace, key(item.key()), tuple.encode());
+                }
+                Ok(batch.commit()?)
+            })
+        })
+    }
+
+    fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
+        let connector = FjallConnector { files: Arc::clone(&self.files), name: named(place, STOCK), lock };
+        inventory::task(connector, scenario)
+    }
+
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+        Box::pin(async move {
+            self.on_files("reading the final stock", |database| {
+                let tuples = keyspace(database, &named(place, STOCK))?.iter();
+                tuples
+                    .map(|tuple| {
+                        let (key, value) = tuple.into_inner()?;
+                        let [a, b, c, d, condition, source, warehouse] = *key else {
+                            return Err(Error::Value);
+                        };
+                        let key = (u32::from_be_bytes([a, b, c, d]), condition, source, warehouse);
+                        Ok(Held { key, count: Tuple::decode(&value)?.count })
+                    })
+                    .collect()
+            })
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.on_files("removing the stock", |database| drop_keyspace(database, &named(place, STOCK)))
+        })
+    }
+}
+
+struct FjallConnector {
+    files: Arc<Files>,
+    name: String,
+    lock: Lock,
+}
+
+struct Client {
+    table: Table,
+    lock: Lock,
+    /// The group last read: warehouses and what is there.
+    seen: Vec<(u8, Tuple)>,
+}
+
+impl Connector for FjallConnector {
+    type Connection = Client;
+
+    async fn connect(&self) -> Result<Client, String> {
+        let table = self.files.table(&self.name, self.lock).map_err(|error| error.to_string())?;
+        Ok(Client { table, lock: self.lock, seen: Vec::new() })
+    }
+}
+
+/// Reads a group and decides from which of its tuples to take.
+fn decide(
+    tuples: Iter,
+    capture: &Capture,
+    seen: &mut Vec<(u8, Tuple)>,
+    taken: &mut Vec<Line>,
+) -> Result<bool, Error> {
+    seen.clear();
+    for tuple in tuples {
+        let (key, value) = tuple.into_inner()?;
+        let (.., warehouse) = tuple_of(&key)?;
+        seen.push((warehouse, Tuple::decode(&value)?));
+    }
+    Ok(plan_capture(capture, seen.iter().map(|(warehouse, tuple)| (*warehouse, tuple.count)), taken))
+}
+
+/// The value of the tuple that a line takes from, without what it takes.
+fn left(seen: &[(u8, Tuple)], line: &Line) -> Result<[u8; 12], Error> {
+    let (_, tuple) = seen.iter().find(|(warehouse, _)| *warehouse == line.warehouse).ok_or(Error::Value)?;
+    Ok(Tuple { count: tuple.count - i64::from(line.count), ..*tuple }.encode())
+}
+
+impl Client {
+    fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
+        let group = group(capture.sku, capture.condition, capture.source);
+        if !decide(self.table.snapshot().prefix(&group), capture, &mut self.seen, taken)? {
+            return Ok(Attempt::Refused);
+        }
+        for (index, line) in taken.iter().enumerate() {
+            let done = self.put_alone(line).unwrap_or_else(|error| undone(&error));
+            match done {
+                Attempt::Ok => {}
+                // the lines before have taken effect
+                done if index > 0 => return Ok(done.after_a_part()),
+                done => return Ok(done),
+            }
+        }
+        Ok(Attempt::Ok)
+    }
+
+    fn put_alone(&self, line: &Line) -> Done {
+        let mut transaction = self.table.begin()?;
+        transaction.put(&key_of(line), &left(&self.seen, line)?);
+        Ok(transaction.commit())
+    }
+
+    fn capture_inside(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
+        let group = group(capture.sku, capture.condition, capture.source);
+        let mut transaction = self.table.begin()?;
+        if !decide(transaction.prefix(&group), capture, &mut self.seen, taken)? {
+            return Ok(Attempt::Refused);
+        }
+        for line in &*taken {
+            transaction.put(&key_of(line), &left(&self.seen, line)?);
+        }
+        Ok(transaction.commit())
+    }
+
+    fn put_back(&self, release: &Release) -> Done {
+        let mut done = Ok(Attempt::Failed(Fault::answered("a release found no tuple")));
+        let put = self.table.fetch_update(&key_of(&release.line()), |value| {
+            let value = value?;
+            match Tuple::decode(value) {
+                Ok(tuple) => {
+                    done = Ok(Attempt::Ok);
+                    let count = tuple.count + i64::from(release.units);
+                    Some(Tuple { count, ..tuple }.encode().as_slice().into())
+                }
+                Err(error) => {
+                    done = Err(error);
+                    // as it was: without a value it would be removed
+                    Some(value.clone())
+                }
+            }
+        });
+        put.map_or_else(|error| Ok(in_doubt(error)), |_| done)
+    }
+}
+
+impl Operations for Client {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+        let done = match self.lock {
+            Lock::None => self.capture_unprotected(capture, taken),
+            Lock::Soft | Lock::Hard | Lock::Native => self.capture_inside(capture, taken),
+        };
+        done.unwrap_or_else(|error| undone(&error))
+    }
+
+    async fn release(&mut self, release: &Release) -> Attempt {
+        self.put_back(release).unwrap_or_else(|error| undone(&error))
+    }
+}

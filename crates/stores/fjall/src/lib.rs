@@ -1,0 +1,280 @@
+//! fjall, embedded: a log-structured merge tree in a folder, one thread a client.
+//!
+//! # Guarantees
+//!
+//! Checked on fjall 3.1.13, in its source and by killing the process.
+//!
+//! | guarantee | calls and settings |
+//! | --- | --- |
+//! | lock none | `get`, then a transaction that only inserts, which nothing refuses |
+//! | lock soft | an optimistic transaction: `get`, `insert`, `commit`, refused if another has written since what it read |
+//! | lock hard | the folder opened as `SingleWriterTxDatabase`: one transaction at a time, from begin to commit, in the whole database |
+//! | lock native | one `fetch_update` of the keyspace, which does it again itself if another was first. Captures write several keys, and are a transaction as under a soft lock |
+//! | insert, release | an insert is a transaction that sees that the key is not there; a release is one `fetch_update`; in every mode |
+//! | transaction | an optimistic transaction (lock hard: of the single writer); those that only read are a snapshot |
+//! | isolation | serializable, always: a transaction is refused at commit if any key or range that it read was written since. A scan counts as read from its first key to the end of the keyspace |
+//! | durability none | `durability(None)`: commits stay in the process until 8 KiB of journal are full |
+//! | durability process | `PersistMode::Buffer`: each commit is written to the page cache before it is acknowledged |
+//! | durability disk | `PersistMode::SyncData`: each commit is synced with `fdatasync` before it is acknowledged |
+//!
+//! Cache (32 MiB), memtables, block sizes, compression (LZ4) and compaction are at fjall's defaults. Durability
+//! is a matter of each commit, not of the files: a user's folder is used with fjall's default, `Buffer`.
+//!
+//! A refused commit is a conflict and has changed nothing. Errors before a commit are failures without
+//! effect, and so is a commit to a database that closed its journal after an earlier error. Any other error of
+//! a commit leaves the outcome unknown.
+//!
+//! A folder can be open only once, and in one mode: for the first client of a trial that needs the other mode,
+//! the database is closed and opened again, with its cache empty. At lock native and rung disk an update can
+//! be seen by others before it is synced, but is not acknowledged before.
+
+mod error;
+mod files;
+mod inventory;
+mod records;
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use acidtest_model::{
+    Address, Durability, Effective, Isolation, Lock, Server, StoreError, StoreKind, Support, Task, never,
+};
+use acidtest_workloads::{Owner, Place, Store, inventory::InventoryStore, records::RecordsStore};
+use fjall::{Database, PersistMode};
+
+use crate::{
+    error::Error,
+    files::{Files, drop_keyspace, keyspace, make_keyspace},
+};
+
+/// The version that is built in, which the crate itself does not tell.
+const VERSION: &str = "3.1.13";
+
+/// The store's row of the matrix.
+pub const KIND: StoreKind = StoreKind {
+    name: "fjall",
+    title: "fjall",
+    schemes: &["fjall"],
+    address: "fjall:FOLDER",
+    server: Server::Embedded,
+    default_port: 0,
+    locks: &[
+        (Lock::None, Support::Yes("get, then insert")),
+        (Lock::Soft, Support::Yes("optimistic transaction: get, insert, commit")),
+        (Lock::Hard, Support::Yes("single-writer transaction: the whole database")),
+        (Lock::Native, Support::Yes("fetch_update; captures: a transaction")),
+    ],
+    durability: &[
+        (Durability::None, Support::Yes("durability(None): buffered in the process")),
+        (Durability::Process, Support::Yes("PersistMode::Buffer at every commit")),
+        (Durability::Disk, Support::Yes("PersistMode::SyncData at every commit")),
+    ],
+    isolation: &[
+        (Isolation::ReadUncommitted, Support::No("every transaction is serializable")),
+        (Isolation::ReadCommitted, Support::No("every transaction is serializable")),
+        (Isolation::RepeatableRead, Support::No("every transaction is serializable")),
+        (Isolation::Serializable, Support::Yes("always: there is no other level")),
+    ],
+    transactions: Support::Yes("write transaction: optimistic, under a hard lock of the single writer"),
+    lock_service: false,
+    rung_of_queue: false,
+    workloads: &[
+        ("inventory", Support::Yes("capture and release")),
+        ("records", Support::Yes("a keyspace of values under their keys")),
+        ("join", Support::No("a key-value store has no joins")),
+    ],
+    refuses: never,
+};
+
+/// A database folder.
+pub struct Fjall {
+    files: Arc<Files>,
+}
+
+impl Fjall {
+    /// Opens the folder, making it if it is not there. With a rung, commits are carried so far; without
+    /// one, as far as fjall carries them by default.
+    ///
+    /// # Errors
+    /// A folder that cannot be made, holds something else, or is open elsewhere.
+    pub fn open(address: &Address, rung: Option<Durability>) -> Result<Self, StoreError> {
+        let store = Self { files: Arc::new(Files::at(Path::new(&address.path), rung)) };
+        store.files.database().map_err(|error| StoreError::Unreachable {
+            address: address.to_string(),
+            cause: error.to_string(),
+            remedy:
+                "name a folder that acidtest may create or that is a fjall database which nobody has open"
+                    .to_owned(),
+        })?;
+        Ok(store)
+    }
+
+    /// Does something on the database.
+    fn on_files<T>(
+        &self,
+        doing: &str,
+        work: impl FnOnce(&Database) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        self.files.database().and_then(|database| work(&database)).map_err(|error| StoreError::Server {
+            doing: doing.to_owned(),
+            address: self.address(),
+            cause: error.to_string(),
+        })
+    }
+
+    fn address(&self) -> String {
+        format!("fjall:{}", self.files.path.display())
+    }
+}
+
+/// A keyspace of the trial's.
+fn named(place: &Place, object: &str) -> String {
+    format!("{}:{}", place.namespace, place.object(object))
+}
+
+/// The keyspace with the mark of whoever made the namespace.
+fn marker(namespace: &str) -> String {
+    format!("{namespace}:marker")
+}
+
+/// In the marker: the run, and whether it made the folder.
+const RUN: &str = "run";
+const MADE: &str = "made";
+
+/// Names of the namespace's keyspaces.
+fn keyspaces(database: &Database, namespace: &str) -> Vec<String> {
+    let prefix = format!("{namespace}:");
+    let names = database.list_keyspace_names();
+    names.iter().filter(|name| name.starts_with(&prefix)).map(ToString::to_string).collect()
+}
+
+/// How far commits are carried, in fjall's own words.
+fn persist_name(persist: Option<PersistMode>) -> &'static str {
+    match persist {
+        None => "none",
+        Some(PersistMode::Buffer) => "Buffer",
+        Some(PersistMode::SyncData) => "SyncData",
+        Some(PersistMode::SyncAll) => "SyncAll",
+    }
+}
+
+/// What that amounts to.
+fn rung(persist: Option<PersistMode>) -> (Durability, &'static str) {
+    match persist {
+        None => (Durability::None, "commits stay in the process until the journal's buffer is full"),
+        Some(PersistMode::Buffer) => (Durability::Process, "each commit is written to the page cache"),
+        Some(_) => (Durability::Disk, "each commit is synced"),
+    }
+}
+
+impl Store for Fjall {
+    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+        Box::pin(async {
+            self.on_files("reading the settings", |database| {
+                let persist = self.files.persist;
+                let (durability, because) = rung(persist);
+                let settings = [
+                    ("persist", persist_name(persist).to_owned()),
+                    ("cache_capacity", database.cache_capacity().to_string()),
+                ];
+                Ok(Effective {
+                    version: VERSION.to_owned(),
+                    durability,
+                    because: because.to_owned(),
+                    settings: BTreeMap::from(settings.map(|(name, value)| (name.to_owned(), value))),
+                })
+            })
+        })
+    }
+
+    fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
+        Box::pin(async move {
+            self.on_files("looking for the namespace", |database| {
+                let names = keyspaces(database, namespace);
+                let marker = marker(namespace);
+                if names.is_empty() {
+                    return Ok(Owner::Nobody);
+                }
+                if !names.contains(&marker) {
+                    return Ok(Owner::Stranger);
+                }
+                let run = keyspace(database, &marker)?.get(RUN)?;
+                Ok(match run {
+                    Some(run) => Owner::Run(String::from_utf8_lossy(&run).into_owned()),
+                    None if names.len() == 1 => Owner::Empty,
+                    None => Owner::Stranger,
+                })
+            })
+        })
+    }
+
+    fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            if self.owner(namespace).await? != Owner::Nobody {
+                return Err(StoreError::Occupied {
+                    namespace: format!("namespace \"{namespace}\""),
+                    address: self.address(),
+                });
+            }
+            self.on_files("making the namespace", |database| {
+                let marker = make_keyspace(database, &marker(namespace))?;
+                let mut batch = database.batch().durability(Some(PersistMode::SyncAll));
+                batch.insert(&marker, RUN, run);
+                if self.files.made() {
+                    batch.insert(&marker, MADE, "");
+                }
+                Ok(batch.commit()?)
+            })
+        })
+    }
+
+    fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let ours = self.on_files("removing the namespace", |database| {
+                let marker = marker(namespace);
+                // a namespace without a mark is removed only when the user says so, its folder never
+                let made = match keyspace(database, &marker) {
+                    Ok(marker) => marker.contains_key(MADE)?,
+                    Err(_) => false,
+                };
+                let names = keyspaces(database, namespace);
+                if made && names.len() == database.keyspace_count() {
+                    return Ok(true);
+                }
+                for name in names.iter().filter(|name| **name != marker) {
+                    drop_keyspace(database, name)?;
+                }
+                // the mark goes last
+                drop_keyspace(database, &marker)?;
+                Ok(false)
+            })?;
+            // with all that is in it, which takes no room on a disk that is full
+            if ours {
+                self.files.remove();
+            }
+            Ok(())
+        })
+    }
+
+    fn blocking(&self) -> bool {
+        true
+    }
+
+    fn inventory(&self) -> Option<&dyn InventoryStore> {
+        Some(self)
+    }
+
+    fn records(&self) -> Option<&dyn RecordsStore> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_one_that_is_built_in() {
+        let lock = include_str!("../../../../Cargo.lock");
+        assert!(lock.contains(&format!("name = \"fjall\"\nversion = \"{VERSION}\"\n")), "not {VERSION}");
+    }
+}

@@ -1,0 +1,276 @@
+//! The records on fjall.
+//!
+//! A record is a value under its key: eight bytes of version, lowest first, and then its fields, which are all
+//! of one length.
+
+use std::{slice, sync::Arc};
+
+use acidtest_model::{Lock, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Loaded, Place,
+    records::{
+        self, Action, Answer, Connector, Each, Fields, Layout, Operations, RecordsStore, Request, Scenario,
+        Wanted, key_name, tag_of,
+    },
+};
+use fjall::{Iter, PersistMode, UserValue};
+
+use crate::{
+    Fjall,
+    error::{Done, Error, in_doubt, undone},
+    files::{Files, Table, Transaction, drop_keyspace, keyspace, make_keyspace},
+    named,
+};
+
+/// The keyspace's name among the trial's.
+const TABLE: &str = "usertable";
+
+/// Records of one batch while they are laid in.
+const BATCH: u64 = 1_000;
+
+const LOADING: &str = "loading the records";
+
+/// Writes a record as a value, into the room of an old one.
+fn encode(value: &mut Vec<u8>, version: u64, fields: &Fields) {
+    value.clear();
+    value.extend_from_slice(&version.to_le_bytes());
+    for field in fields.iter() {
+        value.extend_from_slice(field.as_bytes());
+    }
+}
+
+/// A record's version, and its fields one after the other.
+fn decode(value: &[u8]) -> Result<(u64, &[u8]), Error> {
+    let (version, fields) = value.split_first_chunk().ok_or(Error::Value)?;
+    Ok((u64::from_le_bytes(*version), fields))
+}
+
+/// Each field of a record.
+fn split<'a>(fields: &'a [u8], layout: &Layout) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    fields.chunks(layout.field_bytes as usize)
+}
+
+impl RecordsStore for Fjall {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let name = named(place, TABLE);
+            self.on_files(LOADING, |database| make_keyspace(database, &name).map(drop))?;
+            let (mut fields, mut value) = (Fields::default(), Vec::new());
+            let mut first = 0;
+            while first < layout.records {
+                let next = layout.records.min(first + BATCH);
+                self.on_files(LOADING, |database| {
+                    let keyspace = keyspace(database, &name)?;
+                    let mut batch = database.batch().durability(None);
+                    for number in first..next {
+                        layout.fill(number, &mut fields);
+                        encode(&mut value, 0, &fields);
+                        batch.insert(&keyspace, key_name(number), value.as_slice());
+                    }
+                    Ok(batch.commit()?)
+                })?;
+                loaded.add(next - first);
+                first = next;
+                // whoever waits may look at how far it is, or give up
+                tokio::task::yield_now().await;
+            }
+            self.on_files(LOADING, |database| Ok(database.persist(PersistMode::SyncAll)?))
+        })
+    }
+
+    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+        let Wanted { lock, layout, .. } = *wanted;
+        let connector =
+            FjallConnector { files: Arc::clone(&self.files), name: named(place, TABLE), lock, layout };
+        records::task(connector, scenario)
+    }
+
+    fn state<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        each: &'a mut Each<'_>,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.on_files("reading the final records", |database| {
+                for record in keyspace(database, &named(place, TABLE))?.iter() {
+                    let (key, value) = record.into_inner()?;
+                    let (version, fields) = decode(&value)?;
+                    each(&String::from_utf8_lossy(&key), version, tag_of(split(fields, layout)));
+                }
+                Ok(())
+            })
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.on_files("removing the records", |database| drop_keyspace(database, &named(place, TABLE)))
+        })
+    }
+}
+
+struct FjallConnector {
+    files: Arc<Files>,
+    name: String,
+    lock: Lock,
+    layout: Layout,
+}
+
+struct Client {
+    table: Table,
+    lock: Lock,
+    codec: Codec,
+}
+
+impl Connector for FjallConnector {
+    type Connection = Client;
+
+    async fn connect(&self) -> Result<Client, String> {
+        // every transaction is serializable: there is no level to set
+        let table = self.files.table(&self.name, self.lock).map_err(|error| error.to_string())?;
+        Ok(Client { table, lock: self.lock, codec: Codec { layout: self.layout, value: Vec::new() } })
+    }
+}
+
+/// Makes answers of values, and values of requests.
+struct Codec {
+    layout: Layout,
+    /// What is to be written.
+    value: Vec<u8>,
+}
+
+impl Codec {
+    /// A record that was read, if it was there.
+    fn found(&self, value: Option<&UserValue>, answer: &mut Answer) -> Done {
+        let Some(value) = value else { return Ok(Attempt::Refused) };
+        let (version, fields) = decode(value)?;
+        answer.record(version, split(fields, &self.layout));
+        Ok(Attempt::Ok)
+    }
+
+    /// The first records of a range.
+    fn listed(&self, range: Iter, request: &Request, answer: &mut Answer) -> Done {
+        for record in range.take(request.length as usize) {
+            self.found(Some(&record.value()?), answer)?;
+        }
+        Ok(Attempt::Ok)
+    }
+
+    /// What an update or a modify makes of what it read, if it was there: the value to be written.
+    fn changed(&mut self, read: Option<&UserValue>, request: &Request, answer: &mut Answer) -> Done {
+        let Some(read) = read else { return Ok(Attempt::Refused) };
+        let (version, fields) = decode(read)?;
+        if request.action == Action::Modify {
+            answer.record(version, split(fields, &self.layout));
+        }
+        answer.wrote(version + 1);
+        encode(&mut self.value, version + 1, &request.fields);
+        Ok(Attempt::Ok)
+    }
+
+    /// One operation inside a transaction.
+    fn apply(&mut self, inside: &mut Transaction<'_>, request: &Request, answer: &mut Answer) -> Done {
+        let key = request.key.as_bytes();
+        let done = match request.action {
+            Action::Read => return self.found(inside.get(key)?.as_ref(), answer),
+            Action::Scan => return self.listed(inside.from(key), request, answer),
+            Action::Insert if inside.get(key)?.is_some() => Attempt::Refused,
+            Action::Insert => {
+                encode(&mut self.value, 0, &request.fields);
+                Attempt::Ok
+            }
+            Action::Update | Action::Modify => self.changed(inside.get(key)?.as_ref(), request, answer)?,
+        };
+        if done == Attempt::Ok {
+            inside.put(key, &self.value);
+        }
+        Ok(done)
+    }
+}
+
+impl Client {
+    fn alone(&mut self, request: &Request, answer: &mut Answer) -> Done {
+        let key = request.key.as_bytes();
+        match (request.action, self.lock) {
+            (Action::Read, _) => self.codec.found(self.table.get(key)?.as_ref(), answer),
+            (Action::Scan, _) => self.codec.listed(self.table.snapshot().from(key), request, answer),
+            (Action::Update | Action::Modify, Lock::None) => self.write_unprotected(request, answer),
+            (Action::Update | Action::Modify, Lock::Native) => self.write_in_one(request, answer),
+            _ => self.together(slice::from_ref(request), slice::from_mut(answer)),
+        }
+    }
+
+    fn write_unprotected(&mut self, request: &Request, answer: &mut Answer) -> Done {
+        let key = request.key.as_bytes();
+        let done = self.codec.changed(self.table.get(key)?.as_ref(), request, answer)?;
+        if done != Attempt::Ok {
+            return Ok(done);
+        }
+        // it has read nothing, so nothing refuses it
+        let mut transaction = self.table.begin()?;
+        transaction.put(key, &self.codec.value);
+        Ok(transaction.commit())
+    }
+
+    fn write_in_one(&mut self, request: &Request, answer: &mut Answer) -> Done {
+        let Self { table, codec, .. } = self;
+        let mut done = Ok(Attempt::Refused);
+        let committed = table.fetch_update(request.key.as_bytes(), |read| {
+            // called again if others came between
+            answer.clear();
+            done = codec.changed(read, request, answer);
+            // what is left as it was is not written; without a value it would be removed
+            if matches!(done, Ok(Attempt::Ok)) { Some(codec.value.as_slice().into()) } else { read.cloned() }
+        });
+        committed.map_or_else(|error| Ok(in_doubt(error)), |_| done)
+    }
+
+    fn together(&mut self, requests: &[Request], answers: &mut [Answer]) -> Done {
+        let mut transaction = self.table.begin()?;
+        for (request, answer) in requests.iter().zip(answers) {
+            let done = self.codec.apply(&mut transaction, request, answer)?;
+            if done != Attempt::Ok {
+                return Ok(done);
+            }
+        }
+        Ok(transaction.commit())
+    }
+
+    /// Reads by themselves: at one moment, with nothing to lock or to refuse.
+    fn read_together(&self, requests: &[Request], answers: &mut [Answer]) -> Done {
+        let view = self.table.snapshot();
+        for (request, answer) in requests.iter().zip(answers) {
+            let key = request.key.as_bytes();
+            let done = match request.action {
+                Action::Scan => self.codec.listed(view.from(key), request, answer)?,
+                _ => self.codec.found(view.get(key)?.as_ref(), answer)?,
+            };
+            if done != Attempt::Ok {
+                return Ok(done);
+            }
+        }
+        Ok(Attempt::Ok)
+    }
+}
+
+impl Operations for Client {
+    async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
+        self.alone(request, answer).unwrap_or_else(|error| undone(&error))
+    }
+
+    async fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
+        let reads = |request: &Request| matches!(request.action, Action::Read | Action::Scan);
+        let done = if requests.iter().all(reads) {
+            self.read_together(requests, answers)
+        } else {
+            self.together(requests, answers)
+        };
+        done.unwrap_or_else(|error| undone(&error))
+    }
+}

@@ -1,0 +1,12 @@
+//! fjall under test, in folders of the tests' own.
+
+use std::future::ready;
+
+use acidtest_store_fjall::{Fjall, KIND};
+use acidtest_testbed::{Gone, Subject};
+
+pub(crate) static FJALL: Subject<Fjall> = Subject {
+    kind: KIND,
+    open: |address, durability| Box::pin(ready(Fjall::open(address, Some(durability)))),
+    gone: Gone::Error,
+};

@@ -1,0 +1,90 @@
+//! What each rung keeps when the process is killed that has the database open: here a child of the test.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use acidtest_engine::{Extent, Load, Outcome};
+use acidtest_model::{Address, Durability, Lock};
+use acidtest_store_fjall::Fjall;
+use acidtest_testbed::{for_time, records::Case};
+use acidtest_workloads::records::Parameters;
+
+/// Tells the child what to do: folder, rung and lock.
+const ORDERS: &str = "ACIDTEST_TEST_FJALL_CHILD";
+
+/// Updates that are acknowledged before the kill: less than fills the journal's buffer.
+const UPDATES: u64 = 5;
+
+const ACKNOWLEDGED: &str = "all were acknowledged";
+
+fn case(lock: Lock) -> Case {
+    let mix = "update:1".parse().unwrap();
+    Case::new(lock, 1, Parameters { mix, records: 20, ..Parameters::default() })
+}
+
+fn open(folder: &Path, rung: Durability) -> Fjall {
+    Fjall::open(&Address::file("fjall", folder.to_str().unwrap()), Some(rung)).ok().unwrap()
+}
+
+/// Not a test by itself: the child that is killed.
+#[test]
+fn child() {
+    let Ok(orders) = env::var(ORDERS) else { return };
+    let [folder, rung, lock] = orders.split('|').collect::<Vec<_>>()[..] else { panic!("{orders}") };
+    let store = open(Path::new(folder), rung.parse().unwrap());
+    let case = case(lock.parse().unwrap());
+    case.load(&store);
+    let load = Load { extent: Extent::Operations(UPDATES), ..for_time(0) };
+    let measured = case.drive(&store, &load, 1);
+    let ok: u64 = measured.operations.iter().map(|operation| operation.count(Outcome::Ok)).sum();
+    assert_eq!(ok, UPDATES, "{measured:?}");
+    println!("{ACKNOWLEDGED}");
+    loop {
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// How many updates are there after a process was killed that had acknowledged all of them.
+fn kept(rung: Durability, lock: Lock) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let orders = format!("{}|{rung}|{lock}", folder.path().join("store").display());
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["child", "--exact", "--nocapture"])
+        .env(ORDERS, orders)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let acknowledged = lines.any(|line| line.unwrap().contains(ACKNOWLEDGED));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(acknowledged, "the child ended before its updates did");
+    let store = open(&folder.path().join("store"), rung);
+    let state = case(lock).state(&store).unwrap();
+    assert_eq!(state.len(), 20, "what was laid in is there");
+    state.iter().map(|(_, version, _)| version).sum()
+}
+
+#[test]
+fn a_synced_or_written_commit_survives_in_every_lock_mode() {
+    for rung in [Durability::Disk, Durability::Process] {
+        for lock in Lock::ALL {
+            assert_eq!(kept(rung, lock), UPDATES, "{rung}, {lock}");
+        }
+    }
+}
+
+#[test]
+fn a_buffered_commit_is_lost_in_every_lock_mode() {
+    for lock in Lock::ALL {
+        assert_eq!(kept(Durability::None, lock), 0, "{lock}");
+    }
+}

@@ -1,0 +1,446 @@
+//! Whose server it is, which of its engines keeps the tables, and what each of them has.
+
+use std::fmt;
+
+use acidtest_model::{Durability, Isolation, Lock, Server, StoreKind, Support, Wish, never};
+
+use crate::queue;
+
+pub(crate) const DEFAULT_PORT: u16 = 3306;
+
+/// Whose server it is. The two have one protocol and grew apart in what stands behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// `MariaDB`.
+    MariaDb,
+    /// `MySQL`, and what says of itself that it is one, as Percona's server does.
+    MySql,
+}
+
+impl Product {
+    /// Whose a server is that gives this version.
+    pub(crate) fn of(version: &str) -> Self {
+        if version.contains("MariaDB") { Self::MariaDb } else { Self::MySql }
+    }
+
+    /// The scheme of its addresses.
+    pub(crate) fn scheme(self) -> &'static str {
+        match self {
+            Self::MariaDb => "mariadb",
+            Self::MySql => "mysql",
+        }
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MariaDb => "MariaDB",
+            Self::MySql => "MySQL",
+        })
+    }
+}
+
+/// What keeps a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Transactions, locks on rows, a log.
+    InnoDb,
+    /// Locks on tables, no log.
+    MyIsam,
+    /// Locks on tables, a log for crashes.
+    Aria,
+    /// Locks on tables, nothing on disk.
+    Memory,
+    /// A text file.
+    Csv,
+    /// A compressed file that only grows.
+    Archive,
+    /// Nothing at all.
+    Blackhole,
+}
+
+impl Engine {
+    /// The engine as SQL names it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::InnoDb => "InnoDB",
+            Self::MyIsam => "MyISAM",
+            Self::Aria => "Aria",
+            Self::Memory => "MEMORY",
+            Self::Csv => "CSV",
+            Self::Archive => "ARCHIVE",
+            Self::Blackhole => "BLACKHOLE",
+        }
+    }
+
+    /// Whether it has transactions, and with them locks on rows and the undoing of what failed.
+    pub(crate) fn is_transactional(self) -> bool {
+        self == Self::InnoDb
+    }
+
+    /// Whether a key can be a primary key.
+    pub(crate) fn is_indexed(self) -> bool {
+        !matches!(self, Self::Csv | Self::Archive)
+    }
+
+    /// Whether what was inserted can be changed.
+    pub(crate) fn is_updated(self) -> bool {
+        !matches!(self, Self::Archive | Self::Blackhole)
+    }
+
+    /// What makes a server load it, for one that has not.
+    pub(crate) fn remedy(self) -> &'static str {
+        match self {
+            Self::Archive => "INSTALL SONAME 'ha_archive', or name an engine that SHOW ENGINES lists",
+            Self::Blackhole => "INSTALL SONAME 'ha_blackhole', or name an engine that SHOW ENGINES lists",
+            _ => "name an engine that SHOW ENGINES lists, or have the server started with this one",
+        }
+    }
+}
+
+/// A product with one of its engines: a store of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    /// Its row of the matrix.
+    pub kind: StoreKind,
+    /// Whose server it is.
+    pub product: Product,
+    /// What keeps its tables.
+    pub engine: Engine,
+}
+
+/// How the variants of one product or another are called.
+struct Names {
+    name: &'static str,
+    title: &'static str,
+    schemes: &'static [&'static str],
+    address: &'static str,
+}
+
+macro_rules! names {
+    ($title:literal, $scheme:literal, $name:literal) => {
+        &Names {
+            name: $name,
+            title: $title,
+            schemes: &[$scheme],
+            address: concat!($scheme, "://USER:PASSWORD@HOST:3306"),
+        }
+    };
+}
+
+impl Variant {
+    /// `MariaDB` with its default engine, `InnoDB`.
+    pub const MARIADB: Self =
+        Self::new(Product::MariaDb, Engine::InnoDb, names!("MariaDB", "mariadb", "mariadb"));
+    /// The same by its engine's name.
+    pub const MARIADB_INNODB: Self = Self::new(
+        Product::MariaDb,
+        Engine::InnoDb,
+        names!("MariaDB, InnoDB", "mariadb+innodb", "mariadb/innodb"),
+    );
+    /// `MariaDB` with `MyISAM`.
+    pub const MARIADB_MYISAM: Self = Self::new(
+        Product::MariaDb,
+        Engine::MyIsam,
+        names!("MariaDB, MyISAM", "mariadb+myisam", "mariadb/myisam"),
+    );
+    /// `MariaDB` with Aria.
+    pub const MARIADB_ARIA: Self =
+        Self::new(Product::MariaDb, Engine::Aria, names!("MariaDB, Aria", "mariadb+aria", "mariadb/aria"));
+    /// `MariaDB` with MEMORY.
+    pub const MARIADB_MEMORY: Self = Self::new(
+        Product::MariaDb,
+        Engine::Memory,
+        names!("MariaDB, MEMORY", "mariadb+memory", "mariadb/memory"),
+    );
+    /// `MariaDB` with CSV.
+    pub const MARIADB_CSV: Self =
+        Self::new(Product::MariaDb, Engine::Csv, names!("MariaDB, CSV", "mariadb+csv", "mariadb/csv"));
+    /// `MariaDB` with ARCHIVE.
+    pub const MARIADB_ARCHIVE: Self = Self::new(
+        Product::MariaDb,
+        Engine::Archive,
+        names!("MariaDB, ARCHIVE", "mariadb+archive", "mariadb/archive"),
+    );
+    /// `MariaDB` with BLACKHOLE.
+    pub const MARIADB_BLACKHOLE: Self = Self::new(
+        Product::MariaDb,
+        Engine::Blackhole,
+        names!("MariaDB, BLACKHOLE", "mariadb+blackhole", "mariadb/blackhole"),
+    );
+    /// `MySQL` with its default engine, `InnoDB`.
+    pub const MYSQL: Self = Self::new(Product::MySql, Engine::InnoDb, names!("MySQL", "mysql", "mysql"));
+    /// The same by its engine's name.
+    pub const MYSQL_INNODB: Self =
+        Self::new(Product::MySql, Engine::InnoDb, names!("MySQL, InnoDB", "mysql+innodb", "mysql/innodb"));
+    /// `MySQL` with `MyISAM`.
+    pub const MYSQL_MYISAM: Self =
+        Self::new(Product::MySql, Engine::MyIsam, names!("MySQL, MyISAM", "mysql+myisam", "mysql/myisam"));
+
+    const fn new(product: Product, engine: Engine, names: &Names) -> Self {
+        let &Names { name, title, schemes, address } = names;
+        let row = Row::of(engine);
+        let kind = StoreKind {
+            name,
+            title,
+            schemes,
+            address,
+            server: Server::Program,
+            default_port: DEFAULT_PORT,
+            locks: row.locks,
+            durability: row.durability,
+            isolation: row.isolation,
+            transactions: row.transactions,
+            lock_service: false,
+            rung_of_queue: false,
+            workloads: row.workloads,
+            refuses: row.refuses,
+        };
+        Self { kind, product, engine }
+    }
+}
+
+/// What an engine has of the matrix, whoever's server it belongs to.
+struct Row {
+    locks: &'static [(Lock, Support)],
+    durability: &'static [(Durability, Support)],
+    isolation: &'static [(Isolation, Support)],
+    transactions: Support,
+    workloads: &'static [(&'static str, Support)],
+    refuses: fn(&Wish<'_>) -> Option<&'static str>,
+}
+
+impl Row {
+    const fn of(engine: Engine) -> Self {
+        match engine {
+            Engine::InnoDb => INNODB,
+            Engine::MyIsam => Self { durability: MYISAM_RUNGS, ..TABLE_LOCKED },
+            Engine::Aria => Self { durability: ARIA_RUNGS, ..TABLE_LOCKED },
+            Engine::Memory => Self { durability: MEMORY_RUNGS, ..TABLE_LOCKED },
+            Engine::Csv => Self { durability: CSV_RUNGS, workloads: SCANNED, ..TABLE_LOCKED },
+            Engine::Archive => ARCHIVE,
+            Engine::Blackhole => BLACKHOLE,
+        }
+    }
+}
+
+const INNODB: Row = Row {
+    locks: &[
+        (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
+        (Lock::Soft, Support::Yes("version column in the UPDATE's WHERE")),
+        (Lock::Hard, Support::Yes("SELECT … FOR UPDATE, UPDATE, COMMIT")),
+        (Lock::Native, Support::Yes("one UPDATE, or a stored procedure in one CALL")),
+    ],
+    durability: &[
+        (Durability::None, Support::Yes("innodb_flush_log_at_trx_commit=0")),
+        (Durability::Process, Support::Yes("innodb_flush_log_at_trx_commit=2")),
+        (Durability::Disk, Support::Yes("innodb_flush_log_at_trx_commit=1, sync_binlog=1 if log_bin")),
+    ],
+    isolation: &[
+        (Isolation::ReadUncommitted, LEVEL),
+        (Isolation::ReadCommitted, LEVEL),
+        (Isolation::RepeatableRead, LEVEL),
+        (Isolation::Serializable, LEVEL),
+    ],
+    transactions: Support::Yes("START TRANSACTION … COMMIT"),
+    workloads: &[
+        ("inventory", Support::Yes("capture and release")),
+        ("records", Support::Yes("all operations")),
+        ("join", Support::Yes("both orders")),
+        ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
+    ],
+    refuses: |wish| queue::refuses(&wish.delivery?),
+};
+
+const LEVEL: Support = Support::Yes("SET SESSION TRANSACTION ISOLATION LEVEL");
+
+const NO_LEVEL: Support = Support::No("levels are for transactions, which only InnoDB has");
+
+/// What engines share that lock whole tables.
+const TABLE_LOCKED: Row = Row {
+    locks: &[
+        (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
+        (Lock::Soft, Support::Yes("version column in the UPDATE's WHERE")),
+        (Lock::Hard, Support::Yes("LOCK TABLES … WRITE, SELECT, UPDATE, UNLOCK TABLES")),
+        (
+            Lock::Native,
+            Support::Yes("one UPDATE, which locks the table; rmw: one that notes what it overwrites"),
+        ),
+    ],
+    durability: &[],
+    isolation: &[
+        (Isolation::ReadUncommitted, NO_LEVEL),
+        (Isolation::ReadCommitted, NO_LEVEL),
+        (Isolation::RepeatableRead, NO_LEVEL),
+        (Isolation::Serializable, NO_LEVEL),
+    ],
+    transactions: Support::No(
+        "only InnoDB has them: elsewhere START TRANSACTION is accepted and does nothing",
+    ),
+    workloads: &[
+        ("inventory", NO_CAPTURE),
+        ("records", Support::Yes("all operations")),
+        ("join", Support::Yes("both orders")),
+        ("queue", NO_QUEUE),
+    ],
+    refuses: never,
+};
+
+const NO_CAPTURE: Support =
+    Support::No("a capture from several tuples is one transaction, which only InnoDB has");
+
+const NO_QUEUE: Support = Support::No(
+    "a consumer locks what it takes, and gives it back if it dies: only InnoDB locks rows and rolls back",
+);
+
+const SCANNED: &[(&str, Support)] = &[
+    ("inventory", NO_CAPTURE),
+    ("records", Support::Yes("all operations, each a scan of the file, as nothing is indexed")),
+    ("join", Support::Yes("both orders, without an index")),
+    ("queue", NO_QUEUE),
+];
+
+const MYISAM_RUNGS: &[(Durability, Support)] = &[
+    (Durability::None, Support::Yes("myisam_recover_options=OFF")),
+    (Durability::Process, Support::Yes("myisam_recover_options=BACKUP,QUICK")),
+    (
+        Durability::Disk,
+        Support::No(
+            "flush=ON syncs each statement, but rows are overwritten in place and without a log: \
+             power lost in a later write takes what was there",
+        ),
+    ),
+];
+
+const ARIA_RUNGS: &[(Durability, Support)] = &[
+    (Durability::None, Support::No("the log is written before the answer, whatever is set")),
+    (Durability::Process, Support::Yes("aria_group_commit=soft")),
+    (Durability::Disk, Support::Yes("aria_group_commit=none")),
+];
+
+const MEMORY_RUNGS: &[(Durability, Support)] = &[
+    (Durability::None, Support::Yes("always: nothing is kept on disk")),
+    (Durability::Process, Support::No("nothing is kept on disk")),
+    (Durability::Disk, Support::No("nothing is kept on disk")),
+];
+
+const CSV_RUNGS: &[(Durability, Support)] = &[
+    (Durability::None, Support::No("every row is written to the file before the answer, whatever is set")),
+    (Durability::Process, Support::Yes("always: rows are written to the file before the answer")),
+    (Durability::Disk, Support::No("an inserted row is never synced")),
+];
+
+const ARCHIVE: Row = Row {
+    locks: &[
+        (Lock::None, Support::Yes("nothing to protect: rows are inserted and never changed")),
+        (Lock::Soft, Support::No("nothing is updated that could be stale")),
+        (Lock::Hard, Support::No("nothing is updated that could be locked")),
+        (Lock::Native, Support::Yes("one INSERT")),
+    ],
+    durability: &[
+        (Durability::None, Support::Yes("always: rows wait in the server's memory to be compressed")),
+        (
+            Durability::Process,
+            Support::No("a row is written when the table is next read, not before the answer"),
+        ),
+        (
+            Durability::Disk,
+            Support::No("a row is written when the table is next read, not before the answer"),
+        ),
+    ],
+    workloads: &[
+        ("inventory", NO_CAPTURE),
+        ("records", Support::Yes("insert, and read and scan through the whole file")),
+        ("join", Support::Yes("both orders, without an index")),
+        ("queue", NO_QUEUE),
+    ],
+    refuses: |wish| wish.does(&["update", "rmw"]).then_some("ARCHIVE inserts and selects: it has no UPDATE"),
+    ..TABLE_LOCKED
+};
+
+const BLACKHOLE: Row = Row {
+    locks: ARCHIVE.locks,
+    durability: &[
+        (Durability::None, Support::Yes("always: nothing is kept")),
+        (Durability::Process, Support::No("nothing is kept")),
+        (Durability::Disk, Support::No("nothing is kept")),
+    ],
+    workloads: &[
+        ("inventory", NO_CAPTURE),
+        ("records", Support::Yes("insert; the audit then finds every record lost")),
+        ("join", Support::No("BLACKHOLE keeps nothing that could be joined")),
+        ("queue", NO_QUEUE),
+    ],
+    refuses: |wish| {
+        wish.does(&["read", "update", "scan", "rmw"])
+            .then_some("BLACKHOLE keeps nothing: there is no record to find; it takes inserts (mix write)")
+    },
+    ..TABLE_LOCKED
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Variant; 11] = [
+        Variant::MARIADB,
+        Variant::MARIADB_INNODB,
+        Variant::MARIADB_MYISAM,
+        Variant::MARIADB_ARIA,
+        Variant::MARIADB_MEMORY,
+        Variant::MARIADB_CSV,
+        Variant::MARIADB_ARCHIVE,
+        Variant::MARIADB_BLACKHOLE,
+        Variant::MYSQL,
+        Variant::MYSQL_INNODB,
+        Variant::MYSQL_MYISAM,
+    ];
+
+    #[test]
+    fn every_variant_is_run_by_its_product_s_server() {
+        for Variant { kind, product, engine } in ALL {
+            assert_eq!(kind.program(), product.scheme());
+            let suffix = kind.name.split_once('/').map(|(_, suffix)| suffix);
+            assert_eq!(suffix.unwrap_or("innodb"), engine.name().to_lowercase());
+            let scheme = kind.name.replace('/', "+");
+            assert_eq!(kind.schemes, [&scheme]);
+            assert!(kind.address.starts_with(&format!("{scheme}://")));
+        }
+    }
+
+    #[test]
+    fn every_variant_says_something_of_all_that_can_be_asked() {
+        for Variant { kind, .. } in ALL {
+            assert_eq!(kind.locks.iter().map(|(lock, _)| *lock).collect::<Vec<_>>(), Lock::ALL);
+            assert_eq!(kind.durability.iter().map(|(rung, _)| *rung).collect::<Vec<_>>(), Durability::ALL);
+            assert_eq!(kind.isolation.iter().map(|(level, _)| *level).collect::<Vec<_>>(), Isolation::ALL);
+            assert_eq!(kind.workloads.len(), 4);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_changed_or_found_is_refused_with_the_reason() {
+        let wish = |operations: &[&'static str]| Wish {
+            workload: "records",
+            operations: operations.to_vec(),
+            lock: Lock::None,
+            isolation: None,
+            transaction: 1,
+            delivery: None,
+        };
+        let refuses = |variant: Variant, operations| (variant.kind.refuses)(&wish(operations)).is_some();
+        assert!(!refuses(Variant::MARIADB_ARCHIVE, &["read", "insert", "scan"]));
+        assert!(refuses(Variant::MARIADB_ARCHIVE, &["read", "update"]));
+        assert!(!refuses(Variant::MARIADB_BLACKHOLE, &["insert"]));
+        assert!(refuses(Variant::MARIADB_BLACKHOLE, &["read", "insert"]));
+        assert!(!refuses(Variant::MARIADB_CSV, &["read", "update", "insert", "scan", "rmw"]));
+    }
+
+    #[test]
+    fn a_server_s_version_tells_whose_it_is() {
+        assert_eq!(Product::of("10.11.19-MariaDB-0+deb12u1"), Product::MariaDb);
+        assert_eq!(Product::of("9.7.4"), Product::MySql);
+        assert_eq!(Product::of("8.0.36-28-Percona"), Product::MySql);
+    }
+}

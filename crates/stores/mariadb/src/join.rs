@@ -1,0 +1,169 @@
+//! The join on `MariaDB` and `MySQL`, whatever keeps the tables.
+
+use std::fmt::Write as _;
+
+use acidtest_model::{Address, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Loaded, Place,
+    join::{self, Connector, Ext, JoinStore, Joined, Operations, Order, Scenario},
+    records::Layout,
+};
+use mysql_async::{Conn, Error, Row, Statement, prelude::Queryable};
+
+use crate::{
+    MariaDb, connect,
+    engine::Engine,
+    fault,
+    load::{self, KEY, primary_key, usertable},
+    object,
+    session::{Session, rows, text},
+};
+
+/// Rows of `ext` laid in by one statement.
+const BATCH: usize = 1_000;
+
+/// The names of the two tables.
+struct Tables {
+    ext: String,
+    usertable: String,
+}
+
+impl Tables {
+    fn of(place: &Place) -> Self {
+        Self { ext: object(place, "ext"), usertable: usertable(place) }
+    }
+
+    /// The query, with `value` as its condition; a row begins with the key.
+    fn query(&self, order: Order, value: &str) -> String {
+        let Self { ext, usertable } = self;
+        let from = order.joined(ext, usertable);
+        format!("SELECT ext.*, usertable.* FROM {from} ON usertable.id = ext.id WHERE ext.value = {value}")
+    }
+}
+
+impl JoinStore for MariaDb {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        ext: &'a [Ext],
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("loading the tables", async move |conn| {
+            load::records(conn, place, layout, self.engine, loaded).await?;
+            lay_in(conn, &Tables::of(place).ext, ext, self.engine).await
+        }))
+    }
+
+    fn explain<'a>(
+        &'a self,
+        place: &'a Place,
+        order: Order,
+        value: u8,
+    ) -> Task<'a, Result<String, StoreError>> {
+        let explain = format!("EXPLAIN {}", Tables::of(place).query(order, &value.to_string()));
+        Box::pin(self.on_server("explaining the join", async move |conn| {
+            let rows: Vec<Row> = conn.query(explain).await?;
+            Ok(rows.iter().map(explained).collect::<Vec<_>>().join("\n"))
+        }))
+    }
+
+    fn first<'a>(
+        &'a self,
+        place: &'a Place,
+        order: Order,
+        value: u8,
+        begin: &'a mut (dyn FnMut() + 'a),
+    ) -> Task<'a, Result<(), StoreError>> {
+        let query = Tables::of(place).query(order, "?");
+        Box::pin(self.on_server("joining for the first time", async move |conn| {
+            let statement = conn.prep(query).await?;
+            begin();
+            rows(conn, &statement, (value,)).await.map(drop)
+        }))
+    }
+
+    fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask {
+        let connector = JoinConnector { address: self.address.clone(), tables: Tables::of(place), value };
+        join::task(connector, scenario)
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        let Tables { ext, usertable } = Tables::of(place);
+        Box::pin(self.on_server("removing the tables", async move |conn| {
+            load::drop_tables(conn, &[ext, usertable]).await
+        }))
+    }
+}
+
+async fn lay_in(conn: &mut Conn, table: &str, ext: &[Ext], engine: Engine) -> Result<(), Error> {
+    let primary = primary_key(engine, false);
+    let create = format!("CREATE TABLE {table} (id {KEY}{primary}, value TINYINT UNSIGNED NOT NULL)");
+    conn.query_drop(format!("{create} ENGINE={}", engine.name())).await?;
+    for batch in ext.chunks(BATCH) {
+        let mut sql = format!("INSERT INTO {table} VALUES ");
+        for (index, Ext { key, value }) in batch.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            // writing to a string cannot fail
+            let _ = write!(sql, "{comma}('{key}', {value})");
+        }
+        conn.query_drop(sql).await?;
+    }
+    load::analyze(conn, table, engine).await
+}
+
+/// A line of a plan: `id=1, select_type=SIMPLE, table=ext, …`, without what is NULL; or the text itself,
+/// on servers that explain in one.
+fn explained(row: &Row) -> String {
+    let columns = row.columns_ref();
+    if columns.len() == 1 {
+        return text(row, 0).trim_end().to_owned();
+    }
+    let named = columns.iter().enumerate().map(|(index, column)| (column.name_str(), text(row, index)));
+    let shown = named.filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name}={value}"));
+    load::list(shown)
+}
+
+struct JoinConnector {
+    address: Address,
+    tables: Tables,
+    value: u8,
+}
+
+struct Connection {
+    session: Session,
+    ext_first: Statement,
+    usertable_first: Statement,
+    value: u8,
+}
+
+impl Connector for JoinConnector {
+    type Connection = Connection;
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let words = |error: Error| fault::words(&error);
+        let mut conn = connect(&self.address).await.map_err(words)?;
+        let ext_first = conn.prep(self.tables.query(Order::ExtFirst, "?")).await.map_err(words)?;
+        let usertable_first =
+            conn.prep(self.tables.query(Order::UsertableFirst, "?")).await.map_err(words)?;
+        Ok(Connection { session: Session { conn }, ext_first, usertable_first, value: self.value })
+    }
+}
+
+impl Operations for Connection {
+    async fn join(&mut self, order: Order, joined: &mut Joined) -> Attempt {
+        let statement = match order {
+            Order::ExtFirst => &self.ext_first,
+            Order::UsertableFirst => &self.usertable_first,
+        };
+        match self.session.read(statement, (self.value,)).await {
+            Ok(rows) => {
+                for row in &rows {
+                    joined.row(&text(row, 0));
+                }
+                Attempt::Ok
+            }
+            Err(trouble) => trouble,
+        }
+    }
+}

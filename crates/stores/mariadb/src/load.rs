@@ -1,0 +1,299 @@
+//! Laying records in, and reading them back.
+
+use std::fmt::Write as _;
+
+use acidtest_model::StoreError;
+use acidtest_workloads::{
+    Loaded, Place,
+    records::{Each, Fields, Layout, key_name, tag_of},
+};
+use futures_util::{StreamExt, stream};
+use mysql_async::{Conn, Error, Row, Value, prelude::Queryable};
+
+use crate::{
+    MariaDb,
+    engine::Engine,
+    object,
+    session::{number, text},
+};
+
+/// Records that are put in order at once: what is held of them takes some 30 MiB.
+const SORTED: u64 = 500_000;
+/// Records that one statement or transaction lays in.
+const BATCH: usize = 20_000;
+/// Bytes that are sent at once, below every server's `max_allowed_packet`.
+const PIECE: usize = 256 << 10;
+/// A row of more bytes takes columns that lie outside it; the limit of all engines is 65,535.
+const WIDEST: u64 = 65_000;
+/// A row of more bytes does not fit half a page of `InnoDB`'s as it is.
+const HALF_A_PAGE: u64 = 7_000;
+/// The shortest VARCHAR that `InnoDB` takes out of a row that is too long.
+const OUTSIDE: u64 = 256;
+/// The least that a MEMORY table of ours may grow to.
+const ROOM: u64 = 256 << 20;
+
+/// The columns of a key: bytes, so that they compare as they are.
+pub(crate) const KEY: &str = "VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL";
+
+/// The names of a record's fields.
+pub(crate) fn fields(layout: &Layout) -> impl Iterator<Item = String> {
+    (0..layout.fields).map(|field| format!("field{field}"))
+}
+
+/// A list as SQL writes it.
+pub(crate) fn list(items: impl IntoIterator<Item = String>) -> String {
+    items.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// The table of a trial's records.
+pub(crate) fn usertable(place: &Place) -> String {
+    object(place, "usertable")
+}
+
+fn create(table: &str, layout: &Layout, engine: Engine) -> String {
+    let (each, count) = (u64::from(layout.field_bytes), u64::from(layout.fields));
+    let together = each * count;
+    let kind = if together > WIDEST {
+        "MEDIUMTEXT".to_owned()
+    } else if engine == Engine::InnoDb && together > HALF_A_PAGE && OUTSIDE * count <= WIDEST {
+        format!("VARCHAR({})", each.max(OUTSIDE))
+    } else {
+        format!("VARCHAR({each})")
+    };
+    let fields = list(
+        fields(layout).map(|field| format!("{field} {kind} CHARACTER SET ascii COLLATE ascii_bin NOT NULL")),
+    );
+    let primary = primary_key(engine, layout.scans);
+    format!(
+        "CREATE TABLE {table} (id {KEY}{primary}, version BIGINT NOT NULL, {fields}) ENGINE={}",
+        engine.name()
+    )
+}
+
+/// MEMORY's own index finds single keys only, and finds them faster.
+pub(crate) fn primary_key(engine: Engine, in_order: bool) -> &'static str {
+    match engine {
+        Engine::Csv | Engine::Archive => "",
+        Engine::Memory if in_order => ", PRIMARY KEY USING BTREE (id)",
+        _ => ", PRIMARY KEY (id)",
+    }
+}
+
+/// Makes the table and lays the records in, in the order of their keys.
+pub(crate) async fn records(
+    conn: &mut Conn,
+    place: &Place,
+    layout: &Layout,
+    engine: Engine,
+    loaded: &Loaded,
+) -> Result<(), Error> {
+    let table = usertable(place);
+    if engine == Engine::Memory {
+        make_room(conn, layout).await?;
+    }
+    conn.query_drop(create(&table, layout, engine)).await?;
+    let streams = local_infile(conn).await?;
+    for part in 0..parts(layout.records) {
+        for batch in in_order(layout.records, part).chunks(BATCH) {
+            if streams {
+                stream_in(conn, &table, layout, batch).await?;
+            } else {
+                insert(conn, &table, layout, batch).await?;
+            }
+            loaded.add(batch.len() as u64);
+        }
+    }
+    analyze(conn, &table, engine).await
+}
+
+/// Gathers what the planner wants to know.
+pub(crate) async fn analyze(conn: &mut Conn, table: &str, engine: Engine) -> Result<(), Error> {
+    if engine.is_indexed() && engine != Engine::Blackhole {
+        conn.query_drop(format!("ANALYZE TABLE {table}")).await?;
+    }
+    Ok(())
+}
+
+/// A MEMORY table may grow to what its maker's session says, four times what is laid in.
+async fn make_room(conn: &mut Conn, layout: &Layout) -> Result<(), Error> {
+    let row = u64::from(layout.field_bytes) * u64::from(layout.fields) + 128;
+    let room = layout.records.saturating_mul(row).saturating_mul(4).max(ROOM);
+    conn.query_drop(format!("SET SESSION max_heap_table_size = GREATEST(@@max_heap_table_size, {room})"))
+        .await
+}
+
+/// Whether the server takes a stream of rows; `MySQL` does not unless told to.
+async fn local_infile(conn: &mut Conn) -> Result<bool, Error> {
+    let allowed: Option<i64> = conn.query_first("SELECT @@local_infile").await?;
+    Ok(allowed == Some(1))
+}
+
+/// How many parts of the keys are put in order one after the other.
+fn parts(records: u64) -> u64 {
+    records.div_ceil(SORTED)
+}
+
+/// The numbers of the records whose keys are in one part, in the order of their keys. In that order a
+/// primary key is built page by page; in the order of numbers every record would be written to
+/// another page.
+fn in_order(records: u64, part: u64) -> Vec<u64> {
+    let parts = parts(records);
+    let mut numbers: Vec<u64> =
+        (0..records).filter(|number| parts == 1 || part_of(&key_name(*number), parts) == part).collect();
+    numbers.sort_by_cached_key(|number| key_name(*number));
+    numbers
+}
+
+/// The part that a key is in, by its first six digits: 100000 to 922337 for all but one in fifty.
+fn part_of(key: &str, parts: u64) -> u64 {
+    const DIGITS: usize = 6;
+    let digits = key.bytes().filter(u8::is_ascii_digit).chain([b'0'; DIGITS]).take(DIGITS);
+    let first = digits.fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+    (first.saturating_sub(100_000) * parts / 822_338).min(parts - 1)
+}
+
+/// Sends a batch as a file of rows that is made as it is sent.
+async fn stream_in(conn: &mut Conn, table: &str, layout: &Layout, numbers: &[u64]) -> Result<(), Error> {
+    let (layout, numbers) = (*layout, numbers.to_vec());
+    let count = numbers.len() as u64;
+    conn.set_infile_handler(async move {
+        let mut numbers = numbers.into_iter().peekable();
+        let mut fields = Fields::default();
+        let pieces = std::iter::from_fn(move || {
+            numbers.peek()?;
+            let mut piece = String::with_capacity(PIECE);
+            while piece.len() < PIECE
+                && let Some(number) = numbers.next()
+            {
+                layout.fill(number, &mut fields);
+                row_of_file(&mut piece, number, &fields);
+            }
+            Some(Ok(piece.into_bytes().into()))
+        });
+        Ok(stream::iter(pieces).boxed())
+    });
+    let load = format!("LOAD DATA LOCAL INFILE 'records' INTO TABLE {table} CHARACTER SET ascii");
+    conn.query_drop(load).await?;
+    // the server skips rows of such a file that it cannot take
+    let taken = conn.affected_rows();
+    if taken == count {
+        Ok(())
+    } else {
+        Err(Error::Other(format!("{taken} of {count} rows were taken").into()))
+    }
+}
+
+fn row_of_file(piece: &mut String, number: u64, fields: &Fields) {
+    // writing to a string cannot fail
+    let _ = write!(piece, "{}\t0", key_name(number));
+    for field in fields.iter() {
+        piece.push('\t');
+        piece.push_str(field);
+    }
+    piece.push('\n');
+}
+
+/// Sends a batch as statements of many rows, in one transaction where there is one.
+async fn insert(conn: &mut Conn, table: &str, layout: &Layout, numbers: &[u64]) -> Result<(), Error> {
+    let mut fields = Fields::default();
+    let begin = format!("INSERT INTO {table} VALUES ");
+    let mut sql = begin.clone();
+    conn.query_drop("START TRANSACTION").await?;
+    for (index, number) in numbers.iter().enumerate() {
+        let comma = if sql.len() == begin.len() { "" } else { ", " };
+        layout.fill(*number, &mut fields);
+        // letters and digits, which need no escapes; writing to a string cannot fail
+        let _ = write!(sql, "{comma}('{}', 0", key_name(*number));
+        for field in fields.iter() {
+            let _ = write!(sql, ", '{field}'");
+        }
+        sql.push(')');
+        if sql.len() >= PIECE || index + 1 == numbers.len() {
+            conn.query_drop(sql.as_str()).await?;
+            sql.truncate(begin.len());
+        }
+    }
+    conn.query_drop("COMMIT").await
+}
+
+/// Gives every record that is there, as it comes, with what its fields begin with.
+pub(crate) async fn state(
+    store: &MariaDb,
+    place: &Place,
+    layout: &Layout,
+    each: &mut Each<'_>,
+) -> Result<(), StoreError> {
+    let doing = "reading the final records";
+    let tags = list(fields(layout).map(|field| format!("LEFT({field}, 16)")));
+    let sql = format!("SELECT id, version, {tags} FROM {}", usertable(place));
+    let mut odd = None;
+    let read = async |conn: &mut Conn| {
+        let mut result = conn.exec_iter(sql, ()).await?;
+        let take = |row: Row| {
+            odd = odd.take().or_else(|| take(&row, each).err());
+        };
+        result.for_each(take).await?;
+        result.drop_result().await
+    };
+    store.on_server(doing, read).await?;
+    odd.map_or(Ok(()), |cause| Err(store.odd(doing, cause)))
+}
+
+fn take(row: &Row, each: &mut Each<'_>) -> Result<(), String> {
+    let version = number(row, 1)?;
+    each(&text(row, 0), version, tag_of(bytes(row, 2)));
+    Ok(())
+}
+
+/// The columns from one on, as bytes.
+pub(crate) fn bytes(row: &Row, from: usize) -> impl Iterator<Item = &[u8]> {
+    (from..row.len()).map(|column| match row.as_ref(column) {
+        Some(Value::Bytes(bytes)) => bytes.as_slice(),
+        _ => &[],
+    })
+}
+
+/// Removes tables.
+pub(crate) async fn drop_tables(conn: &mut Conn, tables: &[String]) -> Result<(), Error> {
+    conn.query_drop(format!("DROP TABLE IF EXISTS {}", tables.join(", "))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_record_is_in_one_part_and_all_parts_are_in_order() {
+        let records = 3_000;
+        let mut keys: Vec<String> = (0..records).map(key_name).collect();
+        keys.sort_unstable();
+        for parts in [1, 7] {
+            let mut all = Vec::new();
+            let mut largest = 0;
+            for part in 0..parts {
+                let mut some: Vec<String> =
+                    keys.iter().filter(|key| part_of(key, parts) == part).cloned().collect();
+                largest = largest.max(some.len());
+                some.sort_unstable();
+                all.extend(some);
+            }
+            assert!(all == keys, "{parts} parts");
+            assert!(largest <= 3_000 / usize::try_from(parts).unwrap() * 3 / 2, "{largest}");
+        }
+        let numbers = in_order(records, 0);
+        assert!(numbers.iter().map(|number| key_name(*number)).eq(keys));
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_the_engine_can_take_them() {
+        let kind = |fields, field_bytes, engine| {
+            let layout = Layout { records: 1, fields, field_bytes, scans: false };
+            let sql = create("t", &layout, engine);
+            sql.split("field0 ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
+        };
+        assert_eq!(kind(10, 100, Engine::InnoDb), "VARCHAR(100)");
+        assert_eq!(kind(100, 100, Engine::InnoDb), "VARCHAR(256)");
+        assert_eq!(kind(100, 100, Engine::Memory), "VARCHAR(100)");
+        assert_eq!(kind(1, 65_536, Engine::InnoDb), "MEDIUMTEXT");
+    }
+}

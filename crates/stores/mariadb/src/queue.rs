@@ -1,0 +1,330 @@
+//! The queue on `InnoDB`: a table, whose consumers skip what others have locked.
+
+use std::{collections::VecDeque, mem, time::Duration};
+
+use acidtest_model::{Ack, Address, Consume, Delivery, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, Ended, Fault, Place,
+    queue::{
+        self, Connector, Depth, Message, Numbers, Publisher, QueueAdapter, Received, Settled, Subscriber,
+        Wanted,
+    },
+};
+use mysql_async::{Error, Row, Statement, Value, prelude::Queryable};
+
+use crate::{
+    MariaDb, connect,
+    engine::Engine,
+    fault::{self, Sent},
+    load::drop_tables,
+    object,
+    session::{Bracket, Session, number},
+};
+
+const TRANSACTION: Bracket = Bracket::Transaction;
+
+/// A consumer's: at this level a search locks what it finds, and not the gaps between, in which producers write.
+const READ_COMMITTED: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/// Transactions begin by themselves, without a request to do so.
+const NO_AUTOCOMMIT: &str = "SET autocommit=0";
+
+/// There is no such table.
+const ABSENT: u16 = 1146;
+
+/// Why `InnoDB` cannot deliver so.
+pub(crate) fn refuses(delivery: &Delivery) -> Option<&'static str> {
+    const ONE_BY_ONE: &str =
+        "a connection has one statement at a time: --in-flight 1, or --ack transaction with a --batch";
+    let several = delivery.producers > 0 && delivery.ack == Ack::Confirm && delivery.in_flight > 1;
+    delivery.beyond_a_table().or(several.then_some(ONE_BY_ONE))
+}
+
+fn table(place: &Place) -> String {
+    object(place, "queue")
+}
+
+impl QueueAdapter for MariaDb {
+    type Connector = MariaDbConnector;
+
+    fn connector(&self, place: &Place, wanted: &Wanted) -> MariaDbConnector {
+        MariaDbConnector { address: self.address.clone(), table: table(place), wanted: *wanted }
+    }
+
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+        let columns = "id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, body LONGBLOB NOT NULL";
+        let create = format!("CREATE TABLE {} ({columns}) ENGINE={}", table(place), Engine::InnoDb.name());
+        Box::pin(self.on_server("making the queue", async move |conn| conn.query_drop(create).await))
+    }
+
+    /// Who has locked a message is not asked: it can be delivered as soon as the lock is given up.
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+        let count = format!("SELECT COUNT(*) FROM {}", table(place));
+        Box::pin(self.on_server("counting the messages", async move |conn| {
+            match conn.query_first(count).await {
+                Ok(ready) => Ok(Depth { ready: ready.unwrap_or(0), unacknowledged: 0 }),
+                // it went with its server
+                Err(Error::Server(answer)) if answer.code == ABSENT => Ok(Depth::default()),
+                Err(error) => Err(error),
+            }
+        }))
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(
+            self.on_server("removing the queue", async move |conn| drop_tables(conn, &[table(place)]).await),
+        )
+    }
+
+    /// A search that locks sees what is committed while it goes on: it may have passed by a message that was not
+    /// committed yet, and find its producer's next.
+    fn keeps_order(&self, _: &Wanted) -> bool {
+        false
+    }
+
+    fn filling(&self, wanted: &Wanted) -> Wanted {
+        wanted.in_transactions()
+    }
+}
+
+/// Opens connections to one queue.
+pub struct MariaDbConnector {
+    address: Address,
+    table: String,
+    wanted: Wanted,
+}
+
+impl Connector for MariaDbConnector {
+    type Publisher = MariaDbPublisher;
+    type Subscriber = MariaDbSubscriber;
+
+    async fn publisher(&self) -> Result<MariaDbPublisher, String> {
+        self.open_publisher().await.map_err(|error| fault::words(&error))
+    }
+
+    async fn subscriber(&self) -> Result<MariaDbSubscriber, String> {
+        self.open_subscriber().await.map_err(|error| fault::words(&error))
+    }
+}
+
+impl MariaDbConnector {
+    async fn open_publisher(&self) -> Result<MariaDbPublisher, Error> {
+        let Delivery { ack, batch, .. } = self.wanted.delivery;
+        let together = ack == Ack::Transaction;
+        let rows = if together { self.wanted.at_once(batch) as usize } else { 1 };
+        let mut conn = connect(&self.address).await?;
+        if together {
+            conn.query_drop(NO_AUTOCOMMIT).await?;
+        }
+        let insert = conn.prep(insert(&self.table, rows)).await?;
+        let (session, table) = (Session { conn }, self.table.clone());
+        let (bodies, numbers) = (Vec::new(), Numbers::default());
+        Ok(MariaDbPublisher { session, table, insert, rows, together, bodies, numbers })
+    }
+
+    async fn open_subscriber(&self) -> Result<MariaDbSubscriber, Error> {
+        let table = &self.table;
+        let mut conn = connect(&self.address).await?;
+        conn.query_drop(READ_COMMITTED).await?;
+        conn.query_drop(NO_AUTOCOMMIT).await?;
+        let lock = "WHERE id > ? ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED";
+        let lock = conn.prep(format!("SELECT id, body FROM {table} {lock}")).await?;
+        let delete_one = conn.prep(format!("DELETE FROM {table} WHERE id = ?")).await?;
+        // by IN the server may read a small table whole, and wait for what others have locked
+        let taken = "JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS taken";
+        let delete = format!("DELETE {table} FROM {taken} STRAIGHT_JOIN {table} ON {table}.id = taken.id");
+        let delete = conn.prep(delete).await?;
+        Ok(MariaDbSubscriber {
+            session: Session { conn },
+            lock,
+            delete_one,
+            delete,
+            wanted: self.wanted,
+            ahead: VecDeque::new(),
+            taken: Vec::new(),
+            stopped: false,
+        })
+    }
+}
+
+/// An INSERT of so many messages.
+fn insert(table: &str, rows: usize) -> String {
+    format!("INSERT INTO {table} (body) VALUES (?){}", ", (?)".repeat(rows.saturating_sub(1)))
+}
+
+/// A producer's connection.
+pub struct MariaDbPublisher {
+    session: Session,
+    table: String,
+    /// Of so many messages.
+    insert: Statement,
+    rows: usize,
+    /// Whether messages are one transaction that are settled at once.
+    together: bool,
+    bodies: Vec<Value>,
+    numbers: Numbers,
+}
+
+impl Publisher for MariaDbPublisher {
+    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        self.bodies.push(Value::Bytes(message.body.clone()));
+        Ok(())
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        let bodies = mem::take(&mut self.bodies);
+        let sent = bodies.len();
+        let done = if self.together {
+            let inserted = self.insert(bodies, Sent::Nothing).await.map(|()| Attempt::Ok);
+            self.session.end(&TRANSACTION, inserted).await
+        } else {
+            // one by one: no more than one is in flight
+            self.insert(bodies, Sent::Write).await.map(|()| Attempt::Ok)
+        };
+        self.numbers.end(sent, done.unwrap_or_else(|trouble| trouble), ended)
+    }
+}
+
+impl MariaDbPublisher {
+    /// Inserts messages by as few statements as have room for them.
+    async fn insert(&mut self, bodies: Vec<Value>, sent: Sent) -> Result<(), Attempt> {
+        let mut bodies = bodies.into_iter();
+        loop {
+            let batch: Vec<Value> = bodies.by_ref().take(self.rows).collect();
+            if batch.len() == self.rows {
+                self.session.run(&self.insert, batch, sent).await?;
+                continue;
+            }
+            if batch.is_empty() {
+                return Ok(());
+            }
+            // what is left at the end of a trial, or of a large batch
+            let insert = insert(&self.table, batch.len());
+            let done = self.session.conn.exec_drop(insert, batch).await;
+            return done.map_err(|error| fault::attempt(&error, sent));
+        }
+    }
+}
+
+/// A consumer's connection. It is in a transaction whenever it has asked for messages.
+pub struct MariaDbSubscriber {
+    session: Session,
+    lock: Statement,
+    delete_one: Statement,
+    /// Deletes those whose ids are in a JSON array.
+    delete: Statement,
+    wanted: Wanted,
+    /// Locked and not taken, in the order of their ids.
+    ahead: VecDeque<Row>,
+    /// The ids of what was taken: it is deleted when it is acknowledged.
+    taken: Vec<u64>,
+    stopped: bool,
+}
+
+impl Subscriber for MariaDbSubscriber {
+    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+        if self.stopped {
+            return Attempt::Refused;
+        }
+        received.redelivered = None;
+        let auto = self.wanted.delivery.consume == Consume::Auto;
+        queue::poll(patience, async || match self.take_one(received).await {
+            // no statement both deletes a message and gives it, and passes by what others have locked
+            Ok(true) if auto => self.delete().await.map_or_else(Attempt::Unknown, |()| Attempt::Ok),
+            Ok(true) => Attempt::Ok,
+            Ok(false) => Attempt::Refused,
+            Err(trouble) => self.failed(trouble).await,
+        })
+        .await
+    }
+
+    async fn settle(&mut self) -> Result<Settled, Fault> {
+        if !self.taken.is_empty() {
+            self.delete().await?;
+        }
+        Ok(Settled::Answered)
+    }
+
+    /// Others can take what was locked and not taken.
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.stopped = true;
+        self.forget();
+        match self.session.give_up(&TRANSACTION, Attempt::Ok).await {
+            Attempt::Ok => Ok(()),
+            trouble => Err(lost(trouble)),
+        }
+    }
+}
+
+impl MariaDbSubscriber {
+    async fn take_one(&mut self, received: &mut Received) -> Result<bool, Attempt> {
+        if self.ahead.is_empty() {
+            self.lock().await?;
+        }
+        let Some(mut row) = self.ahead.pop_front() else { return Ok(false) };
+        let odd = |words: String| Attempt::Failed(Fault::lost(words));
+        self.taken.push(number(&row, 0).map_err(odd)?);
+        let body = row.take_opt(1).and_then(Result::ok);
+        received.body = body.ok_or_else(|| odd("a message without a body".to_owned()))?;
+        Ok(true)
+    }
+
+    /// Locks as many messages as are acknowledged at once, beginning behind those that it has.
+    async fn lock(&mut self) -> Result<(), Attempt> {
+        let Delivery { consume, batch, .. } = self.wanted.delivery;
+        let due = match consume {
+            Consume::Auto => 1,
+            Consume::Ack | Consume::Transaction => {
+                let held = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
+                batch.saturating_sub(held).max(1)
+            }
+        };
+        // an id is above 0; those below the last that come late are for the next transaction
+        let last = self.taken.last().copied().unwrap_or(0);
+        self.ahead.extend(self.session.read(&self.lock, (last, self.wanted.at_once(due))).await?);
+        Ok(())
+    }
+
+    /// Deletes what was taken, and gives back what was not.
+    async fn delete(&mut self) -> Result<(), Fault> {
+        let taken = mem::take(&mut self.taken);
+        self.forget();
+        let deleted = match taken.as_slice() {
+            [id] => self.session.run(&self.delete_one, (id,), Sent::Nothing).await,
+            ids => self.session.run(&self.delete, (format!("{ids:?}"),), Sent::Nothing).await,
+        };
+        let done = deleted.and_then(|deleted| {
+            let all = deleted == taken.len() as u64;
+            let odd = || Fault::lost(format!("{deleted} of {} messages were there", taken.len()));
+            if all { Ok(Attempt::Ok) } else { Err(Attempt::Failed(odd())) }
+        });
+        match self.session.end(&TRANSACTION, done).await {
+            Ok(Attempt::Ok) => Ok(()),
+            Ok(trouble) | Err(trouble) => Err(lost(trouble)),
+        }
+    }
+
+    /// An error ends the transaction. What was taken in it will come again: only a new connection makes the
+    /// client know.
+    async fn failed(&mut self, trouble: Attempt) -> Attempt {
+        let held = !self.taken.is_empty();
+        self.forget();
+        let outcome = self.session.give_up(&TRANSACTION, trouble).await;
+        if held { Attempt::Failed(lost(outcome)) } else { outcome }
+    }
+
+    fn forget(&mut self) {
+        self.ahead.clear();
+        self.taken.clear();
+    }
+}
+
+/// What cost a consumer its messages, and with them its connection.
+fn lost(trouble: Attempt) -> Fault {
+    match trouble {
+        Attempt::Failed(fault) | Attempt::Unknown(fault) => Fault::lost(fault.message),
+        Attempt::Ok | Attempt::Refused | Attempt::Conflict => {
+            Fault::lost("rolled back in favour of another transaction")
+        }
+    }
+}

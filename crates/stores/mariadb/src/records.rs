@@ -1,0 +1,377 @@
+//! The records on `MariaDB` and `MySQL`, whatever keeps the table.
+
+use acidtest_model::{Address, Isolation, Lock, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Fault, Loaded, Place,
+    records::{
+        self, Action, Answer, Connector, Each, Layout, Operations, RecordsStore, Request, Scenario, Wanted,
+    },
+};
+use mysql_async::{Conn, Error, Params, Row, Statement, Value, prelude::Queryable};
+
+use crate::{
+    MariaDb, connect,
+    engine::Engine,
+    fault::{self, DUPLICATE, Sent},
+    load::{self, bytes, fields, list, usertable},
+    object,
+    session::{Bracket, Done, Session, number, one, rows, text},
+};
+
+impl RecordsStore for MariaDb {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("loading the records", async move |conn| {
+            load::records(conn, place, layout, self.engine, loaded).await?;
+            if self.engine.is_updated() {
+                conn.query_drop(procedure(place, layout, self.engine)).await?;
+            }
+            Ok(())
+        }))
+    }
+
+    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+        let connector = RecordsConnector {
+            address: self.address.clone(),
+            engine: self.engine,
+            wanted: *wanted,
+            table: usertable(place),
+            procedure: object(place, PROCEDURE),
+        };
+        records::task(connector, scenario)
+    }
+
+    fn state<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        each: &'a mut Each<'_>,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(load::state(self, place, layout, each))
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("removing the records", async move |conn| {
+            conn.query_drop(format!("DROP PROCEDURE IF EXISTS {}", object(place, PROCEDURE))).await?;
+            load::drop_tables(conn, &[usertable(place)]).await
+        }))
+    }
+}
+
+/// What modifies a record under the native lock.
+const PROCEDURE: &str = "modify";
+
+/// `field0 = …, field1 = …`
+fn assignments(layout: &Layout, value: impl Fn(&str) -> String) -> String {
+    list(fields(layout).map(|field| format!("{field} = {}", value(&field))))
+}
+
+/// Reads and updates a record in one call; answers the record as it was, if it is there. `alone`: the call
+/// is a transaction by itself.
+fn procedure(place: &Place, layout: &Layout, engine: Engine) -> String {
+    let (name, table) = (object(place, PROCEDURE), usertable(place));
+    let values = list(
+        fields(layout)
+            .map(|field| format!("IN new_{field} MEDIUMTEXT CHARACTER SET ascii COLLATE ascii_bin")),
+    );
+    let body = if engine.is_transactional() { locking(&table, layout) } else { noting(&table, layout) };
+    format!(
+        "CREATE PROCEDURE {name} (IN wanted VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin, IN alone BOOL,
+           {values})
+         MODIFIES SQL DATA SQL SECURITY INVOKER
+         BEGIN {body} END"
+    )
+}
+
+/// Locks the row as it reads it.
+fn locking(table: &str, layout: &Layout) -> String {
+    let (columns, set) = (list(fields(layout)), assignments(layout, |field| format!("new_{field}")));
+    format!(
+        "DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN IF alone THEN ROLLBACK; END IF; RESIGNAL; END;
+         IF alone THEN START TRANSACTION; END IF;
+         SELECT version, {columns} FROM {table} WHERE id = wanted FOR UPDATE;
+         UPDATE {table} SET version = version + 1, {set} WHERE id = wanted;
+         IF alone THEN COMMIT; END IF;"
+    )
+}
+
+/// Without locks on rows one statement is all that is atomic: the UPDATE notes in the session's variables
+/// what it overwrites. Each condition is true, and is there for what it notes; none may be one that an
+/// optimizer knows to be true.
+fn noting(table: &str, layout: &Layout) -> String {
+    let set = assignments(layout, |field| format!("new_{field}"));
+    let noted = fields(layout).map(|field| format!(" AND LENGTH(@was_{field} := {field}) >= 0"));
+    let noted: String = noted.collect();
+    let columns = list(fields(layout).map(|field| format!("@was_{field}")));
+    format!(
+        "UPDATE {table} SET version = version + 1, {set}
+           WHERE id = wanted AND LENGTH(@was_version := version) >= 0{noted};
+         IF ROW_COUNT() > 0 THEN SELECT @was_version, {columns}; END IF;"
+    )
+}
+
+struct RecordsConnector {
+    address: Address,
+    engine: Engine,
+    wanted: Wanted,
+    table: String,
+    procedure: String,
+}
+
+/// How a record is read and written in a lock mode.
+enum How {
+    /// Decided here: read, then set. `checked`: only if the version is still the one that was read.
+    Decided { version: Statement, whole: Statement, update: Statement, checked: bool },
+    /// Decided in the server.
+    InOne { update: Statement, modify: Statement },
+    /// On engines that change nothing.
+    Never,
+}
+
+struct Connection {
+    session: Session,
+    read: Statement,
+    scan: Statement,
+    insert: Statement,
+    how: How,
+    /// What holds the statements of an update or a modify together.
+    held: Option<Bracket>,
+    /// What a write by itself is.
+    alone: Sent,
+}
+
+impl Connector for RecordsConnector {
+    type Connection = Connection;
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let words = |error: Error| fault::words(&error);
+        let mut conn = connect(&self.address).await.map_err(words)?;
+        if let Some(level) = self.wanted.isolation {
+            isolate(&mut conn, level).await?;
+        }
+        self.prepare(conn).await.map_err(words)
+    }
+}
+
+/// Sets the level of the session's transactions, and reads it back.
+async fn isolate(conn: &mut Conn, level: Isolation) -> Result<(), String> {
+    let set = format!("SET SESSION TRANSACTION ISOLATION LEVEL {}", level.sql());
+    conn.query_drop(set).await.map_err(|error| fault::words(&error))?;
+    // either name, by version; both mean the same where a server has both
+    let back = "SHOW SESSION VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')";
+    let back = rows(conn, back, ()).await.map_err(|error| fault::words(&error))?;
+    let back = back.first().map(|row| text(row, 1)).unwrap_or_default();
+    if back == level.sql().replace(' ', "-") {
+        return Ok(());
+    }
+    Err(format!("the isolation level {} was asked for, and the server gives \"{back}\"", level.sql()))
+}
+
+impl RecordsConnector {
+    async fn prepare(&self, mut conn: Conn) -> Result<Connection, Error> {
+        let Self { table, engine, wanted, .. } = self;
+        let (lock, layout) = (wanted.lock, &wanted.layout);
+        let select = format!("SELECT version, {} FROM {table}", list(fields(layout)));
+        let places = "?, ".repeat(layout.fields.into());
+        let insert = format!("INSERT INTO {table} VALUES (?, 0, {})", places.trim_end_matches(", "));
+        let read = conn.prep(format!("{select} WHERE id = ?")).await?;
+        let scan = conn.prep(format!("{select} WHERE id >= ? ORDER BY id LIMIT ?")).await?;
+        let insert = conn.prep(insert).await?;
+        let how = if engine.is_updated() { self.how(&mut conn).await? } else { How::Never };
+        let held = (lock == Lock::Hard).then(|| {
+            if engine.is_transactional() { Bracket::Transaction } else { Bracket::TableLock(table.clone()) }
+        });
+        let alone = if engine.is_transactional() { Sent::Write } else { Sent::InPlace };
+        Ok(Connection { session: Session { conn }, read, scan, insert, how, held, alone })
+    }
+
+    async fn how(&self, conn: &mut Conn) -> Result<How, Error> {
+        let Self { table, procedure, engine, wanted: Wanted { lock, layout, .. }, .. } = self;
+        let set = assignments(layout, |_| "?".to_owned());
+        if *lock == Lock::Native {
+            // the version comes back beside the count of rows
+            let update =
+                format!("UPDATE {table} SET version = LAST_INSERT_ID(version + 1), {set} WHERE id = ?");
+            let values = ", ?".repeat(layout.fields.into());
+            let modify = format!("CALL {procedure}(?, ?{values})");
+            return Ok(How::InOne { update: conn.prep(update).await?, modify: conn.prep(modify).await? });
+        }
+        let locked = if *lock == Lock::Hard && engine.is_transactional() { " FOR UPDATE" } else { "" };
+        let checked = *lock == Lock::Soft;
+        let check = if checked { " AND version = ?" } else { "" };
+        let found = format!("FROM {table} WHERE id = ?{locked}");
+        Ok(How::Decided {
+            version: conn.prep(format!("SELECT version {found}")).await?,
+            whole: conn.prep(format!("SELECT version, {} {found}", list(fields(layout)))).await?,
+            update: conn.prep(format!("UPDATE {table} SET version = ?, {set} WHERE id = ?{check}")).await?,
+            checked,
+        })
+    }
+}
+
+impl Connection {
+    /// One operation. `sent`: what a write of it is; `alone`: whether it is a transaction by itself.
+    async fn step(&mut self, request: &Request, answer: &mut Answer, sent: Sent, alone: bool) -> Done {
+        match (request.action, &self.how) {
+            (Action::Read, _) => {
+                let found = self.session.read(&self.read, (request.key.as_str(),)).await?;
+                let Some(row) = found.first() else { return Ok(Attempt::Refused) };
+                take(row, answer).map(|_| Attempt::Ok)
+            }
+            (Action::Scan, _) => {
+                let found = self.session.read(&self.scan, (request.key.as_str(), request.length)).await?;
+                for row in &found {
+                    take(row, answer)?;
+                }
+                Ok(Attempt::Ok)
+            }
+            (Action::Insert, _) => insert(&mut self.session, &self.insert, request, sent).await,
+            (Action::Update | Action::Modify, How::Decided { version, whole, update, checked }) => {
+                let read = if request.action == Action::Modify { whole } else { version };
+                set_to_computed(&mut self.session, (read, update, *checked), request, answer, sent).await
+            }
+            (Action::Update, How::InOne { update, .. }) => {
+                update_in_one(&mut self.session, update, request, answer, sent).await
+            }
+            (Action::Modify, How::InOne { modify, .. }) => {
+                modify_in_one(&mut self.session, modify, request, answer, (sent, alone)).await
+            }
+            (Action::Update | Action::Modify, How::Never) => {
+                Err(Attempt::Failed(Fault::answered("this engine changes no records")))
+            }
+        }
+    }
+
+    async fn all(&mut self, requests: &[Request], answers: &mut [Answer]) -> Done {
+        self.session.begin(&Bracket::Transaction).await?;
+        for (request, answer) in requests.iter().zip(answers) {
+            match self.step(request, answer, Sent::Nothing, false).await? {
+                Attempt::Ok => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Attempt::Ok)
+    }
+
+    async fn held(&mut self, bracket: &Bracket, request: &Request, answer: &mut Answer) -> Done {
+        self.session.begin(bracket).await?;
+        self.step(request, answer, bracket.writes(), false).await
+    }
+}
+
+impl Operations for Connection {
+    async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
+        let decides = matches!(request.action, Action::Update | Action::Modify);
+        let done = match self.held.clone().filter(|_| decides) {
+            Some(bracket) => {
+                let done = self.held(&bracket, request, answer).await;
+                self.session.end(&bracket, done).await
+            }
+            None => self.step(request, answer, self.alone, true).await,
+        };
+        done.unwrap_or_else(|trouble| trouble)
+    }
+
+    async fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
+        let done = self.all(requests, answers).await;
+        let done = self.session.end(&Bracket::Transaction, done).await;
+        done.unwrap_or_else(|trouble| trouble)
+    }
+}
+
+/// Takes a record that was read: its version, and then its fields. Gives the version.
+fn take(row: &Row, answer: &mut Answer) -> Result<u64, Attempt> {
+    let version = number(row, 0).map_err(|words| Attempt::Failed(Fault::answered(words)))?;
+    answer.record(version, bytes(row, 1));
+    Ok(version)
+}
+
+/// The values of a statement: some, the fields, some more.
+fn values(before: &[Value], request: &Request, after: &[Value]) -> Params {
+    let fields = request.fields.iter().map(Value::from);
+    Params::Positional(before.iter().cloned().chain(fields).chain(after.iter().cloned()).collect())
+}
+
+async fn insert(session: &mut Session, insert: &Statement, request: &Request, sent: Sent) -> Done {
+    let values = values(&[request.key.as_str().into()], request, &[]);
+    match session.conn.exec_drop(insert, values).await {
+        Ok(()) => Ok(Attempt::Ok),
+        Err(Error::Server(answer)) if answer.code == DUPLICATE => Ok(Attempt::Refused),
+        Err(error) => Err(fault::attempt(&error, sent)),
+    }
+}
+
+/// Reads the version and writes the one above it.
+async fn set_to_computed(
+    session: &mut Session,
+    (read, update, checked): (&Statement, &Statement, bool),
+    request: &Request,
+    answer: &mut Answer,
+    sent: Sent,
+) -> Done {
+    let key: Value = request.key.as_str().into();
+    let found = session.read(read, (&key,)).await?;
+    let Some(row) = found.first() else { return Ok(Attempt::Refused) };
+    let version: u64 = match request.action {
+        Action::Modify => take(row, answer)?,
+        _ => number(row, 0).map_err(|words| Attempt::Failed(Fault::answered(words)))?,
+    };
+    let written = version + 1;
+    let after = if checked { vec![key, version.into()] } else { vec![key] };
+    match session.run(update, values(&[written.into()], request, &after), sent).await? {
+        0 if checked => return Err(Attempt::Conflict),
+        found => one(found)?,
+    }
+    answer.wrote(written);
+    Ok(Attempt::Ok)
+}
+
+async fn update_in_one(
+    session: &mut Session,
+    update: &Statement,
+    request: &Request,
+    answer: &mut Answer,
+    sent: Sent,
+) -> Done {
+    let key = request.key.as_str().into();
+    match session.run(update, values(&[], request, &[key]), sent).await? {
+        0 => return Ok(Attempt::Refused),
+        found => one(found)?,
+    }
+    if let Some(written) = session.conn.last_insert_id() {
+        answer.wrote(written);
+    }
+    Ok(Attempt::Ok)
+}
+
+async fn modify_in_one(
+    session: &mut Session,
+    modify: &Statement,
+    request: &Request,
+    answer: &mut Answer,
+    (sent, alone): (Sent, bool),
+) -> Done {
+    let values = values(&[request.key.as_str().into(), alone.into()], request, &[]);
+    match rows(&mut session.conn, modify, values).await {
+        Ok(found) => {
+            let Some(row) = found.first() else { return Ok(Attempt::Refused) };
+            // it has taken effect, whatever it says of it
+            let version = take(row, answer).map_err(Attempt::after_a_part)?;
+            answer.wrote(version + 1);
+            Ok(Attempt::Ok)
+        }
+        Err(error) => {
+            let ended = fault::attempt(&error, sent);
+            // the procedure rolls back by itself, but for errors that end it at once
+            if sent == Sent::Write {
+                Ok(session.give_up(&Bracket::Transaction, ended).await)
+            } else {
+                Err(ended)
+            }
+        }
+    }
+}

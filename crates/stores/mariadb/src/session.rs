@@ -1,0 +1,157 @@
+//! One client's connection: statements, and what holds several of them together.
+
+use acidtest_workloads::{Attempt, Fault};
+use mysql_async::{
+    Conn, Error, Params, Row, Statement,
+    prelude::{FromValue, Queryable, StatementLike},
+};
+
+use crate::fault::{self, Sent};
+
+/// What an operation came to, or came to too early.
+pub(crate) type Done = Result<Attempt, Attempt>;
+
+/// What holds several statements together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Bracket {
+    /// A transaction.
+    Transaction,
+    /// A lock on this table, for engines without transactions.
+    TableLock(String),
+}
+
+impl Bracket {
+    fn open(&self) -> String {
+        match self {
+            Self::Transaction => "START TRANSACTION".to_owned(),
+            Self::TableLock(table) => format!("LOCK TABLES {table} WRITE"),
+        }
+    }
+
+    fn keep(&self) -> &'static str {
+        match self {
+            Self::Transaction => "COMMIT",
+            Self::TableLock(_) => UNLOCK,
+        }
+    }
+
+    fn give_up(&self) -> &'static str {
+        match self {
+            Self::Transaction => "ROLLBACK",
+            Self::TableLock(_) => UNLOCK,
+        }
+    }
+
+    /// What a write inside it is.
+    pub(crate) fn writes(&self) -> Sent {
+        match self {
+            Self::Transaction => Sent::Nothing,
+            Self::TableLock(_) => Sent::InPlace,
+        }
+    }
+}
+
+const UNLOCK: &str = "UNLOCK TABLES";
+
+/// One client's connection.
+pub(crate) struct Session {
+    pub(crate) conn: Conn,
+}
+
+impl Session {
+    /// Runs a statement that only reads.
+    pub(crate) async fn read(
+        &mut self,
+        statement: &Statement,
+        values: impl Into<Params>,
+    ) -> Result<Vec<Row>, Attempt> {
+        let read = rows(&mut self.conn, statement, values).await;
+        read.map_err(|error| fault::attempt(&error, Sent::Nothing))
+    }
+
+    /// Runs a statement, and says how many rows it found.
+    pub(crate) async fn run(
+        &mut self,
+        statement: &Statement,
+        values: impl Into<Params> + Send,
+        sent: Sent,
+    ) -> Result<u64, Attempt> {
+        self.conn.exec_drop(statement, values).await.map_err(|error| fault::attempt(&error, sent))?;
+        Ok(self.conn.affected_rows())
+    }
+
+    /// Runs a statement that must find one row.
+    pub(crate) async fn write(
+        &mut self,
+        statement: &Statement,
+        values: impl Into<Params> + Send,
+        sent: Sent,
+    ) -> Result<(), Attempt> {
+        one(self.run(statement, values, sent).await?)
+    }
+
+    pub(crate) async fn begin(&mut self, bracket: &Bracket) -> Result<(), Attempt> {
+        let begun = self.conn.query_drop(bracket.open()).await;
+        begun.map_err(|error| fault::attempt(&error, Sent::Nothing))
+    }
+
+    /// Keeps what went well; gives up everything else.
+    pub(crate) async fn end(&mut self, bracket: &Bracket, done: Done) -> Done {
+        match done {
+            Ok(Attempt::Ok) => {
+                let kept = self.conn.query_drop(bracket.keep()).await;
+                kept.map(|()| Attempt::Ok).map_err(|error| fault::attempt(&error, Sent::Commit))
+            }
+            Ok(outcome) | Err(outcome) => Ok(self.give_up(bracket, outcome).await),
+        }
+    }
+
+    /// Ends what was not told to be kept. It has no effect even if nobody answers, but the connection is
+    /// of no more use then. Some errors leave the transaction of their statement open: a lock wait that
+    /// timed out.
+    pub(crate) async fn give_up(&mut self, bracket: &Bracket, outcome: Attempt) -> Attempt {
+        if let Attempt::Failed(fault) | Attempt::Unknown(fault) = &outcome
+            && fault.connection_lost
+        {
+            return outcome;
+        }
+        let done = self.conn.query_drop(bracket.give_up()).await;
+        done.map_or_else(|error| fault::lost(Sent::Nothing, fault::words(&error)), |()| outcome)
+    }
+}
+
+/// One row, or none: more of them were changed against all expectation.
+pub(crate) fn one(found: u64) -> Result<(), Attempt> {
+    let words = || format!("a write found {found} rows, not one");
+    match found {
+        0 => Err(Attempt::Failed(Fault::answered(words()))),
+        1 => Ok(()),
+        _ => Err(Attempt::Failed(Fault::answered(words())).after_a_part()),
+    }
+}
+
+/// All rows of all results of a statement, and the end of the last result, which may be an error.
+pub(crate) async fn rows(
+    conn: &mut Conn,
+    statement: impl StatementLike,
+    values: impl Into<Params>,
+) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    let mut result = conn.exec_iter(statement, values).await?;
+    while !result.is_empty() {
+        result.for_each(|row| rows.push(row)).await?;
+    }
+    result.drop_result().await?;
+    Ok(rows)
+}
+
+/// A column as text; empty where it is none.
+pub(crate) fn text(row: &Row, column: usize) -> String {
+    row.get_opt(column).and_then(Result::ok).unwrap_or_default()
+}
+
+/// A column as a number.
+pub(crate) fn number<T: FromValue>(row: &Row, column: usize) -> Result<T, String> {
+    let value = row.get_opt(column).and_then(Result::ok);
+    value.ok_or_else(|| format!("no number in column {column}"))
+}

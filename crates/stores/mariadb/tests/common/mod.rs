@@ -1,0 +1,34 @@
+//! What the tests share.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+#![allow(dead_code, reason = "not every test uses all of it")]
+
+use acidtest_model::Address;
+use acidtest_testbed::wait;
+use mysql_async::{Conn, OptsBuilder, prelude::Queryable};
+
+/// A variant as the checks take it.
+macro_rules! subject {
+    ($variant:ident) => {
+        acidtest_testbed::Subject {
+            kind: acidtest_store_mariadb::Variant::$variant.kind,
+            open: |address, _| Box::pin(acidtest_store_mariadb::Variant::$variant.open(address)),
+            gone: acidtest_testbed::Gone::Error,
+        }
+    };
+}
+pub(crate) use subject;
+
+/// Does something as the server's superuser, past the store.
+pub(crate) fn execute(address: &Address, sql: &str) {
+    wait(async {
+        let options = OptsBuilder::default()
+            .ip_or_hostname(&address.host)
+            .tcp_port(address.port.unwrap())
+            .user(address.user.as_ref())
+            .prefer_socket(false);
+        let mut conn = Conn::new(options).await.unwrap();
+        conn.query_drop(sql).await.unwrap();
+        conn.disconnect().await.unwrap();
+    });
+}

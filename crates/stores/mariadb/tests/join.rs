@@ -1,0 +1,28 @@
+//! The join against real servers, on every engine that keeps what could be joined.
+
+mod common;
+
+use acidtest_store_mariadb::MariaDb;
+use acidtest_testbed::{Subject, join};
+
+macro_rules! joins {
+    ($($test:ident: $variant:ident,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                let subject: Subject<MariaDb> = common::subject!($variant);
+                join::finds_its_rows(&subject);
+                join::is_explained(&subject);
+            }
+        )*
+    };
+}
+
+joins! {
+    innodb_joins: MARIADB,
+    myisam_joins: MARIADB_MYISAM,
+    aria_joins: MARIADB_ARIA,
+    memory_joins: MARIADB_MEMORY,
+    csv_joins: MARIADB_CSV,
+    archive_joins: MARIADB_ARCHIVE,
+}

@@ -1,0 +1,120 @@
+//! The same stores on Oracle's MySQL, each test with a server of its own.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+
+mod common;
+
+use acidtest_model::{Address, Durability};
+use acidtest_store_mariadb::{MariaDb, Variant};
+use acidtest_testbed::{
+    Subject, inventory, join, login, queue,
+    records::{self, Unprotected},
+    wait, wanted,
+};
+use acidtest_workloads::Store;
+use common::execute;
+
+static INNODB: Subject<MariaDb> = common::subject!(MYSQL);
+static MYISAM: Subject<MariaDb> = common::subject!(MYSQL_MYISAM);
+static MARIADB: Subject<MariaDb> = common::subject!(MARIADB);
+
+#[test]
+fn innodb_carries_every_mix() {
+    records::mixes(&INNODB);
+}
+
+#[test]
+fn innodb_holds_under_contention() {
+    records::contention(&INNODB, Unprotected::LosesUpdates);
+}
+
+#[test]
+fn innodb_s_transactions_hold_at_every_level() {
+    records::transactions(&INNODB);
+}
+
+#[test]
+fn innodb_takes_many_records_without_a_stream() {
+    records::large(&INNODB);
+}
+
+#[test]
+fn innodb_keeps_what_was_acknowledged() {
+    records::kills(&INNODB);
+}
+
+#[test]
+fn innodb_carries_the_inventory() {
+    inventory::contention(&INNODB);
+    inventory::replay(&INNODB);
+}
+
+#[test]
+fn each_rung_is_read_back() {
+    inventory::rungs(&INNODB, |_, effective| {
+        assert!(effective.settings.contains_key("transaction_isolation"), "{effective:?}");
+    });
+    for rung in [Durability::None, Durability::Process] {
+        let Some(world) = MYISAM.start(rung) else { return };
+        assert_eq!(wait(world.store.effective()).unwrap().durability, rung);
+    }
+}
+
+#[test]
+fn myisam_holds() {
+    records::mixes(&MYISAM);
+    records::contention(&MYISAM, Unprotected::LosesUpdates);
+    records::large(&MYISAM);
+}
+
+#[test]
+fn myisam_keeps_what_was_acknowledged() {
+    records::kills_and_repairs(&MYISAM);
+}
+
+#[test]
+fn both_engines_join() {
+    for subject in [&INNODB, &MYISAM] {
+        join::finds_its_rows(subject);
+        join::is_explained(subject);
+    }
+}
+
+/// Whoever asks for one product gets the other's address: the servers differ in what the table of
+/// guarantees says of them.
+#[test]
+fn the_other_product_s_server_is_refused_with_the_address_to_write() {
+    // both, or this test is left out
+    if !wanted("mariadb") {
+        return;
+    }
+    let Some(mysql) = INNODB.start(Durability::None) else { return };
+    let Some(mariadb) = MARIADB.start(Durability::None) else { return };
+    let written = |scheme: &str, address: &Address| Address { scheme: scheme.to_owned(), ..address.clone() };
+    MARIADB.refuses(&written("mariadb", mysql.address()), &["MySQL", "write mysql://"]);
+    MYISAM.refuses(&written("mysql+myisam", mariadb.address()), &["MariaDB", "write mariadb+myisam://"]);
+}
+
+/// MySQL's own way to log in: the first login of a user with a password asks for the server's key, as the
+/// connection is not encrypted; later ones are known to the server.
+#[test]
+fn users_log_in_by_caching_sha2_with_and_without_a_password() {
+    let Some(world) = INNODB.start(Durability::None) else { return };
+    let root = world.address();
+    for (user, password) in [("ann", "right"), ("bob", "")] {
+        let create = "CREATE USER {}@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY";
+        execute(root, &format!("{} '{password}'", create.replace("{}", user)));
+        for _ in 0..2 {
+            wait(Variant::MYSQL.open(&login(root, user, Some(password)))).unwrap();
+        }
+    }
+    INNODB.refuses(
+        &login(root, "ann", Some("hunter2")),
+        &["Access denied", "check user and password: mysql://"],
+    );
+}
+
+#[test]
+fn innodb_carries_a_queue() {
+    queue::on_one_server(&INNODB, &[queue::both]);
+}

@@ -1,0 +1,18 @@
+//! The queue against real servers, each test with its own.
+
+mod common;
+
+use acidtest_store_mariadb::MariaDb;
+use acidtest_testbed::{Subject, queue};
+
+static MARIADB: Subject<MariaDb> = common::subject!(MARIADB);
+
+#[test]
+fn every_way_to_publish_and_to_consume_does_as_it_promises() {
+    queue::on_one_server(&MARIADB, &queue::all());
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
+    queue::kills(&MARIADB);
+}

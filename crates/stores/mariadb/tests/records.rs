@@ -1,0 +1,200 @@
+//! The records against real servers, on every engine; each test with a server of its own.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+
+mod common;
+
+use acidtest_model::{Durability, Lock};
+use acidtest_store_mariadb::{MariaDb, Variant};
+use acidtest_testbed::{
+    NAMESPACE, Private, Subject, for_time,
+    records::{self, Case, Unprotected},
+    wait,
+};
+use acidtest_workloads::{Store, Verdict, records::Parameters};
+use common::execute;
+
+static INNODB: Subject<MariaDb> = common::subject!(MARIADB);
+static MYISAM: Subject<MariaDb> = common::subject!(MARIADB_MYISAM);
+static ARIA: Subject<MariaDb> = common::subject!(MARIADB_ARIA);
+static MEMORY: Subject<MariaDb> = common::subject!(MARIADB_MEMORY);
+static CSV: Subject<MariaDb> = common::subject!(MARIADB_CSV);
+static ARCHIVE: Subject<MariaDb> = common::subject!(MARIADB_ARCHIVE);
+static BLACKHOLE: Subject<MariaDb> = common::subject!(MARIADB_BLACKHOLE);
+
+#[test]
+fn innodb_carries_every_mix() {
+    records::mixes(&INNODB);
+}
+
+#[test]
+fn innodb_holds_under_contention() {
+    records::contention(&INNODB, Unprotected::LosesUpdates);
+    records::blind(&INNODB, Unprotected::LosesUpdates);
+}
+
+#[test]
+fn innodb_s_transactions_hold_at_every_level() {
+    records::transactions(&INNODB);
+}
+
+#[test]
+fn innodb_takes_many_records_and_begins_with_what_is_left() {
+    records::large(&INNODB);
+    records::left(&INNODB);
+}
+
+#[test]
+fn a_namespace_carries_records_whatever_it_is_called() {
+    records::namespaces(&INNODB, &records::NAMES);
+}
+
+#[test]
+fn innodb_keeps_what_was_acknowledged() {
+    records::kills(&INNODB);
+}
+
+#[test]
+fn myisam_holds() {
+    records::mixes(&MYISAM);
+    records::contention(&MYISAM, Unprotected::LosesUpdates);
+    records::large(&MYISAM);
+}
+
+#[test]
+fn myisam_keeps_what_was_acknowledged() {
+    records::kills_and_repairs(&MYISAM);
+}
+
+#[test]
+fn aria_holds() {
+    records::mixes(&ARIA);
+    records::contention(&ARIA, Unprotected::LosesUpdates);
+    records::large(&ARIA);
+}
+
+#[test]
+fn aria_keeps_what_was_acknowledged() {
+    records::kills(&ARIA);
+}
+
+#[test]
+fn memory_holds() {
+    records::mixes(&MEMORY);
+    records::contention(&MEMORY, Unprotected::LosesUpdates);
+    records::blind(&MEMORY, Unprotected::LosesUpdates);
+    records::large(&MEMORY);
+}
+
+#[test]
+fn csv_holds() {
+    records::mixes(&CSV);
+    records::contention(&CSV, Unprotected::LosesUpdates);
+    records::large(&CSV);
+}
+
+#[test]
+fn csv_keeps_what_was_acknowledged() {
+    records::kills(&CSV);
+}
+
+#[test]
+fn archive_holds_what_it_can_do() {
+    records::mixes(&ARCHIVE);
+    records::large(&ARCHIVE);
+}
+
+#[test]
+fn what_is_kept_nowhere_is_found_lost() {
+    records::nothing_kept(&MEMORY);
+}
+
+#[test]
+fn archive_loses_what_it_was_still_to_compress() {
+    let Some(mut private) = Private::start("mariadb", Durability::None) else { return };
+    let store = private.open(async |address| Variant::MARIADB_ARCHIVE.open(address).await);
+    wait(store.create(NAMESPACE, "run 1")).unwrap();
+    let case = Case::of(Lock::None, 1, "write");
+    case.load(&store);
+    assert!(case.drive(&store, &for_time(300), 4).faults.is_empty());
+    private.kill();
+    private.restart();
+    private.open(async |address| Variant::MARIADB_ARCHIVE.open(address).await);
+    let (audit, _) = case.judge(&store);
+    assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
+    assert!(audit.count("lost") > 0, "{audit:?}");
+}
+
+#[test]
+fn blackhole_loses_every_record_and_the_audit_says_so() {
+    let Some(world) = BLACKHOLE.start(Durability::None) else { return };
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    let case = Case::of(Lock::None, 1, "write");
+    assert_eq!(case.load(&world.store), 200);
+    let measured = case.drive(&world.store, &for_time(300), 4);
+    assert!(measured.faults.is_empty(), "{measured:?}");
+    let (audit, left) = case.judge(&world.store);
+    assert_eq!((audit.verdict, left.is_some()), (Verdict::Broken, false), "{audit:?}");
+    let inserted = u64::try_from(audit.evidence["acknowledged_inserts"]).unwrap();
+    assert!(inserted > 0 && audit.count("lost") == 200 + inserted, "{audit:?}");
+}
+
+#[test]
+fn each_engine_s_rung_is_read_back() {
+    for (subject, rungs) in [
+        (&ARIA, vec![Durability::Process, Durability::Disk]),
+        (&MYISAM, vec![Durability::None, Durability::Process]),
+        (&CSV, vec![Durability::Process]),
+        (&MEMORY, vec![Durability::None]),
+        (&ARCHIVE, vec![Durability::None]),
+        (&BLACKHOLE, vec![Durability::None]),
+    ] {
+        for rung in rungs {
+            let Some(world) = subject.start(rung) else { return };
+            let effective = wait(world.store.effective()).unwrap();
+            assert_eq!(effective.durability, rung, "{}: {effective:?}", subject.kind.name);
+        }
+    }
+}
+
+/// Columns of more than a row of the engine's holds, and a server that takes no stream of rows.
+#[test]
+fn records_of_every_shape_are_laid_in() {
+    let Some(world) = INNODB.start(Durability::None) else { return };
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    for (trial, (fields, field_bytes, stream)) in (1..).zip([
+        (10, 100, "OFF"),
+        (100, 100, "ON"),
+        (100, 100, "OFF"),
+        (2, 65_536, "OFF"),
+        (2, 65_536, "ON"),
+    ]) {
+        execute(world.address(), &format!("SET GLOBAL local_infile = {stream}"));
+        let mix = "read:1+update:1+rmw:1".parse().unwrap();
+        let parameters = Parameters { mix, records: 50, fields, field_bytes, ..Parameters::default() };
+        for lock in [Lock::Soft, Lock::Native] {
+            let case = Case::new(lock, trial, parameters.clone());
+            assert_eq!(case.load(&world.store), 50);
+            assert!(case.state(&world.store).unwrap() == case.laid_in(), "{fields} x {field_bytes}");
+            let measured = case.drive(&world.store, &for_time(200), 2);
+            assert!(measured.faults.is_empty(), "{fields} x {field_bytes}: {:?}", measured.faults);
+            assert_eq!(case.judge(&world.store).0.verdict, Verdict::Holds);
+            case.unload(&world.store);
+        }
+    }
+}
+
+#[test]
+fn a_memory_table_that_is_full_says_what_let_it_grow() {
+    let Some(world) = MEMORY.start(Durability::None) else { return };
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    let case = Case::of(Lock::None, 1, "write");
+    case.load(&world.store);
+    // the table is made again, with the room that this session gives it
+    let shrink =
+        format!("SET max_heap_table_size = {}; ALTER TABLE {NAMESPACE}.usertable_1 ENGINE = MEMORY", 1 << 20);
+    execute(world.address(), &shrink);
+    let measured = case.drive(&world.store, &for_time(500), 2);
+    assert!(measured.faults.keys().any(|words| words.contains("max_heap_table_size")), "{measured:?}");
+    assert_eq!(case.judge(&world.store).0.verdict, Verdict::Holds);
+}

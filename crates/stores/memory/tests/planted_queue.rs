@@ -1,0 +1,108 @@
+//! Every bug that is planted in a queue is caught, and by the check that is meant for it; a correct store,
+//! answering or not, raises no alarm, whatever the acknowledgements and whoever is at work.
+
+#![allow(clippy::unwrap_used)] // a test's own set-up may panic
+
+mod common;
+
+use acidtest_store_memory::{Bug, Faults, selftest::Case};
+use common::{caught_as, holds, judged};
+
+/// Every way to publish and to consume in which a lost message breaks a promise.
+const PROMISING: [&str; 4] = [
+    r#""in_flight": 10, "batch": 5"#,
+    r#""ack": "transaction", "batch": 5"#,
+    r#""consume": "transaction", "in_flight": 100, "prefetch": 1"#,
+    r#""ack": "transaction", "consume": "transaction", "batch": 10, "prefetch": 30"#,
+];
+
+/// The check that is meant for a bug.
+fn meant_for(bug: Bug) -> &'static [&'static str] {
+    match bug {
+        Bug::DropWrite | Bug::LoseHeld => &["lost"],
+        Bug::ApplyTwice | Bug::Redeliver | Bug::Unflag => &["duplicated"],
+        Bug::Tear => &["torn"],
+        Bug::LateApply | Bug::MakeUp => &["phantom"],
+        Bug::HideCommit | Bug::Reorder => &["reordered"],
+        bug => panic!("{bug:?} is no bug of a queue"),
+    }
+}
+
+#[test]
+fn every_bug_is_caught_by_the_check_that_is_meant_for_it() {
+    for bug in Bug::QUEUE {
+        caught_as(&Case::queue("").with(Faults::bug(bug)), 7, meant_for(bug));
+    }
+}
+
+#[test]
+fn every_bug_is_caught_in_every_mode() {
+    for mode in PROMISING {
+        for bug in Bug::QUEUE {
+            // nothing is handed out that another could be put before, nor held and not taken
+            let one_by_one =
+                mode.contains(r#""prefetch": 1"#) && [Bug::Reorder, Bug::LoseHeld].contains(&bug);
+            if !one_by_one {
+                caught_as(&Case::queue(mode).with(Faults::bug(bug)), 13, meant_for(bug));
+            }
+        }
+    }
+}
+
+/// The audit's own consumer meets what producers left.
+#[test]
+fn what_only_the_audit_consumes_is_judged_too() {
+    let published = Case::queue(r#""phase": "publish", "in_flight": 10"#);
+    for bug in [Bug::DropWrite, Bug::ApplyTwice, Bug::Tear, Bug::LateApply, Bug::MakeUp, Bug::Redeliver] {
+        caught_as(&published.clone().with(Faults::bug(bug)), 7, meant_for(bug));
+    }
+}
+
+/// What is laid in is known to be there: whatever loses it or tears it is caught.
+#[test]
+fn what_was_laid_in_is_judged_too() {
+    let laid = Case::queue(r#""phase": "consume", "backlog": 3000, "batch": 5"#);
+    holds(&laid, 3);
+    let bugs =
+        [Bug::DropWrite, Bug::ApplyTwice, Bug::Tear, Bug::Redeliver, Bug::Unflag, Bug::MakeUp, Bug::Reorder];
+    for bug in bugs {
+        caught_as(&laid.clone().with(Faults::bug(bug)), 7, meant_for(bug));
+    }
+}
+
+/// Without acknowledgements what is lost breaks no promise; made up, torn and doubled messages still do.
+#[test]
+fn without_acknowledgements_a_lost_message_is_counted_and_excused() {
+    for mode in [r#""ack": "none""#, r#""consume": "auto""#, r#""ack": "none", "consume": "auto""#] {
+        let case = Case::queue(mode);
+        let audit = judged(&case.clone().with(Faults::bug(Bug::DropWrite)), 7);
+        assert!(audit.count("lost") > 0 && !audit.breaks_promise(false), "{mode}: {audit:?}");
+        for bug in [Bug::ApplyTwice, Bug::Tear, Bug::MakeUp, Bug::Reorder] {
+            let audit = judged(&case.clone().with(Faults::bug(bug)), 7);
+            assert!(audit.count(meant_for(bug)[0]) > 0 && audit.breaks_promise(false), "{mode}: {audit:?}");
+        }
+    }
+}
+
+#[test]
+fn a_correct_store_raises_no_alarm() {
+    for mode in PROMISING {
+        for phase in ["publish", "both"] {
+            holds(&Case::queue(&format!(r#"{mode}, "phase": "{phase}""#)), 11);
+        }
+    }
+    for mode in
+        [r#""ack": "none", "in_flight": 10"#, r#""consume": "auto""#, r#""ack": "none", "consume": "auto""#]
+    {
+        holds(&Case::queue(mode), 11);
+    }
+}
+
+#[test]
+fn a_correct_store_with_unanswered_operations_raises_no_alarm() {
+    for (seed, mode) in (0..).zip(PROMISING) {
+        for share in [0.001, 0.02, 0.3] {
+            holds(&Case::queue(mode).with(Faults::timeouts(share)), seed);
+        }
+    }
+}

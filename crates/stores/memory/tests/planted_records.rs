@@ -1,0 +1,122 @@
+//! Every bug that is planted in records is caught, and by the check that is meant for it; a correct store,
+//! answering or not, raises no alarm, whatever the mix, the lock mode and the transaction.
+
+#![allow(clippy::unwrap_used)] // a test's own set-up may panic
+
+mod common;
+
+use acidtest_model::Lock;
+use acidtest_store_memory::{Bug, Faults, selftest::Case};
+use common::{caught_as, holds};
+
+const MIXES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "read", "write", "modify", "modify-locked"];
+const PROMISING: [Lock; 3] = [Lock::Soft, Lock::Hard, Lock::Native];
+
+/// Everything that a store does.
+const ALL: &str = "read:2+update:1+insert:1+scan:1+rmw:1";
+
+/// The check that is meant for a bug.
+fn meant_for(bug: Bug) -> &'static [&'static str] {
+    match bug {
+        Bug::DropWrite => &["lost_updates", "overwritten"],
+        Bug::ApplyTwice | Bug::LateApply => &["unasked"],
+        Bug::Tear | Bug::TearRead => &["torn"],
+        Bug::HideCommit | Bug::StaleRead => &["stale"],
+        Bug::KeepFields => &["mismatched"],
+        Bug::OldVersion => &["overwritten"],
+        Bug::LoseInsert => &["lost", "missing"],
+        Bug::DoubleInsert => &["duplicated"],
+        Bug::KeepInsert => &["phantom"],
+        Bug::MissRead => &["missing"],
+        bug => panic!("{bug:?} is no bug of records"),
+    }
+}
+
+#[test]
+fn every_bug_is_caught_by_the_check_that_is_meant_for_it() {
+    for bug in Bug::RECORDS {
+        caught_as(&Case::records(ALL, 1).with(Faults::bug(bug)), 7, meant_for(bug));
+    }
+}
+
+#[test]
+fn every_bug_is_caught_in_every_lock_mode() {
+    for lock in PROMISING {
+        for bug in Bug::RECORDS {
+            caught_as(&Case::records(ALL, 1).under(lock).with(Faults::bug(bug)), 13, &[]);
+        }
+    }
+}
+
+#[test]
+fn every_bug_is_caught_in_transactions() {
+    for lock in PROMISING {
+        for bug in Bug::RECORDS {
+            caught_as(&Case::records(ALL, 4).under(lock).with(Faults::bug(bug)), 17, &[]);
+        }
+    }
+}
+
+/// Each mix shows the bugs of what it does.
+#[test]
+fn every_mix_catches_its_bugs() {
+    for (mix, bugs) in [
+        ("a", &[Bug::DropWrite, Bug::KeepFields, Bug::StaleRead][..]),
+        ("b", &[Bug::ApplyTwice, Bug::TearRead]),
+        ("c", &[Bug::MissRead]),
+        ("d", &[Bug::LoseInsert, Bug::DoubleInsert, Bug::KeepInsert]),
+        ("e", &[Bug::LoseInsert, Bug::LateApply]),
+        ("f", &[Bug::Tear, Bug::OldVersion]),
+        ("read", &[Bug::MissRead]),
+        ("write", &[Bug::LoseInsert, Bug::DoubleInsert, Bug::KeepInsert]),
+        ("modify", &[Bug::DropWrite, Bug::HideCommit]),
+        ("modify-locked", &[Bug::Tear]),
+    ] {
+        for bug in bugs {
+            caught_as(&Case::records(mix, 1).with(Faults::bug(*bug)), 19, &[]);
+        }
+    }
+}
+
+#[test]
+fn no_lock_loses_updates_under_contention() {
+    for transaction in [1, 4] {
+        for mix in ["a", "modify", "update:1"] {
+            caught_as(&Case::records(mix, transaction).under(Lock::None), 7, &["lost_updates"]);
+        }
+    }
+}
+
+#[test]
+fn a_correct_store_raises_no_alarm() {
+    for mix in MIXES {
+        for lock in PROMISING {
+            holds(&Case::records(mix, 1).under(lock), 11);
+        }
+    }
+    for mix in ["c", "d", "e", "read", "write"] {
+        // nothing is updated, so nothing needs protection
+        holds(&Case::records(mix, 1).under(Lock::None), 11);
+    }
+}
+
+#[test]
+fn a_correct_store_with_unanswered_operations_raises_no_alarm() {
+    for (seed, mix) in (0..).zip(MIXES) {
+        for (lock, share) in [(Lock::Soft, 0.02), (Lock::Hard, 0.1), (Lock::Native, 0.3), (Lock::Native, 0.9)]
+        {
+            holds(&Case::records(mix, 1).under(lock).with(Faults::timeouts(share)), seed);
+        }
+    }
+}
+
+#[test]
+fn a_correct_store_with_unanswered_transactions_raises_no_alarm() {
+    for (seed, lock) in (0..).zip(PROMISING) {
+        for share in [0.0, 0.02, 0.3] {
+            for mix in ["a", "d", "e", ALL] {
+                holds(&Case::records(mix, 4).under(lock).with(Faults::timeouts(share)), seed);
+            }
+        }
+    }
+}

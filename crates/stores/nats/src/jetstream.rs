@@ -1,0 +1,328 @@
+//! Requests to `JetStream`: JSON on subjects of its own.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use acidtest_model::StoreError;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::{
+    protocol::{ApiError, Connection, Error},
+    server::Server,
+};
+
+/// How long a request that is not timed may take. A server that is not asked in the way it expects says nothing.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A stream's settings, as far as a bench sets or shows them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StreamConfig {
+    pub(crate) name: String,
+    /// The run's mark.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) description: String,
+    #[serde(default)]
+    pub(crate) subjects: Vec<String>,
+    pub(crate) retention: Retention,
+    pub(crate) storage: Storage,
+    pub(crate) num_replicas: u32,
+    /// How long ids are remembered, in nanoseconds; 0 leaves that to the server.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) duplicate_window: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde wants")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// When a message leaves its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Retention {
+    /// When a limit is reached.
+    Limits,
+    /// When its consumers have acknowledged it.
+    Interest,
+    /// When it was acknowledged.
+    WorkQueue,
+}
+
+/// Where a stream is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Storage {
+    File,
+    Memory,
+}
+
+impl Retention {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Limits => "limits",
+            Self::Interest => "interest",
+            Self::WorkQueue => "workqueue",
+        }
+    }
+}
+
+impl Storage {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// A durable consumer's settings: all clients that pull from it share its messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ConsumerConfig {
+    durable_name: String,
+    pub(crate) ack_policy: AckPolicy,
+    /// How long a message may be held before it is handed out again, in nanoseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) ack_wait: u64,
+    /// Messages that all clients together may hold; -1 is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_ack_pending: Option<i64>,
+    /// Requests for messages that may wait.
+    #[serde(default)]
+    max_waiting: u32,
+}
+
+impl ConsumerConfig {
+    pub(crate) fn new(name: &str, ack_policy: AckPolicy, ack_wait: Duration, max_waiting: u32) -> Self {
+        // without acknowledgements there is nothing to wait for, and the server refuses a limit
+        let explicit = ack_policy == AckPolicy::Explicit;
+        let ack_wait = u64::try_from(ack_wait.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            durable_name: name.to_owned(),
+            ack_policy,
+            ack_wait: if explicit { ack_wait } else { 0 },
+            max_ack_pending: explicit.then_some(-1),
+            max_waiting,
+        }
+    }
+}
+
+/// Which messages a client acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AckPolicy {
+    /// None: what is handed out is gone.
+    None,
+    /// The last, and with it all before.
+    All,
+    /// Each.
+    Explicit,
+}
+
+impl AckPolicy {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::All => "all",
+            Self::Explicit => "explicit",
+        }
+    }
+}
+
+/// What `CONSUMER.INFO` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct ConsumerInfo {
+    pub(crate) config: ConsumerConfig,
+    /// Messages not handed out yet.
+    pub(crate) num_pending: u64,
+    /// Messages handed out and not acknowledged.
+    pub(crate) num_ack_pending: u64,
+}
+
+/// What `STREAM.INFO` and `STREAM.CREATE` answer.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct StreamInfo {
+    pub(crate) config: StreamConfig,
+    pub(crate) state: StreamState,
+}
+
+/// What is in a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct StreamState {
+    /// The number of the last message that came in.
+    pub(crate) last_seq: u64,
+}
+
+/// What `INFO` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct AccountInfo {
+    /// What the account may have; -1 is no limit.
+    pub(crate) limits: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Names {
+    #[serde(default)]
+    total: usize,
+    #[serde(default)]
+    streams: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: Option<ApiError>,
+}
+
+/// A connection for requests that are not timed, one after the other.
+#[derive(Debug)]
+pub(crate) struct Api<'a> {
+    connection: Connection,
+    server: &'a Server,
+    asked: u64,
+}
+
+impl<'a> Api<'a> {
+    pub(crate) fn new(connection: Connection, server: &'a Server) -> Self {
+        Self { connection, server, asked: 0 }
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// The connection, for what is timed.
+    pub(crate) fn into_connection(self) -> Connection {
+        self.connection
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn ask<T: DeserializeOwned>(&mut self, request: &str, body: &Value) -> Result<T, Error> {
+        let subject = format!("$JS.API.{request}");
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.asked += 1;
+        let token = self.asked;
+        self.connection.publish(&subject, Some(token), None, body.as_bytes())?;
+        let answer = async {
+            loop {
+                let message = self.connection.next().await?;
+                if message.token() != Some(token) {
+                    continue;
+                }
+                return match message.status() {
+                    Some((503, _)) => Err(Error::NoResponders(subject.clone())),
+                    _ => read(message.payload),
+                };
+            }
+        };
+        let silent = |_| Error::Lost(format!("no answer to {request} within {ANSWER:?}"));
+        timeout(ANSWER, answer).await.map_err(silent)?
+    }
+
+    /// The same, with what it means that it fails.
+    pub(crate) async fn run<T: DeserializeOwned>(
+        &mut self,
+        doing: &str,
+        request: &str,
+        body: &Value,
+    ) -> Result<T, StoreError> {
+        self.ask(request, body).await.map_err(self.server.failed(doing))
+    }
+
+    /// A stream.
+    pub(crate) async fn stream_info(&mut self, name: &str) -> Result<StreamInfo, Error> {
+        self.ask(&format!("STREAM.INFO.{name}"), &Value::Null).await
+    }
+
+    /// A stream; none if there is none of that name.
+    pub(crate) async fn stream(&mut self, doing: &str, name: &str) -> Result<Option<StreamInfo>, StoreError> {
+        match self.stream_info(name).await {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Api(error)) if error.err_code == ApiError::STREAM_NOT_FOUND => Ok(None),
+            Err(error) => Err(self.server.failed(doing)(error)),
+        }
+    }
+
+    /// Makes a stream. One of that name that is there already is [`StoreError::Occupied`].
+    pub(crate) async fn make(&mut self, doing: &str, config: &StreamConfig) -> Result<(), StoreError> {
+        let (server, name) = (self.server, &config.name);
+        let occupied = || StoreError::Occupied {
+            namespace: format!("stream \"{name}\""),
+            address: server.address().to_owned(),
+        };
+        // the server takes a second order for the same settings for the first: 2.9 even says that it made it
+        if self.stream(doing, name).await?.is_some() {
+            return Err(occupied());
+        }
+        match self.ask::<StreamInfo>(&format!("STREAM.CREATE.{name}"), &json!(config)).await {
+            Ok(_) => Ok(()),
+            Err(Error::Api(error)) if error.err_code == ApiError::STREAM_NAME_IN_USE => Err(occupied()),
+            Err(error) => Err(server.failed(doing)(error)),
+        }
+    }
+
+    /// A consumer of a stream.
+    pub(crate) async fn consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerInfo, Error> {
+        self.ask(&format!("CONSUMER.INFO.{stream}.{name}"), &Value::Null).await
+    }
+
+    /// Makes a consumer of a stream.
+    pub(crate) async fn make_consumer(&mut self, stream: &str, config: &ConsumerConfig) -> Result<(), Error> {
+        let request = format!("CONSUMER.DURABLE.CREATE.{stream}.{}", config.durable_name);
+        let body = json!({ "stream_name": stream, "config": config });
+        self.ask::<ConsumerInfo>(&request, &body).await.map(drop)
+    }
+
+    /// Removes a stream with all that is in it, if it is there.
+    pub(crate) async fn remove(&mut self, doing: &str, name: &str) -> Result<(), StoreError> {
+        match self.ask::<Value>(&format!("STREAM.DELETE.{name}"), &Value::Null).await {
+            Ok(_) => Ok(()),
+            Err(Error::Api(error)) if error.err_code == ApiError::STREAM_NOT_FOUND => Ok(()),
+            Err(error) => Err(self.server.failed(doing)(error)),
+        }
+    }
+
+    /// The names of the streams that begin with the prefix.
+    pub(crate) async fn names(&mut self, doing: &str, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let mut found = Vec::new();
+        let mut seen = 0;
+        loop {
+            let page: Names = self.run(doing, "STREAM.NAMES", &json!({ "offset": seen })).await?;
+            let streams = page.streams.unwrap_or_default();
+            seen += streams.len();
+            let last = streams.is_empty() || seen >= page.total;
+            found.extend(streams.into_iter().filter(|name| name.starts_with(prefix)));
+            if last {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
+    let garbled = |error: serde_json::Error| Error::Protocol(format!("an answer of JetStream's: {error}"));
+    if let Refusal { error: Some(error) } = serde_json::from_slice(json).map_err(garbled)? {
+        return Err(Error::Api(error));
+    }
+    serde_json::from_slice(json).map_err(garbled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_from_an_answer() {
+        let refused =
+            br#"{"type":"x","error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
+        let error = read::<StreamInfo>(refused).unwrap_err();
+        assert_eq!(error.to_string(), "stream not found (JetStream error 10059)");
+        let names: Names = read(br#"{"total":1,"offset":0,"limit":1024,"streams":["a"]}"#).unwrap();
+        assert_eq!((names.total, names.streams), (1, Some(vec!["a".to_owned()])));
+        // without any, 2.9 says null
+        let none: Names = read(br#"{"total":0,"streams":null}"#).unwrap();
+        assert_eq!(none.streams, None);
+        for garbage in [&b""[..], b"[]", b"{", b"\xff"] {
+            assert!(matches!(read::<StreamInfo>(garbage), Err(Error::Protocol(_))));
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! What the server sends: lines of text, some followed by so many bytes as they say.
+
+use std::{ops::Range, str};
+
+use super::Error;
+
+/// A longer line is taken to be garbage. The longest is INFO, which lists the servers of a cluster.
+const LINE_MAX: usize = 256 * 1024;
+/// More than any server lets a message have (`max_payload`).
+const MESSAGE_MAX: usize = 64 * 1024 * 1024 + LINE_MAX;
+const NEWLINE: &[u8] = b"\r\n";
+/// What the block of headers begins with.
+const VERSION: &str = "NATS/1.0";
+
+/// One thing that the server said; places count from its beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// Its JSON.
+    Info(Range<usize>),
+    Message(Places),
+    Ping,
+    Pong,
+    /// It took what was sent, as it says only if it is asked to.
+    Ok,
+    /// Its words.
+    Error(Range<usize>),
+}
+
+/// Where a message's parts are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    pub(super) subject: Range<usize>,
+    pub(super) reply: Option<Range<usize>>,
+    pub(super) headers: Range<usize>,
+    pub(super) payload: Range<usize>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Split {
+    /// What it is, and its length.
+    Whole(Op, usize),
+    /// At least so many bytes have yet to come.
+    Missing(usize),
+}
+
+/// Finds the first thing said in what has arrived.
+pub(super) fn split(bytes: &[u8]) -> Result<Split, Error> {
+    let Some(newline) = bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\n') else {
+        return if bytes.len() < LINE_MAX {
+            Ok(Split::Missing(1))
+        } else {
+            Err(Error::Protocol(format!("a line of more than {LINE_MAX} bytes")))
+        };
+    };
+    let whole = bytes.get(..newline).unwrap_or_default();
+    let line = str::from_utf8(whole.strip_suffix(b"\r").unwrap_or(whole))
+        .map_err(|_| Error::Protocol("a line that is not text".to_owned()))?;
+    let after = newline + 1;
+    let mut words = words(line);
+    let verb = words.next().unwrap_or(0..0);
+    let rest = verb.end..line.trim_end().len();
+    let garbage = || Error::Protocol(format!("{line:?} is nothing that a NATS server says"));
+    let op = match line.get(verb).unwrap_or_default() {
+        "MSG" => return message(bytes, line, words, after, false),
+        "HMSG" => return message(bytes, line, words, after, true),
+        "PING" => Op::Ping,
+        "PONG" => Op::Pong,
+        "+OK" => Op::Ok,
+        "INFO" => Op::Info(rest),
+        "-ERR" => Op::Error(rest),
+        _ => return Err(garbage()),
+    };
+    Ok(Split::Whole(op, after))
+}
+
+/// `MSG subject sid [reply] size`, `HMSG subject sid [reply] headers size`, then the bytes and a line's end.
+fn message(
+    bytes: &[u8],
+    line: &str,
+    mut words: impl Iterator<Item = Range<usize>>,
+    start: usize,
+    headers: bool,
+) -> Result<Split, Error> {
+    let garbage = || Error::Protocol(format!("{line:?} is not the head of a message"));
+    let mut next = || words.next();
+    let (subject, _subscription) = (next().ok_or_else(garbage)?, next().ok_or_else(garbage)?);
+    let mut tail = [next(), next(), next()].into_iter().flatten();
+    let (first, second, third) = (tail.next(), tail.next(), tail.next());
+    let (reply, head, size) = match (headers, first, second, third) {
+        (false, Some(size), None, None) => (None, None, size),
+        (false, Some(reply), Some(size), None) => (Some(reply), None, size),
+        (true, Some(head), Some(size), None) => (None, Some(head), size),
+        (true, Some(reply), Some(head), Some(size)) => (Some(reply), Some(head), size),
+        _ => return Err(garbage()),
+    };
+    let number = |place: Range<usize>| {
+        let value: usize = line.get(place)?.parse().ok()?;
+        (value <= MESSAGE_MAX).then_some(value)
+    };
+    let size = number(size).ok_or_else(garbage)?;
+    let head = head.map_or(Some(0), number).filter(|head| *head <= size).ok_or_else(garbage)?;
+    let end = start + size;
+    let whole = end + NEWLINE.len();
+    if let Some(missing) = whole.checked_sub(bytes.len()).filter(|missing| *missing > 0) {
+        return Ok(Split::Missing(missing));
+    }
+    if bytes.get(end..whole) != Some(NEWLINE) {
+        return Err(Error::Protocol(format!("a message that does not end where {line:?} says")));
+    }
+    let places = Places { subject, reply, headers: start..start + head, payload: start + head..end };
+    Ok(Split::Whole(Op::Message(places), whole))
+}
+
+/// The places of a line's words.
+fn words(line: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let rest = line.get(from..)?;
+        let start = from + rest.find(|letter: char| !letter.is_ascii_whitespace())?;
+        let rest = line.get(start..)?;
+        let end = start + rest.find(|letter: char| letter.is_ascii_whitespace()).unwrap_or(rest.len());
+        from = end;
+        Some(start..end)
+    })
+}
+
+/// The status in a block of headers, such as `NATS/1.0 408 Request Timeout`: its code and its words.
+pub(super) fn status(headers: &[u8]) -> Option<(u16, &str)> {
+    let line = lines(headers).next()?.strip_prefix(VERSION)?.trim();
+    let (code, words) = line.split_once(' ').unwrap_or((line, ""));
+    Some((code.parse().ok()?, words.trim()))
+}
+
+/// The first value of that name in a block of headers.
+pub(super) fn header<'a>(headers: &'a [u8], name: &str) -> Option<&'a str> {
+    let mut pairs = lines(headers).skip(1).filter_map(|line| line.split_once(':'));
+    pairs.find(|(each, _)| each.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+}
+
+fn lines(headers: &[u8]) -> impl Iterator<Item = &str> {
+    str::from_utf8(headers).unwrap_or_default().split("\r\n")
+}
+
+/// Writes a message to be published, with a header or none.
+pub(super) fn publish(
+    output: &mut Vec<u8>,
+    subject: &str,
+    reply: Option<(&str, u64)>,
+    header: Option<(&str, &str)>,
+    payload: &[u8],
+) {
+    let frame = |name: &str, value: &str| VERSION.len() + name.len() + value.len() + b"\r\n: \r\n\r\n".len();
+    let head = header.map_or(0, |(name, value)| frame(name, value));
+    output.extend_from_slice(if header.is_some() { b"HPUB " } else { b"PUB " });
+    output.extend_from_slice(subject.as_bytes());
+    output.push(b' ');
+    if let Some((inbox, token)) = reply {
+        output.extend_from_slice(inbox.as_bytes());
+        number(output, token);
+        output.push(b' ');
+    }
+    if header.is_some() {
+        number(output, head as u64);
+        output.push(b' ');
+    }
+    number(output, (head + payload.len()) as u64);
+    output.extend_from_slice(NEWLINE);
+    if let Some((name, value)) = header {
+        for part in [VERSION, "\r\n", name, ": ", value, "\r\n\r\n"] {
+            output.extend_from_slice(part.as_bytes());
+        }
+    }
+    output.extend_from_slice(payload);
+    output.extend_from_slice(NEWLINE);
+}
+
+/// Decimal, without the machinery of formatting: three of them are written for a message.
+fn number(output: &mut Vec<u8>, value: u64) {
+    let start = output.len();
+    let mut rest = value;
+    loop {
+        output.push(b'0' + u8::try_from(rest % 10).unwrap_or_default());
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if let Some(digits) = output.get_mut(start..) {
+        digits.reverse();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn whole(bytes: &[u8]) -> (Op, usize) {
+        match split(bytes).unwrap() {
+            Split::Whole(op, length) => (op, length),
+            Split::Missing(missing) => panic!("{missing} bytes are missing"),
+        }
+    }
+
+    #[test]
+    fn every_kind_of_line_is_told_apart() {
+        let line = b"INFO {\"version\":\"2.9.10\"} \r\nPING\r\n";
+        let (op, length) = whole(line);
+        let Op::Info(place) = op else { panic!("{op:?}") };
+        assert_eq!(&line[place], b" {\"version\":\"2.9.10\"}");
+        assert_eq!(whole(&line[length..]), (Op::Ping, 6));
+        assert_eq!(whole(b"PONG\r\n").0, Op::Pong);
+        assert_eq!(whole(b"+OK\r\n").0, Op::Ok);
+        let line = b"-ERR 'Authorization Violation'\r\n";
+        let (Op::Error(place), _) = whole(line) else { panic!() };
+        assert_eq!(&line[place], b" 'Authorization Violation'");
+    }
+
+    #[test]
+    fn a_message_is_taken_apart_whatever_it_has() {
+        for (text, reply, headers, payload) in [
+            ("MSG a.b 1 5\r\nhello\r\n", None, "", "hello"),
+            // 2.9 writes two blanks where a reply could stand
+            ("MSG a.b 1  0\r\n\r\n", None, "", ""),
+            ("MSG a.b 1 $JS.ACK.s.c 2\r\n\r\n\r\n", Some("$JS.ACK.s.c"), "", "\r\n"),
+            ("HMSG a.b 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", None, "NATS/1.0 503\r\n\r\n", ""),
+            ("HMSG a.b 1 r 12 14\r\nNATS/1.0\r\n\r\nok\r\n", Some("r"), "NATS/1.0\r\n\r\n", "ok"),
+        ] {
+            let bytes = text.as_bytes();
+            let (Op::Message(places), length) = whole(bytes) else { panic!("{text}") };
+            let part = |place: Range<usize>| &text[place];
+            assert_eq!((part(places.subject), length), ("a.b", text.len()));
+            assert_eq!(places.reply.map(part), reply);
+            assert_eq!((part(places.headers), part(places.payload)), (headers, payload));
+            for cut in 0..bytes.len() {
+                let Ok(Split::Missing(missing)) = split(&bytes[..cut]) else { panic!("{text} cut at {cut}") };
+                assert!(missing > 0 && cut + missing <= bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_is_an_error() {
+        for text in [
+            "HTTP/1.1 400 Bad Request\r\n",
+            "\r\n",
+            "MSG\r\n",
+            "MSG a 1\r\n",
+            "MSG a 1 x\r\n",
+            "MSG a 1 -1\r\n",
+            "MSG a 1 b c 3\r\n",
+            "MSG a 1 99999999999\r\n",
+            "MSG a 1 18446744073709551615\r\n",
+            "HMSG a 1 3\r\nabc\r\n",
+            "HMSG a 1 4 3\r\nabc\r\n",
+            "MSG a 1 3\r\nabcde\r\n",
+        ] {
+            assert!(matches!(split(text.as_bytes()), Err(Error::Protocol(_))), "{text:?}");
+        }
+        assert!(split(b"\xff\xfe\r\n").is_err());
+        assert!(split(&vec![b'x'; LINE_MAX]).is_err());
+        assert_eq!(split(&vec![b'x'; LINE_MAX - 1]), Ok(Split::Missing(1)));
+    }
+
+    #[test]
+    fn a_status_and_headers_are_found_in_their_block() {
+        let block = b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 3\r\n\r\n";
+        assert_eq!(status(block), Some((408, "Request Timeout")));
+        assert_eq!(header(block, "nats-pending-messages"), Some("3"));
+        assert_eq!(header(block, "Nats-Msg-Id"), None);
+        assert_eq!(status(b"NATS/1.0 503\r\n\r\n"), Some((503, "")));
+        assert_eq!(status(b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n"), None);
+        assert_eq!(status(b""), None);
+        assert_eq!(status(b"\xff\xff"), None);
+    }
+
+    #[test]
+    fn what_is_published_says_how_long_it_is() {
+        let written = |reply, header, payload: &[u8]| {
+            let mut output = Vec::new();
+            publish(&mut output, "a.b", reply, header, payload);
+            String::from_utf8(output).unwrap()
+        };
+        assert_eq!(written(None, None, b"hello"), "PUB a.b 5\r\nhello\r\n");
+        assert_eq!(written(Some(("_INBOX.x.", 120)), None, b""), "PUB a.b _INBOX.x.120 0\r\n\r\n");
+        assert_eq!(
+            written(Some(("_INBOX.x.", 0)), Some(("Nats-Msg-Id", "7")), b"hi"),
+            "HPUB a.b _INBOX.x.0 28 30\r\nNATS/1.0\r\nNats-Msg-Id: 7\r\n\r\nhi\r\n"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_read_past_them(bytes: Vec<u8>) {
+            if let Ok(Split::Whole(_, length)) = split(&bytes) {
+                prop_assert!(length <= bytes.len());
+            }
+            let _ = (status(&bytes), header(&bytes, "x"));
+        }
+
+        #[test]
+        fn nor_does_anything_like_a_message(
+            line in "H?MSG [a-z$.]{0,4} ?[0-9a-z]{0,3} {0,2}[0-9a-z]{0,4} ?[0-9]{0,20}\r\n",
+            rest: Vec<u8>,
+        ) {
+            let bytes = [line.as_bytes(), &rest].concat();
+            match split(&bytes) {
+                Ok(Split::Whole(Op::Message(places), length)) => {
+                    prop_assert!(length <= bytes.len());
+                    prop_assert!(places.payload.end <= length && places.headers.end <= places.payload.start);
+                }
+                Ok(Split::Missing(missing)) => prop_assert!(missing > 0),
+                Ok(other) => prop_assert!(false, "{other:?}"),
+                Err(_) => {}
+            }
+        }
+    }
+}

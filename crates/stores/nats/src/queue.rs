@@ -1,0 +1,297 @@
+//! The queue: a stream of its trial with one durable consumer that all its consumers pull from.
+
+mod publisher;
+mod subscriber;
+
+use std::time::Duration;
+
+use acidtest_model::{Ack, Consume, Delivery, Durability, Effective, QueueKind, StoreError, Task, Wish};
+use acidtest_workloads::{
+    Place,
+    queue::{Connector, Depth, QueueAdapter, Wanted},
+};
+
+use self::{publisher::Producer, subscriber::Consumer};
+use crate::{
+    Nats,
+    jetstream::{AckPolicy, Api, ConsumerConfig, ConsumerInfo, Retention, Storage, StreamConfig},
+    prefix,
+    protocol::{ApiError, Error},
+    rung,
+    server::Server,
+};
+
+const NAME: &str = "queue";
+/// The durable consumer of a stream.
+const CONSUMER: &str = "consumers";
+/// How long a consumer may hold a message before another one gets it: shorter than the half minute of NATS' own
+/// default, so that what a dead consumer held comes again while it is waited for.
+const ACK_WAIT: Duration = Duration::from_secs(5);
+/// Requests for messages that may wait at the server, as NATS has it; each consumer may have a few.
+const WAITING: u32 = 512;
+
+/// Why this server cannot deliver messages in that way.
+pub(crate) fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
+    let Delivery { ack, consume, queue, .. } = wish.delivery?;
+    match (ack, consume, queue) {
+        (Ack::Transaction, ..) => {
+            Some("it publishes each message by itself; the batches of 2.12 and later are not used here")
+        }
+        (_, Consume::Transaction, _) => Some("its consumers acknowledge each message by itself"),
+        (.., QueueKind::Classic | QueueKind::Quorum) => {
+            Some("it keeps a stream in one way, in files or in memory; --replicas says on how many servers")
+        }
+        _ => None,
+    }
+}
+
+fn name(place: &Place) -> String {
+    format!("{}{}", prefix(&place.namespace), place.object(NAME))
+}
+
+fn subject(place: &Place) -> String {
+    format!("{}.{}", place.namespace, place.object(NAME))
+}
+
+/// A trial's stream. One of a work queue drops what was acknowledged; from such a one nobody pulls without
+/// acknowledging ("consumer in pull mode requires ack policy"), and so what nobody acknowledges stays in its
+/// stream.
+fn stream(place: &Place, delivery: &Delivery) -> StreamConfig {
+    StreamConfig {
+        name: name(place),
+        description: String::new(),
+        subjects: vec![subject(place)],
+        retention: match delivery.consume {
+            Consume::Auto => Retention::Limits,
+            Consume::Ack | Consume::Transaction => Retention::WorkQueue,
+        },
+        storage: if delivery.persistent { Storage::File } else { Storage::Memory },
+        num_replicas: delivery.replicas,
+        duplicate_window: 0,
+    }
+}
+
+/// What all consumers of a trial's stream pull from.
+fn consumer(delivery: &Delivery) -> ConsumerConfig {
+    let ack_policy = match delivery.consume {
+        Consume::Auto => AckPolicy::None,
+        Consume::Ack | Consume::Transaction => AckPolicy::Explicit,
+    };
+    let waiting = WAITING.saturating_add(delivery.consumers.saturating_mul(4));
+    ConsumerConfig::new(CONSUMER, ack_policy, ACK_WAIT, waiting)
+}
+
+/// Opens connections to one trial's queue.
+pub struct Connections {
+    server: Server,
+    stream: String,
+    subject: String,
+    delivery: Delivery,
+}
+
+impl Connector for Connections {
+    type Publisher = Producer;
+    type Subscriber = Consumer;
+
+    async fn publisher(&self) -> Result<Producer, String> {
+        let connection = self.open().await.map_err(|error| error.to_string())?.into_connection();
+        Ok(Producer::new(connection, self.subject.clone(), &self.delivery))
+    }
+
+    async fn subscriber(&self) -> Result<Consumer, String> {
+        let words = |error: Error| error.to_string();
+        let mut api = self.open().await.map_err(words)?;
+        // a server that is killed forgets which messages it had handed out, and calls them new
+        let doubtful = if self.server.restarted(api.connection()) {
+            api.stream_info(&self.stream).await.map_err(words)?.state.last_seq
+        } else {
+            0
+        };
+        Ok(Consumer::new(api.into_connection(), &self.stream, CONSUMER, doubtful, &self.delivery))
+    }
+}
+
+impl Connections {
+    async fn open(&self) -> Result<Api<'_>, Error> {
+        let mut api = Api::new(self.server.connect().await?, &self.server);
+        // one that is gone is told now: what is asked of it later is never answered
+        api.consumer(&self.stream, CONSUMER).await?;
+        Ok(api)
+    }
+}
+
+impl QueueAdapter for Nats {
+    type Connector = Connections;
+
+    fn connector(&self, place: &Place, wanted: &Wanted) -> Connections {
+        Connections {
+            server: self.server.clone(),
+            stream: name(place),
+            subject: subject(place),
+            delivery: wanted.delivery,
+        }
+    }
+
+    fn declare<'a>(&'a self, place: &'a Place, wanted: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let doing = "making the queue";
+            let mut api = self.server.reach().await?;
+            let (bytes, limit) = (wanted.message_bytes as usize, api.connection().info().max_payload);
+            if bytes > limit {
+                return Err(self.server.failed(doing)(Error::TooLong { bytes, limit }));
+            }
+            api.make(doing, &stream(place, &wanted.delivery)).await?;
+            let consumer = consumer(&wanted.delivery);
+            api.make_consumer(&name(place), &consumer).await.map_err(self.server.failed(doing))
+        })
+    }
+
+    fn settings<'a>(
+        &'a self,
+        place: &'a Place,
+        wanted: &'a Wanted,
+        server: &'a Effective,
+    ) -> Task<'a, Result<Effective, StoreError>> {
+        Box::pin(async move {
+            let doing = "reading the queue's settings";
+            let mut api = self.server.reach().await?;
+            let failed = self.server.failed(doing);
+            let name = name(place);
+            let stream = api.stream_info(&name).await.map_err(&failed)?.config;
+            let consumer = api.consumer(&name, CONSUMER).await.map_err(failed)?.config;
+            Ok(effective(server, &stream, &consumer, wanted.delivery.ack))
+        })
+    }
+
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+        Box::pin(async move {
+            let mut api = self.server.reach().await?;
+            match api.consumer(&name(place), CONSUMER).await {
+                Ok(ConsumerInfo { num_pending, num_ack_pending, .. }) => {
+                    Ok(Depth { ready: num_pending, unacknowledged: num_ack_pending })
+                }
+                Err(Error::Api(error)) if error.err_code == ApiError::STREAM_NOT_FOUND => {
+                    Ok(Depth::default())
+                }
+                Err(error) => Err(self.server.failed("reading the queue's depth")(error)),
+            }
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut api = self.server.reach().await?;
+            api.remove("removing the queue", &name(place)).await
+        })
+    }
+
+    /// A stream has one order, in which its consumer hands messages out.
+    fn keeps_order(&self, _: &Wanted) -> bool {
+        true
+    }
+
+    /// A consumer's way of acknowledging is its own for good.
+    fn draining(&self, wanted: &Wanted) -> Wanted {
+        let delivery = Delivery { prefetch: 1000, batch: 500, ..wanted.delivery };
+        Wanted { delivery, ..*wanted }
+    }
+}
+
+/// What a queue's settings amount to.
+fn effective(server: &Effective, stream: &StreamConfig, consumer: &ConsumerConfig, ack: Ack) -> Effective {
+    let (durability, because) = match (stream.storage, ack) {
+        (Storage::Memory, _) => (Durability::None, "the stream is in memory".to_owned()),
+        (Storage::File, Ack::None) => {
+            (Durability::None, "nobody says whether a message has reached the stream in files".to_owned())
+        }
+        (Storage::File, Ack::Confirm | Ack::Transaction) => rung(&server.version),
+    };
+    let mut settings = server.settings.clone();
+    let window = Duration::from_nanos(stream.duplicate_window);
+    settings.extend(
+        [
+            ("stream.storage", stream.storage.name().to_owned()),
+            ("stream.retention", stream.retention.name().to_owned()),
+            ("stream.num_replicas", stream.num_replicas.to_string()),
+            ("stream.duplicate_window", format!("{window:?}")),
+            ("consumer.ack_policy", consumer.ack_policy.name().to_owned()),
+            ("consumer.ack_wait", format!("{:?}", Duration::from_nanos(consumer.ack_wait))),
+            ("consumer.max_ack_pending", consumer.max_ack_pending.unwrap_or_default().to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    Effective { version: server.version.clone(), durability, because, settings }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery(ack: Ack, consume: Consume, queue: QueueKind) -> Delivery {
+        Delivery {
+            ack,
+            consume,
+            persistent: true,
+            queue,
+            replicas: 1,
+            deduplicate: false,
+            batch: 1,
+            in_flight: 1,
+            prefetch: 1,
+            producers: 1,
+            consumers: 1,
+        }
+    }
+
+    #[test]
+    fn what_it_does_not_have_is_refused_with_a_reason() {
+        let refused = |delivery| {
+            let wish = Wish {
+                workload: NAME,
+                operations: vec![],
+                lock: acidtest_model::Lock::None,
+                isolation: None,
+                transaction: 1,
+                delivery,
+            };
+            refuses(&wish)
+        };
+        assert_eq!(refused(None), None);
+        for ack in [Ack::None, Ack::Confirm] {
+            for consume in [Consume::Auto, Consume::Ack] {
+                assert_eq!(refused(Some(delivery(ack, consume, QueueKind::Default))), None);
+            }
+        }
+        for (ack, consume, queue) in [
+            (Ack::Transaction, Consume::Ack, QueueKind::Default),
+            (Ack::Confirm, Consume::Transaction, QueueKind::Default),
+            (Ack::Confirm, Consume::Ack, QueueKind::Classic),
+            (Ack::Confirm, Consume::Ack, QueueKind::Quorum),
+        ] {
+            assert!(refused(Some(delivery(ack, consume, queue))).is_some());
+        }
+    }
+
+    #[test]
+    fn only_an_acknowledged_message_in_files_outlives_the_server() {
+        let server = Effective {
+            version: "2.9.10".to_owned(),
+            durability: Durability::Process,
+            because: String::new(),
+            settings: std::collections::BTreeMap::new(),
+        };
+        let place = Place { namespace: "acidtest".to_owned(), trial: 3 };
+        let of = |ack, persistent| {
+            let delivery = Delivery { persistent, ..delivery(ack, Consume::Ack, QueueKind::Default) };
+            let stream = stream(&place, &delivery);
+            assert_eq!(
+                (stream.name.as_str(), &stream.subjects[..]),
+                ("acidtest-queue_3", &["acidtest.queue_3".to_owned()][..])
+            );
+            effective(&server, &stream, &consumer(&delivery), ack).durability
+        };
+        assert_eq!(of(Ack::Confirm, true), Durability::Process);
+        assert_eq!(of(Ack::None, true), Durability::None);
+        assert_eq!(of(Ack::Confirm, false), Durability::None);
+    }
+}

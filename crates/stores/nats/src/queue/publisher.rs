@@ -1,0 +1,183 @@
+//! A producer: messages in flight on one connection, each answered at the connection's inbox by its number.
+
+use std::collections::VecDeque;
+
+use acidtest_engine::{Attempt, Ended, Fault};
+use acidtest_model::{Ack, Delivery};
+use acidtest_workloads::queue::{Message, Publisher};
+use serde::Deserialize;
+
+use crate::protocol::{self, ApiError, Connection, Error, Place};
+
+/// By this header a stream knows a message again.
+const ID: &str = "Nats-Msg-Id";
+/// How much may wait to be written before it is.
+const UNWRITTEN_MAX: usize = 256 * 1024;
+
+/// A producer's connection.
+#[derive(Debug)]
+pub struct Producer {
+    connection: Connection,
+    subject: String,
+    /// Whether messages are answered.
+    confirms: bool,
+    deduplicates: bool,
+    /// The number of the next message.
+    next: u64,
+    /// Messages of which it is not yet known that they were handed to the network.
+    unwritten: VecDeque<(u64, Place)>,
+    /// Messages that ended without being sent.
+    unsent: Vec<Ended>,
+}
+
+impl Producer {
+    pub(super) fn new(connection: Connection, subject: String, delivery: &Delivery) -> Self {
+        Self {
+            connection,
+            subject,
+            confirms: delivery.ack != Ack::None,
+            deduplicates: delivery.deduplicate,
+            next: 0,
+            unwritten: VecDeque::new(),
+            unsent: Vec::new(),
+        }
+    }
+
+    /// What the end of the connection means for what is in flight: what was never handed to the network has
+    /// failed; of the rest nothing is known.
+    fn lost(&mut self, error: &Error, ended: &mut Vec<Ended>) -> Fault {
+        let fault = Fault::lost(error.to_string());
+        for (number, place) in self.unwritten.drain(..) {
+            if !self.connection.reached(place) {
+                ended.push(Ended { number, attempt: Attempt::Failed(fault.clone()) });
+            }
+        }
+        fault
+    }
+
+    /// Waits for answers, and takes all that have arrived.
+    async fn answers(&mut self, ended: &mut Vec<Ended>) -> Result<(), Error> {
+        let before = ended.len();
+        while ended.len() == before {
+            ended.extend(answer(&self.connection.next().await?));
+        }
+        while let Some(message) = self.connection.arrived()? {
+            ended.extend(answer(&message));
+        }
+        Ok(())
+    }
+
+    /// Writes everything: all messages have ended by that.
+    async fn written(&mut self, ended: &mut Vec<Ended>) -> Result<(), Error> {
+        self.connection.flush().await?;
+        ended.extend(self.unwritten.drain(..).map(|(number, _)| Ended { number, attempt: Attempt::Ok }));
+        Ok(())
+    }
+}
+
+impl Publisher for Producer {
+    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        let number = self.next;
+        self.next += 1;
+        let id = self.deduplicates.then(|| message.name());
+        let header = id.as_deref().map(|id| (ID, id));
+        let token = self.confirms.then_some(number);
+        match self.connection.publish(&self.subject, token, header, &message.body) {
+            Ok(place) => self.unwritten.push_back((number, place)),
+            // proved not to have been sent, which settling tells
+            Err(error) => {
+                let message = error.to_string();
+                let connection_lost = !matches!(error, Error::TooLong { .. });
+                let attempt = Attempt::Failed(Fault { message, connection_lost });
+                self.unsent.push(Ended { number, attempt });
+            }
+        }
+        if self.connection.unwritten() > UNWRITTEN_MAX {
+            // what the end of the connection means for each message, settling tells
+            let _ = self.connection.flush().await;
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        let unsent = !self.unsent.is_empty();
+        ended.append(&mut self.unsent);
+        let settled = match (self.confirms, unsent) {
+            // what else there is to wait for, the next call waits for
+            (true, true) => self.connection.flush().await,
+            (true, false) => self.answers(ended).await,
+            (false, _) => self.written(ended).await,
+        };
+        if let Err(error) = settled {
+            return Err(self.lost(&error, ended));
+        }
+        if self.connection.unwritten() == 0 {
+            self.unwritten.clear();
+        }
+        Ok(())
+    }
+}
+
+/// What `JetStream` answers for a message.
+#[derive(Deserialize)]
+struct PubAck {
+    /// Its number in the stream; 0 with an error.
+    #[serde(default)]
+    seq: u64,
+    error: Option<ApiError>,
+}
+
+/// Which message is answered, and how it ended; none if it is no answer.
+fn answer(message: &protocol::Message<'_>) -> Option<Ended> {
+    let number = message.token()?;
+    let attempt = match message.status() {
+        Some((503, _)) => Attempt::Failed(Fault::answered("no stream takes the message (503 No Responders)")),
+        Some((code, words)) => Attempt::Unknown(Fault::answered(format!("{code} {words}"))),
+        None => match serde_json::from_slice(message.payload) {
+            Ok(PubAck { error: Some(error), .. }) if error.proves_no_effect() => {
+                Attempt::Failed(Fault::answered(error.to_string()))
+            }
+            Ok(PubAck { error: Some(error), .. }) => Attempt::Unknown(Fault::answered(error.to_string())),
+            Ok(PubAck { seq: 0, .. }) => Attempt::Unknown(Fault::answered("an answer without a number")),
+            Ok(PubAck { .. }) => Attempt::Ok,
+            Err(error) => Attempt::Unknown(Fault::answered(format!("malformed answer: {error}"))),
+        },
+    };
+    Some(Ended { number, attempt })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(headers: &[u8], payload: &[u8]) -> Attempt {
+        let message = protocol::Message::sample("_INBOX.a.", "_INBOX.a.5", headers, payload);
+        let ended = answer(&message).unwrap();
+        assert_eq!(ended.number, 5);
+        ended.attempt
+    }
+
+    #[test]
+    fn only_an_answer_with_a_number_is_an_acknowledgement() {
+        assert_eq!(answered(b"", br#"{"stream":"s", "seq":9}"#), Attempt::Ok);
+        assert_eq!(answered(b"", br#"{"stream":"s", "seq":9,"duplicate": true}"#), Attempt::Ok);
+        let failed = |attempt| matches!(attempt, Attempt::Failed(fault) if !fault.connection_lost);
+        assert!(failed(answered(b"NATS/1.0 503\r\n\r\n", b"")));
+        let full =
+            br#"{"error":{"code":500,"err_code":10023,"description":"insufficient resources"},"seq":0}"#;
+        assert!(failed(answered(b"", full)));
+        let io =
+            br#"{"error":{"code":503,"err_code":10077,"description":"no space left on device"},"seq":0}"#;
+        for (headers, payload) in [
+            (&b""[..], &io[..]),
+            (b"", b"{}"),
+            (b"", b"[1"),
+            (b"", b"\xff"),
+            (b"NATS/1.0 409 x\r\n\r\n", b""),
+        ] {
+            assert!(matches!(answered(headers, payload), Attempt::Unknown(_)), "{payload:?}");
+        }
+        let other = protocol::Message::sample("_INBOX.a.", "_INBOX.b.5", b"", b"");
+        assert_eq!(answer(&other), None);
+    }
+}

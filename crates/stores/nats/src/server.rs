@@ -1,0 +1,163 @@
+//! Connections to the server, and what its errors mean.
+
+use std::time::Duration;
+
+use acidtest_model::{Address, StoreError};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::{
+    jetstream::{AccountInfo, Api},
+    protocol::{ApiError, Connection, Error, Login},
+};
+
+/// How long connecting and logging in may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+const ENABLE: &str =
+    "start the server with JetStream: nats-server --jetstream, or jetstream {} in its configuration";
+
+/// How connections to the server are opened: alike for clients and for the untimed edge.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    endpoint: String,
+    login: Login,
+    address: String,
+    /// The server's name for itself when the store was opened: it has another once it was started anew.
+    id: String,
+}
+
+impl Server {
+    pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
+        if !address.path.is_empty() {
+            return Err(StoreError::Unreachable {
+                address: address.to_string(),
+                cause: "NATS has no databases".to_owned(),
+                remedy: "leave out what follows the port".to_owned(),
+            });
+        }
+        let login = match (&address.user, &address.password) {
+            (Some(user), Some(password)) => Login::User(user.clone(), password.clone()),
+            (Some(user), None) => Login::User(user.clone(), acidtest_model::Secret::new("")),
+            // a token is a secret, and so stands where a password does
+            (None, Some(token)) => Login::Token(token.clone()),
+            (None, None) => Login::Anonymous,
+        };
+        Ok(Self {
+            endpoint: address.endpoint(default_port),
+            login,
+            address: address.to_string(),
+            id: String::new(),
+        })
+    }
+
+    /// Whether it was started anew since the store was opened, to which this is a connection.
+    pub(crate) fn restarted(&self, connection: &Connection) -> bool {
+        connection.info().server_id != self.id
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Connection, Error> {
+        let connected = timeout(CONNECT, Connection::connect(&self.endpoint, &self.login)).await;
+        connected.unwrap_or_else(|_| Err(Error::Lost(format!("no greeting within {CONNECT:?}"))))
+    }
+
+    /// Connects for something that is not timed.
+    pub(crate) async fn reach(&self) -> Result<Api<'_>, StoreError> {
+        let connection = self.connect().await.map_err(|error| self.unreachable(&error))?;
+        Ok(Api::new(connection, self))
+    }
+
+    /// Sees that the server can be reached and that its `JetStream` may be used.
+    pub(crate) async fn check(&mut self) -> Result<(), StoreError> {
+        let mut api = self.reach().await?;
+        let id = api.connection().info().server_id.clone();
+        if !api.connection().info().headers {
+            let old = Error::Closed("it knows no headers: it is older than 2.2".to_owned());
+            return Err(self.unreachable(&old));
+        }
+        let usable = api.ask::<AccountInfo>("INFO", &Value::Null).await;
+        usable.map_err(|error| self.unreachable(&error))?;
+        self.id = id;
+        Ok(())
+    }
+
+    pub(crate) fn unreachable(&self, error: &Error) -> StoreError {
+        StoreError::Unreachable {
+            address: self.address.clone(),
+            cause: match error {
+                Error::NoResponders(_) => "JetStream is not enabled".to_owned(),
+                _ => error.to_string(),
+            },
+            remedy: remedy(error).to_owned(),
+        }
+    }
+
+    /// What it means that the server did not do as asked.
+    pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + use<'a> {
+        move |error| StoreError::Server {
+            doing: doing.to_owned(),
+            address: self.address.clone(),
+            cause: match &error {
+                Error::NoResponders(_) => format!("{error}; {ENABLE}"),
+                Error::Api(ApiError { err_code: ApiError::REPLICAS_NEED_A_CLUSTER, .. }) => {
+                    format!("{error}; ask for one, or name a server of a cluster")
+                }
+                _ => error.to_string(),
+            },
+        }
+    }
+}
+
+fn remedy(error: &Error) -> &'static str {
+    match error {
+        Error::NoResponders(_) | Error::Api(ApiError { err_code: ApiError::NOT_ENABLED, .. }) => ENABLE,
+        Error::Api(ApiError { err_code: ApiError::NOT_ENABLED_FOR_ACCOUNT, .. }) => {
+            "enable JetStream for the account, or log in as a user of another"
+        }
+        Error::Closed(words) if words.contains("Authorization") || words.contains("Authentication") => {
+            "check the user and the password, in the address or in ACIDTEST_PASSWORD; a token stands in the \
+             password's place, without a user"
+        }
+        Error::Closed(words) if words.contains("TLS") => "name a server that also talks without TLS",
+        Error::Closed(words) if words.contains("Permissions") => {
+            "log in as a user who may publish to $JS.API.>, $JS.ACK.> and the namespace, and subscribe to _INBOX.>"
+        }
+        Error::Protocol(_) => "name the port of a NATS server's clients",
+        _ => "start the server, or check host and port",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_used_whole_or_refused() {
+        let parse = |text| Server::new(&Address::parse(text).unwrap(), 4222);
+        assert!(parse("nats://host/shop").is_err());
+        let server = parse("nats://ann:hunter2@host").unwrap();
+        assert_eq!(server.endpoint, "host:4222");
+        let token = parse("nats://:hunter2@host").unwrap();
+        assert!(matches!(&token.login, Login::Token(token) if token.reveal() == "hunter2"));
+        assert_eq!(parse("nats://host").unwrap().login, Login::Anonymous);
+        for server in [server, token] {
+            assert!(!format!("{server:?}").contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_comes_with_what_to_do() {
+        let server = Server::new(&Address::parse("nats://host").unwrap(), 4222).unwrap();
+        let told = |error| server.unreachable(&error).to_string();
+        assert!(told(Error::NoResponders("$JS.API.INFO".to_owned())).contains("nats-server --jetstream"));
+        assert!(told(Error::Closed("Authorization Violation".to_owned())).contains("ACIDTEST_PASSWORD"));
+        assert!(told(Error::Lost("Connection refused".to_owned())).contains("start the server"));
+        let replicas = ApiError { err_code: 10074, description: "replicas > 1 not supported".to_owned() };
+        let said = server.failed("making the queue")(Error::Api(replicas)).to_string();
+        assert!(said.contains("replicas > 1") && said.contains("a cluster"), "{said}");
+    }
+}

@@ -1,0 +1,220 @@
+//! The queue against real servers, each test with its own.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+
+use std::time::{Duration, Instant};
+
+use acidtest_engine::Ended;
+use acidtest_model::{Ack, Consume, Durability, StoreError};
+use acidtest_store_nats::{KIND, Nats};
+use acidtest_testbed::{
+    Gone, NAMESPACE, Subject, World,
+    queue::{self, few},
+    wait,
+};
+use acidtest_workloads::{
+    Attempt, Place, Store,
+    queue::{Connector, Depth, Message, Parameters, Publisher, QueueAdapter, Received, Subscriber, Wanted},
+};
+
+static NATS: Subject<Nats> =
+    Subject { kind: KIND, open: |address, _| Box::pin(Nats::open(address)), gone: Gone::Error };
+
+#[test]
+fn every_way_to_publish_and_to_consume_does_as_it_promises() {
+    queue::on_one_server(&NATS, &queue::all());
+}
+
+#[test]
+fn a_namespace_goes_with_its_queues_and_nothing_else() {
+    queue::namespaces(&NATS, &[NAMESPACE, "a", "acidtest_1_"]);
+}
+
+#[test]
+fn nothing_acknowledged_in_files_is_lost_when_the_server_is_killed() {
+    queue::kills(&NATS);
+}
+
+#[test]
+fn nor_with_many_messages_in_flight() {
+    queue::survives(&NATS, &Parameters { in_flight: 300, prefetch: 200, batch: 50, ..few() });
+}
+
+#[test]
+fn what_was_in_memory_is_counted_as_lost_when_the_server_is_killed() {
+    queue::nothing_kept(&NATS);
+}
+
+fn start() -> Option<World<Nats>> {
+    let world = NATS.start(Durability::Process)?;
+    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+    Some(world)
+}
+
+fn place(trial: u32) -> Place {
+    Place { namespace: NAMESPACE.to_owned(), trial }
+}
+
+fn wanted(parameters: &Parameters) -> Wanted {
+    Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes }
+}
+
+#[test]
+fn what_a_queue_survives_is_read_back_from_it() {
+    let Some(world) = start() else { return };
+    let store = &world.store;
+    for (number, ack, persistent, durability, words) in [
+        (1, Ack::Confirm, true, Durability::Process, "two minutes"),
+        (2, Ack::Confirm, false, Durability::None, "in memory"),
+        (3, Ack::None, true, Durability::None, "nobody says"),
+    ] {
+        let parameters = Parameters { ack, persistent, ..Parameters::default() };
+        let (place, wanted) = (place(number), wanted(&parameters));
+        wait(store.declare(&place, &wanted)).unwrap();
+        let server = wait(store.effective()).unwrap();
+        let effective = wait(QueueAdapter::settings(store, &place, &wanted, &server)).unwrap();
+        assert_eq!(effective.durability, durability);
+        assert!(effective.because.contains(words), "{effective:?}");
+        let setting = |name: &str| effective.settings[name].as_str();
+        assert_eq!(setting("stream.storage"), if persistent { "file" } else { "memory" });
+        assert_eq!((setting("stream.retention"), setting("stream.num_replicas")), ("workqueue", "1"));
+        assert_eq!((setting("consumer.ack_policy"), setting("consumer.ack_wait")), ("explicit", "5s"));
+        assert!(effective.settings.contains_key("max_payload"));
+    }
+}
+
+async fn publish(publisher: &mut impl Publisher, message: &Message) -> Attempt {
+    publisher.send(message).await.unwrap();
+    let mut ended = Vec::new();
+    while ended.is_empty() {
+        publisher.settle(&mut ended).await.unwrap();
+    }
+    let [Ended { attempt, .. }] = &ended[..] else { panic!("{ended:?}") };
+    attempt.clone()
+}
+
+#[test]
+fn a_message_is_known_again_by_its_id_if_that_is_asked_for() {
+    let Some(world) = start() else { return };
+    let store = &world.store;
+    for (number, deduplicate, kept) in [(1, true, 2), (2, false, 4)] {
+        let parameters = Parameters { deduplicate, ..Parameters::default() };
+        let (place, wanted) = (place(number), wanted(&parameters));
+        wait(async {
+            store.declare(&place, &wanted).await.unwrap();
+            // a second connection, as after an answer that never came
+            for _ in 0..2 {
+                let mut publisher = store.connector(&place, &wanted).publisher().await.unwrap();
+                for sequence in 0..2 {
+                    assert_eq!(publish(&mut publisher, &Message::laid(sequence, 100)).await, Attempt::Ok);
+                }
+            }
+            let depth = store.depth(&place, &wanted).await.unwrap();
+            assert_eq!(depth, Depth { ready: kept, unacknowledged: 0 });
+        });
+    }
+}
+
+/// A queue with so many messages in it.
+async fn filled(store: &Nats, place: &Place, wanted: &Wanted, messages: u64) {
+    store.declare(place, wanted).await.unwrap();
+    let mut publisher = store.connector(place, wanted).publisher().await.unwrap();
+    for sequence in 0..messages {
+        assert_eq!(publish(&mut publisher, &Message::laid(sequence, 100)).await, Attempt::Ok);
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Takes messages until none comes: how many, and how many of them were handed out before.
+async fn take_all(subscriber: &mut impl Subscriber) -> (u64, u64) {
+    let (mut taken, mut again) = (0, 0);
+    let mut received = Received::default();
+    while subscriber.take(PATIENCE, &mut received).await == Attempt::Ok {
+        taken += 1;
+        again += u64::from(received.redelivered == Some(true));
+    }
+    (taken, again)
+}
+
+#[test]
+fn a_consumer_that_stops_gives_back_at_once_what_it_has_not_taken() {
+    let Some(world) = start() else { return };
+    let store = &world.store;
+    let (place, wanted) = (place(1), wanted(&Parameters::default()));
+    wait(async {
+        filled(store, &place, &wanted, 30).await;
+        let connector = store.connector(&place, &wanted);
+        let mut first = connector.subscriber().await.unwrap();
+        let mut received = Received::default();
+        for _ in 0..10 {
+            assert_eq!(first.take(PATIENCE, &mut received).await, Attempt::Ok);
+        }
+        first.settle().await.unwrap();
+        let begun = Instant::now();
+        first.stop().await.unwrap();
+        let mut other = connector.subscriber().await.unwrap();
+        assert_eq!(take_all(&mut other).await, (20, 20));
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn without_acknowledgements_a_consumer_that_stops_still_takes_what_it_was_handed() {
+    let Some(world) = start() else { return };
+    let store = &world.store;
+    let parameters = Parameters { consume: Consume::Auto, ..Parameters::default() };
+    let (place, wanted) = (place(1), wanted(&parameters));
+    wait(async {
+        filled(store, &place, &wanted, 30).await;
+        let connector = store.connector(&place, &wanted);
+        let mut first = connector.subscriber().await.unwrap();
+        let mut received = Received::default();
+        assert_eq!(first.take(PATIENCE, &mut received).await, Attempt::Ok);
+        assert_eq!(store.depth(&place, &wanted).await.unwrap(), Depth::default());
+        first.stop().await.unwrap();
+        assert_eq!(take_all(&mut first).await, (29, 0));
+    });
+}
+
+#[test]
+fn what_cannot_be_is_explained() {
+    let Some(world) = start() else { return };
+    let store = &world.store;
+    let declared = |number, parameters: &Parameters| wait(store.declare(&place(number), &wanted(parameters)));
+    let fine = Parameters::default();
+    declared(1, &fine).unwrap();
+    let occupied = declared(1, &fine).unwrap_err();
+    assert!(
+        matches!(&occupied, StoreError::Occupied { namespace, .. } if namespace.contains("acidtest-queue_1"))
+    );
+    let told = declared(2, &Parameters { replicas: 3, ..fine.clone() }).unwrap_err().to_string();
+    assert!(told.contains("replicas > 1 not supported") && told.contains("a cluster"), "{told}");
+    let told = declared(3, &Parameters { message_bytes: 2_000_000, ..fine.clone() }).unwrap_err().to_string();
+    assert!(told.contains("2000000 bytes is over the server's limit of 1048576 (its max_payload)"), "{told}");
+    // nothing of a queue that could not be made is left
+    for number in [2, 3] {
+        assert!(wait(store.connector(&place(number), &wanted(&fine)).publisher()).is_err());
+    }
+}
+
+#[test]
+fn a_message_that_is_not_taken_has_failed_and_the_connection_goes_on() {
+    let Some(world) = start() else { return };
+    let store = &world.store;
+    let (place, wanted) = (place(1), wanted(&Parameters::default()));
+    wait(async {
+        store.declare(&place, &wanted).await.unwrap();
+        let mut publisher = store.connector(&place, &wanted).publisher().await.unwrap();
+        let failed = |attempt: Attempt, words: &str| {
+            let Attempt::Failed(fault) = attempt else { panic!("{attempt:?}") };
+            assert!(fault.message.contains(words) && !fault.connection_lost, "{fault:?}");
+        };
+        failed(publish(&mut publisher, &Message::laid(0, 1 << 21)).await, "max_payload");
+        assert_eq!(publish(&mut publisher, &Message::laid(1, 100)).await, Attempt::Ok);
+        QueueAdapter::unload(store, &place).await.unwrap();
+        failed(publish(&mut publisher, &Message::laid(2, 100)).await, "no stream takes");
+        let subscriber = store.connector(&place, &wanted).subscriber().await;
+        assert!(subscriber.unwrap_err().contains("stream not found"));
+    });
+}

@@ -1,0 +1,108 @@
+//! The server's own side, on real servers, each test with its own.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+
+use std::{
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use acidtest_lab::Lab;
+use acidtest_model::{Address, Durability, StoreError};
+use acidtest_store_nats::{KIND, Nats};
+use acidtest_testbed::{Gone, Subject, World, login, wait, wanted};
+use acidtest_workloads::{Owner, Store};
+
+static NATS: Subject<Nats> =
+    Subject { kind: KIND, open: |address, _| Box::pin(Nats::open(address)), gone: Gone::Error };
+
+fn start() -> Option<World<Nats>> {
+    NATS.start(Durability::Process)
+}
+
+#[test]
+fn version_limits_and_rung_are_read_back() {
+    let Some(world) = start() else { return };
+    let effective = wait(world.store.effective()).unwrap();
+    assert!(effective.version.starts_with("2."), "{effective:?}");
+    assert_eq!(effective.durability, Durability::Process);
+    assert_eq!(effective.settings["max_payload"], "1048576");
+    assert_eq!(effective.settings["jetstream.max_streams"], "unlimited");
+}
+
+#[test]
+fn a_namespace_is_its_makers_and_nothing_else_goes_with_it() {
+    let Some(world) = start() else { return };
+    let store = &world.store;
+    wait(async {
+        let names = ["acidtest", "acidtest_1", "acidtes", "at"];
+        for name in names {
+            assert_eq!(store.owner(name).await.unwrap(), Owner::Nobody);
+        }
+        for name in names {
+            store.create(name, "run-7").await.unwrap();
+            assert_eq!(store.owner(name).await.unwrap(), Owner::Run("run-7".to_owned()));
+        }
+        for run in ["run-7", "run-8"] {
+            let error = store.create("acidtest", run).await.unwrap_err();
+            assert!(matches!(error, StoreError::Occupied { .. }), "{error}");
+        }
+        store.remove("acidtest").await.unwrap();
+        assert_eq!(store.owner("acidtest").await.unwrap(), Owner::Nobody);
+        assert_eq!(store.owner("acidtest_1").await.unwrap(), Owner::Run("run-7".to_owned()));
+        store.remove("acidtest").await.unwrap();
+    });
+}
+
+#[test]
+fn where_nobody_listens_is_told_with_a_remedy() {
+    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    NATS.refuses(&Address::loopback("nats", None, free, ""), &["refused", "start the server"]);
+}
+
+/// A server that the lab does not start: without `JetStream`, and for one user only. Ends when dropped.
+struct Other {
+    child: Child,
+    port: u16,
+}
+
+impl Other {
+    fn start() -> Option<Self> {
+        if !wanted("nats") {
+            return None;
+        }
+        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let child = Command::new(Lab::locate("nats").unwrap().program)
+            .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--user", "ann", "--pass", "hunter2"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begun.elapsed() < Duration::from_mins(1), "the server does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(Self { child, port })
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_login_or_jetstream_that_is_missing_is_told_with_a_remedy() {
+    let Some(server) = Other::start() else { return };
+    let anonymous = Address::loopback("nats", None, server.port, "");
+    let wrong = login(&anonymous, "ann", Some("swordfish"));
+    for address in [&anonymous, &wrong] {
+        NATS.refuses(address, &["Authorization Violation", "ACIDTEST_PASSWORD"]);
+    }
+    let right = login(&anonymous, "ann", Some("hunter2"));
+    NATS.refuses(&right, &["JetStream is not enabled", "nats-server --jetstream"]);
+}

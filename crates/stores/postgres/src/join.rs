@@ -1,0 +1,165 @@
+//! The join on PostgreSQL.
+
+use acidtest_model::{Address, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Loaded, Place,
+    join::{self, Connector, Ext, JoinStore, Joined, Operations, Order, Scenario},
+    records::Layout,
+};
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use crate::{
+    Postgres,
+    fault::{self, Sent},
+    quoted, records,
+    session::{PLANNED_ONCE, Session},
+};
+
+/// Both tables, as SQL takes their names.
+#[derive(Clone)]
+struct Tables {
+    ext: String,
+    usertable: String,
+}
+
+impl Tables {
+    fn of(place: &Place) -> Self {
+        let ext = format!("{}.{}", quoted(&place.namespace), quoted(&place.object("ext")));
+        Self { ext, usertable: records::table(place) }
+    }
+
+    /// The query. Either way the first column is the key.
+    fn query(&self, order: Order) -> String {
+        let Self { ext, usertable } = self;
+        let from = order.joined(ext, usertable);
+        format!("SELECT * FROM {from} ON usertable.key = ext.key WHERE ext.value = $1")
+    }
+
+    async fn load_ext(&self, client: &Client, rows: &[Ext]) -> Result<(), Error> {
+        let table = &self.ext;
+        let keys: Vec<_> = rows.iter().map(|row| row.key.as_str()).collect();
+        let values: Vec<_> = rows.iter().map(|row| i16::from(row.value)).collect();
+        let create =
+            format!("CREATE TABLE {table} (key text COLLATE \"C\" PRIMARY KEY, value smallint NOT NULL)");
+        client.batch_execute(&create).await?;
+        let insert = format!("INSERT INTO {table} SELECT * FROM unnest($1::text[], $2::smallint[])");
+        client.execute(&insert, &[&keys, &values]).await?;
+        client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await
+    }
+}
+
+impl JoinStore for Postgres {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        ext: &'a [Ext],
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("loading the tables", async move |client| {
+            let tables = Tables::of(place);
+            records::load(client, &tables.usertable, layout, loaded).await?;
+            tables.load_ext(client, ext).await
+        }))
+    }
+
+    fn explain<'a>(
+        &'a self,
+        place: &'a Place,
+        order: Order,
+        value: u8,
+    ) -> Task<'a, Result<String, StoreError>> {
+        Box::pin(self.on_server("explaining the join", async move |client| {
+            // prepared as the clients do: it is their plan that is shown
+            let query = Tables::of(place).query(order);
+            let prepare = format!("{PLANNED_ONCE}; PREPARE asked (smallint) AS {query}");
+            client.batch_execute(&prepare).await?;
+            let explain = format!("EXPLAIN (ANALYZE, BUFFERS) EXECUTE asked ({value})");
+            let lines = client.query(&explain, &[]).await?;
+            let lines: Result<Vec<&str>, _> = lines.iter().map(|line| line.try_get(0)).collect();
+            Ok(lines?.join("\n"))
+        }))
+    }
+
+    fn first<'a>(
+        &'a self,
+        place: &'a Place,
+        order: Order,
+        value: u8,
+        begin: &'a mut (dyn FnMut() + 'a),
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("joining for the first time", async move |client| {
+            client.batch_execute(PLANNED_ONCE).await?;
+            let query = client.prepare(&Tables::of(place).query(order)).await?;
+            begin();
+            client.query(&query, &[&i16::from(value)]).await.map(|_| ())
+        }))
+    }
+
+    fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask {
+        let (address, tables) = (self.address.clone(), Tables::of(place));
+        join::task(PostgresConnector { address, tables, value: value.into() }, scenario)
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("removing the tables", async move |client| {
+            let Tables { ext, usertable } = Tables::of(place);
+            client.batch_execute(&format!("DROP TABLE IF EXISTS {ext}, {usertable}")).await
+        }))
+    }
+}
+
+struct PostgresConnector {
+    address: Address,
+    tables: Tables,
+    value: i16,
+}
+
+struct Connection {
+    session: Session,
+    ext_first: Statement,
+    usertable_first: Statement,
+    value: i16,
+}
+
+impl Connector for PostgresConnector {
+    type Connection = Connection;
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let prepare = async |client: &Client| {
+            let ext_first = client.prepare(&self.tables.query(Order::ExtFirst)).await?;
+            Ok((ext_first, client.prepare(&self.tables.query(Order::UsertableFirst)).await?))
+        };
+        let (session, (ext_first, usertable_first)) = Session::open(&self.address, prepare).await?;
+        Ok(Connection { session, ext_first, usertable_first, value: self.value })
+    }
+}
+
+impl Connection {
+    async fn rows(&mut self, order: Order) -> Result<Vec<Row>, Attempt> {
+        let Self { session, ext_first, usertable_first, value } = self;
+        let query = match order {
+            Order::ExtFirst => ext_first,
+            Order::UsertableFirst => usertable_first,
+        };
+        session.ready().await?;
+        let rows = session.ask(async |client| client.query(query, &[value]).await).await;
+        rows.map_err(|error| session.failed(&error, Sent::Nothing))
+    }
+}
+
+impl Operations for Connection {
+    async fn join(&mut self, order: Order, joined: &mut Joined) -> Attempt {
+        let rows = match self.rows(order).await {
+            Ok(rows) => rows,
+            Err(trouble) => return trouble,
+        };
+        for row in &rows {
+            match row.try_get(0) {
+                Ok(key) => joined.row(key),
+                Err(error) => return fault::lost(Sent::Nothing, fault::words(&error)),
+            }
+        }
+        Attempt::Ok
+    }
+}

@@ -1,0 +1,409 @@
+//! The queue on PostgreSQL: a table, whose consumers skip what others have locked.
+
+use std::{
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    mem,
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
+
+use acidtest_model::{Ack, Address, Consume, Delivery, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, Ended, Fault, Place,
+    queue::{
+        self, Connector, Depth, Message, Numbers, Publisher, QueueAdapter, Received, Settled, Subscriber,
+        Wanted,
+    },
+};
+use futures_util::future::{MaybeDone, maybe_done};
+use tokio_postgres::{Client, Error, Row, Statement, error::SqlState};
+
+use crate::{
+    Postgres,
+    fault::Sent,
+    quoted,
+    records::BY_KEY,
+    session::{Answered, Part, Session, may_have_changed},
+};
+
+/// The queue, as SQL takes its name.
+fn table(place: &Place) -> String {
+    format!("{}.{}", quoted(&place.namespace), quoted(&place.object("queue")))
+}
+
+impl QueueAdapter for Postgres {
+    type Connector = PostgresConnector;
+
+    fn connector(&self, place: &Place, wanted: &Wanted) -> PostgresConnector {
+        PostgresConnector { address: self.address.clone(), table: table(place), wanted: *wanted }
+    }
+
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("making the queue", async move |client| {
+            let columns = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea NOT NULL";
+            client.batch_execute(&format!("CREATE TABLE {} ({columns})", table(place))).await
+        }))
+    }
+
+    /// Who has locked a message is not asked: it can be delivered as soon as the lock is given up.
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+        Box::pin(self.on_server("counting the messages", async move |client| {
+            let count = format!("SELECT count(*) FROM {}", table(place));
+            let ready: i64 = match client.query_one(&count, &[]).await {
+                Ok(row) => row.try_get(0)?,
+                // it went with its server
+                Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => 0,
+                Err(error) => return Err(error),
+            };
+            Ok(Depth { ready: ready.unsigned_abs(), unacknowledged: 0 })
+        }))
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("removing the queue", async move |client| {
+            client.batch_execute(&format!("DROP TABLE IF EXISTS {}", table(place))).await
+        }))
+    }
+
+    /// What one consumer gives back comes after what others have taken meanwhile. And one that holds several
+    /// looks only behind them for more: what is committed late is for its next transaction.
+    fn keeps_order(&self, wanted: &Wanted) -> bool {
+        let Delivery { consumers, consume, batch, .. } = wanted.delivery;
+        consumers <= 1 && (batch == 1 || consume == Consume::Auto)
+    }
+
+    fn filling(&self, wanted: &Wanted) -> Wanted {
+        wanted.in_transactions()
+    }
+}
+
+/// Opens connections to one queue.
+pub struct PostgresConnector {
+    address: Address,
+    table: String,
+    wanted: Wanted,
+}
+
+/// A consumer's transaction stays open while there is nothing to take, and must see what comes.
+const READ_COMMITTED: &str = "SET default_transaction_isolation = 'read committed'";
+
+impl Connector for PostgresConnector {
+    type Publisher = PostgresPublisher;
+    type Subscriber = PostgresSubscriber;
+
+    async fn publisher(&self) -> Result<PostgresPublisher, String> {
+        let table = &self.table;
+        let sql = match self.wanted.delivery.ack {
+            Ack::None | Ack::Confirm => format!("INSERT INTO {table} (body) VALUES ($1)"),
+            Ack::Transaction => format!("INSERT INTO {table} (body) SELECT unnest($1::bytea[])"),
+        };
+        let (session, insert) =
+            Session::open(&self.address, async |client| client.prepare(&sql).await).await?;
+        let sent = match self.wanted.delivery.ack {
+            Ack::None | Ack::Confirm => Sending::Each(Requests::default()),
+            Ack::Transaction => Sending::Together(Vec::new()),
+        };
+        Ok(PostgresPublisher { session, insert, sent, numbers: Numbers::default() })
+    }
+
+    async fn subscriber(&self) -> Result<PostgresSubscriber, String> {
+        let table = &self.table;
+        let skipping = "FOR UPDATE SKIP LOCKED";
+        let lock = format!("SELECT id, body FROM {table} WHERE id > $1 ORDER BY id LIMIT $2 {skipping}");
+        let delete = format!("DELETE FROM {table} WHERE id = ANY ($1)");
+        // compared with one value, not looked up in a set: so the first is looked for once
+        let first = format!("SELECT id FROM {table} ORDER BY id LIMIT 1 {skipping}");
+        let take = format!("DELETE FROM {table} WHERE id = ({first}) RETURNING body");
+        let prepare = async |client: &Client| {
+            client.batch_execute(&format!("{BY_KEY}; {READ_COMMITTED}")).await?;
+            Ok(match self.wanted.delivery.consume {
+                Consume::Auto => Taking::AtOnce(client.prepare(&take).await?),
+                Consume::Ack | Consume::Transaction => {
+                    let (lock, delete) = (client.prepare(&lock).await?, client.prepare(&delete).await?);
+                    Taking::Locked(Box::new(Locked::new(lock, delete, self.wanted)))
+                }
+            })
+        };
+        let (session, taking) = Session::open(&self.address, prepare).await?;
+        Ok(PostgresSubscriber { session, taking, stopped: false })
+    }
+}
+
+/// A producer's connection.
+pub struct PostgresPublisher {
+    session: Session,
+    insert: Statement,
+    sent: Sending,
+    numbers: Numbers,
+}
+
+/// What was handed over and has not ended.
+enum Sending {
+    /// Messages that are a transaction each.
+    Each(Requests),
+    /// Messages of one transaction.
+    Together(Vec<Vec<u8>>),
+}
+
+impl Publisher for PostgresPublisher {
+    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        let body = message.body.clone();
+        match &mut self.sent {
+            Sending::Each(requests) => {
+                let (client, insert) = (self.session.client(), self.insert.clone());
+                requests.add(async move { client.execute_raw(&insert, [body]).await });
+            }
+            Sending::Together(bodies) => bodies.push(body),
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        let Self { session, insert, sent, numbers } = self;
+        match sent {
+            Sending::Each(requests) => {
+                if requests.written == 0
+                    && let Err(lost) = session.ready().await
+                {
+                    return numbers.end(requests.waiting.len(), lost, ended);
+                }
+                for answer in session.ask(async |_| requests.answers().await).await {
+                    numbers.end(1, inserted(session, answer), ended)?;
+                }
+                Ok(())
+            }
+            Sending::Together(bodies) => {
+                let bodies = mem::take(bodies);
+                let done = insert_all(session, insert, &bodies).await;
+                numbers.end(bodies.len(), done.map_or_else(|trouble| trouble, |()| Attempt::Ok), ended)
+            }
+        }
+    }
+}
+
+fn inserted(session: &Session, answer: Inserted) -> Attempt {
+    answer.map_or_else(|error| session.failed(&error, Sent::Commit), |_| Attempt::Ok)
+}
+
+/// Inserts messages in one transaction, all of which is sent at once.
+async fn insert_all(session: &mut Session, insert: &Statement, bodies: &[Vec<u8>]) -> Result<(), Attempt> {
+    session.ready().await?;
+    let run = async |client: &Client| client.execute(insert, &[&bodies]).await;
+    let Answered { begun, came, committed } = session.part(Part::Whole, run).await;
+    session.begun(begun, may_have_changed(came.as_ref().copied()))?;
+    came.map_err(|error| session.failed(&error, Part::Whole.sent(&error)))?;
+    match session.committed(committed) {
+        Attempt::Ok => Ok(()),
+        trouble => Err(trouble),
+    }
+}
+
+type Inserted = Result<u64, Error>;
+
+/// Requests that are answered one after the other, several of which may be on their way.
+#[derive(Default)]
+struct Requests {
+    /// Not answered, oldest first.
+    waiting: VecDeque<MaybeDone<Pin<Box<dyn Future<Output = Inserted>>>>>,
+    /// How many of them have been written: a request is when it is first polled.
+    written: usize,
+}
+
+impl Requests {
+    fn add(&mut self, request: impl Future<Output = Inserted> + 'static) {
+        self.waiting.push_back(maybe_done(Box::pin(request)));
+    }
+
+    /// Writes what has not been written, and waits for an answer, or takes all that are there. May be dropped
+    /// while it waits.
+    async fn answers(&mut self) -> Vec<Inserted> {
+        let mut answers = Vec::new();
+        poll_fn(|context| {
+            for request in self.waiting.iter_mut().skip(self.written) {
+                let _ = Pin::new(request).poll(context);
+            }
+            self.written = self.waiting.len();
+            while let Some(oldest) = self.waiting.front_mut()
+                && Pin::new(&mut *oldest).poll(context).is_ready()
+            {
+                answers.extend(Pin::new(oldest).take_output());
+                self.waiting.pop_front();
+            }
+            let nothing = answers.is_empty() && !self.waiting.is_empty();
+            self.written = self.waiting.len();
+            if nothing { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        answers
+    }
+}
+
+/// A consumer's connection.
+pub struct PostgresSubscriber {
+    session: Session,
+    taking: Taking,
+    stopped: bool,
+}
+
+/// How messages are taken.
+enum Taking {
+    /// By the statement that removes them.
+    AtOnce(Statement),
+    /// In a transaction that locks them first.
+    Locked(Box<Locked>),
+}
+
+impl Subscriber for PostgresSubscriber {
+    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+        let Self { session, taking, stopped } = self;
+        if *stopped {
+            return Attempt::Refused;
+        }
+        received.redelivered = None;
+        queue::poll(patience, async || match taking {
+            Taking::AtOnce(take) => remove_one(session, take, received).await,
+            Taking::Locked(locked) => locked.take(session, received).await,
+        })
+        .await
+    }
+
+    async fn settle(&mut self) -> Result<Settled, Fault> {
+        match &mut self.taking {
+            Taking::AtOnce(_) => Ok(Settled::Answered),
+            Taking::Locked(locked) => locked.settle(&mut self.session).await,
+        }
+    }
+
+    /// Others can take what was locked and not taken.
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.stopped = true;
+        match &mut self.taking {
+            Taking::Locked(locked) if locked.open => locked.give_back(&mut self.session).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Takes a message whatever becomes of it.
+async fn remove_one(session: &mut Session, take: &Statement, received: &mut Received) -> Attempt {
+    if let Err(lost) = session.ready().await {
+        return lost;
+    }
+    let taken = session.ask(async |client| client.query(take, &[]).await).await;
+    match taken.and_then(|rows| rows.first().map(|row| read(row, 0, received)).transpose()) {
+        Ok(Some(())) => Attempt::Ok,
+        Ok(None) => Attempt::Refused,
+        Err(error) => session.failed(&error, Sent::Commit),
+    }
+}
+
+fn read(row: &Row, column: usize, received: &mut Received) -> Result<(), Error> {
+    let body: &[u8] = row.try_get(column)?;
+    received.body.clear();
+    received.body.extend_from_slice(body);
+    Ok(())
+}
+
+/// A consumer's transaction, and the messages that it has locked.
+struct Locked {
+    lock: Statement,
+    delete: Statement,
+    wanted: Wanted,
+    /// Whether the transaction has begun.
+    open: bool,
+    /// Locked and not taken, in the order of their ids.
+    ahead: VecDeque<Row>,
+    /// The ids of what was taken: it is deleted when it is acknowledged.
+    taken: Vec<i64>,
+}
+
+impl Locked {
+    fn new(lock: Statement, delete: Statement, wanted: Wanted) -> Self {
+        Self { lock, delete, wanted, open: false, ahead: VecDeque::new(), taken: Vec::new() }
+    }
+
+    async fn take(&mut self, session: &mut Session, received: &mut Received) -> Attempt {
+        if self.ahead.is_empty()
+            && let Err(trouble) = self.lock(session).await
+        {
+            return self.failed(session, trouble).await;
+        }
+        let Some(row) = self.ahead.pop_front() else { return Attempt::Refused };
+        let id = row.try_get(0).and_then(|id| read(&row, 1, received).map(|()| id));
+        match id {
+            Ok(id) => {
+                self.taken.push(id);
+                Attempt::Ok
+            }
+            Err(error) => {
+                let trouble = session.failed(&error, Sent::Nothing);
+                self.failed(session, trouble).await
+            }
+        }
+    }
+
+    /// Locks as many messages as are acknowledged at once, beginning behind those that it has.
+    async fn lock(&mut self, session: &mut Session) -> Result<(), Attempt> {
+        if !self.open {
+            session.ready().await?;
+        }
+        // an id is above 0; those below the last that come late are for the next transaction
+        let last = self.taken.last().copied().unwrap_or(0);
+        let held = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
+        let due = self.wanted.delivery.batch.saturating_sub(held).max(1);
+        let most = i64::from(self.wanted.at_once(due));
+        let run = async |client: &Client| client.query(&self.lock, &[&last, &most]).await;
+        let Answered { begun, came, .. } = session.part(Part::of(!self.open, false), run).await;
+        session.begun(begun, false)?;
+        self.open = true;
+        let rows = came.map_err(|error| session.failed(&error, Sent::Nothing))?;
+        self.ahead.extend(rows);
+        Ok(())
+    }
+
+    /// An error ends the transaction. What was taken in it will come again: only a new connection makes the
+    /// client know.
+    async fn failed(&mut self, session: &mut Session, trouble: Attempt) -> Attempt {
+        let held = !self.taken.is_empty();
+        self.forget();
+        match session.roll_back(trouble).await {
+            Attempt::Conflict if held => {
+                Attempt::Failed(Fault::lost("rolled back in favour of another transaction"))
+            }
+            Attempt::Failed(fault) if held => Attempt::Failed(Fault::lost(fault.message)),
+            outcome => outcome,
+        }
+    }
+
+    /// Deletes what was taken, and gives back what was not.
+    async fn settle(&mut self, session: &mut Session) -> Result<Settled, Fault> {
+        if self.taken.is_empty() {
+            return Ok(Settled::Answered);
+        }
+        let taken = mem::take(&mut self.taken);
+        let run = async |client: &Client| client.execute(&self.delete, &[&taken]).await;
+        let Answered { came, committed, .. } = session.part(Part::Last, run).await;
+        self.forget();
+        let deleted = came.and_then(|deleted| committed.map(|()| deleted));
+        match deleted.map_err(|error| Fault::lost(session.words(&error)))? {
+            deleted if deleted == taken.len() as u64 => Ok(Settled::Answered),
+            deleted => Err(Fault::lost(format!("{deleted} of {} messages were there", taken.len()))),
+        }
+    }
+
+    async fn give_back(&mut self, session: &mut Session) -> Result<(), Fault> {
+        self.forget();
+        match session.roll_back(Attempt::Ok).await {
+            Attempt::Failed(fault) | Attempt::Unknown(fault) => Err(fault),
+            _ => Ok(()),
+        }
+    }
+
+    fn forget(&mut self) {
+        self.open = false;
+        self.ahead.clear();
+        self.taken.clear();
+    }
+}

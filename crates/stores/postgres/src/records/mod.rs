@@ -1,0 +1,93 @@
+//! Records on PostgreSQL.
+
+mod connection;
+mod statements;
+mod table;
+
+use acidtest_model::{Address, Isolation, StoreError, Task};
+use acidtest_workloads::{
+    ClientTask, Loaded, Place,
+    records::{self, Connector, Each, Layout, RecordsStore, Scenario, Wanted},
+};
+use tokio_postgres::{Client, Error};
+
+use crate::{Postgres, session::Session};
+use connection::Connection;
+use statements::Statements;
+pub(crate) use table::{load, table};
+
+impl RecordsStore for Postgres {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("loading the records", async move |client| {
+            load(client, &table(place), layout, loaded).await
+        }))
+    }
+
+    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+        let connector =
+            PostgresConnector { address: self.address.clone(), table: table(place), wanted: *wanted };
+        records::task(connector, scenario)
+    }
+
+    fn state<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        each: &'a mut Each<'_>,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("reading the final records", async move |client| {
+            table::state(client, &table(place), layout, each).await
+        }))
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(self.on_server("removing the records", async move |client| {
+            client.batch_execute(&format!("DROP TABLE IF EXISTS {}", table(place))).await
+        }))
+    }
+}
+
+struct PostgresConnector {
+    address: Address,
+    table: String,
+    wanted: Wanted,
+}
+
+/// A plan that is made once does not know how few records a scan will ask for: without these it may
+/// sort the whole table for each. Reading it whole would also make every transaction that is
+/// serializable conflict with every other.
+pub(crate) const BY_KEY: &str = "SET enable_seqscan = off; SET enable_sort = off";
+
+impl Connector for PostgresConnector {
+    type Connection = Connection;
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let prepare = async |client: &Client| {
+            client.batch_execute(BY_KEY).await?;
+            let level = isolate(client, self.wanted.isolation).await?;
+            Ok((level, Statements::prepare(client, &self.table, &self.wanted).await?))
+        };
+        let (session, (level, statements)) = Session::open(&self.address, prepare).await?;
+        match self.wanted.isolation {
+            Some(wanted) if !wanted.sql().eq_ignore_ascii_case(&level) => {
+                Err(format!("the isolation level is {level}, though {} was set", wanted.sql()))
+            }
+            _ => Ok(Connection::new(session, statements)),
+        }
+    }
+}
+
+/// Sets the level of the session's transactions, single statements among them, if one is asked for;
+/// the level that the server says it has then.
+async fn isolate(client: &Client, wanted: Option<Isolation>) -> Result<String, Error> {
+    if let Some(level) = wanted {
+        let set = format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {}", level.sql());
+        client.batch_execute(&set).await?;
+    }
+    client.query_one("SELECT current_setting('transaction_isolation')", &[]).await?.try_get(0)
+}

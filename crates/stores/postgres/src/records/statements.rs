@@ -1,0 +1,201 @@
+//! The statements of each lock mode, and the steps that operations take with them.
+
+use std::pin::pin;
+
+use acidtest_model::Lock;
+use acidtest_workloads::records::{Action, Request, Wanted};
+use futures_util::TryStreamExt;
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use super::table::{each_field, values};
+
+/// A client's prepared statements.
+pub(crate) struct Statements {
+    read: Statement,
+    scan: Statement,
+    insert: Statement,
+    how: How,
+}
+
+/// How records are changed.
+enum How {
+    /// Reads, then writes what follows from it.
+    InSteps {
+        /// Reads the version.
+        version: Statement,
+        /// Reads the record.
+        record: Statement,
+        write: Statement,
+        guard: Guard,
+    },
+    /// In one statement.
+    InOne { update: Statement, modify: Statement },
+}
+
+/// What protects a write that follows from what was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// Nothing.
+    None,
+    /// It only finds the version that was read.
+    Version,
+    /// The record was locked when it was read.
+    Locked,
+}
+
+/// One statement of an operation.
+pub(crate) struct Step<'a> {
+    statement: &'a Statement,
+    request: &'a Request,
+    pub(crate) what: What,
+}
+
+/// What a statement does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Reads the record.
+    Read,
+    /// Reads from a key on.
+    Scan,
+    Insert,
+    /// Reads the version that an update follows from.
+    UpdateFrom,
+    /// Reads the record that a modify follows from.
+    ModifyFrom,
+    /// Writes what follows from the version that was read.
+    Write(u64, Guard),
+    /// Raises the version.
+    Update,
+    /// Reads the record and raises its version.
+    Modify,
+}
+
+/// What the server answered to a step.
+pub(crate) struct Came {
+    pub(crate) rows: Vec<Row>,
+    /// Rows written, or read.
+    pub(crate) count: u64,
+}
+
+impl Statements {
+    pub(crate) async fn prepare(client: &Client, table: &str, wanted: &Wanted) -> Result<Self, Error> {
+        let layout = &wanted.layout;
+        let names = each_field(layout, |field| format!("field{field}"));
+        let set = |first: u16| each_field(layout, |field| format!("field{field} = ${}", first + field));
+        let given = each_field(layout, |field| format!("${}", 2 + field));
+        let record = format!("SELECT version, {names} FROM {table} WHERE key = $1");
+        let version = format!("SELECT version FROM {table} WHERE key = $1");
+        let scan =
+            format!("SELECT version, {names} FROM {table} WHERE key >= $1 ORDER BY key LIMIT $2::bigint");
+        let in_steps = async |locking: &str, write: String, guard| {
+            Ok(How::InSteps {
+                version: client.prepare(&format!("{version}{locking}")).await?,
+                record: client.prepare(&format!("{record}{locking}")).await?,
+                write: client.prepare(&write).await?,
+                guard,
+            })
+        };
+        let computed = || format!("UPDATE {table} SET version = $2, {} WHERE key = $1", set(3));
+        let raise = |first| format!("version = version + 1, {}", set(first));
+        let how = match wanted.lock {
+            Lock::None => in_steps("", computed(), Guard::None).await?,
+            Lock::Soft => {
+                let write = format!("UPDATE {table} SET {} WHERE key = $1 AND version = $2", raise(3));
+                in_steps("", write, Guard::Version).await?
+            }
+            Lock::Hard => in_steps(" FOR UPDATE", computed(), Guard::Locked).await?,
+            Lock::Native => {
+                let update = format!("UPDATE {table} SET {} WHERE key = $1 RETURNING version", raise(2));
+                How::InOne {
+                    update: client.prepare(&update).await?,
+                    modify: client.prepare(&modify(table, &record, &set(2))).await?,
+                }
+            }
+        };
+        Ok(Self {
+            read: client.prepare(&record).await?,
+            scan: client.prepare(&scan).await?,
+            insert: client.prepare(&format!("INSERT INTO {table} VALUES ($1, 0, {given})")).await?,
+            how,
+        })
+    }
+
+    /// What a request begins with.
+    pub(crate) fn first<'a>(&'a self, request: &'a Request) -> Step<'a> {
+        let (what, statement) = match (request.action, &self.how) {
+            (Action::Read, _) => (What::Read, &self.read),
+            (Action::Scan, _) => (What::Scan, &self.scan),
+            (Action::Insert, _) => (What::Insert, &self.insert),
+            (Action::Update, How::InSteps { version, .. }) => (What::UpdateFrom, version),
+            (Action::Update, How::InOne { update, .. }) => (What::Update, update),
+            (Action::Modify, How::InSteps { record, .. }) => (What::ModifyFrom, record),
+            (Action::Modify, How::InOne { modify, .. }) => (What::Modify, modify),
+        };
+        Step { statement, request, what }
+    }
+
+    /// What follows from the version that a step has read, if it was one that something follows from.
+    pub(crate) fn then<'a>(&'a self, step: &Step<'a>, version: u64) -> Option<Step<'a>> {
+        match &self.how {
+            How::InSteps { write, guard, .. } if step.what.is_followed() => {
+                Some(Step { statement: write, request: step.request, what: What::Write(version, *guard) })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether changes lock their record when they read it, for which they need a transaction.
+    pub(crate) fn lock(&self) -> bool {
+        matches!(self.how, How::InSteps { guard: Guard::Locked, .. })
+    }
+}
+
+/// Locks the record, reads it and writes what follows from it.
+///
+/// Under READ COMMITTED a record that another transaction has changed meanwhile is read again once it
+/// is locked, so `held` is the record as it is now, not as it was when the statement began. The
+/// `UPDATE` then finds the same record, which nobody else can change until it is done.
+fn modify(table: &str, record: &str, set: &str) -> String {
+    format!(
+        "WITH held AS MATERIALIZED ({record} FOR UPDATE)
+         UPDATE {table} AS stored SET version = held.version + 1, {set} FROM held
+         WHERE stored.key = $1 RETURNING held.*"
+    )
+}
+
+impl What {
+    /// Whether a write follows.
+    pub(crate) fn is_followed(self) -> bool {
+        matches!(self, Self::UpdateFrom | Self::ModifyFrom)
+    }
+
+    /// Whether it changes anything.
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Self::Insert | Self::Write(..) | Self::Update | Self::Modify)
+    }
+
+    /// Whether it can come to nothing but what it should or an error.
+    pub(crate) fn is_sure(self) -> bool {
+        matches!(self, Self::Scan | Self::Insert | Self::Write(_, Guard::Locked))
+    }
+}
+
+impl Step<'_> {
+    /// Sends it, and waits for the answer.
+    pub(crate) async fn run(&self, client: &Client) -> Result<Came, Error> {
+        let Request { key, length, fields, .. } = self.request;
+        let number = match self.what {
+            What::Scan => Some(i64::from(*length)),
+            What::Write(version, Guard::Version) => Some(version.cast_signed()),
+            What::Write(version, _) => Some((version + 1).cast_signed()),
+            _ => None,
+        };
+        let fields = self.what.writes().then_some(fields);
+        let mut answers = pin!(client.query_raw(self.statement, values(key, number, fields)).await?);
+        let mut rows = Vec::new();
+        while let Some(row) = answers.try_next().await? {
+            rows.push(row);
+        }
+        Ok(Came { rows, count: answers.rows_affected().unwrap_or(0) })
+    }
+}

@@ -1,0 +1,102 @@
+//! The table `usertable`: made, laid in, read back.
+
+use std::{iter, pin::pin};
+
+use acidtest_workloads::{
+    Loaded, Place,
+    records::{Each, Fields, Layout, key_name, tag_of},
+};
+use futures_util::TryStreamExt;
+use tokio_postgres::{Client, Error, binary_copy::BinaryCopyInWriter, types::Type};
+
+use crate::{
+    quoted,
+    value::{Counted, Value, texts, version},
+};
+
+/// Records laid in by one COPY: what is wrong with one is known at its end.
+const BATCH: u64 = 10_000;
+
+/// Letters of each field that are read back: those that [`tag_of`] looks at.
+const TAG: usize = 16;
+
+/// The table's name as SQL takes it.
+pub(crate) fn table(place: &Place) -> String {
+    format!("{}.{}", quoted(&place.namespace), quoted(&place.object("usertable")))
+}
+
+/// Something for each field's name, separated by commas.
+pub(crate) fn each_field(layout: &Layout, of: impl Fn(u16) -> String) -> String {
+    (0..layout.fields).map(of).collect::<Vec<_>>().join(", ")
+}
+
+/// The values of a statement or of a record: key, number, fields.
+pub(crate) fn values<'a>(
+    key: &'a str,
+    number: Option<i64>,
+    fields: Option<&'a Fields>,
+) -> impl ExactSizeIterator<Item = Value<'a>> {
+    let count = 1 + usize::from(number.is_some()) + fields.map_or(0, |fields| fields.iter().len());
+    let fields = fields.into_iter().flat_map(Fields::iter).map(Value::Text);
+    Counted::new(iter::once(Value::Text(key)).chain(number.map(Value::Number)).chain(fields), count)
+}
+
+/// Makes the table and lays its records in, in one transaction.
+///
+/// That lets COPY write them frozen, so that nobody has to mark them as committed later. Keys lie
+/// in no order, so that an index over all of them is made faster than one that grows with them.
+pub(crate) async fn load(
+    client: &Client,
+    table: &str,
+    layout: &Layout,
+    loaded: &Loaded,
+) -> Result<(), Error> {
+    let fields = each_field(layout, |field| format!("field{field} text NOT NULL"));
+    let create = format!(
+        "BEGIN; CREATE TABLE {table} (key text COLLATE \"C\" NOT NULL, version bigint NOT NULL, {fields})"
+    );
+    client.batch_execute(&create).await?;
+    let mut first = 0;
+    while first < layout.records {
+        let end = layout.records.min(first + BATCH);
+        loaded.add(copy(client, table, layout, first..end).await?);
+        first = end;
+    }
+    client.batch_execute(&format!("ALTER TABLE {table} ADD PRIMARY KEY (key); COMMIT")).await?;
+    // so that the planner knows its size
+    client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await
+}
+
+async fn copy(
+    client: &Client,
+    table: &str,
+    layout: &Layout,
+    numbers: impl Iterator<Item = u64>,
+) -> Result<u64, Error> {
+    let sink = client.copy_in(&format!("COPY {table} FROM STDIN WITH (FORMAT binary, FREEZE)")).await?;
+    let fields = iter::repeat_n(Type::TEXT, usize::from(layout.fields));
+    let types: Vec<_> = [Type::TEXT, Type::INT8].into_iter().chain(fields).collect();
+    let mut writer = pin!(BinaryCopyInWriter::new(sink, &types));
+    let mut fields = Fields::default();
+    for number in numbers {
+        layout.fill(number, &mut fields);
+        writer.as_mut().write_raw(values(&key_name(number), Some(0), Some(&fields))).await?;
+    }
+    writer.finish().await
+}
+
+/// Hands over every record as it streams in.
+pub(crate) async fn state(
+    client: &Client,
+    table: &str,
+    layout: &Layout,
+    each: &mut Each<'_>,
+) -> Result<(), Error> {
+    let tags = each_field(layout, |field| format!("left(field{field}, {TAG})"));
+    let sql = format!("SELECT key, version, {tags} FROM {table}");
+    let mut rows = pin!(client.query_raw(&sql, iter::empty::<Value<'_>>()).await?);
+    while let Some(row) = rows.try_next().await? {
+        each(row.try_get(0)?, version(&row, 1)?, tag_of(texts(&row, 2)));
+    }
+    Ok(())
+}

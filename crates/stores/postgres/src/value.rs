@@ -1,0 +1,83 @@
+//! Values of records, to and from the server, without lists of them on the way.
+
+use bytes::BytesMut;
+use tokio_postgres::{
+    Error, Row,
+    types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
+};
+
+type Bad = Box<dyn std::error::Error + Sync + Send>;
+
+/// One value: `text` or `bigint`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value<'a> {
+    Text(&'a str),
+    Number(i64),
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Bad> {
+        match self {
+            Self::Text(text) => text.to_sql(kind, out),
+            Self::Number(number) => number.to_sql(kind, out),
+        }
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        <&str as ToSql>::accepts(kind) || <i64 as ToSql>::accepts(kind)
+    }
+
+    to_sql_checked!();
+}
+
+/// Values whose number is known, as the driver wants them.
+pub(crate) struct Counted<I> {
+    values: I,
+    left: usize,
+}
+
+impl<I: Iterator> Counted<I> {
+    pub(crate) fn new(values: I, count: usize) -> Self {
+        Self { values, left: count }
+    }
+}
+
+impl<I: Iterator> Iterator for Counted<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        let value = self.values.next()?;
+        self.left = self.left.saturating_sub(1);
+        Some(value)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<I: Iterator> ExactSizeIterator for Counted<I> {}
+
+/// A record's version: a `bigint` that is not negative.
+struct Version(u64);
+
+impl<'a> FromSql<'a> for Version {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Bad> {
+        Ok(Self(u64::try_from(i64::from_sql(kind, raw)?)?))
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        <i64 as FromSql>::accepts(kind)
+    }
+}
+
+/// The version in a column.
+pub(crate) fn version(row: &Row, column: usize) -> Result<u64, Error> {
+    row.try_get(column).map(|Version(version)| version)
+}
+
+/// The texts in the columns from `first` on; one that cannot be read counts as empty, which no field is.
+pub(crate) fn texts(row: &Row, first: usize) -> impl Iterator<Item = &[u8]> {
+    let text = |column| row.try_get(column).map_or(&[][..], str::as_bytes);
+    (first..row.len()).map(text)
+}

@@ -1,0 +1,31 @@
+//! What the tests of all workloads share.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests, of which not every one uses all")]
+
+use acidtest_model::Address;
+use acidtest_store_postgres::{KIND, Postgres};
+use acidtest_testbed::{Gone, Subject, wait};
+use tokio_postgres::Client;
+
+/// The store under test.
+pub(crate) static POSTGRES: Subject<Postgres> =
+    Subject { kind: KIND, open: |address, _| Box::pin(Postgres::open(address)), gone: Gone::Error };
+
+/// Does something as the server's superuser, past the store.
+pub(crate) fn on_server<T>(address: &Address, work: impl AsyncFnOnce(&Client) -> T) -> T {
+    wait(async {
+        let (user, port) = (address.user.clone().unwrap(), address.port.unwrap());
+        let options = format!("host=127.0.0.1 port={port} user={user} dbname={}", address.path);
+        let (client, connection) = tokio_postgres::connect(&options, tokio_postgres::NoTls).await.unwrap();
+        let driver = tokio::spawn(connection);
+        let done = work(&client).await;
+        drop(client);
+        driver.await.unwrap().unwrap();
+        done
+    })
+}
+
+/// Executes statements so.
+pub(crate) fn execute(address: &Address, sql: &str) {
+    on_server(address, async |client| client.batch_execute(sql).await).unwrap();
+}

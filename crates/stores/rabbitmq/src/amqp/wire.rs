@@ -1,0 +1,395 @@
+//! The bytes of AMQP 0-9-1: what is sent, and what is understood of what is received.
+//!
+//! Numbers of classes and methods are those of the specification (`amqp0-9-1.extended.xml`), with RabbitMQ's own
+//! methods `confirm.*`, `basic.nack` and `connection.blocked`.
+
+/// What a client says first.
+pub(crate) const GREETING: &[u8] = b"AMQP\0\0\x09\x01";
+/// The last byte of every frame.
+const END: u8 = 0xCE;
+/// Bytes of a frame besides its payload.
+pub(crate) const AROUND: usize = 8;
+
+const METHOD: u8 = 1;
+const HEADER: u8 = 2;
+const BODY: u8 = 3;
+const HEARTBEAT: u8 = 8;
+
+/// The class of content that is published and delivered.
+const BASIC: u16 = 60;
+/// The property flag of the delivery mode.
+const DELIVERY_MODE: u16 = 1 << 12;
+/// The only channel of a connection, and the connection itself.
+pub(crate) const CHANNEL: u16 = 1;
+pub(crate) const CONNECTION: u16 = 0;
+
+/// Class and method.
+pub(crate) type Id = (u16, u16);
+
+pub(crate) const START: Id = (10, 10);
+pub(crate) const START_OK: Id = (10, 11);
+pub(crate) const TUNE: Id = (10, 30);
+pub(crate) const TUNE_OK: Id = (10, 31);
+pub(crate) const OPEN: Id = (10, 40);
+pub(crate) const OPEN_OK: Id = (10, 41);
+pub(crate) const CLOSE: Id = (10, 50);
+pub(crate) const CLOSE_OK: Id = (10, 51);
+pub(crate) const BLOCKED: Id = (10, 60);
+pub(crate) const UNBLOCKED: Id = (10, 61);
+pub(crate) const CHANNEL_OPEN: Id = (20, 10);
+pub(crate) const CHANNEL_OPEN_OK: Id = (20, 11);
+pub(crate) const FLOW: Id = (20, 20);
+pub(crate) const FLOW_OK: Id = (20, 21);
+pub(crate) const CHANNEL_CLOSE: Id = (20, 40);
+pub(crate) const CHANNEL_CLOSE_OK: Id = (20, 41);
+pub(crate) const DECLARE: Id = (50, 10);
+pub(crate) const DECLARE_OK: Id = (50, 11);
+pub(crate) const DELETE: Id = (50, 40);
+pub(crate) const DELETE_OK: Id = (50, 41);
+pub(crate) const QOS: Id = (BASIC, 10);
+pub(crate) const QOS_OK: Id = (BASIC, 11);
+pub(crate) const CONSUME: Id = (BASIC, 20);
+pub(crate) const CONSUME_OK: Id = (BASIC, 21);
+pub(crate) const CANCEL: Id = (BASIC, 30);
+pub(crate) const CANCEL_OK: Id = (BASIC, 31);
+pub(crate) const PUBLISH: Id = (BASIC, 40);
+pub(crate) const RETURN: Id = (BASIC, 50);
+pub(crate) const DELIVER: Id = (BASIC, 60);
+pub(crate) const GET: Id = (BASIC, 70);
+pub(crate) const GET_OK: Id = (BASIC, 71);
+pub(crate) const GET_EMPTY: Id = (BASIC, 72);
+pub(crate) const ACK: Id = (BASIC, 80);
+pub(crate) const NACK: Id = (BASIC, 120);
+pub(crate) const CONFIRM: Id = (85, 10);
+pub(crate) const CONFIRM_OK: Id = (85, 11);
+pub(crate) const TX: Id = (90, 10);
+pub(crate) const TX_OK: Id = (90, 11);
+pub(crate) const COMMIT: Id = (90, 20);
+pub(crate) const COMMIT_OK: Id = (90, 21);
+
+/// A value of a table: those that are sent.
+pub(crate) enum Value<'a> {
+    Text(&'a str),
+    True,
+    Table(&'a [(&'a str, Value<'a>)]),
+}
+
+/// Writes the arguments of a method.
+#[derive(Default)]
+pub(crate) struct Arguments(pub(crate) Vec<u8>);
+
+impl Arguments {
+    pub(crate) fn byte(mut self, value: u8) -> Self {
+        self.0.push(value);
+        self
+    }
+
+    pub(crate) fn short(mut self, value: u16) -> Self {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+
+    pub(crate) fn long(mut self, value: u32) -> Self {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+
+    pub(crate) fn longlong(mut self, value: u64) -> Self {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+
+    /// A name: at most 255 bytes, what is longer is cut at a letter's end.
+    pub(crate) fn name(mut self, text: &str) -> Self {
+        let end = (0..=text.len().min(255)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        // at most 255
+        self.0.push(u8::try_from(end).unwrap_or(0));
+        self.0.extend_from_slice(&text.as_bytes()[..end]);
+        self
+    }
+
+    pub(crate) fn text(self, bytes: &[u8]) -> Self {
+        let mut whole = self.long(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        whole.0.extend_from_slice(bytes);
+        whole
+    }
+
+    pub(crate) fn table(self, entries: &[(&str, Value<'_>)]) -> Self {
+        let inner = entries.iter().fold(Self::default(), |inner, (name, value)| {
+            let inner = inner.name(name);
+            match value {
+                Value::Text(text) => inner.byte(b'S').text(text.as_bytes()),
+                Value::True => inner.byte(b't').byte(1),
+                Value::Table(entries) => inner.byte(b'F').table(entries),
+            }
+        });
+        self.text(&inner.0)
+    }
+}
+
+fn frame(out: &mut Vec<u8>, kind: u8, channel: u16, parts: &[&[u8]]) {
+    let size: usize = parts.iter().map(|part| part.len()).sum();
+    out.push(kind);
+    out.extend_from_slice(&channel.to_be_bytes());
+    // frames are no longer than the server's limit, far below
+    out.extend_from_slice(&u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+    out.push(END);
+}
+
+/// A method with its arguments.
+pub(crate) fn method(out: &mut Vec<u8>, channel: u16, (class, number): Id, arguments: &Arguments) {
+    frame(out, METHOD, channel, &[&class.to_be_bytes(), &number.to_be_bytes(), &arguments.0]);
+}
+
+/// A message for a queue by its name, to be returned if there is no such queue.
+pub(crate) struct Envelope {
+    /// The frame of `basic.publish`, alike for every message.
+    publish: Vec<u8>,
+    /// The payload of the content's header up to the body's size, and behind it.
+    persistent: bool,
+}
+
+impl Envelope {
+    pub(crate) fn new(queue: &str, persistent: bool) -> Self {
+        const MANDATORY: u8 = 1;
+        let arguments = Arguments::default().short(0).name("").name(queue).byte(MANDATORY);
+        let mut publish = Vec::new();
+        method(&mut publish, CHANNEL, PUBLISH, &arguments);
+        Self { publish, persistent }
+    }
+
+    /// Writes a message, its body in frames of at most so many bytes in all.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, body: &[u8], frame_max: usize) {
+        out.extend_from_slice(&self.publish);
+        let size = (body.len() as u64).to_be_bytes();
+        let mode = if self.persistent { 2 } else { 1 };
+        let parts: [&[u8]; 5] = [&BASIC.to_be_bytes(), &[0, 0], &size, &DELIVERY_MODE.to_be_bytes(), &[mode]];
+        frame(out, HEADER, CHANNEL, &parts);
+        for piece in body.chunks(frame_max.saturating_sub(AROUND).max(1)) {
+            frame(out, BODY, CHANNEL, &[piece]);
+        }
+    }
+}
+
+/// What the server sent: one frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Frame<'a> {
+    Method(Id, &'a [u8]),
+    /// The size of the body that follows.
+    Header(u64),
+    Body(&'a [u8]),
+    Heartbeat,
+}
+
+/// The first frame of what was received and the bytes that it takes; none if it is not whole yet.
+///
+/// # Errors
+/// What no server sends, or a frame that is larger than was agreed.
+pub(crate) fn first(input: &[u8], frame_max: usize) -> Result<Option<(Frame<'_>, usize)>, String> {
+    if input.starts_with(b"AMQP") {
+        let asks = input.get(4..8).map_or_else(String::new, |version| format!(" {version:?}"));
+        return Err(format!("it speaks another version of AMQP{asks}"));
+    }
+    let Some((head, rest)) = input.split_at_checked(7) else {
+        // what speaks something else is told from its first byte
+        return match input.first() {
+            Some(kind) if ![METHOD, HEADER, BODY, HEARTBEAT].contains(kind) => Err(NO_AMQP.to_owned()),
+            _ => Ok(None),
+        };
+    };
+    let [kind, _, _, a, b, c, d] = *head else { return Ok(None) };
+    if ![METHOD, HEADER, BODY, HEARTBEAT].contains(&kind) {
+        return Err(NO_AMQP.to_owned());
+    }
+    let size = u32::from_be_bytes([a, b, c, d]) as usize;
+    if size + AROUND > frame_max {
+        return Err(format!("a frame of {size} bytes is larger than was agreed ({frame_max})"));
+    }
+    let Some((payload, rest)) = rest.split_at_checked(size) else { return Ok(None) };
+    match rest.first() {
+        None => return Ok(None),
+        Some(&END) => {}
+        Some(_) => return Err("a frame does not end where it should".to_owned()),
+    }
+    let frame = match kind {
+        METHOD => {
+            let mut reader = Reader(payload);
+            let id = reader.short().and_then(|class| Some((class, reader.short()?)));
+            Frame::Method(id.ok_or("a method without a number")?, reader.0)
+        }
+        HEADER => {
+            let mut reader = Reader(payload);
+            let size = reader.short().and_then(|_| reader.short()).and_then(|_| reader.longlong());
+            Frame::Header(size.ok_or("a content's header without a size")?)
+        }
+        BODY => Frame::Body(payload),
+        _ => Frame::Heartbeat,
+    };
+    Ok(Some((frame, size + AROUND)))
+}
+
+const NO_AMQP: &str = "it does not speak AMQP";
+
+/// Reads the arguments of a method; none where they end too early.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    pub(crate) fn short(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(crate) fn long(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(crate) fn longlong(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn name(&mut self) -> Option<String> {
+        let length = self.byte()?;
+        self.bytes(length.into()).map(|text| String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// The texts of a table, by name; what is no text is left out.
+    pub(crate) fn texts(&mut self) -> Option<Vec<(String, String)>> {
+        let size = self.long()?;
+        let mut table = Reader(self.bytes(size as usize)?);
+        let mut texts = Vec::new();
+        while !table.0.is_empty() {
+            let name = table.name()?;
+            if let Found::Text(text) = table.value()? {
+                texts.push((name, text));
+            }
+        }
+        Some(texts)
+    }
+
+    /// A value of a table, if it is a text.
+    fn value(&mut self) -> Option<Found> {
+        let size = match self.byte()? {
+            b'S' | b'x' => {
+                let size = self.long()?;
+                let text = self.bytes(size as usize)?;
+                return Some(Found::Text(String::from_utf8_lossy(text).into_owned()));
+            }
+            b'F' | b'A' => self.long()? as usize,
+            b't' | b'b' | b'B' => 1,
+            b's' | b'u' => 2,
+            b'I' | b'i' | b'f' => 4,
+            b'l' | b'L' | b'd' | b'T' => 8,
+            b'D' => 5,
+            b'V' => 0,
+            _ => return None,
+        };
+        self.bytes(size)?;
+        Some(Found::Other)
+    }
+}
+
+/// A value of a table that was read.
+enum Found {
+    Text(String),
+    Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MOST: usize = 4096;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let mut out = Vec::new();
+        let arguments = Arguments::default().short(7).name("naïve").long(9).longlong(11);
+        method(&mut out, CHANNEL, DECLARE_OK, &arguments);
+        let (frame, used) = first(&out, MOST).unwrap().unwrap();
+        assert_eq!(used, out.len());
+        let Frame::Method(DECLARE_OK, arguments) = frame else { panic!("{frame:?}") };
+        let mut reader = Reader(arguments);
+        assert_eq!((reader.short(), reader.name().as_deref()), (Some(7), Some("naïve")));
+        assert_eq!((reader.long(), reader.longlong(), reader.byte()), (Some(9), Some(11), None));
+    }
+
+    #[test]
+    fn a_message_is_cut_into_frames_of_the_size_agreed() {
+        let mut out = Vec::new();
+        Envelope::new("queue", true).write(&mut out, &[5; 1000], 300);
+        let mut frames = Vec::new();
+        let mut rest = &out[..];
+        while let Some((frame, used)) = first(rest, 300).unwrap() {
+            frames.push(frame);
+            rest = &rest[used..];
+        }
+        assert!(rest.is_empty());
+        assert!(matches!(frames[..2], [Frame::Method(PUBLISH, _), Frame::Header(1000)]));
+        let sizes: Vec<usize> = frames[2..]
+            .iter()
+            .map(|frame| if let Frame::Body(body) = frame { body.len() } else { panic!("{frame:?}") })
+            .collect();
+        assert_eq!(sizes, [292, 292, 292, 124]);
+    }
+
+    #[test]
+    fn a_table_of_the_server_s_is_read() {
+        let capabilities: [(&str, Value<'_>); 1] = [("basic.nack", Value::True)];
+        let table = [
+            ("product", Value::Text("RabbitMQ")),
+            ("capabilities", Value::Table(&capabilities)),
+            ("version", Value::Text("3.10.8")),
+        ];
+        let written = Arguments::default().table(&table).0;
+        let texts = Reader(&written).texts().unwrap();
+        assert_eq!(texts, [("product".into(), "RabbitMQ".into()), ("version".into(), "3.10.8".into())]);
+    }
+
+    #[test]
+    fn what_is_no_amqp_is_told_apart() {
+        assert!(first(b"HTTP/1.1 400", MOST).unwrap_err().contains("does not speak AMQP"));
+        assert!(first(b"-", MOST).unwrap_err().contains("does not speak AMQP"));
+        assert!(first(b"AMQP\0\0\x09\x01", MOST).unwrap_err().contains("another version"));
+        assert!(first(&[METHOD, 0, 1, 0, 1, 0, 0, 0], MOST).unwrap_err().contains("larger"));
+        assert!(first(&[METHOD, 0, 1, 0, 0, 0, 4, 0, 1, 0, 1, 7], MOST).unwrap_err().contains("end"));
+        assert_eq!(first(&[METHOD, 0], MOST), Ok(None));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_do_harm(input: Vec<u8>, kind in 0..9_u8) {
+            let mut input = input;
+            let _ = first(&input, MOST);
+            // with a head that is whole, so that the rest is reached
+            let size = u32::try_from(input.len()).unwrap();
+            let mut whole = vec![kind, 0, 1];
+            whole.extend_from_slice(&size.to_be_bytes());
+            whole.append(&mut input);
+            whole.push(END);
+            if let Ok(Some((Frame::Method(_, arguments), _))) = first(&whole, MOST) {
+                let mut reader = Reader(arguments);
+                let _ = (reader.name(), reader.texts(), reader.longlong());
+            }
+        }
+    }
+}

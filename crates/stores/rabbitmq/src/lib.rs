@@ -1,0 +1,246 @@
+//! RabbitMQ: AMQP 0-9-1, one connection with one channel a client, driven by its own task.
+//!
+//! # Guarantees
+//!
+//! Checked on 3.10.8. Each trial has a queue of its own, published to by its name through the default exchange.
+//!
+//! | guarantee | methods and settings |
+//! | --- | --- |
+//! | ack none | `basic.publish`: done once written to the connection |
+//! | ack confirm | `confirm.select`; done with the broker's `basic.ack`, which may stand for several |
+//! | ack transaction | `tx.select`; done with `tx.commit-ok`, a message or a batch of them |
+//! | consume auto | `basic.consume` with `no_ack`: gone once written to the consumer's connection |
+//! | consume ack | `basic.ack`, of several with `multiple`. The broker does not answer it |
+//! | consume transaction | `basic.ack` and `tx.commit`, which is answered |
+//! | prefetch | `basic.qos`; none with consume auto, to which it does not apply |
+//! | persistent | delivery mode 2 in a durable queue; else delivery mode 1 in one that is not durable |
+//! | queue | `x-queue-type` classic or quorum; a quorum queue is always durable |
+//! | replicas | the nodes of a quorum queue are the server's to choose: not asked for |
+//! | mandatory | always: the broker confirms what no queue takes, but returns it first. A returned message has failed |
+//! | redelivered | the flag of `basic.deliver` |
+//! | order | a queue keeps it; what is requeued comes again in its place |
+//!
+//! # Durability
+//!
+//! | rung | settings |
+//! | --- | --- |
+//! | none | transient messages; or any with ack none: nobody says that they arrived |
+//! | process | persistent messages in a classic queue, confirmed or committed |
+//! | disk | persistent messages in a quorum queue, confirmed or committed |
+//!
+//! Seen with strace on 3.10.8 (see `docs/queues.md`). Which rung a trial is at is read back: the broker refuses
+//! to declare a queue again whose durability or type is another (406), which is asked of every queue once it is
+//! made.
+//!
+//! # Errors
+//!
+//! | error | outcome |
+//! | --- | --- |
+//! | a message is returned | failed |
+//! | `basic.nack` | unknown: the broker cannot say what became of it |
+//! | channel or connection closed by the broker, with its words | unknown, for all that is in flight |
+//! | the connection breaks | unknown, for all that is in flight |
+//!
+//! A broker that is short of memory or disk blocks its publishers (`connection.blocked`): what they wait for ends
+//! unknown after the timeout, and its reason is kept as the limit.
+//!
+//! # Namespaces
+//!
+//! AMQP cannot list queues. `NAMESPACE:mark` is a durable queue whose message names the run; `NAMESPACE:names` holds
+//! a message for each queue that was made, from which they are removed. All others are `NAMESPACE:OBJECT`.
+
+mod amqp;
+mod queue;
+mod server;
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use acidtest_model::{Address, Durability, Effective, LOCKS_OF_QUEUES, StoreError, StoreKind, Support, Task};
+use acidtest_workloads::{Owner, Store, queue::QueueStore};
+use tokio::time::timeout;
+
+use crate::{
+    amqp::{Arguments, Connection, Envelope, Error, Value, ids},
+    server::Server,
+};
+
+/// The store's row of the matrix.
+pub const KIND: StoreKind = StoreKind {
+    name: "rabbitmq",
+    title: "RabbitMQ",
+    schemes: &["amqp"],
+    address: "amqp://USER:PASSWORD@HOST:5672/VHOST",
+    server: acidtest_model::Server::Program,
+    default_port: 5672,
+    locks: LOCKS_OF_QUEUES,
+    durability: &[
+        (Durability::None, Support::Yes("transient messages, or no acknowledgement")),
+        (Durability::Process, Support::Yes("persistent messages in a durable classic queue, acknowledged")),
+        (Durability::Disk, Support::Yes("persistent messages in a quorum queue, acknowledged")),
+    ],
+    isolation: &[],
+    transactions: Support::No("its transactions are of messages: --ack transaction, --consume transaction"),
+    lock_service: false,
+    rung_of_queue: true,
+    workloads: &[
+        ("queue", Support::Yes("a classic or quorum queue, published to through the default exchange")),
+        ("inventory", Support::No("it has queues of messages, not records to decide on")),
+        ("records", Support::No("it has queues of messages, not records to decide on")),
+        ("join", Support::No("it has queues of messages, not tables")),
+    ],
+    refuses: queue::refuses,
+};
+
+/// How long a message that is not measured may take: a broker that blocks its publishers never answers.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the mark says before the run's id.
+const MARK: &str = "acidtest run ";
+
+/// A RabbitMQ server.
+pub struct RabbitMq {
+    server: Server,
+    version: String,
+}
+
+impl fmt::Debug for RabbitMq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RabbitMq").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+impl RabbitMq {
+    /// Opens the server, connecting once to see that it can be reached.
+    ///
+    /// # Errors
+    /// A server that does not answer, or not to this user and password.
+    pub async fn open(address: &Address) -> Result<Self, StoreError> {
+        let server = Server::new(address, KIND.default_port);
+        let connection = server.reach().await?;
+        let about = |name| connection.about(name).unwrap_or("unknown").to_owned();
+        let version = format!("{} {}", about("product"), about("version"));
+        Ok(Self { server, version })
+    }
+}
+
+/// The name of the queue with the run's mark.
+fn mark(namespace: &str) -> String {
+    format!("{namespace}:mark")
+}
+
+/// The name of the queue with the names of all others.
+fn names(namespace: &str) -> String {
+    format!("{namespace}:names")
+}
+
+/// The arguments that declare a queue, or ask after one.
+fn declaration(name: &str, passive: bool, durable: bool, kind: Option<&str>) -> Arguments {
+    let bits = u8::from(passive) | u8::from(durable) << 1;
+    let arguments = Arguments::default().short(0).name(name).byte(bits);
+    match kind {
+        Some(kind) => arguments.table(&[("x-queue-type", Value::Text(kind))]),
+        None => arguments.table(&[]),
+    }
+}
+
+/// Messages ready in a queue and its consumers; none if there is no such queue. The channel is closed then.
+async fn look(connection: &mut Connection, name: &str) -> Result<Option<(u32, u32)>, Error> {
+    let arguments = declaration(name, true, false, None);
+    match connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK).await {
+        Ok(answer) => amqp::declared(&answer)
+            .map(Some)
+            .ok_or_else(|| Error::Protocol("the answer to a declaration ends too early".to_owned())),
+        Err(error) if error.code() == Some(Error::NOT_FOUND) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn delete(connection: &mut Connection, name: &str) -> Result<(), Error> {
+    let arguments = Arguments::default().short(0).name(name).byte(0);
+    connection.ask(ids::DELETE, &arguments, ids::DELETE_OK).await.map(drop)
+}
+
+/// Makes a durable queue and leaves a message in it, sure to be there.
+async fn leave(connection: &mut Connection, queue: &str, message: &str) -> Result<(), Error> {
+    let arguments = declaration(queue, false, true, None);
+    connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK).await?;
+    connection.ask(ids::TX, &Arguments::default(), ids::TX_OK).await?;
+    connection.publish(&Envelope::new(queue, true), message.as_bytes()).await?;
+    let nothing = Arguments::default();
+    let committed = timeout(PATIENCE, connection.ask(ids::COMMIT, &nothing, ids::COMMIT_OK)).await;
+    let unanswered = |connection: &mut Connection| {
+        let blocked = connection.take_blocked();
+        Error::Network(blocked.unwrap_or_else(|| format!("no answer within {PATIENCE:?}")))
+    };
+    committed.unwrap_or_else(|_| Err(unanswered(connection))).map(drop)
+}
+
+impl Store for RabbitMq {
+    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+        Box::pin(async {
+            let connection = self.server.reach().await?;
+            let settings = ["platform", "cluster_name"]
+                .into_iter()
+                .filter_map(|name| Some((name.to_owned(), connection.about(name)?.to_owned())))
+                .chain([("frame_max".to_owned(), connection.frame_max().to_string())]);
+            Ok(Effective {
+                version: self.version.clone(),
+                durability: Durability::Disk,
+                because: "each queue has its own rung".to_owned(),
+                settings: settings.collect::<BTreeMap<_, _>>(),
+            })
+        })
+    }
+
+    fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
+        Box::pin(async move {
+            let failed = self.server.failed("looking for the namespace");
+            let mark = mark(namespace);
+            let Some(_) = look(&mut self.server.reach().await?, &mark).await.map_err(&failed)? else {
+                let names =
+                    look(&mut self.server.reach().await?, &names(namespace)).await.map_err(&failed)?;
+                return Ok(if names.is_some() { Owner::Stranger } else { Owner::Nobody });
+            };
+            // not acknowledged: it stays
+            let mut connection = self.server.reach().await?;
+            let message = connection.get(&mark, false).await.map_err(&failed)?;
+            // in order, so that it is there again for whoever looks next
+            connection.close().await;
+            let Some(message) = message else { return Ok(Owner::Empty) };
+            let text = String::from_utf8_lossy(&message);
+            Ok(text.strip_prefix(MARK).map_or(Owner::Stranger, |run| Owner::Run(run.to_owned())))
+        })
+    }
+
+    fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let failed = self.server.failed("making the namespace");
+            let mut connection = self.server.reach().await?;
+            leave(&mut connection, &mark(namespace), &format!("{MARK}{run}")).await.map_err(failed)
+        })
+    }
+
+    fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let failed = self.server.failed("removing the namespace");
+            let names = names(namespace);
+            let there = look(&mut self.server.reach().await?, &names).await.map_err(&failed)?;
+            let mut connection = self.server.reach().await?;
+            // not acknowledged: the names of queues that are still there outlive a removal cut short
+            while there.is_some()
+                && let Some(queue) = connection.get(&names, false).await.map_err(&failed)?
+            {
+                delete(&mut connection, &String::from_utf8_lossy(&queue)).await.map_err(&failed)?;
+            }
+            // the mark goes last
+            for queue in [names, mark(namespace)] {
+                delete(&mut connection, &queue).await.map_err(&failed)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn queue(&self) -> Option<&dyn QueueStore> {
+        Some(self)
+    }
+}

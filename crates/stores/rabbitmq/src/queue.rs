@@ -1,0 +1,406 @@
+//! The queue: publishing, consuming, and what both are promised.
+
+use std::{collections::VecDeque, time::Duration};
+
+use acidtest_engine::{Ended, Fault};
+use acidtest_model::{Ack, Consume, Delivery, Durability, Effective, QueueKind, StoreError, Task, Wish};
+use acidtest_workloads::{
+    Attempt, Place,
+    queue::{self, Depth, Message, QueueAdapter, Received, Settled, Wanted},
+};
+use tokio::time::timeout;
+
+use crate::{
+    RabbitMq,
+    amqp::{Arguments, Connection, Envelope, Error, Event, ids},
+    declaration, delete, leave, look, names,
+    server::Server,
+};
+
+/// What it cannot do of what a queue may be asked.
+pub(crate) fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
+    let delivery = wish.delivery?;
+    match () {
+        () if delivery.deduplicate => Some("it does not know a message again by its id"),
+        () if delivery.replicas > 1 => {
+            Some("a quorum queue has a copy on each node of a cluster: --queue quorum, without --replicas")
+        }
+        () if delivery.queue == QueueKind::Quorum && !delivery.persistent => {
+            Some("a quorum queue is always durable, and its messages persistent")
+        }
+        () => None,
+    }
+}
+
+/// How the broker names the kind of a queue.
+fn kind(delivery: &Delivery) -> &'static str {
+    match delivery.queue {
+        QueueKind::Default | QueueKind::Classic => "classic",
+        QueueKind::Quorum => "quorum",
+    }
+}
+
+fn name(place: &Place) -> String {
+    format!("{}:{}", place.namespace, place.object("queue"))
+}
+
+impl RabbitMq {
+    /// Declares the queue as it is wanted; one that is there and differs is refused by the broker.
+    async fn declared(&self, place: &Place, wanted: &Wanted, doing: &str) -> Result<(), StoreError> {
+        let delivery = &wanted.delivery;
+        let arguments = declaration(&name(place), false, delivery.persistent, Some(kind(delivery)));
+        let mut connection = self.server.reach().await?;
+        let answer = connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK).await;
+        answer.map(drop).map_err(self.server.failed(doing))
+    }
+}
+
+impl QueueAdapter for RabbitMq {
+    type Connector = Connector;
+
+    fn connector(&self, place: &Place, wanted: &Wanted) -> Connector {
+        Connector { server: self.server.clone(), queue: name(place), delivery: wanted.delivery }
+    }
+
+    fn declare<'a>(&'a self, place: &'a Place, wanted: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let doing = "declaring the queue";
+            let failed = self.server.failed(doing);
+            let queue = name(place);
+            if look(&mut self.server.reach().await?, &queue).await.map_err(&failed)?.is_some() {
+                return Err(self.server.occupied(&queue));
+            }
+            // noted before it is made, so that it is found after a kill
+            let mut connection = self.server.reach().await?;
+            leave(&mut connection, &names(&place.namespace), &queue).await.map_err(&failed)?;
+            self.declared(place, wanted, doing).await
+        })
+    }
+
+    fn settings<'a>(
+        &'a self,
+        place: &'a Place,
+        wanted: &'a Wanted,
+        server: &'a Effective,
+    ) -> Task<'a, Result<Effective, StoreError>> {
+        Box::pin(async move {
+            // the broker answers only for a queue that is as it is declared here
+            self.declared(place, wanted, "reading the queue's settings back").await?;
+            let delivery = &wanted.delivery;
+            let kind = kind(delivery);
+            let (durability, because) = rung(delivery);
+            let mut settings = server.settings.clone();
+            settings.extend([
+                ("queue.durable".to_owned(), delivery.persistent.to_string()),
+                ("queue.x-queue-type".to_owned(), kind.to_owned()),
+                ("message.delivery_mode".to_owned(), if delivery.persistent { "2" } else { "1" }.to_owned()),
+            ]);
+            Ok(Effective { version: server.version.clone(), durability, because, settings })
+        })
+    }
+
+    /// What consumers that are gone held is ready again as soon as the broker has noticed: until then they are
+    /// counted among the consumers, beside the one that empties the queue.
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            let looked = look(&mut connection, &name(place)).await;
+            let looked = looked.map_err(self.server.failed("counting messages"))?;
+            Ok(looked.map_or_else(Depth::default, |(ready, consumers)| Depth {
+                ready: ready.into(),
+                unacknowledged: consumers.saturating_sub(1).into(),
+            }))
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            delete(&mut connection, &name(place)).await.map_err(self.server.failed("removing the queue"))
+        })
+    }
+
+    fn keeps_order(&self, _: &Wanted) -> bool {
+        true
+    }
+}
+
+/// The rung of acknowledged messages, and why.
+fn rung(delivery: &Delivery) -> (Durability, String) {
+    let (rung, because) = match (delivery.persistent, delivery.queue) {
+        (false, _) => (Durability::None, "transient messages in a queue that is not durable"),
+        (true, QueueKind::Default | QueueKind::Classic) => (
+            Durability::Process,
+            "persistent messages in a durable classic queue, acknowledged once synced as seen on 3.10.8; another storage \
+             version of the queue need not sync, and which one it has cannot be read back",
+        ),
+        (true, QueueKind::Quorum) => {
+            (Durability::Disk, "persistent messages in a quorum queue, acknowledged once its log is synced")
+        }
+    };
+    (rung, because.to_owned())
+}
+
+/// Opens connections to a queue.
+#[derive(Clone)]
+pub struct Connector {
+    server: Server,
+    queue: String,
+    delivery: Delivery,
+}
+
+impl queue::Connector for Connector {
+    type Publisher = Publisher;
+    type Subscriber = Subscriber;
+
+    async fn publisher(&self) -> Result<Publisher, String> {
+        let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let ready = match self.delivery.ack {
+            Ack::None => Ok(Vec::new()),
+            Ack::Confirm => {
+                connection.ask(ids::CONFIRM, &Arguments::default().byte(0), ids::CONFIRM_OK).await
+            }
+            Ack::Transaction => connection.ask(ids::TX, &Arguments::default(), ids::TX_OK).await,
+        };
+        ready.map_err(|error| error.to_string())?;
+        Ok(Publisher {
+            connection,
+            envelope: Envelope::new(&self.queue, self.delivery.persistent),
+            ack: self.delivery.ack,
+            first: 0,
+            open: VecDeque::new(),
+        })
+    }
+
+    async fn subscriber(&self) -> Result<Subscriber, String> {
+        let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let subscribed = subscribe(&mut connection, &self.queue, &self.delivery).await;
+        subscribed.map_err(|error| error.to_string())?;
+        Ok(Subscriber { connection, consume: self.delivery.consume, last: None })
+    }
+}
+
+/// The only subscription of a connection.
+const TAG: &str = "acidtest";
+
+async fn subscribe(connection: &mut Connection, queue: &str, delivery: &Delivery) -> Result<(), Error> {
+    const NO_ACK: u8 = 2;
+    let auto = delivery.consume == Consume::Auto;
+    if !auto {
+        let prefetch = u16::try_from(delivery.prefetch).unwrap_or(u16::MAX);
+        let arguments = Arguments::default().long(0).short(prefetch).byte(0);
+        connection.ask(ids::QOS, &arguments, ids::QOS_OK).await?;
+    }
+    if delivery.consume == Consume::Transaction {
+        connection.ask(ids::TX, &Arguments::default(), ids::TX_OK).await?;
+    }
+    let bits = if auto { NO_ACK } else { 0 };
+    let arguments = Arguments::default().short(0).name(queue).name(TAG).byte(bits).table(&[]);
+    connection.ask(ids::CONSUME, &arguments, ids::CONSUME_OK).await.map(drop)
+}
+
+/// What tells a message from others of its producer, should it come back: the beginning of its body.
+type Start = [u8; queue::HEADER];
+
+fn start(body: &[u8]) -> Start {
+    body.first_chunk().copied().unwrap_or([0; queue::HEADER])
+}
+
+/// A message that was sent and has not ended.
+#[derive(Clone, Debug)]
+struct Open {
+    start: Start,
+    /// Why no queue took it.
+    returned: Option<String>,
+    ended: bool,
+}
+
+/// A producer's connection.
+pub struct Publisher {
+    connection: Connection,
+    envelope: Envelope,
+    ack: Ack,
+    /// The number of the first that is open.
+    first: u64,
+    open: VecDeque<Open>,
+}
+
+impl Publisher {
+    /// Notes what the broker said of messages.
+    fn note(&mut self, event: Event, ended: &mut Vec<Ended>) {
+        match event {
+            // numbers of confirmed messages begin at 1
+            Event::Confirmed { tag, multiple } => self.end(tag.saturating_sub(1), multiple, None, ended),
+            Event::Refused { tag, multiple } => {
+                let why = "the broker refused to answer for it (basic.nack)";
+                self.end(tag.saturating_sub(1), multiple, Some(why), ended);
+            }
+            Event::Returned { text, body } => {
+                let start = start(&body);
+                let sent = self.open.iter_mut().rev().find(|open| open.start == start);
+                if let Some(open) = sent {
+                    open.returned = Some(format!("the broker returned it: {text}"));
+                }
+            }
+            Event::Delivered { .. } | Event::Cancelled | Event::Answer(..) => {}
+        }
+    }
+
+    /// The message of this number has ended, or all up to it.
+    fn end(&mut self, number: u64, multiple: bool, refused: Option<&str>, ended: &mut Vec<Ended>) {
+        let Some(last) = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok()) else {
+            return;
+        };
+        let from = if multiple { 0 } else { last };
+        for (number, open) in (self.first..).zip(&mut self.open).take(last + 1).skip(from) {
+            if open.ended {
+                continue;
+            }
+            open.ended = true;
+            let attempt = match (open.returned.take(), refused) {
+                (Some(why), _) => Attempt::Failed(Fault::answered(why)),
+                (None, Some(why)) => Attempt::Unknown(Fault::answered(why)),
+                (None, None) => Attempt::Ok,
+            };
+            ended.push(Ended { number, attempt });
+        }
+        while self.open.front().is_some_and(|open| open.ended) {
+            self.open.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// All that is open has ended.
+    fn end_all(&mut self, ended: &mut Vec<Ended>) {
+        if let Some(last) = self.open.len().checked_sub(1) {
+            self.end(self.first + last as u64, true, None, ended);
+        }
+    }
+
+    /// What the broker has said already.
+    fn note_heard(&mut self, ended: &mut Vec<Ended>) {
+        while let Some(event) = self.connection.heard() {
+            self.note(event, ended);
+        }
+    }
+}
+
+impl queue::Publisher for Publisher {
+    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        self.open.push_back(Open { start: start(&message.body), returned: None, ended: false });
+        Ok(self.connection.publish(&self.envelope, &message.body).await?)
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        match self.ack {
+            Ack::None => {
+                self.connection.flush().await?;
+                self.end_all(ended);
+            }
+            Ack::Confirm => {
+                while ended.is_empty() {
+                    let event = self.connection.event().await?;
+                    self.note(event, ended);
+                    self.note_heard(ended);
+                }
+            }
+            Ack::Transaction => {
+                self.connection.ask(ids::COMMIT, &Arguments::default(), ids::COMMIT_OK).await?;
+                // what no queue took was returned before the answer
+                self.note_heard(ended);
+                self.end_all(ended);
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self) {
+        self.connection.close().await;
+    }
+
+    fn limit(&mut self) -> Option<String> {
+        self.connection.take_blocked()
+    }
+}
+
+/// A consumer's connection.
+pub struct Subscriber {
+    connection: Connection,
+    consume: Consume,
+    /// The last message that was taken and not acknowledged.
+    last: Option<u64>,
+}
+
+impl Subscriber {
+    /// What an event is to a consumer: a message, nothing, or the end.
+    fn note(&mut self, event: Event, received: &mut Received) -> Option<Attempt> {
+        match event {
+            Event::Delivered { tag, redelivered, body } => {
+                self.last = Some(tag);
+                *received = Received { body, redelivered: Some(redelivered) };
+                Some(Attempt::Ok)
+            }
+            Event::Cancelled => {
+                let why = "the broker ended the subscription: the queue is gone";
+                Some(Attempt::Failed(Fault::lost(why)))
+            }
+            Event::Returned { .. } | Event::Confirmed { .. } | Event::Refused { .. } | Event::Answer(..) => {
+                None
+            }
+        }
+    }
+}
+
+impl queue::Subscriber for Subscriber {
+    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+        while let Some(event) = self.connection.heard() {
+            if let Some(attempt) = self.note(event, received) {
+                return attempt;
+            }
+        }
+        let waited = timeout(patience, async {
+            loop {
+                let event = self.connection.event().await?;
+                if let Some(attempt) = self.note(event, received) {
+                    return Ok(attempt);
+                }
+            }
+        });
+        match waited.await {
+            Ok(Ok(attempt)) => attempt,
+            Ok(Err(error)) => lost(self.consume, error),
+            Err(_) => Attempt::Refused,
+        }
+    }
+
+    async fn settle(&mut self) -> Result<Settled, Fault> {
+        const MULTIPLE: u8 = 1;
+        if let Some(tag) = self.last.take() {
+            self.connection.say(ids::ACK, &Arguments::default().longlong(tag).byte(MULTIPLE));
+        }
+        if self.consume == Consume::Transaction {
+            self.connection.ask(ids::COMMIT, &Arguments::default(), ids::COMMIT_OK).await?;
+            return Ok(Settled::Answered);
+        }
+        // while messages are at hand, acknowledgements are written several at once
+        if !self.connection.has_heard() {
+            self.connection.flush().await?;
+        }
+        Ok(Settled::Sent)
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        let arguments = Arguments::default().name(TAG).byte(0);
+        self.connection.ask(ids::CANCEL, &arguments, ids::CANCEL_OK).await?;
+        Ok(())
+    }
+}
+
+/// A connection that broke while a message was asked for: with acknowledgements it comes again, without it may be
+/// gone.
+fn lost(consume: Consume, error: Error) -> Attempt {
+    match consume {
+        Consume::Auto => Attempt::Unknown(error.into()),
+        Consume::Ack | Consume::Transaction => Attempt::Failed(error.into()),
+    }
+}

@@ -1,0 +1,95 @@
+//! Connections to the server, and what its errors mean.
+
+use std::time::Duration;
+
+use acidtest_model::{Address, Secret, StoreError};
+use tokio::time::timeout;
+
+use crate::amqp::{Connection, Error, Login};
+
+/// How long connecting and logging in may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Who logs in if nobody is named: RabbitMQ's own default, which it lets in from the same machine only.
+const GUEST: &str = "guest";
+
+/// How connections to the server are opened: alike for clients and for the untimed edge.
+#[derive(Clone)]
+pub(crate) struct Server {
+    endpoint: String,
+    login: Login,
+    address: String,
+}
+
+impl Server {
+    pub(crate) fn new(address: &Address, default_port: u16) -> Self {
+        let user = address.user.clone().unwrap_or_else(|| GUEST.to_owned());
+        let default = if user == GUEST { GUEST } else { "" };
+        let password = address.password.clone().unwrap_or_else(|| Secret::new(default));
+        let vhost = if address.path.is_empty() { "/" } else { &address.path };
+        Self {
+            endpoint: address.endpoint(default_port),
+            login: Login { user, password, vhost: vhost.to_owned() },
+            address: address.to_string(),
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Connection, Error> {
+        let opened = timeout(CONNECT, Connection::open(&self.endpoint, &self.login)).await;
+        opened.unwrap_or_else(|_| Err(Error::Network(format!("no answer within {CONNECT:?}"))))
+    }
+
+    /// Connects for something that is not timed.
+    pub(crate) async fn reach(&self) -> Result<Connection, StoreError> {
+        self.connect().await.map_err(|error| StoreError::Unreachable {
+            address: self.address.clone(),
+            cause: error.to_string(),
+            remedy: remedy(&error).to_owned(),
+        })
+    }
+
+    /// What it means that the server did not do as asked.
+    pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + use<'a> {
+        move |error| self.refused(doing, error.to_string())
+    }
+
+    pub(crate) fn refused(&self, doing: &str, cause: String) -> StoreError {
+        StoreError::Server { doing: doing.to_owned(), address: self.address.clone(), cause }
+    }
+
+    pub(crate) fn occupied(&self, name: &str) -> StoreError {
+        StoreError::Occupied { namespace: format!("queue \"{name}\""), address: self.address.clone() }
+    }
+}
+
+fn remedy(error: &Error) -> &'static str {
+    match (error.code(), error) {
+        (Some(403), _) => {
+            "check the user and the password, in the address or in ACIDTEST_PASSWORD; the user guest may log in from \
+             the server's own machine only"
+        }
+        (Some(530), _) => "name a virtual host that exists and that the user may use, behind the port",
+        (_, Error::Protocol(_)) => {
+            "name the port of a RabbitMQ server for AMQP 0-9-1 without TLS, 5672 by default"
+        }
+        _ => "start the server, or check host and port",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_used_whole() {
+        let parse = |text| Server::new(&Address::parse(text).unwrap(), 5672);
+        let plain = parse("amqp://localhost");
+        assert_eq!((plain.endpoint.as_str(), plain.login.vhost.as_str()), ("localhost:5672", "/"));
+        assert_eq!((plain.login.user.as_str(), plain.login.password.reveal()), ("guest", "guest"));
+        let whole = parse("amqp://me:secret@host:1234/orders");
+        assert_eq!((whole.endpoint.as_str(), whole.login.vhost.as_str()), ("host:1234", "orders"));
+        assert_eq!((whole.login.user.as_str(), whole.login.password.reveal()), ("me", "secret"));
+        assert!(!whole.address.contains("secret"));
+        assert_eq!(parse("amqp://me@host").login.password.reveal(), "");
+    }
+}

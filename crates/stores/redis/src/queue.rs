@@ -1,0 +1,510 @@
+//! A queue on Redis: a stream with one group of consumers.
+
+mod wire;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io, mem,
+    time::{Duration, Instant},
+};
+
+use acidtest_engine::{Attempt, Ended, Fault};
+use acidtest_model::{Ack, Consume, Delivery, QueueKind, StoreError, Task};
+use acidtest_workloads::{
+    Place,
+    queue::{
+        Connector, Depth, Message, Numbers, Publisher, QueueAdapter, Received, Settled, Subscriber, Wanted,
+    },
+};
+use redis::{
+    Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection, cmd, pipe,
+};
+
+use crate::{
+    Redis, keys,
+    queue::wire::{Reply, Wire},
+    server::{Request, Server, attempt, ended},
+    session::{Session, Step},
+};
+
+/// The group that all consumers are in.
+const GROUP: &str = "consumers";
+
+/// The field of an entry that holds the message.
+const FIELD: &str = "m";
+
+/// How long a message is its consumer's that is not heard of any more: `XAUTOCLAIM`'s least idle time. A consumer
+/// that is at work claims what it holds for itself again after half of it.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Bytes that a producer gathers before it writes.
+const WRITTEN_AT_ONCE: usize = 64 * 1024;
+
+/// Entries in one round trip while they are counted.
+const COUNTED: usize = 1000;
+
+/// Why a queue cannot be as a run asks for it.
+pub(crate) fn refuses(delivery: &Delivery) -> Option<&'static str> {
+    if !delivery.persistent {
+        return Some("a stream is as durable as its server: --durability none is what others call transient");
+    }
+    if delivery.queue != QueueKind::Default {
+        return Some("it has one kind of stream: leave --queue at default");
+    }
+    if delivery.replicas > 1 {
+        return Some("one server is driven: leave --replicas at 1");
+    }
+    delivery
+        .deduplicate
+        .then_some("a stream takes an entry as often as it is added: leave --deduplicate false")
+}
+
+/// The trial's stream.
+fn key(place: &Place) -> String {
+    format!("{}{}", keys::prefix(&place.namespace), place.object("queue"))
+}
+
+impl QueueAdapter for Redis {
+    type Connector = RedisConnector;
+
+    fn connector(&self, place: &Place, wanted: &Wanted) -> RedisConnector {
+        RedisConnector { server: self.server.clone(), key: key(place), wanted: *wanted }
+    }
+
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (key, doing) = (key(place), "declaring the queue");
+            let failed = self.server.failed(doing);
+            let mut connection = self.server.reach().await?;
+            let found: bool = cmd("EXISTS").arg(&key).query_async(&mut connection).await.map_err(&failed)?;
+            if found {
+                return Err(StoreError::Server {
+                    doing: doing.to_owned(),
+                    address: self.server.address().to_owned(),
+                    cause: format!("the key \"{key}\" exists already"),
+                });
+            }
+            let mut create = cmd("XGROUP");
+            create.arg("CREATE").arg(&key).arg(GROUP).arg(0).arg("MKSTREAM");
+            create.exec_async(&mut connection).await.map_err(failed)
+        })
+    }
+
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            depth(&mut connection, &key(place)).await.map_err(self.server.failed("reading the queue's depth"))
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            let removed = cmd("UNLINK").arg(key(place)).exec_async(&mut connection).await;
+            removed.map_err(self.server.failed("removing the queue"))
+        })
+    }
+
+    /// A producer's entries are added in the order in which they are sent, and handed out by their ids, which
+    /// ascend.
+    fn keeps_order(&self, _: &Wanted) -> bool {
+        true
+    }
+}
+
+/// What the group still has to get, and what it holds. The server's own count of the former, `lag`, is unknown or
+/// wrong once entries were deleted.
+async fn depth(connection: &mut MultiplexedConnection, key: &str) -> RedisResult<Depth> {
+    let groups: RedisResult<Vec<HashMap<String, Value>>> =
+        cmd("XINFO").arg("GROUPS").arg(key).query_async(connection).await;
+    let groups = match groups {
+        // a server that kept nothing has no stream either
+        Err(error) if error.to_string().contains("no such key") => return Ok(Depth::default()),
+        groups => groups?,
+    };
+    let Some(mut group) = groups.into_iter().next() else { return Ok(Depth::default()) };
+    let mut field = |name: &str| group.remove(name).unwrap_or(Value::Nil);
+    let unacknowledged = u64::from_redis_value(field("pending"))?;
+    let mut last = String::from_redis_value(field("last-delivered-id"))?;
+    let mut ready = 0;
+    loop {
+        let mut range = cmd("XRANGE");
+        range.arg(key).arg(format!("({last}")).arg("+").arg("COUNT").arg(COUNTED);
+        let entries: Vec<Entry> = range.query_async(connection).await?;
+        ready += entries.len() as u64;
+        match entries.into_iter().next_back() {
+            Some((id, _)) => last = id,
+            None => return Ok(Depth { ready, unacknowledged }),
+        }
+    }
+}
+
+/// Opens connections to a trial's stream.
+pub struct RedisConnector {
+    server: Server,
+    key: String,
+    wanted: Wanted,
+}
+
+impl Connector for RedisConnector {
+    type Publisher = RedisPublisher;
+    type Subscriber = RedisSubscriber;
+
+    async fn publisher(&self) -> Result<RedisPublisher, String> {
+        let way = match self.wanted.delivery.ack {
+            Ack::None => Way::Silent(Wire::open(&self.server, false).await?),
+            Ack::Confirm => Way::Answered(Wire::open(&self.server, true).await?),
+            Ack::Transaction => {
+                let connection = self.server.connect().await.map_err(|error| error.to_string())?;
+                let mut batch = pipe();
+                batch.atomic();
+                Way::Transaction(Session::new(connection), batch)
+            }
+        };
+        Ok(RedisPublisher { way, key: self.key.clone(), open: 0, numbers: Numbers::default() })
+    }
+
+    async fn subscriber(&self) -> Result<RedisSubscriber, String> {
+        let words = |error: RedisError| error.to_string();
+        let mut session = Session::new(self.server.connect().await.map_err(words)?);
+        let number: u64 = session.ask(cmd("CLIENT").arg("ID")).await.map_err(words)?;
+        // nobody can consume of a stream that is gone
+        session.ask::<Value>(cmd("XINFO").arg("GROUPS").arg(&self.key)).await.map_err(words)?;
+        Ok(RedisSubscriber {
+            session,
+            key: self.key.clone(),
+            consume: self.wanted.delivery.consume,
+            wanted: self.wanted,
+            name: format!("client-{number}"),
+            waiting: VecDeque::new(),
+            held: Vec::new(),
+            gone: Vec::new(),
+            since: Instant::now(),
+            doubtful: false,
+            claimed: Instant::now(),
+            cursor: FROM_THE_FIRST.to_owned(),
+            stopped: false,
+        })
+    }
+}
+
+/// How a producer's messages reach the server.
+enum Way {
+    /// With replies switched off.
+    Silent(Wire),
+    /// Each with its answer.
+    Answered(Wire),
+    /// Several in one transaction.
+    Transaction(Session, Pipeline),
+}
+
+/// A producer's connection.
+pub struct RedisPublisher {
+    way: Way,
+    key: String,
+    /// Messages that have been sent and have not ended.
+    open: usize,
+    numbers: Numbers,
+}
+
+/// What the server says by nil to `NOMKSTREAM`.
+fn no_stream() -> Attempt {
+    Attempt::Failed(Fault::answered("there is no such stream any more"))
+}
+
+fn lost(error: &io::Error) -> Fault {
+    Fault::lost(error.to_string())
+}
+
+impl Publisher for RedisPublisher {
+    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        self.open += 1;
+        match &mut self.way {
+            Way::Silent(wire) | Way::Answered(wire) => {
+                let key = self.key.as_bytes();
+                wire.push(&[b"XADD", key, b"NOMKSTREAM", b"*", FIELD.as_bytes(), &message.body]);
+                if wire.unwritten() >= WRITTEN_AT_ONCE {
+                    wire.flush().await.map_err(|error| lost(&error))?;
+                }
+            }
+            Way::Transaction(_, batch) => {
+                let add = batch.cmd("XADD").arg(&self.key).arg("NOMKSTREAM").arg("*").arg(FIELD);
+                add.arg(&message.body);
+            }
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        match &mut self.way {
+            Way::Silent(wire) => {
+                wire.flush().await.map_err(|error| lost(&error))?;
+                self.numbers.end(mem::take(&mut self.open), Attempt::Ok, ended)
+            }
+            Way::Answered(wire) => {
+                wire.flush().await.map_err(|error| lost(&error))?;
+                let before = ended.len();
+                loop {
+                    while let Some(reply) = wire.reply().map_err(|error| lost(&error))? {
+                        let attempt = match reply {
+                            Reply::Done => Attempt::Ok,
+                            Reply::Nil => no_stream(),
+                            Reply::Error(words) => Attempt::Failed(Fault::answered(words)),
+                        };
+                        let more = self.open.checked_sub(1);
+                        self.open = more.ok_or_else(|| Fault::lost("an answer to nothing that was asked"))?;
+                        self.numbers.end(1, attempt, ended)?;
+                    }
+                    if ended.len() > before || self.open == 0 {
+                        return Ok(());
+                    }
+                    wire.read().await.map_err(|error| lost(&error))?;
+                }
+            }
+            Way::Transaction(session, batch) => {
+                let done = session.exec(batch).await;
+                batch.clear();
+                let attempt = match done {
+                    Ok(Some(answers)) if !answers.contains(&Value::Nil) => Attempt::Ok,
+                    Ok(_) => no_stream(),
+                    Err(attempt) => attempt,
+                };
+                self.numbers.end(mem::take(&mut self.open), attempt, ended)
+            }
+        }
+    }
+}
+
+/// An entry of a stream: its id, and the one field with its value.
+type Entry = (String, (Value, Vec<u8>));
+
+/// What is read of a stream: its key, and entries.
+type Stream = (Value, Vec<Entry>);
+
+/// Where a search for what others left begins.
+const FROM_THE_FIRST: &str = "0-0";
+
+/// A message that was read and not taken yet.
+struct Waiting {
+    id: String,
+    body: Vec<u8>,
+    redelivered: bool,
+}
+
+/// A consumer's connection.
+pub struct RedisSubscriber {
+    session: Session,
+    key: String,
+    consume: Consume,
+    wanted: Wanted,
+    /// Among the group's consumers.
+    name: String,
+    waiting: VecDeque<Waiting>,
+    /// The ids of what was taken and not acknowledged.
+    held: Vec<String>,
+    /// The ids of what was handed out and need not be kept, where nothing is acknowledged.
+    gone: Vec<String>,
+    /// Since when all that waits or is held is known to be ours.
+    since: Instant,
+    /// Whether others may have been handed some of what is held.
+    doubtful: bool,
+    /// When we last looked for what others left.
+    claimed: Instant,
+    /// How far that search has come.
+    cursor: String,
+    stopped: bool,
+}
+
+impl RedisSubscriber {
+    /// Makes sure that something is waiting, if there is anything.
+    async fn fetch(&mut self, patience: Duration) -> Step<()> {
+        let acknowledges = self.consume != Consume::Auto;
+        // those who died are not waited for until there is nothing new any more
+        if acknowledges && self.claimed.elapsed() >= LEASE {
+            self.claim().await?;
+        }
+        if self.waiting.is_empty() {
+            self.read(patience).await?;
+        }
+        if self.waiting.is_empty() && acknowledges {
+            self.claim().await?;
+        }
+        Ok(())
+    }
+
+    /// How many more messages may be in hand.
+    fn room(&self) -> u32 {
+        let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
+        self.wanted.at_once(self.wanted.delivery.prefetch.saturating_sub(held).max(1))
+    }
+
+    /// Reads new messages. What was handed out before leaves the stream with the same request, where nothing is
+    /// acknowledged.
+    async fn read(&mut self, patience: Duration) -> Step<()> {
+        let mut batch = pipe();
+        self.delete_gone(&mut batch);
+        let read = batch.cmd("XREADGROUP").arg("GROUP").arg(GROUP).arg(&self.name);
+        read.arg("COUNT").arg(self.room());
+        // 0 would be for ever
+        if !patience.is_zero() {
+            read.arg("BLOCK").arg(patience.as_millis().max(1));
+        }
+        let request = if self.consume == Consume::Auto {
+            read.arg("NOACK");
+            // what is handed out is gone, whether it arrives or not
+            Request::Change
+        } else {
+            Request::Harmless
+        };
+        read.arg("STREAMS").arg(&self.key).arg(">");
+        let start = Instant::now();
+        let answer: RedisResult<(Option<Vec<Stream>>,)> =
+            batch.query_async(&mut self.session.connection).await;
+        let (streams,) = answer.map_err(ended(request))?;
+        let entries = streams.into_iter().flatten().flat_map(|(_, entries)| entries);
+        self.await_taking(start, entries, false);
+        Ok(())
+    }
+
+    /// Claims what consumers hold that have not been heard of for too long.
+    async fn claim(&mut self) -> Step<()> {
+        let mut claim = cmd("XAUTOCLAIM");
+        claim.arg(&self.key).arg(GROUP).arg(&self.name).arg(LEASE.as_millis()).arg(&self.cursor);
+        claim.arg("COUNT").arg(self.room());
+        let start = Instant::now();
+        let answer: RedisResult<Vec<Value>> = self.session.ask(&claim).await;
+        self.claimed = start;
+        let mut answer = answer.map_err(ended(Request::Harmless))?.into_iter();
+        // 6.2 has nil for what is deleted, and 7.0 a third value
+        let read = |value: Option<Value>| value.unwrap_or(Value::Nil);
+        let (cursor, entries) = (read(answer.next()), read(answer.next()));
+        let parsed = String::from_redis_value(cursor)
+            .and_then(|cursor| Ok((cursor, Vec::<Option<Entry>>::from_redis_value(entries)?)));
+        let (cursor, entries) = parsed.map_err(|error| ended(Request::Harmless)(error.into()))?;
+        self.cursor = cursor;
+        self.await_taking(start, entries.into_iter().flatten(), true);
+        Ok(())
+    }
+
+    fn await_taking(&mut self, start: Instant, entries: impl Iterator<Item = Entry>, redelivered: bool) {
+        if self.held.is_empty() && self.waiting.is_empty() {
+            self.since = start;
+        }
+        let waiting = entries.map(|(id, (_, body))| Waiting { id, body, redelivered });
+        self.waiting.extend(waiting);
+        if self.consume == Consume::Auto {
+            self.gone.extend(self.waiting.iter().map(|waiting| waiting.id.clone()));
+        }
+    }
+
+    fn delete_gone(&mut self, batch: &mut Pipeline) {
+        if !self.gone.is_empty() {
+            batch.cmd("XDEL").arg(&self.key).arg(mem::take(&mut self.gone)).ignore();
+        }
+    }
+
+    /// Keeps what is in hand from being claimed by others. What may have been is let go of.
+    async fn keep(&mut self) -> Step<()> {
+        let in_hand = self.held.len() + self.waiting.len();
+        if in_hand == 0 || self.since.elapsed() < LEASE / 2 {
+            return Ok(());
+        }
+        if self.since.elapsed() >= LEASE {
+            self.waiting.clear();
+            self.since = Instant::now();
+            self.doubtful = true;
+            return Ok(());
+        }
+        let mut again = self.claim_for_us();
+        again.arg("JUSTID");
+        let start = Instant::now();
+        self.session.ask::<Value>(&again).await.map_err(ended(Request::Harmless))?;
+        if self.since.elapsed() < LEASE {
+            self.since = start;
+        }
+        Ok(())
+    }
+
+    /// An `XCLAIM` of all that is in hand.
+    fn claim_for_us(&self) -> Cmd {
+        let mut claim = cmd("XCLAIM");
+        claim.arg(&self.key).arg(GROUP).arg(&self.name).arg(0);
+        claim.arg(&self.held);
+        for waiting in &self.waiting {
+            claim.arg(&waiting.id);
+        }
+        claim
+    }
+
+    async fn next(&mut self, patience: Duration) -> Step<Waiting> {
+        if self.consume != Consume::Auto {
+            self.keep().await?;
+        }
+        if self.waiting.is_empty() && !self.stopped {
+            self.fetch(patience).await?;
+        }
+        self.waiting.pop_front().ok_or(Attempt::Refused)
+    }
+}
+
+fn fault(error: &RedisError) -> Fault {
+    match attempt(error, Request::Change) {
+        Attempt::Failed(fault) | Attempt::Unknown(fault) => fault,
+        Attempt::Ok | Attempt::Refused | Attempt::Conflict => Fault::lost(error.to_string()),
+    }
+}
+
+impl Subscriber for RedisSubscriber {
+    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+        match self.next(patience).await {
+            Ok(Waiting { id, body, redelivered }) => {
+                received.body = body;
+                received.redelivered = Some(redelivered);
+                if self.consume != Consume::Auto {
+                    self.held.push(id);
+                }
+                Attempt::Ok
+            }
+            Err(ended) => ended,
+        }
+    }
+
+    async fn settle(&mut self) -> Result<Settled, Fault> {
+        if self.held.is_empty() {
+            return Ok(Settled::Answered);
+        }
+        let mut batch = pipe();
+        if self.consume == Consume::Transaction {
+            batch.atomic();
+        }
+        batch.cmd("XACK").arg(&self.key).arg(GROUP).arg(&self.held);
+        batch.cmd("XDEL").arg(&self.key).arg(&self.held);
+        let done: RedisResult<(u64, u64)> = batch.query_async(&mut self.session.connection).await;
+        done.map_err(|error| fault(&error))?;
+        self.held.clear();
+        let doubtful = mem::take(&mut self.doubtful) || self.since.elapsed() >= LEASE;
+        Ok(if doubtful { Settled::Sent } else { Settled::Answered })
+    }
+
+    /// Gives back what waits, so that others can claim it at once.
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.stopped = true;
+        let done = if self.consume == Consume::Auto {
+            let mut batch = pipe();
+            self.delete_gone(&mut batch);
+            if batch.is_empty() {
+                return Ok(());
+            }
+            batch.exec_async(&mut self.session.connection).await
+        } else {
+            if self.waiting.is_empty() || self.since.elapsed() >= LEASE {
+                return Ok(());
+            }
+            let mut back = self.claim_for_us();
+            back.arg("IDLE").arg(LEASE.as_millis()).arg("JUSTID");
+            self.waiting.clear();
+            self.session.ask::<Value>(&back).await.map(drop)
+        };
+        done.map_err(|error| fault(&error))
+    }
+}

@@ -1,0 +1,180 @@
+//! A producer's own socket: many commands on their way, or none of them answered.
+//!
+//! The driver keeps a place for the answer of each command, also where the server gives none, and gives up what
+//! it has not yet written when its connection is dropped.
+
+use std::io::{self, Write as _};
+
+use redis::ConnectionAddr;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use crate::server::{CONNECT, Server};
+
+/// How much room a read is given at least.
+const READ_ROOM: usize = 16 * 1024;
+
+/// One answer, as far as a producer looks at it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// As it should be.
+    Done,
+    /// Nil: there is no such key.
+    Nil,
+    /// The server's words.
+    Error(String),
+}
+
+/// A connection that speaks RESP2. Its futures may be dropped: nothing is written twice, and no answer is lost.
+pub(super) struct Wire {
+    stream: TcpStream,
+    output: Vec<u8>,
+    /// How much of `output` has been written.
+    written: usize,
+    input: Vec<u8>,
+    /// How much of `input` has been taken.
+    taken: usize,
+}
+
+impl Wire {
+    /// Connects and logs in. Without answers, the server is told to give none.
+    pub(super) async fn open(server: &Server, answers: bool) -> Result<Self, String> {
+        let opened = timeout(CONNECT, Self::greet(server, answers)).await;
+        opened.unwrap_or_else(|_| Err(format!("no answer within {CONNECT:?}")))
+    }
+
+    async fn greet(server: &Server, answers: bool) -> Result<Self, String> {
+        let words = |error: io::Error| error.to_string();
+        let info = server.info();
+        let ConnectionAddr::Tcp(host, port) = info.addr() else {
+            return Err(format!("{} is no TCP address", info.addr()));
+        };
+        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(words)?;
+        stream.set_nodelay(true).map_err(words)?;
+        let mut wire = Self { stream, output: Vec::new(), written: 0, input: Vec::new(), taken: 0 };
+        let mut asked = 1;
+        let login = info.redis_settings();
+        if let Some(password) = login.password() {
+            let user = login.username().unwrap_or("default");
+            wire.push(&[b"AUTH", user.as_bytes(), password.as_bytes()]);
+            asked += 1;
+        }
+        if server.database() != 0 {
+            wire.push(&[b"SELECT", server.database().to_string().as_bytes()]);
+            asked += 1;
+        }
+        wire.push(&[b"PING"]);
+        wire.flush().await.map_err(words)?;
+        while asked > 0 {
+            match wire.reply().map_err(words)? {
+                Some(Reply::Error(refusal)) => return Err(refusal),
+                Some(Reply::Done | Reply::Nil) => asked -= 1,
+                None => wire.read().await.map_err(words)?,
+            }
+        }
+        if !answers {
+            wire.push(&[b"CLIENT", b"REPLY", b"OFF"]);
+        }
+        Ok(wire)
+    }
+
+    /// Adds a command to what is to be written.
+    pub(super) fn push(&mut self, parts: &[&[u8]]) {
+        length(&mut self.output, b'*', parts.len());
+        for part in parts {
+            length(&mut self.output, b'$', part.len());
+            self.output.extend_from_slice(part);
+            self.output.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Bytes that have not been written yet.
+    pub(super) fn unwritten(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    /// Writes all that has not been.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        while let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match self.stream.write(rest).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => self.written += written,
+            }
+        }
+        self.output.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Waits for more of the server's answers.
+    pub(super) async fn read(&mut self) -> io::Result<()> {
+        self.input.drain(..self.taken);
+        self.taken = 0;
+        self.input.reserve(READ_ROOM);
+        match self.stream.read_buf(&mut self.input).await? {
+            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next answer of those that have arrived whole.
+    pub(super) fn reply(&mut self) -> io::Result<Option<Reply>> {
+        let parsed = parse(self.input.get(self.taken..).unwrap_or_default())?;
+        Ok(parsed.map(|(reply, length)| {
+            self.taken += length;
+            reply
+        }))
+    }
+}
+
+fn length(output: &mut Vec<u8>, of: u8, length: usize) {
+    // a vector takes all that is written to it
+    let _ = write!(output, "{}{length}\r\n", char::from(of));
+}
+
+/// The first answer and its length; none if it is not there whole.
+fn parse(bytes: &[u8]) -> io::Result<Option<(Reply, usize)>> {
+    let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "the server's answer makes no sense");
+    let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
+    let (kind, line) = bytes[..end].split_first().ok_or_else(nonsense)?;
+    let line = String::from_utf8_lossy(line);
+    let length = end + 2;
+    match kind {
+        b'+' | b':' => Ok(Some((Reply::Done, length))),
+        b'-' => Ok(Some((Reply::Error(line.into_owned()), length))),
+        b'$' if line == "-1" => Ok(Some((Reply::Nil, length))),
+        b'$' => {
+            let length = length + line.parse::<usize>().map_err(|_| nonsense())? + 2;
+            Ok((bytes.len() >= length).then_some((Reply::Done, length)))
+        }
+        _ => Err(nonsense()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_taken_whole_or_not_at_all() {
+        let whole = b"$15\r\n1700000000000-0\r\n$-1\r\n-OOM no\r\n+PONG\r\n:7\r\n";
+        let (mut replies, mut from, mut to) = (Vec::new(), 0, 0);
+        while from < whole.len() {
+            if let Some((reply, length)) = parse(&whole[from..to]).unwrap() {
+                replies.push(reply);
+                from += length;
+                assert!(from <= to);
+            } else {
+                to += 1;
+            }
+        }
+        let refused = Reply::Error("OOM no".to_owned());
+        assert_eq!(replies, [Reply::Done, Reply::Nil, refused, Reply::Done, Reply::Done]);
+        assert!(parse(b"*1\r\n").is_err());
+        assert!(parse(b"$x\r\n").is_err());
+        assert!(parse(b"\r\n").is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! Records on Redis: a hash each, and an index of their keys where ranges are read.
+
+mod client;
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, LazyLock},
+};
+
+use acidtest_engine::{Attempt, ClientTask, Fault};
+use acidtest_model::{StoreError, Task};
+use acidtest_workloads::{
+    Loaded, Place,
+    records::{
+        self, Action, Answer, Batches, Connector, Each, Fields, Layout, RecordsStore, Scenario, Wanted,
+        key_name, tag_of,
+    },
+};
+use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd, pipe};
+
+use crate::{
+    Redis,
+    keys::{self, Scan},
+    lock::{self, Locks},
+    records::client::Client,
+    server::Server,
+    session::{Script, Session, Step},
+};
+
+/// Bytes of records in one round trip while loading and reading back, or little more.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Records in one round trip at most.
+const BATCH: u64 = 1_000;
+
+/// The field of a record's version.
+const VERSION: &str = "version";
+
+/// Why there are no transactions under locks.
+pub(crate) const ONE_LOCK: &str = "a lock key is on one record: transactions go without one (none), with WATCH (soft) or in one script (native)";
+
+static INSERT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("records/insert.lua")));
+static UPDATE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("records/update.lua")));
+static MODIFY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("records/modify.lua")));
+static SCAN: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(include_str!("records/scan.lua"), "return scan(KEYS[1], unpack(ARGV))"))
+});
+static TRANSACT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(include_str!("records/scan.lua"), include_str!("records/transact.lua")))
+});
+
+/// Names of a trial's keys, and of the fields of its records.
+struct Names {
+    /// What all keys of the trial begin with.
+    all: String,
+    /// What the keys of records begin with.
+    record: String,
+    /// What the keys of locks on records begin with.
+    lock: String,
+    /// The keys of all records in their order, where ranges are read.
+    index: Option<String>,
+    /// The version and the fields of a record.
+    columns: Vec<String>,
+}
+
+impl Names {
+    fn of(place: &Place, layout: &Layout) -> Self {
+        let all = all(place);
+        let fields = (0..layout.fields).map(|field| format!("field{field}"));
+        Self {
+            record: format!("{all}record:"),
+            lock: format!("{all}lock:"),
+            index: layout.scans.then(|| format!("{all}index")),
+            columns: [VERSION.to_owned()].into_iter().chain(fields).collect(),
+            all,
+        }
+    }
+
+    /// The counter that tokens of locks are drawn from.
+    fn fence(&self) -> String {
+        format!("{}fence", self.all)
+    }
+
+    /// What an operation reads of its record: of one that it only writes, the version.
+    fn wanted(&self, action: Action) -> &[String] {
+        let only_written = matches!(action, Action::Update | Action::Insert);
+        if only_written { &self.columns[..1] } else { &self.columns }
+    }
+
+    /// Adds fields and their values.
+    fn add_fields(&self, command: &mut Cmd, fields: &Fields) {
+        for (name, field) in self.columns[1..].iter().zip(fields.iter()) {
+            command.arg(name).arg(field);
+        }
+    }
+
+    /// Adds the version too.
+    fn add_record(&self, command: &mut Cmd, version: u64, fields: &Fields) {
+        command.arg(VERSION).arg(version);
+        self.add_fields(command, fields);
+    }
+}
+
+/// What all keys of a trial begin with.
+fn all(place: &Place) -> String {
+    format!("{}{}:", keys::prefix(&place.namespace), place.object("usertable"))
+}
+
+impl RecordsStore for Redis {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let names = Names::of(place, layout);
+            let batches = Batches::of(layout, layout.batch(BATCH_BYTES, BATCH));
+            // two connections: one makes its next batch while the server works on the other's
+            let (mut one, mut two) = (self.server.reach().await?, self.server.reach().await?);
+            let loading = async {
+                for script in
+                    lock::scripts().into_iter().chain([&*INSERT, &UPDATE, &MODIFY, &SCAN, &TRANSACT])
+                {
+                    script.keep(&mut one).await?;
+                }
+                tokio::try_join!(
+                    load_some(&mut one, &names, layout, &batches, loaded),
+                    load_some(&mut two, &names, layout, &batches, loaded),
+                )
+            };
+            loading.await.map(|_| ()).map_err(self.server.failed("loading the records"))
+        })
+    }
+
+    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+        let connector = RecordsConnector {
+            server: self.server.clone(),
+            wanted: *wanted,
+            names: Arc::new(Names::of(place, &wanted.layout)),
+        };
+        records::task(connector, scenario)
+    }
+
+    fn state<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        each: &'a mut Each<'_>,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            read_state(&mut connection, &Names::of(place, layout), layout, each)
+                .await
+                .map_err(self.server.failed("reading the final records"))
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            keys::remove(&mut connection, &all(place), None)
+                .await
+                .map_err(self.server.failed("removing the records"))
+        })
+    }
+}
+
+/// Lays in batches of records as long as there are any that nobody has begun with.
+async fn load_some(
+    connection: &mut MultiplexedConnection,
+    names: &Names,
+    layout: &Layout,
+    batches: &Batches,
+    loaded: &Loaded,
+) -> RedisResult<()> {
+    let mut fields = Fields::default();
+    let mut batch_of = pipe();
+    while let Some(numbers) = batches.take() {
+        let count = numbers.end - numbers.start;
+        batch_of.clear();
+        let mut indexed = cmd("ZADD");
+        indexed.arg(&names.index);
+        for number in numbers {
+            let key = key_name(number);
+            layout.fill(number, &mut fields);
+            let mut set = cmd("HSET");
+            set.arg(format!("{}{key}", names.record));
+            names.add_record(&mut set, 0, &fields);
+            batch_of.add_command(set);
+            indexed.arg(0).arg(key);
+        }
+        if names.index.is_some() {
+            batch_of.add_command(indexed);
+        }
+        batch_of.exec_async(connection).await?;
+        loaded.add(count);
+    }
+    Ok(())
+}
+
+async fn read_state(
+    connection: &mut MultiplexedConnection,
+    names: &Names,
+    layout: &Layout,
+    each: &mut Each<'_>,
+) -> RedisResult<()> {
+    // a scan may show a key twice; of a record that it has shown its number's hash is kept, eight bytes
+    let mut shown: HashSet<u64> = HashSet::new();
+    let mut is_new = |key: &str| hash_of(key).is_none_or(|hash| shown.insert(hash));
+    let mut scan = Scan::of(&names.record);
+    let at_once = usize::try_from(layout.batch(BATCH_BYTES, BATCH)).unwrap_or(1);
+    while let Some(mut keys) = scan.next::<String>(connection).await? {
+        keys.retain(|key| is_new(&key[names.record.len()..]));
+        for keys in keys.chunks(at_once) {
+            let mut read = pipe();
+            for key in keys {
+                read.cmd("HMGET").arg(key).arg(&names.columns);
+            }
+            let found: Vec<Vec<Value>> = read.query_async(connection).await?;
+            for (key, values) in keys.iter().zip(&found) {
+                let (version, fields) = values.split_first().unwrap_or((&Value::Nil, &[]));
+                // a key that is gone since is no record; one without a version of ours is, and is not whole
+                let is_gone = values.iter().all(|value| *value == Value::Nil);
+                let version = number(version);
+                let tag = version.and_then(|_| tag_of(fields.iter().map(bytes)));
+                if !is_gone {
+                    each(&key[names.record.len()..], version.unwrap_or(0), tag);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The hash in a record's key; none in a key that no record of ours has.
+fn hash_of(key: &str) -> Option<u64> {
+    let digits =
+        key.strip_prefix("user").filter(|digits| *digits == "0" || !digits.starts_with(['0', '+']))?;
+    digits.parse().ok()
+}
+
+/// The bytes of a field; none of one that is not there.
+fn bytes(value: &Value) -> &[u8] {
+    if let Value::BulkString(bytes) = value { bytes } else { &[] }
+}
+
+fn number(value: &Value) -> Option<u64> {
+    std::str::from_utf8(bytes(value)).ok()?.parse().ok()
+}
+
+/// Takes a record as `HMGET` returns it, and returns its version; none if there is no such record.
+fn take(reply: &Value, answer: &mut Answer) -> Step<Option<u64>> {
+    let nonsense = || Attempt::Failed(Fault::lost("the server's answer is no record"));
+    let Value::Array(values) = reply else { return Err(nonsense()) };
+    let (version, fields) = values.split_first().ok_or_else(nonsense)?;
+    if *version == Value::Nil {
+        return Ok(None);
+    }
+    let version = number(version).ok_or_else(nonsense)?;
+    if !fields.is_empty() {
+        answer.record(version, fields.iter().map(bytes));
+    }
+    Ok(Some(version))
+}
+
+struct RecordsConnector {
+    server: Server,
+    wanted: Wanted,
+    names: Arc<Names>,
+}
+
+impl Connector for RecordsConnector {
+    type Connection = Client;
+
+    async fn connect(&self) -> Result<Client, String> {
+        let connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let locks = Locks::new(self.names.fence());
+        Ok(Client::new(Session::new(connection), locks, self.wanted.lock, Arc::clone(&self.names)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

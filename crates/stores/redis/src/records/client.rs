@@ -1,0 +1,337 @@
+//! One client's timed operations on records.
+
+use std::{collections::HashMap, sync::Arc};
+
+use acidtest_engine::{Attempt, Fault};
+use acidtest_model::Lock;
+use acidtest_workloads::records::{Action, Answer, Operations, Request};
+use redis::{Cmd, RedisResult, Value, cmd, pipe};
+
+use super::{INSERT, MODIFY, Names, SCAN, TRANSACT, UPDATE, take};
+use crate::{
+    lock::{self, Locked, Locks},
+    server::{Request as Effect, ended},
+    session::{Session, Step},
+};
+
+pub(super) struct Client {
+    session: Session,
+    locks: Locks,
+    lock: Lock,
+    names: Arc<Names>,
+    /// The keys of the record under way and of its lock; their room is used again.
+    key: String,
+    lock_key: String,
+    /// The command under way; its room is used again.
+    command: Cmd,
+    /// What the transaction under way has written: of each number its version, and by which request.
+    written: HashMap<u64, (u64, usize)>,
+}
+
+/// The version above another.
+const fn above(version: u64) -> u64 {
+    version.saturating_add(1)
+}
+
+/// An answer of another shape than was asked for, which nothing can be concluded from.
+fn nonsense() -> Attempt {
+    Attempt::Unknown(Fault::lost("the server's answer makes no sense"))
+}
+
+impl Client {
+    pub(super) fn new(session: Session, locks: Locks, lock: Lock, names: Arc<Names>) -> Self {
+        Self {
+            session,
+            locks,
+            lock,
+            names,
+            key: String::new(),
+            lock_key: String::new(),
+            command: Cmd::new(),
+            written: HashMap::new(),
+        }
+    }
+
+    /// Reads the record under way; returns its version, if it is there.
+    async fn read(&mut self, action: Action, answer: &mut Answer) -> Step<Option<u64>> {
+        self.command.clear();
+        self.command.arg("HMGET").arg(&self.key).arg(self.names.wanted(action));
+        let reply: Value = self.session.ask(&self.command).await.map_err(ended(Effect::Harmless))?;
+        take(&reply, answer)
+    }
+
+    async fn insert(&mut self, request: &Request) -> Step<Attempt> {
+        let Self { session, names, key, .. } = self;
+        let asked = session.run(&INSERT, |insert| {
+            insert.arg(1 + usize::from(names.index.is_some())).arg(&*key).arg(&names.index);
+            insert.arg(&request.key);
+            names.add_record(insert, 0, &request.fields);
+        });
+        let is_new: bool = asked.await.map_err(ended(Effect::Change))?;
+        Ok(if is_new { Attempt::Ok } else { Attempt::Refused })
+    }
+
+    async fn scan(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let Self { session, names, .. } = self;
+        let asked = session.run(&SCAN, |scan| {
+            scan.arg(1).arg(&names.index).arg(&names.record);
+            scan.arg(&request.key).arg(request.length).arg(&names.columns);
+        });
+        let records: Vec<Value> = asked.await.map_err(ended(Effect::Harmless))?;
+        take_all(&records, answer)?;
+        Ok(Attempt::Ok)
+    }
+
+    async fn write_unprotected(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let Some(version) = self.read(request.action, answer).await? else { return Ok(Attempt::Refused) };
+        self.command.clear();
+        self.command.arg("HSET").arg(&self.key);
+        self.names.add_record(&mut self.command, above(version), &request.fields);
+        self.session.ask::<Value>(&self.command).await.map_err(ended(Effect::Change))?;
+        answer.wrote(above(version));
+        Ok(Attempt::Ok)
+    }
+
+    async fn write_if_unchanged(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let mut read = self.session.watch(&self.key);
+        read.cmd("HMGET").arg(&self.key).arg(self.names.wanted(request.action));
+        let found: RedisResult<(Value,)> = read.query_async(&mut self.session.connection).await;
+        let (reply,) = found.map_err(ended(Effect::Harmless))?;
+        let Some(version) = take(&reply, answer)? else { return Ok(Attempt::Refused) };
+        let mut write = pipe();
+        write.atomic().add_command(self.set(&self.key, above(version), request)).ignore();
+        if self.session.exec(&write).await?.is_none() {
+            return Ok(Attempt::Conflict);
+        }
+        answer.wrote(above(version));
+        Ok(Attempt::Ok)
+    }
+
+    async fn write_locked(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        self.lock_key.clear();
+        self.lock_key.push_str(&self.names.lock);
+        self.lock_key.push_str(&request.key);
+        let Self { session, locks, names, key, lock_key, .. } = self;
+        let locked = Locked { hash: key, lock: lock_key };
+        let (token, reply): (i64, Value) =
+            locks.acquire(session, locked, names.wanted(request.action)).await?;
+        let Some(version) = take(&reply, answer)? else {
+            return lock::give_up(session, locked, token).await.map(|_| Attempt::Refused);
+        };
+        let write = |settle: &mut Cmd| {
+            settle.arg("HSET");
+            names.add_record(settle, above(version), &request.fields);
+        };
+        let done = lock::write(session, locked, token, write).await?;
+        answer.wrote(above(version));
+        Ok(done)
+    }
+
+    async fn update_in_one(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let Self { session, names, key, .. } = self;
+        let asked = session.run(&UPDATE, |update| {
+            update.arg(1).arg(&*key);
+            names.add_fields(update, &request.fields);
+        });
+        let written: Option<u64> = asked.await.map_err(ended(Effect::Change))?;
+        let Some(version) = written else { return Ok(Attempt::Refused) };
+        answer.wrote(version);
+        Ok(Attempt::Ok)
+    }
+
+    async fn modify_in_one(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let Self { session, names, key, .. } = self;
+        let asked = session.run(&MODIFY, |modify| {
+            modify.arg(1).arg(&*key);
+            names.add_fields(modify, &request.fields);
+        });
+        let reply: Value = asked.await.map_err(ended(Effect::Change))?;
+        let version = take(&reply, answer).map_err(Attempt::after_a_part)?;
+        let Some(version) = version else { return Ok(Attempt::Refused) };
+        answer.wrote(above(version));
+        Ok(Attempt::Ok)
+    }
+
+    /// The command that writes a record.
+    fn set(&self, key: &str, version: u64, request: &Request) -> Cmd {
+        let mut set = cmd("HSET");
+        set.arg(key);
+        self.names.add_record(&mut set, version, &request.fields);
+        set
+    }
+
+    /// The call of the script that reads a range.
+    fn scan_call(&self, request: &Request) -> Cmd {
+        let mut call = Cmd::new();
+        SCAN.begin(&mut call).arg(1).arg(&self.names.index).arg(&self.names.record);
+        call.arg(&request.key).arg(request.length).arg(&self.names.columns);
+        call
+    }
+
+    fn record_key(&self, request: &Request) -> String {
+        [self.names.record.as_str(), &request.key].concat()
+    }
+
+    /// Reads and scans, in one `MULTI … EXEC`.
+    async fn read_together(&mut self, requests: &[Request], answers: &mut [Answer]) -> Step<Attempt> {
+        let mut read = pipe();
+        read.atomic();
+        for request in requests {
+            if request.action == Action::Scan {
+                read.add_command(self.scan_call(request));
+            } else {
+                read.cmd("HMGET").arg(self.record_key(request)).arg(&self.names.columns);
+            }
+        }
+        let found: RedisResult<Vec<Value>> = read.query_async(&mut self.session.connection).await;
+        let found = found.map_err(ended(Effect::Harmless))?;
+        for ((request, answer), reply) in requests.iter().zip(answers).zip(&found) {
+            match (request.action, reply) {
+                (Action::Scan, Value::Array(records)) => take_all(records, answer)?,
+                _ if take(reply, answer)?.is_none() => return Ok(Attempt::Refused),
+                _ => {}
+            }
+        }
+        Ok(Attempt::Ok)
+    }
+
+    /// Reads what the requests decide on, then writes in one `MULTI … EXEC`; under soft locks only if
+    /// nothing of what was read has changed.
+    async fn write_together(&mut self, requests: &[Request], answers: &mut [Answer]) -> Step<Attempt> {
+        let keys: Vec<String> = requests.iter().map(|request| self.record_key(request)).collect();
+        let decided = || requests.iter().zip(&keys).filter(|(request, _)| request.action != Action::Scan);
+        let mut read = match self.lock {
+            Lock::Soft => self.session.watch(decided().map(|(_, key)| key).collect::<Vec<_>>()),
+            _ => pipe(),
+        };
+        for (request, key) in decided() {
+            read.cmd("HMGET").arg(key).arg(self.names.wanted(request.action));
+        }
+        let found: RedisResult<Vec<Value>> = read.query_async(&mut self.session.connection).await;
+        let mut found = found.map_err(ended(Effect::Harmless))?.into_iter();
+
+        let mut write = pipe();
+        write.atomic();
+        self.written.clear();
+        for (at, (request, answer)) in requests.iter().zip(&mut *answers).enumerate() {
+            if request.action == Action::Scan {
+                write.add_command(self.scan_call(request));
+                continue;
+            }
+            let reply = found.next().ok_or_else(|| Attempt::Failed(Fault::lost("an answer is missing")))?;
+            let version = match self.written.get(&request.number) {
+                // a transaction sees what it has written itself
+                Some(&(version, by)) => {
+                    if matches!(request.action, Action::Read | Action::Modify) {
+                        answer.record(version, requests[by].fields.iter().map(str::as_bytes));
+                    }
+                    Some(version)
+                }
+                None => take(&reply, answer)?,
+            };
+            let version = match (request.action, version) {
+                (Action::Insert, None) => 0,
+                (Action::Insert, Some(_)) | (_, None) => return Ok(Attempt::Refused),
+                (Action::Read, Some(_)) => continue,
+                (_, Some(version)) => {
+                    answer.wrote(above(version));
+                    above(version)
+                }
+            };
+            self.written.insert(request.number, (version, at));
+            write.add_command(self.set(&keys[at], version, request)).ignore();
+            if let (Action::Insert, Some(index)) = (request.action, &self.names.index) {
+                write.cmd("ZADD").arg(index).arg(0).arg(&request.key).ignore();
+            }
+        }
+        let Some(done) = self.session.exec(&write).await? else { return Ok(Attempt::Conflict) };
+        let scans = requests.iter().zip(answers).filter(|(request, _)| request.action == Action::Scan);
+        for ((_, answer), reply) in scans.zip(&done) {
+            let Value::Array(records) = reply else { return Err(nonsense()) };
+            take_all(records, answer).map_err(Attempt::after_a_part)?;
+        }
+        Ok(Attempt::Ok)
+    }
+
+    /// All requests in one script.
+    async fn do_in_one(&mut self, requests: &[Request], answers: &mut [Answer]) -> Step<Attempt> {
+        let Self { session, names, .. } = self;
+        let columns = names.columns.len();
+        let written = 2 * (columns - 1);
+        let asked = session.run(&TRANSACT, |call| {
+            call.arg(requests.len() + usize::from(names.index.is_some()));
+            for request in requests {
+                call.arg([names.record.as_str(), &request.key].concat());
+            }
+            call.arg(&names.index).arg(&names.record).arg(requests.len()).arg(columns).arg(&names.columns);
+            for request in requests {
+                match request.action {
+                    Action::Read => {
+                        call.arg("r").arg(0);
+                    }
+                    Action::Update | Action::Modify => {
+                        let letter = if request.action == Action::Update { "u" } else { "m" };
+                        call.arg(letter).arg(written);
+                        names.add_fields(call, &request.fields);
+                    }
+                    Action::Insert => {
+                        let key = if names.index.is_some() { request.key.as_str() } else { "" };
+                        call.arg("i").arg(1 + 2 + written).arg(key);
+                        names.add_record(call, 0, &request.fields);
+                    }
+                    Action::Scan => {
+                        call.arg("s").arg(2).arg(&request.key).arg(request.length);
+                    }
+                }
+            }
+        });
+        let done: Option<Vec<(Option<u64>, Vec<Value>)>> = asked.await.map_err(ended(Effect::Change))?;
+        let Some(done) = done else { return Ok(Attempt::Refused) };
+        for (answer, (version, records)) in answers.iter_mut().zip(done) {
+            take_all(&records, answer).map_err(Attempt::after_a_part)?;
+            if let Some(version) = version {
+                answer.wrote(version);
+            }
+        }
+        Ok(Attempt::Ok)
+    }
+}
+
+/// Takes records that were read; one that the index names and that is not there is left out.
+fn take_all(records: &[Value], answer: &mut Answer) -> Step<()> {
+    records.iter().try_for_each(|record| take(record, answer).map(|_| ()))
+}
+
+impl Operations for Client {
+    async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
+        self.key.clear();
+        self.key.push_str(&self.names.record);
+        self.key.push_str(&request.key);
+        let done = match (request.action, self.lock) {
+            (Action::Read, _) => self.read(Action::Read, answer).await.map(|found| match found {
+                Some(_) => Attempt::Ok,
+                None => Attempt::Refused,
+            }),
+            (Action::Insert, _) => self.insert(request).await,
+            (Action::Scan, _) => self.scan(request, answer).await,
+            (Action::Update | Action::Modify, Lock::None) => self.write_unprotected(request, answer).await,
+            (Action::Update | Action::Modify, Lock::Soft) => self.write_if_unchanged(request, answer).await,
+            (Action::Update | Action::Modify, Lock::Hard) => self.write_locked(request, answer).await,
+            (Action::Update, Lock::Native) => self.update_in_one(request, answer).await,
+            (Action::Modify, Lock::Native) => self.modify_in_one(request, answer).await,
+        };
+        done.unwrap_or_else(|ended| ended)
+    }
+
+    async fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
+        let reads = || requests.iter().all(|each| matches!(each.action, Action::Read | Action::Scan));
+        let done = match self.lock {
+            Lock::Native => self.do_in_one(requests, answers).await,
+            // refused by the plan's check
+            Lock::Hard => Err(Attempt::Failed(Fault::answered(super::ONE_LOCK))),
+            Lock::None | Lock::Soft if reads() => self.read_together(requests, answers).await,
+            Lock::None | Lock::Soft => self.write_together(requests, answers).await,
+        };
+        done.unwrap_or_else(|ended| ended)
+    }
+}

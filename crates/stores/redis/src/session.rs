@@ -1,0 +1,96 @@
+//! A client's connection: commands, scripts that the server keeps, and transactions.
+
+use acidtest_engine::Attempt;
+use redis::{
+    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisResult, ServerErrorKind, ToRedisArgs, Value,
+    aio::MultiplexedConnection, cmd, pipe,
+};
+
+use crate::server::attempt_exec;
+
+/// Either what was wanted, or how the attempt ended without it.
+pub(crate) type Step<T> = Result<T, Attempt>;
+
+/// A Lua script, which the server keeps and knows by its hash.
+pub struct Script {
+    code: &'static str,
+    hash: String,
+}
+
+impl Script {
+    /// A script that nobody has sent yet.
+    #[must_use]
+    pub fn new(code: &'static str) -> Self {
+        Self { code, hash: redis::Script::new(code).get_hash().to_owned() }
+    }
+
+    /// Lets the server keep it.
+    pub(crate) async fn keep(&self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        cmd("SCRIPT").arg("LOAD").arg(self.code).exec_async(connection).await
+    }
+
+    /// Begins a call of one that is kept: to be followed by the number of keys, keys and arguments.
+    pub(crate) fn begin<'a>(&self, call: &'a mut Cmd) -> &'a mut Cmd {
+        call.clear();
+        call.arg("EVALSHA").arg(&self.hash)
+    }
+}
+
+/// A client's connection.
+pub struct Session {
+    pub(crate) connection: MultiplexedConnection,
+    /// The call under way; its room is used again.
+    call: Cmd,
+    /// Whether the server watches keys for us that no EXEC has settled.
+    watching: bool,
+}
+
+impl Session {
+    pub(crate) fn new(connection: MultiplexedConnection) -> Self {
+        Self { connection, call: Cmd::new(), watching: false }
+    }
+
+    /// Sends a command and waits for its answer.
+    pub async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
+        command.query_async(&mut self.connection).await
+    }
+
+    /// Runs a script; `arguments` adds the number of keys, keys and arguments.
+    pub async fn run<T: FromRedisValue>(
+        &mut self,
+        script: &Script,
+        arguments: impl Fn(&mut Cmd),
+    ) -> RedisResult<T> {
+        arguments(script.begin(&mut self.call));
+        let answer = self.call.query_async(&mut self.connection).await;
+        match answer {
+            // nothing was run: the server was restarted or its scripts flushed. EVAL makes it keep it again
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.call.clear();
+                self.call.arg("EVAL").arg(script.code);
+                arguments(&mut self.call);
+                self.call.query_async(&mut self.connection).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Begins a round trip that watches keys. What an earlier transaction watched that was never carried
+    /// out is let go of first.
+    pub(crate) fn watch(&mut self, keys: impl ToRedisArgs) -> Pipeline {
+        let mut read = pipe();
+        if self.watching {
+            read.cmd("UNWATCH").ignore();
+        }
+        read.cmd("WATCH").arg(keys).ignore();
+        self.watching = true;
+        read
+    }
+
+    /// Carries a transaction out: its answers, or none if something watched has changed.
+    pub(crate) async fn exec(&mut self, change: &Pipeline) -> Step<Option<Vec<Value>>> {
+        let done: RedisResult<_> = change.query_async(&mut self.connection).await;
+        self.watching = false;
+        done.map_err(|error| attempt_exec(&error))
+    }
+}

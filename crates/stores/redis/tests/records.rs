@@ -1,0 +1,96 @@
+//! The store's records against real servers, each test with its own.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+
+use acidtest_model::{Durability, Lock};
+use acidtest_store_redis::{KIND, Redis};
+use acidtest_testbed::{
+    Gone, NAMESPACE, Subject, for_time,
+    records::{self, Case, Unprotected},
+    wait,
+};
+use acidtest_workloads::{
+    Loaded, Place, Store, Verdict,
+    records::{Layout, RecordsStore},
+};
+
+static REDIS: Subject<Redis> =
+    Subject { kind: KIND, open: |address, _| Box::pin(Redis::open(address)), gone: Gone::Empty };
+
+#[test]
+fn every_mix_goes_through_in_every_lock_mode() {
+    records::mixes(&REDIS);
+}
+
+#[test]
+fn each_lock_mode_keeps_its_promise_under_contention() {
+    records::contention(&REDIS, Unprotected::LosesUpdates);
+}
+
+#[test]
+fn blind_updates_are_protected_too() {
+    records::blind(&REDIS, Unprotected::LosesUpdates);
+}
+
+#[test]
+fn several_operations_are_one_transaction() {
+    records::transactions(&REDIS);
+}
+
+#[test]
+fn many_records_are_laid_in_and_read_back_whole() {
+    records::large(&REDIS);
+}
+
+#[test]
+fn a_trial_begins_with_what_another_left() {
+    records::left(&REDIS);
+}
+
+#[test]
+fn a_namespace_is_its_maker_s_and_nothing_else_goes_with_it() {
+    records::namespaces(&REDIS, &records::NAMES);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
+    records::kills(&REDIS);
+}
+
+#[test]
+fn what_is_kept_nowhere_is_found_missing() {
+    records::nothing_kept(&REDIS);
+}
+
+#[test]
+fn a_server_out_of_memory_says_so_and_nothing_breaks() {
+    let Some(world) = REDIS.start(Durability::None) else { return };
+    wait(world.store.create(NAMESPACE, "run")).unwrap();
+    let client = redis::Client::open(world.address().to_string()).unwrap();
+    let mut raw = client.get_connection().unwrap();
+    let mut limit = |bytes: &str| {
+        redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut raw).unwrap();
+    };
+    limit("8mb");
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
+    let layout = Layout { records: 100_000, fields: 10, field_bytes: 100, scans: true };
+    let error = wait(world.store.load(&place, &layout, &Loaded::default())).unwrap_err().to_string();
+    assert!(error.contains("loading the records") && error.contains("maxmemory"), "{error}");
+    assert!(error.len() < 400, "{error}");
+    limit("0");
+    wait(RecordsStore::unload(&world.store, &place)).unwrap();
+
+    for (trial, (lock, mix)) in (1..).zip(Lock::ALL.iter().flat_map(|lock| [(*lock, "modify"), (*lock, "a")]))
+    {
+        let case = Case::of(lock, trial, mix);
+        case.load(&world.store);
+        limit("1mb");
+        let measurement = case.drive(&world.store, &for_time(50), 1);
+        limit("0");
+        let words: Vec<&String> = measurement.faults.keys().collect();
+        assert!(words.iter().any(|words| words.contains("maxmemory")), "{lock}: {words:?}");
+        case.drive(&world.store, &for_time(50), 1);
+        let (audit, _) = case.judge(&world.store);
+        assert_eq!(audit.verdict, Verdict::Holds, "{lock}: {audit:?}");
+    }
+}

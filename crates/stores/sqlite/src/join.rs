@@ -1,0 +1,156 @@
+//! The join on SQLite.
+
+use std::fmt::Write;
+
+use acidtest_model::{StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Loaded, Place,
+    join::{self, Connector, Ext, JoinStore, Joined, Operations, Order, Scenario},
+    records::Layout,
+};
+use rusqlite::{Connection, params};
+
+use crate::{
+    File, Sqlite, attempt, named,
+    records::{TABLE, lay_in},
+};
+
+/// The small table's name among the trial's.
+const EXT: &str = "ext";
+
+/// The join as the study writes it, in one of its two orders.
+fn query(place: &Place, order: Order, value: u8) -> String {
+    let from = order.joined(&named(place, EXT), &named(place, TABLE));
+    // the key's columns come first, whatever the order
+    format!(
+        "SELECT ext.key, ext.*, usertable.* FROM {from} ON usertable.key = ext.key
+         WHERE ext.value = {value}"
+    )
+}
+
+/// Runs the join to its end.
+fn run(connection: &Connection, sql: &str, joined: &mut Joined) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        joined.row(row.get_ref(0)?.as_str()?);
+    }
+    Ok(())
+}
+
+impl JoinStore for Sqlite {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        ext: &'a [Ext],
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            lay_in(self, place, layout, loaded).await?;
+            self.on_file("loading ext", |connection| {
+                let table = named(place, EXT);
+                let transaction = connection.transaction()?;
+                // its rows are small, unlike those of usertable
+                transaction.execute_batch(&format!(
+                    "CREATE TABLE {table} (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID"
+                ))?;
+                {
+                    let mut insert = transaction.prepare(&format!("INSERT INTO {table} VALUES (?1, ?2)"))?;
+                    for row in ext {
+                        insert.execute(params![row.key, row.value])?;
+                    }
+                }
+                transaction.execute_batch(&format!("ANALYZE {table}; ANALYZE {}", named(place, TABLE)))?;
+                transaction.commit()
+            })
+        })
+    }
+
+    fn explain<'a>(
+        &'a self,
+        place: &'a Place,
+        order: Order,
+        value: u8,
+    ) -> Task<'a, Result<String, StoreError>> {
+        Box::pin(async move {
+            self.on_file("explaining the join", |connection| {
+                let sql = format!("EXPLAIN QUERY PLAN {}", query(place, order, value));
+                let mut statement = connection.prepare(&sql)?;
+                let mut rows = statement.query([])?;
+                // of each step: its number and how deep it stands
+                let mut depths = vec![(0, 0)];
+                let mut plan = String::new();
+                while let Some(row) = rows.next()? {
+                    let (id, parent, detail): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(3)?);
+                    let depth =
+                        depths.iter().find(|(step, _)| *step == parent).map_or(0, |(_, depth)| *depth);
+                    depths.push((id, depth + 1));
+                    let line_break = if plan.is_empty() { "" } else { "\n" };
+                    // writing into a string cannot fail
+                    let _ = write!(plan, "{line_break}{:indent$}{detail}", "", indent = 2 * depth);
+                }
+                Ok(plan)
+            })
+        })
+    }
+
+    fn first<'a>(
+        &'a self,
+        place: &'a Place,
+        order: Order,
+        value: u8,
+        begin: &'a mut (dyn FnMut() + 'a),
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.on_file("joining for the first time", |connection| {
+                let sql = query(place, order, value);
+                // prepared now, and found prepared by the run
+                drop(connection.prepare_cached(&sql)?);
+                begin();
+                run(connection, &sql, &mut Joined::default())
+            })
+        })
+    }
+
+    fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask {
+        let sql = Order::ALL.map(|order| query(place, order, value));
+        join::task(SqliteConnector { file: self.file.clone(), sql }, scenario)
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { self.drop_tables("removing the tables", place, &[EXT, TABLE]) })
+    }
+}
+
+struct SqliteConnector {
+    file: File,
+    /// The join in each order.
+    sql: [String; 2],
+}
+
+struct Client {
+    connection: Connection,
+    sql: [String; 2],
+}
+
+impl Connector for SqliteConnector {
+    type Connection = Client;
+
+    async fn connect(&self) -> Result<Client, String> {
+        let connection = self.file.connect().map_err(|error| error.to_string())?;
+        for sql in &self.sql {
+            connection.prepare_cached(sql).map_err(|error| error.to_string())?;
+        }
+        Ok(Client { connection, sql: self.sql.clone() })
+    }
+}
+
+impl Operations for Client {
+    async fn join(&mut self, order: Order, joined: &mut Joined) -> Attempt {
+        match run(&self.connection, &self.sql[order as usize], joined) {
+            Ok(()) => Attempt::Ok,
+            Err(error) => attempt(&error),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The queue on SQLite: a table, which one consumer has to itself from taking to acknowledging.
+
+use std::{collections::VecDeque, mem, time::Duration};
+
+use acidtest_model::{Ack, Consume, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, Ended, Fault, Place,
+    queue::{
+        self, Connector, Depth, Message, Numbers, Publisher, QueueAdapter, Received, Settled, Subscriber,
+        Wanted,
+    },
+};
+use rusqlite::{Connection, Row, params};
+
+use crate::{
+    File, Sqlite, attempt, named,
+    transaction::{Done, IMMEDIATE, begin, end, roll_back},
+};
+
+/// The queue's name among the trial's tables.
+const QUEUE: &str = "queue";
+
+impl QueueAdapter for Sqlite {
+    type Connector = SqliteConnector;
+
+    fn connector(&self, place: &Place, wanted: &Wanted) -> SqliteConnector {
+        SqliteConnector { file: self.file.clone(), table: named(place, QUEUE), wanted: *wanted }
+    }
+
+    /// Ids are one above the highest that is there: so they ascend without AUTOINCREMENT, whose own table nobody
+    /// can remove.
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let columns = "id INTEGER PRIMARY KEY, body BLOB NOT NULL";
+            let create = format!("CREATE TABLE {} ({columns})", named(place, QUEUE));
+            self.on_file("making the queue", |connection| connection.execute_batch(&create))
+        })
+    }
+
+    /// Who is about to delete a message is not known: it can be delivered if they do not.
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+        Box::pin(async move {
+            let count = format!("SELECT count(*) FROM {}", named(place, QUEUE));
+            self.on_file("counting the messages", |connection| {
+                let ready: i64 = connection.query_row(&count, [], |row| row.get(0))?;
+                Ok(Depth { ready: ready.unsigned_abs(), unacknowledged: 0 })
+            })
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { self.drop_tables("removing the queue", place, &[QUEUE]) })
+    }
+
+    /// What a consumer gives back it had alone: nobody has taken anything behind it.
+    fn keeps_order(&self, _: &Wanted) -> bool {
+        true
+    }
+
+    fn filling(&self, wanted: &Wanted) -> Wanted {
+        wanted.in_transactions()
+    }
+}
+
+/// Opens connections to one queue.
+pub struct SqliteConnector {
+    file: File,
+    table: String,
+    wanted: Wanted,
+}
+
+impl Connector for SqliteConnector {
+    type Publisher = SqlitePublisher;
+    type Subscriber = SqliteSubscriber;
+
+    async fn publisher(&self) -> Result<SqlitePublisher, String> {
+        Ok(SqlitePublisher {
+            connection: self.file.connect().map_err(|error| error.to_string())?,
+            insert: format!("INSERT INTO {} (body) VALUES (?1)", self.table),
+            together: self.wanted.delivery.ack == Ack::Transaction,
+            bodies: Vec::new(),
+            numbers: Numbers::default(),
+        })
+    }
+
+    async fn subscriber(&self) -> Result<SqliteSubscriber, String> {
+        let table = &self.table;
+        let first = format!("SELECT id FROM {table} ORDER BY id LIMIT 1");
+        Ok(SqliteSubscriber {
+            connection: self.file.connect().map_err(|error| error.to_string())?,
+            sql: Statements {
+                any: format!("SELECT EXISTS (SELECT 1 FROM {table})"),
+                read: format!("SELECT id, body FROM {table} WHERE id > ?1 ORDER BY id LIMIT ?2"),
+                delete: format!("DELETE FROM {table} WHERE id = ?1"),
+                take: format!("DELETE FROM {table} WHERE id = ({first}) RETURNING body"),
+            },
+            wanted: self.wanted,
+            ahead: VecDeque::new(),
+            taken: Vec::new(),
+            stopped: false,
+        })
+    }
+}
+
+/// A producer's connection.
+pub struct SqlitePublisher {
+    connection: Connection,
+    insert: String,
+    /// Whether messages are one transaction that are settled at once.
+    together: bool,
+    bodies: Vec<Vec<u8>>,
+    numbers: Numbers,
+}
+
+impl Publisher for SqlitePublisher {
+    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        self.bodies.push(message.body.clone());
+        Ok(())
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        let bodies = mem::take(&mut self.bodies);
+        if self.together {
+            let done = self.insert_all(&bodies).unwrap_or_else(|error| attempt(&error));
+            return self.numbers.end(bodies.len(), done, ended);
+        }
+        for body in bodies {
+            let done = self.insert(&body).map_or_else(|error| attempt(&error), |()| Attempt::Ok);
+            self.numbers.end(1, done, ended)?;
+        }
+        Ok(())
+    }
+}
+
+impl SqlitePublisher {
+    fn insert(&self, body: &[u8]) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(&self.insert)?.execute([body]).map(drop)
+    }
+
+    fn insert_all(&self, bodies: &[Vec<u8>]) -> Done {
+        begin(&self.connection, IMMEDIATE)?;
+        let done = bodies.iter().try_for_each(|body| self.insert(body));
+        end(&self.connection, done.map(|()| Attempt::Ok))
+    }
+}
+
+struct Statements {
+    /// Whether there is any message.
+    any: String,
+    /// The next messages behind an id.
+    read: String,
+    delete: String,
+    /// Takes the first message whatever becomes of it.
+    take: String,
+}
+
+/// A consumer's connection.
+pub struct SqliteSubscriber {
+    connection: Connection,
+    sql: Statements,
+    wanted: Wanted,
+    /// Read in the transaction and not taken, in the order of their ids.
+    ahead: VecDeque<(i64, Vec<u8>)>,
+    /// The ids of what was taken: it is deleted when it is acknowledged.
+    taken: Vec<i64>,
+    stopped: bool,
+}
+
+impl Subscriber for SqliteSubscriber {
+    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+        if self.stopped {
+            return Attempt::Refused;
+        }
+        received.redelivered = None;
+        // nobody can publish before what is held is acknowledged
+        let patience = if self.taken.is_empty() { patience } else { Duration::ZERO };
+        queue::poll(patience, async || self.try_to_take(received)).await
+    }
+
+    async fn settle(&mut self) -> Result<Settled, Fault> {
+        if self.taken.is_empty() {
+            return Ok(Settled::Answered);
+        }
+        let taken = mem::take(&mut self.taken);
+        self.ahead.clear();
+        let deleted = self.delete(&taken);
+        match end(&self.connection, deleted) {
+            Ok(Attempt::Ok) => Ok(Settled::Answered),
+            Ok(_) => Err(Fault::lost("a message that was taken was not there any more")),
+            Err(error) => Err(Fault::lost(error.to_string())),
+        }
+    }
+
+    /// Lets others have what was not taken.
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.stopped = true;
+        self.give_back().map_err(|error| Fault::lost(error.to_string()))
+    }
+}
+
+impl SqliteSubscriber {
+    fn try_to_take(&mut self, received: &mut Received) -> Attempt {
+        // asked first: to write, if only in vain, is to keep all others from writing
+        let taken = match self.any() {
+            Ok(false) => return Attempt::Refused,
+            Ok(true) if self.wanted.delivery.consume == Consume::Auto => self.remove_one(received),
+            Ok(true) => self.take_one(received),
+            Err(error) => Err(error),
+        };
+        taken.unwrap_or_else(|error| self.failed(&error))
+    }
+
+    /// Whether it is worth while to look for a message in a transaction.
+    fn any(&self) -> rusqlite::Result<bool> {
+        let holds = !self.connection.is_autocommit();
+        Ok(holds || self.connection.prepare_cached(&self.sql.any)?.query_row([], |row| row.get(0))?)
+    }
+
+    fn remove_one(&self, received: &mut Received) -> Done {
+        let mut statement = self.connection.prepare_cached(&self.sql.take)?;
+        let mut rows = statement.query([])?;
+        let mut taken = Attempt::Refused;
+        // to the end, where it commits
+        while let Some(row) = rows.next()? {
+            received.body.clear();
+            received.body.extend_from_slice(row.get_ref(0)?.as_blob()?);
+            taken = Attempt::Ok;
+        }
+        Ok(taken)
+    }
+
+    fn take_one(&mut self, received: &mut Received) -> Done {
+        if self.ahead.is_empty() {
+            self.read()?;
+        }
+        let Some((id, body)) = self.ahead.pop_front() else {
+            // another consumer was faster
+            if self.taken.is_empty() {
+                self.give_back()?;
+            }
+            return Ok(Attempt::Refused);
+        };
+        self.taken.push(id);
+        received.body = body;
+        Ok(Attempt::Ok)
+    }
+
+    /// Reads as many messages as are acknowledged at once, behind those that it has.
+    fn read(&mut self) -> rusqlite::Result<()> {
+        if self.connection.is_autocommit() {
+            begin(&self.connection, IMMEDIATE)?;
+        }
+        // an id is above 0
+        let last = self.taken.last().copied().unwrap_or(0);
+        let held = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
+        let due = self.wanted.delivery.batch.saturating_sub(held).max(1);
+        let mut statement = self.connection.prepare_cached(&self.sql.read)?;
+        let message = |row: &Row| Ok((row.get(0)?, row.get(1)?));
+        for message in statement.query_map(params![last, self.wanted.at_once(due)], message)? {
+            self.ahead.push_back(message?);
+        }
+        Ok(())
+    }
+
+    /// Deletes what was taken.
+    fn delete(&self, taken: &[i64]) -> Done {
+        let mut delete = self.connection.prepare_cached(&self.sql.delete)?;
+        for id in taken {
+            if delete.execute([id])? != 1 {
+                return Ok(Attempt::Refused);
+            }
+        }
+        Ok(Attempt::Ok)
+    }
+
+    /// An error ends the transaction. What was taken in it will come again: only a new connection makes the
+    /// client know.
+    fn failed(&mut self, error: &rusqlite::Error) -> Attempt {
+        let held = !self.taken.is_empty();
+        if let Err(worse) = self.give_back() {
+            return Attempt::Failed(Fault::lost(worse.to_string()));
+        }
+        if held { Attempt::Failed(Fault::lost(error.to_string())) } else { attempt(error) }
+    }
+
+    fn give_back(&mut self) -> rusqlite::Result<()> {
+        self.ahead.clear();
+        self.taken.clear();
+        roll_back(&self.connection)
+    }
+}

@@ -1,0 +1,330 @@
+//! The records on SQLite.
+
+use acidtest_model::{Isolation, Lock, StoreError, Task};
+use acidtest_workloads::{
+    Attempt, ClientTask, Loaded, Place,
+    records::{
+        self, Action, Answer, Connector, Each, Fields, Layout, Operations, RecordsStore, Request, Scenario,
+        Wanted, key_name, tag_of,
+    },
+};
+use rusqlite::{Connection, OptionalExtension, Row, Statement};
+
+use crate::{
+    File, Sqlite, attempt, named, quoted,
+    transaction::{DEFERRED, Done, IMMEDIATE, begin, end},
+};
+
+/// The table's name among the trial's.
+pub(crate) const TABLE: &str = "usertable";
+
+/// Records of one transaction while they are laid in.
+const BATCH: u64 = 10_000;
+
+const LOADING: &str = "loading the records";
+
+/// The columns of the fields, each as `one` writes it, after a comma.
+fn columns(fields: u16, one: impl Fn(u16) -> String) -> String {
+    (0..fields).fold(String::new(), |columns, field| columns + ", " + &one(field))
+}
+
+/// Makes the table and lays the records in. The index on the key comes last: it is sorted once instead
+/// of being written to at random.
+pub(crate) async fn lay_in(
+    store: &Sqlite,
+    place: &Place,
+    layout: &Layout,
+    loaded: &Loaded,
+) -> Result<(), StoreError> {
+    let table = named(place, TABLE);
+    let mut connection = store.told(LOADING, store.file.connect())?;
+    let fields = columns(layout.fields, |field| format!("field{field} TEXT NOT NULL"));
+    let create = format!("CREATE TABLE {table} (key TEXT NOT NULL, version INTEGER NOT NULL{fields})");
+    store.told(LOADING, connection.execute_batch(&create))?;
+    let insert = Statements::on(&table, layout.fields).insert_new;
+    let mut first = 0;
+    while first < layout.records {
+        let next = layout.records.min(first + BATCH);
+        store.told(LOADING, insert_batch(&mut connection, &insert, layout, first..next))?;
+        loaded.add(next - first);
+        first = next;
+        // whoever waits may look at how far it is, or give up
+        tokio::task::yield_now().await;
+    }
+    let index = quoted(&format!("{}:{}:key", place.namespace, place.object(TABLE)));
+    store.told(LOADING, connection.execute_batch(&format!("CREATE UNIQUE INDEX {index} ON {table} (key)")))
+}
+
+fn insert_batch(
+    connection: &mut Connection,
+    insert: &str,
+    layout: &Layout,
+    numbers: std::ops::Range<u64>,
+) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    {
+        let mut insert = transaction.prepare_cached(insert)?;
+        let mut fields = Fields::default();
+        for number in numbers {
+            layout.fill(number, &mut fields);
+            bind(&mut insert, &key_name(number), 0, &fields)?;
+            insert.raw_execute()?;
+        }
+    }
+    transaction.commit()
+}
+
+impl RecordsStore for Sqlite {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(lay_in(self, place, layout, loaded))
+    }
+
+    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+        let fields = wanted.layout.fields;
+        let sql = Statements::on(&named(place, TABLE), fields);
+        let connector = SqliteConnector {
+            file: self.file.clone(),
+            lock: wanted.lock,
+            isolation: wanted.isolation,
+            fields: fields.into(),
+            sql,
+        };
+        records::task(connector, scenario)
+    }
+
+    fn state<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        each: &'a mut Each<'_>,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.on_file("reading the final records", |connection| {
+                let tags = columns(layout.fields, |field| format!("substr(field{field}, 1, 16)"));
+                let sql = format!("SELECT version, key{tags} FROM {}", named(place, TABLE));
+                let mut statement = connection.prepare(&sql)?;
+                let mut rows = statement.query([])?;
+                while let Some(row) = rows.next()? {
+                    let tag = tag_of(texts(row, 2..2 + usize::from(layout.fields)));
+                    each(row.get_ref(1)?.as_str()?, version(row)?, tag);
+                }
+                Ok(())
+            })
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { self.drop_tables("removing the records", place, &[TABLE]) })
+    }
+}
+
+/// In all of them `?1` is the key, `?2` the version that was read, and `?3` the first field.
+#[derive(Clone)]
+struct Statements {
+    read: String,
+    version: String,
+    scan: String,
+    set: String,
+    set_if_unchanged: String,
+    raise: String,
+    insert: String,
+    /// Into a table that has no index yet.
+    insert_new: String,
+}
+
+impl Statements {
+    fn on(table: &str, fields: u16) -> Self {
+        let names = columns(fields, |field| format!("field{field}"));
+        let values = columns(fields, |field| format!("?{}", field + 3));
+        let set = columns(fields, |field| format!("field{field} = ?{}", field + 3));
+        let insert_new = format!("INSERT INTO {table} (key, version{names}) VALUES (?1, ?2{values})");
+        let set_to_read = format!("UPDATE {table} SET version = ?2 + 1{set} WHERE key = ?1");
+        Self {
+            read: format!("SELECT version{names} FROM {table} WHERE key = ?1"),
+            version: format!("SELECT version FROM {table} WHERE key = ?1"),
+            scan: format!("SELECT version{names} FROM {table} WHERE key >= ?1 ORDER BY key LIMIT ?2"),
+            set_if_unchanged: format!("{set_to_read} AND version = ?2"),
+            set: set_to_read,
+            raise: format!("UPDATE {table} SET version = version + 1{set} WHERE key = ?1 RETURNING version"),
+            insert: format!("{insert_new} ON CONFLICT (key) DO NOTHING"),
+            insert_new,
+        }
+    }
+}
+
+struct SqliteConnector {
+    file: File,
+    lock: Lock,
+    isolation: Option<Isolation>,
+    fields: usize,
+    sql: Statements,
+}
+
+struct Client {
+    connection: Connection,
+    lock: Lock,
+    fields: usize,
+    sql: Statements,
+}
+
+impl Connector for SqliteConnector {
+    type Connection = Client;
+
+    async fn connect(&self) -> Result<Client, String> {
+        let connection = self.file.connect().map_err(|error| error.to_string())?;
+        // nothing can be set: a level below serializable takes a shared cache and this pragma
+        let uncommitted: bool = connection
+            .query_row("PRAGMA read_uncommitted", [], |row| row.get(0))
+            .map_err(|error| error.to_string())?;
+        if self.isolation == Some(Isolation::Serializable) && uncommitted {
+            return Err("read_uncommitted is on: its transactions are not serializable".to_owned());
+        }
+        Ok(Client { connection, lock: self.lock, fields: self.fields, sql: self.sql.clone() })
+    }
+}
+
+/// Binds what a write takes.
+fn bind(statement: &mut Statement<'_>, key: &str, version: i64, fields: &Fields) -> rusqlite::Result<()> {
+    statement.raw_bind_parameter(1, key)?;
+    statement.raw_bind_parameter(2, version)?;
+    for (field, text) in fields.iter().enumerate() {
+        statement.raw_bind_parameter(field + 3, text)?;
+    }
+    Ok(())
+}
+
+/// The version in a row's first column.
+fn version(row: &Row<'_>) -> rusqlite::Result<u64> {
+    // counted up from 0
+    row.get(0).map(i64::cast_unsigned)
+}
+
+/// Columns of text; one that is none is as good as empty, and shows as torn.
+fn texts<'a>(row: &'a Row<'_>, columns: std::ops::Range<usize>) -> impl Iterator<Item = &'a [u8]> {
+    columns.map(|column| row.get_ref(column).ok().and_then(|value| value.as_bytes().ok()).unwrap_or_default())
+}
+
+/// Whether the operations write.
+fn writes(requests: &[Request]) -> bool {
+    requests.iter().any(|request| !matches!(request.action, Action::Read | Action::Scan))
+}
+
+impl Client {
+    /// One operation, inside a transaction or by itself.
+    fn apply(&self, request: &Request, answer: &mut Answer) -> Done {
+        match request.action {
+            Action::Read => {
+                Ok(if self.read(request, answer)?.is_some() { Attempt::Ok } else { Attempt::Refused })
+            }
+            Action::Scan => self.scan(request, answer),
+            Action::Insert => self.insert(request),
+            Action::Update if self.lock == Lock::Native => self.raise(request, answer),
+            Action::Update => {
+                let read = self.version(request)?;
+                self.write(request, read, answer)
+            }
+            Action::Modify => {
+                let read = self.read(request, answer)?;
+                self.write(request, read, answer)
+            }
+        }
+    }
+
+    /// The record's version, if it is there.
+    fn version(&self, request: &Request) -> rusqlite::Result<Option<u64>> {
+        self.connection.prepare_cached(&self.sql.version)?.query_row([&request.key], version).optional()
+    }
+
+    fn read(&self, request: &Request, answer: &mut Answer) -> rusqlite::Result<Option<u64>> {
+        let mut statement = self.connection.prepare_cached(&self.sql.read)?;
+        statement.query_row([&request.key], |row| self.give(row, answer)).optional()
+    }
+
+    fn scan(&self, request: &Request, answer: &mut Answer) -> Done {
+        let mut statement = self.connection.prepare_cached(&self.sql.scan)?;
+        let mut rows = statement.query((&request.key, request.length))?;
+        while let Some(row) = rows.next()? {
+            self.give(row, answer)?;
+        }
+        Ok(Attempt::Ok)
+    }
+
+    fn give(&self, row: &Row<'_>, answer: &mut Answer) -> rusqlite::Result<u64> {
+        let version = version(row)?;
+        answer.record(version, texts(row, 1..1 + self.fields));
+        Ok(version)
+    }
+
+    fn insert(&self, request: &Request) -> Done {
+        let mut statement = self.connection.prepare_cached(&self.sql.insert)?;
+        bind(&mut statement, &request.key, 0, &request.fields)?;
+        Ok(if statement.raw_execute()? == 0 { Attempt::Refused } else { Attempt::Ok })
+    }
+
+    /// Writes the version above the one that was read, where a record was there.
+    fn write(&self, request: &Request, read: Option<u64>, answer: &mut Answer) -> Done {
+        let Some(read) = read else { return Ok(Attempt::Refused) };
+        let soft = self.lock == Lock::Soft;
+        let sql = if soft { &self.sql.set_if_unchanged } else { &self.sql.set };
+        let mut statement = self.connection.prepare_cached(sql)?;
+        bind(&mut statement, &request.key, read.cast_signed(), &request.fields)?;
+        match statement.raw_execute()? {
+            0 if soft => Ok(Attempt::Conflict),
+            0 => Ok(Attempt::Refused),
+            _ => {
+                answer.wrote(read + 1);
+                Ok(Attempt::Ok)
+            }
+        }
+    }
+
+    fn raise(&self, request: &Request, answer: &mut Answer) -> Done {
+        let mut statement = self.connection.prepare_cached(&self.sql.raise)?;
+        bind(&mut statement, &request.key, 0, &request.fields)?;
+        let mut rows = statement.raw_query();
+        let Some(row) = rows.next()? else { return Ok(Attempt::Refused) };
+        answer.wrote(version(row)?);
+        // a statement has ended only when it says that there is nothing more
+        while rows.next()?.is_some() {}
+        Ok(Attempt::Ok)
+    }
+
+    fn alone(&self, request: &Request, answer: &mut Answer) -> Done {
+        match (request.action, self.lock) {
+            (Action::Update, Lock::Hard) | (Action::Modify, Lock::Hard | Lock::Native) => {
+                begin(&self.connection, IMMEDIATE)?;
+                let done = self.apply(request, answer);
+                end(&self.connection, done)
+            }
+            _ => self.apply(request, answer),
+        }
+    }
+
+    fn together(&self, requests: &[Request], answers: &mut [Answer]) -> Done {
+        let locked = matches!(self.lock, Lock::Hard | Lock::Native) && writes(requests);
+        begin(&self.connection, if locked { IMMEDIATE } else { DEFERRED })?;
+        let mut done = Ok(Attempt::Ok);
+        for (request, answer) in requests.iter().zip(answers) {
+            done = self.apply(request, answer);
+            if !matches!(done, Ok(Attempt::Ok)) {
+                break;
+            }
+        }
+        end(&self.connection, done)
+    }
+}
+
+impl Operations for Client {
+    async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
+        self.alone(request, answer).unwrap_or_else(|error| attempt(&error))
+    }
+
+    async fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
+        self.together(requests, answers).unwrap_or_else(|error| attempt(&error))
+    }
+}

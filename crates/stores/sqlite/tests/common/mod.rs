@@ -1,0 +1,12 @@
+//! SQLite under test, on files of the tests' own.
+
+use std::future::ready;
+
+use acidtest_store_sqlite::{KIND, Sqlite};
+use acidtest_testbed::{Gone, Subject};
+
+pub(crate) static SQLITE: Subject<Sqlite> = Subject {
+    kind: KIND,
+    open: |address, durability| Box::pin(ready(Sqlite::open(address, Some(durability)))),
+    gone: Gone::Error,
+};

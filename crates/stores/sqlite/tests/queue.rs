@@ -1,0 +1,16 @@
+//! The queue on files of the tests' own.
+
+mod common;
+
+use acidtest_testbed::{queue, queue::NAMES};
+use common::SQLITE;
+
+#[test]
+fn every_way_to_publish_and_to_consume_does_as_it_promises() {
+    queue::on_one_server(&SQLITE, &queue::all());
+}
+
+#[test]
+fn namespaces_hold_only_their_own() {
+    queue::namespaces(&SQLITE, &NAMES);
+}

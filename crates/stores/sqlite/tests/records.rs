@@ -1,0 +1,70 @@
+//! The records on files of the tests' own.
+
+mod common;
+
+use acidtest_model::{Durability, Lock};
+use acidtest_testbed::{
+    NAMESPACE, for_time,
+    records::{self, Case, Unprotected},
+};
+use acidtest_workloads::{
+    Store, Verdict,
+    records::{Choice, Parameters},
+};
+use common::SQLITE;
+
+#[test]
+fn every_mix_goes_through_in_every_lock_mode() {
+    records::mixes(&SQLITE);
+}
+
+#[test]
+fn each_lock_mode_keeps_its_promise_under_contention() {
+    records::contention(&SQLITE, Unprotected::LosesUpdates);
+}
+
+#[test]
+fn blind_updates_raise_every_version_once() {
+    records::blind(&SQLITE, Unprotected::LosesUpdates);
+}
+
+#[test]
+fn several_operations_are_one_transaction() {
+    records::transactions(&SQLITE);
+}
+
+#[test]
+fn many_records_are_read_back_whole() {
+    records::large(&SQLITE);
+}
+
+#[test]
+fn a_trial_begins_with_what_another_left() {
+    records::left(&SQLITE);
+}
+
+#[test]
+fn a_namespace_may_have_an_odd_name() {
+    records::namespaces(&SQLITE, &records::NAMES);
+}
+
+#[test]
+fn a_transaction_over_a_stale_snapshot_is_a_conflict() {
+    // only with a log do readers not block writers, and so outlive what they have read
+    let world = SQLITE.start(Durability::Process).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(world.store.create(NAMESPACE, "run 1")).unwrap();
+    let mix = "read:1+rmw:1".parse().unwrap();
+    let few = Parameters { mix, records: 8, keys: Choice::Uniform, transaction: 4, ..Parameters::default() };
+    for (trial, lock) in (1..).zip([Lock::None, Lock::Soft, Lock::Hard, Lock::Native]) {
+        let case = Case::new(lock, trial, few.clone());
+        case.load(&world.store);
+        let measured = case.drive(&world.store, &for_time(500), 8);
+        let (audit, _) = case.judge(&world.store);
+        assert_eq!(audit.verdict, Verdict::Holds, "{lock}: {audit:?}");
+        assert!(measured.faults.is_empty(), "{lock}: {:?}", measured.faults);
+        let optimistic = matches!(lock, Lock::None | Lock::Soft);
+        let retries: u64 = measured.operations.iter().map(|operation| operation.retries).sum();
+        assert_eq!(retries > 0, optimistic, "{lock}: {retries}");
+    }
+}

@@ -1,0 +1,309 @@
+//! A queue on Tarantool: a space of messages, and a procedure that hands them out.
+
+use std::{collections::VecDeque, ops::Range, time::Duration};
+
+use acidtest_engine::{Attempt, Ended, Fault};
+use acidtest_model::{Ack, Consume, Delivery, StoreError, Task};
+use acidtest_workloads::{
+    Place,
+    queue::{Connector, Depth, Message, Publisher, QueueAdapter, Received, Settled, Subscriber, Wanted},
+};
+
+use crate::{
+    Tarantool,
+    iproto::{Connection, Error, Pipeline, Reader},
+    server::{Request, Server, ended},
+    trial::{self, Plan, Step, length, space_of},
+};
+
+/// How a message is kept.
+const PLAN: Plan<'static> = Plan {
+    procedure: include_str!("lua/queue.lua"),
+    format: &[("id", "unsigned"), ("status", "string"), ("takes", "unsigned"), ("body", "string")],
+    key: 1,
+    second: Some(("status", &["status", "id"])),
+};
+
+/// How many fields there are.
+const FIELDS: usize = 4;
+
+/// What a trial's space and procedure are named after.
+const OBJECT: &str = "queue";
+
+/// Bytes that a producer gathers before it writes.
+const WRITTEN_AT_ONCE: usize = 64 * 1024;
+
+impl QueueAdapter for Tarantool {
+    type Connector = TarantoolConnector;
+
+    fn connector(&self, place: &Place, wanted: &Wanted) -> TarantoolConnector {
+        let name = trial::name(place, OBJECT);
+        TarantoolConnector { server: self.server.clone(), name, wanted: *wanted }
+    }
+
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            let made = trial::lay_out(&mut connection, &trial::name(place, OBJECT), &PLAN).await;
+            made.map_err(self.server.failed("declaring the queue"))
+        })
+    }
+
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            let depth = depth(&mut connection, &trial::name(place, OBJECT)).await;
+            depth.map_err(self.server.failed("reading the queue's depth"))
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            trial::clear_away(&self.server, "removing the queue", &trial::name(place, OBJECT)).await
+        })
+    }
+
+    /// Ids ascend as messages are put, and the lowest is taken first. But of several requests on their way on one
+    /// connection the server promises no order.
+    fn keeps_order(&self, wanted: &Wanted) -> bool {
+        let Delivery { producers, ack, in_flight, .. } = wanted.delivery;
+        producers == 0 || ack == Ack::Transaction || in_flight == 1
+    }
+
+    fn filling(&self, wanted: &Wanted) -> Wanted {
+        wanted.in_transactions()
+    }
+}
+
+async fn depth(connection: &mut Connection, name: &str) -> Result<Depth, Error> {
+    // a server that kept nothing has no queue either
+    if space_of(connection, name).await?.is_none() {
+        return Ok(Depth::default());
+    }
+    let asked = connection.call(name, |args| {
+        args.array(1).str("depth");
+    });
+    let mut values = asked.await?;
+    values.tuple(2)?;
+    Ok(Depth { ready: values.u64()?, unacknowledged: values.u64()? })
+}
+
+/// Opens connections to a trial's queue.
+pub struct TarantoolConnector {
+    server: Server,
+    name: String,
+    wanted: Wanted,
+}
+
+impl Connector for TarantoolConnector {
+    type Publisher = TarantoolPublisher;
+    type Subscriber = TarantoolSubscriber;
+
+    async fn publisher(&self) -> Result<TarantoolPublisher, String> {
+        let (connection, _) = trial::connect(&self.server, &self.name).await?;
+        let ack = self.wanted.delivery.ack;
+        Ok(TarantoolPublisher {
+            pipeline: Pipeline::new(connection),
+            name: self.name.clone(),
+            batch: (ack == Ack::Transaction).then(Vec::new),
+            sent: 0,
+            requests: VecDeque::new(),
+        })
+    }
+
+    async fn subscriber(&self) -> Result<TarantoolSubscriber, String> {
+        let (connection, _) = trial::connect(&self.server, &self.name).await?;
+        Ok(TarantoolSubscriber {
+            connection,
+            name: self.name.clone(),
+            keeps: self.wanted.delivery.consume != Consume::Auto,
+            wanted: self.wanted,
+            waiting: VecDeque::new(),
+            held: Vec::new(),
+            stopped: false,
+        })
+    }
+}
+
+/// A producer's connection.
+pub struct TarantoolPublisher {
+    pipeline: Pipeline,
+    /// Of the trial's procedure.
+    name: String,
+    /// The messages of the transaction to come, where there are transactions.
+    batch: Option<Vec<Vec<u8>>>,
+    /// Messages, from the first on.
+    sent: u64,
+    /// What is on its way: a request's number, and those of its messages.
+    requests: VecDeque<(u64, Range<u64>)>,
+}
+
+/// The connection is gone.
+fn lost(error: &Error) -> Fault {
+    Fault::lost(error.to_string())
+}
+
+impl TarantoolPublisher {
+    /// Puts what was gathered for a transaction on its way.
+    fn commit(&mut self) -> Result<(), Fault> {
+        let Some(batch) = self.batch.as_mut().filter(|batch| !batch.is_empty()) else { return Ok(()) };
+        let called = self.pipeline.call(&self.name, |args| {
+            args.array(2).str("put_many").array(length(batch));
+            for body in &*batch {
+                args.raw_str(body);
+            }
+        });
+        let number = called.map_err(|error| lost(&error))?;
+        let first = self.sent - batch.len() as u64;
+        batch.clear();
+        self.requests.push_back((number, first..self.sent));
+        Ok(())
+    }
+
+    /// Takes the answers that have arrived.
+    fn note(&mut self, ended_messages: &mut Vec<Ended>) -> Result<(), Fault> {
+        while let Some((number, refusal)) = self.pipeline.arrived().map_err(|error| lost(&error))? {
+            let place = self.requests.iter().position(|(request, _)| *request == number);
+            let Some((_, messages)) = place.and_then(|place| self.requests.remove(place)) else {
+                return Err(Fault::lost(format!("an answer to request {number}, which is not under way")));
+            };
+            let attempt = refusal.map_or(Attempt::Ok, ended(Request::Change));
+            ended_messages.extend(messages.map(|number| Ended { number, attempt: attempt.clone() }));
+        }
+        Ok(())
+    }
+}
+
+impl Publisher for TarantoolPublisher {
+    async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        if let Some(batch) = &mut self.batch {
+            batch.push(message.body.clone());
+        } else {
+            let called = self.pipeline.call(&self.name, |args| {
+                args.array(2).str("put").raw_str(&message.body);
+            });
+            self.requests.push_back((called.map_err(|error| lost(&error))?, self.sent..self.sent + 1));
+            if self.pipeline.unwritten() >= WRITTEN_AT_ONCE {
+                self.pipeline.flush().await.map_err(|error| lost(&error))?;
+            }
+        }
+        self.sent += 1;
+        Ok(())
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        self.commit()?;
+        self.pipeline.flush().await.map_err(|error| lost(&error))?;
+        let before = ended.len();
+        loop {
+            self.note(ended)?;
+            if ended.len() > before || self.requests.is_empty() {
+                return Ok(());
+            }
+            self.pipeline.read().await.map_err(|error| lost(&error))?;
+        }
+    }
+}
+
+/// A message that was handed out and not taken yet.
+struct Waiting {
+    id: u64,
+    body: Vec<u8>,
+    redelivered: bool,
+}
+
+/// A consumer's connection. What it holds is the session's, and others' once that is gone.
+pub struct TarantoolSubscriber {
+    connection: Connection,
+    /// Of the trial's procedure.
+    name: String,
+    /// Whether messages are kept until they are acknowledged.
+    keeps: bool,
+    wanted: Wanted,
+    waiting: VecDeque<Waiting>,
+    /// The ids of what was taken and not acknowledged.
+    held: Vec<u64>,
+    stopped: bool,
+}
+
+impl TarantoolSubscriber {
+    /// Has as many messages handed out as may be in hand.
+    async fn fetch(&mut self, patience: Duration) -> Step<()> {
+        let room = self.wanted.delivery.prefetch.saturating_sub(length(&self.held)).max(1);
+        let room = self.wanted.at_once(room);
+        let handed = self.connection.call(&self.name, |args| {
+            args.array(4).str("take").u64(room.into()).f64(patience.as_secs_f64()).bool(self.keeps);
+        });
+        // what need not be acknowledged is gone once it is handed out, whether it arrives or not
+        let request = if self.keeps { Request::Harmless } else { Request::Change };
+        let waiting = &mut self.waiting;
+        handed.await.and_then(|mut values| read_messages(&mut values, waiting)).map_err(ended(request))
+    }
+
+    async fn next(&mut self, patience: Duration) -> Step<Waiting> {
+        if self.waiting.is_empty() && !self.stopped {
+            self.fetch(patience).await?;
+        }
+        self.waiting.pop_front().ok_or(Attempt::Refused)
+    }
+}
+
+fn read_messages(values: &mut Reader<'_>, into: &mut VecDeque<Waiting>) -> Result<(), Error> {
+    values.tuple(1)?;
+    for _ in 0..values.array_len()? {
+        let more = values.tuple(FIELDS)?;
+        let id = values.u64()?;
+        values.skip()?;
+        let redelivered = values.u64()? > 0;
+        into.push_back(Waiting { id, redelivered, body: values.bytes()?.to_owned() });
+        for _ in 0..more {
+            values.skip()?;
+        }
+    }
+    Ok(())
+}
+
+impl Subscriber for TarantoolSubscriber {
+    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+        match self.next(patience).await {
+            Ok(Waiting { id, body, redelivered }) => {
+                received.body = body;
+                received.redelivered = Some(redelivered);
+                if self.keeps {
+                    self.held.push(id);
+                }
+                Attempt::Ok
+            }
+            Err(ended) => ended,
+        }
+    }
+
+    async fn settle(&mut self) -> Result<Settled, Fault> {
+        if !self.held.is_empty() {
+            let deleted = self.connection.call(&self.name, |args| {
+                args.array(2).str("ack").array(length(&self.held));
+                for id in &self.held {
+                    args.u64(*id);
+                }
+            });
+            deleted.await.map_err(fault)?;
+            self.held.clear();
+        }
+        Ok(Settled::Answered)
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.stopped = true;
+        Ok(())
+    }
+}
+
+/// What became of an acknowledgement without an answer, or with a bad one.
+fn fault(error: Error) -> Fault {
+    match ended(Request::Change)(error) {
+        Attempt::Failed(fault) | Attempt::Unknown(fault) => fault,
+        Attempt::Ok | Attempt::Refused | Attempt::Conflict => {
+            Fault::answered("a conflict with another transaction")
+        }
+    }
+}

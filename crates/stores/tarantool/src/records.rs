@@ -1,0 +1,437 @@
+//! Records on Tarantool: a tuple each.
+
+use acidtest_engine::{Attempt, ClientTask, Fault};
+use acidtest_model::{Lock, StoreError, Task};
+use acidtest_workloads::{
+    Loaded, Place,
+    records::{
+        self, Action, Answer, Batches, Connector, Each, Fields, Layout, OPERATIONS, Operations, RecordsStore,
+        Request, Scenario, Wanted, key_name, tag_of,
+    },
+};
+
+use crate::{
+    Tarantool,
+    iproto::{Connection, Encoder, Error, IteratorType, Reader},
+    server::{Request as Effect, Server, ended},
+    trial::{self, LEASE, PATIENCE, Plan, Step, length, read_done, space_of},
+};
+
+/// Why only a procedure can be a transaction.
+pub(crate) const ONE_CALL: &str = "a transaction ends with its request before the streams of 2.10: \
+                                   several operations go together in one stored procedure (native)";
+
+/// Bytes of records in one request while loading and reading back, or little more.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Records in one request at most.
+const BATCH: u64 = 1_000;
+
+/// What a trial's space and procedure are named after.
+const OBJECT: &str = "usertable";
+
+/// Places of a record's parts, counted from 0; the fields follow.
+const VERSION: u64 = 1;
+const FIELDS: u64 = 2;
+
+/// Records in one request.
+fn batch(layout: &Layout) -> u32 {
+    u32::try_from(layout.batch(BATCH_BYTES, BATCH)).unwrap_or(1)
+}
+
+impl RecordsStore for Tarantool {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let name = trial::name(place, OBJECT);
+            let batches = Batches::of(layout, batch(layout).into());
+            // two connections: one makes its next batch while the server works on the other's
+            let (mut one, mut two) = (self.server.reach().await?, self.server.reach().await?);
+            let loading = async {
+                lay_out(&mut one, &name, layout).await?;
+                tokio::try_join!(
+                    load_some(&mut one, &name, layout, &batches, loaded),
+                    load_some(&mut two, &name, layout, &batches, loaded),
+                )
+            };
+            loading.await.map(|_| ()).map_err(self.server.failed("loading the records"))
+        })
+    }
+
+    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+        let connector = RecordsConnector {
+            server: self.server.clone(),
+            name: trial::name(place, OBJECT),
+            wanted: *wanted,
+        };
+        records::task(connector, scenario)
+    }
+
+    fn state<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        each: &'a mut Each<'_>,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.server.reach().await?;
+            read_state(&mut connection, &trial::name(place, OBJECT), batch(layout), each)
+                .await
+                .map_err(self.server.failed("reading the final records"))
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            trial::clear_away(&self.server, "removing the records", &trial::name(place, OBJECT)).await
+        })
+    }
+}
+
+async fn lay_out(connection: &mut Connection, name: &str, layout: &Layout) -> Result<(), Error> {
+    let fields: Vec<String> = (0..layout.fields).map(|field| format!("field{field}")).collect();
+    let fields = fields.iter().map(|field| (field.as_str(), "string"));
+    let format: Vec<_> = [("key", "string"), ("version", "unsigned")].into_iter().chain(fields).collect();
+    let plan = Plan { procedure: include_str!("lua/records.lua"), format: &format, key: 1, second: None };
+    trial::lay_out(connection, name, &plan).await
+}
+
+/// Lays in batches of records as long as there are any that nobody has begun with.
+async fn load_some(
+    connection: &mut Connection,
+    name: &str,
+    layout: &Layout,
+    batches: &Batches,
+    loaded: &Loaded,
+) -> Result<(), Error> {
+    let mut fields = Fields::default();
+    while let Some(numbers) = batches.take() {
+        let count = numbers.end - numbers.start;
+        let records = |args: &mut Encoder| {
+            args.array(2).str("load").array(u32::try_from(count).unwrap_or(u32::MAX));
+            for number in numbers.clone() {
+                layout.fill(number, &mut fields);
+                write_record(args, &key_name(number), 0, &fields);
+            }
+        };
+        connection.call(name, records).await?;
+        loaded.add(count);
+    }
+    Ok(())
+}
+
+async fn read_state(
+    connection: &mut Connection,
+    name: &str,
+    batch: u32,
+    each: &mut Each<'_>,
+) -> Result<(), Error> {
+    // a server that kept nothing has no space either: then every record is missing
+    let Some(space) = space_of(connection, name).await? else { return Ok(()) };
+    let mut last: Option<String> = None;
+    loop {
+        let key = |args: &mut Encoder| match &last {
+            Some(last) => write_key(args, last),
+            None => {
+                args.array(0);
+            }
+        };
+        let mut records = connection.select(space, 0, key, batch, IteratorType::Gt).await?;
+        let count = records.array_len()?;
+        let mut key = "";
+        for _ in 0..count {
+            let fields = records.tuple(2)?;
+            key = records.str()?;
+            let version = records.u64()?;
+            let fields: Vec<&[u8]> = (0..fields).map(|_| records.bytes()).collect::<Result<_, _>>()?;
+            each(key, version, tag_of(fields));
+        }
+        if count < usize::try_from(batch).unwrap_or(usize::MAX) {
+            return Ok(());
+        }
+        last = Some(key.to_owned());
+    }
+}
+
+/// The name of an action, by which the procedure knows it too.
+fn name_of(action: Action) -> &'static str {
+    OPERATIONS[action as usize]
+}
+
+fn write_key(args: &mut Encoder, key: &str) {
+    args.array(1).str(key);
+}
+
+fn write_record(args: &mut Encoder, key: &str, version: u64, fields: &Fields) {
+    args.array(u32::try_from(2 + fields.iter().len()).unwrap_or(u32::MAX)).str(key).u64(version);
+    for field in fields.iter() {
+        args.str(field);
+    }
+}
+
+/// Reads one record, its fields into the answer if they are asked for, and returns its version.
+fn read_record(values: &mut Reader<'_>, answer: Option<&mut Answer>) -> Result<u64, Error> {
+    let fields = values.tuple(2)?;
+    values.skip()?;
+    let version = values.u64()?;
+    let mut failure = None;
+    let each = (0..fields).map_while(|_| values.bytes().map_err(|error| failure = Some(error)).ok());
+    match answer {
+        Some(answer) => answer.record(version, each),
+        None => each.for_each(drop),
+    }
+    failure.map_or(Ok(version), Err)
+}
+
+/// Reads an array of records into the answer, and returns the version of the last one.
+fn read_records(values: &mut Reader<'_>, mut answer: Option<&mut Answer>) -> Result<Option<u64>, Error> {
+    let mut version = None;
+    for _ in 0..values.array_len()? {
+        version = Some(read_record(values, answer.as_deref_mut())?);
+    }
+    Ok(version)
+}
+
+/// What is read of a record that is also written: an update needs its version only.
+fn old(action: Action, answer: &mut Answer) -> Option<&mut Answer> {
+    (action != Action::Update).then_some(answer)
+}
+
+/// The version above another.
+const fn above(version: u64) -> u64 {
+    version.saturating_add(1)
+}
+
+/// Whether a record that had to be there was.
+fn found(is_there: bool) -> Attempt {
+    if is_there { Attempt::Ok } else { Attempt::Refused }
+}
+
+struct RecordsConnector {
+    server: Server,
+    name: String,
+    wanted: Wanted,
+}
+
+impl Connector for RecordsConnector {
+    type Connection = Client;
+
+    async fn connect(&self) -> Result<Client, String> {
+        let (connection, space) = trial::connect(&self.server, &self.name).await?;
+        Ok(Client { connection, lock: self.wanted.lock, name: self.name.clone(), space })
+    }
+}
+
+struct Client {
+    connection: Connection,
+    lock: Lock,
+    /// Of the trial's space and procedure.
+    name: String,
+    space: u32,
+}
+
+impl Client {
+    /// Reads a record; returns its version, if it is there.
+    async fn get(&mut self, key: &str, answer: Option<&mut Answer>) -> Step<Option<u64>> {
+        let key = |args: &mut Encoder| write_key(args, key);
+        let records = self.connection.select(self.space, 0, key, 1, IteratorType::Eq).await;
+        records.and_then(|mut records| read_records(&mut records, answer)).map_err(ended(Effect::Harmless))
+    }
+
+    async fn scan(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let key = |args: &mut Encoder| write_key(args, &request.key);
+        let records = self.connection.select(self.space, 0, key, request.length, IteratorType::Ge).await;
+        let read = records.and_then(|mut records| read_records(&mut records, Some(answer)));
+        read.map(|_| Attempt::Ok).map_err(ended(Effect::Harmless))
+    }
+
+    async fn insert(&mut self, request: &Request) -> Step<Attempt> {
+        let record = |args: &mut Encoder| write_record(args, &request.key, 0, &request.fields);
+        match self.connection.insert(self.space, record).await {
+            Ok(_) => Ok(Attempt::Ok),
+            Err(error) if error.code() == Some(Error::DUPLICATE_KEY) => Ok(Attempt::Refused),
+            Err(error) => Err(ended(Effect::Change)(error)),
+        }
+    }
+
+    async fn write_unprotected(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let version = self.get(&request.key, old(request.action, answer)).await?;
+        let Some(version) = version.map(above) else { return Ok(Attempt::Refused) };
+        let record = |args: &mut Encoder| write_record(args, &request.key, version, &request.fields);
+        self.connection.replace(self.space, record).await.map_err(ended(Effect::Change))?;
+        answer.wrote(version);
+        Ok(Attempt::Ok)
+    }
+
+    async fn write_if_unchanged(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let version = self.get(&request.key, old(request.action, answer)).await?;
+        let Some(version) = version.map(above) else { return Ok(Attempt::Refused) };
+        let values = self.connection.call(&self.name, |args| {
+            args.array(2).str("replace_if_unchanged");
+            write_record(args, &request.key, version, &request.fields);
+        });
+        let done = values.await.and_then(|mut values| read_done(&mut values));
+        answer.wrote(version);
+        done.map_err(ended(Effect::Change))
+    }
+
+    async fn write_latched(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let Some((token, version)) = self.acquire(request, answer).await? else {
+            return Ok(Attempt::Conflict);
+        };
+        let Some(version) = version.map(above) else {
+            return self.settle(request, token, None).await.map(|_| Attempt::Refused);
+        };
+        answer.wrote(version);
+        self.settle(request, token, Some(version)).await
+    }
+
+    /// Takes the latch of a record and reads it. Returns the token and, if the record is there, its
+    /// version; none if another holds the latch for too long.
+    async fn acquire(&mut self, request: &Request, answer: &mut Answer) -> Step<Option<(u64, Option<u64>)>> {
+        let old = old(request.action, answer);
+        let whole = old.is_some();
+        let values = self.connection.call(&self.name, |args| {
+            args.array(5).str("acquire").str(&request.key).bool(whole).f64(LEASE).f64(PATIENCE);
+        });
+        let read = |mut values: Reader<'_>| {
+            let more = values.tuple(1)?;
+            if values.take_nil() {
+                return Ok(None);
+            }
+            let token = values.u64()?;
+            let is_there = more > 0 && !values.take_nil();
+            let version = if is_there { Some(read_record(&mut values, old)?) } else { None };
+            Ok(Some((token, version)))
+        };
+        values.await.and_then(read).map_err(ended(Effect::Harmless))
+    }
+
+    /// Writes the record at a version, if one is given, and gives the latch up.
+    async fn settle(&mut self, request: &Request, token: u64, version: Option<u64>) -> Step<Attempt> {
+        let values = self.connection.call(&self.name, |args| {
+            args.array(3 + u32::from(version.is_some())).str("settle").str(&request.key).u64(token);
+            if let Some(version) = version {
+                write_record(args, &request.key, version, &request.fields);
+            }
+        });
+        let effect = if version.is_some() { Effect::Change } else { Effect::Harmless };
+        values.await.and_then(|mut values| read_done(&mut values)).map_err(ended(effect))
+    }
+
+    async fn update_in_one(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let key = |args: &mut Encoder| write_key(args, &request.key);
+        let change = |args: &mut Encoder| {
+            args.array(1 + u32::try_from(request.fields.iter().len()).unwrap_or(u32::MAX));
+            args.array(3).str("+").u64(VERSION).u64(1);
+            for (place, field) in (FIELDS..).zip(request.fields.iter()) {
+                args.array(3).str("=").u64(place).str(field);
+            }
+        };
+        let records = self.connection.update(self.space, 0, key, change).await;
+        let read = records.and_then(|mut records| read_records(&mut records, None));
+        let version = read.map_err(ended(Effect::Change))?;
+        if let Some(version) = version {
+            answer.wrote(version);
+        }
+        Ok(found(version.is_some()))
+    }
+
+    async fn modify_in_one(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
+        let values = self.connection.call(&self.name, |args| {
+            args.array(2).str("modify");
+            write_record(args, &request.key, 0, &request.fields);
+        });
+        let read = |mut values: Reader<'_>| {
+            values.tuple(1)?;
+            if values.take_nil() {
+                return Ok(false);
+            }
+            let version = read_record(&mut values, Some(&mut *answer))?;
+            answer.wrote(above(version));
+            Ok(true)
+        };
+        values.await.and_then(read).map(found).map_err(ended(Effect::Change))
+    }
+
+    /// All requests in one call.
+    async fn do_in_one(&mut self, requests: &[Request], answers: &mut [Answer]) -> Step<Attempt> {
+        let values = self.connection.call(&self.name, |args| {
+            args.array(2).str("transact").array(length(requests));
+            for request in requests {
+                write_request(args, request);
+            }
+        });
+        let read = |mut values: Reader<'_>| {
+            values.tuple(1)?;
+            if values.take_nil() {
+                return Ok(false);
+            }
+            if values.array_len()? != answers.len() {
+                return Err(Error::Protocol("not an answer for each request".to_owned()));
+            }
+            answers.iter_mut().try_for_each(|answer| read_answer(&mut values, answer))?;
+            Ok(true)
+        };
+        values.await.and_then(read).map(found).map_err(ended(Effect::Change))
+    }
+}
+
+/// One request of a transaction.
+fn write_request(args: &mut Encoder, request: &Request) {
+    let name = name_of(request.action);
+    match request.action {
+        Action::Read => {
+            args.array(2).str(name).str(&request.key);
+        }
+        Action::Scan => {
+            args.array(3).str(name).str(&request.key).u64(request.length.into());
+        }
+        Action::Update | Action::Insert | Action::Modify => {
+            args.array(2).str(name);
+            write_record(args, &request.key, 0, &request.fields);
+        }
+    }
+}
+
+/// What one request of a transaction did: the version that it wrote, if it did, and the records read.
+fn read_answer(values: &mut Reader<'_>, answer: &mut Answer) -> Result<(), Error> {
+    values.tuple(2)?;
+    if !values.take_nil() {
+        answer.wrote(values.u64()?);
+    }
+    read_records(values, Some(answer)).map(drop)
+}
+
+impl Operations for Client {
+    async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
+        let done = match (request.action, self.lock) {
+            (Action::Read, _) => {
+                self.get(&request.key, Some(answer)).await.map(|version| found(version.is_some()))
+            }
+            (Action::Insert, _) => self.insert(request).await,
+            (Action::Scan, _) => self.scan(request, answer).await,
+            (Action::Update | Action::Modify, Lock::None) => self.write_unprotected(request, answer).await,
+            (Action::Update | Action::Modify, Lock::Soft) => self.write_if_unchanged(request, answer).await,
+            (Action::Update | Action::Modify, Lock::Hard) => self.write_latched(request, answer).await,
+            (Action::Update, Lock::Native) => self.update_in_one(request, answer).await,
+            (Action::Modify, Lock::Native) => self.modify_in_one(request, answer).await,
+        };
+        done.unwrap_or_else(|ended| ended)
+    }
+
+    async fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
+        let done = match self.lock {
+            Lock::Native => self.do_in_one(requests, answers).await,
+            // refused by the plan's check
+            Lock::None | Lock::Soft | Lock::Hard => Err(Attempt::Failed(Fault::answered(ONE_CALL))),
+        };
+        done.unwrap_or_else(|ended| ended)
+    }
+}
+
+#[cfg(test)]
+mod tests;

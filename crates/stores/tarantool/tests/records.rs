@@ -1,0 +1,55 @@
+//! The store's records against real servers, each test with its own.
+
+use acidtest_store_tarantool::{KIND, Tarantool};
+use acidtest_testbed::{
+    Gone, Subject,
+    records::{self, Unprotected},
+};
+
+static TARANTOOL: Subject<Tarantool> =
+    Subject { kind: KIND, open: |address, _| Box::pin(Tarantool::open(address)), gone: Gone::Empty };
+
+#[test]
+fn every_mix_goes_through_in_every_lock_mode() {
+    records::mixes(&TARANTOOL);
+}
+
+#[test]
+fn each_lock_mode_keeps_its_promise_under_contention() {
+    records::contention(&TARANTOOL, Unprotected::LosesUpdates);
+}
+
+#[test]
+fn blind_updates_are_protected_too() {
+    records::blind(&TARANTOOL, Unprotected::LosesUpdates);
+}
+
+#[test]
+fn several_operations_are_one_transaction() {
+    records::transactions(&TARANTOOL);
+}
+
+#[test]
+fn many_records_are_laid_in_and_read_back_whole() {
+    records::large(&TARANTOOL);
+}
+
+#[test]
+fn a_trial_begins_with_what_another_left() {
+    records::left(&TARANTOOL);
+}
+
+#[test]
+fn a_namespace_is_its_maker_s_and_nothing_else_goes_with_it() {
+    records::namespaces(&TARANTOOL, &records::NAMES);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
+    records::kills(&TARANTOOL);
+}
+
+#[test]
+fn what_is_kept_nowhere_is_found_missing() {
+    records::nothing_kept(&TARANTOOL);
+}

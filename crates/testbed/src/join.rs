@@ -1,0 +1,70 @@
+//! The checks that every store's join must pass. Each panics where the store does not, and returns early
+//! where the store is left out.
+
+use acidtest_engine::{Load, Outcome};
+use acidtest_model::{Durability, Lock};
+use acidtest_workloads::{
+    Loaded, Place, Store, Terms, Verdict, Workload,
+    join::{Join, JoinStore, OPERATIONS, Order, Parameters},
+};
+
+use crate::{
+    Gone, NAMESPACE, SEED, Subject, for_time,
+    steps::{self, prepared},
+    wait,
+};
+
+/// Both orders find the right rows without a fault, on tables that are large and tiny.
+pub fn finds_its_rows<S: Store>(subject: &Subject<S>) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    let store = &world.store;
+    let full = Parameters { records: 2_000, ..Parameters::default() };
+    // the key of the first record ends in 1
+    let tiny = Parameters { records: 3, ext_rows: 3, value: 1, ..Parameters::default() };
+    for (trial, parameters) in (1..).zip([full, tiny]) {
+        let place = Place { namespace: NAMESPACE.to_owned(), trial };
+        let rows = parameters.records;
+        let terms = Terms { lock: Lock::None, seed: SEED, clients: 4, trace: None, left: None };
+        let trial = Join::new(parameters).unwrap().trial(terms);
+        let loaded = Loaded::default();
+        wait(trial.load(store, &place, &loaded)).unwrap();
+        assert!(loaded.rows() >= rows, "{} of {rows} rows were counted", loaded.rows());
+        let load = Load { operations: OPERATIONS, ..for_time(500) };
+        let tasks = (0..4).map(|_| trial.client(store, &place).unwrap()).collect();
+        let measured = steps::run(store, &load, tasks);
+        let audit = wait(trial.audit(Ok(store), &place)).audit;
+        eprintln!("{:.0} a second, {audit}", measured.throughput());
+        assert!(measured.faults.is_empty() && measured.stopped.is_none(), "{measured:?}");
+        assert_eq!(audit.verdict, Verdict::Holds, "{audit:?}");
+        for (name, operation) in OPERATIONS.iter().zip(&measured.operations) {
+            assert!(operation.count(Outcome::Ok) > 0, "{name}");
+        }
+        wait(trial.unload(store, &place)).unwrap();
+    }
+}
+
+/// The first execution begins once, and the store explains how it goes about each order.
+pub fn is_explained<S: Store>(subject: &Subject<S>) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    let port = port(&world.store);
+    let parameters = Parameters { records: 2_000, ..Parameters::default() };
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
+    let (layout, ext) = (parameters.layout(), parameters.ext());
+    wait(port.load(&place, &layout, &ext, &Loaded::default())).unwrap();
+    for order in Order::ALL {
+        let mut begun = 0;
+        wait(port.first(&place, order, parameters.value, &mut || begun += 1)).unwrap();
+        assert_eq!(begun, 1, "{order:?}");
+        let plan = wait(port.explain(&place, order, parameters.value)).unwrap();
+        eprintln!("{order:?}\n{plan}");
+        assert!(!plan.trim().is_empty(), "{order:?}");
+    }
+    wait(port.unload(&place)).unwrap();
+    if subject.gone == Gone::Error {
+        wait(port.first(&place, Order::ExtFirst, parameters.value, &mut || ())).unwrap_err();
+    }
+}
+
+fn port(store: &impl Store) -> &dyn JoinStore {
+    store.join().unwrap()
+}

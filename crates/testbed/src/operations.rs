@@ -1,0 +1,167 @@
+//! What single requests of the records workload do, held against their answers: for the unit tests of
+//! adapters, which can reach their own connections.
+
+use acidtest_engine::Attempt;
+use acidtest_model::Lock;
+use acidtest_workloads::{
+    Loaded, Place, Store,
+    records::{
+        Action, Answer, Connector, Fields, Layout, Operations, RecordsStore, Refresh, Request, Wanted,
+        key_name,
+    },
+};
+
+use crate::{NAMESPACE, records::Seen};
+
+/// Three records, each with the tag of its number.
+const LAYOUT: Layout = Layout { records: 3, fields: 2, field_bytes: 20, scans: true };
+
+/// What is to be there: number, version and tag.
+type Record = (u64, u64, u64);
+
+const LAID_IN: [Record; 3] = [(0, 0, 0), (1, 0, 1), (2, 0, 2)];
+
+/// Makes the connector of a trial.
+pub trait Connect<C>: Fn(&Place, Wanted) -> C {}
+impl<C, F: Fn(&Place, Wanted) -> C> Connect<C> for F {}
+
+fn request(action: Action, number: u64, tag: u64) -> Request {
+    let mut fields = Fields::default();
+    fields.fill(&LAYOUT, tag);
+    Request { action, number, key: key_name(number), length: 10, fields }
+}
+
+/// What is to be answered: the version written, and the records read. An answer shows what is in it by its
+/// `Debug` only.
+fn answer(written: Option<u64>, read: &[Record]) -> String {
+    let mut answer = Answer::default();
+    for &(number, version, tag) in read {
+        let of = request(Action::Read, number, tag);
+        answer.record(version, of.fields.iter().map(str::as_bytes));
+    }
+    if let Some(version) = written {
+        answer.wrote(version);
+    }
+    format!("{answer:?}")
+}
+
+/// In the order of keys.
+fn in_order<const N: usize>(mut records: [Record; N]) -> [Record; N] {
+    records.sort_unstable_by_key(|record| key_name(record.0));
+    records
+}
+
+async fn single(connection: &mut impl Operations, request: &Request) -> (Attempt, String) {
+    let mut answer = Answer::default();
+    let done = connection.single(request, &mut answer).await;
+    (done, format!("{answer:?}"))
+}
+
+async fn several(connection: &mut impl Operations, requests: &[Request]) -> (Attempt, Vec<String>) {
+    let mut answers = vec![Answer::default(); requests.len()];
+    let done = connection.several(requests, &mut answers).await;
+    (done, answers.iter().map(|answer| format!("{answer:?}")).collect())
+}
+
+/// A trial of three records, as it is laid in.
+struct Trial<'a> {
+    port: &'a dyn RecordsStore,
+    place: Place,
+    wanted: Wanted,
+}
+
+impl<'a> Trial<'a> {
+    async fn laid_in(store: &'a impl Store, lock: Lock, transaction: u32) -> Self {
+        let trial = lock as u32 + 10 * transaction;
+        let place = Place { namespace: NAMESPACE.to_owned(), trial };
+        let port = store.records().unwrap();
+        port.load(&place, &LAYOUT, &Loaded::default()).await.unwrap();
+        let wanted = Wanted { lock, isolation: None, transaction, refresh: Refresh::No, layout: LAYOUT };
+        Self { port, place, wanted }
+    }
+
+    #[track_caller]
+    fn connector<C>(&self, connect: impl Connect<C>) -> C {
+        connect(&self.place, self.wanted)
+    }
+
+    async fn holds(&self, records: &[Record]) {
+        let mut seen: Vec<Seen> = Vec::new();
+        let mut each = |key: &str, version, tag| seen.push((key.to_owned(), version, tag));
+        self.port.state(&self.place, &LAYOUT, &mut each).await.unwrap();
+        seen.sort_unstable();
+        let of = |&(number, version, tag): &Record| (key_name(number), version, Some(tag));
+        let mut expected: Vec<Seen> = records.iter().map(of).collect();
+        expected.sort_unstable();
+        assert_eq!(seen, expected, "{:?}", self.wanted);
+    }
+}
+
+/// What must be there and is not, or the other way round, is refused and changes nothing; everything else
+/// answers what it found and wrote.
+pub async fn singles<C: Connector>(store: &impl Store, locks: &[Lock], connect: impl Connect<C>) {
+    for &lock in locks {
+        let trial = Trial::laid_in(store, lock, 1).await;
+        let mut connection = trial.connector(&connect).connect().await.unwrap();
+        for action in [Action::Read, Action::Update, Action::Modify] {
+            let refused = single(&mut connection, &request(action, 7, 70)).await;
+            assert_eq!(refused, (Attempt::Refused, answer(None, &[])), "{lock}: {action:?}");
+        }
+        let (refused, _) = single(&mut connection, &request(Action::Insert, 1, 10)).await;
+        assert_eq!(refused, Attempt::Refused, "{lock}");
+        trial.holds(&LAID_IN).await;
+
+        let steps = [
+            (request(Action::Insert, 7, 70), answer(None, &[])),
+            (request(Action::Update, 7, 71), answer(Some(1), &[])),
+            (request(Action::Modify, 7, 72), answer(Some(2), &[(7, 1, 71)])),
+            (request(Action::Read, 7, 0), answer(None, &[(7, 2, 72)])),
+        ];
+        for (request, answer) in steps {
+            assert_eq!(single(&mut connection, &request).await, (Attempt::Ok, answer), "{lock}: {request:?}");
+        }
+        // from its own key on, no more than asked for
+        let [_, second, third, _] = in_order([(0, 0, 0), (1, 0, 1), (2, 0, 2), (7, 2, 72)]);
+        let scan = Request { length: 2, ..request(Action::Scan, second.0, 0) };
+        let scanned = single(&mut connection, &scan).await;
+        assert_eq!(scanned, (Attempt::Ok, answer(None, &[second, third])), "{lock}");
+    }
+}
+
+/// Several requests are done in their order, each seeing what those before it wrote, or not at all.
+pub async fn transactions<C: Connector>(store: &impl Store, locks: &[Lock], connect: impl Connect<C>) {
+    let first = in_order([(0, 0, 0), (1, 0, 0), (2, 0, 0), (7, 0, 0)])[0].0;
+    let scanned = in_order([(0, 2, 101), (1, 0, 1), (2, 0, 2), (7, 1, 71)]);
+    let steps = [
+        (request(Action::Update, 0, 100), answer(Some(1), &[])),
+        (request(Action::Read, 0, 0), answer(None, &[(0, 1, 100)])),
+        (request(Action::Modify, 0, 101), answer(Some(2), &[(0, 1, 100)])),
+        (request(Action::Insert, 7, 70), answer(None, &[])),
+        (request(Action::Modify, 7, 71), answer(Some(1), &[(7, 0, 70)])),
+        (request(Action::Scan, first, 0), answer(None, &scanned)),
+        (request(Action::Update, 0, 102), answer(Some(3), &[])),
+        (request(Action::Read, 1, 0), answer(None, &[(1, 0, 1)])),
+    ];
+    let requests: Vec<Request> = steps.iter().map(|(request, _)| request.clone()).collect();
+    let answers: Vec<String> = steps.into_iter().map(|(_, answer)| answer).collect();
+    for &lock in locks {
+        let trial = Trial::laid_in(store, lock, 2).await;
+        let mut connection = trial.connector(&connect).connect().await.unwrap();
+        for fatal in [request(Action::Read, 9, 0), request(Action::Insert, 7, 0)] {
+            let doomed: Vec<_> = requests.iter().cloned().chain([fatal]).collect();
+            assert_eq!(several(&mut connection, &doomed).await.0, Attempt::Refused, "{lock}");
+            trial.holds(&LAID_IN).await;
+        }
+        let done = several(&mut connection, &requests).await;
+        assert_eq!(done, (Attempt::Ok, answers.clone()), "{lock}");
+        let records = in_order([(0, 3, 102), (1, 0, 1), (2, 0, 2), (7, 1, 71)]);
+        trial.holds(&records).await;
+
+        // nothing but reads
+        let reads = [request(Action::Read, 0, 0), request(Action::Scan, first, 0)];
+        let read = vec![answer(None, &[(0, 3, 102)]), answer(None, &records)];
+        assert_eq!(several(&mut connection, &reads).await, (Attempt::Ok, read), "{lock}");
+        let missing = [request(Action::Read, 0, 0), request(Action::Read, 9, 0)];
+        assert_eq!(several(&mut connection, &missing).await.0, Attempt::Refused, "{lock}");
+    }
+}

@@ -1,0 +1,548 @@
+//! The checks that every store's queue must pass, on all that its row of the matrix says it has. Each panics
+//! where the store does not pass, or has nothing to check, and returns early where the store is left out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use acidtest_engine::{Attempt, Extent, Load, Measurement, Outcome, Stop};
+use acidtest_model::{Ack, Consume, Durability, Effective, Lock, QueueKind, StoreError, Wish};
+use acidtest_workloads::{
+    Audit, ClientTask, Loaded, Place, Store, Terms, Verdict, Workload, WorkloadTrial,
+    queue::{
+        Connector, Depth, Ledger, Message, OPERATIONS, Parameters, Phase, Queue, QueueAdapter, QueueStore,
+        Received, SPANS, Scenario, Settled, Subscriber, Wanted, audit,
+    },
+};
+
+use crate::{
+    NAMESPACE, SEED, Subject, World, inventory,
+    steps::{self, prepared},
+    subject::Home,
+    wait,
+};
+
+const PUBLISH: usize = 0;
+const CONSUME: usize = 1;
+
+/// How long anything that must happen may take, on a machine that has other things to do.
+const SOON: Duration = Duration::from_secs(20);
+
+/// One trial: made, driven, audited, as the runner does it.
+pub struct Case {
+    /// Where it is.
+    pub place: Place,
+    /// What it does.
+    pub parameters: Parameters,
+    workload: Queue,
+    trial: Box<dyn WorkloadTrial>,
+}
+
+impl Case {
+    /// A trial with these parameters.
+    #[must_use]
+    pub fn new(trial: u32, parameters: Parameters) -> Self {
+        Self::within(NAMESPACE, trial, parameters)
+    }
+
+    /// The same in another namespace.
+    #[must_use]
+    pub fn within(namespace: &str, trial: u32, parameters: Parameters) -> Self {
+        let workload = Queue::new(parameters.clone()).unwrap();
+        let clients = workload.clients().unwrap();
+        let terms = Terms { lock: Lock::None, seed: SEED, clients, trace: None, left: None };
+        let place = Place { namespace: namespace.to_owned(), trial };
+        Self { place, trial: workload.trial(terms), parameters, workload }
+    }
+
+    /// Makes the queue and lays the backlog in.
+    pub fn load(&self, store: &impl Store) {
+        let loaded = Loaded::default();
+        wait(self.trial.load(store, &self.place, &loaded)).unwrap();
+        assert_eq!(loaded.rows(), self.parameters.backlog(), "{}", self.shown());
+    }
+
+    /// Settings and rung, as they are read back of the queue.
+    pub fn settings(&self, store: &impl Store) -> Effective {
+        let server = wait(store.effective()).unwrap();
+        wait(self.trial.settings(store, &self.place, &server)).unwrap()
+    }
+
+    /// Runs its producers and consumers for so long, or until nothing is left for them to do.
+    pub fn drive(&self, store: &impl Store, millis: u64) -> Measurement {
+        steps::run(store, &load(millis), self.tasks(store))
+    }
+
+    fn tasks(&self, store: &impl Store) -> Vec<ClientTask> {
+        let clients = self.workload.clients().unwrap();
+        (0..clients).map(|_| self.trial.client(store, &self.place).unwrap()).collect()
+    }
+
+    /// Messages that were published and not consumed, as its clients know it.
+    #[must_use]
+    pub fn depth(&self) -> u64 {
+        self.trial.gauge().unwrap().1
+    }
+
+    /// Empties the queue and judges what went through it.
+    pub fn audit(&self, store: &impl Store) -> Audit {
+        wait(self.trial.audit(Ok(store), &self.place)).audit
+    }
+
+    /// Removes it.
+    pub fn unload(&self, store: &impl Store) {
+        wait(self.trial.unload(store, &self.place)).unwrap();
+    }
+
+    fn promises(&self) -> bool {
+        self.workload.promises(Lock::None)
+    }
+
+    fn shown(&self) -> String {
+        self.workload.headline()
+    }
+}
+
+fn load(millis: u64) -> Load {
+    let extent = Extent::Time(Duration::from_millis(millis));
+    Load { spans: SPANS, seed: SEED, patience: SOON, ..Load::closed(OPERATIONS, extent) }
+}
+
+/// Few clients and small messages.
+#[must_use]
+pub fn few() -> Parameters {
+    Parameters { producers: 3, consumers: 3, batch: 5, in_flight: 10, prefetch: 20, ..Parameters::default() }
+}
+
+/// Whether the store's row of the matrix has it.
+fn offers<S: Store>(subject: &Subject<S>, parameters: &Parameters) -> bool {
+    let workload = Queue::new(parameters.clone()).unwrap();
+    subject.offers(&Wish {
+        workload: "queue",
+        operations: workload.does(),
+        lock: Lock::None,
+        isolation: None,
+        transaction: workload.transaction(),
+        delivery: workload.delivery(),
+    })
+}
+
+/// The same parameters if the store has them: with several messages in flight and at once, or else fewer.
+fn fitting<S: Store>(subject: &Subject<S>, parameters: &Parameters) -> Option<Parameters> {
+    let &Parameters { in_flight, batch, .. } = parameters;
+    [(in_flight, batch), (1, batch), (in_flight, 1), (1, 1)]
+        .map(|(in_flight, batch)| Parameters { in_flight, batch, ..parameters.clone() })
+        .into_iter()
+        .find(|parameters| offers(subject, parameters))
+}
+
+/// Those of them that the store has, numbered from 1.
+fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Parameters>) -> Vec<Case> {
+    let all = all.into_iter().filter_map(|parameters| fitting(subject, &parameters));
+    let cases: Vec<Case> = (1..).zip(all).map(|(trial, parameters)| Case::new(trial, parameters)).collect();
+    assert!(!cases.is_empty(), "{} has nothing of this to check", subject.kind.name);
+    cases
+}
+
+/// Every way to publish with every way to consume, persistent or not, each kind of queue, and a store that is
+/// to drop what it has already.
+fn modes() -> Vec<Parameters> {
+    let mut modes = Vec::new();
+    for ack in Ack::ALL {
+        for consume in Consume::ALL {
+            for persistent in [true, false] {
+                modes.push(Parameters { ack, consume, persistent, ..few() });
+            }
+        }
+    }
+    let kinds = [QueueKind::Classic, QueueKind::Quorum];
+    modes.extend(kinds.map(|queue| Parameters { queue, ..few() }));
+    modes.push(Parameters { deduplicate: true, ..few() });
+    modes
+}
+
+/// Drives a trial that is laid in. It goes through without a fault, and holds if it promises to.
+#[track_caller]
+fn goes_through<S: Store>(store: &S, case: &Case, millis: u64) -> (Measurement, Audit) {
+    let measured = case.drive(store, millis);
+    let audit = case.audit(store);
+    let shown = case.shown();
+    eprintln!("{shown}: {:.0} a second, {audit} {:?}", measured.throughput(), audit.evidence);
+    assert_eq!(measured.stopped, None, "{shown}");
+    assert!(measured.faults.is_empty(), "{shown}: {:?}", measured.faults);
+    if case.promises() {
+        assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?}");
+    } else {
+        // what was on its way when a connection was closed may be lost
+        let sound = audit.reason.is_none() && !audit.breaks_promise(false);
+        assert!(sound, "{shown}: verdict: {:?} {audit:?}", audit.verdict);
+    }
+    assert_eq!(audit.evidence["unknown_publishes"], 0, "{shown}");
+    (measured, audit)
+}
+
+#[track_caller]
+fn did(case: &Case, measured: &Measurement, operation: usize) {
+    let done = measured.operations[operation].count(Outcome::Ok);
+    assert!(done > 0, "{}: no {}: {:?}", case.shown(), OPERATIONS[operation], measured.faults);
+}
+
+/// A check of a store that leaves its server as it is.
+pub type Check<S> = fn(&Subject<S>, &S);
+
+/// All of them.
+#[must_use]
+pub fn all<S: Store + QueueAdapter>() -> [Check<S>; 7] {
+    [both, publishes, consumes, sizes, occupied, dying_consumers, taken_along]
+}
+
+/// Runs checks one after the other on one server, each in a namespace of its own.
+pub fn on_one_server<S: Store>(subject: &Subject<S>, checks: &[Check<S>]) {
+    let Some(world) = subject.start(subject.rung(Durability::None)) else { return };
+    for check in checks {
+        wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+        check(subject, &world.store);
+        wait(world.store.remove(NAMESPACE)).unwrap();
+    }
+}
+
+/// Every way to publish with every way to consume that the store has goes through without a fault, with its
+/// settings read back, and holds if it promises to. What was unloaded can be made again.
+pub fn both<S: Store>(subject: &Subject<S>, store: &S) {
+    for case in offered(subject, modes()) {
+        case.load(store);
+        case.settings(store);
+        let (measured, _) = goes_through(store, &case, 250);
+        did(&case, &measured, PUBLISH);
+        did(&case, &measured, CONSUME);
+        assert!(!measured.spans[0].times.is_empty(), "{}: no delivery was timed", case.shown());
+        case.unload(store);
+    }
+    let again = offered(subject, [few()]).remove(0);
+    again.load(store);
+    again.unload(store);
+}
+
+/// What producers leave in the queue, the audit consumes.
+pub fn publishes<S: Store>(subject: &Subject<S>, store: &S) {
+    let all = Ack::ALL.map(|ack| Parameters { phase: Phase::Publish, ack, ..few() });
+    for case in offered(subject, all) {
+        case.load(store);
+        let (measured, audit) = goes_through(store, &case, 100);
+        did(&case, &measured, PUBLISH);
+        let count = |name: &str| audit.evidence[name];
+        let gone = if case.promises() { 0 } else { count("not_consumed") };
+        assert_eq!(count("consumed_messages") + gone, count("acknowledged_publishes"), "{}", case.shown());
+        case.unload(store);
+    }
+}
+
+/// What was laid in is consumed to the last message, and then the trial is over.
+pub fn consumes<S: Store>(subject: &Subject<S>, store: &S) {
+    const LAID_IN: u64 = 500;
+    let backlog = Some(LAID_IN);
+    let all = Consume::ALL.map(|consume| Parameters { phase: Phase::Consume, consume, backlog, ..few() });
+    for case in offered(subject, all) {
+        case.load(store);
+        assert_eq!(case.depth(), LAID_IN);
+        let measured = case.drive(store, 10_000);
+        let shown = case.shown();
+        assert_eq!(case.depth(), 0, "{shown}: {:?}", measured.faults);
+        assert_eq!(measured.operations[CONSUME].count(Outcome::Ok), LAID_IN, "{shown}");
+        assert!(measured.window < Duration::from_secs(10), "{shown}: drained, and went on");
+        let audit = case.audit(store);
+        assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?}");
+        assert_eq!(audit.evidence["redelivered"], 0, "{shown}: {audit:?}");
+        case.unload(store);
+    }
+}
+
+/// The smallest messages, and large ones, go through whole.
+pub fn sizes<S: Store>(subject: &Subject<S>, store: &S) {
+    let all = [24, 25, 300_000].map(|message_bytes| Parameters { message_bytes, backlog: Some(3), ..few() });
+    for case in offered(subject, all) {
+        case.load(store);
+        let (measured, _) = goes_through(store, &case, 250);
+        did(&case, &measured, CONSUME);
+        case.unload(store);
+    }
+}
+
+/// A queue that is there already is not made again, and nothing in it is lost.
+pub fn occupied<S: Store>(subject: &Subject<S>, store: &S) {
+    let laid = Parameters { backlog: Some(20), phase: Phase::Consume, ..few() };
+    let case = offered(subject, [laid.clone()]).remove(0);
+    case.load(store);
+    let other = Case::new(case.place.trial, case.parameters.clone());
+    let again = wait(other.trial.load(store, &other.place, &Loaded::default())).unwrap_err();
+    eprintln!("{again}");
+    assert!(matches!(again, StoreError::Server { .. } | StoreError::Occupied { .. }), "{again:?}");
+    assert!(again.to_string().contains("exist"), "{again}");
+    let audit = case.audit(store);
+    assert_eq!((audit.verdict, audit.evidence["consumed_messages"]), (Verdict::Holds, 20), "{audit:?}");
+}
+
+/// Names that would do harm where they are not taken letter by letter.
+pub const NAMES: [&str; 5] = inventory::NAMES;
+
+/// A namespace of each name carries queues, and goes with all that is in them, but nothing else: not a
+/// neighbour whose name begins with its own.
+pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
+    let Some(world) = subject.start(subject.rung(Durability::None)) else { return };
+    let store = &world.store;
+    let parameters = Parameters { backlog: Some(20), ..offered(subject, [few()]).remove(0).parameters };
+    let consumed = |case: &Case| {
+        let audit = case.audit(store);
+        assert_eq!(audit.verdict, Verdict::Holds, "{}: {audit:?}", case.place.namespace);
+        audit.evidence["consumed_messages"]
+    };
+    for name in names {
+        let neighbour = format!("{name}_2");
+        wait(store.create(&neighbour, "run 2")).unwrap();
+        let theirs = Case::within(&neighbour, 1, parameters.clone());
+        theirs.load(store);
+
+        wait(store.create(name, "run 1")).unwrap();
+        let first = Case::within(name, 1, parameters.clone());
+        first.load(store);
+        let measured = first.drive(store, 50);
+        assert!(measured.faults.is_empty() && measured.stopped.is_none(), "{name}: {:?}", measured.faults);
+        let full = Case::within(name, 2, parameters.clone());
+        full.load(store);
+        wait(store.remove(name)).unwrap();
+
+        // nothing of them is left
+        wait(store.create(name, "run 3")).unwrap();
+        for trial in [1, 2] {
+            let anew = Case::within(name, trial, parameters.clone());
+            anew.load(store);
+            assert_eq!(consumed(&anew), 20, "{name}");
+        }
+        wait(store.remove(name)).unwrap();
+        assert_eq!(consumed(&theirs), 20, "{neighbour}");
+        wait(store.remove(&neighbour)).unwrap();
+    }
+}
+
+/// A queue of so many messages that a test takes by itself.
+struct Laid<'a, S> {
+    store: &'a S,
+    place: Place,
+    wanted: Wanted,
+    scenario: Scenario,
+}
+
+impl<'a, S: Store + QueueAdapter> Laid<'a, S> {
+    /// How many there are.
+    const ALL: usize = 20;
+    /// How many the consumer that dies has taken.
+    const TAKEN: usize = 7;
+
+    async fn new(store: &'a S, trial: u32, parameters: &Parameters) -> Self {
+        let place = Place { namespace: NAMESPACE.to_owned(), trial };
+        let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+        let scenario = Scenario::new(Arc::new(Ledger::new(0, Self::ALL as u64)));
+        QueueStore::load(store, &place, &wanted, &scenario, &Loaded::default()).await.unwrap();
+        Self { store, place, wanted, scenario }
+    }
+
+    async fn subscriber(&self) -> <S::Connector as Connector>::Subscriber {
+        let connector = QueueAdapter::connector(self.store, &self.place, &self.wanted);
+        connector.subscriber().await.unwrap()
+    }
+
+    /// A consumer takes some and is gone without a word: their names.
+    async fn dies(&self) -> BTreeSet<String> {
+        let mut dying = self.subscriber().await;
+        let mut taken = BTreeSet::new();
+        for _ in 0..Self::TAKEN {
+            taken.insert(take(&mut dying).await.expect("there are messages").0);
+        }
+        assert_eq!(taken.len(), Self::TAKEN, "the same message twice");
+        taken
+    }
+}
+
+/// The name of the next message, and whether the store says that it may have come before.
+async fn take(subscriber: &mut impl Subscriber) -> Option<(String, Option<bool>)> {
+    let mut received = Received::default();
+    match subscriber.take(Duration::from_secs(1), &mut received).await {
+        Attempt::Ok => Some((Message { body: received.body }.name(), received.redelivered)),
+        Attempt::Refused => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a consumer held unacknowledged when it died is delivered again, flagged where the store has a flag, and
+/// none of it is lost.
+pub fn dying_consumers<S: Store + QueueAdapter>(subject: &Subject<S>, store: &S) {
+    let all = [Consume::Ack, Consume::Transaction].map(|consume| Parameters { consume, ..few() });
+    for case in offered(subject, all) {
+        let shown = case.shown();
+        wait(async {
+            let laid = Laid::new(store, case.place.trial, &case.parameters).await;
+            let held = laid.dies().await;
+            let mut heir = laid.subscriber().await;
+            let mut seen = BTreeMap::new();
+            let mut settled = Ok(Settled::Answered);
+            let start = Instant::now();
+            while settled.is_ok() && seen.len() < Laid::<S>::ALL && start.elapsed() < SOON {
+                let Some((name, redelivered)) = take(&mut heir).await else {
+                    // as a client does: what a transaction has passed by comes in the next one
+                    settled = heir.settle().await;
+                    continue;
+                };
+                let again = seen.insert(name.clone(), redelivered);
+                assert_eq!(again, None, "{shown}: {name} came twice to one consumer");
+            }
+            assert_eq!(
+                seen.len(),
+                Laid::<S>::ALL,
+                "{shown}: not all came again of {held:?}: {seen:?}, {settled:?}"
+            );
+            for name in &held {
+                assert_ne!(seen[name], Some(false), "{shown}: {name} came again, and was not flagged");
+            }
+            heir.settle().await.unwrap();
+            // an acknowledgement that is not answered may still be lost with its connection, which is kept
+            while laid.depth().await != Depth::default() {
+                let more = take(&mut heir).await;
+                assert_eq!(more, None, "{shown}: acknowledged, and came again");
+                assert!(start.elapsed() < SOON, "{shown}: not empty: {:?}", laid.depth().await);
+            }
+        });
+        case.unload(store);
+    }
+}
+
+impl<S: Store + QueueAdapter> Laid<'_, S> {
+    async fn depth(&self) -> Depth {
+        QueueAdapter::depth(self.store, &self.place, &self.wanted).await.unwrap()
+    }
+}
+
+/// Without acknowledgements a consumer that dies takes along what it was handed, and the audit counts that as
+/// lost, but as no broken promise.
+pub fn taken_along<S: Store + QueueAdapter>(subject: &Subject<S>, store: &S) {
+    let auto = Parameters { consume: Consume::Auto, phase: Phase::Consume, ..few() };
+    for case in offered(subject, [auto]) {
+        let audit = wait(async {
+            let laid = Laid::new(store, case.place.trial, &case.parameters).await;
+            laid.dies().await;
+            let drained = QueueStore::drain(laid.store, &laid.place, &laid.wanted, &laid.scenario).await;
+            audit(&laid.scenario.ledger, drained, case.promises())
+        });
+        eprintln!("{}: {audit}", case.shown());
+        assert!(audit.count("lost") >= Laid::<S>::TAKEN as u64, "{audit:?}");
+        assert!(!audit.breaks_promise(false) && audit.reason.is_none(), "{audit:?}");
+        case.unload(store);
+    }
+}
+
+/// What was acknowledged is consumed after the server was killed in mid-trial and came back, at the weakest
+/// rung that survives it.
+pub fn kills<S: Store>(subject: &Subject<S>) {
+    survives(subject, &few());
+}
+
+/// The same with these parameters.
+pub fn survives<S: Store>(subject: &Subject<S>, parameters: &Parameters) {
+    let rungs = [Durability::Process, Durability::Disk];
+    let rung = rungs.into_iter().find(|rung| subject.kind.rung(*rung).is_yes());
+    let rung = rung.unwrap_or_else(|| panic!("{} has no rung that survives", subject.kind.name));
+    let Some(mut world) = prepared(subject, rung) else { return };
+    let case = offered(subject, [Parameters { persistent: true, ..parameters.clone() }]).remove(0);
+    assert!(case.promises(), "{}: nothing is promised", case.shown());
+    case.load(&world.store);
+    let effective = case.settings(&world.store);
+    assert!(effective.durability >= rung, "{}: {effective:?}", case.shown());
+    let measured = crash(subject, &mut world, &case, true);
+    let audit = case.audit(&world.store);
+    let shown = case.shown();
+    eprintln!("{rung}, {shown}: {audit}, {:?} {:?}", audit.evidence, measured.faults);
+    assert!(measured.reconnects > 0 && !measured.faults.is_empty(), "{shown}: {:?}", measured.faults);
+    assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?} {:?}", measured.faults);
+    case.unload(&world.store);
+}
+
+/// The server is killed while producers publish to a queue that has just been made, and started again: what the
+/// audit finds of a queue that had been made and published to so much earlier, and of the young one.
+#[must_use]
+pub fn killed_young<S: Store>(
+    subject: &Subject<S>,
+    parameters: &Parameters,
+    earlier: Duration,
+) -> Option<[Audit; 2]> {
+    let mut world = prepared(subject, Durability::Process)?;
+    let parameters = Parameters { phase: Phase::Publish, ..parameters.clone() };
+    let [old, young] = [1, 2].map(|trial| Case::new(trial, parameters.clone()));
+    old.load(&world.store);
+    let measured = old.drive(&world.store, 100);
+    did(&old, &measured, PUBLISH);
+    thread::sleep(earlier);
+    young.load(&world.store);
+    let measured = crash(subject, &mut world, &young, false);
+    did(&young, &measured, PUBLISH);
+    Some([old, young].map(|case| case.audit(&world.store)))
+}
+
+/// What need not outlive the server's process is lost with it, and the audit counts it: transient messages, or
+/// where the store has none, all at rung none. The settings that are read back say so.
+pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
+    let Some(mut world) = prepared(subject, Durability::None) else { return };
+    let publish = |persistent| Parameters { phase: Phase::Publish, persistent, ..few() };
+    let case = offered(subject, [publish(false), publish(true)]).remove(0);
+    case.load(&world.store);
+    let effective = case.settings(&world.store);
+    assert_eq!(effective.durability, Durability::None, "{}: {effective:?}", case.shown());
+    let measured = crash(subject, &mut world, &case, false);
+    let audit = case.audit(&world.store);
+    eprintln!("{}: {audit}, {:?}", case.shown(), audit.evidence);
+    did(&case, &measured, PUBLISH);
+    assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
+    assert!(audit.count("lost") > 0 && audit.reason.is_none(), "{audit:?}");
+}
+
+/// Kills the server in the middle of a trial. Either it comes back at once and the trial goes on for a while, or
+/// the trial ends there and the server is started again.
+fn crash<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &Case, comes_back: bool) -> Measurement {
+    let World { store, home: Home::Server(private) } = world else { panic!("there is no server to kill") };
+    let store = &*store;
+    let tasks = case.tasks(store);
+    // ended by hand
+    let trial = steps::trial(store, &load(60_000), tasks.len());
+    let measured = thread::scope(|scope| {
+        let running = scope.spawn(|| trial.run(tasks).unwrap());
+        moves(case, case.depth());
+        thread::sleep(Duration::from_millis(300));
+        private.kill();
+        if comes_back {
+            private.restart();
+            // only waits for it: the rung is of no account
+            subject.answer(private, Durability::None);
+            moves(case, case.depth());
+            thread::sleep(Duration::from_millis(300));
+        }
+        trial.stop(Stop::Interrupted);
+        running.join().unwrap()
+    });
+    assert_eq!(measured.stopped, Some(Stop::Interrupted), "{}: {:?}", case.shown(), measured.faults);
+    if !comes_back {
+        private.restart();
+        subject.answer(private, Durability::None);
+    }
+    measured
+}
+
+/// Waits until messages come or go.
+#[track_caller]
+fn moves(case: &Case, depth: u64) {
+    let start = Instant::now();
+    while case.depth() == depth {
+        assert!(start.elapsed() < SOON, "{}: nothing moves", case.shown());
+        thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,374 @@
+//! The checks that every store's records must pass, on all that its row of the matrix says it has. Each
+//! panics where the store does not pass, or has nothing to check, and returns early where the store is
+//! left out.
+
+use acidtest_engine::{Load, Measurement, Outcome};
+use acidtest_model::{Durability, Isolation, Lock, StoreError, Wish};
+use acidtest_workloads::{
+    Audit, Left, Loaded, Place, Store, Terms, Verdict, Workload, WorkloadTrial,
+    records::{Action, Choice, Mix, OPERATIONS, Parameters, Records, RecordsStore, key_name},
+};
+
+use crate::{
+    NAMESPACE, SEED, Subject, World, for_time, inventory,
+    steps::{self, Repaired, Steps, crash, gone, namespace, prepared, survives},
+    wait,
+};
+
+/// Every mix that goes by a name.
+pub const MIXES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "read", "write", "modify", "modify-locked"];
+
+/// A record as it is read back: key, version, tag.
+pub type Seen = (String, u64, Option<u64>);
+
+/// What the store does when nothing protects its updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unprotected {
+    /// It loses some, and the audit must show it.
+    LosesUpdates,
+    /// It may lose some, or none.
+    MayHold,
+}
+
+/// One trial: laid in, driven, audited, as the runner does it.
+pub struct Case {
+    /// How it is protected.
+    pub lock: Lock,
+    /// Where it is.
+    pub place: Place,
+    parameters: Parameters,
+    workload: Records,
+    trial: Box<dyn WorkloadTrial>,
+}
+
+impl Case {
+    /// A trial with these parameters.
+    #[must_use]
+    pub fn new(lock: Lock, trial: u32, parameters: Parameters) -> Self {
+        Self::over(lock, trial, parameters, None)
+    }
+
+    /// A trial of a mix on 200 records.
+    #[must_use]
+    pub fn of(lock: Lock, trial: u32, mix: &str) -> Self {
+        Self::new(lock, trial, few(mix, 200))
+    }
+
+    fn over(lock: Lock, trial: u32, parameters: Parameters, left: Option<Left>) -> Self {
+        let workload = Records::new(parameters.clone()).unwrap();
+        let terms = Terms { lock, seed: SEED, clients: 12, trace: None, left };
+        let place = Place { namespace: NAMESPACE.to_owned(), trial };
+        Self { lock, place, trial: workload.trial(terms), parameters, workload }
+    }
+
+    /// The same trial in another namespace.
+    #[must_use]
+    pub fn within(self, namespace: &str) -> Self {
+        Self { place: Place { namespace: namespace.to_owned(), ..self.place }, ..self }
+    }
+
+    /// Another trial over what this one left.
+    #[must_use]
+    pub fn next(&self, left: Left) -> Self {
+        let next = Self::over(self.lock, self.place.trial, self.parameters.clone(), Some(left));
+        Self { place: self.place.clone(), ..next }
+    }
+
+    /// What it asks of a store.
+    #[must_use]
+    pub fn wish(&self) -> Wish<'static> {
+        Wish {
+            workload: "records",
+            operations: self.workload.does(),
+            lock: self.lock,
+            isolation: self.workload.isolation(),
+            transaction: self.workload.transaction(),
+            delivery: None,
+        }
+    }
+
+    /// Whether a store that does what its row says must hold: a lock mode promises it, or nothing reads
+    /// what it overwrites.
+    #[must_use]
+    pub fn promises(&self) -> bool {
+        let mix = &self.parameters.mix;
+        self.lock.promises() || !(mix.does(Action::Update) || mix.does(Action::Modify))
+    }
+
+    /// Lays the records in, and gives how many were counted.
+    pub fn load(&self, store: &impl Store) -> u64 {
+        let loaded = Loaded::default();
+        wait(self.trial.load(store, &self.place, &loaded)).unwrap();
+        loaded.rows()
+    }
+
+    /// Runs so many clients to the end. A blocking store's clients have a thread each.
+    pub fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
+        let client = |_| self.trial.client(store, &self.place).unwrap();
+        let load = Load { operations: OPERATIONS, ..load.clone() };
+        steps::run(store, &load, (0..clients).map(client).collect())
+    }
+
+    /// The records that are there, sorted.
+    pub fn state(&self, store: &impl Store) -> Result<Vec<Seen>, StoreError> {
+        let mut seen = Vec::new();
+        let mut each = |key: &str, version, tag| seen.push((key.to_owned(), version, tag));
+        wait(port(store).state(&self.place, &self.parameters.layout(), &mut each))?;
+        seen.sort_unstable();
+        Ok(seen)
+    }
+
+    /// The records as they were laid in, sorted.
+    #[must_use]
+    pub fn laid_in(&self) -> Vec<Seen> {
+        let laid = |number| (key_name(number), 0, Some(number));
+        let mut laid: Vec<Seen> = (0..self.parameters.records).map(laid).collect();
+        laid.sort_unstable();
+        laid
+    }
+
+    /// Holds what was acknowledged against what is there; what is left for another trial.
+    pub fn judge(&self, store: &impl Store) -> (Audit, Option<Left>) {
+        let audited = wait(self.trial.audit(Ok(store), &self.place));
+        (audited.audit, audited.left)
+    }
+
+    /// Removes it.
+    pub fn unload(&self, store: &impl Store) {
+        wait(self.trial.unload(store, &self.place)).unwrap();
+    }
+
+    fn shown(&self) -> String {
+        let Self { lock, parameters: Parameters { mix, transaction, .. }, .. } = self;
+        let level = self.workload.isolation().map_or("its own isolation", Isolation::name);
+        format!("{mix}, {transaction} a transaction, {level}, lock {lock}")
+    }
+}
+
+impl Steps for Case {
+    type State = Vec<Seen>;
+
+    fn lock(&self) -> Lock {
+        self.lock
+    }
+
+    fn load(&self, store: &impl Store) {
+        Self::load(self, store);
+    }
+
+    fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
+        Self::drive(self, store, load, clients)
+    }
+
+    fn state(&self, store: &impl Store) -> Result<Vec<Seen>, StoreError> {
+        Self::state(self, store)
+    }
+
+    fn laid_in(&self) -> Vec<Seen> {
+        Self::laid_in(self)
+    }
+
+    fn audit(&self, store: &impl Store) -> Audit {
+        self.judge(store).0
+    }
+}
+
+fn port(store: &impl Store) -> &dyn RecordsStore {
+    store.records().unwrap()
+}
+
+/// A mix on few records.
+fn few(mix: &str, records: u64) -> Parameters {
+    Parameters { mix: mix.parse().unwrap(), records, ..Parameters::default() }
+}
+
+/// The trials of these parameters in every lock mode that the store has for them, numbered from 1.
+fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Parameters>) -> Vec<Case> {
+    let each = |parameters: Parameters| Lock::ALL.map(|lock| (lock, parameters.clone()));
+    let locked = |mix: &Mix, lock| !mix.is_locked() || lock == Lock::Hard;
+    let cases = all.into_iter().flat_map(each).filter(|(lock, parameters)| locked(&parameters.mix, *lock));
+    let cases: Vec<Case> = (1..)
+        .zip(cases)
+        .map(|(trial, (lock, parameters))| Case::new(lock, trial, parameters))
+        .filter(|case| subject.offers(&case.wish()))
+        .collect();
+    assert!(!cases.is_empty(), "{} has nothing of this to check", subject.kind.name);
+    cases
+}
+
+/// Drives a trial that is laid in. It goes through without a fault, and holds if it promises to.
+#[track_caller]
+fn goes_through<S: Store>(
+    world: &World<S>,
+    case: &Case,
+    millis: u64,
+    clients: usize,
+) -> (Measurement, Audit) {
+    let measured = case.drive(&world.store, &for_time(millis), clients);
+    let (audit, _) = case.judge(&world.store);
+    let shown = case.shown();
+    eprintln!("{shown}: {:.0} a second, {audit}", measured.throughput());
+    assert_eq!(measured.stopped, None, "{shown}");
+    assert!(measured.faults.is_empty(), "{shown}: {:?}", measured.faults);
+    if case.promises() {
+        assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?}");
+    } else {
+        assert_ne!(audit.verdict, Verdict::Unknown, "{shown}: {audit:?}");
+    }
+    (measured, audit)
+}
+
+/// Every mix goes through without a fault in every lock mode that the store has for it, and holds where
+/// that promises something. What was unloaded is gone.
+pub fn mixes<S: Store>(subject: &Subject<S>) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    for case in offered(subject, MIXES.map(|mix| few(mix, 200))) {
+        case.load(&world.store);
+        goes_through(&world, &case, 150, 6);
+        case.unload(&world.store);
+        gone(subject, &world, &case);
+    }
+}
+
+/// Where many modify the same few records, the promising lock modes hold.
+pub fn contention<S: Store>(subject: &Subject<S>, unprotected: Unprotected) {
+    contended(subject, "modify", unprotected);
+}
+
+/// Where many overwrite the same few records blindly, the promising lock modes hold.
+pub fn blind<S: Store>(subject: &Subject<S>, unprotected: Unprotected) {
+    contended(subject, "update:1", unprotected);
+}
+
+fn contended<S: Store>(subject: &Subject<S>, mix: &str, unprotected: Unprotected) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    let few = Parameters { keys: Choice::Uniform, ..few(mix, 8) };
+    for case in offered(subject, [few]) {
+        case.load(&world.store);
+        let (_, audit) = goes_through(&world, &case, 1000, if case.lock.promises() { 12 } else { 16 });
+        if !case.promises() && unprotected == Unprotected::LosesUpdates {
+            assert!(audit.count("lost_updates") > 0, "{}: {audit:?}", case.shown());
+        }
+        case.unload(&world.store);
+    }
+}
+
+/// Several operations in one transaction go through without a fault or a refusal at every isolation level
+/// that the store has, and hold where the lock mode promises something.
+pub fn transactions<S: Store>(subject: &Subject<S>) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    let levels = [None].into_iter().chain(Isolation::ALL.map(Some));
+    let mixes = ["read:1+update:1+rmw:1", "read:2+update:1+insert:1+rmw:1"];
+    let all = levels.flat_map(|level| {
+        mixes.map(|mix| {
+            let mut parameters = Parameters { keys: Choice::Uniform, transaction: 4, ..few(mix, 100) };
+            parameters.isolation.0 = level;
+            parameters
+        })
+    });
+    for case in offered(subject, all) {
+        case.load(&world.store);
+        let (measured, audit) = goes_through(&world, &case, 250, 6);
+        let count = |outcome| measured.operations[TRANSACTION].count(outcome);
+        assert!(count(Outcome::Ok) > 0, "{}: {measured:?}", case.shown());
+        assert_eq!(count(Outcome::Refused), 0, "{}: {audit:?}", case.shown());
+        case.unload(&world.store);
+    }
+}
+
+/// The kind of a transaction.
+const TRANSACTION: usize = OPERATIONS.len() - 1;
+
+/// Many records are laid in, counted while they are, and read back whole, scanned or not.
+pub fn large<S: Store>(subject: &Subject<S>) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    for mix in ["read", "read:1+scan:1"] {
+        let parameters = [Parameters { records: 20_000, ..few(mix, 0) }];
+        let Some(case) = offered(subject, parameters).pop() else { continue };
+        assert_eq!(case.load(&world.store), 20_000);
+        // not compared by the assertion, which would print all of them
+        assert!(case.state(&world.store).unwrap() == case.laid_in(), "they are not as they were laid in");
+        case.unload(&world.store);
+    }
+}
+
+/// A trial begins with what another one left in place.
+pub fn left<S: Store>(subject: &Subject<S>) {
+    let Some(world) = prepared(subject, Durability::None) else { return };
+    let mixes = ["a", "f", "b", "c"].map(|mix| few(mix, 200));
+    let cases = offered(subject, mixes);
+    let case = cases.iter().find(|case| case.lock.promises()).unwrap_or(&cases[0]);
+    case.load(&world.store);
+    goes_through(&world, case, 150, 4);
+    let (audit, left) = case.judge(&world.store);
+    let next = case.next(left.unwrap_or_else(|| panic!("nothing is left: {audit:?}")));
+    goes_through(&world, &next, 150, 4);
+}
+
+/// A namespace of each name carries trials in every lock mode, and goes with all that is in it, but nothing
+/// else.
+pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
+    let Some(world) = subject.start(subject.rung(Durability::None)) else { return };
+    for name in names {
+        namespace(subject, &world, name, |namespace| {
+            let mixes = ["read:1+update:1+insert:1+scan:1+rmw:1", "read:1+insert:1"].map(|mix| few(mix, 50));
+            offered(subject, mixes).into_iter().map(|case| case.within(namespace)).collect()
+        });
+    }
+}
+
+/// Names that would do harm where they are not taken letter by letter.
+pub const NAMES: [&str; 5] = inventory::NAMES;
+
+/// What was acknowledged is there after the server was killed in mid-trial, whether it came back while its
+/// clients still tried or after they gave up, at every rung that the store has for it.
+pub fn kills<S: Store>(subject: &Subject<S>) {
+    keeps(subject, Repaired::First);
+}
+
+/// The same of a store that repairs its files while it answers: until it is done, a read may not find what is
+/// there. In the end nothing is missing.
+pub fn kills_and_repairs<S: Store>(subject: &Subject<S>) {
+    keeps(subject, Repaired::WhileRead);
+}
+
+fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
+    let mut killed = 0;
+    for durability in [Durability::Disk, Durability::Process] {
+        if !subject.kind.rung(durability).is_yes() {
+            continue;
+        }
+        let Some(mut world) = prepared(subject, durability) else { return };
+        let cases = writing(subject);
+        let last = cases.len() - 1;
+        for (index, case) in cases.iter().enumerate() {
+            eprintln!("{durability}, {}", case.shown());
+            survives(subject, &mut world, case, index != last, repaired);
+            killed += 1;
+        }
+    }
+    assert!(killed > 0, "{} has no rung that survives", subject.kind.name);
+}
+
+/// What is kept nowhere is lost with the server, and the audit finds it missing.
+pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
+    let Some(mut world) = prepared(subject, Durability::None) else { return };
+    let case = writing(subject).remove(0);
+    let (_, audit) = crash(subject, &mut world, &case, false);
+    assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
+}
+
+/// One trial in each lock mode, that writes as variously as the store can and promises to hold.
+fn writing<S: Store>(subject: &Subject<S>) -> Vec<Case> {
+    let mixes = ["read:1+update:1+rmw:1+insert:1", "read:1+update:1+insert:1", "read:1+insert:1"];
+    let mut cases = offered(subject, mixes.map(|mix| Parameters { keys: Choice::Uniform, ..few(mix, 200) }));
+    cases.retain(Case::promises);
+    let mut seen = Vec::new();
+    cases.retain(|case| {
+        let first = !seen.contains(&case.lock) && (case.lock.promises() || seen.is_empty());
+        seen.push(case.lock);
+        first
+    });
+    assert!(!cases.is_empty(), "{} promises nothing", subject.kind.name);
+    cases
+}

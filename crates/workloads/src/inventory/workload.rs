@@ -1,0 +1,113 @@
+//! The inventory as the runner takes it through a trial.
+
+use std::sync::Arc;
+
+use acidtest_engine::ClientTask;
+use acidtest_model::{Lock, StoreError, Task};
+
+use super::{InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, audit};
+use crate::{
+    Audited, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
+    workload::{no_port, read, written},
+};
+
+const NAME: &str = "inventory";
+
+/// The workload's row in the list.
+pub const KIND: WorkloadKind = WorkloadKind {
+    name: NAME,
+    summary: "units captured from and released to stock, under contention\n\
+              the workload of the study \"Datastore testing for IMS\", with its values as defaults",
+    operations: OPERATIONS,
+    audit: "no unit is taken twice, lost or made up: the final stock must be the initial one less what was \
+            acknowledged as captured, plus what was released, within what is unknown",
+    parameters: Parameters::described,
+    with: |values| {
+        let parameters: Parameters = read(values)?;
+        parameters.check().map_err(|error| error.to_string())?;
+        Ok(Box::new(Inventory { parameters }))
+    },
+};
+
+/// The workload with its parameters.
+#[derive(Clone, Debug)]
+pub struct Inventory {
+    parameters: Parameters,
+}
+
+impl Workload for Inventory {
+    fn operations(&self) -> &'static [&'static str] {
+        OPERATIONS
+    }
+
+    fn values(&self) -> Values {
+        written(&self.parameters)
+    }
+
+    fn headline(&self) -> String {
+        let Parameters { items, capture_share, units_max, skew, .. } = &self.parameters;
+        format!("{items} items, {:.0} % captures, 1–{units_max} units, {skew}", capture_share * 100.0)
+    }
+
+    fn replays(&self) -> bool {
+        true
+    }
+
+    /// Every trial of a round has the same stock and operations, and those of another round others.
+    fn trial(&self, terms: Terms) -> Box<dyn WorkloadTrial> {
+        let Terms { lock, seed, clients, trace, left: _ } = terms;
+        let stock = Arc::new(Stock::draw(&self.parameters, seed));
+        let sequence = trace.map(|length| {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            Arc::new(Sequence::draw(&self.parameters, &stock, length, seed))
+        });
+        let scenario = Scenario::new(&self.parameters, stock, sequence, seed);
+        Box::new(InventoryTrial { scenario, lock, in_order: clients == 1 })
+    }
+}
+
+struct InventoryTrial {
+    scenario: Scenario,
+    lock: Lock,
+    in_order: bool,
+}
+
+fn port(store: &dyn Store) -> Result<&dyn InventoryStore, StoreError> {
+    store.inventory().ok_or_else(|| no_port(NAME))
+}
+
+impl WorkloadTrial for InventoryTrial {
+    fn rows(&self) -> u64 {
+        self.scenario.stock.items.len() as u64
+    }
+
+    fn load<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        place: &'a Place,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            port(store)?.load(place, self.lock, &self.scenario.stock).await?;
+            loaded.add(self.rows());
+            Ok(())
+        })
+    }
+
+    fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
+        Ok(port(store)?.client(place, self.lock, self.scenario.clone()))
+    }
+
+    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, place: &'a Place) -> Task<'a, Audited> {
+        Box::pin(async move {
+            let Scenario { stock, ledger, sequence, .. } = &self.scenario;
+            let held = async { port(store?)?.stock(place).await };
+            let replay = sequence.as_deref().map(|sequence| Replay { sequence, in_order: self.in_order });
+            Audited::new(audit(stock, ledger, held.await, replay), None)
+        })
+    }
+
+    fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { port(store)?.unload(place).await })
+    }
+}

@@ -1,0 +1,157 @@
+//! The client: joins in both orders, in turn, and looks at what came.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
+
+use super::{Connector, Joined, Operations, Order};
+
+/// Names of the operations, in the order of their kinds.
+pub const OPERATIONS: &[&str] = &["ext_first", "usertable_first"];
+
+/// What all clients of one trial share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    expected: Arc<BTreeSet<String>>,
+    found: Arc<Found>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    acknowledged: AtomicU64,
+    wrong: AtomicU64,
+}
+
+impl Scenario {
+    /// A scenario in which every join must find these keys.
+    #[must_use]
+    pub fn new(expected: BTreeSet<String>) -> Self {
+        Self { expected: Arc::new(expected), found: Arc::default() }
+    }
+
+    /// Joins that were acknowledged, and those of them with other rows than were laid in.
+    #[must_use]
+    pub fn found(&self) -> (u64, u64) {
+        (self.found.acknowledged.load(Relaxed), self.found.wrong.load(Relaxed))
+    }
+}
+
+struct JoinClient<C: Connector> {
+    scenario: Scenario,
+    connector: C,
+    connection: Option<C::Connection>,
+    joined: Joined,
+    turn: usize,
+}
+
+impl<C: Connector> Client for JoinClient<C> {
+    type Operation = Order;
+
+    fn draw(&mut self) -> Option<Order> {
+        self.turn += 1;
+        Some(Order::ALL[self.turn % Order::ALL.len()])
+    }
+
+    fn kind(operation: &Order) -> usize {
+        *operation as usize
+    }
+
+    async fn attempt(&mut self, operation: &Order) -> Attempt {
+        let Some(connection) = &mut self.connection else {
+            return Attempt::Failed(Fault::lost("no connection"));
+        };
+        self.joined.clear();
+        connection.join(*operation, &mut self.joined).await
+    }
+
+    fn account(&mut self, _: Order, outcome: Outcome) {
+        if outcome == Outcome::Ok {
+            let Scenario { expected, found } = &self.scenario;
+            found.acknowledged.fetch_add(1, Relaxed);
+            found.wrong.fetch_add(u64::from(!self.joined.is(expected)), Relaxed);
+        }
+    }
+
+    async fn connect(&mut self) -> Result<(), String> {
+        // the old connection is gone before the new one is asked for
+        self.connection = None;
+        self.connection = Some(self.connector.connect().await?);
+        Ok(())
+    }
+}
+
+/// One client as the engine takes it. Called by each store's crate, so that the client's loop is
+/// compiled there, with every call in it static.
+pub fn task<C>(connector: C, scenario: Scenario) -> ClientTask
+where
+    C: Connector + Send + 'static,
+{
+    Box::new(move |seat| {
+        let turn = seat.index();
+        Box::pin(seat.drive(JoinClient {
+            scenario,
+            connector,
+            connection: None,
+            joined: Joined::default(),
+            turn,
+        }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::at_once;
+
+    /// Finds the row `a`, and once, when `usertable` comes first, another one with it.
+    struct Fake {
+        planted: bool,
+    }
+
+    impl Connector for Fake {
+        type Connection = Self;
+
+        async fn connect(&self) -> Result<Self, String> {
+            Ok(Self { planted: true })
+        }
+    }
+
+    impl Operations for Fake {
+        async fn join(&mut self, order: Order, joined: &mut Joined) -> Attempt {
+            joined.row("a");
+            if order == Order::UsertableFirst && std::mem::take(&mut self.planted) {
+                joined.row("b");
+            }
+            Attempt::Ok
+        }
+    }
+
+    #[test]
+    fn a_planted_row_is_found_and_both_orders_are_asked_in_turn() {
+        let scenario = Scenario::new(BTreeSet::from(["a".to_owned()]));
+        let mut client = JoinClient {
+            scenario: scenario.clone(),
+            connector: Fake { planted: true },
+            connection: None,
+            joined: Joined::default(),
+            turn: 0,
+        };
+        at_once(client.connect()).unwrap();
+        let mut kinds = [0; 2];
+        for _ in 0..6 {
+            let order = client.draw().unwrap();
+            kinds[JoinClient::<Fake>::kind(&order)] += 1;
+            assert_eq!(at_once(client.attempt(&order)), Attempt::Ok);
+            client.account(order, Outcome::Ok);
+        }
+        assert_eq!((kinds, scenario.found()), ([3, 3], (6, 1)));
+        client.account(Order::ExtFirst, Outcome::Failed);
+        assert_eq!(scenario.found(), (6, 1), "what was not acknowledged is not looked at");
+    }
+}

@@ -1,0 +1,155 @@
+//! The join as the runner takes it through a trial.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use acidtest_engine::ClientTask;
+use acidtest_model::{StoreError, Task};
+
+use super::{Ext, JoinStore, OPERATIONS, Order, Parameters, Scenario};
+use crate::{
+    Audit, Audited, Finding, Left, Loaded, Place, Remarks, Store, Terms, Values, Verdict, Workload,
+    WorkloadKind, WorkloadTrial,
+    workload::{no_port, read, written},
+};
+
+const NAME: &str = "join";
+
+/// The workload's row in the list.
+pub const KIND: WorkloadKind = WorkloadKind {
+    name: NAME,
+    summary: "a table of 100 rows joined to a large one, in both orders, cold and warm\n\
+              the join of the study \"Highly scalable NewSQL database system CockroachDB\"",
+    operations: OPERATIONS,
+    audit: "every join returns exactly the keys that were laid in",
+    parameters: Parameters::described,
+    with: |values| Ok(Box::new(Join::new(read(values)?)?)),
+};
+
+/// The workload with its parameters.
+#[derive(Clone, Debug)]
+pub struct Join {
+    parameters: Parameters,
+}
+
+impl Join {
+    /// The workload with these parameters.
+    ///
+    /// # Errors
+    /// The first parameter that does not fit.
+    pub fn new(parameters: Parameters) -> Result<Self, String> {
+        parameters.check()?;
+        Ok(Self { parameters })
+    }
+}
+
+impl Workload for Join {
+    fn operations(&self) -> &'static [&'static str] {
+        OPERATIONS
+    }
+
+    fn values(&self) -> Values {
+        written(&self.parameters)
+    }
+
+    fn headline(&self) -> String {
+        let Parameters { records, ext_rows, value, .. } = self.parameters;
+        format!("ext of {ext_rows} rows and usertable of {records} records, value = {value}, both orders")
+    }
+
+    fn decides(&self) -> bool {
+        false
+    }
+
+    fn data(&self) -> Option<String> {
+        let Parameters { records, fields, field_bytes, ext_rows, .. } = self.parameters;
+        Some(format!("{records} records of {fields} x {field_bytes} B and {ext_rows} rows of ext"))
+    }
+
+    fn trial(&self, _: Terms) -> Box<dyn WorkloadTrial> {
+        let ext = self.parameters.ext();
+        let hits = ext.iter().filter(|row| row.value == self.parameters.value);
+        let scenario = Scenario::new(hits.map(|row| row.key.clone()).collect());
+        Box::new(JoinTrial { parameters: self.parameters.clone(), ext, scenario })
+    }
+}
+
+struct JoinTrial {
+    parameters: Parameters,
+    ext: Vec<Ext>,
+    scenario: Scenario,
+}
+
+fn port(store: &dyn Store) -> Result<&dyn JoinStore, StoreError> {
+    store.join().ok_or_else(|| no_port(NAME))
+}
+
+impl WorkloadTrial for JoinTrial {
+    fn rows(&self) -> u64 {
+        self.parameters.records
+    }
+
+    fn load<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        place: &'a Place,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { port(store)?.load(place, &self.parameters.layout(), &self.ext, loaded).await })
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        place: &'a Place,
+    ) -> Task<'a, Result<Remarks, StoreError>> {
+        Box::pin(async move {
+            let store = port(store)?;
+            let (mut first_ns, mut plans) = (BTreeMap::new(), BTreeMap::new());
+            for (turn, (order, name)) in Order::ALL.into_iter().zip(OPERATIONS).enumerate() {
+                if turn > 0 {
+                    // what the other order has touched is warm
+                    store.unload(place).await?;
+                    store.load(place, &self.parameters.layout(), &self.ext, &Loaded::default()).await?;
+                }
+                let mut clock = Instant::now();
+                let mut begin = || clock = Instant::now();
+                store.first(place, order, self.parameters.value, &mut begin).await?;
+                let took = u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                first_ns.insert((*name).to_owned(), took);
+                // after the first execution: to explain a query warms what it looks at
+                plans.insert((*name).to_owned(), store.explain(place, order, self.parameters.value).await?);
+            }
+            Ok(Remarks { first_ns, plans })
+        })
+    }
+
+    fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
+        Ok(port(store)?.client(place, self.parameters.value, self.scenario.clone()))
+    }
+
+    /// Nothing is written, so what came is all that there is to look at.
+    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, _: &'a Place) -> Task<'a, Audited> {
+        let (acknowledged, wrong) = self.scenario.found();
+        let doubt = match (store, acknowledged) {
+            (Err(error), _) => Some(error.to_string()),
+            (Ok(_), 0) => Some("no join was acknowledged".to_owned()),
+            (Ok(_), _) => None,
+        };
+        let verdict = match (wrong, &doubt) {
+            (1.., _) => Verdict::Broken,
+            (0, Some(_)) => Verdict::Unknown,
+            (0, None) => Verdict::Holds,
+        };
+        // rows that are not as they were laid in may be so for the next trial too
+        let left = (verdict == Verdict::Holds).then(Left::default);
+        let finding = Finding::new("wrong", wrong, "joins");
+        let count = i64::try_from(acknowledged).unwrap_or(i64::MAX);
+        let evidence = BTreeMap::from([("acknowledged_joins".to_owned(), count)]);
+        let audit = Audit { verdict, reason: doubt, findings: vec![finding], evidence };
+        Box::pin(async { Audited::new(audit, left) })
+    }
+
+    fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { port(store)?.unload(place).await })
+    }
+}

@@ -1,0 +1,126 @@
+//! What adapters share whose stores answer one request after the other, and are asked for messages.
+
+use std::time::{Duration, Instant};
+
+use acidtest_engine::{Attempt, Ended, Fault};
+use acidtest_model::{Ack, Delivery};
+
+use super::Wanted;
+
+/// How long a consumer waits before it asks again a store that had no message for it and does not tell when
+/// one comes.
+pub const POLL: Duration = Duration::from_millis(2);
+
+/// What is sent or fetched at once has at most so many bytes of messages, or is a single one.
+const ROOM: u32 = 8 << 20;
+
+/// Messages laid in by one transaction.
+const FILLING: u32 = 1000;
+
+impl Wanted {
+    /// So many messages at once, or fewer where they are large.
+    #[must_use]
+    pub fn at_once(&self, messages: u32) -> u32 {
+        messages.min(ROOM / self.message_bytes.max(1)).max(1)
+    }
+
+    /// The same, published in large transactions: how to lay in a backlog where a transaction is one request.
+    #[must_use]
+    pub fn in_transactions(&self) -> Self {
+        let batch = self.at_once(FILLING);
+        Self { delivery: Delivery { ack: Ack::Transaction, batch, in_flight: 1, ..self.delivery }, ..*self }
+    }
+}
+
+/// Numbers the messages of a producer's connection as they end, in the order in which they were sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Numbers {
+    next: u64,
+}
+
+impl Numbers {
+    /// The next so many messages have ended alike.
+    ///
+    /// # Errors
+    /// An attempt that leaves the end open, or that cost the connection.
+    pub fn end(&mut self, messages: usize, attempt: Attempt, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        if let Attempt::Unknown(fault) = attempt {
+            return Err(fault);
+        }
+        let numbers = self.next..self.next + messages as u64;
+        self.next = numbers.end;
+        ended.extend(numbers.map(|number| Ended { number, attempt: attempt.clone() }));
+        match attempt {
+            Attempt::Failed(fault) if fault.connection_lost => Err(fault),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Asks for a message every [`POLL`], until the answer is another than that there is none
+/// ([`Attempt::Refused`]) or patience is at its end.
+pub async fn poll(patience: Duration, mut ask: impl AsyncFnMut() -> Attempt) -> Attempt {
+    let mut until = None;
+    loop {
+        let answer = ask().await;
+        if answer != Attempt::Refused {
+            return answer;
+        }
+        let now = Instant::now();
+        if now + POLL > *until.get_or_insert(now + patience) {
+            return answer;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Parameters;
+
+    #[test]
+    fn messages_end_in_their_order() {
+        let (mut numbers, mut ended) = (Numbers::default(), Vec::new());
+        let failed = Attempt::Failed(Fault::answered("full"));
+        assert_eq!(numbers.end(2, Attempt::Ok, &mut ended), Ok(()));
+        assert_eq!(numbers.end(1, failed.clone(), &mut ended), Ok(()));
+        let expected = [(0, Attempt::Ok), (1, Attempt::Ok), (2, failed)];
+        assert_eq!(ended, expected.map(|(number, attempt)| Ended { number, attempt }));
+    }
+
+    #[test]
+    fn what_cost_the_connection_ends_the_messages_only_if_it_proves_something() {
+        let fault = Fault::lost("gone");
+        let (mut numbers, mut ended) = (Numbers::default(), Vec::new());
+        assert_eq!(numbers.end(1, Attempt::Unknown(fault.clone()), &mut ended), Err(fault.clone()));
+        assert!(ended.is_empty());
+        assert_eq!(numbers.end(1, Attempt::Failed(fault.clone()), &mut ended), Err(fault));
+        assert_eq!(ended.len(), 1);
+    }
+
+    #[test]
+    fn large_messages_come_one_by_one() {
+        let of = |message_bytes| Wanted { delivery: Parameters::default().delivery(), message_bytes };
+        assert_eq!(of(128).at_once(500), 500);
+        assert_eq!(of(1 << 20).at_once(500), 8);
+        assert_eq!(of(1 << 28).at_once(500), 1);
+        let filling = of(1 << 20).in_transactions();
+        assert_eq!((filling.delivery.ack, filling.delivery.batch), (Ack::Transaction, 8));
+    }
+
+    #[test]
+    fn what_is_not_there_is_asked_for_again_until_patience_ends() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let asked = |patience, there_at: u32| {
+            let mut asked = 0;
+            let ask = async || {
+                asked += 1;
+                if asked == there_at { Attempt::Ok } else { Attempt::Refused }
+            };
+            (runtime.block_on(poll(patience, ask)), asked)
+        };
+        assert_eq!(asked(Duration::ZERO, 2), (Attempt::Refused, 1));
+        assert_eq!(asked(Duration::from_secs(5), 3), (Attempt::Ok, 3));
+    }
+}

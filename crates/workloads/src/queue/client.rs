@@ -1,0 +1,332 @@
+//! The clients: producers and consumers, with their ledger.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use acidtest_engine::{Attempt, Client, ClientTask, Ended, Fault, Outcome, Pipeline};
+use acidtest_model::{Ack, Consume};
+
+use super::{
+    Connector, Ledger, Message, Published, Publisher, Received, Settled, Subscriber, Wanted,
+    message::{self, Id, LAID},
+};
+
+/// Names of the operations, in the order of their kinds.
+pub const OPERATIONS: &[&str] = &["publish", "consume"];
+const PUBLISH: usize = 0;
+const CONSUME: usize = 1;
+
+/// Names of the spans: from publishing a message to its being taken, its time in the queue included.
+pub const SPANS: &[&str] = &["delivery"];
+const DELIVERY: usize = 0;
+
+/// How long a consumer waits for a message before it says that there was none.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// What all clients of one trial share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What was published and consumed.
+    pub ledger: Arc<Ledger>,
+    /// When the clock of the messages' stamps began.
+    epoch: Instant,
+    limits: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl Scenario {
+    /// A trial's scenario, over a ledger that is empty.
+    #[must_use]
+    pub fn new(ledger: Arc<Ledger>) -> Self {
+        Self { ledger, epoch: Instant::now(), limits: Arc::default() }
+    }
+
+    /// Nanoseconds of the messages' clock.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// What the store limited its producers by, in its words, and how often it said so.
+    #[must_use]
+    pub fn limits(&self) -> BTreeMap<String, u64> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn limited(&self, by: String) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner).entry(by).or_default() += 1;
+    }
+}
+
+/// A message on its way out. Its room is used again.
+#[derive(Debug)]
+pub(super) struct Draft {
+    id: Id,
+    message: Message,
+}
+
+/// One producer.
+pub(super) struct Producer<C: Connector> {
+    scenario: Scenario,
+    connector: C,
+    connection: Option<C::Publisher>,
+    wanted: Wanted,
+    next: Id,
+    spare: Vec<Message>,
+}
+
+impl<C: Connector> Producer<C> {
+    pub(super) fn new(connector: C, scenario: Scenario, wanted: Wanted, index: usize) -> Self {
+        // indices of clients are far below LAID
+        let producer = u32::try_from(index).unwrap_or(LAID);
+        let next = Id { producer, sequence: 0 };
+        Self { scenario, connector, connection: None, wanted, next, spare: Vec::new() }
+    }
+}
+
+impl<C: Connector> Pipeline for Producer<C> {
+    type Operation = Draft;
+
+    fn depth(&self) -> usize {
+        self.wanted.delivery.unanswered() as usize
+    }
+
+    fn settles_early(&self) -> bool {
+        self.wanted.delivery.ack != Ack::Transaction
+    }
+
+    fn draw(&mut self) -> Option<Draft> {
+        let id = self.next;
+        self.next.sequence += 1;
+        let mut message = self.spare.pop().unwrap_or_default();
+        self.scenario.ledger.sending(id);
+        message.write(id, self.scenario.now(), self.wanted.message_bytes as usize);
+        Some(Draft { id, message })
+    }
+
+    fn kind(_: &Draft) -> usize {
+        PUBLISH
+    }
+
+    async fn send(&mut self, draft: &Draft) -> Result<(), Fault> {
+        match &mut self.connection {
+            Some(connection) => connection.send(&draft.message).await,
+            None => Err(Fault::lost("no connection")),
+        }
+    }
+
+    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+        match &mut self.connection {
+            Some(connection) => connection.settle(ended).await,
+            None => Err(Fault::lost("no connection")),
+        }
+    }
+
+    fn account(&mut self, draft: Draft, outcome: Outcome) {
+        let how = match outcome {
+            Outcome::Ok => Published::Ok,
+            Outcome::Unknown => Published::Sent,
+            Outcome::Failed | Outcome::Refused | Outcome::Conflict => Published::Failed,
+        };
+        self.scenario.ledger.published(draft.id, how);
+        self.spare.push(draft.message);
+        if let Some(limit) = self.connection.as_mut().and_then(Publisher::limit) {
+            self.scenario.limited(limit);
+        }
+    }
+
+    async fn connect(&mut self) -> Result<(), String> {
+        // the old connection is gone before the new one is asked for
+        self.connection = None;
+        self.scenario.ledger.connecting(self.next);
+        self.connection = Some(self.connector.publisher().await?);
+        Ok(())
+    }
+
+    async fn finish(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.close().await;
+        }
+    }
+}
+
+/// The next message, and its acknowledgement where one is due.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Take;
+
+/// One consumer.
+pub(super) struct Consumer<C: Connector> {
+    scenario: Scenario,
+    connector: C,
+    connection: Option<C::Subscriber>,
+    wanted: Wanted,
+    received: Received,
+    /// When `received` was taken, if it has not been accounted for.
+    taken: Option<u64>,
+    /// Taken and not acknowledged.
+    held: Vec<Id>,
+    /// What the last acknowledgement, of all that is held and `received`, came to.
+    settled: Option<Settled>,
+    /// Of each producer the next sequence that is not out of order; none where no order is promised.
+    next: Option<BTreeMap<u32, u64>>,
+    span: Option<u64>,
+}
+
+impl<C: Connector> Consumer<C> {
+    pub(super) fn new(connector: C, scenario: Scenario, wanted: Wanted, ordered: bool) -> Self {
+        Self {
+            scenario,
+            connector,
+            connection: None,
+            wanted,
+            received: Received::default(),
+            taken: None,
+            held: Vec::new(),
+            settled: None,
+            next: ordered.then(BTreeMap::new),
+            span: None,
+        }
+    }
+
+    fn acknowledges(&self) -> bool {
+        self.wanted.delivery.consume != Consume::Auto
+    }
+
+    /// Takes a message and acknowledges those in hand where that is due.
+    async fn take(&mut self, patience: Duration) -> Attempt {
+        let acknowledges = self.acknowledges();
+        let Some(connection) = &mut self.connection else {
+            return Attempt::Failed(Fault::lost("no connection"));
+        };
+        let attempt = connection.take(patience, &mut self.received).await;
+        self.taken = (attempt == Attempt::Ok).then(|| self.scenario.now());
+        let held = self.held.len() + usize::from(self.taken.is_some());
+        // what others wait for is not kept while there is nothing else to do
+        let due = held >= self.wanted.delivery.batch as usize || attempt == Attempt::Refused;
+        if acknowledges && due && held > 0 && matches!(attempt, Attempt::Ok | Attempt::Refused) {
+            match connection.settle().await {
+                Ok(settled) => self.settled = Some(settled),
+                Err(fault) => return Attempt::Unknown(fault),
+            }
+        }
+        attempt
+    }
+
+    /// Notes what was taken, however its acknowledgement ended.
+    fn note(&mut self) {
+        self.span = None;
+        if let Some(taken) = self.taken.take() {
+            match message::read(&self.received.body, self.wanted.message_bytes as usize) {
+                None => self.scenario.ledger.torn(),
+                Some((id, stamp)) => {
+                    self.span = Some(taken.saturating_sub(stamp));
+                    if self.scenario.ledger.delivered(id, self.received.redelivered) {
+                        self.look_at_order(id);
+                    }
+                    if self.acknowledges() {
+                        self.held.push(id);
+                    }
+                }
+            }
+        }
+        if let Some(settled) = self.settled.take() {
+            self.scenario.ledger.acknowledged(self.held.drain(..), settled);
+        }
+    }
+
+    fn look_at_order(&mut self, id: Id) {
+        let Some(next) = self.next.as_mut().filter(|_| self.received.redelivered != Some(true)) else {
+            return;
+        };
+        let next = next.entry(id.producer).or_default();
+        if id.sequence >= *next {
+            *next = id.sequence + 1;
+        } else if self.scenario.ledger.is_one_connection(id, *next - 1) {
+            self.scenario.ledger.reordered();
+        }
+    }
+}
+
+impl<C: Connector> Client for Consumer<C> {
+    type Operation = Take;
+
+    fn draw(&mut self) -> Option<Take> {
+        let ledger = &self.scenario.ledger;
+        let drains = self.wanted.delivery.producers == 0;
+        (!drains || ledger.totals().delivered < ledger.backlog()).then_some(Take)
+    }
+
+    fn kind(_: &Take) -> usize {
+        CONSUME
+    }
+
+    async fn attempt(&mut self, _: &Take) -> Attempt {
+        self.take(PATIENCE).await
+    }
+
+    fn account(&mut self, _: Take, outcome: Outcome) {
+        self.note();
+        self.span = self.span.filter(|_| outcome == Outcome::Ok);
+    }
+
+    fn span(&mut self) -> Option<(usize, u64)> {
+        Some((DELIVERY, self.span.take()?))
+    }
+
+    async fn connect(&mut self) -> Result<(), String> {
+        // the old connection is gone before the new one is asked for, and what it held may come again
+        self.connection = None;
+        self.held.clear();
+        self.connection = Some(self.connector.subscriber().await?);
+        Ok(())
+    }
+
+    /// Acknowledges what is in hand: on some stores nobody else can write before that.
+    async fn pause(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        if self.held.is_empty() {
+            return;
+        }
+        self.settled = connection.settle().await.ok();
+        if self.settled.is_none() {
+            // what is held may come again: only a new connection begins anew
+            self.connection = None;
+        }
+        self.note();
+    }
+
+    /// Acknowledges what is in hand; where nothing is acknowledged, takes what was handed out already.
+    async fn finish(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        if !self.held.is_empty() {
+            self.settled = connection.settle().await.ok();
+            self.note();
+        }
+        let Some(connection) = &mut self.connection else { return };
+        if connection.stop().await.is_err() || self.acknowledges() {
+            return;
+        }
+        while self.take(Duration::ZERO).await == Attempt::Ok {
+            self.note();
+        }
+    }
+}
+
+/// One client as the engine takes it: a producer or a consumer, by its index. Called in each store's crate, so
+/// that the client's loop is compiled there, with every call in it static.
+pub(super) fn task<C: Connector>(
+    connector: C,
+    scenario: Scenario,
+    wanted: Wanted,
+    ordered: bool,
+) -> ClientTask {
+    Box::new(move |seat| {
+        let index = seat.index();
+        if index < wanted.delivery.producers as usize {
+            Box::pin(seat.drive_pipeline(Producer::new(connector, scenario, wanted, index)))
+        } else {
+            Box::pin(seat.drive(Consumer::new(connector, scenario, wanted, ordered)))
+        }
+    })
+}

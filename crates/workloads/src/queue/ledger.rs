@@ -1,0 +1,293 @@
+//! What producers and consumers remember: a byte for each message.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use super::{
+    Settled,
+    message::{Id, LAID},
+};
+use crate::pieces::Pieces;
+
+/// How a publish stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Published {
+    /// Nobody sent it.
+    Never = 0,
+    /// Sent, and not answered.
+    Sent = 1,
+    /// Acknowledged; without acknowledgements: handed over.
+    Ok = 2,
+    /// Proved to have had no effect.
+    Failed = 3,
+}
+
+/// The lowest two bits: [`Published`].
+const PUBLISHED: u8 = 0b11;
+/// One delivery, in the two bits above; more than three are three.
+const DELIVERY: u8 = 0b100;
+const DELIVERIES: u8 = 0b1100;
+/// The store has answered a consumer's acknowledgement.
+const SETTLED: u8 = 0b1_0000;
+/// It was delivered with the store's word that it had not been before.
+const FRESH: u8 = 0b10_0000;
+/// It was counted as duplicated when it was delivered, and need not be when that is acknowledged.
+const COUNTED: u8 = 0b100_0000;
+
+/// One message, as its byte tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry(u8);
+
+impl Entry {
+    pub(crate) fn published(self) -> Published {
+        match self.0 & PUBLISHED {
+            0 => Published::Never,
+            1 => Published::Sent,
+            2 => Published::Ok,
+            _ => Published::Failed,
+        }
+    }
+
+    pub(crate) fn was_delivered(self) -> bool {
+        self.has(DELIVERIES)
+    }
+
+    fn has(self, bit: u8) -> bool {
+        self.0 & bit > 0
+    }
+}
+
+/// Changes an entry; gives what it was.
+fn change(byte: &AtomicU8, to: impl Fn(Entry) -> u8) -> Entry {
+    let changed = byte.fetch_update(Relaxed, Relaxed, |entry| Some(to(Entry(entry))));
+    Entry(changed.unwrap_or_else(|entry| entry))
+}
+
+/// The ledger of one trial, shared by its clients: a byte for each message and an entry for each producer's
+/// connection, nothing else that grows.
+#[derive(Debug)]
+pub struct Ledger {
+    producers: u64,
+    laid: Vec<AtomicU8>,
+    sent: Pieces<AtomicU8>,
+    /// The first message of each connection.
+    connections: Mutex<BTreeSet<Id>>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// Messages that were drawn by producers, by the highest sequence of any.
+    rounds: AtomicU64,
+    published: AtomicU64,
+    unknown: AtomicU64,
+    failed: AtomicU64,
+    delivered: AtomicU64,
+    redelivered: AtomicU64,
+    duplicated: AtomicU64,
+    torn: AtomicU64,
+    foreign: AtomicU64,
+    reordered: AtomicU64,
+}
+
+/// Totals of the ledger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Acknowledged publishes, laid in or by producers.
+    pub(crate) published: u64,
+    /// Publishes that were never answered.
+    pub(crate) unknown: u64,
+    /// Publishes that were proved to have had no effect.
+    pub(crate) failed: u64,
+    /// Messages that were delivered at least once.
+    pub(crate) delivered: u64,
+    /// Deliveries of what had been delivered before, as a store may after a consumer was lost.
+    pub(crate) redelivered: u64,
+    /// Deliveries again whose acknowledgement was answered like the first one's, or with the word that it was
+    /// not delivered before.
+    pub(crate) duplicated: u64,
+    /// Messages that were not whole.
+    pub(crate) torn: u64,
+    /// Messages that no producer of the trial sent.
+    pub(crate) foreign: u64,
+    /// Deliveries after one that was published later by the same producer.
+    pub(crate) reordered: u64,
+}
+
+impl Ledger {
+    /// An empty ledger for so many producers and so many messages to be laid in.
+    #[must_use]
+    pub fn new(producers: u32, backlog: u64) -> Self {
+        Self {
+            producers: u64::from(producers.max(1)),
+            laid: (0..backlog).map(|_| AtomicU8::new(0)).collect(),
+            sent: Pieces::new(),
+            connections: Mutex::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Messages to be laid in.
+    pub(crate) fn backlog(&self) -> u64 {
+        self.laid.len() as u64
+    }
+
+    /// A producer is about to open a connection, on which this message will be the first.
+    pub(crate) fn connecting(&self, first: Id) {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).insert(first);
+    }
+
+    /// Whether a message and a later one of its producer were sent on one connection. No store promises an
+    /// order between connections: what was on its way when one was given up may come after what was sent on
+    /// the next.
+    pub(crate) fn is_one_connection(&self, id: Id, later: u64) -> bool {
+        let after = Id { sequence: id.sequence + 1, ..id }..=Id { sequence: later, ..id };
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.range(after).next().is_none()
+    }
+
+    /// The message is about to be sent.
+    pub(crate) fn sending(&self, id: Id) {
+        if id.producer != LAID {
+            self.counts.rounds.fetch_max(id.sequence + 1, Relaxed);
+        }
+        if let Some(byte) = self.made(id) {
+            byte.fetch_or(Published::Sent as u8, Relaxed);
+        }
+    }
+
+    /// How a publish ended.
+    pub(crate) fn published(&self, id: Id, how: Published) {
+        let (count, change) = match how {
+            Published::Ok => (&self.counts.published, PUBLISHED),
+            Published::Failed => (&self.counts.failed, Published::Ok as u8),
+            Published::Sent | Published::Never => (&self.counts.unknown, 0),
+        };
+        count.fetch_add(1, Relaxed);
+        if let Some(byte) = self.made(id) {
+            // from sent, the lowest bit, to the other two
+            byte.fetch_xor(change, Relaxed);
+        }
+    }
+
+    /// A message was delivered. `flagged` is the store's word that it may have been before; none where a store
+    /// has no such word. Gives whether it is a message of the trial and this its first delivery.
+    pub(crate) fn delivered(&self, id: Id, flagged: Option<bool>) -> bool {
+        let Some(byte) = self.known(id) else {
+            self.foreign();
+            return false;
+        };
+        let fresh = flagged == Some(false);
+        let before = change(byte, |Entry(entry)| {
+            let more = if entry & DELIVERIES == DELIVERIES { entry } else { entry + DELIVERY };
+            match (fresh, Entry(entry).has(FRESH)) {
+                (true, true) => more | COUNTED,
+                (true, false) => more | FRESH,
+                (false, _) => more,
+            }
+        });
+        let first = !before.was_delivered();
+        let count = if first {
+            &self.counts.delivered
+        } else if fresh && before.has(FRESH) {
+            &self.counts.duplicated
+        } else {
+            &self.counts.redelivered
+        };
+        count.fetch_add(1, Relaxed);
+        first
+    }
+
+    /// What a consumer held was acknowledged; a store that does not answer has promised nothing by that.
+    pub(crate) fn acknowledged(&self, held: impl Iterator<Item = Id>, how: Settled) {
+        if how == Settled::Answered {
+            held.for_each(|id| self.settled(id));
+        }
+    }
+
+    /// The store has answered the acknowledgement of a delivered message: it must not come again, nor be
+    /// acknowledged again. A delivery by itself proves nothing, as it may be noted late.
+    pub(crate) fn settled(&self, id: Id) {
+        let Some(byte) = self.known(id) else { return };
+        let before = change(
+            byte,
+            |Entry(entry)| {
+                if Entry(entry).has(SETTLED) { entry & !COUNTED } else { entry | SETTLED }
+            },
+        );
+        if before.has(SETTLED) && !before.has(COUNTED) {
+            self.counts.duplicated.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn torn(&self) {
+        self.counts.torn.fetch_add(1, Relaxed);
+    }
+
+    /// A message that nobody sent.
+    fn foreign(&self) {
+        self.counts.foreign.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn reordered(&self) {
+        self.counts.reordered.fetch_add(1, Relaxed);
+    }
+
+    /// Messages that were published and have not been consumed.
+    pub(crate) fn depth(&self) -> u64 {
+        let Totals { published, delivered, .. } = self.totals();
+        published.saturating_sub(delivered)
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let count = |of: &AtomicU64| of.load(Relaxed);
+        let counts = &self.counts;
+        Totals {
+            published: count(&counts.published),
+            unknown: count(&counts.unknown),
+            failed: count(&counts.failed),
+            delivered: count(&counts.delivered),
+            redelivered: count(&counts.redelivered),
+            duplicated: count(&counts.duplicated),
+            torn: count(&counts.torn),
+            foreign: count(&counts.foreign),
+            reordered: count(&counts.reordered),
+        }
+    }
+
+    /// Every message that was laid in or sent, once every client is done.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        let drawn = self.counts.rounds.load(Relaxed) * self.producers;
+        let sent = (0..drawn).filter_map(|number| self.sent.made(number));
+        self.laid.iter().chain(sent).map(|byte| Entry(byte.load(Relaxed)))
+    }
+
+    /// The byte of a message that a producer of the trial may send.
+    fn made(&self, id: Id) -> Option<&AtomicU8> {
+        match id.producer {
+            LAID => self.laid.get(usize::try_from(id.sequence).ok()?),
+            _ => self.sent.at(self.number(id)?),
+        }
+    }
+
+    /// The byte of a message that was sent; whatever else carries that id is foreign.
+    fn known(&self, id: Id) -> Option<&AtomicU8> {
+        let byte = match id.producer {
+            LAID => self.laid.get(usize::try_from(id.sequence).ok()?),
+            _ => self.sent.made(self.number(id)?),
+        };
+        byte.filter(|byte| Entry(byte.load(Relaxed)).published() != Published::Never)
+    }
+
+    fn number(&self, id: Id) -> Option<u64> {
+        let producer = u64::from(id.producer);
+        let round = id.sequence.checked_mul(self.producers)?;
+        (producer < self.producers).then_some(round.checked_add(producer)?)
+    }
+}

@@ -1,0 +1,102 @@
+//! What a message carries: an id, when it was sent, and a checksum over all of it.
+
+/// Bytes that every message has: checksum (4), producer (4), sequence (8), nanoseconds (8), little-endian.
+pub const HEADER: usize = 24;
+
+/// Which message of which producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    /// The producer's index; [`LAID`] for what was laid in.
+    pub producer: u32,
+    /// Counted from 0 by each producer.
+    pub sequence: u64,
+}
+
+/// The producer of what was laid in before anybody was at work.
+pub const LAID: u32 = u32::MAX;
+
+/// A message to be published.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl Message {
+    /// Writes the message of this id over the last one: so many bytes, sent `stamp` nanoseconds after the
+    /// trial's clock began.
+    pub(crate) fn write(&mut self, id: Id, stamp: u64, bytes: usize) {
+        let body = &mut self.body;
+        body.clear();
+        body.extend_from_slice(&[0; 4]);
+        body.extend_from_slice(&id.producer.to_le_bytes());
+        body.extend_from_slice(&id.sequence.to_le_bytes());
+        body.extend_from_slice(&stamp.to_le_bytes());
+        // no two messages alike, and nothing that a store could compress away
+        let mut word = id.sequence ^ u64::from(id.producer) << 32;
+        while body.len() < bytes {
+            word = word.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29).wrapping_add(1);
+            let rest = (bytes - body.len()).min(8);
+            body.extend_from_slice(&word.to_le_bytes()[..rest]);
+        }
+        let sum = crc32fast::hash(&body[4..]);
+        body[..4].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// A message as one that was laid in, for stores that only pretend to have it.
+    #[must_use]
+    pub fn laid(sequence: u64, bytes: u32) -> Self {
+        let mut message = Self::default();
+        message.write(Id { producer: LAID, sequence }, 0, bytes as usize);
+        message
+    }
+
+    /// The id, by which a store may know it again: `producer-sequence`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        read(&self.body, self.body.len())
+            .map_or_else(String::new, |(id, _)| format!("{}-{}", id.producer, id.sequence))
+    }
+}
+
+/// The id and the stamp of a message that is whole and of so many bytes.
+pub(crate) fn read(body: &[u8], bytes: usize) -> Option<(Id, u64)> {
+    if body.len() != bytes {
+        return None;
+    }
+    let (sum, rest) = body.split_first_chunk()?;
+    let (producer, tail) = rest.split_first_chunk()?;
+    let (sequence, tail) = tail.split_first_chunk()?;
+    let (stamp, _) = tail.split_first_chunk()?;
+    let id = Id { producer: u32::from_le_bytes(*producer), sequence: u64::from_le_bytes(*sequence) };
+    (crc32fast::hash(rest) == u32::from_le_bytes(*sum)).then(|| (id, u64::from_le_bytes(*stamp)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_message_reads_back_as_written(producer: u32, sequence: u64, stamp: u64, bytes in HEADER..300) {
+            let id = Id { producer, sequence };
+            let mut message = Message::default();
+            message.write(id, stamp, bytes);
+            prop_assert_eq!(message.body.len(), bytes);
+            prop_assert_eq!(read(&message.body, bytes), Some((id, stamp)));
+            prop_assert_eq!(message.name(), format!("{producer}-{sequence}"));
+        }
+
+        #[test]
+        fn no_damage_goes_unseen(bytes in HEADER..200, at: prop::sample::Index, bit in 0_u8..8, cut: prop::sample::Index) {
+            let mut message = Message::default();
+            message.write(Id { producer: 3, sequence: 9 }, 77, bytes);
+            let mut flipped = message.body.clone();
+            flipped[at.index(bytes)] ^= 1 << bit;
+            prop_assert_eq!(read(&flipped, bytes), None);
+            prop_assert_eq!(read(&message.body[..cut.index(bytes)], bytes), None);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Messages that producers publish and consumers take.
+//!
+//! Each message carries its id (producer and sequence), the time at which it was sent, and a checksum over all
+//! of it. The ledger keeps a byte for each: how its publishing ended, how often it was delivered, and whether
+//! the store has answered its acknowledgement.
+//!
+//! | finding | what it proves |
+//! | --- | --- |
+//! | lost | a message whose publishing was acknowledged was never delivered, although the queue is empty |
+//! | duplicated | a message came again whose acknowledgement the store answered once more, or without the store's word that it may have come before, where the store gives that word |
+//! | phantom | a message was delivered that no producer of the trial sent, or that was proved not to have been published |
+//! | torn | a message was delivered that is not whole: its checksum or its length is wrong |
+//! | reordered | a consumer received a producer's messages in another order than they were published in, where the store promises the order; what is delivered again is left out, and what was sent on different connections |
+//!
+//! Lost messages are judged only when the queue is drained, as the store itself says: nothing ready, nothing
+//! unacknowledged. Otherwise the verdict is unknown. Where producers do without acknowledgements (`ack none`)
+//! "acknowledged" means handed to the connection, and where consumers do (`consume auto`) a message that was
+//! handed out is gone: a lost message then breaks no promise, but it is counted. Deliveries again that are
+//! none of the above are evidence (`redelivered`), not findings: every queue here promises at least once.
+
+mod adapter;
+mod audit;
+mod client;
+mod drain;
+mod ledger;
+mod message;
+#[cfg(test)]
+mod model;
+mod parameters;
+mod port;
+mod workload;
+
+pub use adapter::{Numbers, POLL, poll};
+pub use audit::audit;
+pub use client::{OPERATIONS, SPANS, Scenario};
+pub use ledger::Ledger;
+pub(crate) use ledger::Published;
+pub use message::{HEADER, Id, LAID, Message};
+pub use parameters::{BACKLOG, Parameters, Phase};
+pub use port::{
+    Connector, Depth, Publisher, QueueAdapter, QueueStore, Received, Settled, Subscriber, Wanted,
+};
+pub use workload::{KIND, Queue};

@@ -1,0 +1,232 @@
+//! The workload's parameters.
+
+use acidtest_model::{Ack, Consume, Delivery, QueueKind};
+use serde::{Deserialize, Serialize};
+
+use super::message::HEADER;
+use crate::{Parameter, workload::in_range};
+
+/// Who is at work while it is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Producers only; what they leave is consumed by the audit.
+    Publish,
+    /// Consumers only: they drain what was laid in.
+    Consume,
+    /// Both at once.
+    #[default]
+    Both,
+}
+
+/// What is published and consumed, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Parameters {
+    /// Who is at work while it is measured.
+    pub phase: Phase,
+    /// Bytes of a message.
+    pub message_bytes: u32,
+    /// Clients that publish.
+    pub producers: u32,
+    /// Clients that consume.
+    pub consumers: u32,
+    /// When a published message counts as published.
+    pub ack: Ack,
+    /// When a consumed message is gone.
+    pub consume: Consume,
+    /// Messages of a transaction; acknowledgements that a consumer gives at once.
+    pub batch: u32,
+    /// Publishes that a producer may have unanswered.
+    pub in_flight: u32,
+    /// Messages that a consumer may hold unacknowledged.
+    pub prefetch: u32,
+    /// Messages that are in the queue before anybody is at work. None: [`BACKLOG`] where only consumers are,
+    /// else 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<u64>,
+    /// Whether messages are to outlive the server's process.
+    pub persistent: bool,
+    /// How the queue is kept.
+    pub queue: QueueKind,
+    /// Copies of the queue on different servers.
+    pub replicas: u32,
+    /// Whether the store is to drop what it has already.
+    pub deduplicate: bool,
+}
+
+/// Messages that are laid in for consumers if nothing else is said.
+pub const BACKLOG: u64 = 50_000;
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            phase: Phase::Both,
+            message_bytes: 128,
+            producers: 4,
+            consumers: 4,
+            ack: Ack::Confirm,
+            consume: Consume::Ack,
+            batch: 1,
+            in_flight: 1,
+            prefetch: 100,
+            backlog: None,
+            persistent: true,
+            queue: QueueKind::Default,
+            replicas: 1,
+            deduplicate: false,
+        }
+    }
+}
+
+impl Parameters {
+    /// Messages that are laid in.
+    #[must_use]
+    pub fn backlog(&self) -> u64 {
+        self.backlog.unwrap_or(if self.phase == Phase::Consume { BACKLOG } else { 0 })
+    }
+
+    /// What they ask of a store. What nobody does in the phase is as by default.
+    #[must_use]
+    pub fn delivery(&self) -> Delivery {
+        let publishes = self.phase != Phase::Consume;
+        let consumes = self.phase != Phase::Publish;
+        Delivery {
+            ack: if publishes { self.ack } else { Ack::default() },
+            consume: if consumes { self.consume } else { Consume::default() },
+            persistent: self.persistent,
+            queue: self.queue,
+            replicas: self.replicas,
+            deduplicate: self.deduplicate,
+            batch: self.batch,
+            in_flight: self.in_flight,
+            prefetch: self.prefetch,
+            producers: if publishes { self.producers } else { 0 },
+            consumers: if consumes { self.consumers } else { 0 },
+        }
+    }
+
+    /// Checks that they describe a workload.
+    ///
+    /// # Errors
+    /// The first parameter that does not fit.
+    pub fn check(&self) -> Result<(), String> {
+        let consumes = self.phase != Phase::Publish;
+        let least = u32::try_from(HEADER).unwrap_or(u32::MAX);
+        in_range(&[
+            (
+                (least..=1 << 28).contains(&self.message_bytes),
+                "message_bytes",
+                "between 24 (an id, a time and a checksum) and 268,435,456",
+            ),
+            ((1..=10_000).contains(&self.producers), "producers", "between 1 and 10,000"),
+            ((1..=10_000).contains(&self.consumers), "consumers", "between 1 and 10,000"),
+            ((1..=10_000).contains(&self.batch), "batch", "between 1 and 10,000"),
+            ((1..=10_000).contains(&self.in_flight), "in_flight", "between 1 and 10,000"),
+            ((1..=10_000).contains(&self.prefetch), "prefetch", "between 1 and 10,000"),
+            (
+                !consumes || self.consume == Consume::Auto || self.batch <= self.prefetch,
+                "batch",
+                "at most prefetch: a consumer that may not hold a whole batch never acknowledges one",
+            ),
+            (
+                (1..=100_000_000).contains(&self.backlog()) || self.phase != Phase::Consume,
+                "backlog",
+                "between 1 and 100,000,000 with phase consume",
+            ),
+            (self.backlog() <= 100_000_000, "backlog", "at most 100,000,000"),
+            ((1..=9).contains(&self.replicas), "replicas", "between 1 and 9"),
+        ])
+    }
+
+    /// Every parameter with its default and meaning.
+    #[must_use]
+    pub fn described() -> Vec<Parameter> {
+        let defaults = Self::default();
+        let row =
+            |name, default: &dyn ToString, meaning| Parameter { name, default: default.to_string(), meaning };
+        vec![
+            row(
+                "phase",
+                &"both",
+                "who is at work while it is measured: publish (producers only), consume (consumers drain the backlog), \
+                 both",
+            ),
+            row(
+                "message_bytes",
+                &defaults.message_bytes,
+                "bytes of a message, 24 of them its id, time and checksum",
+            ),
+            row("producers", &defaults.producers, "clients that publish"),
+            row("consumers", &defaults.consumers, "clients that consume"),
+            row(
+                "ack",
+                &defaults.ack.name(),
+                "when a message counts as published: none (sent), confirm (answered), transaction (committed)",
+            ),
+            row(
+                "consume",
+                &defaults.consume.name(),
+                "when a message is gone: auto (handed out), ack (acknowledged), transaction (that committed)",
+            ),
+            row(
+                "batch",
+                &defaults.batch,
+                "messages of a transaction; acknowledgements that a consumer gives at once",
+            ),
+            row("in_flight", &defaults.in_flight, "publishes that a producer may have unanswered"),
+            row("prefetch", &defaults.prefetch, "messages that a consumer may hold unacknowledged"),
+            row(
+                "backlog",
+                &format!("{BACKLOG} with phase consume, else 0"),
+                "messages that are in the queue before anybody is at work",
+            ),
+            row(
+                "persistent",
+                &defaults.persistent,
+                "whether messages are to outlive the server's process (RabbitMQ: persistent in a durable queue; NATS: a \
+                 stream in files)",
+            ),
+            row("queue", &"default", "how RabbitMQ keeps the queue: default (classic), classic, quorum"),
+            row("replicas", &defaults.replicas, "copies of the queue on different servers (NATS)"),
+            row(
+                "deduplicate",
+                &defaults.deduplicate,
+                "whether the store drops a message whose id it has (NATS)",
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Values, read, written};
+
+    #[test]
+    fn every_parameter_is_described_and_its_default_reads_back() {
+        let described = Parameters::described();
+        let whole = Parameters { backlog: Some(7), ..Parameters::default() };
+        let values = written(&whole);
+        assert_eq!(described.len(), values.len());
+        for Parameter { name, default, .. } in described {
+            let Some(value) = values.get(name) else { panic!("{name} is no parameter") };
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            assert!(name == "backlog" || default == shown, "{name}: {default} is described, {shown} is");
+        }
+        assert_eq!(read::<Parameters>(&Values::new()), Ok(Parameters::default()));
+    }
+
+    #[test]
+    fn what_cannot_be_says_so() {
+        let wrong = |parameters: Parameters| parameters.check().unwrap_err();
+        let defaults = Parameters::default;
+        assert!(wrong(Parameters { message_bytes: 23, ..defaults() }).contains("message_bytes"));
+        assert!(wrong(Parameters { batch: 101, ..defaults() }).contains("batch"));
+        assert_eq!(Parameters { batch: 101, phase: Phase::Publish, ..defaults() }.check(), Ok(()));
+        let none = Parameters { backlog: Some(0), phase: Phase::Consume, ..defaults() };
+        assert!(wrong(none).contains("backlog"));
+        assert_eq!(Parameters { phase: Phase::Consume, ..defaults() }.backlog(), BACKLOG);
+        assert_eq!(defaults().backlog(), 0);
+    }
+}

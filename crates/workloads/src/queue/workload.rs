@@ -1,0 +1,212 @@
+//! The queue as the runner takes it through a trial.
+
+use std::sync::Arc;
+
+use acidtest_engine::ClientTask;
+use acidtest_model::{Ack, Consume, Delivery, Durability, Effective, Lock, QueueKind, StoreError, Task};
+
+use super::{Ledger, OPERATIONS, Parameters, Phase, QueueStore, SPANS, Scenario, Wanted, audit};
+use crate::{
+    Audited, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
+    workload::{no_port, read, written},
+};
+
+const NAME: &str = "queue";
+
+/// The workload's row in the list.
+pub const KIND: WorkloadKind = WorkloadKind {
+    name: NAME,
+    summary: "producers publish messages and consumers take them, at once or one after the other\n\
+              with the acknowledgements, transactions and persistence of the locks study's message broker",
+    operations: OPERATIONS,
+    audit: "every acknowledged message is consumed, none is made up, damaged, or delivered again that was \
+            acknowledged; in order per producer where the store promises it",
+    parameters: Parameters::described,
+    with: |values| Ok(Box::new(Queue::new(read(values)?)?)),
+};
+
+/// The workload with its parameters.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    parameters: Parameters,
+}
+
+impl Queue {
+    /// The workload with these parameters.
+    ///
+    /// # Errors
+    /// The first parameter that does not fit.
+    pub fn new(parameters: Parameters) -> Result<Self, String> {
+        parameters.check()?;
+        Ok(Self { parameters })
+    }
+}
+
+fn counted(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+impl Workload for Queue {
+    fn operations(&self) -> &'static [&'static str] {
+        OPERATIONS
+    }
+
+    fn spans(&self) -> &'static [&'static str] {
+        SPANS
+    }
+
+    fn does(&self) -> Vec<&'static str> {
+        match self.parameters.phase {
+            Phase::Publish => vec![OPERATIONS[0]],
+            Phase::Consume => vec![OPERATIONS[1]],
+            Phase::Both => OPERATIONS.to_vec(),
+        }
+    }
+
+    /// What went all the way through, where both are at work.
+    fn counted(&self) -> Vec<&'static str> {
+        match self.parameters.phase {
+            Phase::Publish => vec![OPERATIONS[0]],
+            Phase::Consume | Phase::Both => vec![OPERATIONS[1]],
+        }
+    }
+
+    fn values(&self) -> Values {
+        written(&Parameters { backlog: Some(self.parameters.backlog()), ..self.parameters.clone() })
+    }
+
+    fn headline(&self) -> String {
+        let Parameters { message_bytes, persistent, queue, .. } = &self.parameters;
+        let Delivery { producers, consumers, ack, consume, in_flight, batch, prefetch, .. } =
+            self.parameters.delivery();
+        let mut parts = vec![format!("messages of {message_bytes} B")];
+        if producers > 0 {
+            let how = match ack {
+                Ack::Transaction => format!("{batch} a transaction"),
+                Ack::None | Ack::Confirm => format!("{in_flight} in flight"),
+            };
+            parts.push(format!("{} (ack {}, {how})", counted(producers, "producer"), ack.name()));
+        }
+        if consumers > 0 {
+            let how = match consume {
+                Consume::Auto => String::new(),
+                Consume::Ack | Consume::Transaction => format!(", {batch} at once, prefetch {prefetch}"),
+            };
+            parts.push(format!("{} (consume {}{how})", counted(consumers, "consumer"), consume.name()));
+        }
+        if self.parameters.backlog() > 0 {
+            parts.push(format!("{} laid in", self.parameters.backlog()));
+        }
+        parts.push(if *persistent { "persistent" } else { "transient" }.to_owned());
+        match queue {
+            QueueKind::Default => {}
+            QueueKind::Classic => parts.push("classic queue".to_owned()),
+            QueueKind::Quorum => parts.push("quorum queue".to_owned()),
+        }
+        parts.join(", ")
+    }
+
+    /// Nothing is read to decide what to write.
+    fn lock(&self) -> Option<Lock> {
+        Some(Lock::None)
+    }
+
+    fn decides(&self) -> bool {
+        false
+    }
+
+    fn promises(&self, _: Lock) -> bool {
+        self.parameters.delivery().promises()
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        Some(self.parameters.delivery())
+    }
+
+    fn clients(&self) -> Option<u32> {
+        let Delivery { producers, consumers, .. } = self.parameters.delivery();
+        Some(producers + consumers)
+    }
+
+    /// A warm-up would drain what is to be drained.
+    fn warms_up(&self) -> bool {
+        self.parameters.phase != Phase::Consume
+    }
+
+    fn trial(&self, _: Terms) -> Box<dyn WorkloadTrial> {
+        let delivery = self.parameters.delivery();
+        let ledger = Arc::new(Ledger::new(delivery.producers, self.parameters.backlog()));
+        let wanted = Wanted { delivery, message_bytes: self.parameters.message_bytes };
+        Box::new(QueueTrial { scenario: Scenario::new(ledger), wanted })
+    }
+}
+
+/// A rung is one of acknowledged messages: where producers ask for no acknowledgement there are none.
+fn acknowledged(delivery: &Delivery, settings: Effective) -> Effective {
+    if delivery.ack != Ack::None || delivery.producers == 0 {
+        return settings;
+    }
+    let because = "without acknowledgements nobody says that a message arrived".to_owned();
+    Effective { durability: Durability::None, because, ..settings }
+}
+
+struct QueueTrial {
+    scenario: Scenario,
+    wanted: Wanted,
+}
+
+fn port(store: &dyn Store) -> Result<&dyn QueueStore, StoreError> {
+    store.queue().ok_or_else(|| no_port(NAME))
+}
+
+impl WorkloadTrial for QueueTrial {
+    fn rows(&self) -> u64 {
+        self.scenario.ledger.backlog()
+    }
+
+    fn rows_left(&self) -> u64 {
+        self.scenario.ledger.depth()
+    }
+
+    fn load<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        place: &'a Place,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { port(store)?.load(place, &self.wanted, &self.scenario, loaded).await })
+    }
+
+    fn settings<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        place: &'a Place,
+        server: &'a Effective,
+    ) -> Task<'a, Result<Effective, StoreError>> {
+        Box::pin(async move {
+            let settings = port(store)?.settings(place, &self.wanted, server).await?;
+            Ok(acknowledged(&self.wanted.delivery, settings))
+        })
+    }
+
+    fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
+        Ok(port(store)?.client(place, &self.wanted, self.scenario.clone()))
+    }
+
+    fn gauge(&self) -> Option<(&'static str, u64)> {
+        Some(("depth", self.scenario.ledger.depth()))
+    }
+
+    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, place: &'a Place) -> Task<'a, Audited> {
+        Box::pin(async move {
+            let drained = async { port(store?)?.drain(place, &self.wanted, &self.scenario).await };
+            let drained = drained.await;
+            let audit = audit(&self.scenario.ledger, drained, self.wanted.delivery.promises());
+            Audited { audit, left: None, limits: self.scenario.limits() }
+        })
+    }
+
+    fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { port(store)?.unload(place).await })
+    }
+}

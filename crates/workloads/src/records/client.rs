@@ -1,0 +1,255 @@
+//! The client: draws operations, asks the port, keeps the ledger.
+
+use std::{fmt::Write, sync::Arc};
+
+use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{
+    Action, Answer, Connector, Fields, Layout, Ledger, Mix, Operations, Parameters, Request,
+    content::{hash, whole},
+    keys::Numbers,
+    ledger::{Inserted, Written},
+};
+
+/// Names of the operations, in the order of their kinds: the actions, and several of them in one
+/// transaction.
+pub const OPERATIONS: &[&str] = &["read", "update", "insert", "scan", "rmw", "transaction"];
+
+/// The kind of a transaction.
+const TRANSACTION: usize = 5;
+
+/// How often a record is drawn anew that may not be there.
+const REDRAWN: u32 = 8;
+
+/// What all clients of one trial share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What was acknowledged.
+    pub ledger: Arc<Ledger>,
+    mix: Arc<Mix>,
+    numbers: Numbers,
+    layout: Layout,
+    scan_max: u32,
+    transaction: usize,
+    seed: u64,
+}
+
+impl Scenario {
+    /// A trial's scenario, over a ledger that is empty.
+    #[must_use]
+    pub fn new(parameters: &Parameters, ledger: Arc<Ledger>, seed: u64) -> Self {
+        let layout = parameters.layout();
+        Self {
+            ledger,
+            mix: Arc::new(parameters.mix.clone()),
+            numbers: Numbers::new(parameters.choice(), layout.records),
+            layout,
+            scan_max: parameters.scan_max,
+            transaction: parameters.transaction.max(1) as usize,
+            seed,
+        }
+    }
+}
+
+/// What must be found if the store keeps its word, as known before the operation was sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    newest: Written,
+    is_there: bool,
+}
+
+/// One operation, or several in one transaction. Its room is used again.
+#[derive(Debug, Default)]
+pub(super) struct Operation {
+    pub(super) requests: Vec<Request>,
+    known: Vec<Known>,
+}
+
+pub(super) struct RecordsClient<C: Connector> {
+    scenario: Scenario,
+    connector: C,
+    connection: Option<C::Connection>,
+    /// This client's own: where records are added, it grows with them.
+    numbers: Numbers,
+    rng: Xoshiro256PlusPlus,
+    /// Counts this client's writes; the tag of each, which no other client gives.
+    tag: u64,
+    answers: Vec<Answer>,
+    spare: Option<Operation>,
+}
+
+impl<C: Connector> RecordsClient<C> {
+    /// The trial's client of this index.
+    pub(super) fn new(connector: C, scenario: Scenario, index: usize) -> Self {
+        let client = index as u64 + 1;
+        let seed = scenario.seed ^ client.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Self {
+            numbers: scenario.numbers,
+            answers: vec![Answer::default(); scenario.transaction],
+            scenario,
+            connector,
+            connection: None,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            tag: client << 40,
+            spare: None,
+        }
+    }
+
+    /// Draws the next request into the place of an old one.
+    fn request(&mut self, request: &mut Request) -> Known {
+        let Scenario { ledger, mix, layout, scan_max, .. } = &self.scenario;
+        request.action = mix.action(self.rng.random());
+        request.number = match request.action {
+            Action::Insert => ledger.draw_insert(),
+            _ => draw_number(&mut self.numbers, ledger, &mut self.rng),
+        };
+        request.key.clear();
+        // writing into a string cannot fail
+        let _ = write!(request.key, "user{}", hash(request.number));
+        match request.action {
+            Action::Scan => request.length = self.rng.random_range(1..=*scan_max),
+            Action::Update | Action::Insert | Action::Modify => {
+                self.tag += 1;
+                request.fields.fill(layout, self.tag);
+            }
+            Action::Read => {}
+        }
+        let is_there = match request.action {
+            // a store that separates searching from writing shows searches what was added when it sees fit
+            Action::Scan => request.number < layout.records,
+            _ => ledger.is_there(request.number),
+        };
+        Known { newest: ledger.newest(request.number), is_there }
+    }
+
+    fn note(&self, request: &Request, known: Known, answer: &Answer, outcome: Outcome) {
+        let ledger = &self.scenario.ledger;
+        match (request.action, outcome) {
+            (Action::Read | Action::Scan, Outcome::Ok) => {
+                ledger.acknowledged();
+                self.look(request, known, answer);
+            }
+            (Action::Update | Action::Modify, Outcome::Ok) => {
+                ledger.updated(request.number, request.fields.tag(), answer.written(), known.newest);
+                if request.action == Action::Modify {
+                    self.look(request, known, answer);
+                }
+            }
+            (Action::Update | Action::Modify, Outcome::Unknown) => ledger.update_unknown(request.number),
+            (Action::Insert, Outcome::Ok) => ledger.was_inserted(request.number, request.fields.tag()),
+            (Action::Insert, Outcome::Unknown) => ledger.insert_ended(request.number, Inserted::Unknown),
+            (Action::Insert, _) => ledger.insert_ended(request.number, Inserted::Undone),
+            // its statement may still run
+            (Action::Read | Action::Scan, Outcome::Unknown) => ledger.doubtful(),
+            (_, Outcome::Refused | Outcome::Conflict | Outcome::Failed) => {}
+        }
+    }
+
+    /// Looks at what was read, after the clock has stopped. A scan does not say whose its records are.
+    fn look(&self, request: &Request, known: Known, answer: &Answer) {
+        let Scenario { ledger, layout, .. } = &self.scenario;
+        let mut found = 0;
+        for (version, fields) in answer.read() {
+            found += 1;
+            match whole(layout, fields) {
+                None => ledger.torn(),
+                Some(tag) if request.action != Action::Scan && known.newest.contradicts(version, tag) => {
+                    ledger.mismatched();
+                }
+                Some(_) => {}
+            }
+            if request.action != Action::Scan && version < known.newest.version() {
+                ledger.stale();
+            }
+        }
+        if found == 0 && known.is_there {
+            ledger.missing();
+        }
+    }
+}
+
+/// A record that should be there; one that may not be is drawn again, a few times.
+fn draw_number(numbers: &mut Numbers, ledger: &Ledger, rng: &mut Xoshiro256PlusPlus) -> u64 {
+    let mut number = numbers.draw(ledger.drawable(), rng);
+    for _ in 0..REDRAWN {
+        if ledger.is_there(number) {
+            break;
+        }
+        number = numbers.draw(ledger.drawable(), rng);
+    }
+    number
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self { action: Action::Read, number: 0, key: String::new(), length: 0, fields: Fields::default() }
+    }
+}
+
+impl<C: Connector> Client for RecordsClient<C> {
+    type Operation = Operation;
+
+    fn draw(&mut self) -> Option<Operation> {
+        let mut operation = self.spare.take().unwrap_or_default();
+        operation.requests.resize_with(self.scenario.transaction, Request::default);
+        operation.known.clear();
+        for request in &mut operation.requests {
+            let known = self.request(request);
+            operation.known.push(known);
+        }
+        Some(operation)
+    }
+
+    fn kind(operation: &Operation) -> usize {
+        match operation.requests.as_slice() {
+            [request] => request.action as usize,
+            _ => TRANSACTION,
+        }
+    }
+
+    async fn attempt(&mut self, operation: &Operation) -> Attempt {
+        let Some(connection) = &mut self.connection else {
+            return Attempt::Failed(Fault::lost("no connection"));
+        };
+        self.answers.iter_mut().for_each(Answer::clear);
+        match (operation.requests.as_slice(), self.answers.as_mut_slice()) {
+            ([request], [answer]) => connection.single(request, answer).await,
+            (requests, answers) => connection.several(requests, answers).await,
+        }
+    }
+
+    fn account(&mut self, operation: Operation, outcome: Outcome) {
+        for ((request, known), answer) in operation.requests.iter().zip(&operation.known).zip(&self.answers) {
+            self.note(request, *known, answer, outcome);
+        }
+        // an insert is refused for what is there; then, and where one of the records may not be there,
+        // nobody knows what a refusal is for
+        let reads = |request: &Request| request.action != Action::Insert;
+        let must_be_there = operation.known.iter().all(|known| known.is_there);
+        if outcome == Outcome::Refused && must_be_there && operation.requests.iter().all(reads) {
+            self.scenario.ledger.missing();
+        }
+        self.spare = Some(operation);
+    }
+
+    async fn connect(&mut self) -> Result<(), String> {
+        // the old connection is gone before the new one is asked for
+        self.connection = None;
+        self.connection = Some(self.connector.connect().await?);
+        Ok(())
+    }
+}
+
+/// One client as the engine takes it. Called by each store's crate, so that the client's loop is
+/// compiled there, with every call in it static.
+pub fn task<C>(connector: C, scenario: Scenario) -> ClientTask
+where
+    C: Connector + Send + 'static,
+{
+    Box::new(move |seat| {
+        let client = RecordsClient::new(connector, scenario, seat.index());
+        Box::pin(seat.drive(client))
+    })
+}

@@ -1,0 +1,328 @@
+//! What the clients remember of what was acknowledged.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
+};
+
+use super::Layout;
+use crate::pieces::Pieces;
+
+/// Updates and modifies of one record.
+#[derive(Debug, Default)]
+struct Account {
+    ok: AtomicU32,
+    unknown: AtomicU32,
+    /// The newest [`Written`] that was acknowledged.
+    newest: AtomicU64,
+}
+
+/// A version that is known to have been written, with a mark of its fields; 0 where they are not known.
+/// Ordered by version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Written(u64);
+
+impl Written {
+    pub(crate) fn new(version: u64, tag: u64) -> Self {
+        let version = u32::try_from(version).unwrap_or(u32::MAX);
+        Self(u64::from(version) << 32 | u64::from(mark(tag)))
+    }
+
+    pub(crate) fn version(self) -> u64 {
+        self.0 >> 32
+    }
+
+    /// A version, whose fields are not known.
+    fn unmarked(version: u64) -> Self {
+        Self(version << 32)
+    }
+
+    /// Whether a record at this version cannot have these fields: those of the version are others.
+    pub(crate) fn contradicts(self, version: u64, tag: u64) -> bool {
+        let is_known = self != Self::unmarked(self.version());
+        is_known && self.version() == version && Self::new(version, tag) != self
+    }
+}
+
+/// Thirty-two bits of a tag's hash, never 0.
+fn mark(tag: u64) -> u32 {
+    let mixed = (tag ^ tag >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    u32::try_from(mixed).unwrap_or_default().max(1)
+}
+
+/// What became of an insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Inserted {
+    /// Never sent.
+    Not = 0,
+    /// Sent, and not ended.
+    Sent = 1,
+    Acknowledged = 2,
+    /// Proved to have had no effect.
+    Undone = 3,
+    /// Never answered.
+    Unknown = 4,
+}
+
+impl Inserted {
+    fn of(state: u8) -> Self {
+        match state {
+            1 => Self::Sent,
+            2 => Self::Acknowledged,
+            3 => Self::Undone,
+            4 => Self::Unknown,
+            _ => Self::Not,
+        }
+    }
+
+    fn has_ended(self) -> bool {
+        !matches!(self, Self::Not | Self::Sent)
+    }
+}
+
+/// The ledger of one trial, shared by its clients: sixteen bytes for each record, and one for each insert.
+/// Nothing else grows.
+#[derive(Debug)]
+pub struct Ledger {
+    layout: Layout,
+    /// Versions at the beginning; all 0 where it is empty.
+    first: Arc<Vec<u32>>,
+    laid: Vec<Account>,
+    added: Pieces<Account>,
+    inserts: Pieces<AtomicU8>,
+    /// Inserts that were drawn.
+    drawn: AtomicU64,
+    /// Inserts before which every one has ended.
+    ended: AtomicU64,
+    counts: Counts,
+}
+
+/// What needs no record's own account.
+#[derive(Debug, Default)]
+struct Counts {
+    acknowledged: AtomicU64,
+    unknown: AtomicU64,
+    torn: AtomicU64,
+    mismatched: AtomicU64,
+    missing: AtomicU64,
+    stale: AtomicU64,
+    overwritten: AtomicU64,
+}
+
+/// What the ledger says of one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) first: u64,
+    pub(crate) ok: u64,
+    pub(crate) unknown: u64,
+    pub(crate) newest: Written,
+}
+
+/// What the ledger proves by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Proved {
+    pub(crate) acknowledged: u64,
+    pub(crate) unknown: u64,
+    pub(crate) torn: u64,
+    pub(crate) mismatched: u64,
+    pub(crate) missing: u64,
+    pub(crate) stale: u64,
+    pub(crate) overwritten: u64,
+}
+
+impl Ledger {
+    /// An empty ledger over the records that are laid in, with the versions that they have then (none:
+    /// all 0).
+    #[must_use]
+    pub fn new(layout: Layout, first: Arc<Vec<u32>>) -> Self {
+        Self {
+            laid: (0..layout.records).map(|_| Account::default()).collect(),
+            layout,
+            first,
+            added: Pieces::new(),
+            inserts: Pieces::new(),
+            drawn: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Records that may be drawn: those laid in and those whose insert, and every one before it, has ended.
+    pub(crate) fn drawable(&self) -> u64 {
+        self.layout.records + self.ended.load(Relaxed)
+    }
+
+    /// Records that were laid in or drawn to be inserted.
+    pub(crate) fn known(&self) -> u64 {
+        self.layout.records + self.drawn.load(Relaxed)
+    }
+
+    /// Whether a record must be there.
+    pub(crate) fn is_there(&self, number: u64) -> bool {
+        number < self.layout.records || self.inserted(number) == Inserted::Acknowledged
+    }
+
+    /// What became of a record's insert; laid in counts as acknowledged.
+    pub(crate) fn inserted(&self, number: u64) -> Inserted {
+        match number.checked_sub(self.layout.records) {
+            None => Inserted::Acknowledged,
+            Some(index) => Inserted::of(self.inserts.made(index).map_or(0, |state| state.load(SeqCst))),
+        }
+    }
+
+    /// The number of a record that is about to be inserted.
+    pub(crate) fn draw_insert(&self) -> u64 {
+        let index = self.drawn.fetch_add(1, Relaxed);
+        if let Some(state) = self.inserts.at(index) {
+            state.store(Inserted::Sent as u8, SeqCst);
+        }
+        self.layout.records + index
+    }
+
+    /// An acknowledged insert, with the tag that it wrote.
+    pub(crate) fn was_inserted(&self, number: u64, tag: u64) {
+        if let Some(account) = self.account(number) {
+            account.newest.fetch_max(Written::new(0, tag).0, Relaxed);
+        }
+        self.insert_ended(number, Inserted::Acknowledged);
+    }
+
+    pub(crate) fn insert_ended(&self, number: u64, how: Inserted) {
+        let Some(index) = number.checked_sub(self.layout.records) else { return };
+        if let Some(state) = self.inserts.at(index) {
+            state.store(how as u8, SeqCst);
+        }
+        match how {
+            Inserted::Acknowledged => self.acknowledged(),
+            Inserted::Unknown => self.doubtful(),
+            _ => {}
+        }
+        // whoever ends the one at the edge moves it on, over all that ended meanwhile
+        loop {
+            let edge = self.ended.load(SeqCst);
+            let ended =
+                self.inserts.made(edge).is_some_and(|state| Inserted::of(state.load(SeqCst)).has_ended());
+            if !ended || self.ended.compare_exchange(edge, edge + 1, SeqCst, SeqCst).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn account(&self, number: u64) -> Option<&Account> {
+        match number.checked_sub(self.layout.records) {
+            None => self.laid.get(usize::try_from(number).ok()?),
+            Some(index) => self.added.at(index),
+        }
+    }
+
+    /// The newest version of a record that is known to have been written, and what.
+    pub(crate) fn newest(&self, number: u64) -> Written {
+        self.newest_of(number, self.account(number))
+    }
+
+    /// Before anything was acknowledged it is what was laid in: fields that are known where nothing has
+    /// changed them since.
+    fn newest_of(&self, number: u64, account: Option<&Account>) -> Written {
+        let newest = Written(account.map_or(0, |account| account.newest.load(Relaxed)));
+        let laid = match self.first(number) {
+            0 if number < self.layout.records => Written::new(0, number),
+            first => Written::unmarked(first),
+        };
+        newest.max(laid)
+    }
+
+    fn first(&self, number: u64) -> u64 {
+        usize::try_from(number).ok().and_then(|number| self.first.get(number)).copied().unwrap_or(0).into()
+    }
+
+    /// An acknowledged update or modify: the tag that it wrote, the version where the store said it, and the
+    /// newest that was known before it was sent.
+    pub(crate) fn updated(&self, number: u64, tag: u64, version: Option<u64>, before: Written) {
+        self.acknowledged();
+        let Some(account) = self.account(number) else { return };
+        account.ok.fetch_add(1, Relaxed);
+        if let Some(version) = version {
+            account.newest.fetch_max(Written::new(version, tag).0, Relaxed);
+            if version <= before.version() {
+                self.counts.overwritten.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn update_unknown(&self, number: u64) {
+        self.doubtful();
+        if let Some(account) = self.account(number) {
+            account.unknown.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Something was acknowledged.
+    pub(crate) fn acknowledged(&self) {
+        self.counts.acknowledged.fetch_add(1, Relaxed);
+    }
+
+    /// Something was not answered.
+    pub(crate) fn doubtful(&self) {
+        self.counts.unknown.fetch_add(1, Relaxed);
+    }
+
+    /// A record that was read with fields of several writers.
+    pub(crate) fn torn(&self) {
+        self.counts.torn.fetch_add(1, Relaxed);
+    }
+
+    /// A record that was read with fields that are not those of its version.
+    pub(crate) fn mismatched(&self) {
+        self.counts.mismatched.fetch_add(1, Relaxed);
+    }
+
+    /// A record that must be there and was not found.
+    pub(crate) fn missing(&self) {
+        self.counts.missing.fetch_add(1, Relaxed);
+    }
+
+    /// A read that was sent after a newer version had been acknowledged.
+    pub(crate) fn stale(&self) {
+        self.counts.stale.fetch_add(1, Relaxed);
+    }
+
+    /// Once every operation has ended.
+    pub(crate) fn entry(&self, number: u64) -> Entry {
+        let account = match number.checked_sub(self.layout.records) {
+            None => usize::try_from(number).ok().and_then(|number| self.laid.get(number)),
+            Some(index) => self.added.made(index),
+        };
+        let count =
+            |of: fn(&Account) -> &AtomicU32| account.map_or(0, |account| of(account).load(Relaxed).into());
+        Entry {
+            first: self.first(number),
+            ok: count(|account| &account.ok),
+            unknown: count(|account| &account.unknown),
+            newest: self.newest_of(number, account),
+        }
+    }
+
+    pub(crate) fn proved(&self) -> Proved {
+        let count = |of: &AtomicU64| of.load(Relaxed);
+        let Counts { acknowledged, unknown, torn, mismatched, missing, stale, overwritten } = &self.counts;
+        Proved {
+            acknowledged: count(acknowledged),
+            unknown: count(unknown),
+            torn: count(torn),
+            mismatched: count(mismatched),
+            missing: count(missing),
+            stale: count(stale),
+            overwritten: count(overwritten),
+        }
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Whether anything was drawn to be inserted.
+    pub(crate) fn has_inserts(&self) -> bool {
+        self.drawn.load(Relaxed) > 0
+    }
+}

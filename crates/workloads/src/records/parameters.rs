@@ -1,0 +1,377 @@
+//! The workload's parameters, with YCSB's values as defaults.
+
+use std::{fmt, str::FromStr};
+
+use acidtest_model::Isolation;
+use serde::{Deserialize, Serialize};
+
+use super::{Action, Choice, Layout};
+use crate::{Parameter, workload::in_range};
+
+/// What is laid in and what is done to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Parameters {
+    /// What operations there are, and in which shares.
+    pub mix: Mix,
+    /// Which records they touch.
+    pub keys: Choice,
+    /// Records that are laid in.
+    pub records: u64,
+    /// Fields of a record.
+    pub fields: u16,
+    /// Bytes of a field.
+    pub field_bytes: u32,
+    /// A scan reads 1 to this many records.
+    pub scan_max: u32,
+    /// Operations in one transaction.
+    pub transaction: u32,
+    /// Isolation level.
+    pub isolation: Level,
+    /// When a written document is visible to searches.
+    pub refresh: Refresh,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            mix: Mix::named("a").unwrap_or_default(),
+            keys: Choice::Own,
+            records: 10_000,
+            fields: 10,
+            field_bytes: 100,
+            scan_max: 100,
+            transaction: 1,
+            isolation: Level(None),
+            refresh: Refresh::No,
+        }
+    }
+}
+
+/// The isolation level that is asked for; none is the store's own default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Level(pub Option<Isolation>);
+
+const DEFAULT_LEVEL: &str = "default";
+
+impl TryFrom<String> for Level {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == DEFAULT_LEVEL {
+            return Ok(Self(None));
+        }
+        text.parse().map(|level| Self(Some(level))).map_err(|error| format!("{error}; or {DEFAULT_LEVEL}"))
+    }
+}
+
+impl From<Level> for String {
+    fn from(level: Level) -> Self {
+        level.0.map_or(DEFAULT_LEVEL, Isolation::name).to_owned()
+    }
+}
+
+/// When a written document is visible to searches, on stores that separate writing from searching
+/// (Elasticsearch's `refresh`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refresh {
+    /// Whenever the store sees fit.
+    #[default]
+    No,
+    /// The answer waits until it is.
+    WaitFor,
+    /// It is made so at once.
+    Yes,
+}
+
+/// What operations there are, and in which shares.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Mix {
+    name: String,
+    /// Shares of the actions, in their order; they sum to 1.
+    shares: [f64; 5],
+    /// What the keys are if nothing else is asked for.
+    keys: OwnKeys,
+    /// Whether the mix makes sense under the hard lock only.
+    locked: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum OwnKeys {
+    #[default]
+    Zipfian,
+    Latest,
+    Uniform,
+}
+
+const ACTIONS: [(Action, &str); 5] = [
+    (Action::Read, "read"),
+    (Action::Update, "update"),
+    (Action::Insert, "insert"),
+    (Action::Scan, "scan"),
+    (Action::Modify, "rmw"),
+];
+
+/// A mix that goes by a name: its shares of read, update, insert, scan and read-modify-write, in percent.
+type Named = (&'static str, [u8; 5], OwnKeys, bool);
+
+/// YCSB's core workloads (its files `workloads/workloada` to `workloadf`), and the locks study's
+/// operations.
+const NAMED: [Named; 10] = [
+    ("a", [50, 50, 0, 0, 0], OwnKeys::Zipfian, false),
+    ("b", [95, 5, 0, 0, 0], OwnKeys::Zipfian, false),
+    ("c", [100, 0, 0, 0, 0], OwnKeys::Zipfian, false),
+    ("d", [95, 0, 5, 0, 0], OwnKeys::Latest, false),
+    ("e", [0, 0, 5, 95, 0], OwnKeys::Zipfian, false),
+    ("f", [50, 0, 0, 0, 50], OwnKeys::Zipfian, false),
+    ("read", [100, 0, 0, 0, 0], OwnKeys::Uniform, false),
+    ("write", [0, 0, 100, 0, 0], OwnKeys::Uniform, false),
+    ("modify", [0, 0, 0, 0, 100], OwnKeys::Uniform, false),
+    ("modify-locked", [0, 0, 0, 0, 100], OwnKeys::Uniform, true),
+];
+
+impl Mix {
+    fn named(word: &str) -> Option<Self> {
+        let (name, percent, keys, locked) = NAMED.into_iter().find(|(name, ..)| *name == word)?;
+        let shares = percent.map(|percent| f64::from(percent) / 100.0);
+        Some(Self { name: name.to_owned(), shares, keys, locked })
+    }
+
+    /// The share of an action, 0 to 1.
+    #[must_use]
+    pub fn share(&self, action: Action) -> f64 {
+        self.shares[action as usize]
+    }
+
+    /// The action at `draw`, uniform in 0 to 1.
+    pub(crate) fn action(&self, draw: f64) -> Action {
+        let mut left = draw;
+        let mut last = Action::Read;
+        for ((action, _), share) in ACTIONS.into_iter().zip(self.shares) {
+            if share > 0.0 {
+                last = action;
+                left -= share;
+                if left < 0.0 {
+                    break;
+                }
+            }
+        }
+        last
+    }
+
+    /// Whether it does an action at all.
+    #[must_use]
+    pub fn does(&self, action: Action) -> bool {
+        self.share(action) > 0.0
+    }
+
+    /// Whether it makes sense under the hard lock only.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.locked
+    }
+
+    pub(crate) fn keys(&self) -> Choice {
+        match self.keys {
+            OwnKeys::Zipfian => Choice::Zipfian,
+            OwnKeys::Latest => Choice::Latest,
+            OwnKeys::Uniform => Choice::Uniform,
+        }
+    }
+}
+
+impl FromStr for Mix {
+    type Err = String;
+
+    /// A name, or shares such as `read:95+update:5`, in any proportion.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(mix) = Self::named(text) {
+            return Ok(mix);
+        }
+        let names = NAMED.map(|(name, ..)| name);
+        let unknown = || {
+            format!(
+                "unknown mix \"{text}\"{}: known are {}, or shares such as read:95+update:5, of {}",
+                acidtest_model::hint(text, names),
+                names.join(", "),
+                ACTIONS.map(|(_, name)| name).join(", ")
+            )
+        };
+        let mut shares = [0.0; 5];
+        for part in text.split('+') {
+            let (word, share) = part.split_once(':').ok_or_else(unknown)?;
+            let action = ACTIONS.into_iter().find(|(_, name)| *name == word);
+            let (action, _) = action.ok_or_else(unknown)?;
+            let share: f64 =
+                share.parse().ok().filter(|share| (0.0..=1e9).contains(share)).ok_or_else(unknown)?;
+            shares[action as usize] += share;
+        }
+        let all: f64 = shares.iter().sum();
+        if all <= 0.0 {
+            return Err(format!("the mix \"{text}\" does nothing: give one share above 0"));
+        }
+        let shares = shares.map(|share| share / all);
+        Ok(Self { name: text.to_owned(), shares, keys: OwnKeys::Zipfian, locked: false })
+    }
+}
+
+impl TryFrom<String> for Mix {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Mix> for String {
+    fn from(mix: Mix) -> Self {
+        mix.name
+    }
+}
+
+impl fmt::Display for Mix {
+    /// `mix a (50 % read, 50 % update)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shares: Vec<String> = ACTIONS
+            .into_iter()
+            .filter(|(action, _)| self.does(*action))
+            .map(|(action, name)| format!("{:.0} % {name}", self.share(action) * 100.0))
+            .collect();
+        write!(f, "mix {} ({})", self.name, shares.join(", "))
+    }
+}
+
+impl Parameters {
+    /// How records look.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        Layout {
+            records: self.records,
+            fields: self.fields,
+            field_bytes: self.field_bytes,
+            scans: self.mix.does(Action::Scan),
+        }
+    }
+
+    /// Which records are touched.
+    #[must_use]
+    pub fn choice(&self) -> Choice {
+        if self.keys == Choice::Own { self.mix.keys() } else { self.keys }
+    }
+
+    /// Checks that they describe a workload.
+    ///
+    /// # Errors
+    /// The first parameter that does not fit.
+    pub fn check(&self) -> Result<(), String> {
+        self.layout().check()?;
+        in_range(&[
+            ((1..=10_000).contains(&self.scan_max), "scan_max", "between 1 and 10,000"),
+            ((1..=10_000).contains(&self.transaction), "transaction", "between 1 and 10,000"),
+        ])
+    }
+
+    /// Every parameter with its default and meaning.
+    #[must_use]
+    pub fn described() -> Vec<Parameter> {
+        let defaults = Self::default();
+        let row = |name, default: String, meaning| Parameter { name, default, meaning };
+        vec![
+            row(
+                "mix",
+                defaults.mix.into(),
+                "YCSB's a, b, c, d, e, f; the locks study's read, write, modify, modify-locked; or shares of read, \
+                 update, insert, scan, rmw such as read:95+update:5",
+            ),
+            row(
+                "keys",
+                defaults.keys.into(),
+                "which records are touched: own (the mix's own), zipfian (scrambled, 0.99), latest, uniform, \
+                 hotspot or hotspot:RECORDS:OPERATIONS (shares, 0.2 and 0.8)",
+            ),
+            row("records", defaults.records.to_string(), "records that are laid in"),
+            row("fields", defaults.fields.to_string(), "fields of a record"),
+            row("field_bytes", defaults.field_bytes.to_string(), "bytes of a field"),
+            row("scan_max", defaults.scan_max.to_string(), "a scan reads 1 to this many records"),
+            row("transaction", defaults.transaction.to_string(), "operations in one transaction"),
+            row(
+                "isolation",
+                defaults.isolation.into(),
+                "isolation level: default (the store's own), read-uncommitted, read-committed, repeatable-read, \
+                 serializable",
+            ),
+            row(
+                "refresh",
+                "no".to_owned(),
+                "when a written document is visible to searches (Elasticsearch): no, wait-for, yes",
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::written;
+
+    #[test]
+    fn the_defaults_are_ycsb_s() {
+        let defaults = Parameters::default();
+        assert_eq!(defaults.check(), Ok(()));
+        assert_eq!((defaults.fields, defaults.field_bytes, defaults.scan_max), (10, 100, 100));
+        assert_eq!(defaults.mix.to_string(), "mix a (50 % read, 50 % update)");
+        assert_eq!(defaults.choice(), Choice::Zipfian);
+    }
+
+    #[test]
+    fn every_parameter_is_described_with_its_default() {
+        let values = written(&Parameters::default());
+        let described = Parameters::described();
+        assert_eq!(values.len(), described.len());
+        for parameter in described {
+            let value = &values[parameter.name];
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            assert_eq!(shown, parameter.default, "{}", parameter.name);
+        }
+    }
+
+    #[test]
+    fn a_mix_is_a_name_or_shares() {
+        let shares = |text: &str| text.parse::<Mix>().map(|mix| mix.shares);
+        assert_eq!(shares("d"), Ok([0.95, 0.0, 0.05, 0.0, 0.0]));
+        assert_eq!(shares("read:3+rmw:1"), Ok([0.75, 0.0, 0.0, 0.0, 0.25]));
+        assert!("modify-locked".parse::<Mix>().unwrap().is_locked());
+        for (text, said) in
+            [("g", "known are a, b"), ("read", ""), ("read:x", "unknown mix"), ("scan:0", "does nothing")]
+        {
+            match text.parse::<Mix>() {
+                Ok(mix) => assert_eq!(String::from(mix), text),
+                Err(error) => assert!(error.contains(said) && !said.is_empty(), "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn draws_fall_where_the_shares_say() {
+        let mix: Mix = "read:1+insert:1+rmw:2".parse().unwrap();
+        let drawn = [0.0, 0.2499, 0.25, 0.4999, 0.5, 0.999_999].map(|draw| mix.action(draw));
+        assert_eq!(
+            drawn,
+            [Action::Read, Action::Read, Action::Insert, Action::Insert, Action::Modify, Action::Modify]
+        );
+        // whatever rounding leaves of a share, no action is drawn that has none
+        assert_eq!("c".parse::<Mix>().unwrap().action(1.0), Action::Read);
+    }
+
+    #[test]
+    fn an_isolation_level_reads_back_and_an_unknown_one_says_which_exist() {
+        for text in ["default", "serializable"] {
+            assert_eq!(String::from(Level::try_from(text.to_owned()).unwrap()), text);
+        }
+        let error = Level::try_from("serialisable".to_owned()).unwrap_err();
+        assert!(error.contains("did you mean \"serializable\"?") && error.contains("or default"), "{error}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The port: what a store must be able to do to carry records.
+
+use std::future::Future;
+
+use acidtest_engine::{Attempt, ClientTask};
+use acidtest_model::{Isolation, Lock, StoreError, Task};
+
+use super::{Fields, Layout, Refresh, Scenario};
+use crate::{Loaded, Place};
+
+/// What an operation does with its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// Reads the record: version and all fields.
+    Read,
+    /// Writes all fields and raises the version by one. What the lock mode is about: without one, the
+    /// version is read and the one above it is written.
+    Update,
+    /// Adds a record, with version 0.
+    Insert,
+    /// Reads up to [`Request::length`] records from the key on, in the order of keys.
+    Scan,
+    /// Reads the record, version and all fields, then does what an update does, as one step.
+    Modify,
+}
+
+/// One operation, ready to be sent: all that is in it was made before the clock started.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What it does.
+    pub action: Action,
+    /// The record's number.
+    pub number: u64,
+    /// Its key.
+    pub key: String,
+    /// Records of a scan.
+    pub length: u32,
+    /// What is written.
+    pub fields: Fields,
+}
+
+/// What an operation found. Its room is used again.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    bytes: Vec<u8>,
+    /// Where each field ends in `bytes`.
+    ends: Vec<usize>,
+    /// Of each record: its version, and where its fields end in `ends`.
+    records: Vec<(u64, usize)>,
+    written: Option<u64>,
+}
+
+impl Answer {
+    /// Forgets the last answer.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.records.clear();
+        self.written = None;
+    }
+
+    /// A record that was read, its fields in their order.
+    pub fn record<'a>(&mut self, version: u64, fields: impl IntoIterator<Item = &'a [u8]>) {
+        for field in fields {
+            self.bytes.extend_from_slice(field);
+            self.ends.push(self.bytes.len());
+        }
+        self.records.push((version, self.ends.len()));
+    }
+
+    /// The version that an update or a modify has written, where the store says it.
+    pub fn wrote(&mut self, version: u64) {
+        self.written = Some(version);
+    }
+
+    pub(crate) fn written(&self) -> Option<u64> {
+        self.written
+    }
+
+    /// What was read: versions, each with its fields.
+    pub(crate) fn read(&self) -> impl Iterator<Item = (u64, impl Iterator<Item = &[u8]> + Clone)> {
+        let mut first = 0;
+        self.records.iter().map(move |&(version, end)| {
+            let range = first..end;
+            first = end;
+            (
+                version,
+                range.map(|field| {
+                    let start = if field == 0 { 0 } else { self.ends[field - 1] };
+                    &self.bytes[start..self.ends[field]]
+                }),
+            )
+        })
+    }
+}
+
+/// What a trial asks of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// How updates and modifies are protected.
+    pub lock: Lock,
+    /// The level of every transaction and single statement; the store's own default if none.
+    pub isolation: Option<Isolation>,
+    /// Operations in one transaction; 1 for operations by themselves.
+    pub transaction: u32,
+    /// When a written document must be visible to searches, on stores that separate the two.
+    pub refresh: Refresh,
+    /// How records look.
+    pub layout: Layout,
+}
+
+/// One client's connection: the timed operations.
+///
+/// Both are tried again on [`Attempt::Conflict`], which must be proved to have changed nothing.
+pub trait Operations {
+    /// One operation by itself. [`Attempt::Refused`] if the record to be read, updated or modified is not
+    /// there, or the one to be inserted is. `answer` is empty when it is called.
+    fn single(&mut self, request: &Request, answer: &mut Answer) -> impl Future<Output = Attempt>;
+
+    /// Several operations in one transaction, in their order, with an answer for each. A record that is
+    /// not there ends it with [`Attempt::Refused`], rolled back. Called only if [`Wanted::transaction`] is
+    /// above 1, which the plan's check lets through for stores that have transactions.
+    fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> impl Future<Output = Attempt> {
+        let _ = (requests, answers);
+        async { Attempt::Failed(crate::Fault::answered("this store has no transactions")) }
+    }
+}
+
+/// Opens connections for one client.
+pub trait Connector {
+    /// What it opens.
+    type Connection: Operations;
+
+    /// Opens a connection, sets and reads back its isolation level, and prepares its statements.
+    ///
+    /// # Errors
+    /// Why it could not, in the store's words.
+    fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>>;
+}
+
+/// Takes one record of the final state: its key, its version, and the tag that all its fields agree on
+/// ([`tag_of`](super::tag_of)); none where they disagree.
+pub type Each<'a> = dyn FnMut(&str, u64, Option<u64>) + 'a;
+
+/// The untimed edge: what is done before and after a trial.
+pub trait RecordsStore: Send + Sync {
+    /// Lays in the records of the layout under the trial's own names, by the store's fastest way, counting
+    /// them in `loaded`; ready for every lock mode.
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>>;
+
+    /// One client of the trial: `records::task(connector, scenario)`, called in the store's crate.
+    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask;
+
+    /// Reads back every record that is there, as it streams in.
+    fn state<'a>(
+        &'a self,
+        place: &'a Place,
+        layout: &'a Layout,
+        each: &'a mut Each<'_>,
+    ) -> Task<'a, Result<(), StoreError>>;
+
+    /// Removes the trial's objects.
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
+}

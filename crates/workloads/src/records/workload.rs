@@ -1,0 +1,156 @@
+//! The records as the runner takes them through a trial.
+
+use std::sync::Arc;
+
+use acidtest_engine::ClientTask;
+use acidtest_model::{Isolation, Lock, StoreError, Task};
+
+use super::{Action, Final, Layout, Ledger, OPERATIONS, Parameters, RecordsStore, Scenario, Wanted, audit};
+use crate::{
+    Audited, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
+    workload::{no_port, read, written},
+};
+
+const NAME: &str = "records";
+
+/// The workload's row in the list.
+pub const KIND: WorkloadKind = WorkloadKind {
+    name: NAME,
+    summary: "records read, updated, inserted, scanned and modified by key\n\
+              YCSB's core workloads A to F, with lock modes, transactions and isolation levels",
+    operations: OPERATIONS,
+    audit: "no update is lost or made up, no inserted record is lost, doubled or made up, no read finds a record \
+            torn, missing or older than what was acknowledged before it",
+    parameters: Parameters::described,
+    with: |values| Ok(Box::new(Records::new(read(values)?)?)),
+};
+
+/// The workload with its parameters.
+#[derive(Clone, Debug)]
+pub struct Records {
+    parameters: Parameters,
+}
+
+impl Records {
+    /// The workload with these parameters.
+    ///
+    /// # Errors
+    /// The first parameter that does not fit.
+    pub fn new(parameters: Parameters) -> Result<Self, String> {
+        parameters.check()?;
+        Ok(Self { parameters })
+    }
+}
+
+impl Workload for Records {
+    fn operations(&self) -> &'static [&'static str] {
+        OPERATIONS
+    }
+
+    fn does(&self) -> Vec<&'static str> {
+        let mix = &self.parameters.mix;
+        let actions = [Action::Read, Action::Update, Action::Insert, Action::Scan, Action::Modify];
+        actions
+            .into_iter()
+            .filter(|action| mix.does(*action))
+            .map(|action| OPERATIONS[action as usize])
+            .collect()
+    }
+
+    fn values(&self) -> Values {
+        written(&self.parameters)
+    }
+
+    fn headline(&self) -> String {
+        let Parameters { mix, records, fields, field_bytes, transaction, .. } = &self.parameters;
+        let together = match transaction {
+            1 => String::new(),
+            several => format!(", {several} operations a transaction"),
+        };
+        format!(
+            "{mix}, {records} records of {fields} x {field_bytes} B, keys {}{together}",
+            self.parameters.choice()
+        )
+    }
+
+    fn lock(&self) -> Option<Lock> {
+        self.parameters.mix.is_locked().then_some(Lock::Hard)
+    }
+
+    fn isolation(&self) -> Option<Isolation> {
+        self.parameters.isolation.0
+    }
+
+    fn transaction(&self) -> u32 {
+        self.parameters.transaction
+    }
+
+    fn decides(&self) -> bool {
+        self.parameters.mix.does(Action::Update) || self.parameters.mix.does(Action::Modify)
+    }
+
+    fn data(&self) -> Option<String> {
+        let Layout { records, fields, field_bytes, scans } = self.parameters.layout();
+        let grows = self.parameters.mix.does(Action::Insert);
+        (!grows).then(|| format!("{records} records of {fields} x {field_bytes} B, scans: {scans}"))
+    }
+
+    fn trial(&self, terms: Terms) -> Box<dyn WorkloadTrial> {
+        let layout = self.parameters.layout();
+        let first = terms.left.map(|left| left.versions).unwrap_or_default();
+        let ledger = Arc::new(Ledger::new(layout, first));
+        let wanted = Wanted {
+            lock: terms.lock,
+            isolation: self.isolation(),
+            transaction: self.parameters.transaction,
+            refresh: self.parameters.refresh,
+            layout,
+        };
+        Box::new(RecordsTrial { scenario: Scenario::new(&self.parameters, ledger, terms.seed), wanted })
+    }
+}
+
+struct RecordsTrial {
+    scenario: Scenario,
+    wanted: Wanted,
+}
+
+fn port(store: &dyn Store) -> Result<&dyn RecordsStore, StoreError> {
+    store.records().ok_or_else(|| no_port(NAME))
+}
+
+impl WorkloadTrial for RecordsTrial {
+    fn rows(&self) -> u64 {
+        self.wanted.layout.records
+    }
+
+    fn load<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        place: &'a Place,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { port(store)?.load(place, &self.wanted.layout, loaded).await })
+    }
+
+    fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
+        Ok(port(store)?.client(place, &self.wanted, self.scenario.clone()))
+    }
+
+    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, place: &'a Place) -> Task<'a, Audited> {
+        Box::pin(async move {
+            let ledger = &self.scenario.ledger;
+            let state = async {
+                let mut state = Final::of(ledger);
+                let mut each = |key: &str, version: u64, tag: Option<u64>| state.take(key, version, tag);
+                port(store?)?.state(place, &self.wanted.layout, &mut each).await?;
+                Ok(state)
+            };
+            audit(ledger, state.await)
+        })
+    }
+
+    fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { port(store)?.unload(place).await })
+    }
+}

@@ -1,0 +1,281 @@
+//! What the runner takes through a trial, whatever the workload.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use acidtest_engine::ClientTask;
+use acidtest_model::{Delivery, Effective, Isolation, Lock, StoreError, Task};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{Audit, Parameter, Place, Store};
+
+/// Values of a workload's parameters, by name.
+pub type Values = serde_json::Map<String, serde_json::Value>;
+
+/// A kind of workload, as `acidtest workloads` lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkloadKind {
+    /// The name on the command line, in plans and in results.
+    pub name: &'static str,
+    /// What it is, and where it comes from: a line or two.
+    pub summary: &'static str,
+    /// Its operations.
+    pub operations: &'static [&'static str],
+    /// What its audit proves: a line or two.
+    pub audit: &'static str,
+    /// Its parameters, with defaults and meanings.
+    pub parameters: fn() -> Vec<Parameter>,
+    /// The workload with these values in place of the defaults.
+    pub with: fn(&Values) -> Result<Box<dyn Workload>, String>,
+}
+
+/// A workload with one value for each of its parameters.
+pub trait Workload: Send + Sync {
+    /// Names of its operations, in the order of their kinds.
+    fn operations(&self) -> &'static [&'static str];
+
+    /// Those of them that these parameters really ask for.
+    fn does(&self) -> Vec<&'static str> {
+        self.operations().to_vec()
+    }
+
+    /// Times that it takes note of and that are no operation's own.
+    fn spans(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The operations that throughput counts.
+    fn counted(&self) -> Vec<&'static str> {
+        self.operations().to_vec()
+    }
+
+    /// Every parameter with its value.
+    fn values(&self) -> Values;
+
+    /// What it does, in a line.
+    fn headline(&self) -> String;
+
+    /// The only lock mode that these parameters make sense with, if there is one.
+    fn lock(&self) -> Option<Lock> {
+        None
+    }
+
+    /// The isolation level that is asked for; the store's own default if none is.
+    fn isolation(&self) -> Option<Isolation> {
+        None
+    }
+
+    /// How many operations one acknowledgement stands for: those of a transaction.
+    fn transaction(&self) -> u32 {
+        1
+    }
+
+    /// What is to be laid in, where several trials may share it one after the other: equal texts, equal
+    /// data. `None` where every trial must begin with its own.
+    fn data(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether it has anything to decide, and with it something to protect by a lock.
+    fn decides(&self) -> bool {
+        true
+    }
+
+    /// Whether a trial in this lock mode promises that the invariants hold.
+    fn promises(&self, lock: Lock) -> bool {
+        lock.promises() || !self.decides()
+    }
+
+    /// How messages are to be delivered, where it is a queue.
+    fn delivery(&self) -> Option<Delivery> {
+        None
+    }
+
+    /// How many clients its own parameters ask for, if they do.
+    fn clients(&self) -> Option<u32> {
+        None
+    }
+
+    /// Whether a trial may be driven for a while before it is measured.
+    fn warms_up(&self) -> bool {
+        true
+    }
+
+    /// Whether it can replay a generated sequence.
+    fn replays(&self) -> bool {
+        false
+    }
+
+    /// One trial.
+    fn trial(&self, terms: Terms) -> Box<dyn WorkloadTrial>;
+}
+
+/// What a trial is to be, besides its workload's parameters.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// How read-decide-writes are protected.
+    pub lock: Lock,
+    /// Seeds every draw of the trial.
+    pub seed: u64,
+    /// Clients that will take part.
+    pub clients: u32,
+    /// Replay a generated sequence of so many operations, where the workload has one.
+    pub trace: Option<u64>,
+    /// What an earlier trial left in the store; `None` where data is laid in anew.
+    pub left: Option<Left>,
+}
+
+/// What a trial left behind that the next one may begin with: proved by its audit, which read it all.
+#[derive(Clone, Debug, Default)]
+pub struct Left {
+    /// The version of each record, by its number; empty where nothing was changed.
+    pub versions: Arc<Vec<u32>>,
+}
+
+/// What a trial's audit came to.
+#[derive(Clone, Debug)]
+pub struct Audited {
+    /// The verdict.
+    pub audit: Audit,
+    /// What may serve the next trial: only where nothing is in doubt.
+    pub left: Option<Left>,
+    /// What the store limited its clients by, in its own words, and how often it said so.
+    pub limits: BTreeMap<String, u64>,
+}
+
+impl Audited {
+    /// An audit, and what may serve the next trial.
+    #[must_use]
+    pub fn new(audit: Audit, left: Option<Left>) -> Self {
+        Self { audit, left, limits: BTreeMap::new() }
+    }
+}
+
+/// How far loading is; shared with whoever shows it.
+#[derive(Debug, Default)]
+pub struct Loaded(AtomicU64);
+
+impl Loaded {
+    /// More rows are in.
+    pub fn add(&self, rows: u64) {
+        self.0.fetch_add(rows, Relaxed);
+    }
+
+    /// Rows that are in.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What a trial found out besides times and verdict.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Remarks {
+    /// Nanoseconds of the first execution of an operation after loading, on a connection of its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub first_ns: BTreeMap<String, u64>,
+    /// How the store goes about an operation, in its own words (EXPLAIN).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub plans: BTreeMap<String, String>,
+}
+
+impl Remarks {
+    /// Whether there is nothing to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// One trial of a workload: its data, its clients with their ledger, its audit.
+pub trait WorkloadTrial: Send + Sync {
+    /// Rows that [`load`](WorkloadTrial::load) lays in.
+    fn rows(&self) -> u64;
+
+    /// Rows that the audit will have to read, once the clients are done.
+    fn rows_left(&self) -> u64 {
+        self.rows()
+    }
+
+    /// Lays the data in under the trial's own names.
+    fn load<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        place: &'a Place,
+        loaded: &'a Loaded,
+    ) -> Task<'a, Result<(), StoreError>>;
+
+    /// What is to be found out once, after loading and before the clients.
+    fn prepare<'a>(
+        &'a self,
+        _store: &'a dyn Store,
+        _place: &'a Place,
+    ) -> Task<'a, Result<Remarks, StoreError>> {
+        Box::pin(async { Ok(Remarks::default()) })
+    }
+
+    /// Version, settings and rung that the trial is driven at, read back once its data is there; `server` is
+    /// what the server said of itself.
+    fn settings<'a>(
+        &'a self,
+        _store: &'a dyn Store,
+        _place: &'a Place,
+        server: &'a Effective,
+    ) -> Task<'a, Result<Effective, StoreError>> {
+        Box::pin(async { Ok(server.clone()) })
+    }
+
+    /// Something that rises and falls while the clients are at work: its name, and how high it is.
+    fn gauge(&self) -> Option<(&'static str, u64)> {
+        None
+    }
+
+    /// One of its clients.
+    ///
+    /// # Errors
+    /// A store that has no adapter for the workload.
+    fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError>;
+
+    /// Reads the final state back, where the store is still there, and holds the ledger against it.
+    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, place: &'a Place) -> Task<'a, Audited>;
+
+    /// Removes the data.
+    fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
+}
+
+/// A port that the store has not: found by the plan's check long before.
+pub(crate) fn no_port(workload: &str) -> StoreError {
+    StoreError::Server {
+        doing: format!("running {workload}"),
+        address: "the store".to_owned(),
+        cause: "it has no adapter for this workload".to_owned(),
+    }
+}
+
+/// Parameters from values: what is not given has its default, what is not known is an error.
+pub(crate) fn read<P: DeserializeOwned>(values: &Values) -> Result<P, String> {
+    serde_json::from_value(serde_json::Value::Object(values.clone())).map_err(|error| error.to_string())
+}
+
+/// Every parameter with its value.
+pub(crate) fn written<P: Serialize>(parameters: &P) -> Values {
+    match serde_json::to_value(parameters) {
+        Ok(serde_json::Value::Object(values)) => values,
+        // parameters are structures of plain values
+        _ => Values::new(),
+    }
+}
+
+/// Checks parameters: of each whether it fits, its name, and what it must be.
+pub(crate) fn in_range(checks: &[(bool, &str, &str)]) -> Result<(), String> {
+    match checks.iter().find(|(fits, ..)| !fits) {
+        Some((_, name, must)) => Err(format!("{name} must be {must}")),
+        None => Ok(()),
+    }
+}
