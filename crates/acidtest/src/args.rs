@@ -167,6 +167,9 @@ pub(crate) struct Driving {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100000",
           value_parser = clap::value_parser!(u64).range(1..=100_000_000), conflicts_with_all = ["ops", "duration", "rate", "warmup"])]
     pub(crate) trace: Option<u64>,
+    /// Threads that drive the clients; embedded stores have one a client [default: one a core]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
     /// Seed of every random number [default: 42]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
@@ -294,6 +297,7 @@ impl Run {
         set(&mut plan.max_retries, driving.max_retries.as_ref());
         set(&mut plan.on_refused, driving.on_refused.map(RefusedKind::from).as_ref());
         plan.trace = driving.trace.or(plan.trace);
+        plan.threads = driving.threads.or(plan.threads);
         set(&mut plan.seed, driving.seed.as_ref());
         set(&mut plan.namespace, output.namespace.as_ref());
         plan.replace |= output.replace;
@@ -361,7 +365,8 @@ mod tests {
             let real = match value {
                 Some(toml::Value::Array(values)) => values[0].to_string(),
                 Some(value) => value.to_string(),
-                None => "\"closed loop\"".to_owned(),
+                None if name == "threads" => "one a core".to_owned(),
+                None => "closed loop".to_owned(),
             };
             assert_eq!(said.trim_end_matches(']'), real.trim_matches('"'), "--{name}");
             seen += 1;

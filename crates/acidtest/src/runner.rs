@@ -114,52 +114,60 @@ pub(crate) struct Finished {
     pub(crate) failure: Option<Failure>,
 }
 
+/// What is to be done, checked; and where it began, if it goes on.
+pub(crate) struct Order {
+    pub(crate) plan: Plan,
+    pub(crate) targets: Vec<Target>,
+    /// Where stores without locks of their own have them kept.
+    pub(crate) lock_service: Target,
+    pub(crate) grid: Grid,
+    /// The run that was interrupted.
+    pub(crate) begun: Option<RunResult>,
+}
+
 /// Runs the plan, or what is left of it, and writes its result as it grows. Whatever fails on the way,
 /// what was measured until then is kept.
-#[allow(clippy::too_many_arguments)] // one call, of what the command line has gathered
 pub(crate) async fn run(
-    plan: &Plan,
-    targets: &[Target],
-    lock_service: &Target,
-    grid: Grid,
+    order: Order,
     id: &str,
-    begun: Option<RunResult>,
     quiet: bool,
     interrupt: Interrupt,
     file: &ResultFile,
 ) -> Result<Finished, Failure> {
+    let Order { plan, targets, lock_service, grid, begun } = order;
     let lab = Lab::open()?;
     let Grid { workloads, cells, left_out } = grid;
     let trials = cells.len() as u64 * u64::from(plan.trials);
     let length = plan.warmup.0 + plan.duration.0;
     let timed = plan.ops.is_none() && plan.trace.is_none();
     let mut progress = Progress::new(quiet, trials, timed.then_some(length));
-    progress.doing("measuring what the bench itself costs");
-    let empty = RunResult {
-        format: FORMAT,
-        run: id.to_owned(),
-        acidtest: env!("CARGO_PKG_VERSION").to_owned(),
-        started: now(),
-        finished: now(),
-        interrupted: false,
-        plan: plan.clone(),
-        machine: machine(lab.root()),
-        harness: harness::measure(&*workloads[0], plan.seed)?,
-        cells: cells
-            .iter()
-            .map(|cell| empty(cell, &targets[cell.target], &*workloads[cell.workload]))
-            .collect(),
-        left_out,
-    };
+    let machine = machine(lab.root());
     let resumed = begun.is_some();
-    let result = match begun {
-        None => empty,
-        Some(begun) => go_on(begun, &empty)?,
+    let result = if let Some(begun) = begun {
+        go_on(begun, &machine)?
+    } else {
+        progress.doing("measuring what the bench itself costs");
+        RunResult {
+            format: FORMAT,
+            run: id.to_owned(),
+            acidtest: env!("CARGO_PKG_VERSION").to_owned(),
+            started: now(),
+            finished: now(),
+            interrupted: false,
+            plan: plan.clone(),
+            machine,
+            harness: harness::measure(&*workloads[0], plan.seed)?,
+            cells: cells
+                .iter()
+                .map(|cell| empty(cell, &targets[cell.target], &*workloads[cell.workload]))
+                .collect(),
+            left_out,
+        }
     };
     let mut runner = Runner {
-        plan,
-        targets,
-        lock_service,
+        plan: &plan,
+        targets: &targets,
+        lock_service: &lock_service,
         lab,
         interrupt,
         progress,
@@ -185,8 +193,8 @@ pub(crate) async fn run(
 }
 
 /// The interrupted run, ready to go on: what failed in it is tried again.
-fn go_on(mut begun: RunResult, empty: &RunResult) -> Result<RunResult, Failure> {
-    if let Some(differs) = other_machine(&begun.machine, &empty.machine) {
+fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult, Failure> {
+    if let Some(differs) = other_machine(&begun.machine, machine) {
         return Err(Failure::Usage(format!(
             "the run began on another machine ({differs}): its trials and this one's cannot be compared\n  \
              remedy: run the plan anew"
@@ -700,7 +708,11 @@ fn load(plan: &Plan, cell: &Cell, workload: &dyn Workload, blocking: bool, seed:
             RefusedKind::Count if plan.trace.is_none() => OnRefused::Count,
             RefusedKind::Count | RefusedKind::Retry => OnRefused::Retry(REFUSED_WAIT),
         },
-        threads: if blocking { (cell.clients as usize).min(MOST_THREADS) } else { closed.threads },
+        threads: match plan.threads {
+            _ if blocking => (cell.clients as usize).min(MOST_THREADS),
+            Some(threads) => threads as usize,
+            None => closed.threads,
+        },
         seed,
         ..closed
     }

@@ -8,7 +8,7 @@ mod common;
 use std::{
     fs,
     net::TcpStream,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
     time::Duration,
 };
@@ -16,10 +16,16 @@ use std::{
 use common::{Bench, servers, signal, until, wait, wanted};
 use serde_json::Value;
 
-/// One test at a time: these load the machine, and a trial starved of it would prove less.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// For a test that must see contention or a moment: a trial starved of the machine would prove less.
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For all others.
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn cells(result: &Value) -> &Vec<Value> {
@@ -66,9 +72,9 @@ fn the_grid_holds_where_it_promises_and_breaks_where_it_does_not() {
         "--clients",
         "16",
         "--items",
-        "10",
+        "5",
         "--duration",
-        "2s",
+        "1s",
         "--warmup",
         "200ms",
     ];
@@ -97,7 +103,7 @@ fn the_grid_holds_where_it_promises_and_breaks_where_it_does_not() {
 
 #[test]
 fn a_replayed_sequence_ends_as_it_says_itself_on_every_store() {
-    let _alone = alone();
+    let _machine = beside_others();
     let bench = Bench::new();
     for clients in ["1", "8"] {
         let words = [
@@ -136,7 +142,7 @@ fn a_replayed_sequence_ends_as_it_says_itself_on_every_store() {
 
 #[test]
 fn every_rung_is_set_and_read_back() {
-    let _alone = alone();
+    let _machine = beside_others();
     let bench = Bench::new();
     let words = [
         "run",
@@ -164,7 +170,7 @@ fn every_rung_is_set_and_read_back() {
 
 #[test]
 fn a_user_s_server_is_used_in_a_namespace_of_its_own_and_no_password_shows() {
-    let _alone = alone();
+    let _machine = beside_others();
     for store in servers() {
         let bench = Bench::new();
         let address = up(&bench, store);
@@ -196,7 +202,7 @@ fn a_user_s_server_is_used_in_a_namespace_of_its_own_and_no_password_shows() {
 
 #[test]
 fn a_killed_run_leaves_nothing_that_lab_down_does_not_remove() {
-    let _alone = alone();
+    let _machine = beside_others();
     for store in servers() {
         let bench = Bench::new();
         let address = up(&bench, store);
@@ -204,7 +210,7 @@ fn a_killed_run_leaves_nothing_that_lab_down_does_not_remove() {
         let both = format!("{store},{address}");
         let words = ["run", "inventory", "--store", &both, "--duration", "60s", "--seed", "3"];
         // killed while a server starts, and while trials run
-        for moment in [150, 4000] {
+        for moment in [150, 2500] {
             let mut child = bench.spawn(&words);
             thread::sleep(Duration::from_millis(moment));
             child.kill().unwrap();
@@ -223,7 +229,7 @@ fn a_killed_run_leaves_nothing_that_lab_down_does_not_remove() {
 
 #[test]
 fn a_namespace_left_on_a_user_s_server_is_removed_by_lab_down() {
-    let _alone = alone();
+    let _machine = beside_others();
     for store in servers() {
         let (theirs, bench) = (Bench::new(), Bench::new());
         let address = up(&theirs, store);
@@ -248,7 +254,7 @@ fn a_namespace_left_on_a_user_s_server_is_removed_by_lab_down() {
 
 #[test]
 fn a_trial_that_fails_leaves_no_namespace() {
-    let _alone = alone();
+    let _machine = beside_others();
     if !wanted("postgres") {
         return;
     }
@@ -265,7 +271,7 @@ fn a_trial_that_fails_leaves_no_namespace() {
 
 #[test]
 fn a_namespace_on_a_server_that_is_gone_can_be_forgotten() {
-    let _alone = alone();
+    let _machine = beside_others();
     if !wanted("redis") {
         return;
     }
@@ -296,7 +302,7 @@ fn a_server_that_dies_costs_its_trial_and_not_the_run() {
             "--store",
             &both,
             "--duration",
-            "4s",
+            "3s",
             "--warmup",
             "0s",
             "--trials",
@@ -329,10 +335,10 @@ fn a_server_that_dies_costs_its_trial_and_not_the_run() {
 
 #[test]
 fn an_interrupted_run_stops_its_servers() {
-    let _alone = alone();
+    let _machine = beside_others();
     let bench = Bench::new();
     let words = ["run", "inventory", "--store", &servers().join(","), "--duration", "60s", "--warmup", "0s"];
-    for moment in [300, 6000] {
+    for moment in [300, 4000] {
         let child = bench.spawn(&words);
         thread::sleep(Duration::from_millis(moment));
         signal("INT", child.id());
@@ -343,7 +349,7 @@ fn an_interrupted_run_stops_its_servers() {
 
 #[test]
 fn a_kept_server_lives_until_lab_down() {
-    let _alone = alone();
+    let _machine = beside_others();
     for store in servers() {
         let bench = Bench::new();
         let ended = bench.run(&["lab", "up", store]).expect(0);
@@ -357,7 +363,7 @@ fn a_kept_server_lives_until_lab_down() {
 
 #[test]
 fn what_cannot_start_or_be_reached_is_one_message() {
-    let _alone = alone();
+    let _machine = beside_others();
     let bench = Bench::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -469,7 +475,7 @@ fn a_sweep_of_records_holds_where_it_promises() {
 /// The join's rows are right on every SQL store, its first execution is timed and its plans are kept.
 #[test]
 fn a_join_is_timed_cold_and_warm_and_its_plans_are_kept() {
-    let _alone = alone();
+    let _machine = beside_others();
     let bench = Bench::new();
     let sql = ["postgres", "mariadb"].into_iter().filter(|store| wanted(store));
     let stores = ["sqlite"].into_iter().chain(sql).collect::<Vec<_>>().join(",");
@@ -548,7 +554,7 @@ fn what_a_store_cannot_do_is_refused_or_left_out() {
 /// measured is kept.
 #[test]
 fn a_store_that_runs_out_of_memory_while_loading_costs_only_its_cells() {
-    let _alone = alone();
+    let _machine = beside_others();
     if !wanted("redis") {
         return;
     }
@@ -573,7 +579,7 @@ fn a_store_that_runs_out_of_memory_while_loading_costs_only_its_cells() {
 /// The write cases of the locks study, and their prices.
 #[test]
 fn a_broker_s_guarantees_are_judged_and_priced() {
-    let _alone = alone();
+    let _machine = beside_others();
     if !wanted("rabbitmq") {
         return;
     }

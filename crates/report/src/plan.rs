@@ -117,6 +117,10 @@ pub struct Plan {
     /// Replay a generated sequence of this many operations, whose every capture succeeds in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<u64>,
+    /// Threads that drive the clients, one a core if none is given; a store that holds the thread of its client
+    /// has one for each client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
     /// Seeds every random number of the run.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
@@ -162,6 +166,7 @@ impl Plan {
             max_retries: defaults::max_retries(),
             on_refused: RefusedKind::default(),
             trace: None,
+            threads: None,
             seed: defaults::seed(),
             namespace: defaults::namespace(),
             replace: false,

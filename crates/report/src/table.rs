@@ -578,7 +578,7 @@ pub(crate) fn times(result: &RunResult, columns: &Columns) -> Result<Sheet, Unre
 }
 
 /// Names of the spans that some trial of the cell has.
-fn spans(cell: &CellResult) -> BTreeSet<&str> {
+pub(crate) fn spans(cell: &CellResult) -> BTreeSet<&str> {
     cell.trials.iter().flat_map(|trial| &trial.spans).map(|span| span.name.as_str()).collect()
 }
 

@@ -42,34 +42,32 @@ fn promising<S: Store>(subject: &Subject<S>) -> Vec<Lock> {
 
 /// Under contention the promising lock modes hold, without a fault, and no lock mode breaks. What was
 /// unloaded is gone.
-pub fn contention<S: Store>(subject: &Subject<S>) {
-    let Some(world) = prepared(subject, Durability::Process) else { return };
+pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
     for (trial, lock) in (0..).zip(locks(subject)) {
         let case = Case::random(lock, trial);
-        case.load(&world.store);
+        case.load(store);
         let clients = if lock.promises() { 12 } else { 16 };
-        let measured = case.drive(&world.store, &for_time(1500), clients);
-        let audit = case.audit(&world.store, false);
+        let measured = case.drive(store, &for_time(1500), clients);
+        let audit = case.audit(store, false);
         eprintln!("{lock}: {:.0} a second, {audit}", measured.throughput());
         let expected = if lock.promises() { Verdict::Holds } else { Verdict::Broken };
         assert_eq!(audit.verdict, expected, "{lock}: {audit:?} {:?}", measured.faults);
         assert_eq!(measured.stopped, None, "{lock}");
         assert!(measured.faults.is_empty(), "{lock}: {:?}", measured.faults);
-        case.unload(&world.store);
-        gone(subject, &world, &case);
+        case.unload(store);
+        gone(subject, store, &case);
     }
 }
 
 /// A sequence ends as it must: replayed by one client tuple by tuple, by several in its sums.
-pub fn replay<S: Store>(subject: &Subject<S>) {
-    let Some(world) = prepared(subject, Durability::None) else { return };
+pub fn replay<S: Store>(subject: &Subject<S>, store: &S) {
     let several = promising(subject).into_iter().map(|lock| (lock, 8));
     let runs = locks(subject).into_iter().map(|lock| (lock, 1)).chain(several);
     for (trial, (lock, clients)) in (0..).zip(runs) {
         let case = Case::replay(lock, trial, 3000);
-        case.load(&world.store);
-        let measured = case.drive(&world.store, &to_the_end(), clients);
-        let audit = case.audit(&world.store, clients == 1);
+        case.load(store);
+        let measured = case.drive(store, &to_the_end(), clients);
+        let audit = case.audit(store, clients == 1);
         assert_eq!(
             audit.verdict,
             Verdict::Holds,
@@ -77,7 +75,7 @@ pub fn replay<S: Store>(subject: &Subject<S>) {
             measured.faults
         );
         assert_eq!(audit.count("off_sequence"), 0, "{lock}, {clients} clients");
-        case.unload(&world.store);
+        case.unload(store);
     }
 }
 
@@ -125,11 +123,10 @@ pub fn occupied<S: Store>(subject: &Subject<S>) {
 }
 
 /// A stock that is large is laid in and read back whole.
-pub fn large_stock<S: Store>(subject: &Subject<S>) {
-    let Some(world) = prepared(subject, Durability::None) else { return };
+pub fn large_stock<S: Store>(_: &Subject<S>, store: &S) {
     let stock = Stock::draw(&Parameters { items: 20_000, skus: 5_000, ..Parameters::default() }, SEED);
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
-    let port: &dyn InventoryStore = world.store.inventory().unwrap();
+    let port: &dyn InventoryStore = store.inventory().unwrap();
     wait(port.load(&place, Lock::None, &stock)).unwrap();
     let mut held = wait(port.stock(&place)).unwrap();
     held.sort_unstable_by_key(|tuple| tuple.key);
@@ -149,7 +146,8 @@ pub fn unreachable<S: Store>(subject: &Subject<S>) {
 /// its clients still tried or after they gave up.
 pub fn kills<S: Store>(subject: &Subject<S>) {
     let (process, disk) = (Durability::Process, Durability::Disk);
-    let synced = promising(subject).into_iter().flat_map(|lock| [(lock, true), (lock, false)]);
+    // back while its clients still try, and after they gave up
+    let synced = promising(subject).into_iter().zip([true, false].into_iter().cycle());
     for (durability, kills) in [(disk, synced.collect()), (process, vec![(Lock::Soft, true)])] {
         let Some(mut world) = prepared(subject, durability) else { return };
         for (trial, (lock, comes_back)) in (0..).zip(kills) {

@@ -2,22 +2,16 @@
 //! where the store is left out.
 
 use acidtest_engine::{Load, Outcome};
-use acidtest_model::{Durability, Lock};
+use acidtest_model::Lock;
 use acidtest_workloads::{
     Loaded, Place, Store, Terms, Verdict, Workload,
     join::{Join, JoinStore, OPERATIONS, Order, Parameters},
 };
 
-use crate::{
-    Gone, NAMESPACE, SEED, Subject, for_time,
-    steps::{self, prepared},
-    wait,
-};
+use crate::{Gone, NAMESPACE, SEED, Subject, for_time, steps, wait};
 
 /// Both orders find the right rows without a fault, on tables that are large and tiny.
-pub fn finds_its_rows<S: Store>(subject: &Subject<S>) {
-    let Some(world) = prepared(subject, Durability::None) else { return };
-    let store = &world.store;
+pub fn finds_its_rows<S: Store>(_: &Subject<S>, store: &S) {
     let full = Parameters { records: 2_000, ..Parameters::default() };
     // the key of the first record ends in 1
     let tiny = Parameters { records: 3, ext_rows: 3, value: 1, ..Parameters::default() };
@@ -44,9 +38,8 @@ pub fn finds_its_rows<S: Store>(subject: &Subject<S>) {
 }
 
 /// The first execution begins once, and the store explains how it goes about each order.
-pub fn is_explained<S: Store>(subject: &Subject<S>) {
-    let Some(world) = prepared(subject, Durability::None) else { return };
-    let port = port(&world.store);
+pub fn is_explained<S: Store>(subject: &Subject<S>, store: &S) {
+    let port = port(store);
     let parameters = Parameters { records: 2_000, ..Parameters::default() };
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
     let (layout, ext) = (parameters.layout(), parameters.ext());

@@ -27,7 +27,7 @@ mod subject;
 
 pub use case::{Case, NAMESPACE, SEED, for_time, to_the_end};
 pub use private::{Private, wanted};
-pub use subject::{Gone, Subject, World, login};
+pub use subject::{Check, Gone, Subject, World, login};
 
 /// Waits for an untimed step, on a runtime of its own.
 pub fn wait<T>(task: impl Future<Output = T>) -> T {

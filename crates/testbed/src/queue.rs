@@ -19,7 +19,7 @@ use acidtest_workloads::{
 };
 
 use crate::{
-    NAMESPACE, SEED, Subject, World, inventory,
+    Check, NAMESPACE, SEED, Subject, World, inventory,
     steps::{self, prepared},
     subject::Home,
     wait,
@@ -190,23 +190,10 @@ fn did(case: &Case, measured: &Measurement, operation: usize) {
     assert!(done > 0, "{}: no {}: {:?}", case.shown(), OPERATIONS[operation], measured.faults);
 }
 
-/// A check of a store that leaves its server as it is.
-pub type Check<S> = fn(&Subject<S>, &S);
-
 /// All of them.
 #[must_use]
 pub fn all<S: Store + QueueAdapter>() -> [Check<S>; 7] {
     [both, publishes, consumes, sizes, occupied, dying_consumers, taken_along]
-}
-
-/// Runs checks one after the other on one server, each in a namespace of its own.
-pub fn on_one_server<S: Store>(subject: &Subject<S>, checks: &[Check<S>]) {
-    let Some(world) = subject.start(subject.rung(Durability::None)) else { return };
-    for check in checks {
-        wait(world.store.create(NAMESPACE, "run 1")).unwrap();
-        check(subject, &world.store);
-        wait(world.store.remove(NAMESPACE)).unwrap();
-    }
 }
 
 /// Every way to publish with every way to consume that the store has goes through without a fault, with its

@@ -10,7 +10,7 @@ use acidtest_workloads::{
 };
 
 use crate::{
-    NAMESPACE, SEED, Subject, World, for_time, inventory,
+    NAMESPACE, SEED, Subject, for_time, inventory,
     steps::{self, Repaired, Steps, crash, gone, namespace, prepared, survives},
     wait,
 };
@@ -20,15 +20,6 @@ pub const MIXES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "read", "write", "m
 
 /// A record as it is read back: key, version, tag.
 pub type Seen = (String, u64, Option<u64>);
-
-/// What the store does when nothing protects its updates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unprotected {
-    /// It loses some, and the audit must show it.
-    LosesUpdates,
-    /// It may lose some, or none.
-    MayHold,
-}
 
 /// One trial: laid in, driven, audited, as the runner does it.
 pub struct Case {
@@ -198,14 +189,9 @@ fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Paramet
 
 /// Drives a trial that is laid in. It goes through without a fault, and holds if it promises to.
 #[track_caller]
-fn goes_through<S: Store>(
-    world: &World<S>,
-    case: &Case,
-    millis: u64,
-    clients: usize,
-) -> (Measurement, Audit) {
-    let measured = case.drive(&world.store, &for_time(millis), clients);
-    let (audit, _) = case.judge(&world.store);
+fn goes_through(store: &impl Store, case: &Case, millis: u64, clients: usize) -> (Measurement, Audit) {
+    let measured = case.drive(store, &for_time(millis), clients);
+    let (audit, _) = case.judge(store);
     let shown = case.shown();
     eprintln!("{shown}: {:.0} a second, {audit}", measured.throughput());
     assert_eq!(measured.stopped, None, "{shown}");
@@ -220,43 +206,40 @@ fn goes_through<S: Store>(
 
 /// Every mix goes through without a fault in every lock mode that the store has for it, and holds where
 /// that promises something. What was unloaded is gone.
-pub fn mixes<S: Store>(subject: &Subject<S>) {
-    let Some(world) = prepared(subject, Durability::None) else { return };
+pub fn mixes<S: Store>(subject: &Subject<S>, store: &S) {
     for case in offered(subject, MIXES.map(|mix| few(mix, 200))) {
-        case.load(&world.store);
-        goes_through(&world, &case, 150, 6);
-        case.unload(&world.store);
-        gone(subject, &world, &case);
+        case.load(store);
+        goes_through(store, &case, 150, 6);
+        case.unload(store);
+        gone(subject, store, &case);
     }
 }
 
-/// Where many modify the same few records, the promising lock modes hold.
-pub fn contention<S: Store>(subject: &Subject<S>, unprotected: Unprotected) {
-    contended(subject, "modify", unprotected);
+/// Where many modify the same few records, the promising lock modes hold, and no lock mode loses updates.
+pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
+    contended(subject, store, "modify");
 }
 
-/// Where many overwrite the same few records blindly, the promising lock modes hold.
-pub fn blind<S: Store>(subject: &Subject<S>, unprotected: Unprotected) {
-    contended(subject, "update:1", unprotected);
+/// The same where many overwrite the same few records blindly.
+pub fn blind<S: Store>(subject: &Subject<S>, store: &S) {
+    contended(subject, store, "update:1");
 }
 
-fn contended<S: Store>(subject: &Subject<S>, mix: &str, unprotected: Unprotected) {
-    let Some(world) = prepared(subject, Durability::None) else { return };
+fn contended<S: Store>(subject: &Subject<S>, store: &S, mix: &str) {
     let few = Parameters { keys: Choice::Uniform, ..few(mix, 8) };
     for case in offered(subject, [few]) {
-        case.load(&world.store);
-        let (_, audit) = goes_through(&world, &case, 1000, if case.lock.promises() { 12 } else { 16 });
-        if !case.promises() && unprotected == Unprotected::LosesUpdates {
+        case.load(store);
+        let (_, audit) = goes_through(store, &case, 1000, if case.lock.promises() { 12 } else { 16 });
+        if !case.promises() {
             assert!(audit.count("lost_updates") > 0, "{}: {audit:?}", case.shown());
         }
-        case.unload(&world.store);
+        case.unload(store);
     }
 }
 
 /// Several operations in one transaction go through without a fault or a refusal at every isolation level
 /// that the store has, and hold where the lock mode promises something.
-pub fn transactions<S: Store>(subject: &Subject<S>) {
-    let Some(world) = prepared(subject, Durability::None) else { return };
+pub fn transactions<S: Store>(subject: &Subject<S>, store: &S) {
     let levels = [None].into_iter().chain(Isolation::ALL.map(Some));
     let mixes = ["read:1+update:1+rmw:1", "read:2+update:1+insert:1+rmw:1"];
     let all = levels.flat_map(|level| {
@@ -267,12 +250,12 @@ pub fn transactions<S: Store>(subject: &Subject<S>) {
         })
     });
     for case in offered(subject, all) {
-        case.load(&world.store);
-        let (measured, audit) = goes_through(&world, &case, 250, 6);
+        case.load(store);
+        let (measured, audit) = goes_through(store, &case, 250, 6);
         let count = |outcome| measured.operations[TRANSACTION].count(outcome);
         assert!(count(Outcome::Ok) > 0, "{}: {measured:?}", case.shown());
         assert_eq!(count(Outcome::Refused), 0, "{}: {audit:?}", case.shown());
-        case.unload(&world.store);
+        case.unload(store);
     }
 }
 
@@ -280,29 +263,27 @@ pub fn transactions<S: Store>(subject: &Subject<S>) {
 const TRANSACTION: usize = OPERATIONS.len() - 1;
 
 /// Many records are laid in, counted while they are, and read back whole, scanned or not.
-pub fn large<S: Store>(subject: &Subject<S>) {
-    let Some(world) = prepared(subject, Durability::None) else { return };
+pub fn large<S: Store>(subject: &Subject<S>, store: &S) {
     for mix in ["read", "read:1+scan:1"] {
         let parameters = [Parameters { records: 20_000, ..few(mix, 0) }];
         let Some(case) = offered(subject, parameters).pop() else { continue };
-        assert_eq!(case.load(&world.store), 20_000);
+        assert_eq!(case.load(store), 20_000);
         // not compared by the assertion, which would print all of them
-        assert!(case.state(&world.store).unwrap() == case.laid_in(), "they are not as they were laid in");
-        case.unload(&world.store);
+        assert!(case.state(store).unwrap() == case.laid_in(), "they are not as they were laid in");
+        case.unload(store);
     }
 }
 
 /// A trial begins with what another one left in place.
-pub fn left<S: Store>(subject: &Subject<S>) {
-    let Some(world) = prepared(subject, Durability::None) else { return };
+pub fn left<S: Store>(subject: &Subject<S>, store: &S) {
     let mixes = ["a", "f", "b", "c"].map(|mix| few(mix, 200));
     let cases = offered(subject, mixes);
     let case = cases.iter().find(|case| case.lock.promises()).unwrap_or(&cases[0]);
-    case.load(&world.store);
-    goes_through(&world, case, 150, 4);
-    let (audit, left) = case.judge(&world.store);
+    case.load(store);
+    goes_through(store, case, 150, 4);
+    let (audit, left) = case.judge(store);
     let next = case.next(left.unwrap_or_else(|| panic!("nothing is left: {audit:?}")));
-    goes_through(&world, &next, 150, 4);
+    goes_through(store, &next, 150, 4);
 }
 
 /// A namespace of each name carries trials in every lock mode, and goes with all that is in it, but nothing
@@ -339,7 +320,11 @@ fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
             continue;
         }
         let Some(mut world) = prepared(subject, durability) else { return };
-        let cases = writing(subject);
+        let mut cases = writing(subject);
+        if killed > 0 {
+            // the lock modes were seen at the highest rung
+            cases.truncate(1);
+        }
         let last = cases.len() - 1;
         for (index, case) in cases.iter().enumerate() {
             eprintln!("{durability}, {}", case.shown());

@@ -51,8 +51,8 @@ pub(crate) fn prepared<S: Store>(subject: &Subject<S>, durability: Durability) -
 
 /// What was unloaded is not there any more, and the store says so in its way.
 #[track_caller]
-pub(crate) fn gone<S: Store, C: Steps>(subject: &Subject<S>, world: &World<S>, case: &C) {
-    let said = match case.state(&world.store) {
+pub(crate) fn gone<S: Store, C: Steps>(subject: &Subject<S>, store: &S, case: &C) {
+    let said = match case.state(store) {
         Err(_) => Gone::Error,
         Ok(state) => {
             assert_eq!(state, C::State::default());
@@ -94,7 +94,7 @@ pub(crate) fn namespace<S: Store, C: Steps>(
     wait(store.remove(name)).unwrap();
     assert_eq!(owner(name), Owner::Nobody, "{name}");
     for case in &cases {
-        gone(subject, world, case);
+        gone(subject, store, case);
     }
     wait(store.remove(name)).unwrap();
 

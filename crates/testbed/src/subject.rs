@@ -4,10 +4,13 @@ use acidtest_model::{Address, Durability, Secret, Server, StoreError, StoreKind,
 use acidtest_workloads::Store;
 use tempfile::TempDir;
 
-use crate::{Private, wait};
+use crate::{NAMESPACE, Private, wait};
 
 /// Opens a store at the rung, where that is not its server's to set.
 type Open<S> = for<'a> fn(&'a Address, Durability) -> Task<'a, Result<S, StoreError>>;
+
+/// A check of a store that leaves its server as it is. It has a namespace to itself.
+pub type Check<S> = fn(&Subject<S>, &S);
 
 /// A store under test: what the checks must know of it.
 #[derive(Debug)]
@@ -62,6 +65,17 @@ impl<S: Store> Subject<S> {
             Home::File { address, .. } => wait((self.open)(address, durability)).unwrap(),
         };
         Some(World { store, home })
+    }
+
+    /// Sees that the store passes checks, one after the other on one server, at its weakest rung. Returns early
+    /// where the store is left out.
+    pub fn passes(&self, checks: &[Check<S>]) {
+        let Some(world) = self.start(self.rung(Durability::None)) else { return };
+        for check in checks {
+            wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+            check(self, &world.store);
+            wait(world.store.remove(NAMESPACE)).unwrap();
+        }
     }
 
     /// Whether the store's row of the matrix has all that a cell asks for.

@@ -11,10 +11,7 @@ use std::{
 
 use acidtest_model::{Durability, StoreError, StoreKind, Support, Task};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
-use acidtest_testbed::{
-    Gone, Subject, inventory, join, queue,
-    records::{self, Unprotected},
-};
+use acidtest_testbed::{Gone, Subject, inventory, join, queue, records};
 
 /// A memory store with one of the bugs; with a number beyond them, a correct one.
 const fn memory<const BUG: usize>() -> Subject<Memory> {
@@ -42,30 +39,29 @@ fn failure(check: impl FnOnce()) -> String {
 
 #[test]
 fn a_correct_store_passes() {
-    inventory::contention(&CORRECT);
-    inventory::replay(&CORRECT);
-    inventory::large_stock(&CORRECT);
+    CORRECT.passes(&[inventory::contention, inventory::replay, inventory::large_stock]);
 }
 
 #[test]
 fn correct_records_pass() {
-    records::mixes(&CORRECT);
-    records::contention(&CORRECT, Unprotected::LosesUpdates);
-    records::blind(&CORRECT, Unprotected::LosesUpdates);
-    records::transactions(&CORRECT);
-    records::large(&CORRECT);
-    records::left(&CORRECT);
+    CORRECT.passes(&[
+        records::mixes,
+        records::contention,
+        records::blind,
+        records::transactions,
+        records::large,
+        records::left,
+    ]);
 }
 
 #[test]
 fn a_correct_join_passes() {
-    join::finds_its_rows(&CORRECT);
-    join::is_explained(&CORRECT);
+    CORRECT.passes(&[join::finds_its_rows, join::is_explained]);
 }
 
 #[test]
 fn a_correct_queue_passes() {
-    queue::on_one_server(&CORRECT, &queue::all());
+    CORRECT.passes(&queue::all());
 }
 
 /// The same with one of the bugs of a queue.
@@ -89,7 +85,7 @@ fn every_bug_of_a_queue_fails_the_check_of_modes() {
     ];
     assert_eq!(bugs.len(), Bug::QUEUE.len());
     for (subject, bug) in bugs.iter().zip(Bug::QUEUE) {
-        let told = failure(|| queue::on_one_server(subject, &[queue::both]));
+        let told = failure(|| subject.passes(&[queue::both]));
         let caught = match bug {
             // errors first, and their effects come after
             Bug::LateApply => "planted: late",
@@ -115,7 +111,7 @@ fn queue_with(bug: Bug) -> Option<Subject<Memory>> {
 fn what_a_dead_consumer_held_must_come_again_and_be_flagged() {
     for (bug, caught) in [(Bug::Unflag, "was not flagged"), (Bug::LoseHeld, "not all came again")] {
         let subject = queue_with(bug).expect("it is a bug of a queue");
-        let told = failure(|| queue::on_one_server(&subject, &[queue::dying_consumers]));
+        let told = failure(|| subject.passes(&[queue::dying_consumers]));
         assert!(told.contains(caught), "{bug:?}: {told}");
     }
 }
@@ -125,7 +121,7 @@ fn a_bug_fails_the_checks_of_what_only_one_side_does() {
     for bug in [Bug::DropWrite, Bug::ApplyTwice] {
         let subject = queue_with(bug).expect("it is a bug of a queue");
         for check in [queue::publishes, queue::consumes] {
-            failure(|| queue::on_one_server(&subject, &[check]));
+            failure(|| subject.passes(&[check]));
         }
     }
 }
@@ -156,7 +152,7 @@ fn every_bug_of_records_fails_the_check_of_transactions() {
     ];
     assert_eq!(bugs.len(), Bug::RECORDS.len());
     for (subject, bug) in bugs.iter().zip(Bug::RECORDS) {
-        let told = failure(|| records::transactions(subject));
+        let told = failure(|| subject.passes(&[records::transactions]));
         let caught = match bug {
             // errors first, and their effects come after
             Bug::LateApply => "planted: late",
@@ -171,7 +167,7 @@ fn every_bug_of_records_fails_the_check_of_transactions() {
 fn a_bug_fails_the_checks_of_mixes_and_of_what_is_left() {
     let lost = of_records::<0>();
     for check in [records::mixes, records::left] {
-        let told = failure(|| check(&lost));
+        let told = failure(|| lost.passes(&[check]));
         assert!(told.contains("verdict: Broken"), "{told}");
     }
 }
@@ -179,7 +175,7 @@ fn a_bug_fails_the_checks_of_mixes_and_of_what_is_left() {
 #[test]
 fn a_wrong_row_fails_the_check_of_joins() {
     let told = failure(|| {
-        join::finds_its_rows(&Subject { open: |_, _| opened(Some(&Bug::DoubleRow)), ..CORRECT });
+        Subject { open: |_, _| opened(Some(&Bug::DoubleRow)), ..CORRECT }.passes(&[join::finds_its_rows]);
     });
     assert!(told.contains("verdict: Broken") && told.contains("wrong"), "{told}");
 }
@@ -191,7 +187,7 @@ fn every_bug_fails_the_check_of_contention() {
     thread::scope(|scope| {
         for (subject, bug) in bugs.iter().zip(Bug::INVENTORY) {
             scope.spawn(move || {
-                let told = failure(|| inventory::contention(subject));
+                let told = failure(|| subject.passes(&[inventory::contention]));
                 // a late operation is an error first, and its effect comes after
                 let caught = if bug == Bug::LateApply { "planted: late" } else { "verdict: Broken" };
                 assert!(told.contains(caught), "{bug:?}: {told}");
@@ -202,13 +198,13 @@ fn every_bug_fails_the_check_of_contention() {
 
 #[test]
 fn a_torn_operation_fails_the_check_of_replays() {
-    let told = failure(|| inventory::replay(&memory::<3>()));
+    let told = failure(|| memory::<3>().passes(&[inventory::replay]));
     assert!(told.contains("verdict: Broken") && told.contains("off_sequence"), "{told}");
 }
 
 #[test]
 fn a_stock_that_outlives_its_trial_fails_the_check_of_contention() {
-    let told = failure(|| inventory::contention(&Subject { gone: Gone::Empty, ..memory::<6>() }));
+    let told = failure(|| Subject { gone: Gone::Empty, ..memory::<6>() }.passes(&[inventory::contention]));
     assert!(told.contains("Error") && told.contains("Empty"), "{told}");
 }
 

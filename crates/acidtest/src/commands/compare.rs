@@ -24,7 +24,7 @@ Examples:
 
 NAME is store, address, lock, durability, clients, rate (a number, or closed) or a parameter of the workload.
 FIGURE is throughput, p50, p95, p99, p99.9, max, client_cpu or server_cpu, over all operations together, or of
-one: OPERATION:FIGURE.";
+one: OPERATION:FIGURE. So are the times of a queue's delivery: delivery:p99.";
 
 /// Holds cells of one result, or of two, against each other.
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use acidtest_report::{CellResult, Plan, RunResult, Span};
+use acidtest_report::{CellResult, Plan, Span};
 use tokio::task::LocalSet;
 
 use crate::{
@@ -13,39 +13,28 @@ use crate::{
     output,
     output::ResultFile,
     plan_file,
-    runner::{self, Finished},
+    runner::{self, Finished, Order},
     target::Target,
 };
 
-/// What is to be done, checked; and where it began, if it goes on.
-struct Order {
-    plan: Plan,
-    targets: Vec<Target>,
-    /// Where stores without locks of their own have them kept.
-    lock_service: Target,
-    grid: Grid,
-    /// The run that was interrupted.
-    begun: Option<RunResult>,
-}
-
 pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
-    let Order { plan, targets, lock_service, grid, begun } = match &run.resume {
+    let order = match &run.resume {
         None => order(&run)?,
         Some(file) => resumed(&run, file)?,
     };
     if let Some(path) = &run.output.save_plan {
-        plan_file::save(&plan, path)?;
+        plan_file::save(&order.plan, path)?;
         output::print_text(&format!("plan written to {0}; run it with: acidtest run {0}\n", path.display()))?;
         return Ok(Status::Held);
     }
-    let id = begun.as_ref().map_or_else(id, |begun| begun.run.clone());
+    let id = order.begun.as_ref().map_or_else(id, |begun| begun.run.clone());
     let out = run.resume.as_ref().unwrap_or(&run.output.out);
-    let file = ResultFile::prepare(out, &id, &plan.workload)?;
+    let file = ResultFile::prepare(out, &id, &order.plan.workload)?;
     let quiet = run.output.quiet;
     let Finished { result, failure } = LocalSet::new()
         .run_until(Box::pin(async {
             let interrupt = Interrupt::listen()?;
-            runner::run(&plan, &targets, &lock_service, grid, &id, begun, quiet, interrupt, &file).await
+            runner::run(order, &id, quiet, interrupt, &file).await
         }))
         .await?;
     if !quiet || run.output.format == Format::Json {
@@ -178,6 +167,7 @@ fn check(plan: &Plan) -> Result<(), Failure> {
     let limits = [
         ("rate", "above 0 and at most 10,000,000", plan.rates.iter().all(|rate| *rate > 0.0 && *rate <= 1e7)),
         ("ops", "at least 1", plan.ops != Some(0)),
+        ("threads", "between 1 and 1,024", plan.threads.is_none_or(|threads| (1..=1024).contains(&threads))),
         (
             "trace",
             "between 1 and 100,000,000",

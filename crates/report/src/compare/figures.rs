@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Serialize, Serializer};
 
-use crate::{CellResult, LatencyFigures, OperationFigures, TrialResult, UnreadableHistogram};
+use crate::{CellResult, LatencyFigures, OperationFigures, SpanFigures, TrialResult, UnreadableHistogram};
 
 /// A figure of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,9 +124,11 @@ pub(super) struct TrialFigures {
     client: Option<f64>,
     server: Option<f64>,
     operations: Vec<OperationFigures>,
+    spans: Vec<SpanFigures>,
 }
 
 impl TrialFigures {
+    /// A figure of all operations together, of one of them, or of a span, which has times only.
     pub(super) fn get(&self, operation: Option<&str>, figure: Figure) -> Option<f64> {
         match operation {
             None => match figure {
@@ -135,13 +137,11 @@ impl TrialFigures {
                 Figure::ServerCpu => self.server,
                 _ => figure.of_times(self.times.as_ref()?),
             },
-            Some(name) => {
-                let operation = self.operations.iter().find(|operation| operation.name == name)?;
-                match figure {
-                    Figure::Throughput => Some(operation.ok_per_second),
-                    _ => figure.of_times(operation.ok()?),
-                }
-            }
+            Some(name) => match self.operations.iter().find(|operation| operation.name == name) {
+                Some(operation) if figure == Figure::Throughput => Some(operation.ok_per_second),
+                Some(operation) => figure.of_times(operation.ok()?),
+                None => figure.of_times(&self.spans.iter().find(|span| span.name == name)?.times),
+            },
         }
     }
 }
@@ -161,5 +161,6 @@ fn of_trial(trial: &TrialResult) -> Result<TrialFigures, UnreadableHistogram> {
         client: each(trial.resources.client.cpu_seconds),
         server: trial.resources.server.as_ref().and_then(|server| each(server.cpu_seconds)),
         operations: trial.operations.clone(),
+        spans: trial.spans.clone(),
     })
 }

@@ -20,6 +20,7 @@ use self::figures::TrialFigures;
 use crate::{
     CellResult, Ratio, RunResult, UnreadableHistogram,
     dimensions::{self, Dimensions, varying},
+    table,
 };
 
 /// The version of a comparison's JSON: raised when a reader of the last one would misread the next.
@@ -101,14 +102,14 @@ pub struct Pair {
     pub b_verdict: Verdict,
     /// Why the comparison is void, if it is.
     pub void: Option<String>,
-    /// Figure by figure: first over all operations together, then operation by operation.
+    /// Figure by figure: first over all operations together, then operation by operation and span by span.
     pub figures: Vec<Compared>,
 }
 
 /// One figure of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The operation; none for all of them together.
+    /// The operation or the span; none for all operations together.
     pub operation: Option<String>,
     /// Which figure.
     pub figure: Figure,
@@ -201,7 +202,8 @@ fn pair(a: &CellResult, b: &CellResult, shown: &[String], paired: bool) -> Resul
     let void = void(a, b);
     let (of_a, of_b) = (figures::trials(a)?, figures::trials(b)?);
     let mut operations: Vec<Option<String>> = vec![None];
-    for name in crate::table::operations(a).into_iter().chain(crate::table::operations(b)) {
+    let of_operations = table::operations(a).into_iter().chain(table::operations(b));
+    for name in of_operations.chain(table::spans(a)).chain(table::spans(b)) {
         if !operations.iter().any(|known| known.as_deref() == Some(name)) {
             operations.push(Some(name.to_owned()));
         }
@@ -317,6 +319,10 @@ fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
             ("acidtest", result.acidtest.clone()),
             ("measured part", extent(plan)),
             ("warm-up", plan.warmup.to_string()),
+            (
+                "client threads",
+                plan.threads.map_or_else(|| "one a core".to_owned(), |threads| threads.to_string()),
+            ),
             ("arrivals", format!("{:?}", plan.arrivals)),
             ("on refused", format!("{:?}", plan.on_refused)),
             ("seed", plan.seed.to_string()),
@@ -349,7 +355,7 @@ mod tests {
     use super::*;
     use crate::{
         Style,
-        sample::{Grid, golden},
+        sample::{Grid, golden, queue},
     };
 
     const PLAIN: Style = Style { color: false, width: None };
@@ -439,6 +445,35 @@ mod tests {
             void.pairs[0]
         );
         assert!(void.pairs[0].figures.iter().all(|figure| figure.says == Says::Void));
+    }
+
+    /// What is no operation's own time is compared and judged by its name too.
+    #[test]
+    fn spans_are_compared_by_their_times() {
+        let result = queue([("confirm", false, 900.0); 6]);
+        let slower = {
+            let mut slower = RunResult { run: "another".to_owned(), ..result.clone() };
+            for trial in slower.cells.iter_mut().flat_map(|cell| &mut cell.trials) {
+                let times = &mut trial.spans[0].times;
+                times.p99_ns *= 2;
+            }
+            slower
+        };
+        let (all, first) = (Selector::default(), |result: &RunResult| RunResult {
+            cells: vec![result.cells[0].clone()],
+            ..result.clone()
+        });
+        let (a, b) = (first(&result), first(&slower));
+        let side = |result, name| Side { result, name, selector: &all };
+        let conditions = ["delivery:p99>1.5", "delivery:p50>1.1", "delivery:throughput<1"]
+            .map(|text| text.parse::<Condition>().unwrap());
+        let compared = compare(side(&a, "a.json"), side(&b, "b.json"), &conditions, Judge::Estimate).unwrap();
+        let of_delivery = |figure: &&Compared| figure.operation.as_deref() == Some("delivery");
+        let figures: Vec<Figure> =
+            compared.pairs[0].figures.iter().filter(of_delivery).map(|figure| figure.figure).collect();
+        assert_eq!(figures, [Figure::P50, Figure::P95, Figure::P99, Figure::P999, Figure::Max]);
+        let rulings: Vec<&Ruling> = compared.judged.iter().map(|judged| &judged.ruling).collect();
+        assert!(matches!(rulings[..], [Ruling::Failed, Ruling::Passed, Ruling::NotJudged(_)]), "{rulings:?}");
     }
 
     #[test]

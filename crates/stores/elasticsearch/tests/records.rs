@@ -1,4 +1,4 @@
-//! The store against real servers, each test with its own.
+//! The store against real servers, each test with its own: they take seconds to start.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -16,7 +16,7 @@ use acidtest_model::{Address, Durability, Lock, StoreKind, Wish};
 use acidtest_store_elasticsearch::{Elasticsearch, KIND};
 use acidtest_testbed::{
     Gone, NAMESPACE, Private, Subject, World, for_time, inventory, login,
-    records::{self, Case, Unprotected},
+    records::{self, Case},
     wait,
 };
 use acidtest_workloads::{
@@ -72,28 +72,13 @@ fn with_locks(check: impl FnOnce()) {
 }
 
 #[test]
-fn every_mix_goes_through_in_every_lock_mode() {
-    with_locks(|| records::mixes(&ELASTICSEARCH));
+fn every_mix_goes_through_in_every_lock_mode_anew_and_over_what_is_left() {
+    with_locks(|| ELASTICSEARCH.passes(&[records::mixes, records::left, records::large]));
 }
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    with_locks(|| records::contention(&ELASTICSEARCH, Unprotected::LosesUpdates));
-}
-
-#[test]
-fn blind_updates_are_protected_too() {
-    with_locks(|| records::blind(&ELASTICSEARCH, Unprotected::LosesUpdates));
-}
-
-#[test]
-fn many_records_are_laid_in_and_read_back_whole() {
-    records::large(&ELASTICSEARCH);
-}
-
-#[test]
-fn a_trial_goes_on_with_what_another_left() {
-    with_locks(|| records::left(&ELASTICSEARCH));
+    with_locks(|| ELASTICSEARCH.passes(&[records::contention, records::blind]));
 }
 
 #[test]
@@ -165,44 +150,58 @@ fn done(world: &World<Elasticsearch>, method: &str, path: &str, body: &str) -> V
 }
 
 #[test]
-fn a_namespace_is_ours_only_with_our_mark() {
+fn what_it_does_its_own_way_is_right() {
     let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
+    for check in [
+        // sees that nothing at all is left, and so comes first
+        a_write_that_arrives_late_leaves_nothing,
+        the_hard_lock_needs_a_lock_service_and_the_native_one_scripts,
+        a_bulk_that_the_server_turns_away_is_sent_again,
+        a_disk_that_is_full_is_told_with_a_remedy,
+        a_write_with_refresh_is_seen_by_searches_at_once,
+    ] {
+        wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+        check(&world);
+        wait(world.store.remove(NAMESPACE)).unwrap();
+    }
+    an_address_is_used_whole_or_refused(&world);
+    a_namespace_is_ours_only_with_our_mark(&world);
+}
+
+fn a_namespace_is_ours_only_with_our_mark(world: &World<Elasticsearch>) {
     let store = &world.store;
     let owner = || wait(store.owner(NAMESPACE)).unwrap();
     // theirs: names that begin alike
     for index in ["acidtest", "acidtest-x", "acidtest_2--mark", "other"] {
-        done(&world, "PUT", &format!("/{index}"), "");
+        done(world, "PUT", &format!("/{index}"), "");
     }
     assert_eq!(owner(), Owner::Nobody);
-    done(&world, "PUT", "/acidtest--theirs", "");
+    done(world, "PUT", "/acidtest--theirs", "");
     assert_eq!(owner(), Owner::Stranger);
-    done(&world, "DELETE", "/acidtest--theirs", "");
-    done(&world, "PUT", "/acidtest--mark", r#"{"mappings":{"_meta":{"run":"x"}}}"#);
+    done(world, "DELETE", "/acidtest--theirs", "");
+    done(world, "PUT", "/acidtest--mark", r#"{"mappings":{"_meta":{"run":"x"}}}"#);
     assert_eq!(owner(), Owner::Stranger);
-    done(&world, "DELETE", "/acidtest--mark", "");
+    done(world, "DELETE", "/acidtest--mark", "");
     // an alias by one of our names leads to what is not ours
-    done(&world, "PUT", "/other/_alias/acidtest--alias", "");
+    done(world, "PUT", "/other/_alias/acidtest--alias", "");
     assert_eq!(owner(), Owner::Stranger);
     wait(store.remove(NAMESPACE)).unwrap();
-    let (status, _) = raw(&world, "GET", "/other", "");
+    let (status, _) = raw(world, "GET", "/other", "");
     assert_eq!(status, 200, "what an alias leads to is not removed");
-    done(&world, "DELETE", "/other/_alias/acidtest--alias", "");
+    done(world, "DELETE", "/other/_alias/acidtest--alias", "");
     assert_eq!(owner(), Owner::Nobody);
 }
 
-#[test]
-fn a_write_that_arrives_late_leaves_nothing() {
-    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
-    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+fn a_write_that_arrives_late_leaves_nothing(world: &World<Elasticsearch>) {
     let case = Case::of(Lock::None, 0, "a");
     case.load(&world.store);
     case.unload(&world.store);
     for (method, path) in [("PUT", "_doc/u1"), ("PUT", "_create/u1")] {
         let path = format!("/{INDEX}.w/{path}?require_alias=true");
-        assert_eq!(raw(&world, method, &path, "{}").0, 404, "{path}");
+        assert_eq!(raw(world, method, &path, "{}").0, 404, "{path}");
     }
     wait(world.store.remove(NAMESPACE)).unwrap();
-    assert_eq!(done(&world, "GET", "/_mapping?expand_wildcards=all", ""), json!({}));
+    assert_eq!(done(world, "GET", "/_mapping?expand_wildcards=all", ""), json!({}));
 }
 
 #[test]
@@ -236,10 +235,7 @@ fn where_mutual_exclusion_fails_the_fence_holds() {
     assert!(retries > 0, "nobody was fenced off");
 }
 
-#[test]
-fn the_hard_lock_needs_a_lock_service_and_the_native_one_scripts() {
-    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
-    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+fn the_hard_lock_needs_a_lock_service_and_the_native_one_scripts(world: &World<Elasticsearch>) {
     let said = |lock| {
         let case = Case::of(lock, lock as u32, "a");
         case.load(&world.store);
@@ -252,13 +248,10 @@ fn the_hard_lock_needs_a_lock_service_and_the_native_one_scripts() {
     }
 }
 
-#[test]
-fn a_bulk_that_the_server_turns_away_is_sent_again() {
-    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
-    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+fn a_bulk_that_the_server_turns_away_is_sent_again(world: &World<Elasticsearch>) {
     let limit = |limit: Value| {
         let settings = json!({"transient": {"network.breaker.inflight_requests.limit": limit}});
-        done(&world, "PUT", "/_cluster/settings", &settings.to_string());
+        done(world, "PUT", "/_cluster/settings", &settings.to_string());
     };
     let few = Parameters { mix: "modify".parse().unwrap(), records: 3_000, ..Parameters::default() };
     let case = Case::new(Lock::Soft, 0, few);
@@ -287,27 +280,21 @@ fn a_bulk_that_the_server_turns_away_is_sent_again() {
     assert_eq!(case.state(&world.store).unwrap(), case.laid_in());
 }
 
-#[test]
-fn a_disk_that_is_full_is_told_with_a_remedy() {
-    let Some(world) = ELASTICSEARCH.start(Durability::Disk) else { return };
-    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+fn a_disk_that_is_full_is_told_with_a_remedy(world: &World<Elasticsearch>) {
     let case = Case::of(Lock::Soft, 0, "modify");
     case.load(&world.store);
     let path = format!("/{INDEX}/_settings");
-    done(&world, "PUT", &path, r#"{"index":{"blocks.read_only_allow_delete":true}}"#);
+    done(world, "PUT", &path, r#"{"index":{"blocks.read_only_allow_delete":true}}"#);
     let measured = case.drive(&world.store, &for_time(200), 2);
     let fault = measured.faults.keys().next().unwrap();
     assert!(fault.contains("free room on the disk"), "{fault}");
     assert_eq!(measured.operations.iter().map(|each| each.count(Outcome::Unknown)).sum::<u64>(), 0);
-    done(&world, "PUT", &path, r#"{"index":{"blocks.read_only_allow_delete":null}}"#);
+    done(world, "PUT", &path, r#"{"index":{"blocks.read_only_allow_delete":null}}"#);
     assert_eq!(case.state(&world.store).unwrap(), case.laid_in());
     case.unload(&world.store);
 }
 
-#[test]
-fn a_write_with_refresh_is_seen_by_searches_at_once() {
-    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
-    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+fn a_write_with_refresh_is_seen_by_searches_at_once(world: &World<Elasticsearch>) {
     for refresh in [Refresh::WaitFor, Refresh::Yes] {
         let mix = "read:1+update:1+insert:2+scan:1".parse().unwrap();
         let case =
@@ -316,11 +303,11 @@ fn a_write_with_refresh_is_seen_by_searches_at_once() {
         // only what the writes themselves do makes them visible
         let put = |interval: Value| {
             let settings = json!({"index": {"refresh_interval": interval}});
-            done(&world, "PUT", &format!("/{INDEX}/_settings"), &settings.to_string());
+            done(world, "PUT", &format!("/{INDEX}/_settings"), &settings.to_string());
         };
         put(if refresh == Refresh::Yes { json!("-1") } else { json!("100ms") });
         let measured = case.drive(&world.store, &for_time(1000), 4);
-        let seen = done(&world, "GET", &format!("/{INDEX}/_count"), "")["count"].as_u64().unwrap();
+        let seen = done(world, "GET", &format!("/{INDEX}/_count"), "")["count"].as_u64().unwrap();
         let inserted = measured.operations[2].count(Outcome::Ok);
         assert!(inserted > 0 && measured.faults.is_empty(), "{:?}", measured.faults);
         assert_eq!(seen, 50 + inserted, "{refresh:?}");
@@ -329,9 +316,7 @@ fn a_write_with_refresh_is_seen_by_searches_at_once() {
     }
 }
 
-#[test]
-fn an_address_is_used_whole_or_refused() {
-    let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
+fn an_address_is_used_whole_or_refused(world: &World<Elasticsearch>) {
     let database = Address { path: "shop".to_owned(), ..world.address().clone() };
     ELASTICSEARCH.refuses(&login(&database, "ann", Some("hunter2")), &["has no databases"]);
     ELASTICSEARCH.refuses(&login(world.address(), "a:b", Some("hunter2")), &["colon"]);

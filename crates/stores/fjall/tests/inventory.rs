@@ -14,12 +14,12 @@ use common::FJALL;
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    inventory::contention(&FJALL);
+    FJALL.passes(&[inventory::contention]);
 }
 
 #[test]
 fn a_replayed_sequence_ends_as_it_must() {
-    inventory::replay(&FJALL);
+    FJALL.passes(&[inventory::replay]);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_namespace_that_is_there_is_not_made_again() {
 
 #[test]
 fn a_large_stock_is_read_back_whole() {
-    inventory::large_stock(&FJALL);
+    FJALL.passes(&[inventory::large_stock]);
 }
 
 #[test]

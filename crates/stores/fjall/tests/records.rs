@@ -2,37 +2,37 @@
 
 mod common;
 
-use acidtest_testbed::records::{self, Unprotected};
+use acidtest_testbed::records;
 use common::FJALL;
 
 #[test]
 fn every_mix_goes_through_in_every_lock_mode() {
-    records::mixes(&FJALL);
+    FJALL.passes(&[records::mixes]);
 }
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    records::contention(&FJALL, Unprotected::LosesUpdates);
+    FJALL.passes(&[records::contention]);
 }
 
 #[test]
 fn blind_updates_raise_every_version_once() {
-    records::blind(&FJALL, Unprotected::LosesUpdates);
+    FJALL.passes(&[records::blind]);
 }
 
 #[test]
 fn several_operations_are_one_transaction() {
-    records::transactions(&FJALL);
+    FJALL.passes(&[records::transactions]);
 }
 
 #[test]
 fn many_records_are_read_back_whole() {
-    records::large(&FJALL);
+    FJALL.passes(&[records::large]);
 }
 
 #[test]
 fn a_trial_begins_with_what_another_left() {
-    records::left(&FJALL);
+    FJALL.passes(&[records::left]);
 }
 
 #[test]

@@ -15,12 +15,12 @@ static MARIADB: Subject<MariaDb> = common::subject!(MARIADB);
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    inventory::contention(&MARIADB);
+    MARIADB.passes(&[inventory::contention]);
 }
 
 #[test]
 fn a_replayed_sequence_ends_as_it_must() {
-    inventory::replay(&MARIADB);
+    MARIADB.passes(&[inventory::replay]);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_namespace_that_is_there_is_not_made_again() {
 
 #[test]
 fn a_large_stock_is_read_back_whole() {
-    inventory::large_stock(&MARIADB);
+    MARIADB.passes(&[inventory::large_stock]);
 }
 
 #[test]

@@ -11,8 +11,7 @@ macro_rules! joins {
             #[test]
             fn $test() {
                 let subject: Subject<MariaDb> = common::subject!($variant);
-                join::finds_its_rows(&subject);
-                join::is_explained(&subject);
+                subject.passes(&[join::finds_its_rows, join::is_explained]);
             }
         )*
     };

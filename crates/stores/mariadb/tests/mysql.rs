@@ -6,11 +6,7 @@ mod common;
 
 use acidtest_model::{Address, Durability};
 use acidtest_store_mariadb::{MariaDb, Variant};
-use acidtest_testbed::{
-    Subject, inventory, join, login, queue,
-    records::{self, Unprotected},
-    wait, wanted,
-};
+use acidtest_testbed::{Subject, inventory, join, login, queue, records, wait, wanted};
 use acidtest_workloads::Store;
 use common::execute;
 
@@ -19,34 +15,18 @@ static MYISAM: Subject<MariaDb> = common::subject!(MYSQL_MYISAM);
 static MARIADB: Subject<MariaDb> = common::subject!(MARIADB);
 
 #[test]
-fn innodb_carries_every_mix() {
-    records::mixes(&INNODB);
+fn innodb_carries_every_mix_and_transactions_at_every_level() {
+    INNODB.passes(&[records::mixes, records::transactions, records::large]);
 }
 
 #[test]
-fn innodb_holds_under_contention() {
-    records::contention(&INNODB, Unprotected::LosesUpdates);
-}
-
-#[test]
-fn innodb_s_transactions_hold_at_every_level() {
-    records::transactions(&INNODB);
-}
-
-#[test]
-fn innodb_takes_many_records_without_a_stream() {
-    records::large(&INNODB);
+fn innodb_carries_the_inventory_and_a_queue_and_holds_under_contention() {
+    INNODB.passes(&[records::contention, inventory::contention, inventory::replay, queue::both]);
 }
 
 #[test]
 fn innodb_keeps_what_was_acknowledged() {
     records::kills(&INNODB);
-}
-
-#[test]
-fn innodb_carries_the_inventory() {
-    inventory::contention(&INNODB);
-    inventory::replay(&INNODB);
 }
 
 #[test]
@@ -62,9 +42,7 @@ fn each_rung_is_read_back() {
 
 #[test]
 fn myisam_holds() {
-    records::mixes(&MYISAM);
-    records::contention(&MYISAM, Unprotected::LosesUpdates);
-    records::large(&MYISAM);
+    MYISAM.passes(&[records::mixes, records::contention, records::large]);
 }
 
 #[test]
@@ -75,8 +53,7 @@ fn myisam_keeps_what_was_acknowledged() {
 #[test]
 fn both_engines_join() {
     for subject in [&INNODB, &MYISAM] {
-        join::finds_its_rows(subject);
-        join::is_explained(subject);
+        subject.passes(&[join::finds_its_rows, join::is_explained]);
     }
 }
 
@@ -112,9 +89,4 @@ fn users_log_in_by_caching_sha2_with_and_without_a_password() {
         &login(root, "ann", Some("hunter2")),
         &["Access denied", "check user and password: mysql://"],
     );
-}
-
-#[test]
-fn innodb_carries_a_queue() {
-    queue::on_one_server(&INNODB, &[queue::both]);
 }

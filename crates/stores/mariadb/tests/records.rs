@@ -8,7 +8,7 @@ use acidtest_model::{Durability, Lock};
 use acidtest_store_mariadb::{MariaDb, Variant};
 use acidtest_testbed::{
     NAMESPACE, Private, Subject, for_time,
-    records::{self, Case, Unprotected},
+    records::{self, Case},
     wait,
 };
 use acidtest_workloads::{Store, Verdict, records::Parameters};
@@ -24,24 +24,22 @@ static BLACKHOLE: Subject<MariaDb> = common::subject!(MARIADB_BLACKHOLE);
 
 #[test]
 fn innodb_carries_every_mix() {
-    records::mixes(&INNODB);
+    INNODB.passes(&[records::mixes]);
 }
 
 #[test]
 fn innodb_holds_under_contention() {
-    records::contention(&INNODB, Unprotected::LosesUpdates);
-    records::blind(&INNODB, Unprotected::LosesUpdates);
+    INNODB.passes(&[records::contention, records::blind]);
 }
 
 #[test]
 fn innodb_s_transactions_hold_at_every_level() {
-    records::transactions(&INNODB);
+    INNODB.passes(&[records::transactions]);
 }
 
 #[test]
 fn innodb_takes_many_records_and_begins_with_what_is_left() {
-    records::large(&INNODB);
-    records::left(&INNODB);
+    INNODB.passes(&[records::large, records::left]);
 }
 
 #[test]
@@ -56,9 +54,7 @@ fn innodb_keeps_what_was_acknowledged() {
 
 #[test]
 fn myisam_holds() {
-    records::mixes(&MYISAM);
-    records::contention(&MYISAM, Unprotected::LosesUpdates);
-    records::large(&MYISAM);
+    MYISAM.passes(&[records::mixes, records::contention, records::large]);
 }
 
 #[test]
@@ -68,9 +64,7 @@ fn myisam_keeps_what_was_acknowledged() {
 
 #[test]
 fn aria_holds() {
-    records::mixes(&ARIA);
-    records::contention(&ARIA, Unprotected::LosesUpdates);
-    records::large(&ARIA);
+    ARIA.passes(&[records::mixes, records::contention, records::large]);
 }
 
 #[test]
@@ -80,17 +74,12 @@ fn aria_keeps_what_was_acknowledged() {
 
 #[test]
 fn memory_holds() {
-    records::mixes(&MEMORY);
-    records::contention(&MEMORY, Unprotected::LosesUpdates);
-    records::blind(&MEMORY, Unprotected::LosesUpdates);
-    records::large(&MEMORY);
+    MEMORY.passes(&[records::mixes, records::contention, records::blind, records::large]);
 }
 
 #[test]
 fn csv_holds() {
-    records::mixes(&CSV);
-    records::contention(&CSV, Unprotected::LosesUpdates);
-    records::large(&CSV);
+    CSV.passes(&[records::mixes, records::contention, records::large]);
 }
 
 #[test]
@@ -100,8 +89,7 @@ fn csv_keeps_what_was_acknowledged() {
 
 #[test]
 fn archive_holds_what_it_can_do() {
-    records::mixes(&ARCHIVE);
-    records::large(&ARCHIVE);
+    ARCHIVE.passes(&[records::mixes, records::large]);
 }
 
 #[test]

@@ -14,6 +14,9 @@ use crate::{Bug, Faults, Memory};
 /// Operations of a replayed sequence.
 const REPLAYED: u64 = 3000;
 
+/// How long a case is driven: many times what its bug needs to show.
+const LENGTH: Duration = Duration::from_millis(100);
+
 /// Parameters of records that make them few and small.
 const FEW: &str = r#"{"records": 24, "keys": "uniform", "fields": 4, "field_bytes": 32, "scan_max": 10"#;
 
@@ -206,7 +209,7 @@ pub async fn run(case: &Case, seed: u64) -> Result<Audit, SelftestError> {
     let (extent, on_refused) = if case.replayed {
         (Extent::Operations(REPLAYED), OnRefused::Retry(Duration::from_millis(1)))
     } else {
-        (Extent::Time(Duration::from_millis(300)), OnRefused::Count)
+        (Extent::Time(LENGTH), OnRefused::Count)
     };
     // an answer that never comes is given up by the engine, as in every run
     let timeout = Duration::from_millis(20);

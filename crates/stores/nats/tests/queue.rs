@@ -22,7 +22,7 @@ static NATS: Subject<Nats> =
 
 #[test]
 fn every_way_to_publish_and_to_consume_does_as_it_promises() {
-    queue::on_one_server(&NATS, &queue::all());
+    NATS.passes(&queue::all());
 }
 
 #[test]

@@ -12,12 +12,12 @@ use common::{POSTGRES, execute};
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    inventory::contention(&POSTGRES);
+    POSTGRES.passes(&[inventory::contention]);
 }
 
 #[test]
 fn a_replayed_sequence_ends_as_it_must() {
-    inventory::replay(&POSTGRES);
+    POSTGRES.passes(&[inventory::replay]);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_namespace_that_is_there_is_not_made_again() {
 
 #[test]
 fn a_large_stock_is_read_back_whole() {
-    inventory::large_stock(&POSTGRES);
+    POSTGRES.passes(&[inventory::large_stock]);
 }
 
 #[test]

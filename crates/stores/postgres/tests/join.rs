@@ -7,10 +7,10 @@ use common::POSTGRES;
 
 #[test]
 fn both_orders_find_their_rows() {
-    join::finds_its_rows(&POSTGRES);
+    POSTGRES.passes(&[join::finds_its_rows]);
 }
 
 #[test]
 fn both_orders_are_explained() {
-    join::is_explained(&POSTGRES);
+    POSTGRES.passes(&[join::is_explained]);
 }

@@ -7,7 +7,7 @@ use common::POSTGRES;
 
 #[test]
 fn every_way_to_publish_and_to_consume_does_as_it_promises() {
-    queue::on_one_server(&POSTGRES, &queue::all());
+    POSTGRES.passes(&queue::all());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use acidtest_model::{Address, Durability, Isolation, Lock};
 use acidtest_store_postgres::{KIND, Postgres};
 use acidtest_testbed::{
     NAMESPACE, Private, World, for_time,
-    records::{self, Case, NAMES, Unprotected},
+    records::{self, Case, NAMES},
     wait,
 };
 use acidtest_workloads::{
@@ -22,32 +22,32 @@ use common::{POSTGRES, execute, on_server};
 
 #[test]
 fn every_mix_goes_through_in_every_lock_mode() {
-    records::mixes(&POSTGRES);
+    POSTGRES.passes(&[records::mixes]);
 }
 
 #[test]
 fn modifies_lose_nothing_but_without_a_lock_mode() {
-    records::contention(&POSTGRES, Unprotected::LosesUpdates);
+    POSTGRES.passes(&[records::contention]);
 }
 
 #[test]
 fn blind_updates_lose_nothing_but_without_a_lock_mode() {
-    records::blind(&POSTGRES, Unprotected::LosesUpdates);
+    POSTGRES.passes(&[records::blind]);
 }
 
 #[test]
 fn transactions_go_through_at_every_isolation_level() {
-    records::transactions(&POSTGRES);
+    POSTGRES.passes(&[records::transactions]);
 }
 
 #[test]
 fn many_records_are_laid_in_and_read_back_whole() {
-    records::large(&POSTGRES);
+    POSTGRES.passes(&[records::large]);
 }
 
 #[test]
 fn a_trial_begins_with_what_another_left() {
-    records::left(&POSTGRES);
+    POSTGRES.passes(&[records::left]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ static RABBIT: Subject<RabbitMq> =
 
 #[test]
 fn every_way_to_publish_and_to_consume_does_as_it_promises() {
-    queue::on_one_server(&RABBIT, &queue::all());
+    RABBIT.passes(&queue::all());
 }
 
 #[test]
@@ -128,9 +128,10 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
     let nowhere = Address { path: "nowhere".to_owned(), ..private.address().clone() };
     RABBIT.refuses(&nowhere, &["vhost nowhere not found", "virtual host"]);
 
-    // a broker that is short of memory takes no messages, and says why
+    // a broker that is short of memory and of room on its disk takes no messages, and says why
     let settings = private.folder().join("data/rabbitmq.conf");
-    std::fs::write(settings, "vm_memory_high_watermark.absolute = 1MB\n").unwrap();
+    let alarms = "vm_memory_high_watermark.absolute = 1MB\ndisk_free_limit.absolute = 1000TB\n";
+    std::fs::write(settings, alarms).unwrap();
     private.kill();
     private.restart();
     let rabbit = private.open(RabbitMq::open);
@@ -143,6 +144,8 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
         let taken = publish(&mut publisher, &Message::laid(3, 100), Duration::from_secs(2)).await;
         assert_eq!(taken, None);
         let limit = publisher.limit().unwrap();
-        assert!(limit.contains("blocks publishers") && limit.contains("memory"), "{limit}");
+        for words in ["blocks publishers", "memory", "disk"] {
+            assert!(limit.contains(words), "{limit}");
+        }
     });
 }

@@ -6,7 +6,7 @@ use acidtest_model::{Durability, Lock};
 use acidtest_store_redis::{KIND, Redis};
 use acidtest_testbed::{
     Gone, NAMESPACE, Subject, for_time,
-    records::{self, Case, Unprotected},
+    records::{self, Case},
     wait,
 };
 use acidtest_workloads::{
@@ -19,32 +19,32 @@ static REDIS: Subject<Redis> =
 
 #[test]
 fn every_mix_goes_through_in_every_lock_mode() {
-    records::mixes(&REDIS);
+    REDIS.passes(&[records::mixes]);
 }
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    records::contention(&REDIS, Unprotected::LosesUpdates);
+    REDIS.passes(&[records::contention]);
 }
 
 #[test]
 fn blind_updates_are_protected_too() {
-    records::blind(&REDIS, Unprotected::LosesUpdates);
+    REDIS.passes(&[records::blind]);
 }
 
 #[test]
 fn several_operations_are_one_transaction() {
-    records::transactions(&REDIS);
+    REDIS.passes(&[records::transactions]);
 }
 
 #[test]
 fn many_records_are_laid_in_and_read_back_whole() {
-    records::large(&REDIS);
+    REDIS.passes(&[records::large]);
 }
 
 #[test]
 fn a_trial_begins_with_what_another_left() {
-    records::left(&REDIS);
+    REDIS.passes(&[records::left]);
 }
 
 #[test]

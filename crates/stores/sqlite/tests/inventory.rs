@@ -11,12 +11,12 @@ use rusqlite::Connection;
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    inventory::contention(&SQLITE);
+    SQLITE.passes(&[inventory::contention]);
 }
 
 #[test]
 fn a_replayed_sequence_ends_as_it_must() {
-    inventory::replay(&SQLITE);
+    SQLITE.passes(&[inventory::replay]);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_namespace_that_is_there_is_not_made_again() {
 
 #[test]
 fn a_large_stock_is_read_back_whole() {
-    inventory::large_stock(&SQLITE);
+    SQLITE.passes(&[inventory::large_stock]);
 }
 
 #[test]

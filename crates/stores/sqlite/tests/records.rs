@@ -5,7 +5,7 @@ mod common;
 use acidtest_model::{Durability, Lock};
 use acidtest_testbed::{
     NAMESPACE, for_time,
-    records::{self, Case, Unprotected},
+    records::{self, Case},
 };
 use acidtest_workloads::{
     Store, Verdict,
@@ -15,32 +15,32 @@ use common::SQLITE;
 
 #[test]
 fn every_mix_goes_through_in_every_lock_mode() {
-    records::mixes(&SQLITE);
+    SQLITE.passes(&[records::mixes]);
 }
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    records::contention(&SQLITE, Unprotected::LosesUpdates);
+    SQLITE.passes(&[records::contention]);
 }
 
 #[test]
 fn blind_updates_raise_every_version_once() {
-    records::blind(&SQLITE, Unprotected::LosesUpdates);
+    SQLITE.passes(&[records::blind]);
 }
 
 #[test]
 fn several_operations_are_one_transaction() {
-    records::transactions(&SQLITE);
+    SQLITE.passes(&[records::transactions]);
 }
 
 #[test]
 fn many_records_are_read_back_whole() {
-    records::large(&SQLITE);
+    SQLITE.passes(&[records::large]);
 }
 
 #[test]
 fn a_trial_begins_with_what_another_left() {
-    records::left(&SQLITE);
+    SQLITE.passes(&[records::left]);
 }
 
 #[test]

@@ -22,12 +22,12 @@ static TARANTOOL: Subject<Tarantool> =
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    inventory::contention(&TARANTOOL);
+    TARANTOOL.passes(&[inventory::contention]);
 }
 
 #[test]
 fn a_replayed_sequence_ends_as_it_must() {
-    inventory::replay(&TARANTOOL);
+    TARANTOOL.passes(&[inventory::replay]);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_namespace_that_is_there_is_not_made_again() {
 
 #[test]
 fn a_large_stock_is_read_back_whole() {
-    inventory::large_stock(&TARANTOOL);
+    TARANTOOL.passes(&[inventory::large_stock]);
 }
 
 #[test]

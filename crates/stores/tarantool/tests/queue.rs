@@ -24,7 +24,7 @@ static TARANTOOL: Subject<Tarantool> =
 
 #[test]
 fn every_way_to_publish_and_to_consume_does_as_it_promises() {
-    queue::on_one_server(&TARANTOOL, &queue::all());
+    TARANTOOL.passes(&queue::all());
 }
 
 #[test]

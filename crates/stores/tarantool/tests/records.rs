@@ -1,42 +1,39 @@
 //! The store's records against real servers, each test with its own.
 
 use acidtest_store_tarantool::{KIND, Tarantool};
-use acidtest_testbed::{
-    Gone, Subject,
-    records::{self, Unprotected},
-};
+use acidtest_testbed::{Gone, Subject, records};
 
 static TARANTOOL: Subject<Tarantool> =
     Subject { kind: KIND, open: |address, _| Box::pin(Tarantool::open(address)), gone: Gone::Empty };
 
 #[test]
 fn every_mix_goes_through_in_every_lock_mode() {
-    records::mixes(&TARANTOOL);
+    TARANTOOL.passes(&[records::mixes]);
 }
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {
-    records::contention(&TARANTOOL, Unprotected::LosesUpdates);
+    TARANTOOL.passes(&[records::contention]);
 }
 
 #[test]
 fn blind_updates_are_protected_too() {
-    records::blind(&TARANTOOL, Unprotected::LosesUpdates);
+    TARANTOOL.passes(&[records::blind]);
 }
 
 #[test]
 fn several_operations_are_one_transaction() {
-    records::transactions(&TARANTOOL);
+    TARANTOOL.passes(&[records::transactions]);
 }
 
 #[test]
 fn many_records_are_laid_in_and_read_back_whole() {
-    records::large(&TARANTOOL);
+    TARANTOOL.passes(&[records::large]);
 }
 
 #[test]
 fn a_trial_begins_with_what_another_left() {
-    records::left(&TARANTOOL);
+    TARANTOOL.passes(&[records::left]);
 }
 
 #[test]
