@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_engine::{Attempt, Extent, Load, Measurement, Outcome, Stop};
+use acidtest_engine::{Attempt, Extent, Load, Measurement, Outcome, Stop, Trial};
 use acidtest_model::{Ack, Consume, Durability, Effective, Lock, QueueKind, StoreError, Wish};
 use acidtest_workloads::{
     Audit, ClientTask, Loaded, Place, Store, Terms, Verdict, Workload, WorkloadTrial,
@@ -503,14 +503,14 @@ fn crash<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &Case, come
     let trial = steps::trial(store, &load(60_000), tasks.len());
     let measured = thread::scope(|scope| {
         let running = scope.spawn(|| trial.run(tasks).unwrap());
-        moves(case, case.depth());
+        moves(case, &trial);
         thread::sleep(Duration::from_millis(300));
         private.kill();
         if comes_back {
             private.restart();
             // only waits for it: the rung is of no account
             subject.answer(private, Durability::None);
-            moves(case, case.depth());
+            moves(case, &trial);
             thread::sleep(Duration::from_millis(300));
         }
         trial.stop(Stop::Interrupted);
@@ -524,11 +524,14 @@ fn crash<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &Case, come
     measured
 }
 
-/// Waits until messages come or go.
+/// Waits until messages come or go: as many of them as come leave the depth as it is, which a whole second
+/// of theirs shows.
 #[track_caller]
-fn moves(case: &Case, depth: u64) {
-    let start = Instant::now();
-    while case.depth() == depth {
+fn moves(case: &Case, trial: &Trial) {
+    let (start, depth) = (Instant::now(), case.depth());
+    let passed = trial.progress().measured.unwrap_or_default().as_secs();
+    let acknowledged = || trial.progress().last.is_some_and(|last| last.second > passed && last.p50 > 0);
+    while case.depth() == depth && !acknowledged() {
         assert!(start.elapsed() < SOON, "{}: nothing moves", case.shown());
         thread::sleep(Duration::from_millis(1));
     }

@@ -128,24 +128,25 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
     let nowhere = Address { path: "nowhere".to_owned(), ..private.address().clone() };
     RABBIT.refuses(&nowhere, &["vhost nowhere not found", "virtual host"]);
 
-    // a broker that is short of memory and of room on its disk takes no messages, and says why
+    // a broker that is short of memory, or of room on its disk, takes no messages, and says why
     let settings = private.folder().join("data/rabbitmq.conf");
-    let alarms = "vm_memory_high_watermark.absolute = 1MB\ndisk_free_limit.absolute = 1000TB\n";
-    std::fs::write(settings, alarms).unwrap();
-    private.kill();
-    private.restart();
-    let rabbit = private.open(RabbitMq::open);
-    wait(async {
-        let told = rabbit.create("another", "run 2").await.unwrap_err().to_string();
-        assert!(told.contains("blocks publishers"), "{told}");
-        let connector = rabbit.connector(&place, &wanted(&parameters));
-        let mut publisher = connector.publisher().await.unwrap();
-        // which queue it is for is of no account
-        let taken = publish(&mut publisher, &Message::laid(3, 100), Duration::from_secs(2)).await;
-        assert_eq!(taken, None);
-        let limit = publisher.limit().unwrap();
-        for words in ["blocks publishers", "memory", "disk"] {
-            assert!(limit.contains(words), "{limit}");
-        }
-    });
+    for (short, limit) in
+        [("memory", "vm_memory_high_watermark.absolute = 1MB"), ("disk", "disk_free_limit.absolute = 1000TB")]
+    {
+        std::fs::write(&settings, format!("{limit}\n")).unwrap();
+        private.kill();
+        private.restart();
+        let rabbit = private.open(RabbitMq::open);
+        wait(async {
+            let told = rabbit.create("another", "run 2").await.unwrap_err().to_string();
+            assert!(told.contains("blocks publishers"), "{told}");
+            let connector = rabbit.connector(&place, &wanted(&parameters));
+            let mut publisher = connector.publisher().await.unwrap();
+            // which queue it is for is of no account
+            let taken = publish(&mut publisher, &Message::laid(3, 100), Duration::from_secs(2)).await;
+            assert_eq!(taken, None);
+            let limit = publisher.limit().unwrap();
+            assert!(limit.contains("blocks publishers") && limit.contains(short), "{limit}");
+        });
+    }
 }
