@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
+use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, QueueKind, StoreError};
 use acidtest_store_rabbitmq::{KIND, RabbitMq};
 use acidtest_testbed::{
@@ -128,25 +129,50 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
     let nowhere = Address { path: "nowhere".to_owned(), ..private.address().clone() };
     RABBIT.refuses(&nowhere, &["vhost nowhere not found", "virtual host"]);
 
+    // whoever runs the broker closes its connections, and says why
+    wait(async {
+        rabbit.declare(&place, &wanted(&parameters)).await.unwrap();
+        let mut publisher = rabbit.connector(&place, &wanted(&parameters)).publisher().await.unwrap();
+        control(&private, &["close_all_connections", "maintenance at noon"]);
+        let Some(Err(fault)) = publish(&mut publisher, &Message::laid(3, 100), SOON).await else {
+            panic!("it was published")
+        };
+        let words = ["320 CONNECTION_FORCED", "maintenance at noon"];
+        assert!(fault.connection_lost && words.iter().all(|word| fault.message.contains(word)), "{fault:?}");
+    });
+
     // a broker that is short of memory, or of room on its disk, takes no messages, and says why
-    let settings = private.folder().join("data/rabbitmq.conf");
-    for (short, limit) in
-        [("memory", "vm_memory_high_watermark.absolute = 1MB"), ("disk", "disk_free_limit.absolute = 1000TB")]
-    {
-        std::fs::write(&settings, format!("{limit}\n")).unwrap();
-        private.kill();
-        private.restart();
-        let rabbit = private.open(RabbitMq::open);
+    for (short, limit, usual) in [
+        ("memory", &["set_vm_memory_high_watermark", "absolute", "1MB"][..], "0.4"),
+        ("disk", &["set_disk_free_limit", "1000000GB"], "50MB"),
+    ] {
+        control(&private, limit);
         wait(async {
             let told = rabbit.create("another", "run 2").await.unwrap_err().to_string();
             assert!(told.contains("blocks publishers"), "{told}");
             let connector = rabbit.connector(&place, &wanted(&parameters));
             let mut publisher = connector.publisher().await.unwrap();
-            // which queue it is for is of no account
-            let taken = publish(&mut publisher, &Message::laid(3, 100), Duration::from_secs(2)).await;
-            assert_eq!(taken, None);
+            let message = Message::laid(4, 100);
+            assert_eq!(publish(&mut publisher, &message, Duration::from_secs(2)).await, None);
             let limit = publisher.limit().unwrap();
             assert!(limit.contains("blocks publishers") && limit.contains(short), "{limit}");
         });
+        control(&private, &[limit[0], usual]);
     }
+}
+
+/// Tells the broker something by its own tool.
+fn control(private: &Private, words: &[&str]) {
+    let program = Lab::locate("rabbitmq").unwrap().program.with_file_name("rabbitmqctl");
+    let home = private.folder().join("data");
+    let ports = std::fs::read_to_string(home.join("ports")).unwrap();
+    let done = Command::new(program)
+        .args(["-n", "acidtest@localhost"])
+        .args(words)
+        .env("HOME", &home)
+        .env("ERL_EPMD_PORT", ports.split(' ').next().unwrap())
+        .env("RABBITMQ_CONF_ENV_FILE", home.join("none"))
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{words:?}: {done:?}");
 }
