@@ -174,19 +174,18 @@ impl queue::Connector for Connector {
 
     async fn subscriber(&self) -> Result<Subscriber, String> {
         let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;
-        let subscribed = subscribe(&mut connection, &self.queue, &self.delivery).await;
-        subscribed.map_err(|error| error.to_string())?;
-        Ok(Subscriber { connection, consume: self.delivery.consume, last: None })
+        prepare(&mut connection, &self.delivery).await.map_err(|error| error.to_string())?;
+        let consume = self.delivery.consume;
+        Ok(Subscriber { connection, queue: self.queue.clone(), consume, subscribed: false, last: None })
     }
 }
 
 /// The only subscription of a connection.
 const TAG: &str = "acidtest";
 
-async fn subscribe(connection: &mut Connection, queue: &str, delivery: &Delivery) -> Result<(), Error> {
-    const NO_ACK: u8 = 2;
-    let auto = delivery.consume == Consume::Auto;
-    if !auto {
+/// Makes a consumer's connection ready to subscribe.
+async fn prepare(connection: &mut Connection, delivery: &Delivery) -> Result<(), Error> {
+    if delivery.consume != Consume::Auto {
         let prefetch = u16::try_from(delivery.prefetch).unwrap_or(u16::MAX);
         let arguments = Arguments::default().long(0).short(prefetch).byte(0);
         connection.ask(ids::QOS, &arguments, ids::QOS_OK).await?;
@@ -194,9 +193,7 @@ async fn subscribe(connection: &mut Connection, queue: &str, delivery: &Delivery
     if delivery.consume == Consume::Transaction {
         connection.ask(ids::TX, &Arguments::default(), ids::TX_OK).await?;
     }
-    let bits = if auto { NO_ACK } else { 0 };
-    let arguments = Arguments::default().short(0).name(queue).name(TAG).byte(bits).table(&[]);
-    connection.ask(ids::CONSUME, &arguments, ids::CONSUME_OK).await.map(drop)
+    Ok(())
 }
 
 /// What tells a message from others of its producer, should it come back: the beginning of its body.
@@ -326,12 +323,28 @@ impl queue::Publisher for Publisher {
 /// A consumer's connection.
 pub struct Subscriber {
     connection: Connection,
+    queue: String,
     consume: Consume,
+    subscribed: bool,
     /// The last message that was taken and not acknowledged.
     last: Option<u64>,
 }
 
 impl Subscriber {
+    /// Subscribes when the first message is asked for: from then on the broker sends what there is, all of it
+    /// where nothing is acknowledged, and what it sent before the clock starts would be timed as taken from
+    /// memory.
+    async fn subscribe(&mut self) -> Result<(), Error> {
+        const NO_ACK: u8 = 2;
+        // an answer that was not waited for comes later, as an event
+        if std::mem::replace(&mut self.subscribed, true) {
+            return Ok(());
+        }
+        let bits = if self.consume == Consume::Auto { NO_ACK } else { 0 };
+        let arguments = Arguments::default().short(0).name(&self.queue).name(TAG).byte(bits).table(&[]);
+        self.connection.ask(ids::CONSUME, &arguments, ids::CONSUME_OK).await.map(drop)
+    }
+
     /// What an event is to a consumer: a message, nothing, or the end.
     fn note(&mut self, event: Event, received: &mut Received) -> Option<Attempt> {
         match event {
@@ -359,6 +372,7 @@ impl queue::Subscriber for Subscriber {
             }
         }
         let waited = timeout(patience, async {
+            self.subscribe().await?;
             loop {
                 let event = self.connection.event().await?;
                 if let Some(attempt) = self.note(event, received) {
@@ -390,6 +404,7 @@ impl queue::Subscriber for Subscriber {
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {
+        self.subscribed = true;
         let arguments = Arguments::default().name(TAG).byte(0);
         self.connection.ask(ids::CANCEL, &arguments, ids::CANCEL_OK).await?;
         Ok(())

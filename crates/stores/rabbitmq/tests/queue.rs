@@ -5,7 +5,7 @@
 use std::{process::Command, time::Duration};
 
 use acidtest_lab::Lab;
-use acidtest_model::{Address, Durability, QueueKind, StoreError};
+use acidtest_model::{Address, Consume, Durability, QueueKind, StoreError};
 use acidtest_store_rabbitmq::{KIND, RabbitMq};
 use acidtest_testbed::{
     Gone, NAMESPACE, Private, Subject, login,
@@ -14,7 +14,7 @@ use acidtest_testbed::{
 };
 use acidtest_workloads::{
     Attempt, Fault, Place, Store, Verdict,
-    queue::{Connector, Message, Parameters, Publisher, QueueAdapter, Wanted},
+    queue::{Connector, Message, Parameters, Publisher, QueueAdapter, Received, Subscriber, Wanted},
 };
 use tokio::time::timeout;
 
@@ -159,6 +159,31 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
         });
         control(&private, &[limit[0], usual]);
     }
+}
+
+/// The broker sends all that there is as soon as somebody subscribes: before the first message is asked for, which
+/// is timed, it must not.
+#[test]
+fn nothing_is_sent_to_a_consumer_before_it_asks() {
+    let Some(world) = RABBIT.start(Durability::Process) else { return };
+    let rabbit = &world.store;
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
+    let wanted = wanted(&Parameters { consume: Consume::Auto, ..Parameters::default() });
+    wait(async {
+        rabbit.create(NAMESPACE, "run 1").await.unwrap();
+        rabbit.declare(&place, &wanted).await.unwrap();
+        let connector = rabbit.connector(&place, &wanted);
+        let mut publisher = connector.publisher().await.unwrap();
+        for name in 0..3 {
+            assert_eq!(publish(&mut publisher, &Message::laid(name, 100), SOON).await, Some(Ok(Attempt::Ok)));
+        }
+        let mut subscriber = connector.subscriber().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(rabbit.depth(&place, &wanted).await.unwrap().ready, 3);
+        let mut received = Received::default();
+        assert_eq!(subscriber.take(SOON, &mut received).await, Attempt::Ok);
+        assert_eq!(rabbit.depth(&place, &wanted).await.unwrap().ready, 0);
+    });
 }
 
 /// Tells the broker something by its own tool.

@@ -81,14 +81,16 @@ pub(super) async fn drain<C: Connector>(
     depth: impl AsyncFn() -> Result<Depth, StoreError>,
 ) -> Result<Depth, StoreError> {
     let broken = |cause: String| failed("emptying the queue", cause);
+    // of a queue that went with its server nothing is left to consume
+    let unless_gone = async |cause: String| {
+        let left = depth().await?;
+        if left == Depth::default() { Ok(left) } else { Err(broken(cause)) }
+    };
     let mut subscriber = match connector.subscriber().await {
         Ok(subscriber) => subscriber,
-        // of a queue that went with its server nothing is left to consume
-        Err(cause) => {
-            let left = depth().await?;
-            return if left == Depth::default() { Ok(left) } else { Err(broken(cause)) };
-        }
+        Err(cause) => return unless_gone(cause).await,
     };
+    let mut taken = false;
     let mut received = Received::default();
     let mut held: Vec<Id> = Vec::new();
     let mut moved = Instant::now();
@@ -97,6 +99,7 @@ pub(super) async fn drain<C: Connector>(
             in_time(subscriber.take(PATIENCE, &mut received)).await.unwrap_or_else(Attempt::Unknown);
         match &attempt {
             Attempt::Ok => {
+                taken = true;
                 moved = Instant::now();
                 match message::read(&received.body, wanted.message_bytes as usize) {
                     None => scenario.ledger.torn(),
@@ -107,6 +110,7 @@ pub(super) async fn drain<C: Connector>(
                 }
             }
             Attempt::Refused => {}
+            _ if !taken => return unless_gone(why(attempt)).await,
             _ => return Err(broken(why(attempt))),
         }
         let nothing = attempt == Attempt::Refused;
