@@ -41,6 +41,17 @@ impl Default for Grid<'_> {
 }
 
 impl Grid<'_> {
+    /// 480 trials, of 96 cells.
+    pub(crate) const LARGE: Self = Self {
+        stores: &["sqlite", "postgres"],
+        locks: &Lock::ALL,
+        durability: &[Durability::None, Durability::Process, Durability::Disk],
+        clients: &[1, 4],
+        transactions: &[1, 10],
+        trials: 5,
+        seconds: 1,
+    };
+
     /// The result, priced. Lock none breaks, all others hold; native is slower by a fifth, hard by half; throughput
     /// follows the scalability law with σ 0.05 and κ 0.001.
     pub(crate) fn result(&self) -> RunResult {

@@ -663,19 +663,10 @@ mod tests {
         assert!(!text.contains("CV") && text.contains("(1 trial)") && text.contains("--trials"), "{text}");
     }
 
-    /// 480 measurements: 96 cells of 5 trials.
+    /// 480 measurements.
     #[test]
     fn a_large_grid_stays_readable() {
-        let grid = Grid {
-            stores: &["sqlite", "postgres"],
-            locks: &Lock::ALL,
-            durability: &[Durability::None, Durability::Process, Durability::Disk],
-            clients: &[1, 4],
-            transactions: &[1, 10],
-            trials: 5,
-            seconds: 1,
-        };
-        let text = shown(&grid);
+        let text = shown(&Grid::LARGE);
         let lines = text.lines().count();
         let notes = text.rsplit("\n\n").next().unwrap().lines().count();
         assert!(lines < 600 && notes < 40, "{lines} lines, {notes} of notes:\n{text}");
