@@ -11,7 +11,7 @@ use std::{
 
 use acidtest_model::{Durability, StoreError, StoreKind, Support, Task};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
-use acidtest_testbed::{Gone, Subject, inventory, join, queue, records};
+use acidtest_testbed::{Check, Gone, Subject, inventory, join, queue, records};
 
 /// A memory store with one of the bugs; with a number beyond them, a correct one.
 const fn memory<const BUG: usize>() -> Subject<Memory> {
@@ -37,6 +37,16 @@ fn failure(check: impl FnOnce()) -> String {
     panic.downcast_ref::<String>().expect("the panic has a message").clone()
 }
 
+/// Does the same for each at once: checks take their time, and little else.
+fn for_each<T: Send>(all: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
+    thread::scope(|scope| {
+        for each in all {
+            let check = &check;
+            scope.spawn(move || check(each));
+        }
+    });
+}
+
 #[test]
 fn a_correct_store_passes() {
     CORRECT.passes(&[inventory::contention, inventory::replay, inventory::large_stock]);
@@ -44,14 +54,15 @@ fn a_correct_store_passes() {
 
 #[test]
 fn correct_records_pass() {
-    CORRECT.passes(&[
+    let checks: [Check<Memory>; 6] = [
         records::mixes,
         records::contention,
         records::blind,
         records::transactions,
         records::large,
         records::left,
-    ]);
+    ];
+    for_each(checks, |check| CORRECT.passes(&[check]));
 }
 
 #[test]
@@ -61,7 +72,7 @@ fn a_correct_join_passes() {
 
 #[test]
 fn a_correct_queue_passes() {
-    CORRECT.passes(&queue::all());
+    for_each(queue::all(), |check| CORRECT.passes(&[check]));
 }
 
 /// The same with one of the bugs of a queue.
@@ -84,7 +95,7 @@ fn every_bug_of_a_queue_fails_the_check_of_modes() {
         of_queue::<9>(),
     ];
     assert_eq!(bugs.len(), Bug::QUEUE.len());
-    for (subject, bug) in bugs.iter().zip(Bug::QUEUE) {
+    for_each(bugs.iter().zip(Bug::QUEUE), |(subject, bug)| {
         let told = failure(|| subject.passes(&[queue::both]));
         let caught = match bug {
             // errors first, and their effects come after
@@ -93,7 +104,7 @@ fn every_bug_of_a_queue_fails_the_check_of_modes() {
             _ => "verdict: Broken",
         };
         assert!(told.contains(caught), "{bug:?}: {told}");
-    }
+    });
 }
 
 /// What a bug of the queue's row is, by what it does.
@@ -109,21 +120,21 @@ fn queue_with(bug: Bug) -> Option<Subject<Memory>> {
 
 #[test]
 fn what_a_dead_consumer_held_must_come_again_and_be_flagged() {
-    for (bug, caught) in [(Bug::Unflag, "was not flagged"), (Bug::LoseHeld, "not all came again")] {
+    for_each([(Bug::Unflag, "was not flagged"), (Bug::LoseHeld, "not all came again")], |(bug, caught)| {
         let subject = queue_with(bug).expect("it is a bug of a queue");
         let told = failure(|| subject.passes(&[queue::dying_consumers]));
         assert!(told.contains(caught), "{bug:?}: {told}");
-    }
+    });
 }
 
 #[test]
 fn a_bug_fails_the_checks_of_what_only_one_side_does() {
-    for bug in [Bug::DropWrite, Bug::ApplyTwice] {
+    for_each([Bug::DropWrite, Bug::ApplyTwice], |bug| {
         let subject = queue_with(bug).expect("it is a bug of a queue");
         for check in [queue::publishes, queue::consumes] {
             failure(|| subject.passes(&[check]));
         }
-    }
+    });
 }
 
 /// The memory store removes all there is.
@@ -151,7 +162,7 @@ fn every_bug_of_records_fails_the_check_of_transactions() {
         of_records::<12>(),
     ];
     assert_eq!(bugs.len(), Bug::RECORDS.len());
-    for (subject, bug) in bugs.iter().zip(Bug::RECORDS) {
+    for_each(bugs.iter().zip(Bug::RECORDS), |(subject, bug)| {
         let told = failure(|| subject.passes(&[records::transactions]));
         let caught = match bug {
             // errors first, and their effects come after
@@ -160,7 +171,7 @@ fn every_bug_of_records_fails_the_check_of_transactions() {
             _ => "verdict: Broken",
         };
         assert!(told.contains(caught), "{bug:?}: {told}");
-    }
+    });
 }
 
 #[test]
@@ -184,15 +195,11 @@ fn a_wrong_row_fails_the_check_of_joins() {
 fn every_bug_fails_the_check_of_contention() {
     let bugs = [memory::<0>(), memory::<1>(), memory::<2>(), memory::<3>(), memory::<4>(), memory::<5>()];
     assert_eq!(bugs.len(), Bug::INVENTORY.len());
-    thread::scope(|scope| {
-        for (subject, bug) in bugs.iter().zip(Bug::INVENTORY) {
-            scope.spawn(move || {
-                let told = failure(|| subject.passes(&[inventory::contention]));
-                // a late operation is an error first, and its effect comes after
-                let caught = if bug == Bug::LateApply { "planted: late" } else { "verdict: Broken" };
-                assert!(told.contains(caught), "{bug:?}: {told}");
-            });
-        }
+    for_each(bugs.iter().zip(Bug::INVENTORY), |(subject, bug)| {
+        let told = failure(|| subject.passes(&[inventory::contention]));
+        // a late operation is an error first, and its effect comes after
+        let caught = if bug == Bug::LateApply { "planted: late" } else { "verdict: Broken" };
+        assert!(told.contains(caught), "{bug:?}: {told}");
     });
 }
 
