@@ -35,12 +35,13 @@ pub trait Client {
     }
 
     /// Lets go of what others may wait for, as this client is about to wait for them. Called once, after the
-    /// warm-up.
+    /// warm-up, unless the connection was given up.
     fn pause(&mut self) -> impl Future<Output = ()> {
         async {}
     }
 
-    /// Brings to its end what the last operation left open. Called once, when nothing more is drawn.
+    /// Brings to its end what the last operation left open. Called once, when nothing more is drawn, unless the
+    /// connection was given up: what was not answered on it stays unknown.
     fn finish(&mut self) -> impl Future<Output = ()> {
         async {}
     }
@@ -97,7 +98,8 @@ pub trait Pipeline {
     /// Why it could not be opened, in the store's words.
     fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
 
-    /// Closes the connection in order. Called once, when nothing more is drawn and nothing is in flight.
+    /// Closes the connection in order. Called once, when nothing more is drawn and nothing is in flight, unless the
+    /// connection was given up.
     fn finish(&mut self) -> impl Future<Output = ()> {
         async {}
     }

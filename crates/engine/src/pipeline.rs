@@ -76,8 +76,7 @@ impl Seat {
         let mut flight = Flight::new();
         self.pipe(&mut client, &mut flight, Phase::WarmUp).await;
         self.pipe(&mut client, &mut flight, Phase::Measured).await;
-        let deadline = self.now().saturating_add(self.timeout());
-        self.guard(client.finish(), deadline).await;
+        self.last_words(client.finish()).await;
     }
 
     async fn pipe<P: Pipeline>(&mut self, client: &mut P, flight: &mut Flight<P::Operation>, phase: Phase) {

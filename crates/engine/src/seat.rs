@@ -82,6 +82,9 @@ pub struct Seat {
     waited: bool,
     /// Faults and reconnects of the warm-up are not the measurement's.
     phase: Phase,
+    /// Whether the last connection that was opened is still of use. Of one that was given up nothing counts any
+    /// more, whatever it may still say.
+    connected: bool,
 }
 
 impl Seat {
@@ -96,6 +99,7 @@ impl Seat {
             index,
             waited: false,
             phase: Phase::WarmUp,
+            connected: false,
         }
     }
 
@@ -109,13 +113,21 @@ impl Seat {
     pub async fn drive<C: Client>(mut self, mut client: C) {
         self.first(client.connect()).await;
         self.run(&mut client, Phase::WarmUp).await;
-        let deadline = self.now().saturating_add(self.timeout());
-        if self.guard(client.pause(), deadline).await.is_none() {
+        if self.last_words(client.pause()).await.is_none() {
             self.reconnect(async || client.connect().await).await;
         }
         self.run(&mut client, Phase::Measured).await;
+        self.last_words(client.finish()).await;
+    }
+
+    /// What a client has left to say at the end of a phase, if it still has a connection to say it on. None where
+    /// it has not, or got no answer in time.
+    pub(crate) async fn last_words<T>(&mut self, words: impl Future<Output = T>) -> Option<T> {
+        if !self.connected {
+            return None;
+        }
         let deadline = self.now().saturating_add(self.timeout());
-        self.guard(client.finish(), deadline).await;
+        self.guard(words, deadline).await
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -392,12 +404,16 @@ impl Seat {
     async fn connect(&mut self, connecting: impl Future<Output = Result<(), String>>) -> Result<(), String> {
         let deadline = self.shared.clock.now().saturating_add(CONNECT);
         let answer = self.guard(connecting, deadline).await;
-        answer.unwrap_or_else(|| Err(format!("no connection within {:?}", Duration::from_nanos(CONNECT))))
+        let in_time = || Err(format!("no connection within {:?}", Duration::from_nanos(CONNECT)));
+        let opened = answer.unwrap_or_else(in_time);
+        self.connected = opened.is_ok();
+        opened
     }
 
     /// Tries to reach the server again; once patience ends, so does the trial.
     pub(crate) async fn reconnect(&mut self, mut connect: impl AsyncFnMut() -> Result<(), String>) {
         let lost = self.shared.clock.now();
+        self.connected = false;
         let mut wait = 1_000_000;
         while !self.shared.control.stopping() {
             match self.connect(connect()).await {

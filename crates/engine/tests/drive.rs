@@ -32,6 +32,8 @@ struct World {
     attempts: AtomicU64,
     connections: AtomicU64,
     refuses_connections: AtomicBool,
+    /// Clients that brought to its end what they had begun.
+    finished: AtomicU64,
     outcomes: Mutex<Vec<Outcome>>,
     /// Operations by client.
     turns: Mutex<BTreeMap<usize, u64>>,
@@ -83,6 +85,10 @@ impl Client for Scripted {
         self.busy.replace(false);
         self.world.connections.fetch_add(1, SeqCst);
         Ok(())
+    }
+
+    async fn finish(&mut self) {
+        self.world.finished.fetch_add(1, SeqCst);
     }
 }
 
@@ -320,6 +326,31 @@ fn a_trial_is_stopped_while_operations_hang() {
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(measurement.stopped, Some(Stop::Interrupted));
     assert_eq!(measurement.operations[0].count(Outcome::Unknown), 4);
+}
+
+/// What was not answered when a trial is given up stays unknown: nothing that is said later on that connection may
+/// pass for an answer.
+#[test]
+fn a_connection_that_was_given_up_is_not_asked_to_finish() {
+    let world = Arc::new(World::default());
+    // one client in four never gets an answer, the others always do
+    let script: Arc<Script> = Arc::new(|attempt| match attempt {
+        0 => Act::Never,
+        _ => Act::After(Duration::from_millis(1), Attempt::Ok),
+    });
+    let trial = Trial::new(for_millis(60_000), 4);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| trial.run(tasks(4, &world, &script)).unwrap());
+        while world.outcomes.lock().unwrap().len() < 3 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        trial.stop(Stop::Interrupted);
+        trial.give_up();
+        running.join().unwrap();
+    });
+    let unknown = world.outcomes.lock().unwrap().iter().filter(|each| **each == Outcome::Unknown).count();
+    assert!(unknown >= 1, "the one that hung");
+    assert_eq!(world.finished.load(SeqCst), 4 - unknown as u64);
 }
 
 #[test]

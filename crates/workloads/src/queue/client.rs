@@ -210,7 +210,18 @@ impl<C: Connector> Consumer<C> {
                 Err(fault) => return Attempt::Unknown(fault),
             }
         }
+        if attempt == Attempt::Refused {
+            // before another attempt can take what this acknowledgement was not for
+            self.note_settled();
+        }
         attempt
+    }
+
+    /// Notes what the acknowledgement of all that is held came to.
+    fn note_settled(&mut self) {
+        if let Some(settled) = self.settled.take() {
+            self.scenario.ledger.acknowledged(self.held.drain(..), settled);
+        }
     }
 
     /// Notes what was taken, however its acknowledgement ended.
@@ -230,9 +241,7 @@ impl<C: Connector> Consumer<C> {
                 }
             }
         }
-        if let Some(settled) = self.settled.take() {
-            self.scenario.ledger.acknowledged(self.held.drain(..), settled);
-        }
+        self.note_settled();
     }
 
     fn look_at_order(&mut self, id: Id) {
@@ -329,4 +338,151 @@ pub(super) fn task<C: Connector>(
             Box::pin(seat.drive(Consumer::new(connector, scenario, wanted, ordered)))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering::SeqCst},
+        thread,
+    };
+
+    use acidtest_engine::{Extent, Load, Stop, Trial};
+
+    use super::*;
+    use crate::{at_once, queue::Parameters};
+
+    /// A queue of so many messages, laid in, and one consumer's connections to it.
+    #[derive(Clone)]
+    struct Table {
+        scenario: Scenario,
+        /// What comes next; none for a queue that has nothing just then.
+        next: Arc<Mutex<Vec<Option<Id>>>>,
+        /// Whether the acknowledgement that is asked for first is never answered.
+        hangs: bool,
+        hung: Arc<AtomicBool>,
+    }
+
+    const BYTES: usize = 40;
+
+    fn laid(sequence: u64) -> Id {
+        Id { producer: LAID, sequence }
+    }
+
+    impl Table {
+        fn new(next: &[Option<u64>], hangs: bool) -> Self {
+            let scenario = Scenario::new(Arc::new(Ledger::new(0, next.len() as u64)));
+            for id in next.iter().flatten().map(|sequence| laid(*sequence)) {
+                scenario.ledger.sending(id);
+                scenario.ledger.published(id, Published::Ok);
+            }
+            let next = next.iter().rev().map(|each| each.map(laid)).collect();
+            Self { scenario, next: Arc::new(Mutex::new(next)), hangs, hung: Arc::default() }
+        }
+
+        fn wanted() -> Wanted {
+            let parameters = Parameters { batch: 10, message_bytes: 40, ..Parameters::default() };
+            Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes }
+        }
+
+        fn consumer(&self) -> Consumer<Self> {
+            Consumer::new(self.clone(), self.scenario.clone(), Self::wanted(), false)
+        }
+
+        /// How often the message is found to have been acknowledged twice, once a consumer acknowledges it again.
+        fn twice(&self, sequence: u64) -> u64 {
+            self.scenario.ledger.settled(laid(sequence));
+            self.scenario.ledger.totals().duplicated
+        }
+    }
+
+    /// What a connection has taken and not acknowledged.
+    struct Taking {
+        table: Table,
+        taken: usize,
+    }
+
+    /// Nobody publishes.
+    struct Mute;
+
+    impl Connector for Table {
+        type Publisher = Mute;
+        type Subscriber = Taking;
+
+        async fn publisher(&self) -> Result<Mute, String> {
+            Err("nobody publishes".to_owned())
+        }
+
+        async fn subscriber(&self) -> Result<Taking, String> {
+            Ok(Taking { table: self.clone(), taken: 0 })
+        }
+    }
+
+    impl Publisher for Mute {
+        async fn send(&mut self, _: &Message) -> Result<(), Fault> {
+            Ok(())
+        }
+
+        async fn settle(&mut self, _: &mut Vec<Ended>) -> Result<(), Fault> {
+            Ok(())
+        }
+    }
+
+    impl Subscriber for Taking {
+        async fn take(&mut self, _: Duration, received: &mut Received) -> Attempt {
+            let Some(Some(id)) = self.table.next.lock().unwrap().pop() else { return Attempt::Refused };
+            let mut message = Message::default();
+            message.write(id, 0, BYTES);
+            *received = Received { body: message.body, redelivered: None };
+            self.taken += 1;
+            Attempt::Ok
+        }
+
+        /// As a table does: what is to be acknowledged is no longer to be once that was asked for, and with
+        /// nothing to acknowledge there is nothing to ask.
+        async fn settle(&mut self) -> Result<Settled, Fault> {
+            if std::mem::take(&mut self.taken) > 0 && self.table.hangs && !self.table.hung.swap(true, SeqCst)
+            {
+                std::future::pending::<()>().await;
+            }
+            Ok(Settled::Answered)
+        }
+    }
+
+    /// What is acknowledged because there is nothing more is what was held then, not what a later attempt of the
+    /// same operation takes.
+    #[test]
+    fn an_acknowledgement_is_for_what_was_held_when_it_was_asked_for() {
+        let table = Table::new(&[Some(0), None, Some(1)], false);
+        let mut consumer = table.consumer();
+        at_once(consumer.connect()).unwrap();
+        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Ok);
+        consumer.account(Take, Outcome::Ok);
+        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Refused);
+        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Ok);
+        consumer.account(Take, Outcome::Ok);
+        assert_eq!(consumer.held, [laid(1)]);
+        assert_eq!(table.twice(1), 0, "it was not acknowledged yet");
+        assert_eq!(table.twice(0), 1, "it was");
+    }
+
+    /// An acknowledgement that nobody answered is none, whatever the same connection says when the trial ends.
+    #[test]
+    fn an_acknowledgement_that_was_given_up_is_not_taken_as_answered() {
+        let table = Table::new(&[Some(0), None], true);
+        let load = Load::closed(OPERATIONS, Extent::Time(Duration::from_mins(1)));
+        let trial = Trial::new(load, 1);
+        let consumer = table.consumer();
+        let task: ClientTask = Box::new(move |seat| Box::pin(seat.drive(consumer)));
+        thread::scope(|scope| {
+            let running = scope.spawn(|| trial.run(vec![task]).unwrap());
+            while !table.hung.load(SeqCst) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            trial.stop(Stop::Interrupted);
+            trial.give_up();
+            running.join().unwrap();
+        });
+        assert_eq!(table.twice(0), 0, "it may come again");
+    }
 }
