@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -78,6 +78,8 @@ pub struct Ledger {
     sent: Pieces<AtomicU8>,
     /// The first message of each connection.
     connections: Mutex<BTreeSet<Id>>,
+    /// Whether a consumer was lost: what it had been handed comes later than what was published after it.
+    consumer_lost: AtomicBool,
     counts: Counts,
 }
 
@@ -94,6 +96,7 @@ struct Counts {
     torn: AtomicU64,
     foreign: AtomicU64,
     reordered: AtomicU64,
+    reordered_unflagged: AtomicU64,
 }
 
 /// Totals of the ledger.
@@ -116,7 +119,7 @@ pub(crate) struct Totals {
     pub(crate) torn: u64,
     /// Messages that no producer of the trial sent.
     pub(crate) foreign: u64,
-    /// Deliveries after one that was published later by the same producer.
+    /// Deliveries after one that was published later by the same producer, which no lost consumer explains.
     pub(crate) reordered: u64,
 }
 
@@ -129,6 +132,7 @@ impl Ledger {
             laid: (0..backlog).map(|_| AtomicU8::new(0)).collect(),
             sent: Pieces::new(),
             connections: Mutex::default(),
+            consumer_lost: AtomicBool::new(false),
             counts: Counts::default(),
         }
     }
@@ -235,8 +239,18 @@ impl Ledger {
         self.counts.foreign.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn reordered(&self) {
-        self.counts.reordered.fetch_add(1, Relaxed);
+    /// A message came after one that its producer had sent later. `flagged` is the store's word that it had not been
+    /// delivered before; without one it may be what a lost consumer held, for as long as the store takes to notice
+    /// the loss: then all that proves an order wrong is that no consumer was lost.
+    pub(crate) fn reordered(&self, flagged: Option<bool>) {
+        let counts = &self.counts;
+        let count = if flagged.is_some() { &counts.reordered } else { &counts.reordered_unflagged };
+        count.fetch_add(1, Relaxed);
+    }
+
+    /// A consumer's connection is gone, or what it was doing failed.
+    pub(crate) fn consumer_lost(&self) {
+        self.consumer_lost.store(true, Relaxed);
     }
 
     /// Messages that were published and have not been consumed.
@@ -257,7 +271,8 @@ impl Ledger {
             duplicated: count(&counts.duplicated),
             torn: count(&counts.torn),
             foreign: count(&counts.foreign),
-            reordered: count(&counts.reordered),
+            reordered: count(&counts.reordered)
+                + if self.consumer_lost.load(Relaxed) { 0 } else { count(&counts.reordered_unflagged) },
         }
     }
 

@@ -10,7 +10,7 @@
 //! | duplicated | a message came again whose acknowledgement the store answered once more, or without the store's word that it may have come before, where the store gives that word |
 //! | phantom | a message was delivered that no producer of the trial sent, or that was proved not to have been published |
 //! | torn | a message was delivered that is not whole: its checksum or its length is wrong |
-//! | reordered | a consumer received a producer's messages in another order than they were published in, where the store promises the order; what is delivered again is left out, and what was sent on different connections |
+//! | reordered | a consumer received a producer's messages in another order than they were published in, where the store promises the order; what is delivered again is left out, what was sent on different connections, and, where a store has no word on what is delivered again, all of a trial in which a consumer was lost |
 //!
 //! Lost messages are judged only when the queue is drained, as the store itself says: nothing ready, nothing
 //! unacknowledged. Otherwise the verdict is unknown. Where producers do without acknowledgements (`ack none`)
