@@ -694,6 +694,7 @@ fn load(plan: &Plan, cell: &Cell, workload: &dyn Workload, blocking: bool, seed:
     let closed = Load::closed(workload.operations(), extent);
     Load {
         spans: workload.spans(),
+        scheduled: workload.scheduled().map(|clients| clients as usize),
         arrivals: match (cell.rate, plan.arrivals) {
             (None, _) => Arrivals::Closed,
             (Some(rate), ArrivalKind::Constant) => Arrivals::Constant(rate),

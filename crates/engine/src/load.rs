@@ -19,7 +19,7 @@ pub enum Arrivals {
 pub enum Extent {
     /// So long; what is in flight at the end is waited for and recorded.
     Time(Duration),
-    /// So many operations over all clients, or until the clients have nothing left to draw.
+    /// So many operations over all clients on the schedule, or until they have nothing left to draw.
     Operations(u64),
 }
 
@@ -41,6 +41,11 @@ pub struct Load {
     pub spans: &'static [&'static str],
     /// When operations are due.
     pub arrivals: Arrivals,
+    /// How many clients are on the schedule: the first so many; all if none. It is to them that arrivals and a number
+    /// of operations are dealt out. The others begin their next operation whenever the last one has ended: to the
+    /// end of the measured part, or, where that is a number of operations, until those are done and the others' own
+    /// come to nothing.
+    pub scheduled: Option<usize>,
     /// Driven but not recorded, before the measured part.
     pub warmup: Duration,
     /// The measured part.
@@ -68,6 +73,7 @@ impl Load {
             operations,
             spans: &[],
             arrivals: Arrivals::Closed,
+            scheduled: None,
             warmup: Duration::ZERO,
             extent,
             timeout: Duration::from_secs(10),

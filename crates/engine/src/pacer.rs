@@ -21,8 +21,9 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// A share of `share` (0 to 1) of the arrivals, in turn `phase` (0 to 1).
+    /// A share of `share` (0 to 1) of the arrivals, in turn `phase` (0 to 1). Without a share nothing is ever due.
     pub(crate) fn new(arrivals: Arrivals, share: f64, phase: f64, seed: u64) -> Self {
+        let arrivals = if share > 0.0 { arrivals } else { Arrivals::Closed };
         let gap = match arrivals {
             Arrivals::Closed => 0.0,
             Arrivals::Constant(rate) | Arrivals::Poisson(rate) => 1e9 / (rate * share),

@@ -2,11 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{
-    Attempt, Ended, Fault, Outcome, Pipeline, Seat,
-    gate::Phase,
-    recorder::{Effort, Times},
-};
+use crate::{Attempt, Ended, Fault, Outcome, Pipeline, Seat, gate::Phase, recorder::Effort};
 
 /// An operation in flight.
 struct Sent<O> {
@@ -76,6 +72,7 @@ impl Seat {
         let mut flight = Flight::new();
         self.pipe(&mut client, &mut flight, Phase::WarmUp).await;
         self.pipe(&mut client, &mut flight, Phase::Measured).await;
+        self.end_schedule();
         self.last_words(client.finish()).await;
     }
 
@@ -184,7 +181,7 @@ impl Seat {
         let kind = P::kind(&operation);
         client.account(operation, outcome);
         if phase == Phase::Measured {
-            self.record(kind, outcome, Times { due, start, end }, Effort::default());
+            self.record(kind, outcome, due, (start, end), Effort::default());
         }
     }
 }

@@ -40,7 +40,8 @@ pub(crate) struct Effort {
 /// The moments of one operation, in nanoseconds of the trial's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    pub(crate) due: u64,
+    /// When an open loop's schedule meant it to start; none in a closed loop, and of a client that is on no schedule.
+    pub(crate) due: Option<u64>,
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
@@ -52,6 +53,8 @@ struct Batch {
     efforts: Vec<Effort64>,
     ok_in_time: Vec<u64>,
     spans: Vec<Histogram>,
+    /// Operations of clients on the schedule.
+    scheduled: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +71,7 @@ impl Batch {
             efforts: vec![Effort64::default(); kinds],
             ok_in_time: vec![0; kinds],
             spans: (0..spans).map(|_| histogram()).collect(),
+            scheduled: 0,
         }
     }
 
@@ -81,6 +85,7 @@ impl Batch {
         self.efforts.fill(Effort64::default());
         self.ok_in_time.fill(0);
         self.spans.iter_mut().for_each(Histogram::reset);
+        self.scheduled = 0;
     }
 }
 
@@ -89,7 +94,6 @@ impl Batch {
 pub(crate) struct Recorder {
     shard: usize,
     totals: Arc<Totals>,
-    open_loop: bool,
     window: (u64, u64),
     second: u64,
     second_end: u64,
@@ -101,19 +105,18 @@ pub(crate) struct Recorder {
 /// When things last ended, in nanoseconds of the trial's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ends {
-    /// An operation, however.
-    pub(crate) any: u64,
+    /// An operation of a client on the schedule, however.
+    pub(crate) scheduled: u64,
     /// An operation that was acknowledged.
     pub(crate) ok: u64,
 }
 
 impl Recorder {
-    pub(crate) fn new(shard: usize, open_loop: bool, totals: Arc<Totals>) -> Self {
+    pub(crate) fn new(shard: usize, totals: Arc<Totals>) -> Self {
         let batch = totals.batch();
         Self {
             shard,
             totals,
-            open_loop,
             window: (0, 0),
             second: 0,
             second_end: u64::MAX,
@@ -140,12 +143,17 @@ impl Recorder {
         self.arrived.dropped += count;
     }
 
+    /// An operation of a client on the schedule has ended at that moment.
+    pub(crate) fn completed(&mut self, end: u64) {
+        self.arrived.completed += 1;
+        self.batch.scheduled += 1;
+        self.ends.scheduled = self.ends.scheduled.max(end);
+    }
+
     pub(crate) fn record(&mut self, kind: usize, outcome: Outcome, times: Times, effort: Effort) {
         if times.end >= self.second_end {
             self.roll(times.end);
         }
-        self.arrived.completed += 1;
-        self.ends.any = self.ends.any.max(times.end);
         if outcome == Outcome::Ok {
             self.ends.ok = self.ends.ok.max(times.end);
         }
@@ -154,14 +162,12 @@ impl Recorder {
         efforts.conflicts += u64::from(effort.conflicts);
         efforts.refusals += u64::from(effort.refusals);
         efforts.retries += u64::from(effort.retries);
-        let open_loop = self.open_loop;
         let slot = &mut self.batch.latency[kind * Outcome::ALL.len() + outcome.index()];
-        let latency =
-            slot.get_or_insert_with(|| Latency { service: histogram(), response: open_loop.then(histogram) });
+        let latency = slot.get_or_insert_with(|| Latency { service: histogram(), response: None });
         // resizing histograms refuse nothing below 2^63 ns
         let _ = latency.service.record(times.end - times.start);
-        if let Some(response) = &mut latency.response {
-            let _ = response.record(times.end.saturating_sub(times.due));
+        if let Some(due) = times.due {
+            let _ = latency.response.get_or_insert_with(histogram).record(times.end.saturating_sub(due));
         }
     }
 
@@ -288,7 +294,7 @@ impl Totals {
             add(&mut span.times, times);
         }
         let ended: u64 = counts.iter().flatten().sum();
-        self.completed.fetch_add(ended, Ordering::Relaxed);
+        self.completed.fetch_add(batch.scheduled, Ordering::Relaxed);
         if ended > 0 {
             let open = inner.open.entry(second).or_insert_with(|| OpenSecond {
                 counts: vec![SecondCounts::default(); kinds],
@@ -307,7 +313,7 @@ impl Totals {
 
     fn arrive(&self, arrived: Arrived, ends: Ends) {
         let mut inner = self.lock();
-        inner.ends.any = inner.ends.any.max(ends.any);
+        inner.ends.scheduled = inner.ends.scheduled.max(ends.scheduled);
         inner.ends.ok = inner.ends.ok.max(ends.ok);
         let total = &mut inner.arrived;
         total.offered += arrived.offered;
@@ -328,7 +334,7 @@ impl Totals {
         *inner.faults.entry(line.to_owned()).or_default() += 1;
     }
 
-    /// Operations recorded so far, and the last second that is complete.
+    /// Operations of clients on the schedule so far, and the last second that is complete.
     pub(crate) fn progress(&self) -> (u64, Option<Second>) {
         (self.completed.load(Ordering::Relaxed), self.lock().series.last().cloned())
     }
@@ -390,13 +396,13 @@ mod tests {
     use super::*;
 
     fn at(start: u64, end: u64) -> Times {
-        Times { due: start, start, end }
+        Times { due: Some(start), start, end }
     }
 
     #[test]
     fn seconds_wait_for_the_slowest_thread_and_gaps_are_zeros() {
         let totals = Arc::new(Totals::new(&["op"], &[], 2));
-        let mut threads = [0, 1].map(|shard| Recorder::new(shard, false, Arc::clone(&totals)));
+        let mut threads = [0, 1].map(|shard| Recorder::new(shard, Arc::clone(&totals)));
         for thread in &mut threads {
             thread.begin(0, 10 * SECOND);
         }
@@ -416,7 +422,7 @@ mod tests {
     #[test]
     fn what_ends_after_the_window_has_its_time_but_no_throughput() {
         let totals = Arc::new(Totals::new(&["op"], &[], 1));
-        let mut recorder = Recorder::new(0, false, Arc::clone(&totals));
+        let mut recorder = Recorder::new(0, Arc::clone(&totals));
         recorder.begin(0, SECOND);
         recorder.record(0, Outcome::Ok, at(0, SECOND), Effort::default());
         recorder.record(0, Outcome::Ok, at(SECOND / 2, 5 * SECOND), Effort::default());
@@ -448,7 +454,7 @@ mod tests {
         ) {
             let totals = Arc::new(Totals::new(&["op"], &[], 3));
             let mut threads: Vec<Recorder> =
-                (0..3).map(|shard| Recorder::new(shard, true, Arc::clone(&totals))).collect();
+                (0..3).map(|shard| Recorder::new(shard, Arc::clone(&totals))).collect();
             let mut one = histogram();
             let mut clocks = [0_u64; 3];
             for thread in &mut threads {

@@ -78,10 +78,14 @@ pub struct Seat {
     tick: Pin<Box<Sleep>>,
     rng: Xoshiro256PlusPlus,
     index: usize,
+    /// Whether it is on the schedule; else its next operation is due when the last one has ended.
+    scheduled: bool,
     /// Whether the last attempt had to wait for its answer.
     waited: bool,
     /// Faults and reconnects of the warm-up are not the measurement's.
     phase: Phase,
+    /// When the phase ends.
+    end: u64,
     /// Whether the last connection that was opened is still of use. Of one that was given up nothing counts any
     /// more, whatever it may still say.
     connected: bool,
@@ -94,11 +98,13 @@ impl Seat {
             tick: Box::pin(tokio::time::sleep(Duration::from_nanos(TICK))),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             sleeper: Sleeper::default(),
+            scheduled: index < shared.scheduled,
             shared,
             bench,
             index,
             waited: false,
             phase: Phase::WarmUp,
+            end: 0,
             connected: false,
         }
     }
@@ -117,6 +123,7 @@ impl Seat {
             self.reconnect(async || client.connect().await).await;
         }
         self.run(&mut client, Phase::Measured).await;
+        self.end_schedule();
         self.last_words(client.finish()).await;
     }
 
@@ -151,16 +158,34 @@ impl Seat {
         self.shared.done(phase);
     }
 
+    /// The client has ended the measured part.
+    pub(crate) fn end_schedule(&self) {
+        if self.scheduled {
+            self.shared.schedule_ended();
+        }
+    }
+
     pub(crate) fn started(&self, phase: Phase, late: bool) {
-        if phase == Phase::Measured {
+        if phase == Phase::Measured && self.scheduled {
             self.bench.borrow_mut().recorder.started(late);
         }
     }
 
-    /// Records an operation that was due at `due`; in a closed loop it was due when it started.
-    pub(crate) fn record(&self, kind: usize, outcome: Outcome, times: Times, effort: Effort) {
-        let due = if self.shared.closed { times.start } else { times.due };
-        self.bench.borrow_mut().recorder.record(kind, outcome, Times { due, ..times }, effort);
+    /// Records an operation that ran from `start` to `end` and was due at `due`.
+    pub(crate) fn record(
+        &self,
+        kind: usize,
+        outcome: Outcome,
+        due: u64,
+        (start, end): (u64, u64),
+        effort: Effort,
+    ) {
+        let due = (self.scheduled && !self.shared.closed).then_some(due);
+        let recorder = &mut self.bench.borrow_mut().recorder;
+        recorder.record(kind, outcome, Times { due, start, end }, effort);
+        if self.scheduled {
+            recorder.completed(end);
+        }
     }
 
     /// A client that has not waited for anything since `slice` lets others of its thread go on. Gives when
@@ -176,8 +201,8 @@ impl Seat {
         self.now()
     }
 
-    /// Passes the gate and says when the phase ends.
-    pub(crate) async fn enter(&mut self, phase: Phase) -> u64 {
+    /// Passes the gate.
+    pub(crate) async fn enter(&mut self, phase: Phase) {
         let shared = Arc::clone(&self.shared);
         // given up only when the trial is: then no client goes on to start anything
         self.guard(shared.gate.wait(), u64::MAX).await;
@@ -189,11 +214,11 @@ impl Seat {
         };
         self.bench.borrow_mut().enter(phase, start, end);
         self.phase = phase;
-        end
+        self.end = end;
     }
 
     async fn run<C: Client>(&mut self, client: &mut C, phase: Phase) {
-        let end = self.enter(phase).await;
+        self.enter(phase).await;
         let mut now = self.shared.clock.now();
         let mut slice = now;
         while !self.shared.control.stopping() {
@@ -217,11 +242,11 @@ impl Seat {
             self.started(phase, late);
             self.waited = false;
             let begun = self.shared.clock.now();
-            let (outcome, effort, lost) = self.perform(client, &operation, begun, end).await;
+            let (outcome, effort, lost) = self.perform(client, &operation, begun).await;
             let ended = self.shared.clock.now();
             client.account(operation, outcome);
             if phase == Phase::Measured {
-                self.record(kind, outcome, Times { due, start: begun, end: ended }, effort);
+                self.record(kind, outcome, due, (begun, ended), effort);
                 if let Some((span, nanoseconds)) = client.span() {
                     self.bench.borrow_mut().recorder.span(span, nanoseconds);
                 }
@@ -231,6 +256,9 @@ impl Seat {
                 self.reconnect(async || client.connect().await).await;
                 now = self.shared.clock.now();
             }
+            if !self.scheduled && outcome != Outcome::Ok && self.shared.is_schedule_over() {
+                break;
+            }
             if self.waited {
                 slice = now;
             }
@@ -239,6 +267,9 @@ impl Seat {
 
     /// When this client's next operation is due.
     pub(crate) fn claim(&self, phase: Phase, now: u64) -> Option<u64> {
+        if !self.scheduled {
+            return (now < self.end).then_some(now);
+        }
         if phase == Phase::Measured && !self.shared.budget_left() {
             return None;
         }
@@ -251,7 +282,6 @@ impl Seat {
         client: &mut C,
         operation: &C::Operation,
         begun: u64,
-        end: u64,
     ) -> (Outcome, Effort, bool) {
         let deadline = begun.saturating_add(self.shared.timeout);
         let mut effort = Effort::default();
@@ -263,7 +293,7 @@ impl Seat {
                     match self.shared.load.on_refused {
                         OnRefused::Count => return (Outcome::Refused, effort, false),
                         OnRefused::Retry(wait) => {
-                            if self.out_of_time(deadline, end, nanos(wait)) {
+                            if self.out_of_time(deadline, nanos(wait)) {
                                 return (Outcome::Refused, effort, false);
                             }
                             nanos(wait)
@@ -273,9 +303,7 @@ impl Seat {
                 Some(Attempt::Conflict) => {
                     effort.conflicts += 1;
                     let wait = self.backoff(effort.conflicts);
-                    if effort.conflicts > self.shared.load.max_retries
-                        || self.out_of_time(deadline, end, wait)
-                    {
+                    if effort.conflicts > self.shared.load.max_retries || self.out_of_time(deadline, wait) {
                         return (Outcome::Conflict, effort, false);
                     }
                     wait
@@ -315,9 +343,9 @@ impl Seat {
 
     /// Whether another attempt after `wait` would come too late: for the operation, or for the
     /// phase, which waits for no retries once it is over.
-    fn out_of_time(&self, deadline: u64, end: u64, wait: u64) -> bool {
+    fn out_of_time(&self, deadline: u64, wait: u64) -> bool {
         let then = self.shared.clock.now().saturating_add(wait);
-        then >= deadline || then >= end || self.shared.control.stopping()
+        then >= deadline || then >= self.end || self.shared.control.stopping()
     }
 
     /// Full jitter: anything up to a limit that doubles with each conflict.

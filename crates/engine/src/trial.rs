@@ -44,7 +44,7 @@ pub enum EngineError {
 pub struct Progress {
     /// Time since the measured part began; `None` while it has not.
     pub measured: Option<Duration>,
-    /// Operations recorded so far; brought up to date once a second.
+    /// Operations of clients on the schedule recorded so far; brought up to date once a second.
     pub completed: u64,
     /// The last second that is complete.
     pub last: Option<Second>,
@@ -62,6 +62,10 @@ pub(crate) struct Shared {
     pub(crate) totals: Arc<Totals>,
     /// Operations that may still be started, where their number is limited.
     budget: Option<AtomicI64>,
+    /// Clients on the schedule.
+    pub(crate) scheduled: usize,
+    /// Of those: how many have still to end the measured part.
+    at_work: AtomicUsize,
     /// Clients that had nothing left to do before the measured part was over.
     done: AtomicUsize,
 }
@@ -78,6 +82,25 @@ impl Shared {
             self.done.fetch_add(1, Ordering::Relaxed);
         }
     }
+
+    /// A client on the schedule has ended the measured part.
+    pub(crate) fn schedule_ended(&self) {
+        self.at_work.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a number of operations was asked for and every client on the schedule has ended: then nothing more
+    /// comes for the others.
+    pub(crate) fn is_schedule_over(&self) -> bool {
+        self.budget.is_some() && self.at_work.load(Ordering::Relaxed) == 0
+    }
+
+    /// A thread's share of the arrivals (0 to 1), and its turn among the threads that have one (0 to 1). Clients are
+    /// dealt out in turn, those on the schedule first.
+    fn share(&self, shard: usize, threads: usize) -> (f64, f64) {
+        let scheduled = (shard..self.scheduled).step_by(threads).len();
+        let sharing = threads.min(self.scheduled).max(1);
+        (scheduled as f64 / self.scheduled.max(1) as f64, shard as f64 / sharing as f64)
+    }
 }
 
 /// A trial: run once, watched and stopped from another thread.
@@ -93,6 +116,7 @@ impl Trial {
     #[must_use]
     pub fn new(load: Load, clients: usize) -> Self {
         let threads = load.threads.clamp(1, clients.max(1));
+        let scheduled = load.scheduled.map_or(clients, |scheduled| scheduled.min(clients));
         let budget = match load.extent {
             Extent::Time(_) => None,
             Extent::Operations(count) => Some(AtomicI64::new(i64::try_from(count).unwrap_or(i64::MAX))),
@@ -105,6 +129,8 @@ impl Trial {
             gate: Gate::new(clients),
             totals: Arc::new(Totals::new(load.operations, load.spans, threads)),
             budget,
+            scheduled,
+            at_work: AtomicUsize::new(scheduled),
             done: AtomicUsize::new(0),
             load,
         };
@@ -149,13 +175,12 @@ impl Trial {
             .build()
             .inspect_err(|_| self.give_up())?;
         let load = &self.shared.load;
-        let share_of_rate = hand.len() as f64 / self.clients as f64;
-        let turn = shard as f64 / self.threads as f64;
+        let (rate, turn) = self.shared.share(shard, self.threads);
         let seed = load.seed ^ ((shard as u64) << 32);
         let bench = Rc::new(RefCell::new(Bench {
             phase: None,
-            pacer: Pacer::new(load.arrivals, share_of_rate, turn, seed),
-            recorder: Recorder::new(shard, !self.shared.closed, Arc::clone(&self.shared.totals)),
+            pacer: Pacer::new(load.arrivals, rate, turn, seed),
+            recorder: Recorder::new(shard, Arc::clone(&self.shared.totals)),
         }));
         LocalSet::new().block_on(&runtime, async {
             let mut seats = JoinSet::new();
@@ -220,7 +245,8 @@ impl Trial {
             // what the clients waited for in vain after the last of it is no time that it took
             Extent::Time(asked) if self.all_done() => asked.min(until(collected.ends.ok)),
             Extent::Time(asked) => asked.min(passed),
-            Extent::Operations(_) => until(collected.ends.any),
+            // as little as what others waited for in vain after the last on the schedule
+            Extent::Operations(_) => until(collected.ends.scheduled.max(collected.ends.ok)),
         };
         let mut series = collected.series;
         // a stall that lasts to the end is a row of zeros for each second too

@@ -14,8 +14,8 @@ use std::{
 };
 
 use acidtest_engine::{
-    Arrivals, Attempt, Client, ClientTask, Ended, Extent, Fault, Load, Measurement, OnRefused, Outcome,
-    Pipeline, Stop, Trial,
+    Arrivals, Attempt, Client, ClientTask, Ended, Extent, Fault, Load, Measurement, OnRefused,
+    OperationStats, Outcome, Pipeline, Stop, Trial,
 };
 
 /// What a scripted store does with an attempt, given how many there were before it.
@@ -719,4 +719,85 @@ fn spans_of_the_warm_up_are_not_the_measurement_s_and_a_refusal_s_wait_is_no_par
     assert!(measurement.spans[0].times.min() >= 100_000_000, "{} ns", measurement.spans[0].times.min());
     assert!(operation.count(Outcome::Ok) < 59, "some were driven in the warm-up");
     assert!(measurement.window < Duration::from_secs(5));
+}
+
+/// One that brings, on the schedule, or one that takes what was brought, off it.
+struct Porter {
+    brings: bool,
+    brought: Arc<AtomicU64>,
+}
+
+impl Client for Porter {
+    type Operation = usize;
+
+    fn draw(&mut self) -> Option<usize> {
+        Some(usize::from(!self.brings))
+    }
+
+    fn kind(operation: &usize) -> usize {
+        *operation
+    }
+
+    async fn attempt(&mut self, _: &usize) -> Attempt {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if self.brings {
+            self.brought.fetch_add(1, SeqCst);
+            return Attempt::Ok;
+        }
+        match self.brought.fetch_update(SeqCst, SeqCst, |there| there.checked_sub(1)) {
+            Ok(_) => Attempt::Ok,
+            Err(_) => Attempt::Refused,
+        }
+    }
+
+    fn account(&mut self, _: usize, _: Outcome) {}
+
+    async fn connect(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// So many that bring and so many that take.
+fn porters(load: Load, bringing: usize, taking: usize) -> Measurement {
+    let brought = Arc::new(AtomicU64::new(0));
+    let task = |_| {
+        let brought = Arc::clone(&brought);
+        let task: ClientTask = Box::new(move |seat| {
+            let brings = seat.index() < bringing;
+            Box::pin(seat.drive(Porter { brings, brought }))
+        });
+        task
+    };
+    let load = Load { scheduled: Some(bringing), operations: &["bring", "take"], ..load };
+    Trial::new(load, bringing + taking).run((0..bringing + taking).map(task).collect()).unwrap()
+}
+
+/// The rate is that of the clients on the schedule, on however many threads the others are dealt out.
+#[test]
+fn a_rate_is_for_the_clients_on_the_schedule_alone() {
+    for (threads, bringing, taking) in [(1, 1, 3), (2, 1, 5), (4, 2, 6), (3, 4, 1)] {
+        let load = Load { arrivals: Arrivals::Constant(200.0), threads, ..for_millis(500) };
+        let Measurement { operations, arrived, .. } = porters(load, bringing, taking);
+        assert_eq!(arrived.offered, 100, "{threads} threads");
+        assert_eq!(arrived.started + arrived.dropped, 100, "{threads} threads");
+        let brought: u64 = Outcome::ALL.iter().map(|outcome| operations[0].count(*outcome)).sum();
+        assert_eq!(brought, arrived.started, "{threads} threads");
+        // what is looked for is due at no moment
+        let due = |operation: &OperationStats| {
+            operation.latency.values().map(|latency| latency.response.is_some()).collect::<BTreeSet<_>>()
+        };
+        assert_eq!([&operations[0], &operations[1]].map(due), [true, false].map(|is| BTreeSet::from([is])));
+    }
+}
+
+/// So many are brought, and all of them are taken before the trial ends.
+#[test]
+fn a_number_of_operations_is_for_the_clients_on_the_schedule_alone() {
+    for (bringing, taking) in [(3, 2), (1, 4)] {
+        let load = Load { warmup: Duration::from_millis(20), ..operations(50) };
+        let Measurement { operations, window, .. } = porters(load, bringing, taking);
+        assert_eq!(operations[0].count(Outcome::Ok), 50);
+        assert!(operations[1].count(Outcome::Ok) >= 50, "those of the warm-up may be among them");
+        assert!(window > Duration::ZERO);
+    }
 }

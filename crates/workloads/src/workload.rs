@@ -102,6 +102,12 @@ pub trait Workload: Send + Sync {
         None
     }
 
+    /// How many of its clients the rate and the number of operations are for, the first so many, where they are not
+    /// for all of them.
+    fn scheduled(&self) -> Option<u32> {
+        None
+    }
+
     /// Whether a trial may be driven for a while before it is measured.
     fn warms_up(&self) -> bool {
         true

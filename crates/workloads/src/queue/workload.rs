@@ -128,6 +128,11 @@ impl Workload for Queue {
         Some(producers + consumers)
     }
 
+    /// What is published sets the pace: consumers take what there is.
+    fn scheduled(&self) -> Option<u32> {
+        (self.parameters.phase == Phase::Both).then_some(self.parameters.producers)
+    }
+
     /// A warm-up would drain what is to be drained.
     fn warms_up(&self) -> bool {
         self.parameters.phase != Phase::Consume
