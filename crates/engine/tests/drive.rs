@@ -758,7 +758,7 @@ impl Client for Porter {
 }
 
 /// So many that bring and so many that take.
-fn porters(load: Load, bringing: usize, taking: usize) -> Measurement {
+fn porters(load: &Load, bringing: usize, taking: usize) -> Measurement {
     let brought = Arc::new(AtomicU64::new(0));
     let task = |_| {
         let brought = Arc::clone(&brought);
@@ -768,7 +768,7 @@ fn porters(load: Load, bringing: usize, taking: usize) -> Measurement {
         });
         task
     };
-    let load = Load { scheduled: Some(bringing), operations: &["bring", "take"], ..load };
+    let load = Load { scheduled: Some(bringing), operations: &["bring", "take"], ..load.clone() };
     Trial::new(load, bringing + taking).run((0..bringing + taking).map(task).collect()).unwrap()
 }
 
@@ -777,7 +777,7 @@ fn porters(load: Load, bringing: usize, taking: usize) -> Measurement {
 fn a_rate_is_for_the_clients_on_the_schedule_alone() {
     for (threads, bringing, taking) in [(1, 1, 3), (2, 1, 5), (4, 2, 6), (3, 4, 1)] {
         let load = Load { arrivals: Arrivals::Constant(200.0), threads, ..for_millis(500) };
-        let Measurement { operations, arrived, .. } = porters(load, bringing, taking);
+        let Measurement { operations, arrived, .. } = porters(&load, bringing, taking);
         assert_eq!(arrived.offered, 100, "{threads} threads");
         assert_eq!(arrived.started + arrived.dropped, 100, "{threads} threads");
         let brought: u64 = Outcome::ALL.iter().map(|outcome| operations[0].count(*outcome)).sum();
@@ -795,7 +795,7 @@ fn a_rate_is_for_the_clients_on_the_schedule_alone() {
 fn a_number_of_operations_is_for_the_clients_on_the_schedule_alone() {
     for (bringing, taking) in [(3, 2), (1, 4)] {
         let load = Load { warmup: Duration::from_millis(20), ..operations(50) };
-        let Measurement { operations, window, .. } = porters(load, bringing, taking);
+        let Measurement { operations, window, .. } = porters(&load, bringing, taking);
         assert_eq!(operations[0].count(Outcome::Ok), 50);
         assert!(operations[1].count(Outcome::Ok) >= 50, "those of the warm-up may be among them");
         assert!(window > Duration::ZERO);

@@ -13,7 +13,7 @@ use acidtest_model::{Delivery, Effective, Isolation, Lock, StoreError, Task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Audit, Parameter, Place, Store};
+use crate::{Audit, Parameter, Place, Store, records::Written};
 
 /// Values of a workload's parameters, by name.
 pub type Values = serde_json::Map<String, serde_json::Value>;
@@ -140,8 +140,10 @@ pub struct Terms {
 /// What a trial left behind that the next one may begin with: proved by its audit, which read it all.
 #[derive(Clone, Debug, Default)]
 pub struct Left {
-    /// The version of each record, by its number; empty where nothing was changed.
-    pub versions: Arc<Vec<u32>>,
+    /// Of records: what was written of each, by its number; empty where nothing was changed.
+    pub(crate) records: Arc<Vec<Written>>,
+    /// The first tag that no trial has written.
+    pub(crate) tag: Option<u64>,
 }
 
 /// What a trial's audit came to.

@@ -9,7 +9,7 @@ use acidtest_model::StoreError;
 
 use super::{
     content::hash,
-    ledger::{Entry, Inserted, Ledger},
+    ledger::{Entry, Inserted, Ledger, Written},
 };
 use crate::{Audit, Audited, Finding, Left, Verdict};
 
@@ -62,6 +62,14 @@ impl Final {
         self.seen[number] = self.seen[number].saturating_add(1);
         self.torn += u64::from(tag.is_none());
     }
+
+    /// What was written of each record; none where one is not whole, or has a version beyond what is kept of it.
+    fn written(&self) -> Option<Vec<Written>> {
+        let whole = |(version, tag): (&u64, &Option<u64>)| {
+            tag.filter(|_| u32::try_from(*version).is_ok()).map(|tag| Written::new(*version, tag))
+        };
+        self.versions.iter().zip(&self.tags).map(whole).collect()
+    }
 }
 
 /// Holds the ledger of a trial against the records that the store ended with.
@@ -75,11 +83,11 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> Audited {
     let proved = ledger.proved();
     let mut found = Found::default();
     let mut doubt = None;
-    let mut versions: Option<Vec<u32>> = None;
+    let mut records = None;
     match state {
         Ok(state) => {
             found.compare(ledger, &state);
-            versions = state.versions.iter().map(|version| u32::try_from(*version).ok()).collect();
+            records = state.written();
             if proved.acknowledged == 0 {
                 doubt = Some("no operation was acknowledged".to_owned());
             }
@@ -122,7 +130,9 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> Audited {
     let settled = doubt.is_none() && proved.unknown == 0 && !ledger.has_inserts() && found.is_whole();
     Audited::new(
         Audit { verdict, reason: doubt, findings, evidence },
-        versions.filter(|_| settled).map(|versions| Left { versions: Arc::new(versions) }),
+        records
+            .filter(|_| settled)
+            .map(|records| Left { records: Arc::new(records), tag: Some(ledger.next_tag()) }),
     )
 }
 

@@ -1,6 +1,6 @@
 //! The client: draws operations, asks the port, keeps the ledger.
 
-use std::{fmt::Write, sync::Arc};
+use std::{fmt::Write, ops::Range, sync::Arc};
 
 use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
 use rand::{RngExt, SeedableRng};
@@ -74,8 +74,8 @@ pub(super) struct RecordsClient<C: Connector> {
     /// This client's own: where records are added, it grows with them.
     numbers: Numbers,
     rng: Xoshiro256PlusPlus,
-    /// Counts this client's writes; the tag of each, which no other client gives.
-    tag: u64,
+    /// Tags for this client's next writes, which no other client gives.
+    tags: Range<u64>,
     answers: Vec<Answer>,
     spare: Option<Operation>,
 }
@@ -92,7 +92,7 @@ impl<C: Connector> RecordsClient<C> {
             connector,
             connection: None,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            tag: client << 40,
+            tags: 0..0,
             spare: None,
         }
     }
@@ -111,8 +111,7 @@ impl<C: Connector> RecordsClient<C> {
         match request.action {
             Action::Scan => request.length = self.rng.random_range(1..=*scan_max),
             Action::Update | Action::Insert | Action::Modify => {
-                self.tag += 1;
-                request.fields.fill(layout, self.tag);
+                request.fields.fill(layout, next_tag(&mut self.tags, ledger));
             }
             Action::Read => {}
         }
@@ -166,6 +165,15 @@ impl<C: Connector> RecordsClient<C> {
         }
         if found == 0 && known.is_there {
             ledger.missing();
+        }
+    }
+}
+
+fn next_tag(tags: &mut Range<u64>, ledger: &Ledger) -> u64 {
+    loop {
+        match tags.next() {
+            Some(tag) => return tag,
+            None => *tags = ledger.deal_tags(),
         }
     }
 }
@@ -252,4 +260,116 @@ where
         let client = RecordsClient::new(connector, scenario, seat.index());
         Box::pin(seat.drive(client))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Audited, Left, Verdict, at_once,
+        records::{Choice, Final, audit, key_name},
+    };
+
+    /// One record, as a store has it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Row {
+        version: u64,
+        tag: u64,
+    }
+
+    /// Answers whatever is asked of it with what it is told to.
+    struct Told(Answer);
+
+    impl Connector for Told {
+        type Connection = Self;
+
+        async fn connect(&self) -> Result<Self, String> {
+            Ok(Self(self.0.clone()))
+        }
+    }
+
+    impl Operations for Told {
+        async fn single(&mut self, _: &Request, answer: &mut Answer) -> Attempt {
+            answer.clone_from(&self.0);
+            Attempt::Ok
+        }
+    }
+
+    /// A trial of one operation on one record, over what an earlier one left: the store answers as told, and has
+    /// the record then as `after` makes it of the tag that was to be written.
+    fn trial(mix: &str, left: Left, answer: Answer, after: impl Fn(u64) -> Row) -> (Audited, Row) {
+        let parameters = Parameters {
+            mix: mix.parse().unwrap(),
+            keys: Choice::Uniform,
+            records: 1,
+            fields: 2,
+            field_bytes: 20,
+            ..Parameters::default()
+        };
+        let ledger = Arc::new(Ledger::new(parameters.layout(), left));
+        // every trial of a round has the same seed
+        let scenario = Scenario::new(&parameters, Arc::clone(&ledger), 7);
+        let mut client = RecordsClient::new(Told(answer), scenario, 0);
+        at_once(client.connect()).unwrap();
+        let operation = client.draw().unwrap();
+        let row = after(operation.requests[0].fields.tag());
+        assert_eq!(at_once(client.attempt(&operation)), Attempt::Ok);
+        client.account(operation, Outcome::Ok);
+        let mut state = Final::of(&ledger);
+        state.take(&key_name(0), row.version, Some(row.tag));
+        (audit(&ledger, Ok(state)), row)
+    }
+
+    fn wrote(version: u64) -> Answer {
+        let mut answer = Answer::default();
+        answer.wrote(version);
+        answer
+    }
+
+    /// An update by the first client, as the first write of a trial: what it leaves.
+    fn updated() -> (Left, Row) {
+        let (audited, row) = trial("update:1", Left::default(), wrote(1), |tag| Row { version: 1, tag });
+        assert_eq!(audited.audit.verdict, Verdict::Holds, "{}", audited.audit);
+        (audited.left.unwrap(), row)
+    }
+
+    /// The first write of a client in a trial is another one than that of the trial before.
+    #[test]
+    fn fields_that_were_not_stored_are_found_over_what_an_earlier_trial_left() {
+        let (left, first) = updated();
+        let kept = |_| Row { version: 2, ..first };
+        let (broken, _) = trial("update:1", left.clone(), wrote(2), kept);
+        assert_eq!(broken.audit.to_string(), "broken: mismatched 1 records");
+        let (sound, second) = trial("update:1", left, wrote(2), |tag| Row { version: 2, tag });
+        assert_eq!(sound.audit.verdict, Verdict::Holds, "{}", sound.audit);
+        assert_ne!(first.tag, second.tag);
+    }
+
+    /// What was taken over is known, fields and all, also where it had been updated.
+    #[test]
+    fn fields_that_changed_without_a_version_are_found_over_what_an_earlier_trial_left() {
+        let (left, row) = updated();
+        let mut fields = Fields::default();
+        let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
+        fields.fill(&layout, row.tag);
+        let mut answer = Answer::default();
+        answer.record(1, fields.iter().map(str::as_bytes));
+        let (sound, _) = trial("read:1", left.clone(), answer.clone(), |_| row);
+        assert_eq!(sound.audit.verdict, Verdict::Holds, "{}", sound.audit);
+        let (broken, _) = trial("read:1", left, answer, |_| Row { tag: row.tag + 1, ..row });
+        assert_eq!(broken.audit.to_string(), "broken: mismatched 1 records");
+    }
+
+    #[test]
+    fn no_two_clients_are_dealt_the_same_tags() {
+        let ledger =
+            Ledger::new(Layout { records: 1, fields: 1, field_bytes: 16, scans: false }, Left::default());
+        let (mut one, mut other) = (0..0, 0..0);
+        let mut drawn: Vec<u64> =
+            (0..20_000).flat_map(|_| [next_tag(&mut one, &ledger), next_tag(&mut other, &ledger)]).collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 40_000);
+        assert!(drawn.last() < Some(&ledger.next_tag()));
+    }
 }

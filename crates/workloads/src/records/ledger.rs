@@ -1,12 +1,21 @@
 //! What the clients remember of what was acknowledged.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
+    },
 };
 
 use super::Layout;
-use crate::pieces::Pieces;
+use crate::{Left, pieces::Pieces};
+
+/// The first tag that is written: above every number of a record, which is the tag that it is laid in with.
+const FIRST_TAG: u64 = 1 << 40;
+
+/// Tags that are dealt out at once.
+const TAGS: u64 = 1 << 12;
 
 /// Updates and modifies of one record.
 #[derive(Debug, Default)]
@@ -32,14 +41,9 @@ impl Written {
         self.0 >> 32
     }
 
-    /// A version, whose fields are not known.
-    fn unmarked(version: u64) -> Self {
-        Self(version << 32)
-    }
-
     /// Whether a record at this version cannot have these fields: those of the version are others.
     pub(crate) fn contradicts(self, version: u64, tag: u64) -> bool {
-        let is_known = self != Self::unmarked(self.version());
+        let is_known = self != Self(self.version() << 32);
         is_known && self.version() == version && Self::new(version, tag) != self
     }
 }
@@ -86,8 +90,10 @@ impl Inserted {
 #[derive(Debug)]
 pub struct Ledger {
     layout: Layout,
-    /// Versions at the beginning; all 0 where it is empty.
-    first: Arc<Vec<u32>>,
+    /// What was taken over; where it is empty, each record is as it is laid in.
+    first: Arc<Vec<Written>>,
+    /// The next tags that are dealt out.
+    tags: AtomicU64,
     laid: Vec<Account>,
     added: Pieces<Account>,
     inserts: Pieces<AtomicU8>,
@@ -132,20 +138,31 @@ pub(crate) struct Proved {
 }
 
 impl Ledger {
-    /// An empty ledger over the records that are laid in, with the versions that they have then (none:
-    /// all 0).
+    /// An empty ledger over the records that are laid in, or over what an earlier trial left of them.
     #[must_use]
-    pub fn new(layout: Layout, first: Arc<Vec<u32>>) -> Self {
+    pub fn new(layout: Layout, left: Left) -> Self {
         Self {
             laid: (0..layout.records).map(|_| Account::default()).collect(),
             layout,
-            first,
+            first: left.records,
+            tags: AtomicU64::new(left.tag.unwrap_or(FIRST_TAG)),
             added: Pieces::new(),
             inserts: Pieces::new(),
             drawn: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             counts: Counts::default(),
         }
+    }
+
+    /// Tags that no other client of the trial, nor any client of an earlier one over the same records, writes.
+    pub(crate) fn deal_tags(&self) -> Range<u64> {
+        let first = self.tags.fetch_add(TAGS, Relaxed);
+        first..first + TAGS
+    }
+
+    /// The first tag that has not been dealt out.
+    pub(crate) fn next_tag(&self) -> u64 {
+        self.tags.load(Relaxed)
     }
 
     /// Records that may be drawn: those laid in and those whose insert, and every one before it, has ended.
@@ -221,19 +238,19 @@ impl Ledger {
         self.newest_of(number, self.account(number))
     }
 
-    /// Before anything was acknowledged it is what was laid in: fields that are known where nothing has
-    /// changed them since.
+    /// Before anything was acknowledged it is what was laid in, or taken over.
     fn newest_of(&self, number: u64, account: Option<&Account>) -> Written {
         let newest = Written(account.map_or(0, |account| account.newest.load(Relaxed)));
-        let laid = match self.first(number) {
-            0 if number < self.layout.records => Written::new(0, number),
-            first => Written::unmarked(first),
-        };
-        newest.max(laid)
+        newest.max(self.first(number))
     }
 
-    fn first(&self, number: u64) -> u64 {
-        usize::try_from(number).ok().and_then(|number| self.first.get(number)).copied().unwrap_or(0).into()
+    /// What the trial began with; nothing is known of what is added in it.
+    fn first(&self, number: u64) -> Written {
+        if number >= self.layout.records {
+            return Written::default();
+        }
+        let taken_over = usize::try_from(number).ok().and_then(|number| self.first.get(number));
+        taken_over.copied().unwrap_or_else(|| Written::new(0, number))
     }
 
     /// An acknowledged update or modify: the tag that it wrote, the version where the store said it, and the
@@ -296,7 +313,7 @@ impl Ledger {
         let count =
             |of: fn(&Account) -> &AtomicU32| account.map_or(0, |account| of(account).load(Relaxed).into());
         Entry {
-            first: self.first(number),
+            first: self.first(number).version(),
             ok: count(|account| &account.ok),
             unknown: count(|account| &account.unknown),
             newest: self.newest_of(number, account),

@@ -8,8 +8,9 @@
 //!
 //! In constant work per operation, and sixteen bytes a record: how many updates of it were acknowledged, how
 //! many were never answered, and the newest version that was acknowledged, with a mark of what was written
-//! then; of each insert one byte, how it ended. At the end every record is read back. The counts of a
-//! broken verdict:
+//! then; of each insert one byte, how it ended. At the end every record is read back. A trial that takes over
+//! what an earlier one left has eight bytes a record more: the version that was read back, with the mark of its
+//! fields. No two writes of trials that share records have the same tag. The counts of a broken verdict:
 //!
 //! | count | unit | proves |
 //! | --- | --- | --- |
@@ -20,7 +21,7 @@
 //! | `phantom` | records | there at the end, and never inserted, or with an insert that is proved to have had no effect, or with a key that is none |
 //! | `unasked` | updates | a final version is higher than all updates make it that may have happened (failed but applied, applied twice) |
 //! | `torn` | records | read, or found at the end, with fields of several writers, or that nobody wrote |
-//! | `mismatched` | records | read, or found at the end, with the version of an acknowledged write, or of loading, and the fields of another |
+//! | `mismatched` | records | read, or found at the end, with the version of an acknowledged write, of loading, or of what was taken over, and other fields than were written with it |
 //! | `missing` | reads | nothing was found where a record had been laid in, or acknowledged as inserted, before the operation was sent |
 //! | `stale` | reads | a version lower than one that was acknowledged before the operation was sent |
 //!
@@ -62,6 +63,7 @@ pub use client::{OPERATIONS, Scenario, task};
 pub use content::{Batches, Fields, Layout, key_name, tag_of};
 pub use keys::Choice;
 pub use ledger::Ledger;
+pub(crate) use ledger::Written;
 pub use parameters::{Mix, Parameters, Refresh};
 pub use port::{Action, Answer, Connector, Each, Operations, RecordsStore, Request, Wanted};
 pub use workload::{KIND, Records};

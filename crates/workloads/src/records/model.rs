@@ -202,7 +202,7 @@ impl World {
 
     fn over(parameters: &Parameters, seed: u64, shares: (f64, f64), model: Model, left: Left) -> Self {
         let model = Rc::new(RefCell::new(model));
-        let ledger = Arc::new(Ledger::new(parameters.layout(), left.versions));
+        let ledger = Arc::new(Ledger::new(parameters.layout(), left));
         let scenario = Scenario::new(parameters, Arc::clone(&ledger), seed);
         let client = |index| {
             let mut client = RecordsClient::new(Rc::clone(&model), scenario.clone(), index);
@@ -443,7 +443,7 @@ proptest! {
         order in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle(),
         how in prop::collection::vec(2_u8..5, 40),
     ) {
-        let ledger = Ledger::new(parameters("d", 1).layout(), Arc::default());
+        let ledger = Ledger::new(parameters("d", 1).layout(), Left::default());
         let first = ledger.drawable();
         for _ in 0..40 {
             ledger.draw_insert();
@@ -487,7 +487,7 @@ proptest! {
 /// The edge moves on over what ends at the same time in several threads, and never further.
 #[test]
 fn the_edge_of_inserts_is_never_ahead_nor_left_behind() {
-    let ledger = Ledger::new(parameters("write", 1).layout(), Arc::default());
+    let ledger = Ledger::new(parameters("write", 1).layout(), Left::default());
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

@@ -97,8 +97,7 @@ impl Workload for Records {
 
     fn trial(&self, terms: Terms) -> Box<dyn WorkloadTrial> {
         let layout = self.parameters.layout();
-        let first = terms.left.map(|left| left.versions).unwrap_or_default();
-        let ledger = Arc::new(Ledger::new(layout, first));
+        let ledger = Arc::new(Ledger::new(layout, terms.left.unwrap_or_default()));
         let wanted = Wanted {
             lock: terms.lock,
             isolation: self.isolation(),
