@@ -74,6 +74,8 @@ pub(crate) struct Runner<'a> {
     instances: BTreeMap<(usize, Durability), Instance>,
     result: RunResult,
     file: &'a ResultFile,
+    /// Which session of the run this is, from 1.
+    session: u32,
     /// When the result was last written, and how long that took.
     written: Option<(Instant, Duration)>,
     trials: u32,
@@ -174,6 +176,7 @@ pub(crate) async fn run(
         workloads,
         cells,
         instances: BTreeMap::new(),
+        session: sessions(&result) + 1,
         trials: result.cells.iter().map(|cell| u32::try_from(cell.trials.len()).unwrap_or(0)).sum(),
         result,
         file,
@@ -207,6 +210,11 @@ fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult, Failure> 
     }
     begun.interrupted = false;
     Ok(begun)
+}
+
+/// Sessions in which trials of the run were made.
+fn sessions(result: &RunResult) -> u32 {
+    result.cells.iter().flat_map(|cell| &cell.trials).map(|trial| trial.session).max().unwrap_or(0)
 }
 
 /// What tells one machine from another, if anything does. The kernel keeps a little more or less of the memory
@@ -429,6 +437,7 @@ impl Runner<'_> {
         let left_by = kept.map(|kept| kept.by);
         let mut about = About {
             round,
+            session: self.session,
             transaction,
             counted,
             data: DataFigures { rows: trial.rows(), load_seconds: None, left_by },

@@ -671,6 +671,11 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
             (9, &Value::Bool(false), &cut["run"])
         );
         assert!(whole.iter().all(|trial| trials(&done).contains(trial)), "{how}");
+        // what ran before is not priced against what ran after
+        let sessions =
+            |of: &[Value]| of.iter().map(|trial| trial["session"].as_u64()).collect::<BTreeSet<_>>();
+        assert_eq!(sessions(&whole), BTreeSet::from([Some(1)]), "{how}");
+        assert_eq!(sessions(&trials(&done)), BTreeSet::from([Some(1), Some(2)]), "{how}");
         bench.run(&["lab", "down"]).expect(0);
         bench.assert_clean();
     }

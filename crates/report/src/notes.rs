@@ -162,6 +162,14 @@ fn statistics(result: &RunResult) -> Vec<String> {
                 .to_owned(),
         );
     }
+    let divided = result.divided_rounds();
+    if divided > 0 && prices().next().is_some() {
+        notes.push(format!(
+            "the run was interrupted and resumed: prices are of trials of one session, which leaves {divided} of {} rounds \
+             out.",
+            result.plan.trials
+        ));
+    }
     let sweeps = sweeps(result);
     let most = sweeps.iter().map(|sweep| sweep.points().len()).max();
     if sweeps.iter().any(|sweep| sweep.law.is_some()) {

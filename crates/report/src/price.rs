@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CellResult, Ratio, RunResult, UnreadableHistogram,
     dimensions::{DURABILITY, LOCK, NOT_THERE},
+    result::Turn,
 };
 
 /// A guarantee that has a price.
@@ -178,7 +179,7 @@ pub struct Price {
 
 /// A trial's figures that are priced.
 struct Priced {
-    round: u32,
+    turn: Turn,
     throughput: f64,
     p99: Option<f64>,
     operations: Vec<(String, f64, Option<f64>)>,
@@ -226,15 +227,15 @@ impl RunResult {
         if base.breaks_promise() || (base.promised && base.verdict() != Verdict::Holds) {
             return None;
         }
-        let rounds = || {
-            figures[with].iter().filter_map(|one| {
-                Some((one, figures[without].iter().find(|other| other.round == one.round)?))
-            })
+        let turns = || {
+            figures[with]
+                .iter()
+                .filter_map(|one| Some((one, figures[without].iter().find(|other| other.turn == one.turn)?)))
         };
         let pays = guarantee.operation();
-        let throughput: Vec<_> = rounds().map(|(one, other)| (one.of(pays).0, other.of(pays).0)).collect();
+        let throughput: Vec<_> = turns().map(|(one, other)| (one.of(pays).0, other.of(pays).0)).collect();
         let p99: Vec<_> =
-            rounds().filter_map(|(one, other)| Some((one.of(pays).1?, other.of(pays).1?))).collect();
+            turns().filter_map(|(one, other)| Some((one.of(pays).1?, other.of(pays).1?))).collect();
         Some(Price {
             guarantee,
             of: guarantee.shown(cell, base),
@@ -265,7 +266,7 @@ fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
                 (each.name.clone(), each.ok_per_second, each.ok().map(|times| times.p99_ns as f64))
             });
             Ok(Priced {
-                round: trial.round,
+                turn: trial.turn(),
                 throughput: trial.throughput,
                 p99: trial.p99()?,
                 operations: operations.collect(),
@@ -283,6 +284,33 @@ mod tests {
     fn price(cell: &CellResult, guarantee: Guarantee) -> Option<(f64, &str)> {
         let price = cell.prices.iter().find(|price| price.guarantee == guarantee)?;
         Some((price.throughput.estimate, price.against.as_str()))
+    }
+
+    /// Trials of one round that an interruption parted by hours are no pair.
+    #[test]
+    fn only_trials_of_one_session_are_priced_against_each_other() {
+        let mut result =
+            sample::Grid { locks: &[Lock::None, Lock::Soft], ..sample::Grid::default() }.result();
+        let priced = |result: &RunResult| {
+            let mut result = result.clone();
+            result.price().unwrap();
+            let soft = result.cells.iter().find(|cell| cell.lock == Lock::Soft).unwrap();
+            price(soft, Guarantee::Lock).map(|(ratio, _)| ratio)
+        };
+        let whole = priced(&result).unwrap();
+        assert_eq!(result.divided_rounds(), 0);
+        // the run was interrupted in the middle of its second round, and went on when the machine was ten times as
+        // fast
+        for cell in &mut result.cells {
+            for trial in &mut cell.trials {
+                let before = trial.round == 1 || (trial.round == 2 && cell.lock == Lock::None);
+                trial.session = if before { 1 } else { 2 };
+                trial.throughput *= if before { 1.0 } else { 10.0 };
+            }
+        }
+        assert_eq!(result.divided_rounds(), 1);
+        let parted = priced(&result).unwrap();
+        assert!((parted / whole - 1.0).abs() < 0.2, "{parted} is no longer {whole}");
     }
 
     #[track_caller]

@@ -1,6 +1,6 @@
 //! The format of a result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_engine::{Arrived, Measurement, Outcome, Stop};
 use acidtest_model::{Durability, Effective, Lock};
@@ -111,11 +111,28 @@ fn yes() -> bool {
     true
 }
 
+/// Results that name no session have one.
+fn first() -> u32 {
+    1
+}
+
+/// What trials of different cells have in common that ran one after the other, and are compared with each other: a
+/// round, within one session of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    round: u32,
+    session: u32,
+}
+
 /// One trial of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialResult {
     /// Which round of the run, from 1.
     pub round: u32,
+    /// Which session of the run, from 1: each `--resume` begins another, perhaps hours later. Results that do not say
+    /// so have one.
+    #[serde(default = "first")]
+    pub session: u32,
     /// Where its data came from.
     pub data: DataFigures,
     /// Length of the measured part in seconds.
@@ -275,6 +292,8 @@ impl From<Arrived> for ArrivedFigures {
 pub struct About {
     /// Which round of the run, from 1.
     pub round: u32,
+    /// Which session of the run, from 1.
+    pub session: u32,
     /// Operations that one acknowledgement stands for.
     pub transaction: u32,
     /// The operations that throughput counts.
@@ -292,6 +311,7 @@ impl TrialResult {
         let names: Vec<&str> = measurement.operations.iter().map(|operation| operation.name).collect();
         Self {
             round: about.round,
+            session: about.session,
             data: about.data,
             remarks: about.remarks,
             seconds: measurement.window.as_secs_f64(),
@@ -373,6 +393,11 @@ impl TrialResult {
         }
     }
 
+    /// With which trials of other cells it is compared.
+    pub(crate) fn turn(&self) -> Turn {
+        Turn { round: self.round, session: self.session }
+    }
+
     /// The operations that throughput counts.
     pub(crate) fn counted_operations(&self) -> impl Iterator<Item = &OperationFigures> {
         self.operations.iter().filter(|each| self.counted.is_empty() || self.counted.contains(&each.name))
@@ -419,6 +444,16 @@ impl OperationFigures {
     #[must_use]
     pub fn ok(&self) -> Option<&LatencyFigures> {
         self.response.get("ok").or_else(|| self.service.get("ok"))
+    }
+}
+
+impl RunResult {
+    /// Rounds that an interruption divided between two sessions: what ran hours apart is not compared.
+    pub(crate) fn divided_rounds(&self) -> usize {
+        let turns = self.cells.iter().flat_map(|cell| &cell.trials).map(TrialResult::turn);
+        let turns: BTreeSet<Turn> = turns.collect();
+        let rounds: Vec<u32> = turns.iter().map(|turn| turn.round).collect();
+        rounds.chunk_by(|one, next| one == next).filter(|turns| turns.len() > 1).count()
     }
 }
 

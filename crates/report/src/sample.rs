@@ -201,6 +201,7 @@ impl Grid<'_> {
             gauge: None,
             limits: BTreeMap::new(),
             round,
+            session: 1,
             data: DataFigures {
                 rows: 1_000,
                 load_seconds: (round == 1).then_some(0.25),

@@ -4,7 +4,9 @@ use std::{fmt, str::FromStr};
 
 use serde::{Serialize, Serializer};
 
-use crate::{CellResult, LatencyFigures, OperationFigures, SpanFigures, TrialResult, UnreadableHistogram};
+use crate::{
+    CellResult, LatencyFigures, OperationFigures, SpanFigures, TrialResult, UnreadableHistogram, result::Turn,
+};
 
 /// A figure of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +119,7 @@ impl FromStr for Figure {
 
 /// A trial's figures.
 pub(super) struct TrialFigures {
-    pub(super) round: u32,
+    pub(super) turn: Turn,
     /// Over all operations; times are none where nothing was acknowledged.
     throughput: f64,
     times: Option<LatencyFigures>,
@@ -155,7 +157,7 @@ fn of_trial(trial: &TrialResult) -> Result<TrialFigures, UnreadableHistogram> {
     let acknowledged = trial.throughput * trial.seconds;
     let each = |seconds: f64| (acknowledged > 0.0).then(|| seconds * 1e9 / acknowledged);
     Ok(TrialFigures {
-        round: trial.round,
+        turn: trial.turn(),
         throughput: trial.throughput,
         times: LatencyFigures::merged(trial.counted_operations().filter_map(OperationFigures::ok))?,
         client: each(trial.resources.client.cpu_seconds),

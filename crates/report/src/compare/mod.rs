@@ -20,6 +20,7 @@ use self::figures::TrialFigures;
 use crate::{
     CellResult, Ratio, RunResult, UnreadableHistogram,
     dimensions::{self, Dimensions, varying},
+    result::Turn,
     table,
 };
 
@@ -255,8 +256,8 @@ fn one(
 ) -> Option<Compared> {
     // a trial that acknowledged none of an operation has no row of it
     let absent = (figure == Figure::Throughput).then_some(0.0);
-    let of = |trials: &[TrialFigures]| -> Vec<(u32, f64)> {
-        let seen = |trial: &TrialFigures| Some((trial.round, trial.get(operation, figure).or(absent)?));
+    let of = |trials: &[TrialFigures]| -> Vec<(Turn, f64)> {
+        let seen = |trial: &TrialFigures| Some((trial.turn, trial.get(operation, figure).or(absent)?));
         trials.iter().filter_map(seen).collect()
     };
     let (a, b) = (of(a), of(b));
@@ -265,12 +266,12 @@ fn one(
     }
     // rounds in which one side has nothing must not vanish from the ratio
     let has_none = a.iter().chain(&b).any(|(_, value)| *value <= 0.0);
-    let values = |side: &[(u32, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
+    let values = |side: &[(Turn, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
     let ratio = if has_none {
         None
     } else if paired {
-        let of_round = |round| a.iter().find(|(other, _)| *other == round).map(|(_, value)| *value);
-        let pairs: Vec<_> = b.iter().filter_map(|(round, value)| Some((*value, of_round(*round)?))).collect();
+        let of_turn = |turn| a.iter().find(|(other, _)| *other == turn).map(|(_, value)| *value);
+        let pairs: Vec<_> = b.iter().filter_map(|(turn, value)| Some((*value, of_turn(*turn)?))).collect();
         Ratio::of_pairs(&pairs)
     } else {
         Ratio::of_groups(&values(&b), &values(&a))

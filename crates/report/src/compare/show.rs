@@ -74,7 +74,9 @@ impl Comparison {
         let mut notes = Vec::new();
         let known = || self.pairs.iter().flat_map(|pair| &pair.figures).filter_map(|figure| figure.ratio);
         notes.push(if self.paired {
-            "one run: ratios are taken round by round; figures are geometric means over the trials.".to_owned()
+            "one run: ratios are taken round by round, within one session of the run; figures are geometric means over \
+             the trials."
+                .to_owned()
         } else {
             "two runs: whatever changed between them, other load on the machine included, is in the ratios; figures \
              are geometric means over the trials."
