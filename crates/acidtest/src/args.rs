@@ -130,7 +130,7 @@ pub(crate) enum Arrivals {
 pub(crate) enum OnRefused {
     /// The refusal is the answer
     Count,
-    /// Wait 5 ms and try again, as the inventory study did
+    /// Wait 5 ms and try again, as the inventory study did: with --trace, and always there
     Retry,
 }
 
@@ -159,7 +159,7 @@ pub(crate) struct Driving {
     /// Attempts after a conflict [default: 100]
     #[arg(long)]
     pub(crate) max_retries: Option<u32>,
-    /// What a refused operation does [default: count]
+    /// What a refused operation does: count, or retry with --trace [default: count]
     #[arg(long)]
     pub(crate) on_refused: Option<OnRefused>,
     /// Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds
@@ -273,6 +273,29 @@ pub(crate) struct Show {
 }
 
 impl Run {
+    /// The keys of the plan that were given as options.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
+        let (grid, driving, output) = (&self.grid, &self.driving, &self.output);
+        let given = [
+            ("locks", grid.lock.is_some()),
+            ("durability", grid.durability.is_some()),
+            ("clients", grid.clients.is_some()),
+            ("lock_service", grid.lock_service.is_some()),
+            ("duration", driving.duration.is_some()),
+            ("ops", driving.ops.is_some()),
+            ("warmup", driving.warmup.is_some()),
+            ("rates", driving.rate.is_some()),
+            ("arrivals", driving.arrivals.is_some()),
+            ("max_retries", driving.max_retries.is_some()),
+            ("on_refused", driving.on_refused.is_some()),
+            ("trace", driving.trace.is_some()),
+            ("threads", driving.threads.is_some()),
+            ("replace", output.replace),
+            ("keep", output.keep),
+        ];
+        given.into_iter().filter_map(|(key, given)| given.then_some(key))
+    }
+
     /// Lays what was given on the command line over the plan.
     pub(crate) fn apply_to(&self, plan: &mut Plan) {
         let (grid, driving, output) = (&self.grid, &self.driving, &self.output);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use acidtest_model::{Durability, Lock, StoreKind, Support, Wish};
 use acidtest_report::Plan;
-use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
+use acidtest_workloads::{Idle, Values, WORKLOADS, Workload, WorkloadKind};
 
 use crate::{exit::Failure, target::Target};
 
@@ -43,14 +43,6 @@ impl Grid {
     pub(crate) fn of(plan: &Plan, targets: &[Target]) -> Result<Self, Failure> {
         let kind = kind_of(&plan.workload)?;
         let workloads = workloads(kind, plan)?;
-        if workloads.iter().any(|with| with.clients().is_some())
-            && plan.clients != Plan::of(kind.name).clients
-        {
-            return Err(Failure::Usage(format!(
-                "{} has the clients that its own parameters ask for: leave --clients out",
-                kind.name
-            )));
-        }
         let mut grid = Self { workloads, cells: Vec::new(), left_out: Vec::new() };
         let mut refused = BTreeSet::new();
         for (target, each) in targets.iter().enumerate() {
@@ -115,10 +107,30 @@ fn workloads(kind: &WorkloadKind, plan: &Plan) -> Result<Vec<Box<dyn Workload>>,
     if combinations.is_empty() {
         return Err(Failure::Usage("a parameter's list must not be empty".to_owned()));
     }
+    has_effect(kind, plan, &combinations)?;
     combinations
         .iter()
         .map(|values| (kind.with)(values).map_err(|error| wrong(kind, values, &error)))
         .collect()
+}
+
+/// Refuses a parameter that has an effect in no cell, and an axis that has none in some: those would be the same.
+fn has_effect(kind: &WorkloadKind, plan: &Plan, combinations: &[Values]) -> Result<(), Failure> {
+    let idle: Vec<Vec<Idle>> = combinations.iter().map(kind.idle).collect();
+    for (name, value) in &plan.parameters {
+        let of_name = |idle: &Vec<Idle>| idle.iter().find(|each| each.name == *name).copied();
+        let without: Vec<Idle> = idle.iter().filter_map(of_name).collect();
+        let is_axis = value.as_array().is_some_and(|values| values.len() > 1);
+        if let Some(Idle { why, .. }) = without.first()
+            && (is_axis || without.len() == idle.len())
+        {
+            let option = name.replace('_', "-");
+            return Err(Failure::Usage(format!(
+                "--{option} has no effect here: {why}\n  remedy: leave it out"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn foreign(kind: &WorkloadKind, name: &str, known: &[&str]) -> Failure {
@@ -185,6 +197,9 @@ fn check(
     }
     if let (2.., Support::No(why)) = (workload.transaction(), kind.transactions) {
         return Err(format!("{} has no transactions of several operations: {why}", kind.name));
+    }
+    if let (true, Support::No(why)) = (workload.refreshes(), kind.refresh) {
+        return Err(format!("{} knows no refresh: {why}; leave --refresh out", kind.name));
     }
     let wish = Wish {
         workload: workload_name,

@@ -14,6 +14,7 @@ mod harness;
 mod instance;
 mod interrupt;
 mod output;
+mod plan_check;
 mod plan_file;
 mod progress;
 mod registry;

@@ -11,8 +11,8 @@ use acidtest_lab::Lab;
 use acidtest_model::{Durability, Effective, Lock, Server, StoreError};
 use acidtest_observe::{Machine, Resources, Sampler, machine};
 use acidtest_report::{
-    About, ArrivalKind, CellResult, DataFigures, FORMAT, GaugeFigures, Plan, RefusedKind, RunResult,
-    StopFigures, TrialResult, bytes,
+    About, ArrivalKind, CellResult, DataFigures, FORMAT, GaugeFigures, Plan, RunResult, StopFigures,
+    TrialResult, bytes,
 };
 use acidtest_workloads::{
     Audited, ClientTask, Left, Loaded, Place, Remarks, Store, Terms, Verdict, Workload, WorkloadTrial,
@@ -713,11 +713,8 @@ fn load(plan: &Plan, cell: &Cell, workload: &dyn Workload, blocking: bool, seed:
         warmup: if plan.trace.is_some() || !workload.warms_up() { Duration::ZERO } else { plan.warmup.0 },
         timeout: plan.timeout.0,
         max_retries: plan.max_retries,
-        on_refused: match plan.on_refused {
-            // a sequence's captures succeed once the operations before them are done
-            RefusedKind::Count if plan.trace.is_none() => OnRefused::Count,
-            RefusedKind::Count | RefusedKind::Retry => OnRefused::Retry(REFUSED_WAIT),
-        },
+        // a sequence's captures succeed once the operations before them are done
+        on_refused: if plan.trace.is_some() { OnRefused::Retry(REFUSED_WAIT) } else { OnRefused::Count },
         threads: match plan.threads {
             _ if blocking => (cell.clients as usize).min(MOST_THREADS),
             Some(threads) => threads as usize,

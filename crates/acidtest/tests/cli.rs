@@ -224,7 +224,7 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
             &["sqlite cannot do publish, consume: it answers every statement"],
         ),
         (&["run", "queue", "--batch", "500"], &["batch must be at most prefetch"]),
-        (&["run", "queue", "--clients", "3"], &["leave --clients out"]),
+        (&["run", "queue", "--clients", "3"], &["remedy: leave it out"]),
         (
             &["run", "queue", "--store", "rabbitmq,nats", "--durability", "disk"],
             &["the rung of its messages and queues"],
@@ -686,12 +686,13 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
 fn a_lock_service_s_password_is_in_no_plan() {
     let bench = Bench::new();
     let address = "redis://ann:s3cr3tword@127.0.0.1:1";
-    let words = ["run", "inventory", "--lock-service", address, "--save-plan", "plan.toml"];
+    let locked = ["run", "records", "--store", "elasticsearch", "--lock", "hard"];
+    let words = [&locked[..], &["--lock-service", address, "--save-plan", "plan.toml"]].concat();
     bench.run(&words).expect(0);
     let plan = fs::read_to_string(bench.path("plan.toml")).unwrap();
     assert!(plan.contains("redis://ann@127.0.0.1:1") && !plan.contains("s3cr3t"), "{plan}");
     let elsewhere = "mariadb://ann:s3cr3tword@127.0.0.1:1";
-    let refused = bench.run(&["run", "inventory", "--lock-service", elsewhere]).expect(2);
+    let refused = bench.run(&[&locked[..], &["--lock-service", elsewhere]].concat()).expect(2);
     assert!(refused.stderr.contains("locks are kept on redis or postgres"), "{}", refused.stderr);
     assert!(!refused.stderr.contains("s3cr3t"), "{}", refused.stderr);
 }

@@ -53,6 +53,8 @@ pub struct StoreKind {
     pub isolation: &'static [(Isolation, Support)],
     /// Whether several operations can be one transaction.
     pub transactions: Support,
+    /// Whether a run can say when what is written is found by searches, or why not.
+    pub refresh: Support,
     /// Whether its hard lock is kept in another store, by a lock service.
     pub lock_service: bool,
     /// Whether the rung is not that of a server's settings but of each queue and its messages: then a run does
@@ -63,6 +65,9 @@ pub struct StoreKind {
     /// What it cannot do of what the rest of its row allows by itself, and why; [`never()`] for most.
     pub refuses: fn(&Wish<'_>) -> Option<&'static str>,
 }
+
+/// Of a store in which what is written is found by whoever searches next.
+pub const NO_REFRESH: Support = Support::No("what is written is found at once");
 
 const NO_DECISIONS: Support = Support::No("a queue has nothing to read, decide on and write");
 

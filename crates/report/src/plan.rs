@@ -111,7 +111,8 @@ pub struct Plan {
     /// How often an operation is tried again after a conflict.
     #[serde(default = "defaults::max_retries")]
     pub max_retries: u32,
-    /// What a refused operation does.
+    /// What a refused operation does. It is tried again where a sequence is replayed, and only there: clients that wait
+    /// for what is drawn at random may all come to wait.
     #[serde(default)]
     pub on_refused: RefusedKind,
     /// Replay a generated sequence of this many operations, whose every capture succeeds in order.

@@ -33,6 +33,22 @@ pub struct WorkloadKind {
     pub parameters: fn() -> Vec<Parameter>,
     /// The workload with these values in place of the defaults.
     pub with: fn(&Values) -> Result<Box<dyn Workload>, String>,
+    /// Parameters that have no effect beside these values.
+    pub idle: fn(&Values) -> Vec<Idle>,
+}
+
+/// A parameter that has no effect beside others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// Its name.
+    pub name: &'static str,
+    /// Why it has none.
+    pub why: &'static str,
+}
+
+/// Those without effect, of parameters that are each listed with whether it has one, and why not.
+pub(crate) fn idle(parameters: &[(&'static str, bool, &'static str)]) -> Vec<Idle> {
+    parameters.iter().filter(|(_, has, _)| !has).map(|&(name, _, why)| Idle { name, why }).collect()
 }
 
 /// A workload with one value for each of its parameters.
@@ -106,6 +122,21 @@ pub trait Workload: Send + Sync {
     /// for all of them.
     fn scheduled(&self) -> Option<u32> {
         None
+    }
+
+    /// Whether a rate or a number of operations can be set for it.
+    fn is_paced(&self) -> bool {
+        true
+    }
+
+    /// Whether one of its operations may lose against another, and be tried again.
+    fn conflicts(&self) -> bool {
+        true
+    }
+
+    /// Whether it asks for what is written to be searchable at some moment.
+    fn refreshes(&self) -> bool {
+        false
     }
 
     /// Whether a trial may be driven for a while before it is measured.

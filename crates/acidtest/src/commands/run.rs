@@ -12,6 +12,7 @@ use crate::{
     interrupt::Interrupt,
     output,
     output::ResultFile,
+    plan_check::{self, Asked},
     plan_file,
     runner::{self, Finished, Order},
     target::Target,
@@ -73,25 +74,13 @@ fn order(run: &Run) -> Result<Order, Failure> {
         }
         failure => failure,
     })?;
-    if run.grid.durability.is_some() && targets.iter().all(Target::keeps_rung) {
-        return Err(Failure::Usage(
-            "--durability sets private servers; one of your own keeps its settings, and a message broker has the rung \
-             of its messages and queues (--persistent, --queue): leave it out, and the run says which rung they \
-             amount to"
-                .to_owned(),
-        ));
-    }
     plan.stores = targets.iter().map(Target::shown).collect();
-    check(&plan)?;
+    let asked = Asked::of(&plan, run.given());
+    plan_check::check(&plan, &asked)?;
     let grid = Grid::of(&plan, &targets)?;
+    plan_check::check_effect(&plan, &asked, &grid, &targets)?;
     if !grid.workloads.iter().any(|workload| workload.warms_up()) {
         plan.warmup = Span(Duration::ZERO);
-    }
-    if plan.trace.is_some() && !grid.workloads.iter().all(|workload| workload.replays()) {
-        return Err(Failure::Usage(format!(
-            "{} has no sequence to replay: leave --trace out",
-            plan.workload
-        )));
     }
     let lock_service = lock_service(&plan)?;
     // its password is for the run, not for the plan
@@ -123,7 +112,7 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
         return refuse("a run goes on with the plan that it began with; leave other options out");
     }
     let targets = begun.plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    check(&begun.plan)?;
+    plan_check::check(&begun.plan, &Asked::of(&begun.plan, []))?;
     let grid = Grid::of(&begun.plan, &targets)?;
     let same = |(cell, then): (&Cell, &CellResult)| {
         let target = &targets[cell.target];
@@ -140,72 +129,143 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     Ok(Order { plan: begun.plan.clone(), targets, lock_service, grid, begun: Some(begun) })
 }
 
-fn check(plan: &Plan) -> Result<(), Failure> {
-    let axes = [
-        ("stores", plan.stores.is_empty()),
-        ("locks", plan.locks.is_empty()),
-        ("durability", plan.durability.is_empty()),
-        ("clients", plan.clients.is_empty() || plan.clients.contains(&0)),
-        ("trials", plan.trials == 0),
-        ("duration", plan.duration.0.is_zero()),
-        ("timeout", plan.timeout.0.is_zero()),
-    ];
-    if let Some((name, _)) = axes.into_iter().find(|(_, empty)| *empty) {
-        return Err(Failure::Usage(format!("{name} must not be empty or zero")));
-    }
-    let axes = [
-        repeated(&plan.stores),
-        repeated(&plan.locks),
-        repeated(&plan.durability),
-        repeated(&plan.clients),
-        repeated(&plan.rates),
-    ];
-    let parameters = plan.parameters.values().filter_map(|value| repeated(value.as_array()?));
-    if let Some(twice) = axes.into_iter().flatten().chain(parameters).next() {
-        return Err(Failure::Usage(format!("{twice} is given twice: its cells would be the same")));
-    }
-    let limits = [
-        ("rate", "above 0 and at most 10,000,000", plan.rates.iter().all(|rate| *rate > 0.0 && *rate <= 1e7)),
-        ("ops", "at least 1", plan.ops != Some(0)),
-        ("threads", "between 1 and 1,024", plan.threads.is_none_or(|threads| (1..=1024).contains(&threads))),
-        (
-            "trace",
-            "between 1 and 100,000,000",
-            plan.trace.is_none_or(|length| (1..=100_000_000).contains(&length)),
-        ),
-        ("clients", "at most 100,000", plan.clients.iter().all(|clients| *clients <= 100_000)),
-        (
-            "trace",
-            "without rate: a sequence is replayed in a closed loop",
-            plan.trace.is_none() || plan.rates.is_empty(),
-        ),
-    ];
-    if let Some((name, must, _)) = limits.into_iter().find(|(.., fits)| !fits) {
-        return Err(Failure::Usage(format!("{name} must be {must}")));
-    }
-    let name = &plan.namespace;
-    let is_plain =
-        name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_');
-    if !is_plain
-        || name.is_empty()
-        || name.len() > 40
-        || name.starts_with(|first: char| first.is_ascii_digit())
-    {
-        return Err(Failure::Usage(format!(
-            "namespace \"{name}\" will not do: lower-case letters, digits and _, at most 40, no digit first"
-        )));
-    }
-    Ok(())
-}
-
-/// What a list holds twice, if anything.
-fn repeated<T: PartialEq + ToString>(list: &[T]) -> Option<String> {
-    let twice = list.iter().enumerate().find(|(index, each)| list[..*index].contains(each));
-    twice.map(|(_, each)| each.to_string())
-}
-
 /// The run's id: when it began, and which process it was.
 fn id() -> String {
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
     format!("{stamp}-{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Arguments, Command};
+
+    /// What a command line amounts to; nothing is started.
+    fn ordered(words: &str) -> Result<Order, Failure> {
+        let words = ["acidtest", "run"].into_iter().chain(words.split_whitespace());
+        let Command::Run(run) = Arguments::try_parse_from(words).unwrap().command else {
+            panic!("it is a run")
+        };
+        order(&run)
+    }
+
+    #[track_caller]
+    fn refused(words: &str) -> String {
+        let Err(failure) = ordered(words) else { panic!("{words} is accepted") };
+        let Failure::Usage(said) = failure else { panic!("{words}: {failure}") };
+        said
+    }
+
+    /// Whatever would be ignored is refused, each with its own reason.
+    #[test]
+    fn what_has_no_effect_is_refused_with_the_reason() {
+        for (words, option, why) in [
+            ("queue --lock native", "--lock", "nothing to protect"),
+            ("join --lock hard", "--lock", "nothing to protect"),
+            ("records --mix c --lock soft", "--lock", "nothing to protect"),
+            ("records --mix modify-locked --lock soft", "--lock", "one lock mode only"),
+            ("queue --clients 16", "--clients", "--producers"),
+            ("queue --store rabbitmq,nats --durability disk", "--durability", "a message broker"),
+            ("inventory --store redis://127.0.0.1 --durability disk", "--durability", "keeps its settings"),
+            ("queue --phase consume --warmup 1s", "--warmup", "use up what is to be measured"),
+            ("queue --phase consume --rate 100", "--rate", "as fast as it can be"),
+            ("queue --phase consume --ops 100", "--ops", "--backlog"),
+            ("queue --phase publish,consume --ops 100", "--ops", "--backlog"),
+            ("records --trace 100", "--trace", "no sequence"),
+            ("queue --trace", "--trace", "no sequence"),
+            ("join --max-retries 3", "--max-retries", "nothing is written"),
+            ("inventory --threads 2", "--threads", "embedded"),
+            ("inventory --store sqlite,fjall --threads 2", "--threads", "embedded"),
+            ("inventory --replace", "--replace", "private"),
+            ("inventory --keep --store postgres", "--keep", "private"),
+            ("inventory --lock-service postgres", "--lock-service", "no cell has a hard lock"),
+            (
+                "records --store elasticsearch --lock-service redis",
+                "--lock-service",
+                "no cell has a hard lock",
+            ),
+            ("inventory --on-refused retry", "--on-refused retry", "all come to wait"),
+            ("records --on-refused retry", "--on-refused retry", "all come to wait"),
+            ("queue --on-refused retry", "--on-refused retry", "all come to wait"),
+            ("inventory --trace --on-refused count", "--on-refused count", "succeeds once"),
+        ] {
+            let said = refused(words);
+            let expected = format!("{option} has no effect here: ");
+            assert!(said.starts_with(&expected) && said.contains(why), "{words}: {said}");
+        }
+        for (words, said) in [
+            ("queue --phase publish --consumers 3", "--consumers has no effect here: nobody consumes"),
+            ("queue --phase publish --consume auto", "--consume has no effect here: nobody consumes"),
+            ("queue --phase publish --prefetch 3", "--prefetch has no effect here: nobody consumes"),
+            ("queue --phase publish --batch 3", "--batch has no effect here: there is neither"),
+            ("queue --phase consume --producers 3", "--producers has no effect here: nobody publishes"),
+            ("queue --phase consume --ack none", "--ack has no effect here: nobody publishes"),
+            ("queue --phase consume --in-flight 3", "--in-flight has no effect here: nobody publishes"),
+            ("queue --ack transaction --in-flight 3", "--in-flight has no effect here: a transaction"),
+            ("records --mix write --keys uniform", "--keys has no effect here: the mix inserts only"),
+            ("records --scan-max 5", "--scan-max has no effect here: the mix has no scans"),
+            (
+                "queue --phase both,publish --consume auto,ack",
+                "--consume has no effect here: nobody consumes",
+            ),
+            ("records --refresh yes", "sqlite knows no refresh: what is written is found at once"),
+        ] {
+            assert!(refused(words).contains(said), "{words}: {}", refused(words));
+        }
+    }
+
+    /// The same options where they have an effect, and the defaults of options that have none.
+    #[test]
+    fn what_has_an_effect_is_accepted() {
+        for words in [
+            "inventory --lock none,soft --clients 3 --durability none --warmup 0s --rate 10 --max-retries 3",
+            "inventory --store sqlite,redis --threads 2",
+            "inventory --store redis://127.0.0.1 --replace --keep",
+            "inventory --trace --on-refused retry",
+            "inventory --ops 10 --on-refused count",
+            "records --mix a,c --lock none,soft",
+            "records --mix modify-locked --lock hard",
+            "records --mix a,e,write --scan-max 5 --keys uniform",
+            "queue --phase both,publish --prefetch 7",
+            "records --store elasticsearch --lock hard --lock-service postgres --refresh yes",
+            "queue --rate 10 --warmup 1s --producers 2 --consumers 3 --batch 5 --prefetch 7",
+            "queue --store rabbitmq,sqlite --durability disk",
+            "queue --phase publish --ops 10 --ack transaction --batch 5",
+            "queue --phase consume --backlog 7 --consume auto --prefetch 3",
+            "join --clients 3 --store postgres --threads 1",
+        ] {
+            if let Err(failure) = ordered(words) {
+                panic!("{words}: {failure}");
+            }
+        }
+    }
+
+    /// A saved plan names every key, those without effect among them, and is accepted as the plan was.
+    #[test]
+    fn a_saved_plan_is_accepted_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.toml");
+        for words in [
+            "queue --phase consume",
+            "queue --store rabbitmq",
+            "join",
+            "inventory --trace 100",
+            "records --mix c",
+        ] {
+            let order = ordered(words).unwrap_or_else(|failure| panic!("{words}: {failure}"));
+            plan_file::save(&order.plan, &path).unwrap();
+            let again =
+                ordered(path.to_str().unwrap()).unwrap_or_else(|failure| panic!("{words}: {failure}"));
+            assert_eq!(again.plan, order.plan, "{words}");
+        }
+        // what somebody wrote into it is asked for
+        std::fs::write(&path, "workload = \"queue\"\nlocks = [\"soft\"]\n").unwrap();
+        assert!(refused(path.to_str().unwrap()).contains("--lock has no effect"));
+        std::fs::write(&path, "workload = \"inventory\"\narrivals = \"constant\"\n").unwrap();
+        assert!(refused(path.to_str().unwrap()).contains("--arrivals has no effect"));
+        std::fs::write(&path, "workload = \"inventory\"\ntrace = 5\nrates = [3.0]\n").unwrap();
+        assert!(refused(path.to_str().unwrap()).contains("--rate has no effect"));
+    }
 }

@@ -36,7 +36,8 @@ mod records;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, Server, StoreError, StoreKind, Support, Task, never,
+    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support,
+    Task, never,
 };
 use acidtest_workloads::{Owner, Place, Store, inventory::InventoryStore, records::RecordsStore};
 use fjall::{Database, PersistMode};
@@ -75,6 +76,7 @@ pub const KIND: StoreKind = StoreKind {
         (Isolation::Serializable, Support::Yes("always: there is no other level")),
     ],
     transactions: Support::Yes("write transaction: optimistic, under a hard lock of the single writer"),
+    refresh: NO_REFRESH,
     lock_service: false,
     rung_of_queue: false,
     workloads: &[

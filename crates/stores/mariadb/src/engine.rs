@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use acidtest_model::{Durability, Isolation, Lock, Server, StoreKind, Support, Wish, never};
+use acidtest_model::{Durability, Isolation, Lock, NO_REFRESH, Server, StoreKind, Support, Wish, never};
 
 use crate::queue;
 
@@ -192,6 +192,7 @@ impl Variant {
             durability: row.durability,
             isolation: row.isolation,
             transactions: row.transactions,
+            refresh: NO_REFRESH,
             lock_service: false,
             rung_of_queue: false,
             workloads: row.workloads,

@@ -31,7 +31,7 @@ use std::{
 };
 
 use acidtest_model::{
-    Durability, Effective, Isolation, Lock, Server, StoreError, StoreKind, Support, Task, never,
+    Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support, Task, never,
 };
 use acidtest_workloads::{
     Attempt, Owner, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
@@ -65,6 +65,7 @@ pub const KIND: StoreKind = StoreKind {
     ],
     isolation: &[(Isolation::Serializable, Support::Yes("what was read is compared when committing"))],
     transactions: Support::Yes("staged, and committed in one critical section"),
+    refresh: NO_REFRESH,
     lock_service: false,
     rung_of_queue: false,
     workloads: &[

@@ -18,7 +18,7 @@ const REPLAYED: u64 = 3000;
 const LENGTH: Duration = Duration::from_millis(100);
 
 /// Parameters of records that make them few and small.
-const FEW: &str = r#"{"records": 24, "keys": "uniform", "fields": 4, "field_bytes": 32, "scan_max": 10"#;
+const FEW: &str = r#"{"records": 24, "keys": "uniform", "fields": 4, "field_bytes": 32"#;
 
 /// A store to audit, and whether an alarm is right.
 #[derive(Clone, Debug)]
@@ -83,14 +83,10 @@ impl Case {
         Self { workload: &join::KIND, values, ..Self::inventory() }
     }
 
-    /// A correct queue of few clients, with more parameters in JSON. Nothing is decided, so there is no lock
-    /// mode.
+    /// A correct queue with these parameters in JSON. Nothing is decided, so there is no lock mode.
     #[must_use]
-    pub fn queue(more: &str) -> Self {
-        let few = r#"{"producers": 4, "consumers": 4, "prefetch": 10"#;
-        let more = if more.is_empty() { String::new() } else { format!(", {more}") };
-        let values = values(&format!("{few}{more}}}"));
-        Self { workload: &queue::KIND, values, ..Self::inventory() }
+    pub fn queue(parameters: &str) -> Self {
+        Self { workload: &queue::KIND, values: values(&format!("{{{parameters}}}")), ..Self::inventory() }
     }
 
     /// Every case of every workload, those of a workload together: each bug, no protection at all, and

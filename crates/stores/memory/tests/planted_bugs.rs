@@ -88,6 +88,5 @@ fn every_case_of_the_self_test_is_judged_as_it_should_be() {
         let audit = judged(&case, 5);
         let expected = if case.is_broken() { Verdict::Broken } else { Verdict::Holds };
         assert_eq!(audit.verdict, expected, "{}, {}: {audit}", case.workload.name, case.meaning());
-        assert!(!case.values.is_empty(), "{}", case.meaning());
     }
 }

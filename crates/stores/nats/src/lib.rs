@@ -73,7 +73,9 @@ mod server;
 
 use std::collections::BTreeMap;
 
-use acidtest_model::{Address, Durability, Effective, LOCKS_OF_QUEUES, StoreError, StoreKind, Support, Task};
+use acidtest_model::{
+    Address, Durability, Effective, LOCKS_OF_QUEUES, NO_REFRESH, StoreError, StoreKind, Support, Task,
+};
 use acidtest_workloads::{Owner, Store, queue::QueueStore};
 use serde_json::Value;
 
@@ -104,6 +106,7 @@ pub const KIND: StoreKind = StoreKind {
     ],
     isolation: &[],
     transactions: Support::No("a publish is a message; 2.12's batches are not used here"),
+    refresh: NO_REFRESH,
     lock_service: false,
     rung_of_queue: true,
     workloads: &[

@@ -85,7 +85,7 @@ mod value;
 use std::collections::BTreeMap;
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, Server, StoreError, StoreKind, Support, Task,
+    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support, Task,
 };
 use acidtest_workloads::{
     Owner, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore, records::RecordsStore,
@@ -125,6 +125,7 @@ pub const KIND: StoreKind = StoreKind {
         (Isolation::Serializable, Support::Yes("set for the session: serializable snapshot isolation")),
     ],
     transactions: Support::Yes("BEGIN … COMMIT"),
+    refresh: NO_REFRESH,
     lock_service: false,
     rung_of_queue: false,
     workloads: &[

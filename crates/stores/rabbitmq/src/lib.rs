@@ -55,7 +55,9 @@ mod server;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use acidtest_model::{Address, Durability, Effective, LOCKS_OF_QUEUES, StoreError, StoreKind, Support, Task};
+use acidtest_model::{
+    Address, Durability, Effective, LOCKS_OF_QUEUES, NO_REFRESH, StoreError, StoreKind, Support, Task,
+};
 use acidtest_workloads::{Owner, Store, queue::QueueStore};
 use tokio::time::timeout;
 
@@ -80,6 +82,7 @@ pub const KIND: StoreKind = StoreKind {
     ],
     isolation: &[],
     transactions: Support::No("its transactions are of messages: --ack transaction, --consume transaction"),
+    refresh: NO_REFRESH,
     lock_service: false,
     rung_of_queue: true,
     workloads: &[

@@ -89,7 +89,7 @@ mod session;
 mod settings;
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, StoreError, StoreKind, Support, Task, Wish,
+    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support, Task, Wish,
 };
 use acidtest_workloads::{Owner, Store, inventory::InventoryStore, queue::QueueStore, records::RecordsStore};
 use redis::{RedisResult, Value, cmd};
@@ -127,6 +127,7 @@ pub const KIND: StoreKind = StoreKind {
         (Isolation::Serializable, ONE_BY_ONE),
     ],
     transactions: Support::Yes("MULTI … EXEC, after WATCH under soft locks; native: one Lua script"),
+    refresh: NO_REFRESH,
     lock_service: false,
     rung_of_queue: false,
     workloads: &[

@@ -68,8 +68,8 @@ use std::{
 };
 
 use acidtest_model::{
-    Ack, Address, Delivery, Durability, Effective, Isolation, Lock, Server, StoreError, StoreKind, Support,
-    Task,
+    Ack, Address, Delivery, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError,
+    StoreKind, Support, Task,
 };
 use acidtest_workloads::{
     Attempt, Fault, Owner, Place, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
@@ -106,6 +106,7 @@ pub const KIND: StoreKind = StoreKind {
         (Isolation::Serializable, Support::Yes("always: there is no other level")),
     ],
     transactions: Support::Yes("BEGIN … COMMIT; IMMEDIATE if it writes under a hard or native lock"),
+    refresh: NO_REFRESH,
     lock_service: false,
     rung_of_queue: false,
     workloads: &[

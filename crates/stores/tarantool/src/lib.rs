@@ -82,7 +82,7 @@ mod trial;
 use std::collections::BTreeMap;
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, StoreError, StoreKind, Support, Task, Wish,
+    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support, Task, Wish,
 };
 use acidtest_workloads::{Owner, Store, inventory::InventoryStore, queue::QueueStore, records::RecordsStore};
 
@@ -117,6 +117,7 @@ pub const KIND: StoreKind = StoreKind {
         (Isolation::Serializable, ONE_BY_ONE),
     ],
     transactions: Support::Yes("native: one stored procedure, between box.begin and box.commit"),
+    refresh: NO_REFRESH,
     lock_service: false,
     rung_of_queue: false,
     workloads: &[

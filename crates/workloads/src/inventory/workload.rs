@@ -27,6 +27,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
         parameters.check().map_err(|error| error.to_string())?;
         Ok(Box::new(Inventory { parameters }))
     },
+    idle: |_| Vec::new(),
 };
 
 /// The workload with its parameters.

@@ -23,6 +23,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     audit: "every join returns exactly the keys that were laid in",
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Join::new(read(values)?)?)),
+    idle: |_| Vec::new(),
 };
 
 /// The workload with its parameters.
@@ -57,6 +58,11 @@ impl Workload for Join {
     }
 
     fn decides(&self) -> bool {
+        false
+    }
+
+    /// Nothing is written.
+    fn conflicts(&self) -> bool {
         false
     }
 

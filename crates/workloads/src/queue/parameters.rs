@@ -4,7 +4,10 @@ use acidtest_model::{Ack, Consume, Delivery, QueueKind};
 use serde::{Deserialize, Serialize};
 
 use super::message::HEADER;
-use crate::{Parameter, workload::in_range};
+use crate::{
+    Idle, Parameter,
+    workload::{idle, in_range},
+};
 
 /// Who is at work while it is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +139,27 @@ impl Parameters {
             ),
             (self.backlog() <= 100_000_000, "backlog", "at most 100,000,000"),
             ((1..=9).contains(&self.replicas), "replicas", "between 1 and 9"),
+        ])
+    }
+
+    /// Those that have no effect beside the others.
+    pub(super) fn idle(&self) -> Vec<Idle> {
+        let publishes = self.phase != Phase::Consume;
+        let consumes = self.phase != Phase::Publish;
+        let (nobody_publishes, nobody_consumes) =
+            ("nobody publishes in phase consume", "nobody consumes in phase publish");
+        let together =
+            (publishes && self.ack == Ack::Transaction) || (consumes && self.consume != Consume::Auto);
+        idle(&[
+            ("producers", publishes, nobody_publishes),
+            ("ack", publishes, nobody_publishes),
+            ("in_flight", publishes, nobody_publishes),
+            ("deduplicate", publishes, nobody_publishes),
+            ("in_flight", self.ack != Ack::Transaction, "a transaction has its batch in flight"),
+            ("consumers", consumes, nobody_consumes),
+            ("consume", consumes, nobody_consumes),
+            ("prefetch", consumes, nobody_consumes),
+            ("batch", together, "there is neither a transaction to publish nor anything to acknowledge"),
         ])
     }
 

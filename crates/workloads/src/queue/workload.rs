@@ -23,6 +23,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
             acknowledged; in order per producer where the store promises it",
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Queue::new(read(values)?)?)),
+    idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
 };
 
 /// The workload with its parameters.
@@ -131,6 +132,11 @@ impl Workload for Queue {
     /// What is published sets the pace: consumers take what there is.
     fn scheduled(&self) -> Option<u32> {
         (self.parameters.phase == Phase::Both).then_some(self.parameters.producers)
+    }
+
+    /// Consumers take what was laid in until nothing is left.
+    fn is_paced(&self) -> bool {
+        self.parameters.phase != Phase::Consume
     }
 
     /// A warm-up would drain what is to be drained.

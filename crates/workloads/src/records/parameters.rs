@@ -6,7 +6,10 @@ use acidtest_model::Isolation;
 use serde::{Deserialize, Serialize};
 
 use super::{Action, Choice, Layout};
-use crate::{Parameter, workload::in_range};
+use crate::{
+    Idle, Parameter,
+    workload::{idle, in_range},
+};
 
 /// What is laid in and what is done to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -271,6 +274,15 @@ impl Parameters {
         in_range(&[
             ((1..=10_000).contains(&self.scan_max), "scan_max", "between 1 and 10,000"),
             ((1..=10_000).contains(&self.transaction), "transaction", "between 1 and 10,000"),
+        ])
+    }
+
+    /// Those that have no effect beside the others.
+    pub(super) fn idle(&self) -> Vec<Idle> {
+        let chooses = self.mix.share(Action::Insert) < 1.0;
+        idle(&[
+            ("keys", chooses, "the mix inserts only: no record is chosen"),
+            ("scan_max", self.mix.does(Action::Scan), "the mix has no scans"),
         ])
     }
 

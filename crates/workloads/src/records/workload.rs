@@ -5,7 +5,9 @@ use std::sync::Arc;
 use acidtest_engine::ClientTask;
 use acidtest_model::{Isolation, Lock, StoreError, Task};
 
-use super::{Action, Final, Layout, Ledger, OPERATIONS, Parameters, RecordsStore, Scenario, Wanted, audit};
+use super::{
+    Action, Final, Layout, Ledger, OPERATIONS, Parameters, RecordsStore, Refresh, Scenario, Wanted, audit,
+};
 use crate::{
     Audited, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
     workload::{no_port, read, written},
@@ -23,6 +25,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
             torn, missing or older than what was acknowledged before it",
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Records::new(read(values)?)?)),
+    idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
 };
 
 /// The workload with its parameters.
@@ -83,6 +86,10 @@ impl Workload for Records {
 
     fn transaction(&self) -> u32 {
         self.parameters.transaction
+    }
+
+    fn refreshes(&self) -> bool {
+        self.parameters.refresh != Refresh::No
     }
 
     fn decides(&self) -> bool {
