@@ -1,6 +1,6 @@
 //! What the engine asks of a client.
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use crate::{Attempt, Fault, Outcome, Seat};
 
@@ -32,6 +32,12 @@ pub trait Client {
     /// [`account`](Client::account).
     fn span(&mut self) -> Option<(usize, u64)> {
         None
+    }
+
+    /// How long the last operation waited for locks that other clients held, as far as the client knows. Asked for
+    /// after [`account`](Client::account).
+    fn lock_wait(&mut self) -> Duration {
+        Duration::ZERO
     }
 
     /// Lets go of what others may wait for, as this client is about to wait for them. Called once, after the

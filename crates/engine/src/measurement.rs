@@ -53,6 +53,13 @@ pub struct OperationStats {
     pub refusals: u64,
     /// Attempts after the first one, for whatever reason.
     pub retries: u64,
+    /// Nanoseconds of acknowledged operations before their last attempt: attempts that lost against another client,
+    /// with the waits after them.
+    pub conflict_time: u64,
+    /// The same, of attempts that the store refused.
+    pub refusal_time: u64,
+    /// Nanoseconds in which acknowledged operations waited for locks that other clients held, as far as clients know.
+    pub lock_time: u64,
 }
 
 impl OperationStats {

@@ -29,12 +29,17 @@ pub(crate) fn histogram() -> Histogram {
     histogram
 }
 
-/// Attempts that an operation took beyond its last one.
+/// Attempts that an operation took beyond its last one, and what they took of its time in nanoseconds, with the waits
+/// after them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effort {
     pub(crate) conflicts: u32,
     pub(crate) refusals: u32,
     pub(crate) retries: u32,
+    pub(crate) conflict_time: u64,
+    pub(crate) refusal_time: u64,
+    /// Nanoseconds of its last attempt in which it waited for a lock.
+    pub(crate) lock_time: u64,
 }
 
 /// The moments of one operation, in nanoseconds of the trial's clock.
@@ -62,6 +67,9 @@ struct Effort64 {
     conflicts: u64,
     refusals: u64,
     retries: u64,
+    conflict_time: u64,
+    refusal_time: u64,
+    lock_time: u64,
 }
 
 impl Batch {
@@ -162,6 +170,12 @@ impl Recorder {
         efforts.conflicts += u64::from(effort.conflicts);
         efforts.refusals += u64::from(effort.refusals);
         efforts.retries += u64::from(effort.retries);
+        if outcome == Outcome::Ok {
+            // of what ended otherwise all the time was in vain
+            efforts.conflict_time += effort.conflict_time;
+            efforts.refusal_time += effort.refusal_time;
+            efforts.lock_time += effort.lock_time;
+        }
         let slot = &mut self.batch.latency[kind * Outcome::ALL.len() + outcome.index()];
         let latency = slot.get_or_insert_with(|| Latency { service: histogram(), response: None });
         // resizing histograms refuse nothing below 2^63 ns
@@ -269,6 +283,9 @@ impl Totals {
             operation.conflicts += batch.efforts[kind].conflicts;
             operation.refusals += batch.efforts[kind].refusals;
             operation.retries += batch.efforts[kind].retries;
+            operation.conflict_time += batch.efforts[kind].conflict_time;
+            operation.refusal_time += batch.efforts[kind].refusal_time;
+            operation.lock_time += batch.efforts[kind].lock_time;
             for outcome in Outcome::ALL {
                 let Some(latency) = &batch.latency[kind * Outcome::ALL.len() + outcome.index()] else {
                     continue;

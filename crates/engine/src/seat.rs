@@ -242,9 +242,10 @@ impl Seat {
             self.started(phase, late);
             self.waited = false;
             let begun = self.shared.clock.now();
-            let (outcome, effort, lost) = self.perform(client, &operation, begun).await;
+            let (outcome, mut effort, lost) = self.perform(client, &operation, begun).await;
             let ended = self.shared.clock.now();
             client.account(operation, outcome);
+            effort.lock_time = nanos(client.lock_wait());
             if phase == Phase::Measured {
                 self.record(kind, outcome, due, (begun, ended), effort);
                 if let Some((span, nanoseconds)) = client.span() {
@@ -285,8 +286,9 @@ impl Seat {
     ) -> (Outcome, Effort, bool) {
         let deadline = begun.saturating_add(self.shared.timeout);
         let mut effort = Effort::default();
+        let mut since = begun;
         loop {
-            let wait = match self.guard(client.attempt(operation), deadline).await {
+            let (wait, refused) = match self.guard(client.attempt(operation), deadline).await {
                 Some(Attempt::Ok) => return (Outcome::Ok, effort, false),
                 Some(Attempt::Refused) => {
                     effort.refusals += 1;
@@ -296,7 +298,7 @@ impl Seat {
                             if self.out_of_time(deadline, nanos(wait)) {
                                 return (Outcome::Refused, effort, false);
                             }
-                            nanos(wait)
+                            (nanos(wait), true)
                         }
                     }
                 }
@@ -306,7 +308,7 @@ impl Seat {
                     if effort.conflicts > self.shared.load.max_retries || self.out_of_time(deadline, wait) {
                         return (Outcome::Conflict, effort, false);
                     }
-                    wait
+                    (wait, false)
                 }
                 Some(Attempt::Failed(fault)) => {
                     return (Outcome::Failed, effort, self.note(&fault));
@@ -323,6 +325,11 @@ impl Seat {
             effort.retries += 1;
             self.waited = true;
             self.sleeper.sleep(Duration::from_nanos(wait)).await;
+            let now = self.now();
+            let passed = now - std::mem::replace(&mut since, now);
+            *if refused { &mut effort.refusal_time } else { &mut effort.conflict_time } += passed;
+            // a part of what has just been counted
+            client.lock_wait();
         }
     }
 

@@ -233,6 +233,33 @@ fn a_retried_operation_s_time_covers_all_its_attempts_and_waits() {
     assert_eq!(measurement.operations[0].refusals, 3);
 }
 
+/// Of what was acknowledged in the end: which part of its time was in vain.
+#[test]
+fn time_in_vain_is_told_apart_from_the_rest() {
+    let wait = Duration::from_millis(20);
+    let load = Load { on_refused: OnRefused::Retry(wait), ..operations(1) };
+    let (measurement, _) = drive(load, 1, move |attempt| match attempt {
+        0 => Act::After(wait, Attempt::Conflict),
+        1 => Act::After(wait, Attempt::Refused),
+        _ => Act::After(wait, Attempt::Ok),
+    });
+    let operation = &measurement.operations[0];
+    let [conflicts, refusals] = [operation.conflict_time, operation.refusal_time].map(Duration::from_nanos);
+    let service = Duration::from_nanos(operation.ok().unwrap().service.max());
+    assert!(conflicts >= wait && refusals >= 2 * wait, "{conflicts:?}, {refusals:?}");
+    // the histogram rounds to three digits
+    assert!(
+        conflicts + refusals + wait <= service.mul_f64(1.001),
+        "{conflicts:?}, {refusals:?}, {service:?}"
+    );
+
+    // of what was not acknowledged all the time was in vain: it is in its own histogram
+    let load = Load { max_retries: 2, ..operations(1) };
+    let (measurement, _) = drive(load, 1, |_| Act::Answer(Attempt::Conflict));
+    let operation = &measurement.operations[0];
+    assert_eq!((operation.count(Outcome::Conflict), operation.conflict_time), (1, 0));
+}
+
 #[test]
 fn a_refusal_that_never_ends_is_refused_not_unknown() {
     let load = Load {

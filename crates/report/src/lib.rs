@@ -25,6 +25,7 @@ mod sheet;
 mod statistics;
 mod steadiness;
 mod table;
+mod waiting;
 
 pub use csv::csv;
 pub use figure::{bytes, count, nanoseconds, rate};

@@ -7,6 +7,7 @@ use crate::{
     notes::notes,
     sheet::escaped,
     table::{Columns, cells, headline, prices, scalability},
+    waiting::waiting,
 };
 
 /// What was run, its cells with their verdicts, prices and scalability, and, folded away, what to know about them.
@@ -17,6 +18,9 @@ pub fn markdown(result: &RunResult) -> String {
     let mut text = format!("### {}\n\n", headline.next().unwrap_or_default());
     text += &headline.collect::<Vec<_>>().join("  \n");
     text += "\n\n";
+    if let Some(waiting) = waiting(result) {
+        let _ = writeln!(text, "{}\n", escaped(&waiting));
+    }
     for sheet in [cells(result, &columns), prices(result, &columns), scalability(result, &columns)] {
         if !sheet.rows.is_empty() {
             text += &sheet.markdown();

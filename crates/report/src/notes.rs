@@ -51,7 +51,8 @@ pub(crate) fn notes(result: &RunResult, all: bool) -> Vec<String> {
     notes.extend(result.left_out.iter().map(|what| format!("left out: {what}")));
     if !all && result.cells.len() > MANY {
         notes.push(format!(
-            "what clients, servers and machine used is left out for {} cells; `acidtest report FILE` has all of it.",
+            "what clients, servers and machine used, and the times of what was not acknowledged, are left out for {} cells; \
+             `acidtest report FILE` has all of it.",
             result.cells.len()
         ));
     }

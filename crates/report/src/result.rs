@@ -202,6 +202,17 @@ pub struct OperationFigures {
     pub refusals: u64,
     /// Attempts after the first one.
     pub retries: u64,
+    /// Nanoseconds of acknowledged operations before their last attempt, over all clients: attempts that lost against
+    /// another client, with the waits after them.
+    #[serde(default)]
+    pub conflict_ns: u64,
+    /// The same, of attempts that the store refused.
+    #[serde(default)]
+    pub refusal_ns: u64,
+    /// Nanoseconds in which acknowledged operations waited for locks that other clients held, over all clients; only
+    /// where the lock is not the server's own, so that the client waits for it.
+    #[serde(default)]
+    pub lock_wait_ns: u64,
     /// From sending to the answer, over all attempts, by outcome (ok, refused, conflict, failed,
     /// unknown). Its counts are the operations that ended so.
     pub service: BTreeMap<String, LatencyFigures>,
@@ -354,6 +365,9 @@ impl TrialResult {
                         conflicts: operation.conflicts,
                         refusals: operation.refusals,
                         retries: operation.retries,
+                        conflict_ns: operation.conflict_time,
+                        refusal_ns: operation.refusal_time,
+                        lock_wait_ns: operation.lock_time,
                         service: by_outcome(&|latency| Some(LatencyFigures::of(&latency.service))),
                         response: by_outcome(&|latency| latency.response.as_ref().map(LatencyFigures::of)),
                     }

@@ -168,6 +168,9 @@ impl Grid<'_> {
             conflicts: 12,
             refusals: 3,
             retries: 15,
+            conflict_ns: 0,
+            refusal_ns: 0,
+            lock_wait_ns: 0,
             service: BTreeMap::from([("ok".to_owned(), times(mean, |value| noisy(value, 0.5)))]),
             response: BTreeMap::new(),
         };

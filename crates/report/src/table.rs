@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write};
 
+use acidtest_engine::Outcome;
 use acidtest_model::Lock;
 use acidtest_observe::{MachineUse, ProcessUse};
 use acidtest_workloads::Verdict;
@@ -15,6 +16,7 @@ use crate::{
     scalability::Fitted,
     sheet::{Entry, Sheet},
     sweeps,
+    waiting::waiting,
 };
 
 /// How a result is shown.
@@ -34,16 +36,18 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
     let mut text = String::new();
     // a table of which nothing was run is left out
     let columns = Columns::of(result);
-    let used = if result.cells.len() > MANY { Sheet::default() } else { resources(result, &columns) };
+    let many = result.cells.len() > MANY;
+    let used = if many { Sheet::default() } else { resources(result, &columns) };
     let tables = [
         cells(result, &columns),
         prices(result, &columns),
         scalability(result, &columns),
-        times(result, &columns)?,
+        times(result, &columns, !many)?,
         used,
     ];
     let tables = tables.iter().filter(|table| !table.rows.is_empty()).map(|table| table.terminal(style));
-    let sections = std::iter::once(headline(result)).chain(tables).chain([notes(result, false).join("\n")]);
+    let before = [Some(headline(result)), waiting(result)];
+    let sections = before.into_iter().flatten().chain(tables).chain([notes(result, false).join("\n")]);
     for section in sections {
         // a line at a time, as tables pad theirs
         for line in section.lines() {
@@ -537,8 +541,9 @@ pub(crate) fn each<'a>(cell: &'a CellResult, name: &str) -> impl Iterator<Item =
 }
 
 /// One row a cell and operation: how fast, and how long it took. An open loop has the response times
-/// too, from when an operation was due; where there was one, the first, cold execution has its own row.
-pub(crate) fn times(result: &RunResult, columns: &Columns) -> Result<Sheet, UnreadableHistogram> {
+/// too, from when an operation was due; where there was one, the first, cold execution has its own row, and so has,
+/// unless only what was acknowledged is wanted, what ended in any other way.
+pub(crate) fn times(result: &RunResult, columns: &Columns, all: bool) -> Result<Sheet, UnreadableHistogram> {
     let header = ["verdict", "operation", "ok/s", "time", "p50", "p95", "p99", "p99.9", "max"];
     let mut table = columns.sheet(&header);
     for cell in &result.cells {
@@ -560,6 +565,17 @@ pub(crate) fn times(result: &RunResult, columns: &Columns) -> Result<Sheet, Unre
                 row.push(Entry::right(if times == "first" { "–".to_owned() } else { rate(per_second) }));
                 row.push(Entry::left(times));
                 row.extend(figures.map(Entry::right));
+                table.push(row);
+            }
+            for outcome in Outcome::ALL.into_iter().filter(|outcome| all && *outcome != Outcome::Ok) {
+                let ended = each(cell, name).filter_map(|each| each.service.get(outcome.name()));
+                let Some(figures) = LatencyFigures::merged(ended)? else { continue };
+                let mut row = columns.entries(cell);
+                row.push(Entry::verdict(cell.verdict().to_string(), cell.verdict()));
+                row.push(Entry::left(format!("{name}, {}", outcome.name())));
+                row.push(Entry::right(NOT_THERE));
+                row.push(Entry::left("service"));
+                row.extend(percentiles(Some(&figures)).map(Entry::right));
                 table.push(row);
             }
         }
@@ -682,5 +698,28 @@ mod tests {
         cell.trials[1].operations.reverse();
         assert_eq!(operations(cell), ["release", "capture"]);
         assert_eq!(each(cell, "capture").count(), 2);
+    }
+
+    /// What ended in another way than acknowledged has its times, too: they may be most of what clients waited for.
+    #[test]
+    fn what_was_refused_has_a_row_of_its_own() {
+        let mut result = Grid::default().result();
+        let rows = |result: &RunResult, all| {
+            let sheet = times(result, &Columns::of(result), all).unwrap();
+            let shown =
+                |row: &Vec<Entry>| row.iter().map(|entry| entry.text.clone()).collect::<Vec<_>>().join(" | ");
+            sheet.rows.iter().map(shown).filter(|row| row.contains("capture")).collect::<Vec<_>>()
+        };
+        let before = rows(&result, true);
+        for trial in &mut result.cells[1].trials {
+            let mut refused = acidtest_engine::Histogram::new(3).unwrap();
+            refused.record_n(5_000_000, 100).unwrap();
+            trial.operations[0].service.insert("refused".to_owned(), LatencyFigures::of(&refused));
+        }
+        let after = rows(&result, true);
+        let new: Vec<&String> = after.iter().filter(|row| !before.contains(row)).collect();
+        let [row] = new.as_slice() else { panic!("{after:#?}") };
+        assert!(row.contains("native | holds | capture, refused | – | service | 5.00 ms"), "{row}");
+        assert_eq!(rows(&result, false), before);
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     sheet::{Entry, Sheet, Tone},
     sweeps,
     table::{Columns, cells, driving, prices, ratio, resources, scalability, times, workload},
+    waiting::waiting,
 };
 
 const UPLOT: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
@@ -106,6 +107,7 @@ fn section(named: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup
                     (machine.cpu) " · " (machine.cores) " cores, " (bytes(machine.memory_bytes as f64)) " memory, "
                     (machine.filesystem) " · Linux " (machine.kernel) " · " (result.started) " · " (named.name)
                 }
+                @if let Some(waiting) = waiting(result) { p.bad { (waiting) } }
                 @if result.interrupted { p.bad { "Interrupted: cells and trials are missing." } }
             }
             nav {
@@ -140,7 +142,7 @@ fn section(named: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup
                 (drawn(&percentiles))
                 details {
                     summary { "Percentiles as a table" }
-                    (table(&times(result, &columns)?, true))
+                    (table(&times(result, &columns, true)?, true))
                 }
             }
             section id={ (id) "-each" } {

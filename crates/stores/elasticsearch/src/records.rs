@@ -1,6 +1,10 @@
 //! The port: records as documents.
 
-use std::{fmt::Write as _, io::Write as _, time::Duration};
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    time::{Duration, Instant},
+};
 
 use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_locks::{Grant, LockError, LockService, Locker};
@@ -183,6 +187,8 @@ struct Client {
     locker: Option<Locker>,
     rng: Xoshiro256PlusPlus,
     path: String,
+    /// How long locks were waited for that others held, since it was last asked.
+    waited: Duration,
 }
 
 impl Connector for Clients {
@@ -217,6 +223,7 @@ impl Connector for Clients {
             locker,
             rng: Xoshiro256PlusPlus::try_from_rng(&mut SysRng).map_err(|error| error.to_string())?,
             path: String::new(),
+            waited: Duration::ZERO,
         })
     }
 }
@@ -391,13 +398,14 @@ impl Client {
         let Some(locker) = &mut self.locker else {
             return Err(Attempt::Failed(Fault::answered("there is no lock service")));
         };
-        let start = tokio::time::Instant::now();
+        let mut since: Option<Instant> = None;
         loop {
             let asked = locker.acquire(key, LEASE).await;
             if let Some(grant) = asked.map_err(|error| unlocked(&error))? {
+                self.waited += since.map_or(Duration::ZERO, |since| since.elapsed());
                 return Ok(grant);
             }
-            if start.elapsed() > PATIENCE {
+            if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                 return Err(Attempt::Conflict);
             }
             tokio::time::sleep(Duration::from_micros(self.rng.random_range(POLL))).await;
@@ -430,6 +438,10 @@ fn body(request: &Request, version: u64) -> Bytes {
 }
 
 impl Operations for Client {
+    fn lock_wait(&mut self) -> Duration {
+        std::mem::take(&mut self.waited)
+    }
+
     async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
         let done = match (request.action, self.lock) {
             (Action::Read, _) => self.read(request, answer).await,

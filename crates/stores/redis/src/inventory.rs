@@ -1,6 +1,6 @@
 //! The inventory on Redis.
 
-use std::{collections::BTreeSet, iter, sync::LazyLock};
+use std::{collections::BTreeSet, iter, sync::LazyLock, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{Lock, StoreError, Task};
@@ -328,6 +328,10 @@ impl Client {
 }
 
 impl Operations for Client {
+    fn lock_wait(&mut self) -> Duration {
+        self.locks.take_waited()
+    }
+
     async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
         let done = match self.lock {
             Lock::None => self.capture_unprotected(capture, taken).await,

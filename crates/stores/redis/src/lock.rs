@@ -1,6 +1,6 @@
 //! Locks that the bench keeps in the server: a key with a lease, an owner's token and fencing.
 
-use std::{ops::RangeInclusive, sync::LazyLock, time::Duration};
+use std::{mem, ops::RangeInclusive, sync::LazyLock, time::Duration};
 
 use acidtest_engine::Attempt;
 use rand::{RngExt, SeedableRng, rngs::SysRng};
@@ -43,6 +43,8 @@ pub(crate) struct Locks {
     /// The counter that tokens are drawn from.
     fence: String,
     rng: Xoshiro256PlusPlus,
+    /// How long locks were waited for that others held, since it was last asked.
+    waited: Duration,
 }
 
 impl Locks {
@@ -50,7 +52,12 @@ impl Locks {
         // only spreads out waits: any seed will do
         let rng = Xoshiro256PlusPlus::try_from_rng(&mut SysRng)
             .unwrap_or_else(|_| Xoshiro256PlusPlus::seed_from_u64(0));
-        Self { fence, rng }
+        Self { fence, rng, waited: Duration::ZERO }
+    }
+
+    /// How long locks were waited for that others held, since it was last asked.
+    pub(crate) fn take_waited(&mut self) -> Duration {
+        mem::take(&mut self.waited)
     }
 
     /// Takes a lock and reads fields of the hash, all with their names if none is named; waits while
@@ -61,7 +68,7 @@ impl Locks {
         locked: Locked<'_>,
         fields: &[String],
     ) -> Step<(i64, T)> {
-        let start = Instant::now();
+        let mut since: Option<Instant> = None;
         loop {
             let asked = session.run(&ACQUIRE, |acquire| {
                 acquire.arg(3).arg(locked.hash).arg(locked.lock).arg(&self.fence);
@@ -69,9 +76,10 @@ impl Locks {
             });
             let held: RedisResult<Option<(i64, T)>> = asked.await;
             if let Some(held) = held.map_err(ended(Request::Harmless))? {
+                self.waited += since.map_or(Duration::ZERO, |since| since.elapsed());
                 return Ok(held);
             }
-            if start.elapsed() > PATIENCE {
+            if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                 return Err(Attempt::Conflict);
             }
             tokio::time::sleep(Duration::from_micros(self.rng.random_range(POLL))).await;

@@ -1,6 +1,6 @@
 //! The client: draws operations, asks the port, keeps the ledger.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use acidtest_engine::{Attempt, Client, ClientTask, Outcome};
 use rand::{Rng, RngExt, SeedableRng, seq::SliceRandom};
@@ -200,6 +200,10 @@ impl<C: Connector> Client for InventoryClient<C> {
                 ledger.release_without_effect(item, request.units);
             }
         }
+    }
+
+    fn lock_wait(&mut self) -> Duration {
+        self.connection.as_mut().map_or(Duration::ZERO, Operations::lock_wait)
     }
 
     async fn connect(&mut self) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! The port: what a store must be able to do to carry the inventory.
 
-use std::future::Future;
+use std::{future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{Lock, StoreError, Task};
@@ -146,6 +146,13 @@ pub trait Operations {
     /// Puts units back. One atomic addition in every lock mode: there is nothing to decide. Where
     /// captures are protected by a lock that the store does not know of, the addition takes it too.
     fn release(&mut self, release: &Release) -> impl Future<Output = Attempt>;
+
+    /// How long operations have waited for locks that other clients held, since it was last asked: where the lock is
+    /// kept outside the store's own transactions, so that the client asks for it again and again. What waits inside
+    /// the server is not seen.
+    fn lock_wait(&mut self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Opens connections for one client.

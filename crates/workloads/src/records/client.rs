@@ -1,6 +1,6 @@
 //! The client: draws operations, asks the port, keeps the ledger.
 
-use std::{fmt::Write, ops::Range, sync::Arc};
+use std::{fmt::Write, ops::Range, sync::Arc, time::Duration};
 
 use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
 use rand::{RngExt, SeedableRng};
@@ -240,6 +240,10 @@ impl<C: Connector> Client for RecordsClient<C> {
             self.scenario.ledger.missing();
         }
         self.spare = Some(operation);
+    }
+
+    fn lock_wait(&mut self) -> Duration {
+        self.connection.as_mut().map_or(Duration::ZERO, Operations::lock_wait)
     }
 
     async fn connect(&mut self) -> Result<(), String> {

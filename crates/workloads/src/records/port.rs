@@ -1,6 +1,6 @@
 //! The port: what a store must be able to do to carry records.
 
-use std::future::Future;
+use std::{future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{Isolation, Lock, StoreError, Task};
@@ -123,6 +123,13 @@ pub trait Operations {
     fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> impl Future<Output = Attempt> {
         let _ = (requests, answers);
         async { Attempt::Failed(crate::Fault::answered("this store has no transactions")) }
+    }
+
+    /// How long operations have waited for locks that other clients held, since it was last asked: where the lock is
+    /// kept outside the store's own transactions, so that the client asks for it again and again. What waits inside
+    /// the server is not seen.
+    fn lock_wait(&mut self) -> Duration {
+        Duration::ZERO
     }
 }
 

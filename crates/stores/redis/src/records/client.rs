@@ -1,6 +1,6 @@
 //! One client's timed operations on records.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::Lock;
@@ -303,6 +303,10 @@ fn take_all(records: &[Value], answer: &mut Answer) -> Step<()> {
 }
 
 impl Operations for Client {
+    fn lock_wait(&mut self) -> Duration {
+        self.locks.take_waited()
+    }
+
     async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
         self.key.clear();
         self.key.push_str(&self.names.record);

@@ -1,0 +1,115 @@
+//! What clients waited for in vain: their time that led to nothing that was acknowledged.
+
+use crate::{CellResult, OperationFigures, RunResult, dimensions, table::percent};
+
+/// The share of their time above which clients that waited in vain are told before anything else.
+const MOSTLY: f64 = 0.5;
+
+/// Cells that are named before the rest is counted.
+const NAMED: usize = 4;
+
+/// Shares of the clients' time in the measured part, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Waiting {
+    /// Attempts that lost against other clients, and the waits before the next.
+    conflicts: f64,
+    /// Locks that others held.
+    locks: f64,
+    /// What the store refused: too little stock, no message.
+    refusals: f64,
+    /// What was not answered in time.
+    unanswered: f64,
+    /// What failed.
+    failures: f64,
+}
+
+impl Waiting {
+    /// What a cell's clients waited for; none where nothing was measured.
+    fn of(cell: &CellResult) -> Option<Self> {
+        let time: f64 = cell.trials.iter().map(|trial| trial.seconds * 1e9 * f64::from(cell.clients)).sum();
+        let operations = || cell.trials.iter().flat_map(|trial| &trial.operations);
+        let share = |of: &dyn Fn(&OperationFigures) -> f64| operations().map(of).sum::<f64>() / time;
+        let ended = |operation: &OperationFigures, outcome: &str| {
+            operation.service.get(outcome).map_or(0.0, |times| times.mean_ns * times.count as f64)
+        };
+        (time > 0.0).then(|| Self {
+            conflicts: share(&|each| each.conflict_ns as f64 + ended(each, "conflict")),
+            locks: share(&|each| each.lock_wait_ns as f64),
+            refusals: share(&|each| each.refusal_ns as f64 + ended(each, "refused")),
+            unanswered: share(&|each| ended(each, "unknown")),
+            failures: share(&|each| ended(each, "failed")),
+        })
+    }
+
+    /// Several operations of one client may have been in flight at once.
+    fn share(&self) -> f64 {
+        (self.conflicts + self.locks + self.refusals + self.unanswered + self.failures).min(1.0)
+    }
+
+    /// `71 % of the time (conflicts 69 %, refusals 2.0 %)`.
+    fn shown(&self) -> String {
+        let parts = [
+            ("conflicts", self.conflicts),
+            ("locks", self.locks),
+            ("refusals", self.refusals),
+            ("no answer", self.unanswered),
+            ("failures", self.failures),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(_, share)| *share >= 0.01)
+            .map(|(what, share)| format!("{what} {}", percent(share.min(1.0))))
+            .collect();
+        format!("{} of the time ({})", percent(self.share()), parts.join(", "))
+    }
+}
+
+/// Of which cells the clients waited in vain for most of their time, in a line; none if of none.
+pub(crate) fn waiting(result: &RunResult) -> Option<String> {
+    let varying = dimensions::varying(&result.cells);
+    let mostly = |cell: &CellResult| {
+        let waiting = Waiting::of(cell).filter(|waiting| waiting.share() > MOSTLY)?;
+        Some(format!("{}, {}", dimensions::name(cell, &varying), waiting.shown()))
+    };
+    let all: Vec<String> = result.cells.iter().filter_map(mostly).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let rest = all.len().saturating_sub(NAMED);
+    let more = if rest > 0 { format!("; and {rest} more cells") } else { String::new() };
+    let named = all[..all.len() - rest].join("; ");
+    Some(format!("Clients mostly waited, for what came to nothing: {named}{more}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LatencyFigures, sample::Grid};
+
+    #[test]
+    fn clients_that_mostly_waited_are_told_with_their_share() {
+        let mut result = Grid::default().result();
+        assert_eq!(waiting(&result), None, "the sample's clients work");
+        let cell = &mut result.cells[1];
+        let clients = u64::from(cell.clients);
+        for trial in &mut cell.trials {
+            // of ten seconds each client lost six to conflicts, and one to refusals
+            trial.operations[0].conflict_ns = 6_000_000_000 * clients;
+            let mut histogram = acidtest_engine::Histogram::new(3).unwrap();
+            histogram.record_n(100_000_000, 10 * clients).unwrap();
+            trial.operations[0].service.insert("refused".to_owned(), LatencyFigures::of(&histogram));
+        }
+        let said = waiting(&result).unwrap();
+        assert_eq!(
+            said,
+            "Clients mostly waited, for what came to nothing: sqlite native, 70 % of the time (conflicts 60 %, refusals \
+             10 %)."
+        );
+    }
+
+    #[test]
+    fn what_was_in_flight_side_by_side_is_no_more_than_all_the_time() {
+        let waiting = Waiting { unanswered: 40.0, ..Waiting::default() };
+        assert_eq!(waiting.shown(), "100 % of the time (no answer 100 %)");
+    }
+}
