@@ -12,7 +12,7 @@ use std::{
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tokio::time::{Instant as TokioInstant, Sleep};
+use tokio::time::Sleep;
 
 use crate::{
     Attempt, Client, Extent, Fault, OnRefused, Outcome, Stop,
@@ -97,7 +97,7 @@ impl Seat {
         Self {
             tick: Box::pin(tokio::time::sleep(Duration::from_nanos(TICK))),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            sleeper: Sleeper::default(),
+            sleeper: if shared.clock.is_simulated() { Sleeper::simulated() } else { Sleeper::default() },
             scheduled: index < shared.scheduled,
             shared,
             bench,
@@ -191,7 +191,15 @@ impl Seat {
     /// A client that has not waited for anything since `slice` lets others of its thread go on. Gives when
     /// its next slice begins.
     pub(crate) async fn give_way(&mut self, slice: u64, now: u64) -> u64 {
-        if std::mem::take(&mut self.waited) {
+        let waited = std::mem::take(&mut self.waited);
+        if self.shared.clock.is_simulated() {
+            if now == slice {
+                // else no time would ever pass
+                self.sleeper.sleep(Duration::from_millis(1)).await;
+            }
+            return self.now();
+        }
+        if waited {
             return now;
         }
         if now.saturating_sub(slice) <= SLICE {
@@ -230,9 +238,6 @@ impl Seat {
                 if self.shared.control.stopping() {
                     break;
                 }
-            } else if !self.waited && now - slice > SLICE {
-                tokio::task::yield_now().await;
-                slice = self.shared.clock.now();
             }
             let Some(operation) = client.draw() else {
                 self.done(phase);
@@ -240,7 +245,6 @@ impl Seat {
             };
             let kind = C::kind(&operation);
             self.started(phase, late);
-            self.waited = false;
             let begun = self.shared.clock.now();
             let (outcome, mut effort, lost) = self.perform(client, &operation, begun).await;
             let ended = self.shared.clock.now();
@@ -260,9 +264,8 @@ impl Seat {
             if !self.scheduled && outcome != Outcome::Ok && self.shared.is_schedule_over() {
                 break;
             }
-            if self.waited {
-                slice = now;
-            }
+            slice = self.give_way(slice, now).await;
+            now = now.max(slice);
         }
     }
 
@@ -375,7 +378,7 @@ impl Seat {
             *waited = true;
             if first {
                 first = false;
-                let due = TokioInstant::from_std(shared.clock.instant(deadline.min(u64::MAX / 4)));
+                let due = shared.clock.instant(deadline.min(u64::MAX / 4));
                 if tick.deadline() > due {
                     tick.as_mut().reset(due);
                 }
@@ -386,7 +389,7 @@ impl Seat {
                     return Poll::Ready(None);
                 }
                 let next = now.saturating_add(TICK).min(deadline);
-                tick.as_mut().reset(TokioInstant::from_std(shared.clock.instant(next)));
+                tick.as_mut().reset(shared.clock.instant(next));
             }
             Poll::Pending
         })
@@ -425,6 +428,7 @@ impl Seat {
             if now >= moment || self.shared.control.stopping() {
                 return;
             }
+            self.waited = true;
             self.sleeper.sleep(Duration::from_nanos((moment - now).min(TICK))).await;
         }
     }

@@ -20,6 +20,11 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
+    /// One that sleeps by the runtime's clock, which may be paused, in whole milliseconds.
+    pub(crate) fn simulated() -> Self {
+        Self { timer: OnceCell::from(None) }
+    }
+
     pub(crate) async fn sleep(&self, duration: Duration) {
         let Some(timer) = self.timer.get_or_init(timer).as_ref().filter(|_| !duration.is_zero()) else {
             return tokio::time::sleep(duration).await;

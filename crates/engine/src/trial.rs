@@ -115,6 +115,18 @@ impl Trial {
     /// Sets up a trial of so many clients.
     #[must_use]
     pub fn new(load: Load, clients: usize) -> Self {
+        Self::by(Clock::start(), load, clients)
+    }
+
+    /// Sets up a trial for [`run_simulated`](Self::run_simulated), whatever the load says of threads. Called on the
+    /// runtime that will run it.
+    #[must_use]
+    pub fn simulated(mut load: Load, clients: usize) -> Self {
+        load.threads = 1;
+        Self::by(Clock::simulated(), load, clients)
+    }
+
+    fn by(clock: Clock, load: Load, clients: usize) -> Self {
         let threads = load.threads.clamp(1, clients.max(1));
         let scheduled = load.scheduled.map_or(clients, |scheduled| scheduled.min(clients));
         let budget = match load.extent {
@@ -124,7 +136,7 @@ impl Trial {
         let shared = Shared {
             closed: load.arrivals == Arrivals::Closed,
             timeout: nanos(load.timeout),
-            clock: Clock::start(),
+            clock,
             control: Control::default(),
             gate: Gate::new(clients),
             totals: Arc::new(Totals::new(load.operations, load.spans, threads)),
@@ -168,12 +180,27 @@ impl Trial {
         Ok(self.measured())
     }
 
-    /// One thread: a runtime, its seats, their shared pacer and recorder.
+    /// Runs the clients to the end, all of them on this thread and by its runtime's clock. Where that is paused
+    /// (`tokio::time::pause`), time passes only while every client waits, none of them ends an operation in no time
+    /// at all, and whoever does the same again sees the same again.
+    pub async fn run_simulated(&self, tasks: Vec<ClientTask>) -> Measurement {
+        let hand = tasks.into_iter().enumerate().collect();
+        LocalSet::new().run_until(self.seat(0, hand)).await;
+        self.measured()
+    }
+
+    /// One thread: a runtime and its clients.
     fn work(&self, shard: usize, hand: Vec<(usize, ClientTask)>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .inspect_err(|_| self.give_up())?;
+        LocalSet::new().block_on(&runtime, self.seat(shard, hand));
+        Ok(())
+    }
+
+    /// Runs the clients of one thread: their seats, with the pacer and the recorder that they share.
+    async fn seat(&self, shard: usize, hand: Vec<(usize, ClientTask)>) {
         let load = &self.shared.load;
         let (rate, turn) = self.shared.share(shard, self.threads);
         let seed = load.seed ^ ((shard as u64) << 32);
@@ -182,21 +209,18 @@ impl Trial {
             pacer: Pacer::new(load.arrivals, rate, turn, seed),
             recorder: Recorder::new(shard, Arc::clone(&self.shared.totals)),
         }));
-        LocalSet::new().block_on(&runtime, async {
-            let mut seats = JoinSet::new();
-            for (index, task) in hand {
-                let seat = Seat::new(Arc::clone(&self.shared), Rc::clone(&bench), index);
-                seats.spawn_local(task(seat));
+        let mut seats = JoinSet::new();
+        for (index, task) in hand {
+            let seat = Seat::new(Arc::clone(&self.shared), Rc::clone(&bench), index);
+            seats.spawn_local(task(seat));
+        }
+        while let Some(ended) = seats.join_next().await {
+            if let Err(panic) = ended {
+                self.stop(Stop::Defect(format!("a client panicked: {panic}")));
+                self.give_up();
             }
-            while let Some(ended) = seats.join_next().await {
-                if let Err(panic) = ended {
-                    self.stop(Stop::Defect(format!("a client panicked: {panic}")));
-                    self.give_up();
-                }
-            }
-        });
+        }
         bench.borrow_mut().finish(self.arrivals_end());
-        Ok(())
     }
 
     /// Whether every client had nothing left to do.

@@ -828,3 +828,49 @@ fn a_number_of_operations_is_for_the_clients_on_the_schedule_alone() {
         assert!(window > Duration::ZERO);
     }
 }
+
+/// On a clock that is paused an hour is over in no time, and whoever does the same again sees the same again.
+#[test]
+fn a_simulated_trial_replays_exactly() {
+    let simulate = |seed| {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let world = Arc::new(World::default());
+        // what conflicts now and then, is slow now and then, and does not answer at all now and then
+        let script: Arc<Script> = Arc::new(|attempt| match attempt % 23 {
+            3 | 5 => Act::Answer(Attempt::Conflict),
+            7 => Act::Never,
+            rest => Act::After(Duration::from_millis(rest * 40), Attempt::Ok),
+        });
+        let load = Load {
+            warmup: Duration::from_secs(60),
+            timeout: Duration::from_secs(2),
+            arrivals: Arrivals::Poisson(5.0),
+            seed,
+            ..Load::closed(&["op"], Extent::Time(Duration::from_secs(3600)))
+        };
+        let measured = runtime
+            .block_on(async { Trial::simulated(load, 5).run_simulated(tasks(5, &world, &script)).await });
+        assert!(measured.window == Duration::from_secs(3600) && measured.stopped.is_none());
+        let times = measured.operations[0].ok().unwrap();
+        let outcomes = world.outcomes.lock().unwrap().clone();
+        (outcomes, measured.arrived, times.service.mean(), times.response().mean(), measured.reconnects)
+    };
+    let begun = Instant::now();
+    let first = simulate(1);
+    assert_eq!(first, simulate(1));
+    assert_ne!(first.1, simulate(2).1);
+    assert!(first.0.len() > 10_000 && begun.elapsed() < Duration::from_secs(1800), "{:?}", begun.elapsed());
+}
+
+/// A client that never waits still lets simulated time pass.
+#[test]
+fn simulated_time_passes_although_nothing_takes_any() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let world = Arc::new(World::default());
+    let script: Arc<Script> = Arc::new(|_| Act::Answer(Attempt::Ok));
+    let trial = async { Trial::simulated(for_millis(100), 3).run_simulated(tasks(3, &world, &script)).await };
+    let measured = runtime.block_on(trial);
+    assert_eq!(measured.operations[0].count(Outcome::Ok), 300, "one a millisecond and client");
+}
