@@ -1,8 +1,11 @@
 //! The line between warm-up and measurement.
 
-use std::sync::OnceLock;
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use tokio::sync::Barrier;
+use tokio::sync::Semaphore;
 
 /// A part of a trial. The measured part is recorded, the warm-up is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,17 +18,34 @@ pub(crate) enum Phase {
 /// the phase's clock.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    barrier: Barrier,
+    clients: usize,
+    /// Clients that have come to the line of each phase.
+    come: [AtomicUsize; 2],
+    /// A permit a client once all have come. It wakes them in the order in which they came, as a barrier does not: on a
+    /// simulated clock a trial must replay.
+    open: [Semaphore; 2],
     begun: [OnceLock<u64>; 2],
 }
 
 impl Gate {
     pub(crate) fn new(clients: usize) -> Self {
-        Self { barrier: Barrier::new(clients), begun: [const { OnceLock::new() }; 2] }
+        Self {
+            clients,
+            come: [const { AtomicUsize::new(0) }; 2],
+            open: [const { Semaphore::const_new(0) }; 2],
+            begun: [const { OnceLock::new() }; 2],
+        }
     }
 
-    pub(crate) async fn wait(&self) {
-        self.barrier.wait().await;
+    /// Waits until every client has come to the line of the phase.
+    pub(crate) async fn wait(&self, phase: Phase) {
+        let open = &self.open[phase as usize];
+        if self.come[phase as usize].fetch_add(1, Ordering::AcqRel) + 1 == self.clients {
+            open.add_permits(self.clients);
+        }
+        if let Ok(permit) = open.acquire().await {
+            permit.forget();
+        }
     }
 
     /// When the phase began; `now` if this is the first to ask.

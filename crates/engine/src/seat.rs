@@ -213,7 +213,7 @@ impl Seat {
     pub(crate) async fn enter(&mut self, phase: Phase) {
         let shared = Arc::clone(&self.shared);
         // given up only when the trial is: then no client goes on to start anything
-        self.guard(shared.gate.wait(), u64::MAX).await;
+        self.guard(shared.gate.wait(phase), u64::MAX).await;
         let start = shared.gate.enter(phase, shared.clock.now());
         let end = match (phase, shared.load.extent) {
             (Phase::WarmUp, _) => start.saturating_add(nanos(shared.load.warmup)),
