@@ -12,6 +12,7 @@ use acidtest_model::{Ack, Consume};
 use super::{
     Connector, Ledger, Message, Published, Publisher, Received, Settled, Subscriber, Wanted,
     message::{self, Id, LAID},
+    order::Order,
 };
 
 /// Names of the operations, in the order of their kinds.
@@ -168,8 +169,8 @@ pub(super) struct Consumer<C: Connector> {
     held: Vec<Id>,
     /// What the last acknowledgement, of all that is held and `received`, came to.
     settled: Option<Settled>,
-    /// Of each producer the next sequence that is not out of order; none where no order is promised.
-    next: Option<BTreeMap<u32, u64>>,
+    /// None where no order is promised.
+    order: Option<Order>,
     span: Option<u64>,
 }
 
@@ -184,7 +185,7 @@ impl<C: Connector> Consumer<C> {
             taken: None,
             held: Vec::new(),
             settled: None,
-            next: ordered.then(BTreeMap::new),
+            order: ordered.then(Order::default),
             span: None,
         }
     }
@@ -245,14 +246,11 @@ impl<C: Connector> Consumer<C> {
     }
 
     fn look_at_order(&mut self, id: Id) {
-        let Some(next) = self.next.as_mut().filter(|_| self.received.redelivered != Some(true)) else {
-            return;
-        };
-        let next = next.entry(id.producer).or_default();
-        if id.sequence >= *next {
-            *next = id.sequence + 1;
-        } else if self.scenario.ledger.is_one_connection(id, *next - 1) {
-            self.scenario.ledger.reordered(self.received.redelivered);
+        let ledger = &self.scenario.ledger;
+        let flagged = self.received.redelivered;
+        let order = self.order.as_mut().filter(|_| flagged != Some(true));
+        if order.is_some_and(|order| order.is_late(id, ledger)) {
+            ledger.reordered(flagged);
         }
     }
 }
@@ -313,6 +311,7 @@ impl<C: Connector> Client for Consumer<C> {
 
     /// Acknowledges what is in hand; where nothing is acknowledged, takes what was handed out already.
     async fn finish(&mut self) {
+        self.scenario.ledger.consumer_done();
         let Some(connection) = &mut self.connection else { return };
         if !self.held.is_empty() {
             self.settled = connection.settle().await.ok();
@@ -473,6 +472,28 @@ mod tests {
                 consumer.account(Take, Outcome::Ok);
             }
             assert_eq!(table.scenario.ledger.totals().reordered, found, "lost: {lost}");
+        }
+    }
+
+    /// What was handed to a consumer that asks for nothing more is for the others, out of order and, where a store has
+    /// no flag, without one.
+    #[test]
+    fn no_order_is_judged_without_a_flag_once_a_consumer_is_done() {
+        for (done, found) in [(false, 1), (true, 0)] {
+            let table = Table::new(&[Some(1), Some(0)], false);
+            let consumer = || Consumer::new(table.clone(), table.scenario.clone(), Table::wanted(), true);
+            let mut consumers = [consumer(), consumer()];
+            for consumer in &mut consumers {
+                at_once(consumer.connect()).unwrap();
+            }
+            if done {
+                at_once(consumers[0].finish());
+            }
+            for _ in 0..2 {
+                assert_eq!(at_once(consumers[1].attempt(&Take)), Attempt::Ok);
+                consumers[1].account(Take, Outcome::Ok);
+            }
+            assert_eq!(table.scenario.ledger.totals().reordered, found, "done: {done}");
         }
     }
 

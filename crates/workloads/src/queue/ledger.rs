@@ -4,7 +4,10 @@ use std::{
     collections::BTreeSet,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU8, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
 };
 
@@ -78,8 +81,11 @@ pub struct Ledger {
     sent: Pieces<AtomicU8>,
     /// The first message of each connection.
     connections: Mutex<BTreeSet<Id>>,
+    connected: AtomicU64,
     /// Whether a consumer was lost: what it had been handed comes later than what was published after it.
     consumer_lost: AtomicBool,
+    /// Whether a consumer has begun to finish.
+    consumer_done: AtomicBool,
     counts: Counts,
 }
 
@@ -132,7 +138,9 @@ impl Ledger {
             laid: (0..backlog).map(|_| AtomicU8::new(0)).collect(),
             sent: Pieces::new(),
             connections: Mutex::default(),
+            connected: AtomicU64::new(0),
             consumer_lost: AtomicBool::new(false),
+            consumer_done: AtomicBool::new(false),
             counts: Counts::default(),
         }
     }
@@ -144,16 +152,21 @@ impl Ledger {
 
     /// A producer is about to open a connection, on which this message will be the first.
     pub(crate) fn connecting(&self, first: Id) {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).insert(first);
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.insert(first);
+        self.connected.store(connections.len() as u64, SeqCst);
     }
 
-    /// Whether a message and a later one of its producer were sent on one connection. No store promises an
-    /// order between connections: what was on its way when one was given up may come after what was sent on
-    /// the next.
-    pub(crate) fn is_one_connection(&self, id: Id, later: u64) -> bool {
-        let after = Id { sequence: id.sequence + 1, ..id }..=Id { sequence: later, ..id };
-        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.range(after).next().is_none()
+    /// How many connections producers have opened on which anything may have been sent.
+    pub(crate) fn count_connections(&self) -> u64 {
+        self.connected.load(SeqCst)
+    }
+
+    /// The first message of each of these connections, and how many they are.
+    pub(crate) fn connections(&self) -> (BTreeSet<Id>, u64) {
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let count = connections.len() as u64;
+        (connections, count)
     }
 
     /// The message is about to be sent.
@@ -244,13 +257,21 @@ impl Ledger {
     /// the loss: then all that proves an order wrong is that no consumer was lost.
     pub(crate) fn reordered(&self, flagged: Option<bool>) {
         let counts = &self.counts;
-        let count = if flagged.is_some() { &counts.reordered } else { &counts.reordered_unflagged };
-        count.fetch_add(1, Relaxed);
+        if flagged.is_some() {
+            counts.reordered.fetch_add(1, Relaxed);
+        } else if !self.consumer_done.load(Relaxed) {
+            counts.reordered_unflagged.fetch_add(1, Relaxed);
+        }
     }
 
     /// A consumer's connection is gone, or what it was doing failed.
     pub(crate) fn consumer_lost(&self) {
         self.consumer_lost.store(true, Relaxed);
+    }
+
+    /// A consumer asks for nothing more: what it was handed and has not taken is for the others, late.
+    pub(crate) fn consumer_done(&self) {
+        self.consumer_done.store(true, Relaxed);
     }
 
     /// Messages that were published and have not been consumed.

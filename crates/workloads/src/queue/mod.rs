@@ -26,6 +26,7 @@ mod ledger;
 mod message;
 #[cfg(test)]
 mod model;
+mod order;
 mod parameters;
 mod port;
 mod workload;

@@ -1,0 +1,56 @@
+//! The order in which a consumer receives each producer's messages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Ledger, message::Id};
+
+/// What one consumer has seen of each producer's connections. No store promises an order between connections: what was
+/// on its way when one was given up may come after what was sent on the next.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// The first message of each connection, as the ledger had them when it was last asked.
+    connections: BTreeSet<Id>,
+    /// How many there were then.
+    known: u64,
+    /// By connection: the next sequence that is not out of order.
+    next: BTreeMap<Id, u64>,
+}
+
+impl Order {
+    /// Whether a message comes after one that was sent later on the same connection.
+    pub(super) fn is_late(&mut self, id: Id, ledger: &Ledger) -> bool {
+        if self.known != ledger.count_connections() {
+            (self.connections, self.known) = ledger.connections();
+        }
+        let first = self.connections.range(Id { sequence: 0, ..id }..=id).next_back();
+        // what was laid in came by one connection
+        let connection = first.copied().unwrap_or(Id { sequence: 0, ..id });
+        let next = self.next.entry(connection).or_default();
+        let is_late = id.sequence < *next;
+        *next = (*next).max(id.sequence + 1);
+        is_late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(sequence: u64) -> Id {
+        Id { producer: 0, sequence }
+    }
+
+    #[test]
+    fn each_connection_has_an_order_of_its_own() {
+        let ledger = Ledger::new(1, 0);
+        let mut order = Order::default();
+        let mut late = |sequence| order.is_late(id(sequence), &ledger);
+        ledger.connecting(id(0));
+        assert_eq!([0, 2].map(&mut late), [false, false]);
+        // given up after it had sent 3, which is on its way
+        ledger.connecting(id(4));
+        assert_eq!([4, 6, 3].map(&mut late), [false, false, false]);
+        // late on the connection that was given up, and on the one that came after it
+        assert_eq!([1, 5, 7].map(&mut late), [true, true, false]);
+    }
+}
