@@ -256,11 +256,30 @@ pub(crate) enum LabCommand {
     List,
 }
 
+const SELFTEST_EXAMPLES: &str = "\
+Examples:
+  acidtest selftest
+      every known bug, one by one, with the checks that catch it
+  acidtest selftest --plans 1000 --seed 7
+      a thousand random plans, on correct stores that fail as stores do, and with a bug planted
+  acidtest selftest --replay selftest-failure.toml
+      a plan again that was judged wrongly";
+
 #[derive(Debug, Args)]
+#[command(after_help = SELFTEST_EXAMPLES)]
 pub(crate) struct Selftest {
+    /// Drive so many random plans instead of the known cases
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) plans: Option<u32>,
     /// Seed of every random number
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
+    /// Drive a plan again that was judged wrongly, from its file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plans", "seed"])]
+    pub(crate) replay: Option<PathBuf>,
+    /// Folder for a plan that is judged wrongly, with what happened in it
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Args)]

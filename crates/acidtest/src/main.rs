@@ -8,6 +8,7 @@
 mod args;
 mod commands;
 mod exit;
+mod fuzz;
 mod given;
 mod grid;
 mod harness;
@@ -53,7 +54,7 @@ async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
         Command::Stores(which) => commands::stores::stores(which.store.as_deref()),
         Command::Workloads => commands::workloads::workloads(),
         Command::Lab(lab) => commands::lab::lab(lab).await,
-        Command::Selftest(selftest) => commands::selftest::selftest(&selftest).await,
+        Command::Selftest(selftest) => commands::selftest::selftest(&selftest),
         Command::Show(show) => commands::show::show(&show),
         Command::Compare(compare) => commands::compare::compare(*compare),
         Command::Report(report) => commands::report::report(&report),

@@ -89,6 +89,11 @@ pub(crate) fn style() -> Style {
     Style { color: terminal && !plain, width: width.filter(|width| terminal && *width > 0) }
 }
 
+/// Writes a file whole.
+pub(crate) fn keep(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))
+}
+
 /// Says something to people, beside the result. Where nobody listens any more, the run goes on.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");

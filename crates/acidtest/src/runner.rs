@@ -665,13 +665,17 @@ async fn audit(
         // the ledger may prove something by itself
         None => trial.audit(Err(unreadable(&lost)), place).await,
     };
+    doubt_if_idle(&mut audited, measurement);
+    audited
+}
+
+/// A trial in which nothing was acknowledged says nothing, though the warm-up's operations are in the ledger too.
+pub(crate) fn doubt_if_idle(audited: &mut Audited, measurement: &Measurement) {
     let acknowledged: u64 = measurement.operations.iter().map(|operation| operation.count(Outcome::Ok)).sum();
     if audited.audit.verdict == Verdict::Holds && acknowledged == 0 {
-        // the warm-up's operations are in the ledger too
         audited.audit.verdict = Verdict::Unknown;
         audited.audit.reason = Some("no operation was acknowledged in the measured part".to_owned());
     }
-    audited
 }
 
 /// The trial's thread lives beside the main one, which keeps the private servers.
@@ -695,7 +699,8 @@ fn share(extent: Extent, measured: &acidtest_engine::Progress) -> f64 {
     }
 }
 
-fn load(plan: &Plan, cell: &Cell, workload: &dyn Workload, blocking: bool, seed: u64) -> Load {
+/// How a cell's trial is driven. `blocking`: each client holds a thread of its own.
+pub(crate) fn load(plan: &Plan, cell: &Cell, workload: &dyn Workload, blocking: bool, seed: u64) -> Load {
     let extent = match (plan.trace, plan.ops) {
         (Some(count), _) | (None, Some(count)) => Extent::Operations(count),
         (None, None) => Extent::Time(plan.duration.0),

@@ -393,8 +393,8 @@ fn the_self_test_catches_every_bug() {
     assert!(ended.stdout.contains("every planted bug was caught"), "{}", ended.stdout);
     assert_eq!(
         ended.stdout.matches("caught").count(),
-        (6 + 1 + 2) + (13 + 1) + 2 + 10 + 1,
-        "of the inventory six bugs, no lock, two replayed; of records thirteen and no lock; of the join two; \
+        (6 + 1 + 2) + (14 + 1) + 2 + 10 + 1,
+        "of the inventory six bugs, no lock, two replayed; of records fourteen and no lock; of the join two; \
          of the queue ten; the last line"
     );
     assert_eq!(ended.stdout.matches("no alarm").count(), 6 + 8 + 2 + 7);

@@ -1,24 +1,42 @@
 //! `acidtest selftest`.
 
-use acidtest_store_memory::selftest::{Case, run};
-use acidtest_workloads::{Audit, Verdict};
+use std::{
+    io::IsTerminal,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use acidtest_store_memory::selftest::{Case, Driven, run};
+use acidtest_workloads::Verdict;
 use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::{
     args,
     exit::{Failure, Status},
-    output,
+    fuzz, output,
 };
+
+/// Between two words on how far it is.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Tests the auditor: on the known bugs one by one, on plans by lot, or on a case of these that was kept.
+pub(crate) fn selftest(arguments: &args::Selftest) -> Result<Status, Failure> {
+    match (&arguments.replay, arguments.plans) {
+        (Some(case), _) => replay(case),
+        (None, Some(plans)) => by_lot(plans, arguments.seed, &arguments.out),
+        (None, None) => one_by_one(arguments.seed),
+    }
+}
 
 /// Runs every case and shows which check caught what. A bug that goes uncaught, or an alarm about a
 /// correct store, breaks what acidtest itself promises.
-pub(crate) async fn selftest(arguments: &args::Selftest) -> Result<Status, Failure> {
-    let mut rows: Vec<(Case, Audit)> = Vec::new();
+fn one_by_one(seed: u64) -> Result<Status, Failure> {
+    let mut rows: Vec<(Case, Driven)> = Vec::new();
     for case in Case::all() {
-        let audit = run(&case, arguments.seed).await.map_err(|error| Failure::Other(error.to_string()))?;
-        rows.push((case, audit));
+        let driven = run(&case, seed).map_err(|error| Failure::Other(error.to_string()))?;
+        rows.push((case, driven));
     }
-    let wrong = rows.iter().filter(|(case, audit)| !judged_right(case, audit)).count();
+    let wrong = rows.iter().filter(|(case, driven)| !judged_right(case, driven)).count();
     let said = match wrong {
         0 => "every planted bug was caught, and no correct store raised an alarm".to_owned(),
         wrong => format!("{wrong} of {} cases were judged wrongly: do not trust this build", rows.len()),
@@ -30,23 +48,26 @@ pub(crate) async fn selftest(arguments: &args::Selftest) -> Result<Status, Failu
     Ok(if wrong == 0 { Status::Held } else { Status::Broken })
 }
 
-fn judged_right(case: &Case, audit: &Audit) -> bool {
-    audit.verdict == if case.is_broken() { Verdict::Broken } else { Verdict::Holds }
+/// What must be seen was, by a case that had something to show; and nothing else.
+fn judged_right(case: &Case, driven: &Driven) -> bool {
+    let expected = if case.is_broken() { Verdict::Broken } else { Verdict::Holds };
+    driven.audited.audit.verdict == expected && (driven.shown > 0) == case.is_broken()
 }
 
 /// The cases of one workload: one row a case, one column a check, with what the check counted.
-fn table(rows: &[(Case, Audit)]) -> Table {
+fn table(rows: &[(Case, Driven)]) -> Table {
     let workload = rows.first().map_or("", |(case, _)| case.workload.name);
-    let checks: Vec<&str> = rows.first().map_or_else(Vec::new, |(_, audit)| {
-        audit.findings.iter().map(|finding| finding.name.as_str()).collect()
+    let checks: Vec<&str> = rows.first().map_or_else(Vec::new, |(_, driven)| {
+        driven.audited.audit.findings.iter().map(|finding| finding.name.as_str()).collect()
     });
     let mut table = Table::new();
     table.load_style(acidtest_report::RULED);
     let mut header = vec![workload, "verdict", ""];
     header.extend(&checks);
     table.set_header(header);
-    for (case, audit) in rows {
-        let judged = match (judged_right(case, audit), case.is_broken()) {
+    for (case, driven) in rows {
+        let audit = &driven.audited.audit;
+        let judged = match (judged_right(case, driven), case.is_broken()) {
             (true, true) => "caught",
             (true, false) => "no alarm",
             (false, true) => "NOT CAUGHT",
@@ -61,4 +82,56 @@ fn table(rows: &[(Case, Audit)]) -> Table {
         table.add_row(row);
     }
     table
+}
+
+/// Drives plans that are drawn by lot, and shows what could be judged.
+fn by_lot(plans: u32, seed: u64, folder: &Path) -> Result<Status, Failure> {
+    output::say(&format!("seed {seed}"));
+    let (begun, mut said) = (Instant::now(), Instant::now());
+    let interval = if std::io::stderr().is_terminal() { INTERVAL / 5 } else { INTERVAL };
+    let report = fuzz::run(plans, seed, |done| {
+        if said.elapsed() >= interval {
+            said = Instant::now();
+            let left = begun.elapsed().as_secs_f64() / f64::from(done) * f64::from(plans - done);
+            output::say(&format!("{done} of {plans} plans · {left:.0} s left"));
+        }
+    })?;
+    for table in report.tally.tables() {
+        output::print_text(&format!("{table}\n"))?;
+    }
+    let refused = acidtest_report::count(report.tally.refused);
+    output::print_text(&format!("{refused} plans more were drawn, and refused by their check\n"))?;
+    let wrong = match &report.failure {
+        Some(broken) => Some(broken.save(folder)?),
+        None => report.tally.too_little(),
+    };
+    match wrong {
+        None => {
+            output::print_text("every planted bug was caught, and no correct store raised an alarm\n")?;
+            Ok(Status::Held)
+        }
+        Some(wrong) => {
+            output::print_text(&format!("{wrong}\ndo not trust this build (seed {seed})\n"))?;
+            Ok(Status::Broken)
+        }
+    }
+}
+
+/// Drives a case again.
+fn replay(file: &Path) -> Result<Status, Failure> {
+    let case = fuzz::Case::load(file)?;
+    let (done, wrong) = fuzz::examine(&case)?;
+    for trial in &done.trials {
+        output::print_text(&format!("{}: {}\n", trial.name, trial.driven.audited.audit))?;
+    }
+    match wrong {
+        None => {
+            output::print_text("judged as it should be\n")?;
+            Ok(Status::Held)
+        }
+        Some(wrong) => {
+            output::print_text(&format!("{wrong}\n"))?;
+            Ok(Status::Broken)
+        }
+    }
 }

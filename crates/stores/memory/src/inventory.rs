@@ -1,9 +1,8 @@
 //! The inventory in memory.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex},
-    time::Instant,
 };
 
 use acidtest_model::{Lock, StoreError, Task};
@@ -15,8 +14,15 @@ use acidtest_workloads::{
     },
 };
 use rand::RngExt;
+use tokio::time::Instant;
 
-use crate::{Bug, Faults, LATER, Memory, Plant, answered, locked};
+use crate::{
+    Bug, LATER, Memory, answered,
+    faults::Plant,
+    gone,
+    witness::Inventory as Witness,
+    world::{Link, World, locked},
+};
 
 type Group = (u32, u8, u8);
 
@@ -24,15 +30,15 @@ type Group = (u32, u8, u8);
 #[derive(Debug)]
 pub(crate) struct Table {
     state: Mutex<State>,
-    latches: HashMap<Group, tokio::sync::Mutex<()>>,
+    latches: BTreeMap<Group, tokio::sync::Mutex<()>>,
+    witness: Mutex<Witness>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    bins: HashMap<Group, Bin>,
+    bins: BTreeMap<Group, Bin>,
     /// Changes that become visible later.
     later: VecDeque<Later>,
-    seeds: u64,
 }
 
 #[derive(Debug)]
@@ -56,8 +62,8 @@ fn group(line: &Line) -> Group {
 }
 
 impl State {
-    /// Makes visible what is due, then gives the bin.
-    fn bin(&mut self, key: Group) -> Bin {
+    /// Makes visible what is due.
+    fn settle(&mut self) {
         while self.later.front().is_some_and(|change| change.due <= Instant::now()) {
             if let Some(change) = self.later.pop_front()
                 && (!change.decided_then || change.sign > 0 || self.has(&change.lines))
@@ -65,7 +71,23 @@ impl State {
                 self.add(&change.lines, change.sign);
             }
         }
+    }
+
+    /// The bin, with all in it that is visible by now.
+    fn bin(&mut self, key: Group) -> Bin {
+        self.settle();
         self.bins.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// Every tuple with its count.
+    fn held(&mut self) -> Vec<Held> {
+        self.settle();
+        let tuples = |(&(sku, condition, source), bin): (&Group, &Bin)| {
+            let held =
+                |&(warehouse, count): &(u8, i64)| Held { key: (sku, condition, source, warehouse), count };
+            bin.counts.iter().map(held).collect::<Vec<_>>()
+        };
+        self.bins.iter().flat_map(tuples).collect()
     }
 
     fn has(&self, lines: &[Line]) -> bool {
@@ -114,33 +136,25 @@ impl InventoryStore for Memory {
             bin.counts.push((item.warehouse, item.initial.into()));
         }
         let latches = state.bins.keys().map(|key| (*key, tokio::sync::Mutex::default())).collect();
-        let table = Arc::new(Table { state: Mutex::new(state), latches });
+        let witness = Mutex::new(Witness::new(stock, self.world.exact));
+        let table = Arc::new(Table { state: Mutex::new(state), latches, witness });
         locked(&self.tables).insert(place.object("stock"), table);
         Box::pin(async { Ok(()) })
     }
 
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
         let table = locked(&self.tables).get(&place.object("stock")).cloned();
-        inventory::task(MemoryConnector { table, lock, faults: self.faults }, scenario)
+        inventory::task(MemoryConnector { table, lock, world: Arc::clone(&self.world) }, scenario)
     }
 
     fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
         let table = locked(&self.tables).get(&place.object("stock")).cloned();
         Box::pin(async move {
-            let Some(table) = table else {
-                return Err(StoreError::Server {
-                    doing: "reading the final stock".to_owned(),
-                    address: "memory".to_owned(),
-                    cause: "it was never loaded".to_owned(),
-                });
-            };
-            let state = locked(&table.state);
-            let held = state.bins.iter().flat_map(|(&(sku, condition, source), bin)| {
-                bin.counts
-                    .iter()
-                    .map(move |&(warehouse, count)| Held { key: (sku, condition, source, warehouse), count })
-            });
-            Ok(held.collect())
+            let doing = "reading the final stock";
+            let table = table.ok_or_else(|| gone(doing, "it was never loaded"))?;
+            self.is_there(doing)?;
+            let held = locked(&table.state).held();
+            Ok(held)
         })
     }
 
@@ -150,16 +164,47 @@ impl InventoryStore for Memory {
     }
 }
 
+impl Table {
+    /// How much an audit must see.
+    pub(crate) fn shown(&self) -> u64 {
+        let held = locked(&self.state).held();
+        locked(&self.witness).shown(held.into_iter().map(|Held { key, count }| (key, count)))
+    }
+}
+
 struct MemoryConnector {
     table: Option<Arc<Table>>,
     lock: Lock,
-    faults: Faults,
+    world: Arc<World>,
 }
 
+/// A client's connection, and the way to it.
 struct Connection {
+    link: Link,
+    store: Client,
+}
+
+/// What the store does for one client.
+struct Client {
     table: Arc<Table>,
     lock: Lock,
     plant: Plant,
+}
+
+/// An operation that nobody has had an answer to: as long as that is so, nobody knows what it did.
+struct Pending {
+    table: Arc<Table>,
+    group: Group,
+    ended: bool,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.ended {
+            let (sku, condition, source) = self.group;
+            locked(&self.table.witness).doubt(sku, condition, source);
+        }
+    }
 }
 
 impl Connector for MemoryConnector {
@@ -167,15 +212,56 @@ impl Connector for MemoryConnector {
 
     async fn connect(&self) -> Result<Connection, String> {
         let table = self.table.clone().ok_or("the stock was never loaded")?;
-        let mut state = locked(&table.state);
-        state.seeds += 1;
-        let plant = Plant::new(self.faults, state.seeds);
-        drop(state);
-        Ok(Connection { table, lock: self.lock, plant })
+        let plant = || Plant::new(&self.world, self.world.faults);
+        let link = Link::open(plant(), false)?;
+        Ok(Connection { link, store: Client { table, lock: self.lock, plant: plant() } })
     }
 }
 
 impl Connection {
+    fn pending(&self, group: Group) -> Pending {
+        Pending { table: Arc::clone(&self.store.table), group, ended: false }
+    }
+}
+
+impl Operations for Connection {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+        let mut pending = self.pending((capture.sku, capture.condition, capture.source));
+        let attempt = match self.link.send().await {
+            Ok(()) => {
+                let attempt = self.store.capture(capture, taken).await;
+                self.link.answer_attempt(attempt).await
+            }
+            Err(attempt) => attempt,
+        };
+        self.link.note(|| format!("{capture:?}: {attempt:?}, {taken:?}"));
+        pending.ended = !matches!(attempt, Attempt::Unknown(_));
+        if attempt == Attempt::Ok {
+            locked(&pending.table.witness).captured(capture, taken);
+        }
+        attempt
+    }
+
+    async fn release(&mut self, release: &Release) -> Attempt {
+        let mut pending = self.pending((release.sku, release.condition, release.source));
+        locked(&pending.table.witness).sent(release);
+        let attempt = match self.link.send().await {
+            Ok(()) => {
+                let attempt = self.store.release(release).await;
+                self.link.answer_attempt(attempt).await
+            }
+            Err(attempt) => attempt,
+        };
+        self.link.note(|| format!("{release:?}: {attempt:?}"));
+        pending.ended = !matches!(attempt, Attempt::Unknown(_));
+        if attempt == Attempt::Ok {
+            locked(&pending.table.witness).released(release);
+        }
+        attempt
+    }
+}
+
+impl Client {
     /// Applies a decided change, with whatever was planted. None is never answered.
     fn apply(&mut self, state: &mut State, lines: &[Line], sign: i64) -> Option<Attempt> {
         let plant = &mut self.plant;
@@ -242,7 +328,7 @@ impl Connection {
     }
 }
 
-impl Operations for Connection {
+impl Client {
     async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
         let key = (capture.sku, capture.condition, capture.source);
         match self.lock {
@@ -251,20 +337,20 @@ impl Operations for Connection {
                 if !self.decide(capture, &bin, taken) {
                     return Attempt::Refused;
                 }
-                tokio::task::yield_now().await;
+                self.plant.give_way().await;
                 locked(&self.table.state).set(taken, &bin);
                 Attempt::Ok
             }
             Lock::Soft => {
                 let bin = self.read(key);
-                tokio::task::yield_now().await;
+                self.plant.give_way().await;
                 answered(self.capture_at_once(capture, taken, Some(bin.version))).await
             }
             Lock::Hard => {
                 let table = Arc::clone(&self.table);
                 let Some(latch) = table.latches.get(&key) else { return Attempt::Refused };
                 let _held = latch.lock().await;
-                tokio::task::yield_now().await;
+                self.plant.give_way().await;
                 answered(self.capture_at_once(capture, taken, None)).await
             }
             Lock::Native => answered(self.capture_at_once(capture, taken, None)).await,

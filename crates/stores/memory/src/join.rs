@@ -15,14 +15,20 @@ use acidtest_workloads::{
     records::{Fields, Layout, key_name},
 };
 
-use crate::{Bug, Faults, Memory, Plant, locked};
+use crate::{
+    Bug, Memory,
+    faults::Plant,
+    gone,
+    world::{Link, World, locked},
+};
 
 /// One trial's two tables.
 #[derive(Debug)]
 pub(crate) struct Tables {
     usertable: BTreeMap<String, Fields>,
     ext: BTreeMap<String, u8>,
-    seeds: AtomicU64,
+    /// Joins that were acknowledged with other rows than there are.
+    wrong: AtomicU64,
 }
 
 impl Tables {
@@ -38,15 +44,17 @@ impl Tables {
         };
         keys.into_iter().map(String::as_str).collect()
     }
+
+    /// How much an audit must see.
+    pub(crate) fn shown(&self) -> u64 {
+        self.wrong.load(Relaxed)
+    }
 }
 
 impl Memory {
-    fn tables_of(&self, place: &Place) -> Result<Arc<Tables>, StoreError> {
-        locked(&self.joins).get(&place.object("join")).cloned().ok_or_else(|| StoreError::Server {
-            doing: "joining".to_owned(),
-            address: "memory".to_owned(),
-            cause: "nothing was loaded".to_owned(),
-        })
+    pub(crate) fn tables_of(&self, place: &Place) -> Result<Arc<Tables>, StoreError> {
+        let tables = locked(&self.joins).get(&place.object("join")).cloned();
+        tables.ok_or_else(|| gone("joining", "nothing was loaded"))
     }
 }
 
@@ -67,7 +75,7 @@ impl JoinStore for Memory {
         let tables = Tables {
             usertable: (0..layout.records).map(row).collect(),
             ext: ext.iter().map(|row| (row.key.clone(), row.value)).collect(),
-            seeds: AtomicU64::default(),
+            wrong: AtomicU64::default(),
         };
         locked(&self.joins).insert(place.object("join"), Arc::new(tables));
         Box::pin(async { Ok(()) })
@@ -98,7 +106,7 @@ impl JoinStore for Memory {
 
     fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask {
         let tables = self.tables_of(place).ok();
-        join::task(MemoryConnector { tables, value, faults: self.faults }, scenario)
+        join::task(MemoryConnector { tables, value, world: Arc::clone(&self.world) }, scenario)
     }
 
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
@@ -110,10 +118,11 @@ impl JoinStore for Memory {
 struct MemoryConnector {
     tables: Option<Arc<Tables>>,
     value: u8,
-    faults: Faults,
+    world: Arc<World>,
 }
 
 struct Connection {
+    link: Link,
     tables: Arc<Tables>,
     value: u8,
     plant: Plant,
@@ -124,14 +133,18 @@ impl Connector for MemoryConnector {
 
     async fn connect(&self) -> Result<Connection, String> {
         let tables = self.tables.clone().ok_or("nothing was loaded")?;
-        let plant = Plant::new(self.faults, tables.seeds.fetch_add(1, Relaxed));
-        Ok(Connection { tables, value: self.value, plant })
+        let plant = || Plant::new(&self.world, self.world.faults);
+        Ok(Connection { link: Link::open(plant(), false)?, tables, value: self.value, plant: plant() })
     }
 }
 
 impl Operations for Connection {
     async fn join(&mut self, order: Order, joined: &mut Joined) -> Attempt {
-        let mut keys = self.tables.join(order, self.value);
+        if let Err(attempt) = self.link.send().await {
+            return attempt;
+        }
+        let right = self.tables.join(order, self.value);
+        let mut keys = right.clone();
         if self.plant.strikes(Bug::MissRow) {
             keys.pop();
         }
@@ -144,9 +157,14 @@ impl Operations for Connection {
         if self.plant.is_unanswered() {
             std::future::pending::<()>().await;
         }
-        for key in keys {
-            joined.row(key);
+        let attempt = self.link.answer_attempt(Attempt::Ok).await;
+        self.link.note(|| format!("{order:?}: {} rows, {attempt:?}", keys.len()));
+        if attempt == Attempt::Ok {
+            self.tables.wrong.fetch_add(u64::from(keys != right), Relaxed);
+            for key in keys {
+                joined.row(key);
+            }
         }
-        Attempt::Ok
+        attempt
     }
 }

@@ -16,31 +16,34 @@
 //! | order | of each producer's connection kept, but for what is delivered again |
 //! | durability | none: nothing is kept |
 
-mod bugs;
+mod faults;
 mod inventory;
 mod join;
 mod null;
 mod queue;
 mod records;
 pub mod selftest;
+mod witness;
+mod world;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use acidtest_model::{
-    Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support, Task, never,
+    Durability, Effective, Isolation, Lock, NO_REFRESH, QueueKind, Server, StoreError, StoreKind, Support,
+    Task, Wish,
 };
 use acidtest_workloads::{
-    Attempt, Owner, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
+    Attempt, Owner, Place, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
     records::RecordsStore,
 };
 
-use bugs::Plant;
-pub use bugs::{Bug, Faults};
+pub use faults::{Bug, Faults};
 pub use null::Null;
+use world::{World, locked};
 
 const NOTHING_KEPT: Support = Support::No("nothing is kept on disk");
 
@@ -74,16 +77,28 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::Yes("two trees, one looked up for each row of the other")),
         ("queue", Support::Yes("messages in a tree, by arrival")),
     ],
-    refuses: never,
+    refuses,
 };
+
+/// What a queue in memory has not.
+fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
+    let delivery = wish.delivery?;
+    let refused = [
+        (!delivery.persistent, "no message outlives this process: there is nothing weaker to ask for"),
+        (delivery.queue != QueueKind::Default, "it has one kind of queue"),
+        (delivery.replicas > 1, "it is in one process"),
+        (delivery.deduplicate, "it does not know a message again by its id"),
+    ];
+    refused.into_iter().find_map(|(is, why)| is.then_some(why))
+}
 
 /// How long a hidden commit stays hidden, and a late operation comes late.
 const LATER: Duration = Duration::from_millis(20);
 
 /// The reference store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memory {
-    faults: Faults,
+    world: Arc<World>,
     namespaces: Mutex<HashMap<String, String>>,
     tables: Mutex<HashMap<String, Arc<inventory::Table>>>,
     records: Mutex<HashMap<String, Arc<records::Table>>>,
@@ -91,16 +106,90 @@ pub struct Memory {
     queues: Mutex<HashMap<String, Arc<queue::Queue>>>,
 }
 
+impl Default for Memory {
+    fn default() -> Self {
+        Self::with(Faults::default())
+    }
+}
+
 impl Memory {
     /// A store with planted faults; [`Faults::default`] has none.
     #[must_use]
     pub fn with(faults: Faults) -> Self {
-        Self { faults, ..Self::default() }
+        Self::watched(faults, 1, Watch::default())
+    }
+
+    /// The same, with a seed for all that goes wrong, and watched.
+    #[must_use]
+    pub fn watched(faults: Faults, seed: u64, watch: Watch) -> Self {
+        Self {
+            world: Arc::new(World::new(faults, seed, watch)),
+            namespaces: Mutex::default(),
+            tables: Mutex::default(),
+            records: Mutex::default(),
+            joins: Mutex::default(),
+            queues: Mutex::default(),
+        }
+    }
+
+    /// Whether the bug strikes from now on.
+    pub fn plant(&self, does: bool) {
+        self.world.plant(does);
+    }
+
+    /// Waits until the store is there, if it is away.
+    pub async fn come_back(&self) {
+        while !self.world.is_there() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// How often the bug has struck, whether that shows or not.
+    #[must_use]
+    pub fn strikes(&self) -> u64 {
+        self.world.strikes()
+    }
+
+    /// How much of what the bug did to a trial an audit must see: what is beyond doubt in the answers that clients
+    /// had, and in what is there now. Once the audit has been made, before its trial's data serve another one.
+    #[must_use]
+    pub fn shown(&self, place: &Place) -> u64 {
+        let tables = locked(&self.tables).get(&place.object("stock")).cloned();
+        let records = self.records_of(place);
+        let (queue, joins) = (self.queue_of(place), self.tables_of(place).ok());
+        tables.map_or(0, |table| table.shown())
+            + records.map_or(0, |table| table.shown())
+            + queue.map_or(0, |queue| queue.shown())
+            + joins.map_or(0, |tables| tables.shown())
+    }
+
+    /// What happened, the last events of it, oldest first; nothing where it was not watched for that.
+    #[must_use]
+    pub fn history(&self) -> Vec<String> {
+        self.world.history()
+    }
+
+    /// What goes wrong while a trial is audited, where anything is to.
+    fn is_there(&self, doing: &str) -> Result<(), StoreError> {
+        let faults = self.world.faults;
+        let is_away = faults.to_the_end
+            && (faults.outages || faults.cuts > 0.0)
+            && self.world.next_seed().is_multiple_of(3);
+        if is_away { Err(gone(doing, "planted: the store is away")) } else { Ok(()) }
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// What is kept of what clients are told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watch {
+    /// Clients run one after the other, as in a simulated trial: what they were told is what they know.
+    pub exact: bool,
+    /// Keep a history.
+    pub recorded: bool,
+}
+
+fn gone(doing: &str, cause: &str) -> StoreError {
+    StoreError::Server { doing: doing.to_owned(), address: "memory".to_owned(), cause: cause.to_owned() }
 }
 
 /// Gives the answer, or keeps the client waiting until its time is up.
@@ -118,7 +207,7 @@ impl Store for Memory {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 durability: Durability::None,
                 because: "nothing is kept on disk".to_owned(),
-                settings: BTreeMap::from([("faults".to_owned(), self.faults.to_string())]),
+                settings: BTreeMap::from([("faults".to_owned(), self.world.faults.to_string())]),
             })
         })
     }

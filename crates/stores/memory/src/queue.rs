@@ -2,8 +2,9 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    mem,
     sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use acidtest_engine::Ended;
@@ -13,33 +14,48 @@ use acidtest_workloads::{
     queue::{self, Depth, Message, QueueAdapter, Received, Settled, Wanted},
 };
 use rand::RngExt;
-use tokio::{sync::Notify, time::timeout};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until, timeout},
+};
 
-use crate::{Bug, Faults, LATER, Memory, Plant, answered, locked};
+use crate::{
+    Bug, Faults, LATER, Memory, answered,
+    faults::Plant,
+    gone,
+    witness::{Delivered, Queue as Witness},
+    world::{Link, World, locked},
+};
 
 /// What a waiting consumer sleeps for at most: a message that comes later wakes nobody.
 const DOZE: Duration = Duration::from_millis(5);
+
+/// How long a store may take to notice that a consumer is gone.
+const UNNOTICED: Duration = Duration::from_millis(25);
 
 /// The bugs that show when a consumer is lost, and so lose one.
 const CUTS: [Bug; 2] = [Bug::LoseHeld, Bug::Unflag];
 
 /// One trial's queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
     arrived: Notify,
+    witness: Mutex<Witness>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// By the order in which they came; what is put back has its old place.
     ready: BTreeMap<u64, Letter>,
-    unacknowledged: u64,
+    /// Handed out and not acknowledged, by whose connection.
+    out: BTreeMap<u64, (u64, Letter)>,
+    /// What a consumer held of whose loss nobody knows yet.
+    returning: Vec<(Instant, u64, Letter)>,
     /// How many came.
     arrivals: u64,
     /// Messages that come later.
     later: VecDeque<(Instant, Vec<u8>)>,
-    seeds: u64,
 }
 
 /// A message in the queue.
@@ -50,21 +66,31 @@ struct Letter {
 }
 
 impl Queue {
+    fn new(exact: bool) -> Self {
+        Self { state: Mutex::default(), arrived: Notify::new(), witness: Mutex::new(Witness::new(exact)) }
+    }
+
     /// The state, with all in it that has come by now.
     fn settled(&self) -> MutexGuard<'_, State> {
         let mut state = locked(&self.state);
-        while state.later.front().is_some_and(|(due, _)| *due <= Instant::now()) {
+        let now = Instant::now();
+        while state.later.front().is_some_and(|(due, _)| *due <= now) {
             let Some((_, body)) = state.later.pop_front() else { break };
             state.add(body);
+        }
+        for (due, arrival, letter) in mem::take(&mut state.returning) {
+            if due <= now {
+                state.ready.insert(arrival, letter);
+            } else {
+                state.returning.push((due, arrival, letter));
+            }
         }
         state
     }
 
-    /// What goes wrong in a new connection.
-    fn plant(&self, faults: Faults) -> Plant {
-        let mut state = locked(&self.state);
-        state.seeds += 1;
-        Plant::new(faults, state.seeds)
+    /// How much an audit must see.
+    pub(crate) fn shown(&self) -> u64 {
+        locked(&self.witness).shown()
     }
 }
 
@@ -78,10 +104,19 @@ impl State {
         let due = Instant::now() + LATER;
         self.later.extend(bodies.into_iter().map(|body| (due, body)));
     }
+
+    /// What another consumer holds for too long is to be handed out again.
+    fn take_back(&mut self, but: u64) {
+        let of_others = |(arrival, (owner, _)): (&u64, &(u64, Letter))| (*owner != but).then_some(*arrival);
+        let first = self.out.iter().find_map(of_others);
+        if let Some((arrival, (_, letter))) = first.and_then(|first| self.out.remove_entry(&first)) {
+            self.ready.insert(arrival, Letter { redelivered: true, ..letter });
+        }
+    }
 }
 
 impl Memory {
-    fn queue_of(&self, place: &Place) -> Option<Arc<Queue>> {
+    pub(crate) fn queue_of(&self, place: &Place) -> Option<Arc<Queue>> {
         locked(&self.queues).get(&name(place)).cloned()
     }
 }
@@ -100,18 +135,15 @@ fn edge(wanted: &Wanted) -> Wanted {
     Wanted { delivery, ..*wanted }
 }
 
+fn is_edge(delivery: &Delivery) -> bool {
+    delivery.producers + delivery.consumers == 0
+}
+
 impl QueueAdapter for Memory {
     type Connector = Connector;
 
     fn connector(&self, place: &Place, wanted: &Wanted) -> Connector {
-        let delivery = wanted.delivery;
-        let mut faults = self.faults;
-        if delivery.producers + delivery.consumers == 0 {
-            // before and after a trial every answer comes, and no connection is lost
-            faults.timeouts = 0.0;
-            faults.bug = faults.bug.filter(|bug| !CUTS.contains(bug));
-        }
-        Connector { queue: self.queue_of(place), wanted: *wanted, faults }
+        Connector { queue: self.queue_of(place), wanted: *wanted, world: Arc::clone(&self.world) }
     }
 
     fn filling(&self, wanted: &Wanted) -> Wanted {
@@ -127,21 +159,21 @@ impl QueueAdapter for Memory {
         let mut queues = locked(&self.queues);
         let there = queues.contains_key(&name);
         if !there {
-            queues.insert(name.clone(), Arc::default());
+            queues.insert(name.clone(), Arc::new(Queue::new(self.world.exact)));
         }
         Box::pin(async move {
             let cause = format!("the queue {name} exists already");
-            let (doing, address) = ("declaring the queue".to_owned(), "memory".to_owned());
-            if there { Err(StoreError::Server { doing, address, cause }) } else { Ok(()) }
+            if there { Err(gone("declaring the queue", &cause)) } else { Ok(()) }
         })
     }
 
     fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
         let depth = self.queue_of(place).map_or_else(Depth::default, |queue| {
             let state = queue.settled();
-            Depth { ready: state.ready.len() as u64, unacknowledged: state.unacknowledged }
+            let unacknowledged = (state.out.len() + state.returning.len()) as u64;
+            Depth { ready: state.ready.len() as u64, unacknowledged }
         });
-        Box::pin(async move { Ok(depth) })
+        Box::pin(async move { self.is_there("counting the messages").map(|()| depth) })
     }
 
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
@@ -159,12 +191,23 @@ impl QueueAdapter for Memory {
 pub struct Connector {
     queue: Option<Arc<Queue>>,
     wanted: Wanted,
-    faults: Faults,
+    world: Arc<World>,
 }
 
 impl Connector {
     fn queue(&self) -> Result<Arc<Queue>, String> {
         self.queue.clone().ok_or_else(|| "there is no such queue".to_owned())
+    }
+
+    /// What goes wrong on a new connection. Before and after a trial no answer is missing, unless that is asked for.
+    fn plant(&self, is_calm: bool) -> Plant {
+        let mut faults = self.world.faults;
+        if is_calm {
+            faults = Faults { unanswered: 0.0, failures: 0.0, redeliveries: 0.0, ..faults };
+            // what is said to have failed is not laid in
+            faults.bug = faults.bug.filter(|bug| !CUTS.contains(bug) && *bug != Bug::LateApply);
+        }
+        Plant::new(&self.world, faults)
     }
 }
 
@@ -173,29 +216,39 @@ impl queue::Connector for Connector {
     type Subscriber = Subscriber;
 
     async fn publisher(&self) -> Result<Publisher, String> {
-        let queue = self.queue()?;
-        let plant = queue.plant(self.faults);
-        let (ack, sent, written) = (self.wanted.delivery.ack, 0, Vec::new());
-        Ok(Publisher { queue, plant, ack, sent, written, cut: None })
+        let (queue, is_calm) = (self.queue()?, is_edge(&self.wanted.delivery));
+        let link = Link::open(self.plant(is_calm), is_calm)?;
+        let plant = self.plant(is_calm);
+        let (ack, connection, cut) = (self.wanted.delivery.ack, link.number, None);
+        let (written, answers) = (Vec::new(), Vec::new());
+        Ok(Publisher { queue, link, plant, ack, connection, sent: 0, written, answers, cut })
     }
 
     async fn subscriber(&self) -> Result<Subscriber, String> {
-        let queue = self.queue()?;
-        let plant = queue.plant(self.faults);
+        let (queue, is_edge) = (self.queue()?, is_edge(&self.wanted.delivery));
+        let is_calm = is_edge && !self.world.faults.to_the_end;
+        let link = Link::open(self.plant(is_calm), is_calm)?;
+        let (number, plant) = (link.number, self.plant(is_calm));
         let (fetched, held) = (VecDeque::new(), Vec::new());
-        Ok(Subscriber { queue, plant, wanted: self.wanted, fetched, held, stopped: false })
+        let client = Client { queue, number, plant, wanted: self.wanted, fetched, held, stopped: false };
+        let by = (!is_edge).then_some(number);
+        Ok(Subscriber { link, client, by, taken: Vec::new(), asked: false })
     }
 }
 
-/// A producer's connection.
+/// A producer's connection, and the way to it.
 #[derive(Debug)]
 pub struct Publisher {
     queue: Arc<Queue>,
+    link: Link,
     plant: Plant,
     ack: Ack,
+    connection: u64,
     sent: u64,
     /// By number; on their way to the queue.
     written: Vec<(u64, Vec<u8>)>,
+    /// On their way back: when they come.
+    answers: Vec<(Instant, Vec<u8>, Ended)>,
     /// Since when nothing more is answered: what becomes of it.
     cut: Option<Fate>,
 }
@@ -209,51 +262,110 @@ enum Fate {
     IsLost,
 }
 
+const FATES: [Fate; 3] = [Fate::Arrives, Fate::ArrivesLater, Fate::IsLost];
+
 impl queue::Publisher for Publisher {
     async fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        locked(&self.queue.witness).sent(&message.body, self.connection, self.sent);
         self.written.push((self.sent, message.body.clone()));
         self.sent += 1;
         Ok(())
     }
 
     async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
-        let queue = Arc::clone(&self.queue);
-        {
-            let mut state = queue.settled();
-            if self.ack == Ack::Transaction {
-                let (numbers, bodies): (Vec<u64>, _) = self.written.drain(..).unzip();
-                if let Some(done) = self.publish(&mut state, bodies) {
-                    ended.extend(numbers.into_iter().map(|number| Ended { number, attempt: done.clone() }));
-                }
-            } else {
-                for (number, body) in std::mem::take(&mut self.written) {
-                    let done = self.publish(&mut state, vec![body]);
-                    ended.extend(done.map(|attempt| Ended { number, attempt }));
+        if !self.written.is_empty() {
+            if let Err(fault) = self.link.carry().await {
+                self.give_up();
+                return Err(fault);
+            }
+            self.arrive();
+        }
+        loop {
+            let now = Instant::now();
+            for (due, body, done) in mem::take(&mut self.answers) {
+                if due <= now {
+                    self.link.note(|| format!("published {}: {:?}", shown(&body), done.attempt));
+                    locked(&self.queue.witness).published(&body, &done.attempt);
+                    ended.push(done);
+                } else {
+                    self.answers.push((due, body, done));
                 }
             }
+            if !ended.is_empty() {
+                return Ok(());
+            }
+            if self.link.is_gone() {
+                return Err(Fault::lost("planted: the answer is lost"));
+            }
+            match self.answers.iter().map(|(due, ..)| *due).min() {
+                Some(next) => sleep_until(next).await,
+                None => std::future::pending().await,
+            }
         }
-        queue.arrived.notify_waiters();
-        if ended.is_empty() { std::future::pending().await } else { Ok(()) }
     }
 }
 
 impl Publisher {
+    /// What was written has arrived.
+    fn arrive(&mut self) {
+        let queue = Arc::clone(&self.queue);
+        {
+            let mut state = queue.settled();
+            let written = mem::take(&mut self.written);
+            let batches = match self.ack {
+                Ack::Transaction => vec![written],
+                Ack::None | Ack::Confirm => written.into_iter().map(|message| vec![message]).collect(),
+            };
+            for batch in batches {
+                let (numbers, bodies): (Vec<u64>, Vec<Vec<u8>>) = batch.into_iter().unzip();
+                let done = self.publish(&mut state, bodies.clone());
+                let due =
+                    Instant::now() + if self.ack == Ack::None { Duration::ZERO } else { self.link.delay() };
+                let answers = numbers.into_iter().zip(bodies);
+                self.answers.extend(done.into_iter().flat_map(|attempt| {
+                    let answer = |(number, body)| (due, body, Ended { number, attempt: attempt.clone() });
+                    answers.clone().map(answer).collect::<Vec<_>>()
+                }));
+            }
+        }
+        queue.arrived.notify_waiters();
+    }
+
+    /// The connection is gone: of what was on its way, some may arrive.
+    fn give_up(&mut self) {
+        let queue = Arc::clone(&self.queue);
+        let mut state = queue.settled();
+        let fate = FATES[self.plant.rng.random_range(0..FATES.len())].max(self.cut.unwrap_or(Fate::Arrives));
+        let bodies: Vec<Vec<u8>> = self.written.drain(..).map(|(_, body)| body).collect();
+        let arrives = match self.ack {
+            Ack::Transaction => bodies.len() * self.plant.rng.random_range(0..2),
+            Ack::None | Ack::Confirm => self.plant.rng.random_range(0..=bodies.len()),
+        };
+        end(&mut state, fate, bodies.into_iter().take(arrives));
+    }
+
     /// Puts messages into the queue, all or none. None is never answered.
     fn publish(&mut self, state: &mut State, bodies: Vec<Vec<u8>>) -> Option<Attempt> {
         let plant = &mut self.plant;
         // without acknowledgements nobody could tell
         if self.ack != Ack::None && (self.cut.is_some() || plant.is_unanswered()) {
-            let fates = [Fate::Arrives, Fate::ArrivesLater, Fate::IsLost];
-            let fate = self.cut.max(Some(fates[plant.rng.random_range(0..fates.len())]));
-            match fate {
-                Some(Fate::Arrives) => bodies.into_iter().for_each(|body| state.add(body)),
-                Some(Fate::ArrivesLater) => state.add_later(bodies),
-                Some(Fate::IsLost) | None => {}
-            }
+            let fate = self.cut.max(Some(FATES[plant.rng.random_range(0..FATES.len())]));
+            end(state, fate.unwrap_or(Fate::IsLost), bodies);
             self.cut = fate;
             return None;
         }
+        if self.ack != Ack::None && plant.happens(plant.faults.failures) {
+            return Some(Attempt::Failed(Fault::answered("planted: the store failed to keep it")));
+        }
         Some(publish(state, plant, bodies))
+    }
+}
+
+fn end(state: &mut State, fate: Fate, bodies: impl IntoIterator<Item = Vec<u8>>) {
+    match fate {
+        Fate::Arrives => bodies.into_iter().for_each(|body| state.add(body)),
+        Fate::ArrivesLater => state.add_later(bodies),
+        Fate::IsLost => {}
     }
 }
 
@@ -284,10 +396,111 @@ fn publish(state: &mut State, plant: &mut Plant, bodies: Vec<Vec<u8>>) -> Attemp
     Attempt::Ok
 }
 
-/// A consumer's connection. What it holds when it is dropped goes back to its old place.
+/// Which message it is, for the history.
+fn shown(body: &[u8]) -> String {
+    let name = Message { body: body.to_vec() }.name();
+    if name.is_empty() { "a torn message".to_owned() } else { name }
+}
+
+/// A consumer's connection, and the way to it.
 #[derive(Debug)]
 pub struct Subscriber {
+    link: Link,
+    client: Client,
+    /// Which consumer it is; none where it is the audit's own.
+    by: Option<u64>,
+    /// What its client has taken and not acknowledged.
+    taken: Vec<Vec<u8>>,
+    /// Whether its client waits for an answer, and has not given up.
+    asked: bool,
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        if self.asked || self.link.is_gone() {
+            locked(&self.client.queue.witness).consumer_lost();
+        }
+    }
+}
+
+impl Subscriber {
+    /// Whatever a client was told was no answer: it takes its connection for lost.
+    fn lost<T>(&mut self, fault: T) -> T {
+        locked(&self.client.queue.witness).consumer_lost();
+        fault
+    }
+}
+
+impl queue::Subscriber for Subscriber {
+    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+        self.asked = true;
+        let attempt = match self.link.send().await {
+            Ok(()) => {
+                let attempt = self.client.take(patience, received).await;
+                self.link.answer_attempt(attempt).await
+            }
+            Err(attempt) => attempt,
+        };
+        self.asked = false;
+        self.link.note(|| {
+            let flag = received.redelivered;
+            let what = if attempt == Attempt::Ok { shown(&received.body) } else { String::new() };
+            format!("took {what}: {attempt:?}, redelivered {flag:?}")
+        });
+        match &attempt {
+            Attempt::Ok => {
+                let delivered =
+                    Delivered { body: &received.body, redelivered: received.redelivered, by: self.by };
+                locked(&self.client.queue.witness).delivered(&delivered);
+                self.taken.push(received.body.clone());
+                attempt
+            }
+            Attempt::Refused | Attempt::Conflict => attempt,
+            Attempt::Failed(_) | Attempt::Unknown(_) => self.lost(attempt),
+        }
+    }
+
+    async fn settle(&mut self) -> Result<Settled, Fault> {
+        let taken = mem::take(&mut self.taken);
+        self.asked = true;
+        if let Err(attempt) = self.link.carry().await {
+            return Err(self.lost(attempt));
+        }
+        let settled = self.client.settle().await;
+        let settled = match settled {
+            Ok(settled) => self.link.answer(settled).await,
+            Err(fault) => Err(fault),
+        };
+        self.asked = false;
+        self.link.note(|| {
+            let taken: Vec<String> = taken.iter().map(|body| shown(body)).collect();
+            format!("acknowledged {}: {settled:?}", taken.join(", "))
+        });
+        match settled {
+            Ok(Settled::Answered) => {
+                let mut witness = locked(&self.client.queue.witness);
+                for body in &taken {
+                    witness.answered(body);
+                }
+                Ok(Settled::Answered)
+            }
+            Ok(Settled::Sent) => Ok(Settled::Sent),
+            Err(fault) => Err(self.lost(fault)),
+        }
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        locked(&self.client.queue.witness).consumer_done();
+        self.client.stopped = true;
+        Ok(())
+    }
+}
+
+/// What the store does for one consumer. What it holds when it is dropped goes back to its old place.
+#[derive(Debug)]
+struct Client {
     queue: Arc<Queue>,
+    number: u64,
     plant: Plant,
     wanted: Wanted,
     /// Handed out and not taken yet.
@@ -297,7 +510,7 @@ pub struct Subscriber {
     stopped: bool,
 }
 
-impl Subscriber {
+impl Client {
     fn acknowledges(&self) -> bool {
         self.wanted.delivery.consume != Consume::Auto
     }
@@ -306,46 +519,24 @@ impl Subscriber {
     fn next(&mut self) -> Option<(u64, Letter)> {
         if self.fetched.is_empty() && !self.stopped {
             let room = (self.wanted.delivery.prefetch as usize).saturating_sub(self.held.len());
-            let mut state = self.queue.settled();
-            while self.fetched.len() < room
-                && let Some(first) = state.ready.pop_first()
-            {
-                self.fetched.push_back(first);
+            let queue = Arc::clone(&self.queue);
+            let mut state = queue.settled();
+            if self.acknowledges() && self.plant.happens(self.plant.faults.redeliveries) {
+                state.take_back(self.number);
             }
-            if self.acknowledges() {
-                state.unacknowledged += self.fetched.len() as u64;
+            while self.fetched.len() < room
+                && let Some((arrival, letter)) = state.ready.pop_first()
+            {
+                if self.acknowledges() {
+                    state.out.insert(arrival, (self.number, letter.clone()));
+                }
+                self.fetched.push_back((arrival, letter));
             }
         }
         let at = usize::from(self.fetched.len() > 1 && self.plant.strikes(Bug::Reorder));
         self.fetched.remove(at)
     }
 
-    /// Puts back what was handed out and not acknowledged, as when the connection is lost.
-    fn put_back(&mut self) {
-        if !self.acknowledges() {
-            return;
-        }
-        let bug = self.plant.faults.bug;
-        let mut state = locked(&self.queue.state);
-        state.unacknowledged -= (self.held.len() + self.fetched.len()) as u64;
-        for (arrival, letter) in self.held.drain(..).chain(self.fetched.drain(..)) {
-            if bug != Some(Bug::LoseHeld) {
-                let redelivered = bug != Some(Bug::Unflag);
-                state.ready.insert(arrival, Letter { redelivered, ..letter });
-            }
-        }
-        drop(state);
-        self.queue.arrived.notify_waiters();
-    }
-}
-
-impl Drop for Subscriber {
-    fn drop(&mut self) {
-        self.put_back();
-    }
-}
-
-impl queue::Subscriber for Subscriber {
     async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
         if self.acknowledges() && self.plant.is_unanswered() {
             return answered(None).await;
@@ -361,7 +552,7 @@ impl queue::Subscriber for Subscriber {
             let arrival = queue.arrived.notified();
             if let Some((arrival, letter)) = self.next() {
                 received.body.clone_from(&letter.body);
-                received.redelivered = Some(letter.redelivered);
+                received.redelivered = (!self.plant.faults.unflagged).then_some(letter.redelivered);
                 if self.acknowledges() {
                     self.held.push((arrival, letter));
                 }
@@ -387,24 +578,56 @@ impl queue::Subscriber for Subscriber {
         if CUTS.into_iter().any(|bug| self.plant.strikes(bug)) {
             return Err(Fault::lost("planted: the consumer is lost"));
         }
-        self.acknowledge();
-        Ok(Settled::Answered)
+        let all = self.acknowledge();
+        let answers = all && !self.plant.faults.unconfirmed;
+        Ok(if answers { Settled::Answered } else { Settled::Sent })
     }
 
-    async fn stop(&mut self) -> Result<(), Fault> {
-        self.stopped = true;
-        Ok(())
-    }
-}
-
-impl Subscriber {
-    fn acknowledge(&mut self) {
+    /// Acknowledges what is held, and says whether all of it was still this consumer's to acknowledge.
+    fn acknowledge(&mut self) -> bool {
         let mut state = locked(&self.queue.state);
-        state.unacknowledged -= self.held.len() as u64;
+        let mut all = true;
         for (arrival, letter) in self.held.drain(..) {
+            if state.out.get(&arrival).is_none_or(|(owner, _)| *owner != self.number) {
+                // handed out again, to whoever will acknowledge it then
+                all = false;
+                continue;
+            }
+            state.out.remove(&arrival);
             if self.plant.strikes(Bug::Redeliver) {
                 state.ready.insert(arrival, Letter { redelivered: true, ..letter });
             }
         }
+        all
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let [loses, unflags] = CUTS.map(|bug| self.plant.has(bug));
+        let late = self.plant.faults.cuts > 0.0 && self.plant.rng.random();
+        let back = Instant::now() + UNNOTICED;
+        {
+            let mut state = locked(&self.queue.state);
+            for (arrival, letter) in self.held.drain(..).chain(self.fetched.drain(..)) {
+                if state.out.get(&arrival).is_none_or(|(owner, _)| *owner != self.number) {
+                    continue;
+                }
+                state.out.remove(&arrival);
+                if loses || unflags {
+                    self.plant.world.struck();
+                }
+                if loses {
+                    continue;
+                }
+                let letter = Letter { redelivered: !unflags, ..letter };
+                if late {
+                    state.returning.push((back, arrival, letter));
+                } else {
+                    state.ready.insert(arrival, letter);
+                }
+            }
+        }
+        self.queue.arrived.notify_waiters();
     }
 }

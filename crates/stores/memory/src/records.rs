@@ -3,9 +3,8 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
-    slice,
+    mem, slice,
     sync::{Arc, Mutex, MutexGuard},
-    time::Instant,
 };
 
 use acidtest_model::{Isolation, Lock, StoreError, Task};
@@ -17,8 +16,15 @@ use acidtest_workloads::{
     },
 };
 use rand::RngExt;
+use tokio::time::Instant;
 
-use crate::{Bug, Faults, LATER, Memory, Plant, answered, locked};
+use crate::{
+    Bug, Faults, LATER, Memory, answered,
+    faults::Plant,
+    gone,
+    witness::{self, Records as Witness, Told},
+    world::{Link, World, locked},
+};
 
 /// Latches that the records share.
 const LATCHES: usize = 256;
@@ -29,6 +35,9 @@ pub(crate) struct Table {
     layout: Layout,
     state: Mutex<State>,
     latches: Vec<tokio::sync::Mutex<()>>,
+    witness: Mutex<Witness>,
+    /// What the last trial over these records had to show, when its final state was read.
+    shown: Mutex<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +49,6 @@ struct State {
     later: VecDeque<(Instant, Vec<Request>)>,
     /// Commits, of which scans must have missed none.
     commits: u64,
-    seeds: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -105,20 +113,40 @@ impl Staged {
 
 impl Table {
     /// The state, with all done that is due.
-    fn settled(&self) -> MutexGuard<'_, State> {
+    fn settled(&self, world: &Arc<World>) -> MutexGuard<'_, State> {
         let mut state = locked(&self.state);
-        state.settle(&self.layout);
+        state.settle(&self.layout, world);
         state
+    }
+
+    /// How much an audit must see of the trial that it was last made of.
+    pub(crate) fn shown(&self) -> u64 {
+        *locked(&self.shown)
+    }
+
+    /// A trial is over, and perhaps another one begins over what it left.
+    fn turn(&self, state: &State) {
+        let mut witness = locked(&self.witness);
+        *locked(&self.shown) = witness.shown(state.told(&self.layout));
+        *witness = Witness::over(state.told(&self.layout), witness.is_exact());
     }
 }
 
 impl State {
+    /// Every record, as whoever reads it is told.
+    fn told(&self, layout: &Layout) -> impl Iterator<Item = (&str, Told)> {
+        let doubles = self.doubles.iter().map(|(key, row)| (key, row));
+        let each = layout.field_bytes as usize;
+        let rows = self.rows.iter().chain(doubles);
+        rows.map(move |(key, row)| (key.as_str(), (row.version, tag_of(row.bytes.chunks(each)))))
+    }
+
     /// Does what is due.
-    fn settle(&mut self, layout: &Layout) {
+    fn settle(&mut self, layout: &Layout, world: &Arc<World>) {
         while self.later.front().is_some_and(|(due, _)| *due <= Instant::now()) {
             let Some((_, requests)) = self.later.pop_front() else { return };
             let mut staged = Staged::default();
-            let mut plant = Plant::new(Faults::default(), 0);
+            let mut plant = Plant::new(world, Faults::default());
             let done = requests.iter().try_for_each(|request| {
                 step(layout, self, &mut staged, &mut plant, request, &mut Answer::default())
             });
@@ -165,13 +193,26 @@ fn step(
         (Action::Insert, None) => insert(staged, plant, request),
         (Action::Insert, Some(_)) | (_, None) => return Err(Attempt::Refused),
         (Action::Read, Some(row)) => return read(layout, plant, &row, answer),
-        (Action::Modify, Some(row)) => {
-            tell(layout, answer, row.version, &row.bytes);
+        (action, Some(row)) => {
+            if action == Action::Modify {
+                tell(layout, answer, row.version, &row.bytes);
+            }
             update(layout, staged, plant, request, &row, answer);
+            if plant.strikes(Bug::StrayFields) {
+                stray(state, staged, request);
+            }
         }
-        (_, Some(row)) => update(layout, staged, plant, request, &row, answer),
     }
     Ok(())
+}
+
+/// Writes what was meant for one record into the next one, too.
+fn stray(state: &State, staged: &mut Staged, request: &Request) {
+    let others = state.rows.range(request.key.clone()..).chain(&state.rows);
+    if let Some((key, row)) = others.skip(1).find(|(key, _)| **key != request.key) {
+        let other = Row { bytes: bytes(request.fields.iter()), ..row.clone() };
+        staged.written.insert(key.clone(), other);
+    }
 }
 
 fn tell(layout: &Layout, answer: &mut Answer, version: u64, bytes: &[u8]) {
@@ -230,7 +271,7 @@ fn update(
 }
 
 impl Memory {
-    fn records_of(&self, place: &Place) -> Option<Arc<Table>> {
+    pub(crate) fn records_of(&self, place: &Place) -> Option<Arc<Table>> {
         locked(&self.records).get(&place.object("records")).cloned()
     }
 }
@@ -250,14 +291,16 @@ impl RecordsStore for Memory {
             loaded.add(1);
         }
         let latches = (0..LATCHES).map(|_| tokio::sync::Mutex::default()).collect();
-        let table = Arc::new(Table { layout: *layout, state: Mutex::new(state), latches });
+        let witness = Mutex::new(Witness::over(state.told(layout), self.world.exact));
+        let (state, shown) = (Mutex::new(state), Mutex::new(0));
+        let table = Arc::new(Table { layout: *layout, state, latches, witness, shown });
         locked(&self.records).insert(place.object("records"), table);
         Box::pin(async { Ok(()) })
     }
 
     fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
         let table = self.records_of(place);
-        records::task(MemoryConnector { table, wanted: *wanted, faults: self.faults }, scenario)
+        records::task(MemoryConnector { table, wanted: *wanted, world: Arc::clone(&self.world) }, scenario)
     }
 
     fn state<'a>(
@@ -267,17 +310,13 @@ impl RecordsStore for Memory {
         each: &'a mut Each<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let Some(table) = self.records_of(place) else {
-                return Err(StoreError::Server {
-                    doing: "reading the final records".to_owned(),
-                    address: "memory".to_owned(),
-                    cause: "they were never loaded".to_owned(),
-                });
-            };
-            let state = table.settled();
-            let doubles = state.doubles.iter().map(|(key, row)| (key, row));
-            for (key, row) in state.rows.iter().chain(doubles) {
-                each(key, row.version, tag_of(row.bytes.chunks(layout.field_bytes as usize)));
+            let doing = "reading the final records";
+            let table = self.records_of(place).ok_or_else(|| gone(doing, "they were never loaded"))?;
+            let state = table.settled(&self.world);
+            table.turn(&state);
+            self.is_there(doing)?;
+            for (key, (version, tag)) in state.told(layout) {
+                each(key, version, tag);
             }
             Ok(())
         })
@@ -292,13 +331,60 @@ impl RecordsStore for Memory {
 struct MemoryConnector {
     table: Option<Arc<Table>>,
     wanted: Wanted,
-    faults: Faults,
+    world: Arc<World>,
 }
 
+/// A client's connection, and the way to it.
 struct Connection {
+    link: Link,
+    store: Client,
+    /// What the last operation began with, if it conflicted and may be tried again.
+    begun: Option<Vec<witness::Request>>,
+}
+
+/// What the store does for one client.
+struct Client {
     table: Arc<Table>,
     wanted: Wanted,
     plant: Plant,
+}
+
+/// An operation that nobody has had an answer to: as long as that is so, nobody knows what it did.
+struct Pending {
+    table: Arc<Table>,
+    requests: Vec<witness::Request>,
+    ended: bool,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.ended {
+            locked(&self.table.witness).doubt(&self.requests);
+        }
+    }
+}
+
+impl Pending {
+    /// What the client is told.
+    fn end(&mut self, attempt: &Attempt, answers: &[Answer]) {
+        let mut witness = locked(&self.table.witness);
+        match attempt {
+            Attempt::Ok => {
+                for (request, answer) in self.requests.iter().zip(answers) {
+                    let read: Vec<Told> =
+                        answer.read().map(|(version, fields)| (version, tag_of(fields))).collect();
+                    witness.acknowledged(request, &read, answer.written());
+                }
+            }
+            Attempt::Refused => {
+                witness.refused(&self.requests);
+                witness.failed(&self.requests);
+            }
+            Attempt::Conflict | Attempt::Failed(_) => witness.failed(&self.requests),
+            Attempt::Unknown(_) => return,
+        }
+        self.ended = true;
+    }
 }
 
 impl Connector for MemoryConnector {
@@ -306,11 +392,9 @@ impl Connector for MemoryConnector {
 
     async fn connect(&self) -> Result<Connection, String> {
         let table = self.table.clone().ok_or("the records were never loaded")?;
-        let mut state = locked(&table.state);
-        state.seeds += 1;
-        let plant = Plant::new(self.faults, state.seeds);
-        drop(state);
-        Ok(Connection { table, wanted: self.wanted, plant })
+        let plant = || Plant::new(&self.world, self.world.faults);
+        let link = Link::open(plant(), false)?;
+        Ok(Connection { link, store: Client { table, wanted: self.wanted, plant: plant() }, begun: None })
     }
 }
 
@@ -325,6 +409,59 @@ impl Operations for Connection {
 }
 
 impl Connection {
+    async fn perform(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
+        let table = Arc::clone(&self.store.table);
+        let mut pending = Pending { requests: self.begin(requests), table, ended: false };
+        let attempt = match self.link.send().await {
+            Ok(()) => {
+                let attempt = self.store.perform(requests, answers).await;
+                self.link.answer_attempt(attempt).await
+            }
+            Err(attempt) => attempt,
+        };
+        self.link.note(|| shown(requests, answers, &attempt));
+        pending.end(&attempt, answers);
+        if attempt == Attempt::Conflict {
+            self.begun = Some(mem::take(&mut pending.requests));
+        }
+        attempt
+    }
+
+    /// The requests, with what is known of their records: by now, or, where they are tried again, when they were
+    /// first tried.
+    fn begin(&mut self, requests: &[Request]) -> Vec<witness::Request> {
+        let same = |begun: &Vec<witness::Request>| {
+            let each = |(one, other): (&Request, &witness::Request)| {
+                (one.action, &one.key, one.fields.tag()) == (other.action, &other.key, other.tag)
+            };
+            begun.len() == requests.len() && requests.iter().zip(begun).all(each)
+        };
+        if let Some(begun) = self.begun.take().filter(same) {
+            return begun;
+        }
+        let witness = locked(&self.store.table.witness);
+        let request = |request: &Request| witness::Request {
+            action: request.action,
+            key: request.key.clone(),
+            tag: request.fields.tag(),
+            known: witness.known(&request.key),
+        };
+        requests.iter().map(request).collect()
+    }
+}
+
+/// An operation and its end, for the history.
+fn shown(requests: &[Request], answers: &[Answer], attempt: &Attempt) -> String {
+    let one = |(request, answer): (&Request, &Answer)| {
+        let read: Vec<Told> = answer.read().map(|(version, fields)| (version, tag_of(fields))).collect();
+        let (tag, wrote) = (request.fields.tag(), answer.written());
+        format!("{:?} {} tag {tag:x}: read {read:x?}, wrote {wrote:?}", request.action, request.number)
+    };
+    let all: Vec<String> = requests.iter().zip(answers).map(one).collect();
+    format!("{attempt:?}: {}", all.join("; "))
+}
+
+impl Client {
     /// Reads and stages, then commits: at once, or giving way in between, as the lock mode has it.
     async fn perform(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
         let table = Arc::clone(&self.table);
@@ -338,14 +475,14 @@ impl Connection {
         let mut staged = Staged::default();
         if gives_way {
             for (request, answer) in requests.iter().zip(answers.iter_mut()) {
-                if let Err(end) = self.step(&table.settled(), &mut staged, request, answer) {
+                if let Err(end) = self.step(&table.settled(&self.plant.world), &mut staged, request, answer) {
                     return end;
                 }
-                tokio::task::yield_now().await;
+                self.plant.give_way().await;
             }
         }
         let done = {
-            let mut state = table.settled();
+            let mut state = table.settled(&self.plant.world);
             if !gives_way {
                 for (request, answer) in requests.iter().zip(answers) {
                     if let Err(end) = self.step(&state, &mut staged, request, answer) {
@@ -434,7 +571,11 @@ mod tests {
     use super::*;
 
     fn connector(store: &Memory) -> impl Fn(&Place, Wanted) -> MemoryConnector {
-        |place, wanted| MemoryConnector { table: store.records_of(place), wanted, faults: store.faults }
+        |place, wanted| MemoryConnector {
+            table: store.records_of(place),
+            wanted,
+            world: Arc::clone(&store.world),
+        }
     }
 
     #[test]

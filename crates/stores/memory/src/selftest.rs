@@ -1,21 +1,35 @@
 //! The auditor tested: every planted bug against every check of every workload, and correct stores that
 //! must raise no alarm.
 
-use std::time::Duration;
+use std::{convert::Infallible, thread, time::Duration};
 
-use acidtest_engine::{EngineError, Extent, Load, OnRefused, Trial};
+use acidtest_engine::{EngineError, Extent, Load, Measurement, OnRefused, Stop, Trial};
 use acidtest_model::{Lock, StoreError};
 use acidtest_workloads::{
-    Audit, Loaded, Place, Terms, Values, Workload, WorkloadKind, inventory, join, queue, records,
+    Audited, Left, Loaded, Place, Terms, Values, Workload, WorkloadKind, WorkloadTrial, inventory, join,
+    queue, records,
 };
+use serde::{Deserialize, Serialize};
 
-use crate::{Bug, Faults, Memory};
+use crate::{Bug, Faults, Memory, Watch};
 
 /// Operations of a replayed sequence.
-const REPLAYED: u64 = 3000;
+const REPLAYED: u64 = 1000;
 
-/// How long a case is driven: many times what its bug needs to show.
-const LENGTH: Duration = Duration::from_millis(100);
+/// How long a case is driven at first, in simulated time: a hundred operations of each client.
+const LENGTH: Duration = Duration::from_millis(500);
+
+/// What an interrupted trial has for what is in flight.
+const GRACE: Duration = Duration::from_millis(5);
+
+/// The share of operations that take their time, so that clients do not go in step.
+const DELAYS: f64 = 0.3;
+
+/// How often a case with a bug is driven, each time twice as long, until the bug has struck where it must be seen.
+const TRIES: u32 = 6;
+
+/// When a client gives up an answer that does not come: soon where some never come, and else when all have.
+const TIMEOUTS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
 
 /// Parameters of records that make them few and small.
 const FEW: &str = r#"{"records": 24, "keys": "uniform", "fields": 4, "field_bytes": 32"#;
@@ -102,10 +116,10 @@ impl Case {
         cases.extend(Self::of(&records, &Bug::RECORDS));
         let together = Self::records("read:1+update:1+insert:1+rmw:1", 4);
         cases.extend([Lock::Soft, Lock::Hard].map(|lock| together.clone().under(lock)));
-        cases.push(together.with(Faults::timeouts(0.05)));
+        cases.push(together.with(Faults::unanswered(0.05)));
         cases.extend(Bug::JOIN.map(|bug| Self::join().with(Faults::bug(bug))));
         cases.push(Self::join());
-        cases.push(Self::join().with(Faults::timeouts(0.05)));
+        cases.push(Self::join().with(Faults::unanswered(0.05)));
         cases.extend(Self::queues());
         cases
     }
@@ -118,7 +132,7 @@ impl Case {
             Bug::QUEUE.iter().map(|bug| singles.clone().with(Faults::bug(*bug))).collect();
         for correct in [singles, transactions] {
             cases.push(correct.clone());
-            cases.extend([0.05, 0.5].map(|share| correct.clone().with(Faults::timeouts(share))));
+            cases.extend([0.05, 0.5].map(|share| correct.clone().with(Faults::unanswered(share))));
         }
         cases.push(Self::queue(r#""ack": "none", "consume": "auto""#));
         cases
@@ -129,7 +143,7 @@ impl Case {
         let with = |faults| correct.clone().with(faults);
         let mut cases: Vec<Self> = bugs.iter().map(|bug| with(Faults::bug(*bug))).collect();
         cases.extend(Lock::ALL.map(|lock| correct.clone().under(lock)));
-        cases.extend([0.05, 0.5].map(|share| with(Faults::timeouts(share))));
+        cases.extend([0.05, 0.5].map(|share| with(Faults::unanswered(share))));
         cases
     }
 
@@ -163,7 +177,7 @@ impl Case {
     #[must_use]
     pub fn meaning(&self) -> String {
         let transaction = self.values.get("transaction").and_then(serde_json::Value::as_u64).unwrap_or(1);
-        let what = match (self.faults.bug, self.faults.timeouts > 0.0) {
+        let what = match (self.faults.bug, self.faults.unanswered > 0.0) {
             (Some(bug), _) => bug.meaning().to_owned(),
             (None, true) => format!("correct, {}", self.faults),
             (None, false) if self.replayed || self.is_queue() => "correct".to_owned(),
@@ -190,28 +204,172 @@ impl Case {
     }
 }
 
-/// Drives the case's store for a moment under contention and audits it.
+/// What driving a trial came to.
+#[derive(Clone, Debug)]
+pub struct Driven {
+    /// What was measured.
+    pub measurement: Measurement,
+    /// What the audit made of it, and what it leaves to the next trial.
+    pub audited: Audited,
+    /// How often the bug has struck.
+    pub struck: u64,
+    /// How much of that the audit must see.
+    pub shown: u64,
+}
+
+/// By which clock a trial is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// The paused clock of the runtime that it is driven on, all clients on its thread: it replays exactly.
+    Simulated,
+    /// The system's, on as many threads as the load says.
+    System,
+}
+
+/// How a trial is driven.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// So many clients.
+    pub clients: u32,
+    /// By which clock.
+    pub clock: Clock,
+    /// When it is interrupted, as by a user, where that is simulated.
+    pub halt: Option<Duration>,
+}
+
+/// Interrupts a trial, and after a moment gives up what is still in flight.
+async fn halted(trial: &Trial, halt: Option<Duration>) -> Infallible {
+    if let Some(after) = halt {
+        tokio::time::sleep(after).await;
+        trial.stop(Stop::Interrupted);
+        tokio::time::sleep(GRACE).await;
+        trial.give_up();
+    }
+    std::future::pending().await
+}
+
+/// One trial: lays its data in, unless it is left from an earlier one, drives its clients and audits it.
 ///
 /// # Errors
-/// When the operating system gives no threads.
-pub async fn run(case: &Case, seed: u64) -> Result<Audit, SelftestError> {
-    let workload = case.workload()?;
-    let clients = workload.clients().unwrap_or(8);
-    let trace = case.replayed.then_some(REPLAYED);
-    let trial = workload.trial(Terms { lock: case.lock, seed, clients, trace, left: None });
-    let store = Memory::with(case.faults);
-    let place = Place { namespace: "selftest".to_owned(), trial: 0 };
-    trial.load(&store, &place, &Loaded::default()).await?;
-    let (extent, on_refused) = if case.replayed {
-        (Extent::Operations(REPLAYED), OnRefused::Retry(Duration::from_millis(1)))
-    } else {
-        (Extent::Time(LENGTH), OnRefused::Count)
+/// When the operating system gives no threads, and what the store says of loading.
+pub async fn drive(
+    store: &Memory,
+    trial: &dyn WorkloadTrial,
+    place: &Place,
+    is_left: bool,
+    load: Load,
+    Way { clients, clock, halt }: Way,
+) -> Result<Driven, SelftestError> {
+    if !is_left {
+        trial.load(store, place, &Loaded::default()).await?;
+    }
+    let before = store.strikes();
+    let tasks = (0..clients).map(|_| trial.client(store, place)).collect::<Result<Vec<_>, _>>()?;
+    let measurement = match clock {
+        Clock::Simulated => {
+            let trial = Trial::simulated(load, clients as usize);
+            tokio::select! {
+                biased;
+                measurement = trial.run_simulated(tasks) => measurement,
+                never = halted(&trial, halt) => match never {},
+            }
+        }
+        Clock::System => Trial::new(load, clients as usize).run(tasks)?,
     };
-    // an answer that never comes is given up by the engine, as in every run
-    let timeout = Duration::from_millis(20);
-    let load = Load { seed, on_refused, timeout, ..Load::closed(workload.operations(), extent) };
-    let load = Load { spans: workload.spans(), ..load };
-    let tasks = (0..clients).map(|_| trial.client(&store, &place)).collect::<Result<Vec<_>, _>>()?;
-    Trial::new(load, clients as usize).run(tasks)?;
-    Ok(trial.audit(Ok(&store), &place).await.audit)
+    let audited = trial.audit(Ok(store), place).await;
+    Ok(Driven { measurement, audited, struck: store.strikes() - before, shown: store.shown(place) })
+}
+
+/// Runs a task by the clock. By the simulated one, time passes only while all of the task waits.
+///
+/// # Panics
+/// Where the task panics, or no thread is to be had.
+pub fn by<T: Send, F: Future<Output = T>>(clock: Clock, task: impl FnOnce() -> F + Send) -> T {
+    let run = || {
+        let paused = clock == Clock::Simulated;
+        // one without input and output asks the system for nothing
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(paused).build();
+        runtime.map(|runtime| runtime.block_on(task()))
+    };
+    // a runtime cannot be run from within another
+    let ran = thread::scope(|scope| scope.spawn(run).join());
+    match ran {
+        Ok(Ok(done)) => done,
+        Ok(Err(error)) => panic!("no runtime: {error}"),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Drives the case's store under contention, by a simulated clock, and audits it: one that must be found broken until
+/// it has done what must be seen. The same seed gives the same.
+///
+/// # Errors
+/// Parameters that describe no workload.
+pub fn run(case: &Case, seed: u64) -> Result<Driven, SelftestError> {
+    let mut tries = 1..=TRIES;
+    loop {
+        let number = tries.next().unwrap_or(TRIES);
+        let (seed, length) = (seed.wrapping_add(u64::from(number) << 32), LENGTH * (1 << (number - 1)));
+        let driven =
+            by(Clock::Simulated, || async { case.drive(&case.store(seed), seed, length, None).await })?;
+        if driven.shown > 0 || !case.is_broken() || tries.is_empty() {
+            return Ok(driven);
+        }
+    }
+}
+
+/// Drives a case twice, the second time over what the first one has left, which the bug leaves alone.
+///
+/// # Errors
+/// Parameters that describe no workload.
+///
+/// # Panics
+/// Where the first trial leaves nothing to the second.
+pub fn run_twice(case: &Case, seed: u64) -> Result<[Driven; 2], SelftestError> {
+    by(Clock::Simulated, || async {
+        let store = case.store(seed);
+        store.plant(false);
+        let first = case.drive(&store, seed, LENGTH, None).await?;
+        store.plant(true);
+        let left = first.audited.left.clone();
+        assert!(left.is_some(), "nothing was left: {}", first.audited.audit);
+        let second = case.drive(&store, seed, LENGTH, left).await?;
+        Ok([first, second])
+    })
+}
+
+impl Case {
+    fn store(&self, seed: u64) -> Memory {
+        let faults = Faults { delays: DELAYS, ..self.faults };
+        Memory::watched(faults, seed, Watch { exact: true, recorded: false })
+    }
+
+    /// One trial of so long, over what an earlier one has left or data of its own.
+    async fn drive(
+        &self,
+        store: &Memory,
+        seed: u64,
+        length: Duration,
+        left: Option<Left>,
+    ) -> Result<Driven, SelftestError> {
+        let workload = self.workload()?;
+        let clients = workload.clients().unwrap_or(8);
+        let trace = self.replayed.then_some(REPLAYED);
+        let is_left = left.is_some();
+        let trial = workload.trial(Terms { lock: self.lock, seed, clients, trace, left });
+        let place = Place { namespace: "selftest".to_owned(), trial: 0 };
+        let (extent, on_refused) = if self.replayed {
+            (Extent::Operations(REPLAYED), OnRefused::Retry(Duration::from_millis(1)))
+        } else {
+            (Extent::Time(length), OnRefused::Count)
+        };
+        let timeout = TIMEOUTS[usize::from(self.faults.unanswered == 0.0)];
+        let load = Load { seed, on_refused, timeout, ..Load::closed(workload.operations(), extent) };
+        let scheduled = workload.scheduled().map(|clients| clients as usize);
+        let load = Load { spans: workload.spans(), scheduled, ..load };
+        let way = Way { clients, clock: Clock::Simulated, halt: None };
+        drive(store, &*trial, &place, is_left, load, way).await
+    }
 }

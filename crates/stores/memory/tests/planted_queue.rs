@@ -75,10 +75,10 @@ fn what_was_laid_in_is_judged_too() {
 fn without_acknowledgements_a_lost_message_is_counted_and_excused() {
     for mode in [r#""ack": "none""#, r#""consume": "auto""#, r#""ack": "none", "consume": "auto""#] {
         let case = Case::queue(mode);
-        let audit = judged(&case.clone().with(Faults::bug(Bug::DropWrite)), 7);
+        let (_, audit) = judged(&case.clone().with(Faults::bug(Bug::DropWrite)), 7);
         assert!(audit.count("lost") > 0 && !audit.breaks_promise(false), "{mode}: {audit:?}");
         for bug in [Bug::ApplyTwice, Bug::Tear, Bug::MakeUp, Bug::Reorder] {
-            let audit = judged(&case.clone().with(Faults::bug(bug)), 7);
+            let (_, audit) = judged(&case.clone().with(Faults::bug(bug)), 7);
             assert!(audit.count(meant_for(bug)[0]) > 0 && audit.breaks_promise(false), "{mode}: {audit:?}");
         }
     }
@@ -104,7 +104,7 @@ fn a_correct_store_raises_no_alarm() {
 fn a_correct_store_with_unanswered_operations_raises_no_alarm() {
     for (seed, mode) in (0..).zip(PROMISING) {
         for share in [0.001, 0.02, 0.3] {
-            holds(&Case::queue(mode).with(Faults::timeouts(share)), seed);
+            holds(&Case::queue(mode).with(Faults::unanswered(share)), seed);
         }
     }
 }

@@ -6,7 +6,11 @@
 mod common;
 
 use acidtest_model::Lock;
-use acidtest_store_memory::{Bug, Faults, selftest::Case};
+use acidtest_store_memory::{
+    Bug, Faults,
+    selftest::{Case, run_twice},
+};
+use acidtest_workloads::Verdict;
 use common::{caught_as, holds};
 
 const MIXES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "read", "write", "modify", "modify-locked"];
@@ -22,7 +26,7 @@ fn meant_for(bug: Bug) -> &'static [&'static str] {
         Bug::ApplyTwice | Bug::LateApply => &["unasked"],
         Bug::Tear | Bug::TearRead => &["torn"],
         Bug::HideCommit | Bug::StaleRead => &["stale"],
-        Bug::KeepFields => &["mismatched"],
+        Bug::KeepFields | Bug::StrayFields => &["mismatched"],
         Bug::OldVersion => &["overwritten"],
         Bug::LoseInsert => &["lost", "missing"],
         Bug::DoubleInsert => &["duplicated"],
@@ -55,6 +59,21 @@ fn every_bug_is_caught_in_transactions() {
             caught_as(&Case::records(ALL, 4).under(lock).with(Faults::bug(bug)), 17, &[]);
         }
     }
+}
+
+/// Whatever a bug does to what an earlier trial has left, which was sound, is caught as it is over data of a trial's
+/// own.
+#[test]
+fn what_an_earlier_trial_left_is_judged_too() {
+    let case = Case::records("read:1+update:1+rmw:1", 1);
+    for bug in [Bug::KeepFields, Bug::StrayFields, Bug::DropWrite, Bug::Tear] {
+        let [sound, planted] = run_twice(&case.clone().with(Faults::bug(bug)), 23).unwrap();
+        assert_eq!((sound.audited.audit.verdict, sound.struck), (Verdict::Holds, 0), "{bug:?}");
+        let audit = &planted.audited.audit;
+        assert!(planted.shown > 0 && audit.count(meant_for(bug)[0]) > 0, "{bug:?}: {audit}");
+    }
+    let [first, second] = run_twice(&case, 23).unwrap().map(|driven| driven.audited);
+    assert_eq!((first.audit.verdict, second.audit.verdict), (Verdict::Holds, Verdict::Holds), "{second:?}");
 }
 
 /// Each mix shows the bugs of what it does.
@@ -105,7 +124,7 @@ fn a_correct_store_with_unanswered_operations_raises_no_alarm() {
     for (seed, mix) in (0..).zip(MIXES) {
         for (lock, share) in [(Lock::Soft, 0.02), (Lock::Hard, 0.1), (Lock::Native, 0.3), (Lock::Native, 0.9)]
         {
-            holds(&Case::records(mix, 1).under(lock).with(Faults::timeouts(share)), seed);
+            holds(&Case::records(mix, 1).under(lock).with(Faults::unanswered(share)), seed);
         }
     }
 }
@@ -115,7 +134,7 @@ fn a_correct_store_with_unanswered_transactions_raises_no_alarm() {
     for (seed, lock) in (0..).zip(PROMISING) {
         for share in [0.0, 0.02, 0.3] {
             for mix in ["a", "d", "e", ALL] {
-                holds(&Case::records(mix, 4).under(lock).with(Faults::timeouts(share)), seed);
+                holds(&Case::records(mix, 4).under(lock).with(Faults::unanswered(share)), seed);
             }
         }
     }

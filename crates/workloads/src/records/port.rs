@@ -73,12 +73,14 @@ impl Answer {
         self.written = Some(version);
     }
 
-    pub(crate) fn written(&self) -> Option<u64> {
+    /// The version that was written, where the store said it.
+    #[must_use]
+    pub fn written(&self) -> Option<u64> {
         self.written
     }
 
     /// What was read: versions, each with its fields.
-    pub(crate) fn read(&self) -> impl Iterator<Item = (u64, impl Iterator<Item = &[u8]> + Clone)> {
+    pub fn read(&self) -> impl Iterator<Item = (u64, impl Iterator<Item = &[u8]> + Clone)> {
         let mut first = 0;
         self.records.iter().map(move |&(version, end)| {
             let range = first..end;

@@ -1,27 +1,37 @@
 //! What the tests of planted bugs share.
 
-use acidtest_store_memory::selftest::{Case, run};
+use acidtest_store_memory::selftest::{Case, Driven, run};
 use acidtest_workloads::{Audit, Verdict};
 
-/// The verdict on a case.
-pub(crate) fn judged(case: &Case, seed: u64) -> Audit {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(run(case, seed)).unwrap()
+/// What driving a case came to, and the verdict on it.
+pub(crate) fn judged(case: &Case, seed: u64) -> (Driven, Audit) {
+    let driven = run(case, seed).unwrap();
+    let audit = driven.audited.audit.clone();
+    (driven, audit)
 }
 
 /// Sees that a case holds.
 #[track_caller]
 pub(crate) fn holds(case: &Case, seed: u64) {
-    let audit = judged(case, seed);
-    assert_eq!(audit.verdict, Verdict::Holds, "{}: {audit} {:?}", case.meaning(), audit.evidence);
+    let (driven, audit) = judged(case, seed);
+    let shown = format!("{}, lock {}, seed {seed}: {audit} {:?}", case.meaning(), case.lock, audit.evidence);
+    assert_eq!(audit.verdict, Verdict::Holds, "{shown}");
+    assert_eq!(driven.shown, 0, "the store's own witness disagrees: {shown}");
 }
 
 /// Sees that a case is broken, by all of these checks.
 #[track_caller]
 pub(crate) fn caught_as(case: &Case, seed: u64, counts: &[&str]) {
-    let audit = judged(case, seed);
-    assert_eq!(audit.verdict, Verdict::Broken, "{}, lock {}: {audit}", case.meaning(), case.lock);
+    let (driven, audit) = judged(case, seed);
+    let Driven { struck, shown, .. } = driven;
+    let told = format!(
+        "{}, lock {}, seed {seed}: struck {struck} times, {shown} to be seen: {audit}",
+        case.meaning(),
+        case.lock
+    );
+    assert!(shown > 0, "{told}");
+    assert_eq!(audit.verdict, Verdict::Broken, "{told}");
     for count in counts {
-        assert!(audit.count(count) > 0, "{} shows no {count}: {audit}", case.meaning());
+        assert!(audit.count(count) > 0, "no {count}: {told}");
     }
 }

@@ -1,0 +1,42 @@
+//! A plan, a store, a clock and a seed: what is driven, as a small file.
+
+use std::{fs, path::Path};
+
+use acidtest_report::Plan;
+use acidtest_store_memory::{Faults, selftest::Clock};
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Failure;
+
+/// What is driven.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Case {
+    /// Seeds all that goes wrong in the store; the plan has a seed of its own.
+    pub(crate) seed: u64,
+    /// By which clock.
+    pub(crate) clock: Clock,
+    /// Trials before the bug sets in, so that it strikes over what a sound one has left.
+    #[serde(default)]
+    pub(crate) sound: u32,
+    /// When each trial is interrupted, in milliseconds; only by a simulated clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) halt: Option<u64>,
+    /// What goes wrong in the store.
+    pub(crate) store: Faults,
+    pub(crate) plan: Plan,
+}
+
+impl Case {
+    pub(crate) fn to_text(&self) -> String {
+        // of plain values, in an order in which TOML can hold them
+        toml::to_string(self).unwrap_or_else(|error| format!("# {error}\n"))
+    }
+
+    /// Reads a case from a file.
+    pub(crate) fn load(path: &Path) -> Result<Self, Failure> {
+        let unusable = |why: String| Failure::Usage(format!("cannot replay {}: {why}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+        toml::from_str(&text).map_err(|error| unusable(error.to_string()))
+    }
+}

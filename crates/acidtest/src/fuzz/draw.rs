@@ -1,0 +1,260 @@
+//! Cases by lot.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use acidtest_model::{Durability, Lock};
+use acidtest_report::{ArrivalKind, Plan, Span};
+use acidtest_store_memory::{Bug, Faults, selftest::Clock};
+use rand::{
+    RngExt,
+    seq::{IndexedRandom, index},
+};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde_json::{Value, json};
+
+use super::{Case, drive::grid};
+
+type Rng = Xoshiro256PlusPlus;
+
+/// Workloads, those with more to get wrong more often.
+const WORKLOADS: [&str; 10] = [
+    "inventory",
+    "inventory",
+    "inventory",
+    "records",
+    "records",
+    "records",
+    "queue",
+    "queue",
+    "queue",
+    "join",
+];
+
+/// The most that a plan may come to, so that many of them can be driven.
+const MOST_TRIALS: usize = 12;
+
+/// A case whose plan its check accepts, of the workload that a bug is planted in, if one is. Counts what was refused.
+pub(crate) fn case(
+    rng: &mut Rng,
+    planted: Option<(&'static str, Bug)>,
+    clock: Clock,
+    refused: &mut u64,
+) -> Case {
+    loop {
+        let workload = planted.map_or_else(|| one(rng, &WORKLOADS), |(workload, _)| workload);
+        let mut store = faults(rng, clock);
+        if let Some((_, bug)) = planted {
+            store = Faults { every: rng.random_range(2..=20), ..store.with(bug) };
+        }
+        let plan = plan(rng, workload, clock);
+        let sound = if planted.is_some() && chance(rng, 0.3) { rng.random_range(1..=plan.trials) } else { 0 };
+        let halt = (clock == Clock::Simulated && chance(rng, 0.15)).then(|| rng.random_range(5..200));
+        let case = Case { seed: rng.random_range(0..1 << 40), clock, sound, halt, store, plan };
+        match grid(&case) {
+            Ok(grid) if grid.cells.len() * case.plan.trials as usize <= MOST_TRIALS => return case,
+            Ok(_) => {}
+            Err(_) => *refused += 1,
+        }
+    }
+}
+
+fn chance(rng: &mut Rng, share: f64) -> bool {
+    rng.random::<f64>() < share
+}
+
+fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    // lists are written out here and hold something
+    *of.choose(rng).unwrap_or(&of[0])
+}
+
+/// One to three of them, each once, in their order.
+fn some<T: Copy>(rng: &mut Rng, of: &[T]) -> Vec<T> {
+    let count = if chance(rng, 0.7) { 1 } else { rng.random_range(1..=3.min(of.len())) };
+    let mut places = index::sample(rng, of.len(), count).into_vec();
+    places.sort_unstable();
+    places.into_iter().map(|place| of[place]).collect()
+}
+
+/// What a store does to its clients, a bug apart. One in eight does nothing of the kind but take its time, and answer as
+/// its queue does.
+fn faults(rng: &mut Rng, clock: Clock) -> Faults {
+    // by a simulated clock nothing takes any time by itself, and clients would go in step
+    let delays =
+        if clock == Clock::Simulated { rng.random_range(0.1..0.6) } else { rng.random_range(0.0..0.05) };
+    let queue =
+        Faults { delays, unflagged: chance(rng, 0.2), unconfirmed: chance(rng, 0.2), ..Faults::default() };
+    if chance(rng, 0.125) {
+        return queue;
+    }
+    let mut share = |most: f64| if rng.random::<bool>() { rng.random_range(0.0..most) } else { 0.0 };
+    Faults {
+        unanswered: share(0.3),
+        conflicts: share(0.3),
+        failures: share(0.2),
+        cuts: share(0.2),
+        // what has no word on what it delivers again hands out nothing that somebody still holds
+        redeliveries: if queue.unflagged { 0.0 } else { share(0.3) },
+        outages: chance(rng, 0.25),
+        to_the_end: clock == Clock::Simulated && chance(rng, 0.15),
+        ..queue
+    }
+}
+
+fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
+    let mut plan = Plan {
+        stores: vec!["memory".to_owned()],
+        durability: vec![Durability::None],
+        trials: rng.random_range(1..=3),
+        warmup: Span(Duration::ZERO),
+        seed: rng.random_range(0..1 << 40),
+        ..Plan::of(workload)
+    };
+    // by the system's clock every wait takes its time
+    let strikes = clock == Clock::System || chance(rng, 0.6);
+    plan.timeout = Span(Duration::from_millis(if strikes { rng.random_range(3..60) } else { 5_000 }));
+    if chance(rng, 0.3) {
+        plan.max_retries = one(rng, &[0, 1, 3, 10]);
+    }
+    let has_lock = matches!(workload, "inventory" | "records");
+    if has_lock {
+        plan.locks = some(rng, &[Lock::Native, Lock::Soft, Lock::Hard, Lock::None]);
+    }
+    if workload != "queue" {
+        plan.clients = some(rng, &[1, 2, 3, 5, 8, 13]);
+    }
+    if clock == Clock::System {
+        plan.threads = chance(rng, 0.5).then(|| rng.random_range(1..=4));
+    }
+    let (simulated, traced) = (clock == Clock::Simulated, workload == "inventory" && chance(rng, 0.2));
+    if traced {
+        plan.trace = Some(rng.random_range(10..300));
+    } else {
+        if chance(rng, 0.4) {
+            plan.warmup = Span(Duration::from_millis(rng.random_range(1..60)));
+        }
+        let milliseconds = if simulated { rng.random_range(30..500) } else { rng.random_range(20..80) };
+        plan.duration = Span(Duration::from_millis(milliseconds));
+        if chance(rng, 0.4) {
+            (plan.ops, plan.duration) = (Some(rng.random_range(1..400)), Plan::of(workload).duration);
+        }
+        if chance(rng, 0.35) {
+            plan.rates =
+                some(rng, if simulated { &[30.0, 200.0, 1_000.0, 5_000.0] } else { &[2_000.0, 10_000.0] });
+            plan.arrivals = one(rng, &[ArrivalKind::Constant, ArrivalKind::Poisson]);
+        }
+    }
+    plan.parameters = match workload {
+        "inventory" => inventory(rng),
+        "records" => records(rng),
+        "join" => join(rng),
+        _ => queue(rng),
+    };
+    plan
+}
+
+type Parameters = BTreeMap<String, Value>;
+
+/// Some of these parameters, each with one value of its list, or several as an axis.
+fn parameters(rng: &mut Rng, all: &[(&str, Vec<Value>)]) -> Parameters {
+    let mut parameters = Parameters::new();
+    for (name, values) in all {
+        if chance(rng, 0.7) {
+            let axis = values.len() > 1 && chance(rng, 0.08);
+            let value = values.choose(rng).cloned().unwrap_or_default();
+            let value = if axis { Value::Array(values[..2].to_vec()) } else { value };
+            parameters.insert((*name).to_owned(), value);
+        }
+    }
+    parameters
+}
+
+fn values<T: Into<Value> + Clone>(of: &[T]) -> Vec<Value> {
+    of.iter().cloned().map(Into::into).collect()
+}
+
+/// Few tuples of few skus: captures take from several, and from each other.
+fn inventory(rng: &mut Rng) -> Parameters {
+    let mut parameters = parameters(
+        rng,
+        &[
+            ("warehouses", values(&[1, 2, 3, 5])),
+            ("conditions", values(&[1, 2, 3])),
+            ("sources", values(&[1, 2])),
+            ("initial_max", values(&[0, 3, 10, 50])),
+            ("units_max", values(&[1, 2, 5])),
+            ("capture_share", values(&[0.3, 0.5, 0.7, 1.0])),
+            ("skew", values(&["uniform", "zipf:0.9"])),
+            ("price_min", values(&[0, 400])),
+        ],
+    );
+    parameters.insert("items".to_owned(), json!(rng.random_range(1..=24)));
+    parameters.insert("skus".to_owned(), json!(rng.random_range(1..=12)));
+    parameters
+}
+
+fn records(rng: &mut Rng) -> Parameters {
+    let mixes = [
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "f",
+        "read",
+        "write",
+        "modify",
+        "modify-locked",
+        "update:1",
+        "read:1+insert:1",
+        "read:2+update:1+insert:1+scan:1+rmw:1",
+        "scan:1+update:2",
+        "insert:1+rmw:3",
+    ];
+    let mut parameters = parameters(
+        rng,
+        &[
+            ("mix", values(&mixes)),
+            ("keys", values(&["uniform", "zipfian", "latest", "hotspot", "own"])),
+            ("field_bytes", values(&[16, 20, 40])),
+            ("transaction", values(&[1, 2, 4])),
+            ("isolation", values(&["default", "serializable"])),
+        ],
+    );
+    parameters.insert("records".to_owned(), json!(rng.random_range(1..=40)));
+    parameters.insert("fields".to_owned(), json!(rng.random_range(1..=5)));
+    if chance(rng, 0.2) {
+        parameters.insert("scan_max".to_owned(), json!(rng.random_range(1..=20)));
+    }
+    parameters
+}
+
+fn join(rng: &mut Rng) -> Parameters {
+    let mut parameters = parameters(rng, &[("fields", values(&[1, 3])), ("field_bytes", values(&[16, 30]))]);
+    parameters.insert("records".to_owned(), json!(rng.random_range(20..=200)));
+    parameters.insert("ext_rows".to_owned(), json!(rng.random_range(1..=20)));
+    parameters.insert("value".to_owned(), json!(rng.random_range(0..=9)));
+    parameters
+}
+
+fn queue(rng: &mut Rng) -> Parameters {
+    let mut parameters = parameters(
+        rng,
+        &[
+            ("message_bytes", values(&[24, 40, 200])),
+            ("producers", values(&[1, 2, 5])),
+            ("consumers", values(&[1, 2, 5])),
+            ("ack", values(&["confirm", "transaction", "none"])),
+            ("consume", values(&["ack", "transaction", "auto"])),
+            ("batch", values(&[1, 3, 8])),
+            ("in_flight", values(&[1, 4, 20])),
+            ("prefetch", values(&[1, 10, 30])),
+        ],
+    );
+    if chance(rng, 0.3) {
+        parameters.insert("phase".to_owned(), one(rng, &["publish", "consume"]).into());
+    }
+    if chance(rng, 0.4) {
+        parameters.insert("backlog".to_owned(), json!(rng.random_range(1..=200)));
+    }
+    parameters
+}

@@ -1,0 +1,137 @@
+//! A case through all its cells and trials, as a run takes a plan through them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use acidtest_store_memory::{
+    Memory, Watch,
+    selftest::{self, Clock, Driven, Way},
+};
+use acidtest_workloads::{Left, Place, Terms};
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tokio::time::timeout;
+
+use super::Case;
+use crate::{
+    exit::Failure,
+    grid::{Cell, Grid},
+    plan_check::{self, Asked},
+    runner,
+    target::Target,
+};
+
+/// A case that takes longer, by its own clock, goes on for ever.
+const FOR_EVER: Duration = Duration::from_hours(100);
+
+/// What a case came to.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) trials: Vec<TrialDone>,
+    /// What happened, the last events of it.
+    pub(crate) history: Vec<String>,
+    /// Whether it did not end.
+    pub(crate) hung: bool,
+}
+
+/// What a trial came to.
+#[derive(Debug)]
+pub(crate) struct TrialDone {
+    /// Which cell and round it was, in words.
+    pub(crate) name: String,
+    /// Whether its cell promises that all invariants hold.
+    pub(crate) promised: bool,
+    /// Whether its data were those that an earlier one had left.
+    pub(crate) took_over: bool,
+    /// How often the bug had struck until its end, in earlier trials, too.
+    pub(crate) struck: u64,
+    pub(crate) driven: Driven,
+}
+
+/// The cells of a plan, if its check accepts it.
+pub(crate) fn grid(case: &Case) -> Result<Grid, Failure> {
+    let plan = &case.plan;
+    let asked = Asked::of(plan, []);
+    plan_check::check(plan, &asked)?;
+    let targets = plan.stores.iter().map(|name| Target::parse(name)).collect::<Result<Vec<_>, _>>()?;
+    let grid = Grid::of(plan, &targets)?;
+    plan_check::check_effect(plan, &asked, &grid, &targets)?;
+    Ok(grid)
+}
+
+/// Drives a case.
+///
+/// # Errors
+/// A plan that is refused, and what keeps a trial from being driven.
+pub(crate) fn drive(case: &Case) -> Result<Done, Failure> {
+    // its workloads are the thread's own that drives them
+    selftest::by(case.clock, || async move {
+        let grid = grid(case)?;
+        let watch = Watch { exact: case.clock == Clock::Simulated, recorded: true };
+        let store = Memory::watched(case.store, case.seed, watch);
+        let mut done = Done::default();
+        let ended = timeout(FOR_EVER, trials(case, &grid, &store, &mut done)).await;
+        done.hung = ended.is_err();
+        done.history = store.history();
+        ended.unwrap_or(Ok(())).map(|()| done)
+    })
+}
+
+async fn trials(case: &Case, grid: &Grid, store: &Memory, done: &mut Done) -> Result<(), Failure> {
+    let plan = &case.plan;
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
+    // the data that trials left, by what they are
+    let mut kept: BTreeMap<String, (Place, Left)> = BTreeMap::new();
+    let mut number = 0;
+    for round in 1..=plan.trials {
+        let mut order: Vec<usize> = (0..grid.cells.len()).collect();
+        order.shuffle(&mut rng);
+        for index in order {
+            let cell = grid.cells[index];
+            number += 1;
+            store.plant(number > case.sound);
+            store.come_back().await;
+            let trial = trial(case, &cell, grid, store, (round, number), &mut kept).await?;
+            done.trials.push(trial);
+        }
+    }
+    Ok(())
+}
+
+async fn trial(
+    case: &Case,
+    cell: &Cell,
+    grid: &Grid,
+    store: &Memory,
+    (round, number): (u32, u32),
+    kept: &mut BTreeMap<String, (Place, Left)>,
+) -> Result<TrialDone, Failure> {
+    let plan = &case.plan;
+    let workload = &*grid.workloads[cell.workload];
+    let data = workload.data();
+    let taken_over = data.as_ref().and_then(|data| kept.remove(data));
+    let seed = plan.seed.wrapping_add(u64::from(round));
+    let load = runner::load(plan, cell, workload, false, seed);
+    let (place, left) = match taken_over {
+        Some((place, left)) => (place, Some(left)),
+        None => (Place { namespace: plan.namespace.clone(), trial: number }, None),
+    };
+    let took_over = left.is_some();
+    let terms = Terms { lock: cell.lock, seed, clients: cell.clients, trace: plan.trace, left };
+    let trial = workload.trial(terms);
+    let halt = case.halt.map(Duration::from_millis);
+    let way = Way { clients: cell.clients, clock: case.clock, halt };
+    let driven = selftest::drive(store, &*trial, &place, took_over, load, way).await;
+    let mut driven = driven.map_err(|error| Failure::Other(error.to_string()))?;
+    runner::doubt_if_idle(&mut driven.audited, &driven.measurement);
+    match (data, driven.audited.left.clone()) {
+        (Some(data), Some(left)) => drop(kept.insert(data, (place, left))),
+        _ => trial.unload(store, &place).await?,
+    }
+    Ok(TrialDone {
+        name: format!("{}, lock {}, {} clients, round {round}", workload.headline(), cell.lock, cell.clients),
+        promised: workload.promises(cell.lock),
+        took_over,
+        struck: store.strikes(),
+        driven,
+    })
+}

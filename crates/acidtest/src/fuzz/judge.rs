@@ -1,0 +1,108 @@
+//! What is wrong with the verdicts on a case.
+
+use std::fmt;
+
+use acidtest_engine::Outcome;
+use acidtest_store_memory::Faults;
+use acidtest_workloads::{Audit, Verdict};
+
+use super::{
+    Case,
+    drive::{Done, TrialDone},
+};
+
+/// A case that was judged wrongly, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) kind: Kind,
+    /// Which trial, and what was said of it.
+    text: String,
+}
+
+impl Wrong {
+    pub(crate) fn new(kind: Kind, text: String) -> Self {
+        Self { kind, text }
+    }
+}
+
+/// In which way verdicts can be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A correct store was called broken.
+    FalseAlarm,
+    /// A bug did what an audit must see, and the store was said to hold.
+    Missed,
+    /// Nothing in the plan explains why it could not be told.
+    Unexplained,
+    /// A correct store's clients were told what does not add up: the reference store has a bug of its own.
+    Witness,
+    /// The case did not end.
+    Endless,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            Kind::FalseAlarm => "a correct store was called broken",
+            Kind::Missed => "what must be seen was not",
+            Kind::Unexplained => "nothing in the plan explains why it could not be told",
+            Kind::Witness => "the reference store itself is wrong",
+            Kind::Endless => "the case did not end",
+        };
+        write!(f, "{what}: {}", self.text)
+    }
+}
+
+/// The first wrong verdict, if there is one.
+pub(crate) fn judge(case: &Case, done: &Done) -> Option<Wrong> {
+    if done.hung {
+        return Some(Wrong {
+            kind: Kind::Endless,
+            text: "a hundred hours of its own time have passed".to_owned(),
+        });
+    }
+    done.trials.iter().find_map(|trial| {
+        let kind = wrong(case, trial)?;
+        let TrialDone { name, driven, .. } = trial;
+        let audit: &Audit = &driven.audited.audit;
+        let (struck, shown) = (driven.struck, driven.shown);
+        let text = format!(
+            "{name}: {audit}\n  the bug has struck {struck} times, {shown} things are to be seen; {:?}",
+            audit.evidence
+        );
+        Some(Wrong::new(kind, text))
+    })
+}
+
+fn wrong(case: &Case, trial: &TrialDone) -> Option<Kind> {
+    let TrialDone { promised, driven, struck, .. } = trial;
+    let audit = &driven.audited.audit;
+    let no_bug = *struck == 0;
+    match audit.verdict {
+        Verdict::Broken if no_bug && audit.breaks_promise(*promised) => Some(Kind::FalseAlarm),
+        // without a promise a correct store breaks, too, and that must be seen
+        Verdict::Holds if driven.shown > 0 => {
+            Some(if no_bug && *promised { Kind::Witness } else { Kind::Missed })
+        }
+        Verdict::Unknown if !is_explained(case, trial) => Some(Kind::Unexplained),
+        _ => None,
+    }
+}
+
+/// Whether something in the plan explains that it could not be told: nothing was acknowledged, or not all of a
+/// sequence, or the trial was interrupted, or the store was not there when the audit asked.
+fn is_explained(case: &Case, trial: &TrialDone) -> bool {
+    let operations = &trial.driven.measurement.operations;
+    let ended = |outcome| operations.iter().map(|each| each.count(outcome)).sum::<u64>();
+    let others: u64 = Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::Ok).map(ended).sum();
+    let nothing = operations.iter().any(|each| each.count(Outcome::Ok) == 0);
+    let cut_short = case.halt.is_some() && (nothing || case.plan.trace.is_some());
+    let given_up = case.plan.trace.is_some() && others > 0;
+    case.store.to_the_end || cut_short || given_up || (nothing && (disturbs(&case.store) || others > 0))
+}
+
+/// Whether a store with these faults may keep a client from getting anything done.
+fn disturbs(faults: &Faults) -> bool {
+    let shares = [faults.unanswered, faults.delays, faults.conflicts, faults.failures, faults.cuts];
+    faults.outages || shares.iter().any(|share| *share > 0.0)
+}

@@ -1,0 +1,260 @@
+//! The auditor tested on plans that nobody thought of: random plans that the plan's check accepts, driven on the
+//! reference store. A correct store may delay, fail, conflict, lose connections and go away as it likes: it must never
+//! be called broken. One with a planted bug must never be said to hold once the bug has done what an audit must see.
+//!
+//! `case.rs`: what is driven, as a small file; `draw.rs`: cases by lot; `drive.rs`: a case through all its cells and
+//! trials; `judge.rs`: what is wrong with the verdicts; `shrink.rs`: a smaller case that fails alike; `tally.rs`: what a
+//! run of many has judged.
+
+mod case;
+mod draw;
+mod drive;
+mod judge;
+mod shrink;
+mod tally;
+
+use std::path::Path;
+
+use acidtest_store_memory::{Bug, selftest::Clock};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::{exit::Failure, output};
+
+pub(crate) use case::Case;
+use judge::Wrong;
+pub(crate) use tally::Tally;
+
+/// One of so many cases is driven by the system's clock, on several threads; the others replay exactly.
+const BY_SYSTEM: u32 = 12;
+
+/// Of so many cases one has a correct store, the others a bug each.
+const CORRECT: u32 = 2;
+
+/// How often a case is drawn for a bug that has shown in none so far.
+const SOUGHT: u32 = 200;
+
+/// Replays of a case that may fail by chance.
+const REPLAYS: u32 = 20;
+
+/// Every workload with the bugs that can be planted in it.
+fn bugs() -> Vec<(&'static str, Bug)> {
+    let of =
+        |workload: &'static str, bugs: &[Bug]| bugs.iter().map(|bug| (workload, *bug)).collect::<Vec<_>>();
+    [
+        of("inventory", &Bug::INVENTORY),
+        of("records", &Bug::RECORDS),
+        of("join", &Bug::JOIN),
+        of("queue", &Bug::QUEUE),
+    ]
+    .concat()
+}
+
+/// What a run of many cases found.
+pub(crate) struct Report {
+    pub(crate) tally: Tally,
+    /// The first case that was judged wrongly, made small, with what is wrong.
+    pub(crate) failure: Option<Broken>,
+}
+
+/// A case that was judged wrongly.
+pub(crate) struct Broken {
+    pub(crate) case: Case,
+    pub(crate) wrong: Wrong,
+    /// How often it failed again, where it does not replay exactly.
+    pub(crate) again: Option<(u32, u32)>,
+    /// What happened in it, the last events of it.
+    pub(crate) history: Vec<String>,
+}
+
+/// Draws so many cases and drives them, until one is judged wrongly.
+///
+/// # Errors
+/// A defect of the generator, and what keeps the self-test from being run.
+pub(crate) fn run(plans: u32, seed: u64, mut tell: impl FnMut(u32)) -> Result<Report, Failure> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut tally = Tally::new(&bugs());
+    let all = bugs();
+    for number in 0..plans {
+        let planted = (number % CORRECT != 0).then(|| all[(number / CORRECT) as usize % all.len()]);
+        let clock = if rng.random_range(0..BY_SYSTEM) == 0 { Clock::System } else { Clock::Simulated };
+        if let Some(broken) = one(&mut rng, planted, clock, &mut tally)? {
+            return Ok(Report { tally, failure: Some(broken) });
+        }
+        tell(number + 1);
+    }
+    for planted in all {
+        for _ in 0..SOUGHT {
+            if tally.has_shown(planted) {
+                break;
+            }
+            if let Some(broken) = one(&mut rng, Some(planted), Clock::Simulated, &mut tally)? {
+                return Ok(Report { tally, failure: Some(broken) });
+            }
+        }
+    }
+    Ok(Report { tally, failure: None })
+}
+
+/// Draws one case, drives it, and makes it small if it was judged wrongly.
+fn one(
+    rng: &mut Xoshiro256PlusPlus,
+    planted: Option<(&'static str, Bug)>,
+    clock: Clock,
+    tally: &mut Tally,
+) -> Result<Option<Broken>, Failure> {
+    let case = draw::case(rng, planted, clock, &mut tally.refused);
+    let (done, wrong) = examine(&case)?;
+    tally.add(&case, &done);
+    Ok(wrong.map(|wrong| broken(case, wrong, done.history)))
+}
+
+/// Drives a case and looks at its verdicts.
+pub(crate) fn examine(case: &Case) -> Result<(drive::Done, Option<Wrong>), Failure> {
+    let done = drive::drive(case)?;
+    let wrong = judge::judge(case, &done);
+    Ok((done, wrong))
+}
+
+/// Makes a case small that was judged wrongly; one that does not fail each time is driven again and again.
+fn broken(case: Case, wrong: Wrong, history: Vec<String>) -> Broken {
+    if case.clock == Clock::Simulated {
+        let (case, wrong) = shrink::shrink(case, wrong, |case| examine(case).ok()?.1);
+        let history = drive::drive(&case).map_or_else(|_| history, |done| done.history);
+        return Broken { case, wrong, again: None, history };
+    }
+    let fails = |_: &u32| matches!(examine(&case), Ok((_, Some(_))));
+    let again = (0..REPLAYS).filter(fails).count();
+    let again = Some((u32::try_from(again).unwrap_or(REPLAYS), REPLAYS));
+    Broken { case, wrong, again, history }
+}
+
+impl Broken {
+    /// Keeps the case and its history as files beside each other, and says where.
+    pub(crate) fn save(&self, folder: &Path) -> Result<String, Failure> {
+        let (case, history) = (folder.join("selftest-failure.toml"), folder.join("selftest-failure.history"));
+        output::keep(&case, &self.case.to_text())?;
+        output::keep(&history, &(self.history.join("\n") + "\n"))?;
+        let again = match self.again {
+            None => "it replays exactly".to_owned(),
+            Some((failed, of)) => format!("it failed in {failed} of {of} replays: threads go as they will"),
+        };
+        Ok(format!(
+            "{wrong}\n  {again}: acidtest selftest --replay {case}\n  what happened in it: {history}",
+            wrong = self.wrong,
+            case = case.display(),
+            history = history.display(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Lock;
+    use acidtest_report::Plan;
+    use acidtest_store_memory::Faults;
+    use acidtest_workloads::{Finding, Verdict};
+
+    use super::{judge::Kind, *};
+
+    /// A correct inventory on a store that fails as stores do.
+    fn case() -> Case {
+        let plan = Plan {
+            stores: vec!["memory".to_owned()],
+            durability: vec![acidtest_model::Durability::None],
+            locks: vec![Lock::Soft, Lock::Hard],
+            clients: vec![3, 8],
+            trials: 2,
+            warmup: "20ms".parse().unwrap(),
+            duration: "200ms".parse().unwrap(),
+            timeout: "30ms".parse().unwrap(),
+            ..Plan::of("inventory")
+        };
+        let store = Faults { delays: 0.3, cuts: 0.05, unanswered: 0.05, outages: true, ..Faults::default() };
+        Case { seed: 1, clock: Clock::Simulated, sound: 0, halt: None, store, plan }
+    }
+
+    #[test]
+    fn a_case_replays_exactly_from_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("case.toml");
+        let case = Case { halt: Some(150), ..case() };
+        std::fs::write(&file, case.to_text()).unwrap();
+        let read = Case::load(&file).unwrap();
+        assert_eq!(read, case);
+        let histories = [&case, &read].map(|case| drive::drive(case).unwrap().history);
+        assert!(histories[0].len() > 100, "{} events", histories[0].len());
+        let pairs = histories[0].iter().zip(&histories[1]);
+        let differing = pairs.enumerate().find(|(_, (one, other))| one != other);
+        assert_eq!(differing, None);
+        assert_eq!(histories[0].len(), histories[1].len());
+        let other = drive::drive(&Case { seed: 2, ..case }).unwrap();
+        assert_ne!(other.history, histories[0]);
+    }
+
+    #[test]
+    fn wrong_verdicts_are_told_by_their_kind() {
+        let sound = case();
+        let planted = Case { store: sound.store.with(Bug::DropWrite), ..sound.clone() };
+        let told = |case: &Case, verdict: Verdict| {
+            let mut done = drive::drive(case).unwrap();
+            assert_eq!(judge::judge(case, &done), None, "it is judged as it should be");
+            for trial in &mut done.trials {
+                let audit = &mut trial.driven.audited.audit;
+                audit.verdict = verdict;
+                audit.findings =
+                    vec![Finding::new("torn", u64::from(verdict == Verdict::Broken), "operations")];
+            }
+            judge::judge(case, &done).map(|wrong| wrong.kind)
+        };
+        assert_eq!(told(&sound, Verdict::Holds), None);
+        assert_eq!(told(&sound, Verdict::Broken), Some(Kind::FalseAlarm));
+        assert_eq!(told(&sound, Verdict::Unknown), Some(Kind::Unexplained));
+        assert_eq!(told(&planted, Verdict::Holds), Some(Kind::Missed));
+        assert_eq!(told(&planted, Verdict::Broken), None);
+    }
+
+    /// Whatever does not matter for a failure goes, and what does stays.
+    #[test]
+    fn a_failure_shrinks_to_what_it_takes() {
+        let mut large = case();
+        large.plan.parameters.insert("items".to_owned(), serde_json::json!([10, 20]));
+        large.plan.parameters.insert("units_max".to_owned(), 5.into());
+        let wrong = |case: &Case| {
+            let enough = case.plan.locks.contains(&Lock::Soft)
+                && case.plan.clients.iter().any(|clients| *clients > 2)
+                && case.store.unanswered > 0.0;
+            enough.then(|| Wrong::new(Kind::FalseAlarm, "made up".to_owned()))
+        };
+        let (small, _) = shrink::shrink(large.clone(), wrong(&large).unwrap(), wrong);
+        let expected = Case {
+            store: Faults { unanswered: 0.05, ..Faults::default() },
+            plan: Plan {
+                stores: large.plan.stores.clone(),
+                durability: large.plan.durability.clone(),
+                locks: vec![Lock::Soft],
+                clients: vec![4],
+                warmup: "0s".parse().unwrap(),
+                duration: "1ms".parse().unwrap(),
+                timeout: large.plan.timeout,
+                ..Plan::of("inventory")
+            },
+            ..large
+        };
+        assert_eq!(small.plan.clients.len(), 1);
+        assert!(small.plan.clients[0] > 2 && small.plan.clients[0] <= 4, "{:?}", small.plan.clients);
+        let same =
+            Case { plan: Plan { clients: expected.plan.clients.clone(), ..small.plan.clone() }, ..small };
+        assert_eq!(same, expected);
+    }
+
+    #[test]
+    fn a_run_of_some_plans_judges_them_and_says_what_it_could_not_judge() {
+        let report = run(60, 3, |_| ()).unwrap();
+        let failed = report.failure.map(|broken| broken.wrong.to_string());
+        assert_eq!(failed, None);
+        assert_eq!(report.tally.too_little(), None);
+        // one that has seen nothing says so
+        assert!(Tally::new(&bugs()).too_little().is_some());
+    }
+}

@@ -1,0 +1,100 @@
+//! A smaller case that fails alike.
+
+use std::time::Duration;
+
+use acidtest_report::{Plan, Span};
+use acidtest_store_memory::Faults;
+use serde_json::Value;
+
+use super::{Case, judge::Wrong};
+
+/// Cases that are tried at most.
+const TRIES: u32 = 400;
+
+/// Makes a case smaller as long as it is found wrong in the same way.
+pub(crate) fn shrink(case: Case, wrong: Wrong, examine: impl Fn(&Case) -> Option<Wrong>) -> (Case, Wrong) {
+    let (mut case, mut wrong, mut tries) = (case, wrong, 0);
+    'smaller: loop {
+        for candidate in candidates(&case) {
+            tries += 1;
+            if tries > TRIES {
+                return (case, wrong);
+            }
+            if let Some(again) = examine(&candidate).filter(|again| again.kind == wrong.kind) {
+                (case, wrong) = (candidate, again);
+                continue 'smaller;
+            }
+        }
+        return (case, wrong);
+    }
+}
+
+/// Cases that are a little smaller.
+fn candidates(case: &Case) -> Vec<Case> {
+    let plans = plans(&case.plan).into_iter().map(|plan| Case { plan, ..case.clone() });
+    let stores = stores(case.store).into_iter().map(|store| Case { store, ..case.clone() });
+    let sound = (case.sound > 0).then(|| Case { sound: case.sound - 1, ..case.clone() });
+    let halt = Case { halt: None, ..case.clone() };
+    plans.chain(stores).chain(sound).chain([halt]).filter(|candidate| candidate != case).collect()
+}
+
+fn stores(store: Faults) -> Vec<Faults> {
+    vec![
+        Faults { unanswered: 0.0, ..store },
+        Faults { cuts: 0.0, ..store },
+        Faults { failures: 0.0, ..store },
+        Faults { conflicts: 0.0, ..store },
+        Faults { delays: 0.0, ..store },
+        Faults { redeliveries: 0.0, ..store },
+        Faults { outages: false, ..store },
+        Faults { unflagged: false, ..store },
+        Faults { unconfirmed: false, ..store },
+        Faults { to_the_end: false, ..store },
+    ]
+}
+
+fn plans(plan: &Plan) -> Vec<Plan> {
+    let usual = Plan::of(&plan.workload);
+    let mut plans = vec![
+        Plan { trials: 1, ..plan.clone() },
+        Plan { trials: plan.trials.div_ceil(2), ..plan.clone() },
+        Plan { warmup: Span(Duration::ZERO), ..plan.clone() },
+        Plan { rates: Vec::new(), arrivals: usual.arrivals, ..plan.clone() },
+        Plan { threads: None, ..plan.clone() },
+        Plan { ops: plan.ops.map(|ops| ops.div_ceil(2)), ..plan.clone() },
+        Plan { trace: plan.trace.map(|length| length.div_ceil(2)), ..plan.clone() },
+        Plan { max_retries: usual.max_retries, ..plan.clone() },
+    ];
+    if plan.ops.is_none() && plan.trace.is_none() {
+        let half = plan.duration.0.div_f64(2.0).max(Duration::from_millis(1));
+        plans.push(Plan { duration: Span(half), ..plan.clone() });
+    }
+    plans.extend((0..plan.locks.len()).map(|at| Plan { locks: but(&plan.locks, at), ..plan.clone() }));
+    plans.extend((0..plan.clients.len()).map(|at| Plan { clients: but(&plan.clients, at), ..plan.clone() }));
+    let fewer = plan.clients.iter().map(|clients| clients.div_ceil(2)).collect();
+    plans.push(Plan { clients: fewer, ..plan.clone() });
+    for (name, value) in &plan.parameters {
+        let mut without = plan.clone();
+        without.parameters.remove(name);
+        plans.push(without);
+        let smaller: Vec<Value> = match value {
+            Value::Array(values) => (0..values.len()).map(|at| Value::Array(but(values, at))).collect(),
+            Value::Number(number) => {
+                number.as_u64().map(|number| number.div_ceil(2).into()).into_iter().collect()
+            }
+            _ => Vec::new(),
+        };
+        plans.extend(smaller.into_iter().map(|smaller| {
+            let mut changed = plan.clone();
+            changed.parameters.insert(name.clone(), smaller);
+            changed
+        }));
+    }
+    plans
+}
+
+/// The list without one of its values, or, where it has only one, as it is.
+fn but<T: Clone>(list: &[T], index: usize) -> Vec<T> {
+    let but = |(at, each): (usize, &T)| (at != index || list.len() == 1).then(|| each.clone());
+    list.iter().enumerate().filter_map(but).collect()
+}

@@ -1,0 +1,155 @@
+//! What a run of many cases has judged.
+
+use std::collections::BTreeMap;
+
+use acidtest_engine::Outcome;
+use acidtest_report::count;
+use acidtest_store_memory::Bug;
+use acidtest_workloads::Verdict;
+use comfy_table::{Cell, CellAlignment, Table};
+
+use super::{Case, drive::Done};
+
+/// What was judged.
+pub(crate) struct Tally {
+    /// Of correct stores, by workload.
+    sound: BTreeMap<String, Sound>,
+    /// Of planted bugs, by workload and bug.
+    planted: BTreeMap<(String, Bug), Planted>,
+    /// Plans that were drawn and refused by their check.
+    pub(crate) refused: u64,
+}
+
+/// What became of trials on correct stores.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sound {
+    plans: u64,
+    trials: u64,
+    taken_over: u64,
+    acknowledged: u64,
+    unanswered: u64,
+    held: u64,
+    /// Broken where nothing was promised.
+    excused: u64,
+    unknown: u64,
+}
+
+/// What became of a bug.
+#[derive(Clone, Copy, Debug, Default)]
+struct Planted {
+    plans: u64,
+    struck: u64,
+    /// Trials in which it did what an audit must see.
+    shown: u64,
+    /// Of those: called broken.
+    broken: u64,
+}
+
+impl Tally {
+    /// Nothing was judged yet of these bugs, nor of any correct store.
+    pub(crate) fn new(bugs: &[(&'static str, Bug)]) -> Self {
+        let planted = bugs.iter().map(|(workload, bug)| (((*workload).to_owned(), *bug), Planted::default()));
+        Self { sound: BTreeMap::new(), planted: planted.collect(), refused: 0 }
+    }
+
+    pub(crate) fn add(&mut self, case: &Case, done: &Done) {
+        let workload = case.plan.workload.clone();
+        match case.store.bug {
+            None => self.sound.entry(workload).or_default().add(done),
+            Some(bug) => self.planted.entry((workload, bug)).or_default().add(done),
+        }
+    }
+
+    /// Whether the bug has done what an audit must see, and was caught.
+    pub(crate) fn has_shown(&self, (workload, bug): (&str, Bug)) -> bool {
+        self.planted.get(&(workload.to_owned(), bug)).is_some_and(|planted| planted.broken > 0)
+    }
+
+    /// What says that too little was judged to say anything.
+    pub(crate) fn too_little(&self) -> Option<String> {
+        if let Some(((workload, bug), _)) = self.planted.iter().find(|(_, planted)| planted.broken == 0) {
+            let meaning = bug.meaning();
+            return Some(format!(
+                "\"{meaning}\" did nothing in any plan of {workload} that an audit must see"
+            ));
+        }
+        let seldom = |sound: &Sound| sound.held * 2 < sound.trials - sound.excused;
+        let (workload, sound) = self.sound.iter().find(|(_, sound)| seldom(sound))?;
+        let [held, trials] = [sound.held, sound.trials].map(count);
+        Some(format!("of {trials} trials of {workload} on correct stores only {held} could be said to hold"))
+    }
+
+    pub(crate) fn tables(&self) -> [Table; 2] {
+        let header = [
+            "correct store",
+            "plans",
+            "trials",
+            "took over data",
+            "acknowledged",
+            "unanswered",
+            "hold",
+            "break, as nothing is promised",
+            "unknown",
+        ];
+        let mut sound = table(&header);
+        for (workload, each) in &self.sound {
+            let Sound { plans, trials, taken_over, acknowledged, unanswered, held, excused, unknown } = *each;
+            let share = unknown as f64 / (trials.max(1) as f64) * 100.0;
+            let counts = [plans, trials, taken_over, acknowledged, unanswered, held, excused].map(count);
+            let unknown = format!("{} ({share:.0} %)", count(unknown));
+            let counts = counts.into_iter().chain([unknown]);
+            sound.add_row(std::iter::once(Cell::new(workload)).chain(counts.map(right)));
+        }
+        let mut planted =
+            table(&["workload", "planted bug", "plans", "strikes", "must be seen", "broken", "unknown"]);
+        for ((workload, bug), each) in &self.planted {
+            let counts =
+                [each.plans, each.struck, each.shown, each.broken, each.shown - each.broken].map(count);
+            let names = [Cell::new(workload), Cell::new(bug.meaning())];
+            planted.add_row(names.into_iter().chain(counts.map(right)));
+        }
+        [sound, planted]
+    }
+}
+
+impl Sound {
+    fn add(&mut self, done: &Done) {
+        self.plans += 1;
+        for trial in &done.trials {
+            let operations = &trial.driven.measurement.operations;
+            let ended = |outcome| operations.iter().map(|each| each.count(outcome)).sum::<u64>();
+            self.trials += 1;
+            self.taken_over += u64::from(trial.took_over);
+            self.acknowledged += ended(Outcome::Ok);
+            self.unanswered += ended(Outcome::Unknown);
+            match trial.driven.audited.audit.verdict {
+                Verdict::Holds => self.held += 1,
+                Verdict::Broken => self.excused += 1,
+                Verdict::Unknown => self.unknown += 1,
+            }
+        }
+    }
+}
+
+impl Planted {
+    fn add(&mut self, done: &Done) {
+        self.plans += 1;
+        for driven in done.trials.iter().map(|trial| &trial.driven) {
+            let shown = driven.struck > 0 && driven.shown > 0;
+            self.struck += driven.struck;
+            self.shown += u64::from(shown);
+            self.broken += u64::from(shown && driven.audited.audit.verdict == Verdict::Broken);
+        }
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(acidtest_report::RULED);
+    table.set_header(header);
+    table
+}
+
+fn right(text: String) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
