@@ -66,11 +66,14 @@ fn run(site: &Site) -> Invocation {
     settings.into_iter().fold(command, |command, setting| command.arg("-c").arg(setting))
 }
 
-/// A killed postmaster leaves shared memory behind, which the next start on the same data gives
-/// back: this is such a start, which ends there.
+/// A killed server, or a killed step of initdb, leaves shared memory behind, which the next start on the same data gives
+/// back: this is such a start, which ends there. It finds the memory by the data folder. The lock file would only keep
+/// it from starting, as long as nobody has taken the exit status of the process that is named there; under another name
+/// it says that there is something to give back, should this be killed in its turn.
 fn sweep(site: &Site) -> Option<Invocation> {
-    let killed = site.home.join("postmaster.pid").exists();
-    killed.then(|| {
+    let killed = site.home.join("killed");
+    let _ = fs::rename(site.home.join("postmaster.pid"), &killed);
+    killed.exists().then(|| {
         Invocation::new(&site.program).arg("--check").arg("-D").arg(&site.home).args([
             "-c",
             "unix_socket_directories=",
