@@ -17,7 +17,11 @@ use acidtest_model::Durability;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{error::LabError, launch::User, process::Owner};
+use crate::{
+    error::LabError,
+    launch::User,
+    process::{Owner, Tree},
+};
 
 const JOURNAL: &str = "lab.json";
 const HOME: &str = "data";
@@ -175,6 +179,12 @@ pub(crate) struct Found {
 impl Found {
     pub(crate) fn home(&self) -> PathBuf {
         self.path.join(HOME)
+    }
+
+    /// The processes of the server in it; none for an embedded store.
+    pub(crate) fn tree(&self) -> Option<Tree<'_>> {
+        let served = self.record.server.as_ref()?;
+        Some(Tree { folder: &self.path, binary: &served.binary })
     }
 
     /// Removes the folder: its journal last, so that a removal cut short can be resumed.

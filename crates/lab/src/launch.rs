@@ -18,6 +18,7 @@ use crate::{
     folder::Found,
     installed::{Missing, Source},
     kinds::{Invocation, Stop},
+    process::MARK,
 };
 
 const LOG: &str = "server.log";
@@ -86,6 +87,7 @@ impl Launcher<'_> {
             .env_clear()
             .envs([("PATH", PATH), ("LC_ALL", "C.UTF-8")])
             .env("HOME", self.found.home())
+            .env(MARK, &self.found.path)
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)

@@ -4,8 +4,9 @@
 //! each folder says who made it, so that whatever a killed bench leaves behind can be found and
 //! cleared away, and nothing else ever is.
 //!
-//! Invariant: a process is ended only if it runs the journaled binary *and* works in the journaled
-//! folder; a folder is removed only if it holds a journal of ours.
+//! Invariants: a process is ended only if it carries, in its environment, the mark of a private folder; or if it has
+//! written over its environment, runs the journaled binary *and* works in the journaled folder. A folder is removed only
+//! if it holds a journal of ours.
 
 mod error;
 mod folder;

@@ -1,6 +1,7 @@
 //! Finds and ends processes, by what the kernel says of them and never by name.
 
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::ffi::OsStrExt,
     path::Path,
@@ -15,7 +16,11 @@ use crate::kinds::Stop;
 
 /// How long processes may take to vanish after SIGKILL.
 const KILLED: Duration = Duration::from_secs(10);
+/// How long a process may take to turn into another program.
+const TURNING: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(10);
+/// Stands in the environment of every process that is started for a private folder, with the folder's path.
+pub(crate) const MARK: &str = "ACIDTEST_FOLDER";
 
 /// A process that cannot be mistaken for a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,75 +42,125 @@ impl Owner {
     }
 }
 
-/// The processes of one private server: those that run its binary, or a helper beside it, and either work in
-/// its folder or were told of it. A user's shell in the folder runs another binary; a server of the system's works
-/// elsewhere.
+/// The processes of one private folder: those that carry its mark, whatever they run and wherever they work; and
+/// those that have written over their environment, run the server's binary and work in the folder. A user's shell or
+/// tool in the folder carries no mark, and a server of the system's works elsewhere.
 pub(crate) struct Tree<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) binary: &'a Path,
-    /// The names of the helpers.
-    pub(crate) helpers: &'static [&'static str],
 }
 
 impl Tree<'_> {
     /// Every living process: those that no other one started come first.
     pub(crate) fn alive(&self) -> Vec<u32> {
-        let found = self.found();
-        let (roots, others): (Vec<&_>, Vec<&_>) =
-            found.iter().partition(|(_, parent)| !found.iter().any(|(pid, _)| pid == parent));
-        roots.into_iter().chain(others).map(|(pid, _)| *pid).collect()
+        let (roots, others) = self.found();
+        roots.into_iter().chain(others).collect()
     }
 
-    /// Asks the server to stop, then kills what is left of it. The error names what outlived even that.
+    /// Asks the server to stop, then kills what is left of it, and what prepares one at once. The error names what
+    /// outlived even that.
     pub(crate) fn stop(&self, stop: Stop, grace: Duration) -> Result<(), Vec<u32>> {
         // only the first: a server tells its own children, who may take the signal for something else
-        if let Some(pid) = self.alive().first() {
-            signal(*pid, stop.signal());
+        if let Some(server) = self.found().0.into_iter().find(|pid| runs(*pid, self.binary)) {
+            signal(server, stop.signal());
+            within(grace, || self.alive().is_empty());
         }
-        if self.vanished(grace, || ()) { Ok(()) } else { self.kill() }
+        self.kill()
     }
 
     /// Kills every process at once. The error names what outlived that.
     pub(crate) fn kill(&self) -> Result<(), Vec<u32>> {
-        let strike = || self.alive().into_iter().for_each(|pid| signal(pid, Signal::KILL));
-        if self.vanished(KILLED, strike) { Ok(()) } else { Err(self.alive()) }
+        let strike = || {
+            let alive = self.alive();
+            for pid in &alive {
+                signal(*pid, Signal::KILL);
+            }
+            alive.is_empty()
+        };
+        within(KILLED, strike);
+        within(TURNING, || strike() && !self.any_unknown());
+        let left = self.alive();
+        if left.is_empty() { Ok(()) } else { Err(left) }
     }
 
-    fn vanished(&self, within: Duration, meanwhile: impl Fn()) -> bool {
-        let start = Instant::now();
-        loop {
-            meanwhile();
-            if self.found().is_empty() {
-                return true;
-            }
-            if start.elapsed() > within {
-                return false;
-            }
-            thread::sleep(POLL);
+    /// Whether a process is the server, and will be found again.
+    pub(crate) fn is_server(&self, pid: u32) -> bool {
+        runs(pid, self.binary) && self.owns(pid)
+    }
+
+    /// The processes that no other one of them has started, and the rest.
+    fn found(&self) -> (Vec<u32>, Vec<u32>) {
+        let ours = numbers().filter(|pid| self.owns(*pid));
+        let found: BTreeMap<u32, u32> = ours.filter_map(|pid| Some((pid, Stat::of(pid)?.parent))).collect();
+        found.keys().partition(|pid| !found.contains_key(&found[*pid]))
+    }
+
+    fn owns(&self, pid: u32) -> bool {
+        match Environment::of(pid, self.folder) {
+            Environment::Marked => true,
+            Environment::Overwritten => runs(pid, self.binary) && self.is_home_of(pid),
+            Environment::Empty | Environment::Another => false,
         }
     }
 
-    fn found(&self) -> Vec<(u32, u32)> {
-        let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-        numbers
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(|pid| (self.runs_binary(*pid) || self.helps(*pid)) && self.concerns_folder(*pid))
-            .filter_map(|pid| Some((pid, Stat::of(pid)?.parent)))
-            .collect()
+    /// Whether something may be ours and does not show it: for a moment, a process has no environment while it turns
+    /// into another program, or ends.
+    fn any_unknown(&self) -> bool {
+        numbers().any(|pid| {
+            self.is_home_of(pid) && matches!(Environment::of(pid, self.folder), Environment::Empty)
+        })
     }
 
-    pub(crate) fn runs_binary(&self, pid: u32) -> bool {
-        runs(pid, self.binary)
+    fn is_home_of(&self, pid: u32) -> bool {
+        fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(self.folder))
+    }
+}
+
+/// Tries again and again, until it is so or the time is over.
+fn within(time: Duration, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() && start.elapsed() < time {
+        thread::sleep(POLL);
+    }
+}
+
+/// Every process there is.
+fn numbers() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// What the environment that a process was started with says of a folder. A program hands it on to whatever it
+/// starts, and no other process has it, so that it is a proof that needs no number and no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Environment {
+    /// The process was started for the folder.
+    Marked,
+    /// The process shows a title in its place, as servers of PostgreSQL, Redis and Tarantool do.
+    Overwritten,
+    /// There is none.
+    Empty,
+    /// The process was started by somebody else, or is not ours to look at.
+    Another,
+}
+
+impl Environment {
+    fn of(pid: u32, folder: &Path) -> Self {
+        fs::read(format!("/proc/{pid}/environ")).map_or(Self::Another, |text| Self::parse(&text, folder))
     }
 
-    fn helps(&self, pid: u32) -> bool {
-        self.helpers.iter().any(|name| runs(pid, &self.binary.with_file_name(name)))
-    }
-
-    fn concerns_folder(&self, pid: u32) -> bool {
-        let works_in =
-            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(self.folder));
-        works_in || fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| names(&line, self.folder))
+    fn parse(text: &[u8], folder: &Path) -> Self {
+        let mut entries = text.split(|byte| *byte == 0);
+        let marks = |entry: &[u8]| {
+            let value = entry.strip_prefix(MARK.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            value == Some(folder.as_os_str().as_bytes())
+        };
+        match () {
+            () if text.is_empty() => Self::Empty,
+            () if entries.clone().any(marks) => Self::Marked,
+            () if entries.next().is_some_and(|first| first.contains(&b'=')) => Self::Another,
+            () => Self::Overwritten,
+        }
     }
 }
 
@@ -138,13 +193,6 @@ fn runs(pid: u32, binary: &Path) -> bool {
     exe.strip_suffix(b" (deleted)").unwrap_or(exe) == binary.as_os_str().as_bytes()
 }
 
-/// Whether a command line (words that end in NUL) names the folder or something in it.
-fn names(line: &[u8], folder: &Path) -> bool {
-    let folder = folder.as_os_str().as_bytes();
-    let starts = line.windows(folder.len()).enumerate().filter(|(_, part)| *part == folder);
-    starts.map(|(at, _)| line.get(at + folder.len())).any(|next| matches!(next, None | Some(b'/' | 0)))
-}
-
 fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     // it may have ended since it was found, which is what is wanted
@@ -171,10 +219,15 @@ mod tests {
     }
 
     #[test]
-    fn only_the_folder_itself_is_named() {
-        let folder = Path::new("/t/redis-ab");
-        assert!(names(b"redis\0--dir=/t/redis-ab/data\0", folder));
-        assert!(names(b"redis\0/t/redis-ab\0", folder));
-        assert!(!names(b"redis\0/t/redis-abc\0", folder));
+    fn a_mark_names_its_folder_and_no_other() {
+        let of = |text: &[u8]| Environment::parse(text, Path::new("/t/redis-ab"));
+        assert_eq!(of(b"PATH=/bin\0ACIDTEST_FOLDER=/t/redis-ab\0HOME=/\0"), Environment::Marked);
+        for other in ["/t/redis-abc", "/t/redis-a", "/t/redis-ab/data", ""] {
+            assert_eq!(of(format!("A=b\0ACIDTEST_FOLDER={other}\0").as_bytes()), Environment::Another);
+        }
+        assert_eq!(of(b"MY_ACIDTEST_FOLDER=/t/redis-ab\0"), Environment::Another);
+        assert_eq!(of(b"redis-server\0\0\0"), Environment::Overwritten);
+        assert_eq!(of(b"\0\0\0"), Environment::Overwritten);
+        assert_eq!(of(b""), Environment::Empty);
     }
 }

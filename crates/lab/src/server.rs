@@ -141,20 +141,19 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    /// Waits until the process is the server and nothing that would turn into it: from then on the
-    /// server can be found by its binary.
+    /// Waits until the process is the server and nothing that would turn into it, and can be found.
     fn await_exec(&mut self) -> Result<(), LabError> {
         let start = Instant::now();
         loop {
             self.check()?;
             let running = Running::of(&self.folder.found)?;
-            if running.tree().runs_binary(self.child.id()) {
+            if running.tree.is_server(self.child.id()) {
                 return Ok(());
             }
             if start.elapsed() > EXEC {
                 return Err(LabError::Unusable {
                     program: running.site.program,
-                    why: "it runs another program in its place".to_owned(),
+                    why: "it runs another program in its place, or clears its environment".to_owned(),
                     variable: running.kind.variable(),
                 });
             }
@@ -182,15 +181,18 @@ pub(crate) struct Running<'a> {
     found: &'a Found,
     kind: &'static Kind,
     site: Site,
+    tree: Tree<'a>,
 }
 
 impl<'a> Running<'a> {
     /// Fails for a folder that holds no server, or one that this version knows nothing of.
     pub(crate) fn of(found: &'a Found) -> Result<Self, LabError> {
         let kind = kinds::find(&found.record.store)?;
-        let served = found.record.server.clone().ok_or_else(|| kinds::unknown(&found.record.store))?;
+        let (Some(served), Some(tree)) = (found.record.server.clone(), found.tree()) else {
+            return Err(kinds::unknown(&found.record.store));
+        };
         let Served { program, binary, port, durability } = served;
-        Ok(Self { found, kind, site: Site { program, binary, home: found.home(), port, durability } })
+        Ok(Self { found, kind, site: Site { program, binary, home: found.home(), port, durability }, tree })
     }
 
     pub(crate) fn address(&self) -> Address {
@@ -198,7 +200,7 @@ impl<'a> Running<'a> {
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
-        self.tree().alive().first().copied()
+        self.tree.alive().first().copied()
     }
 
     /// Ends the server, whether it is asked nicely or not, and gives back what it held.
@@ -209,16 +211,11 @@ impl<'a> Running<'a> {
     }
 
     fn stop(&self, grace: Duration) -> Result<(), LabError> {
-        self.tree().stop(self.kind.stop, grace).map_err(|pids| self.undead(pids))
+        self.tree.stop(self.kind.stop, grace).map_err(|pids| self.undead(pids))
     }
 
     fn kill(&self) -> Result<(), LabError> {
-        self.tree().kill().map_err(|pids| self.undead(pids))
-    }
-
-    fn tree(&self) -> Tree<'_> {
-        let helpers = self.kind.script.map_or(&[][..], |script| script.helpers);
-        Tree { folder: &self.found.path, binary: &self.site.binary, helpers }
+        self.tree.kill().map_err(|pids| self.undead(pids))
     }
 
     fn init(&self, user: Option<User>) -> Result<(), LabError> {

@@ -59,16 +59,30 @@ fn lives(pid: u32) -> bool {
 /// Every living process that works in the folder or was told of it, by whatever binary.
 fn processes_of(folder: &Path) -> Vec<u32> {
     let name = folder.to_str().unwrap();
-    let numbers = fs::read_dir("/proc").unwrap().flatten();
-    numbers
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    numbers()
         .filter(|pid| {
             let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            cwd.is_ok_and(|cwd| cwd.starts_with(folder)) || String::from_utf8_lossy(&line).contains(name)
+            let told = ["cmdline", "environ"].map(|file| text_of(*pid, file));
+            cwd.is_ok_and(|cwd| cwd.starts_with(folder)) || told.iter().any(|text| text.contains(name))
         })
         .filter(|pid| lives(*pid))
         .collect()
+}
+
+/// Every process of the machine.
+fn numbers() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// A file of a process, or nothing if that has ended.
+fn text_of(pid: u32, file: &str) -> String {
+    String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()).into_owned()
+}
+
+/// Whether a process runs that program by now.
+fn runs(pid: u32, program: &Path) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)
 }
 
 fn life_of(store: &str) {
@@ -399,6 +413,41 @@ fn a_bench_killed_at_any_moment_of_a_start_leaves_nothing_that_down_cannot_clear
         until("the helpers have ended too", || processes_of(&cleared.removed[0].folder).is_empty());
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
     }
+}
+
+/// The same binary, with a file in the folder on its command line, and another one that even works there.
+#[test]
+fn a_user_s_own_process_is_never_ended() {
+    if !wanted("nats") {
+        return;
+    }
+    let (root, lab) = lab();
+    let mut server = lab.start("nats", Durability::None, Lifetime::Run, None).unwrap();
+    await_answer(&mut server);
+    let program = fs::read_link(format!("/proc/{}/exe", server.pid())).unwrap();
+    let data = server.folder().join("data");
+    let theirs = |elsewhere: &Path, file: &str| {
+        let mut command = Command::new(&program);
+        command.args(["--addr", "127.0.0.1", "--port", "-1", "--log"]).arg(data.join(file));
+        command.current_dir(elsewhere).spawn().unwrap()
+    };
+    let mut theirs = [theirs(root.path(), "one.log"), theirs(&data, "two.log")];
+    for (each, file) in theirs.iter().zip(["one.log", "two.log"]) {
+        let log = data.join(file);
+        until("it is there", || fs::read_to_string(&log).is_ok_and(|text| text.contains("Server is ready")));
+        assert!(runs(each.id(), &program));
+    }
+    server.kill().unwrap();
+    server.restart().unwrap();
+    await_answer(&mut server);
+    server.stop().unwrap();
+    assert!(lab.down().unwrap().removed.is_empty());
+    for each in &mut theirs {
+        assert!(lives(each.id()), "{}", text_of(each.id(), "cmdline"));
+        each.kill().unwrap();
+        each.wait().unwrap();
+    }
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
 #[test]

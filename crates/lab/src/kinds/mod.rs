@@ -63,8 +63,6 @@ pub(crate) struct Script {
     pub(crate) process: fn(&Path) -> Option<PathBuf>,
     /// The version, of a script that is not to be asked.
     pub(crate) version: fn(&Path) -> Result<String, String>,
-    /// Programs beside the server's that it starts and that end with it.
-    pub(crate) helpers: &'static [&'static str],
 }
 
 impl Kind {

@@ -27,7 +27,7 @@ pub(super) static KIND: Kind = Kind {
     store: "rabbitmq",
     program: "rabbitmq-server",
     unlike: None,
-    script: Some(&Script { process, version, helpers: &["epmd", "erl_child_setup", "inet_gethost"] }),
+    script: Some(&Script { process, version }),
     source: Source::Package("rabbitmq-server"),
     // what is on the path asks for the user rabbitmq
     places: || vec![PathBuf::from("/usr/lib/rabbitmq/bin")],
