@@ -5,10 +5,13 @@ use std::{
     io::Read,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
-use crate::{error::LabError, kinds::Kind};
+use crate::{
+    error::LabError,
+    kinds::{Invocation, Kind},
+    launch,
+};
 
 /// What is added to the name of a start script to name the link to the program that it turns into.
 const PROCESS: &str = ".process";
@@ -191,11 +194,8 @@ fn version(kind: &Kind, program: &Path) -> Result<String, String> {
 }
 
 fn answer(program: &Path) -> Result<String, String> {
-    let answer = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("it does not start: {error}"))?;
+    let asked = Invocation { program: program.to_owned(), arguments: vec!["--version".into()] };
+    let answer = launch::output(&asked).map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&answer.stdout);
     let line = text.lines().next().map(str::trim).unwrap_or_default();
     if answer.status.success() && !line.is_empty() {

@@ -8,7 +8,7 @@ use std::{
         process::{CommandExt, ExitStatusExt},
     },
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{self, Child, Command, ExitStatus, Output, Stdio},
 };
 
 use rustix::process::geteuid;
@@ -22,9 +22,26 @@ use crate::{
 };
 
 const LOG: &str = "server.log";
+const SHELL: &str = "/bin/sh";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Owns nothing and is on every system.
 const UNPRIVILEGED: &str = "nobody";
+
+/// What the shell does that every program begins as: it becomes the program, if its parent is still the process
+/// `$0` that started it.
+///
+/// When that one dies, the kernel signals whom `setpriv` has registered. One that dies between its fork and the
+/// registration signals nobody; but then the shell, which begins after the registration, has another parent. (Not
+/// one with the same number: whoever adopts an orphan was alive when its parent was.) So nothing is ever begun that
+/// would not end with its starter, and nothing begins once the starter is known to be dead.
+const BECOME: &str = r#"[ "$PPID" = "$0" ] && exec "$@""#;
+
+/// The same for a program that starts others, which the kernel would not signal: the shell stays, waits for the
+/// program, and kills its whole process group when it is told to end.
+const ATTEND: &str = r#"[ "$PPID" = "$0" ] || exit
+trap 'kill -KILL 0' TERM
+"$@" &
+wait $!"#;
 
 /// Whom the servers run as when we are root, which most of them refuse to be.
 #[derive(Clone, Copy, Debug)]
@@ -75,14 +92,30 @@ pub(crate) struct Launcher<'a> {
 impl Launcher<'_> {
     /// Starts a program whose process is the one returned: nothing stands between it and us.
     ///
-    /// With `dies_with_us`, the kernel sends it that signal when the *thread* that called this ends.
+    /// With `dies_with_us`, the kernel sends it that signal when the *thread* that called this ends. That thread must
+    /// wait until the process is the program: earlier there may be nobody to signal.
     pub(crate) fn spawn(&self, what: &Invocation, dies_with_us: Option<Stop>) -> Result<Child, LabError> {
+        self.begin(what, dies_with_us, BECOME)
+    }
+
+    /// Runs a program that ends by itself; it, and whatever it has started, ends with us.
+    pub(crate) fn run(&self, what: &Invocation) -> Result<ExitStatus, LabError> {
+        let mut child = self.begin(what, Some(Stop::Terminate), ATTEND)?;
+        child.wait().map_err(LabError::at("waiting for", &what.program))
+    }
+
+    fn begin(
+        &self,
+        what: &Invocation,
+        dies_with_us: Option<Stop>,
+        shell: &'static str,
+    ) -> Result<Child, LabError> {
         let log = log_of(&self.found.path);
         let output =
             || fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map(Stdio::from);
         let (stdout, stderr) =
             output().and_then(|out| Ok((out, output()?))).map_err(LabError::at("opening", &log))?;
-        self.command(what, dies_with_us)
+        command(what, self.user, dies_with_us, shell)
             .current_dir(self.found.home())
             .env_clear()
             .envs([("PATH", PATH), ("LC_ALL", "C.UTF-8")])
@@ -96,33 +129,47 @@ impl Launcher<'_> {
             .spawn()
             .map_err(|cause| refusal(what, cause))
     }
+}
 
-    /// Runs a program that ends by itself.
-    pub(crate) fn run(&self, what: &Invocation) -> Result<ExitStatus, LabError> {
-        self.spawn(what, Some(Stop::Terminate))?.wait().map_err(LabError::at("waiting for", &what.program))
+/// What a program says that ends by itself, or else with us. It has our rights and our environment.
+pub(crate) fn output(what: &Invocation) -> Result<Output, LabError> {
+    command(what, None, Some(Stop::Kill), BECOME)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|cause| refusal(what, cause))
+}
+
+/// `setpriv` changes itself into a shell, and that into the program, or into what attends to it: its process stays
+/// the one we started.
+fn command(
+    what: &Invocation,
+    user: Option<User>,
+    dies_with_us: Option<Stop>,
+    shell: &'static str,
+) -> Command {
+    let mut prefix = Vec::new();
+    if let Some(User { uid, gid }) = user {
+        prefix.extend([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()]);
     }
-
-    /// `setpriv` changes itself into the program, so that its process stays the one we started.
-    fn command(&self, what: &Invocation, dies_with_us: Option<Stop>) -> Command {
-        let mut prefix = Vec::new();
-        if let Some(User { uid, gid }) = self.user {
-            prefix.extend([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()]);
-        }
-        prefix.extend(dies_with_us.map(|stop| format!("--pdeathsig={}", stop.name())));
-        let mut command = if prefix.is_empty() {
-            Command::new(&what.program)
-        } else {
-            let mut command = Command::new("setpriv");
-            command.args(prefix).arg("--").arg(&what.program);
-            command
-        };
-        command.args(&what.arguments);
+    prefix.extend(dies_with_us.map(|stop| format!("--pdeathsig={}", stop.name())));
+    let mut command = if prefix.is_empty() {
+        Command::new(SHELL)
+    } else {
+        // not by the user's own PATH, which a question after a version has
+        let mut command = Command::new(setpriv().find(|file| file.exists()).unwrap_or("setpriv".into()));
+        command.args(prefix).args(["--", SHELL]);
         command
-    }
+    };
+    command.args(["-c", shell, &process::id().to_string()]).arg(&what.program).args(&what.arguments);
+    command
+}
+
+/// Where `setpriv` may be.
+fn setpriv() -> impl Iterator<Item = PathBuf> {
+    PATH.split(':').map(|folder| Path::new(folder).join("setpriv"))
 }
 
 fn refusal(what: &Invocation, cause: io::Error) -> LabError {
-    let setpriv = || PATH.split(':').map(|folder| Path::new(folder).join("setpriv"));
     if cause.kind() == io::ErrorKind::NotFound && !setpriv().any(|file| file.exists()) {
         let looked = setpriv().collect();
         let source = Source::Package("util-linux");
@@ -172,6 +219,31 @@ mod tests {
         let user = User::find(users).unwrap();
         assert_eq!((user.uid, user.gid), (65534, 65533));
         assert!(User::find("root:x:0:0::/root:/bin/sh\n").is_none());
+    }
+
+    #[test]
+    fn a_program_begins_and_says_how_it_ended() {
+        let starter = process::id().to_string();
+        for script in [BECOME, ATTEND] {
+            let status = Command::new(SHELL).args(["-c", script, &starter, SHELL, "-c", "exit 7"]).status();
+            assert_eq!(status.unwrap().code(), Some(7), "{script}");
+        }
+    }
+
+    /// A starter that is killed between its fork and the program's first step, drawn out.
+    const ORPHAN: &str = r#"(
+        while read -r _ _ _ parent _ </proc/self/stat && [ "$parent" = $$ ]; do sleep 0.01; done
+        exec /bin/sh -c "$0" $$ echo begun
+    ) &"#;
+
+    #[test]
+    fn a_program_whose_starter_is_gone_never_begins() {
+        for script in [BECOME, ATTEND] {
+            // read to its end, which is that of the orphan
+            let said = Command::new(SHELL).args(["-c", ORPHAN, script]).output().unwrap();
+            assert!(said.status.success());
+            assert_eq!(String::from_utf8_lossy(&said.stdout), "", "{script}");
+        }
     }
 
     #[test]

@@ -162,7 +162,7 @@ pub enum Holder {
 pub struct Entry {
     /// The store.
     pub store: String,
-    /// The root of the server's process tree, if it runs.
+    /// The root of the server's process tree, or of what prepares it, if that runs.
     pub pid: Option<u32>,
     /// Where the server is reached; none for an embedded store.
     pub address: Option<Address>,

@@ -24,7 +24,7 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(10);
 /// The same when nobody asked for it by name and the data goes anyway.
 const SHORT_GRACE: Duration = Duration::from_secs(3);
-/// How long `setpriv` may take to become the server.
+/// How long `setpriv` and scripts may take to become the server.
 const EXEC: Duration = Duration::from_secs(10);
 /// How many lines of its log an error shows.
 const SHOWN: usize = 12;
@@ -220,7 +220,10 @@ impl<'a> Running<'a> {
 
     fn init(&self, user: Option<User>) -> Result<(), LabError> {
         let Some(step) = (self.kind.init)(&self.site)? else { return Ok(()) };
-        let status = Launcher { found: self.found, user }.run(&step)?;
+        let status = Launcher { found: self.found, user }.run(&step);
+        // whatever it has left running: the folder is the server's from here on, or goes
+        self.kill()?;
+        let status = status?;
         if status.success() {
             return Ok(());
         }
@@ -229,13 +232,14 @@ impl<'a> Running<'a> {
     }
 
     fn spawn(&self, user: Option<User>) -> Result<Child, LabError> {
-        let dies_with_us = (!self.found.record.kept).then_some(self.kind.stop);
+        let dies_with_us = (!self.found.record.kept).then(|| self.kind.orphaned());
         Launcher { found: self.found, user }.spawn(&(self.kind.run)(&self.site), dies_with_us)
     }
 
     /// Best effort: what it gives back is small, and gone with the next boot.
     fn sweep(&self) {
-        if let (Some(step), Ok(user)) = ((self.kind.sweep)(&self.site), User::for_servers()) {
+        let step = self.kind.sweep.and_then(|sweep| sweep(&self.site));
+        if let (Some(step), Ok(user)) = (step, User::for_servers()) {
             let _ = Launcher { found: self.found, user }.run(&step);
         }
     }

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use std::{
 use acidtest_lab::{Holder, Lab, LabError, Lifetime, Server};
 use acidtest_model::{Address, Durability};
 use acidtest_testbed::wanted;
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 /// Where this test binary, started again as another process, finds its lab.
 const HELPER: &str = "LAB_TEST_FOLDER";
@@ -78,6 +78,11 @@ fn numbers() -> impl Iterator<Item = u32> {
 /// A file of a process, or nothing if that has ended.
 fn text_of(pid: u32, file: &str) -> String {
     String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()).into_owned()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = text_of(pid, "stat");
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Whether a process runs that program by now.
@@ -192,20 +197,23 @@ fn a_dropped_server_leaves_nothing_in_the_kernel_either() {
     let (root, lab) = lab();
     let mut server = lab.start("postgres", Durability::None, Lifetime::Run, None).unwrap();
     await_answer(&mut server);
-    // the seventh line of its lock file names its shared memory
-    let lock = server.folder().join("data/postmaster.pid");
-    let mut segment = String::new();
+    let mut segment = None;
     until("the lock file is whole", || {
-        let text = fs::read_to_string(&lock).unwrap_or_default();
-        let line = text.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
-        segment = line.unwrap_or_default().to_owned();
-        !segment.is_empty()
+        segment = segment_of(server.folder());
+        segment.is_some()
     });
+    let segment = segment.unwrap();
     server.kill().unwrap();
     assert!(shared_memory().contains(&segment), "a killed server leaves its memory");
     drop(server);
     assert!(!shared_memory().contains(&segment));
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+/// The shared memory of a PostgreSQL server, as the seventh line of its lock file names it.
+fn segment_of(folder: &Path) -> Option<String> {
+    let text = fs::read_to_string(folder.join("data/postmaster.pid")).ok()?;
+    Some(text.lines().nth(6)?.split_whitespace().nth(1)?.to_owned())
 }
 
 fn shared_memory() -> Vec<String> {
@@ -377,9 +385,9 @@ fn a_killed_bench_leaves_no_server_and_down_clears_the_rest() {
 #[ignore = "a bench, started by the tests"]
 fn role_starter() {
     let Some(order) = std::env::var(HELPER).ok() else { return };
-    let (store, root) = order.split_once(':').unwrap();
-    let _server =
-        Lab::at(Path::new(root)).unwrap().start(store, Durability::None, Lifetime::Run, None).unwrap();
+    let [store, lifetime, root] = order.splitn(3, ':').collect::<Vec<_>>().try_into().unwrap();
+    let lifetime = if lifetime == "Kept" { Lifetime::Kept } else { Lifetime::Run };
+    let _server = Lab::at(Path::new(root)).unwrap().start(store, Durability::None, lifetime, None).unwrap();
     ready()
 }
 
@@ -398,21 +406,236 @@ fn a_bench_killed_at_any_moment_of_a_start_leaves_nothing_that_down_cannot_clear
             continue;
         }
         let (root, lab) = lab();
-        let mut bench = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "role_starter", "--ignored"])
-            .env(HELPER, format!("{store}:{}", root.path().display()))
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut starter = Starter::of(store, Lifetime::Run, root.path(), &[]);
         until("the journal is there", || !lab.list().unwrap().is_empty());
         thread::sleep(Duration::from_millis(delay));
-        bench.kill().unwrap();
-        bench.wait().unwrap();
+        starter.kill();
         let cleared = lab.down().unwrap();
         assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{:?}", cleared.left);
         until("the helpers have ended too", || processes_of(&cleared.removed[0].folder).is_empty());
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
     }
+}
+
+/// A bench that starts a server. It says so in a file when the server is there.
+struct Starter {
+    bench: Child,
+    said: NamedTempFile,
+}
+
+impl Starter {
+    fn of(store: &str, lifetime: Lifetime, root: &Path, environment: &[(&str, &Path)]) -> Self {
+        let said = NamedTempFile::new().unwrap();
+        let bench = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "role_starter", "--ignored", "--nocapture"])
+            .env(HELPER, format!("{store}:{lifetime:?}:{}", root.display()))
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(said.reopen().unwrap())
+            .spawn()
+            .unwrap();
+        Self { bench, said }
+    }
+
+    fn is_ready(&self) -> bool {
+        fs::read_to_string(self.said.path()).unwrap().contains("ready")
+    }
+
+    fn kill(&mut self) {
+        self.bench.kill().unwrap();
+        self.bench.wait().unwrap();
+    }
+}
+
+impl Drop for Starter {
+    fn drop(&mut self) {
+        let _ = self.bench.kill();
+        let _ = self.bench.wait();
+    }
+}
+
+/// Starts a bench and waits until it prepares a server by a program with that word on its command line, other than
+/// a shell that was told to start it. One whose preparation went by unseen is followed by another.
+fn preparing(store: &str, word: &str, lifetime: Lifetime, lab: &Lab) -> (Starter, PathBuf) {
+    for _ in 0..100 {
+        let mut starter = Starter::of(store, lifetime, lab.root(), &[]);
+        let mut seen = None;
+        until("the preparation is seen, or over", || {
+            let prepares = |pid: &u32| {
+                let line = text_of(*pid, "cmdline");
+                line.contains(word) && line.split('\0').nth(1) != Some("-c")
+            };
+            let folder = lab.list().unwrap().pop().map(|entry| entry.folder);
+            seen = folder.filter(|folder| processes_of(folder).iter().any(prepares));
+            seen.is_some() || starter.is_ready()
+        });
+        if let Some(folder) = seen.filter(|_| !starter.is_ready()) {
+            return (starter, folder);
+        }
+        starter.kill();
+        lab.down().unwrap();
+    }
+    panic!("{store} is prepared by something else than {word}");
+}
+
+/// What prepares a server, kept or not, starts others in its turn: initdb `postgres --boot`, MariaDB's script
+/// `mariadbd`.
+#[test]
+fn what_prepares_a_server_ends_with_its_bench_and_down_leaves_nothing() {
+    let moments = [
+        ("postgres", "/initdb\0"),
+        ("postgres", "log_checkpoints=false"),
+        ("mariadb", "/mariadb-install-db\0"),
+        ("mariadb", "--bootstrap"),
+        ("mysql", "--initialize-insecure"),
+    ];
+    for (store, word) in moments.into_iter().filter(|(store, _)| wanted(store)) {
+        for (lifetime, alone) in [(Lifetime::Run, true), (Lifetime::Run, false), (Lifetime::Kept, true)] {
+            let (root, lab) = lab();
+            let (mut starter, folder) = preparing(store, word, lifetime, &lab);
+            starter.kill();
+            if alone {
+                until("the preparation follows its bench", || processes_of(&folder).is_empty());
+            }
+            let segment = segment_of(&folder);
+            let cleared = lab.down().unwrap();
+            assert_eq!(processes_of(&folder), Vec::<u32>::new(), "{store} {word}");
+            assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{store}: {:?}", cleared.left);
+            assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "{store} {word}");
+            assert!(segment.is_none_or(|segment| !shared_memory().contains(&segment)), "{store} {word}");
+        }
+    }
+}
+
+/// A stand-in for PostgreSQL whose preparation ignores that it is to end. It starts a process that works elsewhere and
+/// one that leaves its group.
+struct Stubborn {
+    kit: TempDir,
+    /// On the command lines of its processes, and of no others.
+    tag: u32,
+}
+
+impl Stubborn {
+    fn new(tag: u32) -> Self {
+        let kit = tempfile::Builder::new().prefix("kit-").permissions(mode(0o755)).tempdir().unwrap();
+        let tag = tag * 10_000_000 + std::process::id();
+        let initdb = format!(
+            "#!/bin/sh\ntrap '' INT TERM HUP\n(cd / && exec sleep 590.{tag}) &\nsetsid sleep 591.{tag} &\n\
+             sleep 592.{tag}\n"
+        );
+        fs::write(kit.path().join("initdb"), initdb).unwrap();
+        fs::set_permissions(kit.path().join("initdb"), mode(0o755)).unwrap();
+        fs::copy("/bin/sleep", kit.path().join("postgres")).unwrap();
+        Self { kit, tag }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.kit.path().join("postgres")
+    }
+
+    /// Starts a bench that prepares it, and waits until all its processes are there. They are given, and the one that
+    /// the bench itself has started.
+    fn prepare(&self, root: &Path) -> (Starter, Vec<u32>, u32) {
+        let named = [("ACIDTEST_POSTGRES", &*self.program())];
+        let starter = Starter::of("postgres", Lifetime::Run, root, &named);
+        let mut processes = Vec::new();
+        until("all processes are there", || {
+            processes = numbers().filter(|pid| self.runs(*pid, "")).collect();
+            processes.len() == 3
+        });
+        let first = numbers().find(|pid| parent_of(*pid) == Some(starter.bench.id())).unwrap();
+        (starter, processes, first)
+    }
+
+    fn runs(&self, pid: u32, seconds: &str) -> bool {
+        let line = text_of(pid, "cmdline");
+        line.starts_with(&format!("sleep\0{seconds}")) && line.contains(&format!(".{}\0", self.tag))
+    }
+}
+
+impl Drop for Stubborn {
+    /// A test that failed half-way leaves nothing running.
+    fn drop(&mut self) {
+        for pid in numbers().filter(|pid| self.runs(*pid, "")) {
+            let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+        }
+    }
+}
+
+#[test]
+fn a_preparation_that_ignores_its_end_is_killed_with_its_bench() {
+    let (root, lab) = lab();
+    let stubborn = Stubborn::new(1);
+    let (mut starter, processes, _) = stubborn.prepare(root.path());
+    let (others, group): (Vec<u32>, Vec<u32>) = processes.iter().partition(|pid| stubborn.runs(**pid, "591"));
+    starter.kill();
+    until("its group follows the bench", || !group.iter().any(|pid| lives(*pid)));
+    assert!(others.iter().all(|pid| lives(*pid)));
+    let cleared = lab.down().unwrap();
+    assert!(!others.iter().any(|pid| lives(*pid)), "what has left the group is found by down");
+    assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{:?}", cleared.left);
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn down_ends_whatever_was_started_for_a_folder_and_no_shell_of_the_user_s() {
+    let (root, lab) = lab();
+    let stubborn = Stubborn::new(2);
+    let (mut starter, processes, first) = stubborn.prepare(root.path());
+    let folder = lab.list().unwrap().pop().unwrap().folder;
+    let mut shells = [
+        Command::new("sleep").arg("593").current_dir(&folder).spawn().unwrap(),
+        // one of which it cannot be told at once that it is not just turning into another program
+        Command::new("sleep").arg("594").current_dir(&folder).env_clear().spawn().unwrap(),
+        Command::new(stubborn.program()).arg("595").current_dir(&folder).spawn().unwrap(),
+    ];
+    // the one that would tell the others dies before it can, while the bench looks on
+    signal("STOP", starter.bench.id());
+    signal("KILL", first);
+    starter.kill();
+    let cleared = lab.down().unwrap();
+    assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{:?}", cleared.left);
+    assert!(!folder.exists() && !processes.iter().any(|pid| lives(*pid)));
+    for shell in &mut shells {
+        assert!(lives(shell.id()), "{}", text_of(shell.id(), "cmdline"));
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_preparation_that_dies_leaves_nothing_that_it_started() {
+    let (root, _lab) = lab();
+    let stubborn = Stubborn::new(3);
+    let (mut starter, processes, first) = stubborn.prepare(root.path());
+    signal("KILL", first);
+    let ended = starter.bench.wait().unwrap();
+    assert!(!ended.success() && !processes.iter().any(|pid| lives(*pid)));
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+fn signal(name: &str, pid: u32) {
+    assert!(pid > 1);
+    assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
+}
+
+/// As RabbitMQ does for a while when it starts: a stand-in for Redis, as a script that turns into it.
+#[test]
+fn a_server_that_hears_no_signal_ends_with_its_bench() {
+    let (root, lab) = lab();
+    let kit = tempfile::Builder::new().prefix("kit-").permissions(mode(0o755)).tempdir().unwrap();
+    let server = kit.path().join("redis-server");
+    fs::write(&server, "#!/bin/sh\ntrap '' INT TERM HUP\nexec \"$0.process\" 590\n").unwrap();
+    fs::set_permissions(&server, mode(0o755)).unwrap();
+    std::os::unix::fs::symlink("/bin/sleep", kit.path().join("redis-server.process")).unwrap();
+    let mut starter = Starter::of("redis", Lifetime::Run, root.path(), &[("ACIDTEST_REDIS", &server)]);
+    until("the server is there", || starter.is_ready());
+    let pid = lab.list().unwrap()[0].pid.unwrap();
+    starter.kill();
+    until("the server follows its bench", || !lives(pid));
+    let cleared = lab.down().unwrap();
+    assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{:?}", cleared.left);
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
 /// The same binary, with a file in the folder on its command line, and another one that even works there.

@@ -5,7 +5,7 @@
 
 use acidtest_model::Address;
 
-use super::{Invocation, Kind, Site, Stop, kit, no_init, no_sweep};
+use super::{Invocation, Kind, Site, Stop, kit, no_init};
 use crate::installed::Source;
 
 pub(super) static KIND: Kind = Kind {
@@ -19,7 +19,7 @@ pub(super) static KIND: Kind = Kind {
     address: |port| Address::loopback("elasticsearch", None, port, ""),
     init: no_init,
     run,
-    sweep: no_sweep,
+    sweep: None,
 };
 
 fn run(site: &Site) -> Invocation {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use acidtest_model::{Address, Durability};
 
-use super::{Invocation, Kind, Site, Stop, no_sweep, nowhere_else};
+use super::{Invocation, Kind, Site, Stop, nowhere_else};
 use crate::{
     error::LabError,
     installed::{self, Source},
@@ -23,7 +23,7 @@ pub(super) static KIND: Kind = Kind {
     address: |port| Address::loopback("mariadb", Some("root"), port, ""),
     init,
     run,
-    sweep: no_sweep,
+    sweep: None,
 };
 
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {

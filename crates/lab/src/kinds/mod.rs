@@ -53,8 +53,8 @@ pub(crate) struct Kind {
     pub(crate) init: fn(&Site) -> Result<Option<Invocation>, LabError>,
     /// The server itself, in the foreground.
     pub(crate) run: fn(&Site) -> Invocation,
-    /// Gives back what a killed server leaves in the kernel, outside its folder.
-    pub(crate) sweep: fn(&Site) -> Option<Invocation>,
+    /// Gives back what a killed server leaves in the kernel, outside its folder; none for one that leaves nothing.
+    pub(crate) sweep: Option<fn(&Site) -> Option<Invocation>>,
 }
 
 /// What there is to know of a server that its makers start by a script.
@@ -69,6 +69,12 @@ impl Kind {
     /// The environment variable that names another binary of this kind.
     pub(crate) fn variable(&self) -> String {
         format!("ACIDTEST_{}", self.store.to_uppercase())
+    }
+
+    /// How the kernel ends a server whose bench is gone. While they start, some hear no other signal: `RabbitMQ` may
+    /// come up all the same, and stay. One that would leave something outside its folder has to end in order.
+    pub(crate) fn orphaned(&self) -> Stop {
+        if self.sweep.is_some() { self.stop } else { Stop::Kill }
     }
 }
 
@@ -125,11 +131,12 @@ impl Invocation {
     }
 }
 
-/// The signal by which a server stops in order.
+/// A signal by which a server stops: in order, but for the last.
 #[derive(Clone, Copy)]
 pub(crate) enum Stop {
     Interrupt,
     Terminate,
+    Kill,
 }
 
 impl Stop {
@@ -137,6 +144,7 @@ impl Stop {
         match self {
             Self::Interrupt => Signal::INT,
             Self::Terminate => Signal::TERM,
+            Self::Kill => Signal::KILL,
         }
     }
 
@@ -145,6 +153,7 @@ impl Stop {
         match self {
             Self::Interrupt => "INT",
             Self::Terminate => "TERM",
+            Self::Kill => "KILL",
         }
     }
 }
@@ -172,9 +181,4 @@ fn kit(store: &str) -> Vec<PathBuf> {
 #[expect(clippy::unnecessary_wraps, reason = "the signature of a recipe's step that may fail")]
 fn no_init(_: &Site) -> Result<Option<Invocation>, LabError> {
     Ok(None)
-}
-
-/// For kinds that keep nothing outside their folder.
-fn no_sweep(_: &Site) -> Option<Invocation> {
-    None
 }

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use acidtest_model::{Address, Durability};
 
-use super::{Invocation, Kind, Site, Stop, kit, no_sweep};
+use super::{Invocation, Kind, Site, Stop, kit};
 use crate::{error::LabError, installed::Source};
 
 pub(super) static KIND: Kind = Kind {
@@ -19,7 +19,7 @@ pub(super) static KIND: Kind = Kind {
     address: |port| Address::loopback("mysql", Some("root"), port, ""),
     init,
     run,
-    sweep: no_sweep,
+    sweep: None,
 };
 
 /// `root` is made for the socket file alone, which no client here uses.

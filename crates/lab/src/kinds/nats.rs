@@ -3,7 +3,7 @@
 
 use acidtest_model::Address;
 
-use super::{Invocation, Kind, Site, Stop, no_init, no_sweep, nowhere_else};
+use super::{Invocation, Kind, Site, Stop, no_init, nowhere_else};
 use crate::installed::Source;
 
 const SOURCE: Source = Source::Package("nats-server");
@@ -20,7 +20,7 @@ pub(super) static KIND: Kind = Kind {
     address: |port| Address::loopback("nats", None, port, ""),
     init: no_init,
     run,
-    sweep: no_sweep,
+    sweep: None,
 };
 
 fn run(site: &Site) -> Invocation {

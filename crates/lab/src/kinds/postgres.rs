@@ -24,7 +24,7 @@ pub(super) static KIND: Kind = Kind {
     address: |port| Address::loopback("postgres", Some("acidtest"), port, "postgres"),
     init,
     run,
-    sweep,
+    sweep: Some(sweep),
 };
 
 /// Debian keeps each major version in a folder of its own and none on `PATH`: newest first.

@@ -16,7 +16,7 @@ use std::{
 
 use acidtest_model::Address;
 
-use super::{Invocation, Kind, Script, Site, Stop, no_sweep};
+use super::{Invocation, Kind, Script, Site, Stop};
 use crate::{
     error::LabError,
     installed::{self, Source},
@@ -35,7 +35,7 @@ pub(super) static KIND: Kind = Kind {
     address: |port| Address::loopback("amqp", Some("guest"), port, ""),
     init,
     run,
-    sweep: no_sweep,
+    sweep: None,
 };
 
 const SCRIPT: &str = "rabbitmq.sh";

@@ -20,6 +20,7 @@ export RABBITMQ_PID_FILE="$home/pid" RABBITMQ_LOG_BASE="$home/log" RABBITMQ_LOGS
 # its script then becomes Erlang's machine, which stops in order by itself, instead of waiting for it
 export RUNNING_UNDER_SYSTEMD=true
 
-# ends with the process that this one turns into, however that ends
-setpriv --pdeathsig=KILL -- "$2/epmd" -port "$mapper" -address 127.0.0.1 &
+# ends with the process that this one turns into, however that ends, and does not begin without it
+setpriv --pdeathsig=KILL -- /bin/sh -c '[ "$PPID" = "$0" ] && exec "$@"' $$ \
+  "$2/epmd" -port "$mapper" -address 127.0.0.1 &
 exec "$1"

@@ -2,7 +2,7 @@
 
 use acidtest_model::{Address, Durability};
 
-use super::{Invocation, Kind, Site, Stop, no_init, no_sweep, nowhere_else};
+use super::{Invocation, Kind, Site, Stop, no_init, nowhere_else};
 use crate::installed::Source;
 
 const SOURCE: Source = Source::Package("redis-server");
@@ -18,7 +18,7 @@ pub(super) static KIND: Kind = Kind {
     address: |port| Address::loopback("redis", None, port, ""),
     init: no_init,
     run,
-    sweep: no_sweep,
+    sweep: None,
 };
 
 fn run(site: &Site) -> Invocation {

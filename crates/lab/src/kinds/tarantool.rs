@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use acidtest_model::{Address, Durability};
 
-use super::{Invocation, Kind, Site, Stop, no_sweep, nowhere_else};
+use super::{Invocation, Kind, Site, Stop, nowhere_else};
 use crate::{error::LabError, installed::Source};
 
 const SOURCE: Source = Source::Package("tarantool");
@@ -20,7 +20,7 @@ pub(super) static KIND: Kind = Kind {
     address: |port| Address::loopback("tarantool", None, port, ""),
     init,
     run,
-    sweep: no_sweep,
+    sweep: None,
 };
 
 const SCRIPT: &str = "init.lua";
