@@ -1,7 +1,8 @@
 //! The lab's root folder, and the private folders in it, each with a journal of who made it and why.
 //!
-//! A journal is complete before its folder has its final name, so that a bench killed at any moment
-//! leaves nothing that [`crate::Lab::down`] could not find. Folders without a journal are never touched.
+//! A journal is complete before its folder has its final name, and goes after that name is given up, so that a bench
+//! killed at any moment leaves nothing that [`crate::Lab::down`] could not find. In between, the folder's name says who
+//! is at work. Folders with neither are never touched.
 
 use std::{
     env, fs,
@@ -25,10 +26,8 @@ use crate::{
 
 const JOURNAL: &str = "lab.json";
 const HOME: &str = "data";
-/// How the name of a folder or note begins while it is being made.
-const UNFINISHED: &str = ".new-";
-/// Past this age nobody can still be making it.
-const ABANDONED: Duration = Duration::from_mins(1);
+/// How the name of a folder or note begins while it is being made or removed. Who does so and its final name follow.
+const UNFINISHED: &str = ".unfinished-";
 
 /// What a folder's journal says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -98,9 +97,8 @@ impl Root {
     pub(crate) fn create(&self, record: Record, user: Option<User>) -> Result<Folder, LabError> {
         // another bench may just have taken the empty root away
         ensure(&self.path)?;
-        let name = format!("{}-{}", record.store, suffix());
-        let unfinished = self.path.join(format!("{UNFINISHED}{name}"));
-        let path = self.path.join(name);
+        let path = self.path.join(format!("{}-{}", record.store, suffix()));
+        let unfinished = unfinished(&path);
         let made = furnish(&unfinished, &record, user)
             .and_then(|()| fs::rename(&unfinished, &path).map_err(LabError::at("naming", &path)));
         if made.is_err() {
@@ -124,20 +122,15 @@ impl Root {
     /// Every folder and file of ours that has its final name, by name.
     pub(crate) fn finished(&self) -> Result<Vec<PathBuf>, LabError> {
         let mut entries = self.entries()?;
-        entries.retain(|path| !is_unfinished(path));
+        entries.retain(|path| at_work(path).is_none());
         entries.sort();
         Ok(entries)
     }
 
-    /// Takes away what a bench that was killed in the middle of making it has left.
+    /// Takes away what a bench that was killed in the middle of making or removing it has left.
     pub(crate) fn clear_unfinished(&self) -> Result<(), LabError> {
-        let old = |path: &PathBuf| {
-            let changed = fs::symlink_metadata(path).and_then(|data| data.modified());
-            changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > ABANDONED))
-        };
-        for path in self.entries()?.iter().filter(|path| is_unfinished(path) && old(path)) {
-            discard(path);
-        }
+        let abandoned = |path: &&PathBuf| at_work(path).is_some_and(|owner| !owner.alive());
+        self.entries()?.iter().filter(abandoned).for_each(|path| discard(path));
         Ok(())
     }
 
@@ -160,9 +153,8 @@ impl Root {
     /// Writes a journal file of its own, whole or not at all.
     pub(crate) fn write_note(&self, content: &impl Serialize) -> Result<PathBuf, LabError> {
         ensure(&self.path)?;
-        let name = format!("namespace-{}.json", suffix());
-        let unfinished = self.path.join(format!("{UNFINISHED}{name}"));
-        let path = self.path.join(name);
+        let path = self.path.join(format!("namespace-{}.json", suffix()));
+        let unfinished = unfinished(&path);
         write_json(&unfinished, content)?;
         fs::rename(&unfinished, &path).map_err(LabError::at("naming", &path))?;
         Ok(path)
@@ -181,15 +173,47 @@ impl Found {
         self.path.join(HOME)
     }
 
+    /// Removes the folder, unless something of ours still works in it. Its journal goes last, so that a removal cut
+    /// short can be resumed.
+    pub(crate) fn remove(&self) -> Result<(), LabError> {
+        let pids = self.tree().map(|tree| tree.alive()).unwrap_or_default();
+        if !pids.is_empty() {
+            return Err(LabError::Undead {
+                store: self.record.store.clone(),
+                pids,
+                folder: self.path.clone(),
+            });
+        }
+        match self.empty().and_then(|()| self.vanish()) {
+            // another has done it
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done.map_err(LabError::at("removing", &self.path)),
+        }
+    }
+
     /// The processes of the server in it; none for an embedded store.
     pub(crate) fn tree(&self) -> Option<Tree<'_>> {
         let served = self.record.server.as_ref()?;
         Some(Tree { folder: &self.path, binary: &served.binary })
     }
 
-    /// Removes the folder: its journal last, so that a removal cut short can be resumed.
-    pub(crate) fn remove(&self) -> Result<(), LabError> {
-        remove(&self.home()).and_then(|()| remove(&self.path)).map_err(LabError::at("removing", &self.path))
+    /// Removes all but the journal.
+    fn empty(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            match entry.file_type()? {
+                _ if entry.file_name() == JOURNAL => (),
+                kind if kind.is_dir() => remove(&entry.path())?,
+                _ => fs::remove_file(entry.path())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn vanish(&self) -> io::Result<()> {
+        let unfinished = unfinished(&self.path);
+        fs::rename(&self.path, &unfinished)?;
+        fs::remove_dir_all(&unfinished)
     }
 }
 
@@ -305,8 +329,15 @@ fn is_ours(data: &fs::Metadata) -> bool {
     data.uid() == geteuid().as_raw()
 }
 
-fn is_unfinished(path: &Path) -> bool {
-    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(UNFINISHED))
+/// What a folder or note is called while this process makes or removes it.
+fn unfinished(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{UNFINISHED}{}-{name}", Owner::me()))
+}
+
+/// Who makes or removes a folder or note; none for one that has its final name.
+fn at_work(path: &Path) -> Option<Owner> {
+    path.file_name()?.to_str()?.strip_prefix(UNFINISHED).and_then(Owner::parse)
 }
 
 /// Seconds since 1970.
@@ -327,4 +358,80 @@ pub(crate) fn random() -> u64 {
 fn suffix() -> String {
     let digit = |shift: u32| char::from_digit(u32::try_from((random() >> shift) % 36).unwrap_or(0), 36);
     (0..6).filter_map(|place| digit(place * 5)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        process::{Command, Stdio},
+        time::Instant,
+    };
+
+    use super::*;
+    use crate::process::MARK;
+
+    fn root() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path(), false).unwrap();
+        (folder, root)
+    }
+
+    fn with_server() -> Record {
+        let program = PathBuf::from("/usr/bin/redis-server");
+        let served = Served { binary: program.clone(), program, port: 1, durability: Durability::None };
+        Record::new("redis", false, Some(served))
+    }
+
+    #[test]
+    fn what_the_dead_left_unfinished_goes_at_once_and_what_the_living_make_stays() {
+        let (_folder, root) = root();
+        let mut gone = Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let dead = |name: &str| root.path.join(format!("{UNFINISHED}{}-1-{name}", gone.id()));
+        furnish(&dead("redis-aaaaaa"), &with_server(), None).unwrap();
+        make(&dead("redis-bbbbbb")).unwrap();
+        fs::write(dead("namespace-cccccc.json"), "{").unwrap();
+        let mine = unfinished(&root.path.join("redis-dddddd"));
+        furnish(&mine, &with_server(), None).unwrap();
+        assert!(root.finished().unwrap().is_empty());
+        root.clear_unfinished().unwrap();
+        assert_eq!(root.entries().unwrap(), [mine]);
+    }
+
+    #[test]
+    fn a_removal_cut_short_leaves_the_journal() {
+        let (_folder, root) = root();
+        let folder = root.create(with_server(), None).unwrap();
+        let path = folder.found.path.clone();
+        fs::write(folder.path().join("rows"), "x").unwrap();
+        fs::write(path.join("server.log"), "x").unwrap();
+        folder.found.empty().unwrap();
+        let left: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [JOURNAL]);
+        assert_eq!(root.folders().unwrap().0.len(), 1);
+        drop(folder);
+        assert!(root.entries().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_folder_stays_while_something_of_ours_works_in_it() {
+        let (_folder, root) = root();
+        let mut folder = root.create(with_server(), None).unwrap();
+        let mut child = Command::new("sleep");
+        let mut child = child.arg("600").env(MARK, &folder.found.path).stdin(Stdio::null()).spawn().unwrap();
+        // it has been started before it shows its environment
+        let started = Instant::now();
+        while folder.found.tree().unwrap().alive().is_empty() && started.elapsed() < Duration::from_mins(1) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let refused = folder.remove();
+        let journal = folder.found.path.join(JOURNAL).exists();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let told = refused.unwrap_err();
+        assert!(matches!(&told, LabError::Undead { pids, .. } if *pids == [child.id()]), "{told}");
+        assert!(journal);
+        folder.remove().unwrap();
+        assert!(root.entries().unwrap().is_empty());
+    }
 }

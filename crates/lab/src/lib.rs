@@ -6,7 +6,7 @@
 //!
 //! Invariants: a process is ended only if it carries, in its environment, the mark of a private folder; or if it has
 //! written over its environment, runs the journaled binary *and* works in the journaled folder. A folder is removed only
-//! if it holds a journal of ours.
+//! if it holds a journal of ours and none of these processes is left.
 
 mod error;
 mod folder;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fmt, fs,
     os::unix::ffi::OsStrExt,
     path::Path,
     thread,
@@ -39,6 +39,18 @@ impl Owner {
 
     pub(crate) fn alive(self) -> bool {
         Stat::of(self.pid).is_some_and(|stat| stat.started == self.started)
+    }
+
+    /// Reads what [`fmt::Display`] writes, from the beginning of a text with more parts.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('-');
+        Some(Self { pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.pid, self.started)
     }
 }
 
@@ -208,6 +220,13 @@ mod tests {
         let me = Owner::me();
         assert!(me.alive());
         assert!(!Owner { started: me.started + 1, ..me }.alive());
+    }
+
+    #[test]
+    fn an_owner_is_read_as_it_was_written() {
+        let me = Owner::me();
+        assert_eq!(Owner::parse(&format!("{me}-redis-ab12cd")), Some(me));
+        assert_eq!(Owner::parse("redis-ab12cd"), None);
     }
 
     #[test]

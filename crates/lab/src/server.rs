@@ -167,7 +167,7 @@ impl Drop for Server {
         if self.folder.is_left() {
             return;
         }
-        // nobody could be told; the folder goes next, and `lab down` finds what is left
+        // nobody could be told; the folder goes next, if nothing is left to work in it
         if self.end(SHORT_GRACE).is_ok()
             && let Ok(running) = Running::of(&self.folder.found)
         {
