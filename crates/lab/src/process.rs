@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::kinds::Stop;
@@ -111,12 +114,14 @@ impl Tree<'_> {
         match Environment::of(pid, self.folder) {
             Environment::Marked => true,
             Environment::Overwritten => runs(pid, self.binary) && self.is_home_of(pid),
+            // whosever it was: it has ended, and still holds what is in the folder
+            Environment::Gone => self.is_home_of(pid),
             Environment::Empty | Environment::Another => false,
         }
     }
 
-    /// Whether something may be ours and does not show it: for a moment, a process has no environment while it turns
-    /// into another program, or ends.
+    /// Whether something may be ours and does not show it: while it turns into another program, a process has no
+    /// environment for a moment.
     fn any_unknown(&self) -> bool {
         numbers().any(|pid| {
             self.is_home_of(pid) && matches!(Environment::of(pid, self.folder), Environment::Empty)
@@ -152,13 +157,21 @@ enum Environment {
     Overwritten,
     /// There is none.
     Empty,
+    /// The process has given up its memory, and is about to give up the rest.
+    Gone,
     /// The process was started by somebody else, or is not ours to look at.
     Another,
 }
 
 impl Environment {
     fn of(pid: u32, folder: &Path) -> Self {
-        fs::read(format!("/proc/{pid}/environ")).map_or(Self::Another, |text| Self::parse(&text, folder))
+        match fs::read(format!("/proc/{pid}/environ")) {
+            Ok(text) if !text.is_empty() => Self::parse(&text, folder),
+            // newer kernels say that there is no such process
+            Err(error) if Errno::from_io_error(&error) != Some(Errno::SRCH) => Self::Another,
+            _ if has_memory(pid) => Self::Empty,
+            _ => Self::Gone,
+        }
     }
 
     fn parse(text: &[u8], folder: &Path) -> Self {
@@ -168,7 +181,6 @@ impl Environment {
             value == Some(folder.as_os_str().as_bytes())
         };
         match () {
-            () if text.is_empty() => Self::Empty,
             () if entries.clone().any(marks) => Self::Marked,
             () if entries.next().is_some_and(|first| first.contains(&b'=')) => Self::Another,
             () => Self::Overwritten,
@@ -198,6 +210,10 @@ impl Stat {
     }
 }
 
+fn has_memory(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/statm")).is_ok_and(|pages| !pages.starts_with("0 "))
+}
+
 fn runs(pid: u32, binary: &Path) -> bool {
     let Ok(exe) = fs::read_link(format!("/proc/{pid}/exe")) else { return false };
     // an upgrade replaces the file under a running server
@@ -213,6 +229,11 @@ fn signal(pid: u32, signal: Signal) {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::Write,
+        process::{Command, Stdio},
+    };
+
     use super::*;
 
     #[test]
@@ -237,6 +258,22 @@ mod tests {
         assert!(Stat::parse(&line.replace(" S ", " Z ")).is_none());
     }
 
+    /// The kernel takes its time to free so much memory, during which the process still holds what it shares.
+    #[test]
+    fn what_is_killed_is_gone_and_not_just_ending() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut large = Command::new("tail");
+        large.env(MARK, folder.path()).current_dir(folder.path()).stdin(Stdio::piped());
+        let mut large = large.spawn().unwrap();
+        // it keeps all of it, as no line ends
+        let mut input = large.stdin.take().unwrap();
+        let zeros = vec![0; 1 << 20];
+        (0..300).for_each(|_| input.write_all(&zeros).unwrap());
+        Tree { folder: folder.path(), binary: Path::new("/nowhere") }.kill().unwrap();
+        assert!(Stat::of(large.id()).is_none());
+        large.wait().unwrap();
+    }
+
     #[test]
     fn a_mark_names_its_folder_and_no_other() {
         let of = |text: &[u8]| Environment::parse(text, Path::new("/t/redis-ab"));
@@ -247,6 +284,5 @@ mod tests {
         assert_eq!(of(b"MY_ACIDTEST_FOLDER=/t/redis-ab\0"), Environment::Another);
         assert_eq!(of(b"redis-server\0\0\0"), Environment::Overwritten);
         assert_eq!(of(b"\0\0\0"), Environment::Overwritten);
-        assert_eq!(of(b""), Environment::Empty);
     }
 }
