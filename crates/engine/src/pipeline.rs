@@ -108,11 +108,11 @@ impl Seat {
                         continue;
                     };
                     let start = self.now();
+                    let deadline = start.saturating_add(self.timeout());
                     self.started(phase, late);
-                    let sending = self.guard(client.send(&operation), start.saturating_add(self.timeout()));
-                    let sent = sending.await;
+                    let sent = self.guard(client.send(&operation), deadline).await;
                     flight.add(Sent { operation, due: moment, start });
-                    sent.unwrap_or_else(|| Err(Fault::lost(self.no_answer(start + self.timeout()))))
+                    sent.unwrap_or_else(|| Err(Fault::lost(self.no_answer(deadline))))
                 }
                 Step::Settle(until) => {
                     // what waits for the rest of its batch is not on its way before that is settled

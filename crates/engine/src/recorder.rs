@@ -19,6 +19,9 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 /// Faults told apart; further ones are counted together.
 const FAULTS: usize = 20;
 
+/// Bytes of a fault's message that are kept: a server may say more than anybody reads.
+const MESSAGE: usize = 1000;
+
 /// Histograms start with room for 16 ms and grow when something takes longer.
 const ROOM: u64 = 1 << 24;
 
@@ -346,6 +349,7 @@ impl Totals {
 
     pub(crate) fn fault(&self, message: &str) {
         let mut inner = self.lock();
+        let message = &message[..message.floor_char_boundary(MESSAGE)];
         let known = inner.faults.contains_key(message) || inner.faults.len() < FAULTS;
         let line = if known { message } else { "other faults" };
         *inner.faults.entry(line.to_owned()).or_default() += 1;
@@ -458,6 +462,17 @@ mod tests {
         let faults = totals.collect().faults;
         assert_eq!(faults.len(), FAULTS + 1);
         assert_eq!(faults.values().sum::<u64>(), 1000);
+    }
+
+    #[test]
+    fn a_fault_s_message_is_kept_no_longer_than_anybody_reads() {
+        let totals = Totals::new(&["op"], &[], 1);
+        let long = "é".repeat(1 << 20);
+        totals.fault(&long[..MESSAGE]);
+        totals.fault(&format!("x{long}"));
+        let kept: Vec<(usize, u64)> =
+            totals.collect().faults.iter().map(|(message, count)| (message.len(), *count)).collect();
+        assert_eq!(kept, [(MESSAGE - 1, 1), (MESSAGE, 1)]);
     }
 
     proptest! {

@@ -12,7 +12,7 @@ use std::{
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tokio::time::Sleep;
+use tokio::{task::unconstrained, time::Sleep};
 
 use crate::{
     Attempt, Client, Extent, Fault, OnRefused, Outcome, Stop,
@@ -366,7 +366,9 @@ impl Seat {
 
     /// Polls the future until it ends, its deadline passes, or the trial is abandoned: `None`.
     ///
-    /// A future that is ready at once never touches the timer.
+    /// A future that is ready at once never touches the timer. One that never runs out of things to do gives way
+    /// only when the runtime makes it, and that leaves the timer no turn in which it would say that it is due:
+    /// it is asked without one.
     pub(crate) async fn guard<F: Future>(&mut self, future: F, deadline: u64) -> Option<F::Output> {
         let mut future = pin!(future);
         let Self { shared, tick, waited, .. } = self;
@@ -383,7 +385,7 @@ impl Seat {
                     tick.as_mut().reset(due);
                 }
             }
-            while tick.as_mut().poll(context).is_ready() {
+            while pin!(unconstrained(tick.as_mut())).poll(context).is_ready() {
                 let now = shared.clock.now();
                 if now >= deadline || shared.control.abandoned() {
                     return Poll::Ready(None);
@@ -410,7 +412,7 @@ impl Seat {
         let sleeper = std::mem::take(&mut self.sleeper);
         let ended = {
             let mut future = pin!(future);
-            let mut moment = pin!(sleeper.sleep(Duration::from_nanos(wait)));
+            let mut moment = pin!(unconstrained(sleeper.sleep(Duration::from_nanos(wait))));
             let either = poll_fn(|context| match future.as_mut().poll(context) {
                 Poll::Ready(output) => Poll::Ready(Some(output)),
                 Poll::Pending => moment.as_mut().poll(context).map(|()| None),

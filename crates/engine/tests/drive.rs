@@ -25,6 +25,8 @@ enum Act {
     Answer(Attempt),
     After(Duration, Attempt),
     Never,
+    /// Not for so long, in which there is always something to read.
+    Busy(Duration),
 }
 
 #[derive(Default)]
@@ -68,6 +70,13 @@ impl Client for Scripted {
                 attempt
             }
             Act::Never => std::future::pending().await,
+            Act::Busy(length) => {
+                let begun = Instant::now();
+                while begun.elapsed() < length {
+                    tokio::task::coop::consume_budget().await;
+                }
+                Attempt::Ok
+            }
         };
         self.busy.replace(false);
         attempt
@@ -135,6 +144,14 @@ fn a_number_of_operations_is_done_exactly() {
     assert_eq!(world.attempts.load(SeqCst), 1000);
     assert_eq!(measurement.arrived.offered, 1000);
     assert_eq!(measurement.stopped, None);
+}
+
+#[test]
+fn an_answer_without_an_end_is_out_of_time_too() {
+    let load = Load { timeout: Duration::from_millis(100), ..operations(1) };
+    let (measurement, world) = drive(load, 1, |_| Act::Busy(Duration::from_secs(20)));
+    assert_eq!(*world.outcomes.lock().unwrap(), [Outcome::Unknown]);
+    assert!(measurement.operations[0].latency[&Outcome::Unknown].service.max() < 10_000_000_000);
 }
 
 #[test]
