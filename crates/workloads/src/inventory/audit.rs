@@ -104,30 +104,32 @@ impl Found {
             }
         }
         self.misplaced += counts.iter().filter(|count| count.is_none()).count() as u64;
-        self.note([("final", held.iter().map(|tuple| tuple.count).sum())]);
+        self.note([("final", held.iter().fold(0, |sum: i64, tuple| sum.saturating_add(tuple.count)))]);
         counts.into_iter().map(Option::unwrap_or_default).collect()
     }
 
     /// Tuples against their bounds, and groups against theirs, which are tighter where a capture's
-    /// answer is missing. A group's breach counts where it shows more than its tuples'.
+    /// answer is missing. A group's breach counts where it shows more than its tuples'. A count is whatever the
+    /// store says: what is taken together with others is wider than they are.
     fn compare(&mut self, stock: &Stock, ledger: &Ledger, counts: &[i64]) {
         for (index, group) in stock.groups.iter().enumerate() {
-            let unknown = ledger.unknown_captures(index);
+            let unknown = i128::from(ledger.unknown_captures(index));
             let (mut low, mut high, mut sum) = (-unknown, 0, 0);
             let (mut over, mut under) = (0, 0);
             for item in group.items() {
                 let entry = ledger.entry(item);
-                let base = entry.initial - entry.captured + entry.released;
-                let count = counts[item];
-                over += (count - base - entry.released_unknown).max(0);
+                let base = i128::from(entry.initial - entry.captured + entry.released);
+                let released_unknown = i128::from(entry.released_unknown);
+                let count = i128::from(counts[item]);
+                over += (count - base - released_unknown).max(0);
                 under += (base - unknown - count).max(0);
                 low += base;
-                high += base + entry.released_unknown;
+                high += base + released_unknown;
                 sum += count;
                 self.negative += u64::from(count < 0);
             }
-            self.surplus += over.max(sum - high).unsigned_abs();
-            self.deficit += under.max(low - sum).unsigned_abs();
+            self.surplus = self.surplus.saturating_add(units(over.max(sum - high)));
+            self.deficit = self.deficit.saturating_add(units(under.max(low - sum)));
         }
     }
 
@@ -135,11 +137,13 @@ impl Found {
     /// order operations ended; from which warehouse a capture took is settled only in order.
     fn replay(&mut self, stock: &Stock, ledger: &Ledger, counts: &[i64], replay: Replay<'_>) {
         let last = replay.sequence.last();
-        let off: u64 = if replay.in_order {
-            counts.iter().zip(last).map(|(count, last)| count.abs_diff(*last)).sum()
+        let off: i128 = if replay.in_order {
+            counts.iter().zip(last).map(|(count, last)| i128::from(count.abs_diff(*last))).sum()
         } else {
-            let sum = |of: &[i64], group: &super::Group| of[group.items()].iter().sum::<i64>();
-            stock.groups.iter().map(|group| sum(counts, group).abs_diff(sum(last, group))).sum()
+            let sum = |of: &[i64], group: &super::Group| -> i128 {
+                of[group.items()].iter().copied().map(i128::from).sum()
+            };
+            stock.groups.iter().map(|group| (sum(counts, group) - sum(last, group)).abs()).sum()
         };
         let open = ledger.unacknowledged();
         if !replay.sequence.replayed() {
@@ -147,7 +151,7 @@ impl Found {
         } else if open > 0 {
             self.doubt = Some(format!("{open} operations of the sequence were not acknowledged"));
         } else {
-            self.off_sequence = off;
+            self.off_sequence = units(off);
         }
     }
 
@@ -179,6 +183,11 @@ impl Found {
             evidence: self.evidence,
         }
     }
+}
+
+/// As many units as a finding can have.
+fn units(found: i128) -> u64 {
+    u64::try_from(found).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -310,6 +319,27 @@ mod tests {
         let proved = audit(&world.stock, &world.ledger, gone(), None);
         assert_eq!(proved.verdict, Verdict::Broken);
         assert!(proved.count("oversold") > 900_000 && proved.reason.is_some());
+    }
+
+    #[test]
+    fn counts_are_compared_up_to_what_can_be() {
+        for (count, name) in [(i64::MAX, "surplus"), (i64::MIN, "deficit")] {
+            let mut world = world(1, 50, 0.1);
+            world.held.iter_mut().for_each(|tuple| tuple.count = count);
+            for replay in [None, Some(false), Some(true)] {
+                let sequence = Sequence::draw(&Parameters::default(), &world.stock, 0, 1);
+                let replay = replay.map(|in_order| Replay { sequence: &sequence, in_order });
+                let audit = audit(&world.stock, &world.ledger, Ok(world.held.clone()), replay);
+                assert_eq!(audit.count(name), u64::MAX, "{audit}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_tuple_is_misplaced() {
+        let mut world = world(3, 50, 0.0);
+        world.held.push(Held::foreign());
+        assert_eq!(verdict(&world).to_string(), "broken: misplaced 1 tuples");
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Parameters {
     /// The first parameter that does not fit.
     pub fn check(&self) -> Result<(), InvalidParameters> {
         let ranges = [
-            (self.items >= 1, "items", "at least 1"),
+            ((1..=10_000_000).contains(&self.items), "items", "between 1 and 10,000,000"),
             (self.units_max >= 1 && self.units_max <= 1_000_000, "units_max", "between 1 and 1,000,000"),
             (self.initial_max <= 1_000_000_000, "initial_max", "at most 1,000,000,000"),
             (self.price_min <= self.price_max, "price_min", "at most price_max"),
@@ -189,6 +189,8 @@ mod tests {
         let crowded = Parameters { items: 28, skus: 1, ..Parameters::default() };
         assert!(crowded.check().unwrap_err().to_string().starts_with("28 items do not fit 1 skus"));
         let none = Parameters { items: 0, ..Parameters::default() };
-        assert_eq!(none.check().unwrap_err().to_string(), "items must be at least 1");
+        assert_eq!(none.check().unwrap_err().to_string(), "items must be between 1 and 10,000,000");
+        let many = Parameters { items: u32::MAX, skus: 1_000_000_000, ..Parameters::default() };
+        assert_eq!(many.check().unwrap_err().to_string(), "items must be between 1 and 10,000,000");
     }
 }

@@ -107,6 +107,12 @@ impl Reading {
         let seen = self.tuples.iter().find(|seen| seen.warehouse == line.warehouse);
         seen.copied().unwrap_or_default()
     }
+
+    /// What that tuple is to hold after the line: what was read, less the line.
+    #[must_use]
+    pub fn left(&self, line: &Line) -> i64 {
+        self.of(line).count.saturating_sub(line.count.into())
+    }
 }
 
 /// Decides from which warehouses to take: in the order of `held` (warehouse, units), which every
@@ -174,6 +180,15 @@ pub struct Held {
     pub key: (u32, u8, u8, u8),
     /// Units that are there.
     pub count: i64,
+}
+
+impl Held {
+    /// Something that lies among the tuples and is none: not even its key or its count can be read. Skus,
+    /// conditions, sources and warehouses are numbered from 1.
+    #[must_use]
+    pub fn foreign() -> Self {
+        Self { key: (0, 0, 0, 0), count: 0 }
+    }
 }
 
 /// The untimed edge: what is done before and after a trial.

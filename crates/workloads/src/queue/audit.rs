@@ -69,7 +69,7 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>, promised: bool
 fn doubt(totals: &Totals, drained: Result<Depth, StoreError>) -> Option<String> {
     match drained {
         Err(error) => Some(error.to_string()),
-        Ok(Depth { ready, unacknowledged }) if ready + unacknowledged > 0 => {
+        Ok(left @ Depth { ready, unacknowledged }) if left != Depth::default() => {
             Some(format!("the queue is not empty: {ready} messages ready, {unacknowledged} unacknowledged"))
         }
         Ok(_) if totals.published == 0 => Some("no publish was acknowledged".to_owned()),

@@ -128,6 +128,11 @@ impl Parameters {
             ((1..=10_000).contains(&self.in_flight), "in_flight", "between 1 and 10,000"),
             ((1..=10_000).contains(&self.prefetch), "prefetch", "between 1 and 10,000"),
             (
+                u64::from(self.delivery().unanswered()) * u64::from(self.message_bytes) <= 1 << 30,
+                "message_bytes",
+                "at most 1 GiB for all messages together that a producer keeps: those of a batch, or in flight",
+            ),
+            (
                 !consumes || self.consume == Consume::Auto || self.batch <= self.prefetch,
                 "batch",
                 "at most prefetch: a consumer that may not hold a whole batch never acknowledges one",
@@ -250,6 +255,11 @@ mod tests {
         assert_eq!(Parameters { batch: 101, phase: Phase::Publish, ..defaults() }.check(), Ok(()));
         let none = Parameters { backlog: Some(0), phase: Phase::Consume, ..defaults() };
         assert!(wrong(none).contains("backlog"));
+        let large = Parameters { message_bytes: 1 << 28, ..defaults() };
+        assert_eq!(large.check(), Ok(()));
+        assert!(wrong(Parameters { in_flight: 5, ..large.clone() }).contains("at most 1 GiB"));
+        let batches = Parameters { batch: 5, ack: Ack::Transaction, ..large };
+        assert!(wrong(batches).contains("at most 1 GiB"));
         assert_eq!(Parameters { phase: Phase::Consume, ..defaults() }.backlog(), BACKLOG);
         assert_eq!(defaults().backlog(), 0);
     }

@@ -274,6 +274,12 @@ impl Parameters {
         in_range(&[
             ((1..=10_000).contains(&self.scan_max), "scan_max", "between 1 and 10,000"),
             ((1..=10_000).contains(&self.transaction), "transaction", "between 1 and 10,000"),
+            (
+                self.held() <= 1 << 30,
+                "transaction",
+                "of at most 1 GiB: a client holds all that one reads and writes, which is fields x field_bytes for \
+                 each operation, and scan_max times as much for a scan",
+            ),
         ])
     }
 
@@ -284,6 +290,14 @@ impl Parameters {
             ("keys", chooses, "the mix inserts only: no record is chosen"),
             ("scan_max", self.mix.does(Action::Scan), "the mix has no scans"),
         ])
+    }
+
+    /// Bytes of fields that one transaction can come to.
+    fn held(&self) -> u64 {
+        let records = if self.mix.does(Action::Scan) { self.scan_max } else { 1 };
+        [self.fields.into(), self.field_bytes, records, self.transaction]
+            .into_iter()
+            .fold(1, |bytes: u64, times| bytes.saturating_mul(times.into()))
     }
 
     /// Every parameter with its default and meaning.
@@ -347,6 +361,22 @@ mod tests {
             let value = &values[parameter.name];
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             assert_eq!(shown, parameter.default, "{}", parameter.name);
+        }
+    }
+
+    #[test]
+    fn what_no_client_could_hold_is_refused() {
+        let large = Parameters { fields: 100, field_bytes: 65_536, ..Parameters::default() };
+        assert_eq!(large.check(), Ok(()));
+        let scans = Parameters { mix: Mix::named("e").unwrap(), ..large.clone() };
+        assert_eq!(scans.check(), Ok(()));
+        for too_large in [
+            Parameters { transaction: 200, ..large },
+            Parameters { scan_max: 200, ..scans.clone() },
+            Parameters { transaction: 2, ..scans },
+        ] {
+            let refused = too_large.check().unwrap_err();
+            assert!(refused.starts_with("transaction must be of at most 1 GiB: "), "{refused}");
         }
     }
 
