@@ -4,6 +4,7 @@
 //! which costs a hop each way, and cannot say of a request without an answer whether it was sent. Every future
 //! here may be dropped while it waits: what was received and what is yet to be sent is kept in the connection.
 
+mod decoder;
 mod wire;
 
 use std::{collections::VecDeque, io};
@@ -14,18 +15,19 @@ use tokio::{
     net::TcpStream,
 };
 pub(crate) use wire::{Arguments, Envelope, Id, Value};
-use wire::{CHANNEL, CONNECTION, Frame, Reader};
+
+use self::{
+    decoder::{Decoder, Said, short},
+    wire::{CHANNEL, CONNECTION, Reader},
+};
 
 /// The largest frame that is asked for, RabbitMQ's own default.
 const FRAME_MAX: u32 = 131_072;
 /// Bytes that are kept back before they are written without being asked for.
 const FULL: usize = 1 << 16;
-/// Bytes that are read at once.
-const READ: usize = 1 << 16;
-/// Bytes received and not understood yet, beyond which nothing more is read.
-const MOST: usize = 1 << 22;
-/// The largest body that is taken: the limit of a message is 512 MiB at most.
-const BODY: u64 = 1 << 29;
+/// Bytes of what the server said that are kept until somebody asks for it, or of what it is to be told and does not
+/// read: more than all messages of a transaction.
+const KEPT: usize = 1 << 31;
 
 /// Why a connection cannot be opened or used any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,26 +92,17 @@ pub(crate) enum Event {
     Answer(Id, Vec<u8>),
 }
 
-/// Content that has begun to arrive.
-#[derive(Debug)]
-struct Content {
-    kind: Kind,
-    /// None until its header is there.
-    size: Option<usize>,
-    body: Vec<u8>,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Delivered {
-        tag: u64,
-        redelivered: bool,
-    },
-    Returned {
-        text: String,
-    },
-    /// Asked for by `basic.get`.
-    Got,
+impl Event {
+    /// About how many bytes it takes to keep it.
+    fn size(&self) -> usize {
+        let content = match self {
+            Self::Delivered { body, .. } => body.len(),
+            Self::Returned { text, body } => text.len() + body.len(),
+            Self::Answer(_, arguments) => arguments.len(),
+            Self::Confirmed { .. } | Self::Refused { .. } | Self::Cancelled => 0,
+        };
+        size_of::<Self>() + content
+    }
 }
 
 /// A connection with one channel.
@@ -118,12 +111,10 @@ pub(crate) struct Connection {
     out: Vec<u8>,
     /// How much of `out` was written.
     written: usize,
-    input: Vec<u8>,
-    /// How much of `input` was understood.
-    understood: usize,
-    frame_max: usize,
-    content: Option<Content>,
+    decoder: Decoder,
     events: VecDeque<Event>,
+    /// Bytes that the events take.
+    kept: usize,
     /// What the server said of itself: product, version.
     about: Vec<(String, String)>,
     /// Why the server takes no messages, since it was last asked.
@@ -143,11 +134,9 @@ impl Connection {
             stream,
             out: wire::GREETING.to_vec(),
             written: 0,
-            input: Vec::new(),
-            understood: 0,
-            frame_max: FRAME_MAX as usize,
-            content: None,
+            decoder: Decoder::new(FRAME_MAX as usize),
             events: VecDeque::new(),
+            kept: 0,
             about: Vec::new(),
             blocked: None,
             ended: None,
@@ -181,7 +170,7 @@ impl Connection {
         let frame_max = reader.short().and_then(|_| reader.long()).ok_or_else(|| short(wire::TUNE))?;
         // 0 is no limit
         let frame_max = if frame_max == 0 { FRAME_MAX } else { frame_max.clamp(4096, FRAME_MAX) };
-        self.frame_max = frame_max as usize;
+        self.decoder.agree(frame_max as usize);
         // one channel, and no heartbeats: timeouts are the engine's
         let arguments = Arguments::default().short(1).long(frame_max).short(0);
         wire::method(&mut self.out, CONNECTION, wire::TUNE_OK, &arguments);
@@ -199,7 +188,7 @@ impl Connection {
 
     /// The largest frame, in bytes.
     pub(crate) fn frame_max(&self) -> usize {
-        self.frame_max
+        self.decoder.frame_max()
     }
 
     /// Why the server has taken no messages since this was last asked, if it did not.
@@ -220,7 +209,7 @@ impl Connection {
 
     /// Puts a message down to be sent; writes when there is much to write.
     pub(crate) async fn publish(&mut self, envelope: &Envelope, body: &[u8]) -> Result<(), Error> {
-        envelope.write(&mut self.out, body, self.frame_max);
+        envelope.write(&mut self.out, body, self.decoder.frame_max());
         if self.out.len() - self.written >= FULL {
             self.flush().await?;
         }
@@ -239,10 +228,8 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(self.broken(error)),
             }
-            let room = self.input.len() < MOST;
-            let interest = if room { Interest::READABLE | Interest::WRITABLE } else { Interest::WRITABLE };
-            let ready = self.stream.ready(interest).await?;
-            if room && ready.is_readable() {
+            let ready = self.stream.ready(Interest::READABLE | Interest::WRITABLE).await?;
+            if ready.is_readable() {
                 self.read_what_is_there()?;
             }
         }
@@ -254,7 +241,7 @@ impl Connection {
     /// The next thing that the server said, what was put down being written first.
     pub(crate) async fn event(&mut self) -> Result<Event, Error> {
         loop {
-            if let Some(event) = self.events.pop_front() {
+            if let Some(event) = self.heard() {
                 return Ok(event);
             }
             self.still()?;
@@ -267,7 +254,7 @@ impl Connection {
 
     /// The next thing that the server said already.
     pub(crate) fn heard(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.taken(0)
     }
 
     /// Whether the server has said something that nobody has taken yet.
@@ -277,20 +264,28 @@ impl Connection {
 
     /// Waits for an answer. What else arrives is kept, in its order.
     pub(crate) async fn answer(&mut self, wanted: Id) -> Result<Vec<u8>, Error> {
+        let is_it = |event: &Event| matches!(event, Event::Answer(id, _) if *id == wanted);
         // looked for in what is kept, so that nothing is lost if this is given up
+        let mut looked = 0;
         loop {
-            let found =
-                self.events.iter().position(|event| matches!(event, Event::Answer(id, _) if *id == wanted));
-            if let Some(Event::Answer(_, arguments)) = found.and_then(|place| self.events.remove(place)) {
+            let found = self.events.range(looked..).position(is_it);
+            if let Some(Event::Answer(_, arguments)) = found.and_then(|place| self.taken(looked + place)) {
                 return Ok(arguments);
             }
+            looked = self.events.len();
             self.still()?;
             self.flush().await?;
-            let before = self.events.len();
-            while self.events.len() == before && self.ended.is_none() {
+            if self.events.len() == looked {
                 self.read().await?;
             }
         }
+    }
+
+    /// Takes what the server said out of what is kept.
+    fn taken(&mut self, place: usize) -> Option<Event> {
+        let event = self.events.remove(place)?;
+        self.kept -= event.size();
+        Some(event)
     }
 
     /// Gets one message of a queue, acknowledged or not; none if it is empty.
@@ -327,15 +322,13 @@ impl Connection {
     /// Waits for the network and takes what it has. Unlike an attempt at it, this learns from a short read that
     /// there is no more, which saves a system call each time.
     async fn read(&mut self) -> Result<(), Error> {
-        self.input.reserve(READ);
-        let read = self.stream.read_buf(&mut self.input).await;
+        let read = self.stream.read_buf(self.decoder.room()).await;
         self.received(read)
     }
 
     /// Takes what the network has already.
     fn read_what_is_there(&mut self) -> Result<(), Error> {
-        self.input.reserve(READ);
-        let read = self.stream.try_read_buf(&mut self.input);
+        let read = self.stream.try_read_buf(self.decoder.room());
         self.received(read)
     }
 
@@ -355,112 +348,44 @@ impl Connection {
         }
     }
 
-    /// Makes events of the frames that are whole.
+    /// Takes what the server has said with the bytes that are there.
     fn understand(&mut self) {
-        let input = std::mem::take(&mut self.input);
         while self.ended.is_none() {
-            match wire::first(&input[self.understood..], self.frame_max) {
-                Ok(Some((frame, used))) => {
-                    self.understood += used;
-                    if let Err(error) = self.take(&frame) {
-                        self.ended = Some(error);
-                    }
-                }
+            match self.decoder.next() {
+                Ok(Some(said)) => self.hear(said),
                 Ok(None) => break,
-                Err(words) => self.ended = Some(Error::Protocol(words)),
+                Err(error) => self.ended = Some(error),
             }
         }
-        self.input = input;
-        self.input.drain(..self.understood);
-        self.understood = 0;
     }
 
-    fn take(&mut self, frame: &Frame<'_>) -> Result<(), Error> {
-        match *frame {
-            Frame::Heartbeat => {}
-            Frame::Method(id, arguments) => self.method(id, arguments).ok_or_else(|| short(id))?,
-            Frame::Header(size) => {
-                let content = self.content.as_mut().ok_or_else(stray)?;
-                let fits = usize::try_from(size).ok().filter(|_| size <= BODY);
-                let size = fits.ok_or_else(|| Error::Protocol(format!("a message of {size} bytes")))?;
-                content.size = Some(size);
+    fn hear(&mut self, said: Said) {
+        match said {
+            Said::Event(event) => {
+                self.kept += event.size();
+                self.events.push_back(event);
             }
-            Frame::Body(body) => self.content.as_mut().ok_or_else(stray)?.body.extend_from_slice(body),
+            Said::Blocked(why) => self.blocked = Some(format!("the broker blocks publishers: {why}")),
+            Said::Flow(active) => self.say(wire::FLOW_OK, &Arguments::default().byte(active)),
+            Said::Closed { connection: true, code, text } => {
+                self.closed(CONNECTION, wire::CLOSE_OK, Error::Closed { what: "connection", code, text });
+            }
+            Said::Closed { connection: false, code, text } => {
+                self.closed(CHANNEL, wire::CHANNEL_CLOSE_OK, Error::Closed { what: "channel", code, text });
+            }
         }
-        let is_whole = |content: &Content| content.size.is_some_and(|size| content.body.len() >= size);
-        if let Some(Content { kind, body, .. }) = self.content.take_if(|content| is_whole(content)) {
-            self.events.push_back(match kind {
-                Kind::Delivered { tag, redelivered } => Event::Delivered { tag, redelivered, body },
-                Kind::Returned { text } => Event::Returned { text, body },
-                Kind::Got => Event::Answer(wire::GET_OK, body),
-            });
+        if self.kept.max(self.out.len()) > KEPT {
+            self.ended = Some(Error::Protocol("the broker says more than it was asked for".to_owned()));
         }
-        Ok(())
-    }
-
-    /// None where the arguments end too early.
-    fn method(&mut self, id: Id, arguments: &[u8]) -> Option<()> {
-        let mut reader = Reader(arguments);
-        match id {
-            wire::DELIVER => {
-                reader.name()?;
-                let (tag, redelivered) = (reader.longlong()?, reader.byte()? != 0);
-                self.begin(Kind::Delivered { tag, redelivered });
-            }
-            wire::RETURN => {
-                let (code, text) = (reader.short()?, reader.name()?);
-                self.begin(Kind::Returned { text: format!("{code} {text}") });
-            }
-            wire::GET_OK => self.begin(Kind::Got),
-            wire::ACK => {
-                let (tag, multiple) = (reader.longlong()?, reader.byte()? != 0);
-                self.events.push_back(Event::Confirmed { tag, multiple });
-            }
-            wire::NACK => {
-                let (tag, multiple) = (reader.longlong()?, reader.byte()? & 1 != 0);
-                self.events.push_back(Event::Refused { tag, multiple });
-            }
-            wire::CANCEL => self.events.push_back(Event::Cancelled),
-            wire::BLOCKED => self.blocked = Some(format!("the broker blocks publishers: {}", reader.name()?)),
-            wire::UNBLOCKED => {}
-            wire::FLOW => {
-                let arguments = Arguments::default().byte(reader.byte()?);
-                self.say(wire::FLOW_OK, &arguments);
-            }
-            wire::CLOSE => self.closed("connection", CONNECTION, wire::CLOSE_OK, &mut reader)?,
-            wire::CHANNEL_CLOSE => self.closed("channel", CHANNEL, wire::CHANNEL_CLOSE_OK, &mut reader)?,
-            other => self.events.push_back(Event::Answer(other, arguments.to_vec())),
-        }
-        Some(())
-    }
-
-    fn begin(&mut self, kind: Kind) {
-        self.content = Some(Content { kind, size: None, body: Vec::new() });
     }
 
     /// The server's last words. It is told that they were heard, as far as the network takes that at once.
-    fn closed(
-        &mut self,
-        what: &'static str,
-        channel: u16,
-        answer: Id,
-        reader: &mut Reader<'_>,
-    ) -> Option<()> {
-        let (code, text) = (reader.short()?, reader.name()?);
-        self.ended = Some(Error::Closed { what, code, text });
+    fn closed(&mut self, channel: u16, answer: Id, words: Error) {
+        self.ended = Some(words);
         let mut out = Vec::new();
         wire::method(&mut out, channel, answer, &Arguments::default());
         let _ = self.stream.try_write(&out);
-        Some(())
     }
-}
-
-fn short(id: Id) -> Error {
-    Error::Protocol(format!("the arguments of method {id:?} end too early"))
-}
-
-fn stray() -> Error {
-    Error::Protocol("content without a method before it".to_owned())
 }
 
 /// Methods that others ask for by name.
@@ -476,4 +401,75 @@ pub(crate) fn declared(arguments: &[u8]) -> Option<(u32, u32)> {
     let mut reader = Reader(arguments);
     reader.name()?;
     Some((reader.long()?, reader.long()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Secret;
+    use tokio::{io::AsyncWriteExt, net::TcpListener};
+
+    use super::*;
+
+    /// A connection to a made-up broker, and the broker's side of it, which has said nothing yet besides its
+    /// greetings.
+    async fn connected() -> (Connection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = listener.local_addr().unwrap().to_string();
+        let mut greetings = Vec::new();
+        let start = Arguments::default().short(9).table(&[("product", Value::Text("made up"))]);
+        wire::method(&mut greetings, CONNECTION, wire::START, &start);
+        wire::method(&mut greetings, CONNECTION, wire::TUNE, &Arguments::default().short(0).long(0).short(0));
+        wire::method(&mut greetings, CONNECTION, wire::OPEN_OK, &Arguments::default());
+        wire::method(&mut greetings, CHANNEL, wire::CHANNEL_OPEN_OK, &Arguments::default());
+        let login = Login { user: "guest".into(), password: Secret::new("guest"), vhost: "/".into() };
+        let broker = async {
+            let (mut broker, _) = listener.accept().await.unwrap();
+            broker.write_all(&greetings).await.unwrap();
+            broker
+        };
+        let (connection, broker) = tokio::join!(Connection::open(&endpoint, &login), broker);
+        (connection.unwrap(), broker)
+    }
+
+    #[tokio::test]
+    async fn what_was_said_before_an_answer_is_kept_in_its_order() {
+        let (mut connection, mut broker) = connected().await;
+        let mut said = Vec::new();
+        for tag in 1..=1000 {
+            wire::method(&mut said, CHANNEL, wire::ACK, &Arguments::default().longlong(tag).byte(0));
+        }
+        wire::method(&mut said, CHANNEL, wire::QOS_OK, &Arguments::default());
+        // the answer comes after its rest was asked for
+        let (last, first) = (said.split_off(said.len() - 5), said);
+        broker.write_all(&first).await.unwrap();
+        let arguments = Arguments::default();
+        let (answer, ()) = tokio::join!(connection.ask(wire::QOS, &arguments, wire::QOS_OK), async {
+            tokio::task::yield_now().await;
+            broker.write_all(&last).await.unwrap();
+        });
+        assert_eq!(answer, Ok(Vec::new()));
+        for wanted in 1..=1000 {
+            assert!(matches!(connection.heard(), Some(Event::Confirmed { tag, .. }) if tag == wanted));
+        }
+        assert!(!connection.has_heard());
+        assert_eq!(connection.kept, 0);
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_says_more_than_it_was_asked_for_is_left() {
+        // memory that is not touched is never taken
+        let mut much = vec![0; KEPT + 100];
+        much.truncate(KEPT);
+        let (mut unheard, _broker) = connected().await;
+        unheard.hear(Said::Event(Event::Answer(wire::QOS_OK, much)));
+        let mut much = vec![0; KEPT + 100];
+        much.truncate(KEPT);
+        let (mut unread, _broker) = connected().await;
+        unread.out = much;
+        unread.hear(Said::Flow(1));
+        for ended in [unheard.ended, unread.ended] {
+            let words = "the broker says more than it was asked for".to_owned();
+            assert_eq!(ended, Some(Error::Protocol(words)));
+        }
+    }
 }

@@ -11,8 +11,8 @@ const END: u8 = 0xCE;
 pub(crate) const AROUND: usize = 8;
 
 const METHOD: u8 = 1;
-const HEADER: u8 = 2;
-const BODY: u8 = 3;
+pub(super) const HEADER: u8 = 2;
+pub(super) const BODY: u8 = 3;
 const HEARTBEAT: u8 = 8;
 
 /// The class of content that is published and delivered.
@@ -127,7 +127,7 @@ impl Arguments {
     }
 }
 
-fn frame(out: &mut Vec<u8>, kind: u8, channel: u16, parts: &[&[u8]]) {
+pub(super) fn frame(out: &mut Vec<u8>, kind: u8, channel: u16, parts: &[&[u8]]) {
     let size: usize = parts.iter().map(|part| part.len()).sum();
     out.push(kind);
     out.extend_from_slice(&channel.to_be_bytes());
@@ -189,9 +189,12 @@ pub(crate) enum Frame<'a> {
 /// # Errors
 /// What no server sends, or a frame that is larger than was agreed.
 pub(crate) fn first(input: &[u8], frame_max: usize) -> Result<Option<(Frame<'_>, usize)>, String> {
-    if input.starts_with(b"AMQP") {
-        let asks = input.get(4..8).map_or_else(String::new, |version| format!(" {version:?}"));
-        return Err(format!("it speaks another version of AMQP{asks}"));
+    // what is answered by a server that speaks another version of it
+    if !input.is_empty() && input.starts_with(&b"AMQP"[..input.len().min(4)]) {
+        return match input.get(4..8) {
+            Some(version) => Err(format!("it speaks another version of AMQP {version:?}")),
+            None => Ok(None),
+        };
     }
     let Some((head, rest)) = input.split_at_checked(7) else {
         // what speaks something else is told from its first byte
@@ -205,7 +208,7 @@ pub(crate) fn first(input: &[u8], frame_max: usize) -> Result<Option<(Frame<'_>,
         return Err(NO_AMQP.to_owned());
     }
     let size = u32::from_be_bytes([a, b, c, d]) as usize;
-    if size + AROUND > frame_max {
+    if size > frame_max.saturating_sub(AROUND) {
         return Err(format!("a frame of {size} bytes is larger than was agreed ({frame_max})"));
     }
     let Some((payload, rest)) = rest.split_at_checked(size) else { return Ok(None) };
@@ -369,7 +372,9 @@ mod tests {
     fn what_is_no_amqp_is_told_apart() {
         assert!(first(b"HTTP/1.1 400", MOST).unwrap_err().contains("does not speak AMQP"));
         assert!(first(b"-", MOST).unwrap_err().contains("does not speak AMQP"));
-        assert!(first(b"AMQP\0\0\x09\x01", MOST).unwrap_err().contains("another version"));
+        let other = b"AMQP\0\0\x09\x01";
+        assert!(first(other, MOST).unwrap_err().contains("another version of AMQP [0, 0, 9, 1]"));
+        assert!((0..other.len()).all(|end| first(&other[..end], MOST) == Ok(None)));
         assert!(first(&[METHOD, 0, 1, 0, 1, 0, 0, 0], MOST).unwrap_err().contains("larger"));
         assert!(first(&[METHOD, 0, 1, 0, 0, 0, 4, 0, 1, 0, 1, 7], MOST).unwrap_err().contains("end"));
         assert_eq!(first(&[METHOD, 0], MOST), Ok(None));
