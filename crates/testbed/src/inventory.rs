@@ -7,7 +7,7 @@ use acidtest_engine::Outcome;
 use acidtest_model::{Address, Durability, Effective, Lock, StoreError, Wish};
 use acidtest_workloads::{
     Owner, Place, Store, Verdict,
-    inventory::{Held, InventoryStore, OPERATIONS, Parameters, Stock},
+    inventory::{Held, InventoryStore, Item, OPERATIONS, Parameters, Stock},
 };
 
 use crate::{
@@ -77,6 +77,23 @@ pub fn replay<S: Store>(subject: &Subject<S>, store: &S) {
         assert_eq!(audit.count("off_sequence"), 0, "{lock}, {clients} clients");
         case.unload(store);
     }
+}
+
+/// What lies among the tuples and is none is read back as that, beside the others. `spoil` makes it of a tuple.
+pub async fn garbled(store: &impl Store, spoil: impl AsyncFn(&Place, &Item)) {
+    let port = store.inventory().unwrap();
+    let stock = Stock::draw(&Parameters { items: 5, ..Parameters::default() }, SEED);
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 99 };
+    port.load(&place, Lock::None, &stock).await.unwrap();
+    let spoiled = &stock.items[2];
+    spoil(&place, spoiled).await;
+    let mut seen = port.stock(&place).await.unwrap();
+    seen.sort_unstable_by_key(|held| held.key);
+    let mut expected: Vec<Held> =
+        stock.items.iter().map(|item| Held { key: item.key(), count: item.initial.into() }).collect();
+    expected[2] = Held::foreign();
+    expected.sort_unstable_by_key(|held| held.key);
+    assert_eq!(seen, expected, "{spoiled:?}");
 }
 
 /// Each rung that was asked for is read back, with the settings that `check` wants to see.

@@ -34,7 +34,13 @@ fn request(action: Action, number: u64, tag: u64) -> Request {
 /// What is to be answered: the version written, and the records read. An answer shows what is in it by its
 /// `Debug` only.
 fn answer(written: Option<u64>, read: &[Record]) -> String {
+    answer_beside(written, read, 0)
+}
+
+/// The same, and so many things that are no records.
+fn answer_beside(written: Option<u64>, read: &[Record], torn: usize) -> String {
     let mut answer = Answer::default();
+    (0..torn).for_each(|_| answer.torn());
     for &(number, version, tag) in read {
         let of = request(Action::Read, number, tag);
         answer.record(version, of.fields.iter().map(str::as_bytes));
@@ -71,8 +77,9 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    async fn laid_in(store: &'a impl Store, lock: Lock, transaction: u32) -> Self {
-        let trial = lock as u32 + 10 * transaction;
+    /// Each check has a place of its own, by its number.
+    async fn laid_in(store: &'a impl Store, check: u32, lock: Lock, transaction: u32) -> Self {
+        let trial = lock as u32 + 10 * check;
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
         let port = store.records().unwrap();
         port.load(&place, &LAYOUT, &Loaded::default()).await.unwrap();
@@ -86,12 +93,21 @@ impl<'a> Trial<'a> {
     }
 
     async fn holds(&self, records: &[Record]) {
+        self.holds_beside(records, None).await;
+    }
+
+    /// The same, and in the place of this record something that is none.
+    async fn holds_beside(&self, records: &[Record], torn: Option<u64>) {
         let mut seen: Vec<Seen> = Vec::new();
-        let mut each = |key: &str, version, tag| seen.push((key.to_owned(), version, tag));
+        // the version of what is torn is not looked at
+        let mut each = |key: &str, version, tag: Option<u64>| {
+            seen.push((key.to_owned(), if tag.is_some() { version } else { 0 }, tag));
+        };
         self.port.state(&self.place, &LAYOUT, &mut each).await.unwrap();
         seen.sort_unstable();
         let of = |&(number, version, tag): &Record| (key_name(number), version, Some(tag));
-        let mut expected: Vec<Seen> = records.iter().map(of).collect();
+        let torn = torn.map(|number| (key_name(number), 0, None));
+        let mut expected: Vec<Seen> = records.iter().map(of).chain(torn).collect();
         expected.sort_unstable();
         assert_eq!(seen, expected, "{:?}", self.wanted);
     }
@@ -101,7 +117,7 @@ impl<'a> Trial<'a> {
 /// answers what it found and wrote.
 pub async fn singles<C: Connector>(store: &impl Store, locks: &[Lock], connect: impl Connect<C>) {
     for &lock in locks {
-        let trial = Trial::laid_in(store, lock, 1).await;
+        let trial = Trial::laid_in(store, 1, lock, 1).await;
         let mut connection = trial.connector(&connect).connect().await.unwrap();
         for action in [Action::Read, Action::Update, Action::Modify] {
             let refused = single(&mut connection, &request(action, 7, 70)).await;
@@ -145,7 +161,7 @@ pub async fn transactions<C: Connector>(store: &impl Store, locks: &[Lock], conn
     let requests: Vec<Request> = steps.iter().map(|(request, _)| request.clone()).collect();
     let answers: Vec<String> = steps.into_iter().map(|(_, answer)| answer).collect();
     for &lock in locks {
-        let trial = Trial::laid_in(store, lock, 2).await;
+        let trial = Trial::laid_in(store, 2, lock, 2).await;
         let mut connection = trial.connector(&connect).connect().await.unwrap();
         for fatal in [request(Action::Read, 9, 0), request(Action::Insert, 7, 0)] {
             let doomed: Vec<_> = requests.iter().cloned().chain([fatal]).collect();
@@ -163,5 +179,41 @@ pub async fn transactions<C: Connector>(store: &impl Store, locks: &[Lock], conn
         assert_eq!(several(&mut connection, &reads).await, (Attempt::Ok, read), "{lock}");
         let missing = [request(Action::Read, 0, 0), request(Action::Read, 9, 0)];
         assert_eq!(several(&mut connection, &missing).await.0, Attempt::Refused, "{lock}");
+    }
+}
+
+/// Something in the place of a record that is none is what every operation finds that looks there: a read has read
+/// it, a write cannot follow from it and does not take place, and the final state shows it beside the others.
+/// `spoil` makes it of the record with a key.
+pub async fn garbled<C: Connector>(
+    store: &impl Store,
+    locks: &[Lock],
+    connect: impl Connect<C>,
+    spoil: impl AsyncFn(&Place, &str),
+) {
+    let torn = answer_beside(None, &[], 1);
+    let first = in_order(LAID_IN)[0].0;
+    for &lock in locks {
+        let trial = Trial::laid_in(store, 3, lock, 1).await;
+        let mut connection = trial.connector(&connect).connect().await.unwrap();
+        spoil(&trial.place, &key_name(1)).await;
+        // again: what the first one locked is free
+        for _ in 0..2 {
+            let read = single(&mut connection, &request(Action::Read, 1, 0)).await;
+            assert_eq!(read, (Attempt::Ok, torn.clone()), "{lock}");
+            // where one statement writes, it does not look at what is there
+            let writes = if lock == Lock::Native { &[][..] } else { &[Action::Update, Action::Modify] };
+            for action in writes {
+                let (done, found) = single(&mut connection, &request(*action, 1, 10)).await;
+                let failed = matches!(&done, Attempt::Failed(fault) if !fault.connection_lost);
+                assert!(failed && found == torn, "{lock}: {action:?}: {done:?} {found}");
+            }
+        }
+        let (done, _) = single(&mut connection, &request(Action::Update, 2, 20)).await;
+        assert_eq!(done, Attempt::Ok, "{lock}");
+        let others = in_order([(0, 0, 0), (2, 1, 20)]);
+        let scanned = single(&mut connection, &request(Action::Scan, first, 0)).await;
+        assert_eq!(scanned, (Attempt::Ok, answer_beside(None, &others, 1)), "{lock}");
+        trial.holds_beside(&others, Some(1)).await;
     }
 }

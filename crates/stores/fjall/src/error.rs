@@ -13,7 +13,7 @@ pub(crate) enum Error {
     Name(String),
     #[error("the folder is not empty and holds no fjall database")]
     NoDatabase,
-    #[error("a value is not one that acidtest writes")]
+    #[error("there is a tuple that is none")]
     Value,
 }
 

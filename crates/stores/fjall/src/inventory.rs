@@ -39,10 +39,10 @@ fn key((sku, condition, source, warehouse): (u32, u8, u8, u8)) -> [u8; 7] {
 }
 
 /// The tuple of a key.
-fn tuple_of(key: &[u8]) -> Result<(u32, u8, u8, u8), Error> {
-    let (sku, rest) = key.split_first_chunk().ok_or(Error::Value)?;
-    let [condition, source, warehouse] = rest else { return Err(Error::Value) };
-    Ok((u32::from_be_bytes(*sku), *condition, *source, *warehouse))
+fn tuple_of(key: &[u8]) -> Option<(u32, u8, u8, u8)> {
+    let (sku, rest) = key.split_first_chunk()?;
+    let [condition, source, warehouse] = rest else { return None };
+    Some((u32::from_be_bytes(*sku), *condition, *source, *warehouse))
 }
 
 fn key_of(line: &Line) -> [u8; 7] {
@@ -64,10 +64,10 @@ impl Tuple {
         value
     }
 
-    fn decode(value: &[u8]) -> Result<Self, Error> {
-        let (count, price) = value.split_first_chunk().ok_or(Error::Value)?;
-        let price = price.try_into().map_err(|_| Error::Value)?;
-        Ok(Self { count: i64::from_le_bytes(*count), price: u32::from_le_bytes(price) })
+    fn decode(value: &[u8]) -> Option<Self> {
+        let (count, price) = value.split_first_chunk()?;
+        let price = price.try_into().ok()?;
+        Some(Self { count: i64::from_le_bytes(*count), price: u32::from_le_bytes(price) })
     }
 }
 
@@ -98,11 +98,8 @@ impl InventoryStore for Fjall {
                 tuples
                     .map(|tuple| {
                         let (key, value) = tuple.into_inner()?;
-                        let [a, b, c, d, condition, source, warehouse] = *key else {
-                            return Err(Error::Value);
-                        };
-                        let key = (u32::from_be_bytes([a, b, c, d]), condition, source, warehouse);
-                        Ok(Held { key, count: Tuple::decode(&value)?.count })
+                        let held = tuple_of(&key).zip(Tuple::decode(&value));
+                        Ok(held.map_or_else(Held::foreign, |(key, Tuple { count, .. })| Held { key, count }))
                     })
                     .collect()
             })
@@ -148,8 +145,9 @@ fn decide(
     seen.clear();
     for tuple in tuples {
         let (key, value) = tuple.into_inner()?;
-        let (.., warehouse) = tuple_of(&key)?;
-        seen.push((warehouse, Tuple::decode(&value)?));
+        let tuple = tuple_of(&key).zip(Tuple::decode(&value));
+        let ((.., warehouse), tuple) = tuple.ok_or(Error::Value)?;
+        seen.push((warehouse, tuple));
     }
     Ok(plan_capture(capture, seen.iter().map(|(warehouse, tuple)| (*warehouse, tuple.count)), taken))
 }
@@ -157,7 +155,7 @@ fn decide(
 /// The value of the tuple that a line takes from, without what it takes.
 fn left(seen: &[(u8, Tuple)], line: &Line) -> Result<[u8; 12], Error> {
     let (_, tuple) = seen.iter().find(|(warehouse, _)| *warehouse == line.warehouse).ok_or(Error::Value)?;
-    Ok(Tuple { count: tuple.count - i64::from(line.count), ..*tuple }.encode())
+    Ok(Tuple { count: tuple.count.saturating_sub(line.count.into()), ..*tuple }.encode())
 }
 
 impl Client {
@@ -200,18 +198,12 @@ impl Client {
         let mut done = Ok(Attempt::Failed(Fault::answered("a release found no tuple")));
         let put = self.table.fetch_update(&key_of(&release.line()), |value| {
             let value = value?;
-            match Tuple::decode(value) {
-                Ok(tuple) => {
-                    done = Ok(Attempt::Ok);
-                    let count = tuple.count + i64::from(release.units);
-                    Some(Tuple { count, ..tuple }.encode().as_slice().into())
-                }
-                Err(error) => {
-                    done = Err(error);
-                    // as it was: without a value it would be removed
-                    Some(value.clone())
-                }
-            }
+            let more = Tuple::decode(value).and_then(|tuple| {
+                Some(Tuple { count: tuple.count.checked_add(release.units.into())?, ..tuple })
+            });
+            // what is no tuple is left as it was: without a value it would be removed
+            done = more.map(|_| Attempt::Ok).ok_or(Error::Value);
+            Some(more.map_or_else(|| value.clone(), |tuple| tuple.encode().as_slice().into()))
         });
         put.map_or_else(|error| Ok(in_doubt(error)), |_| done)
     }
@@ -228,5 +220,58 @@ impl Operations for Client {
 
     async fn release(&mut self, release: &Release) -> Attempt {
         self.put_back(release).unwrap_or_else(|error| undone(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Durability;
+    use acidtest_testbed::{self as testbed, wait};
+    use acidtest_workloads::inventory::Item;
+
+    use super::*;
+
+    fn opened(folder: &tempfile::TempDir) -> Fjall {
+        Fjall { files: Arc::new(Files::at(&folder.path().join("db"), Some(Durability::None))) }
+    }
+
+    fn put(store: &Fjall, place: &Place, key: &[u8], value: &[u8]) {
+        let database = store.files.database().unwrap();
+        keyspace(&database, &named(place, STOCK)).unwrap().insert(key, value).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_tuple_is_foreign_to_the_final_stock() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = opened(&folder);
+        let spoil = async |place: &Place, item: &Item| put(&store, place, &key(item.key()), b"garbled");
+        wait(testbed::inventory::garbled(&store, spoil));
+    }
+
+    /// Neither more than a count can be, nor what is no count.
+    #[test]
+    fn nothing_is_put_on_what_is_no_tuple() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = opened(&folder);
+        let place = Place { namespace: testbed::NAMESPACE.to_owned(), trial: 1 };
+        let stock = Stock { items: Vec::new(), groups: Vec::new(), group_of: Vec::new() };
+        wait(store.load(&place, Lock::None, &stock)).unwrap();
+        let release = Release { sku: 1, warehouse: 1, condition: 1, source: 1, units: 2 };
+        let capture = Capture { sku: 1, condition: 1, source: 1, units: 2 };
+        let full = Tuple { count: i64::MAX, price: 1 }.encode();
+        for lock in Lock::ALL {
+            let files = Arc::clone(&store.files);
+            let connector = FjallConnector { files, name: named(&place, STOCK), lock };
+            let mut client = wait(connector.connect()).unwrap();
+            for value in [&full[..], b"garbled"] {
+                put(&store, &place, &key_of(&release.line()), value);
+                let released = wait(client.release(&release));
+                assert!(matches!(released, Attempt::Failed(_)), "{lock}: {released:?}");
+                let kept = client.table.get(&key_of(&release.line())).unwrap().unwrap();
+                assert_eq!(&kept[..], value, "{lock}");
+            }
+            let captured = wait(client.capture(&capture, &mut Vec::new()));
+            assert!(matches!(captured, Attempt::Failed(_)), "{lock}: {captured:?}");
+        }
     }
 }

@@ -9,15 +9,15 @@ use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Loaded, Place,
     records::{
-        self, Action, Answer, Connector, Each, Fields, Layout, Operations, RecordsStore, Request, Scenario,
-        Wanted, key_name, tag_of,
+        self, Action, Answer, Connector, Each, Fields, Found, Layout, Operations, RecordsStore, Request,
+        Scenario, Wanted, key_name, tag_of,
     },
 };
 use fjall::{Iter, PersistMode, UserValue};
 
 use crate::{
     Fjall,
-    error::{Done, Error, in_doubt, undone},
+    error::{Done, in_doubt, undone},
     files::{Files, Table, Transaction, drop_keyspace, keyspace, make_keyspace},
     named,
 };
@@ -39,10 +39,10 @@ fn encode(value: &mut Vec<u8>, version: u64, fields: &Fields) {
     }
 }
 
-/// A record's version, and its fields one after the other.
-fn decode(value: &[u8]) -> Result<(u64, &[u8]), Error> {
-    let (version, fields) = value.split_first_chunk().ok_or(Error::Value)?;
-    Ok((u64::from_le_bytes(*version), fields))
+/// A record's version, and its fields one after the other; none of a value that is no record.
+fn decode(value: &[u8]) -> Option<(u64, &[u8])> {
+    let (version, fields) = value.split_first_chunk()?;
+    Some((u64::from_le_bytes(*version), fields))
 }
 
 /// Each field of a record.
@@ -100,7 +100,7 @@ impl RecordsStore for Fjall {
             self.on_files("reading the final records", |database| {
                 for record in keyspace(database, &named(place, TABLE))?.iter() {
                     let (key, value) = record.into_inner()?;
-                    let (version, fields) = decode(&value)?;
+                    let (version, fields) = decode(&value).unwrap_or_default();
                     each(&String::from_utf8_lossy(&key), version, tag_of(split(fields, layout)));
                 }
                 Ok(())
@@ -146,46 +146,56 @@ struct Codec {
 }
 
 impl Codec {
-    /// A record that was read, if it was there.
-    fn found(&self, value: Option<&UserValue>, answer: &mut Answer) -> Done {
-        let Some(value) = value else { return Ok(Attempt::Refused) };
-        let (version, fields) = decode(value)?;
-        answer.record(version, split(fields, &self.layout));
-        Ok(Attempt::Ok)
+    /// What is there, told in the answer if it was asked for, and in any case if it is no record.
+    fn found(&self, value: Option<&UserValue>, asked: bool, answer: &mut Answer) -> Found {
+        let Some(value) = value else { return Found::Nothing };
+        let Some((version, fields)) = decode(value) else {
+            answer.torn();
+            return Found::Torn;
+        };
+        if asked {
+            answer.record(version, split(fields, &self.layout));
+        }
+        Found::Record(version)
+    }
+
+    fn read(&self, value: Option<&UserValue>, answer: &mut Answer) -> Attempt {
+        self.found(value, true, answer).read()
     }
 
     /// The first records of a range.
     fn listed(&self, range: Iter, request: &Request, answer: &mut Answer) -> Done {
         for record in range.take(request.length as usize) {
-            self.found(Some(&record.value()?), answer)?;
+            self.read(Some(&record.value()?), answer);
         }
         Ok(Attempt::Ok)
     }
 
-    /// What an update or a modify makes of what it read, if it was there: the value to be written.
-    fn changed(&mut self, read: Option<&UserValue>, request: &Request, answer: &mut Answer) -> Done {
-        let Some(read) = read else { return Ok(Attempt::Refused) };
-        let (version, fields) = decode(read)?;
-        if request.action == Action::Modify {
-            answer.record(version, split(fields, &self.layout));
+    /// What an update or a modify makes of what it read, if it can: the value to be written.
+    fn changed(&mut self, read: Option<&UserValue>, request: &Request, answer: &mut Answer) -> Attempt {
+        let found = self.found(read, request.action == Action::Modify, answer);
+        match found.above() {
+            Ok(version) => {
+                answer.wrote(version);
+                encode(&mut self.value, version, &request.fields);
+                Attempt::Ok
+            }
+            Err(ended) => ended,
         }
-        answer.wrote(version + 1);
-        encode(&mut self.value, version + 1, &request.fields);
-        Ok(Attempt::Ok)
     }
 
     /// One operation inside a transaction.
     fn apply(&mut self, inside: &mut Transaction<'_>, request: &Request, answer: &mut Answer) -> Done {
         let key = request.key.as_bytes();
         let done = match request.action {
-            Action::Read => return self.found(inside.get(key)?.as_ref(), answer),
+            Action::Read => return Ok(self.read(inside.get(key)?.as_ref(), answer)),
             Action::Scan => return self.listed(inside.from(key), request, answer),
             Action::Insert if inside.get(key)?.is_some() => Attempt::Refused,
             Action::Insert => {
                 encode(&mut self.value, 0, &request.fields);
                 Attempt::Ok
             }
-            Action::Update | Action::Modify => self.changed(inside.get(key)?.as_ref(), request, answer)?,
+            Action::Update | Action::Modify => self.changed(inside.get(key)?.as_ref(), request, answer),
         };
         if done == Attempt::Ok {
             inside.put(key, &self.value);
@@ -198,17 +208,17 @@ impl Client {
     fn alone(&mut self, request: &Request, answer: &mut Answer) -> Done {
         let key = request.key.as_bytes();
         match (request.action, self.lock) {
-            (Action::Read, _) => self.codec.found(self.table.get(key)?.as_ref(), answer),
+            (Action::Read, _) => Ok(self.codec.read(self.table.get(key)?.as_ref(), answer)),
             (Action::Scan, _) => self.codec.listed(self.table.snapshot().from(key), request, answer),
             (Action::Update | Action::Modify, Lock::None) => self.write_unprotected(request, answer),
-            (Action::Update | Action::Modify, Lock::Native) => self.write_in_one(request, answer),
+            (Action::Update | Action::Modify, Lock::Native) => Ok(self.write_in_one(request, answer)),
             _ => self.together(slice::from_ref(request), slice::from_mut(answer)),
         }
     }
 
     fn write_unprotected(&mut self, request: &Request, answer: &mut Answer) -> Done {
         let key = request.key.as_bytes();
-        let done = self.codec.changed(self.table.get(key)?.as_ref(), request, answer)?;
+        let done = self.codec.changed(self.table.get(key)?.as_ref(), request, answer);
         if done != Attempt::Ok {
             return Ok(done);
         }
@@ -218,17 +228,17 @@ impl Client {
         Ok(transaction.commit())
     }
 
-    fn write_in_one(&mut self, request: &Request, answer: &mut Answer) -> Done {
+    fn write_in_one(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
         let Self { table, codec, .. } = self;
-        let mut done = Ok(Attempt::Refused);
+        let mut done = Attempt::Refused;
         let committed = table.fetch_update(request.key.as_bytes(), |read| {
             // called again if others came between
             answer.clear();
             done = codec.changed(read, request, answer);
             // what is left as it was is not written; without a value it would be removed
-            if matches!(done, Ok(Attempt::Ok)) { Some(codec.value.as_slice().into()) } else { read.cloned() }
+            if done == Attempt::Ok { Some(codec.value.as_slice().into()) } else { read.cloned() }
         });
-        committed.map_or_else(|error| Ok(in_doubt(error)), |_| done)
+        committed.map_or_else(in_doubt, |_| done)
     }
 
     fn together(&mut self, requests: &[Request], answers: &mut [Answer]) -> Done {
@@ -249,7 +259,7 @@ impl Client {
             let key = request.key.as_bytes();
             let done = match request.action {
                 Action::Scan => self.codec.listed(view.from(key), request, answer)?,
-                _ => self.codec.found(view.get(key)?.as_ref(), answer)?,
+                _ => self.codec.read(view.get(key)?.as_ref(), answer),
             };
             if done != Attempt::Ok {
                 return Ok(done);
@@ -272,5 +282,48 @@ impl Operations for Client {
             self.together(requests, answers)
         };
         done.unwrap_or_else(|error| undone(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Durability;
+    use acidtest_testbed::{operations, wait};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_record_is_told_as_torn_and_not_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Fjall { files: Arc::new(Files::at(&folder.path().join("db"), Some(Durability::None))) };
+        let connect = |place: &Place, Wanted { lock, layout, .. }| FjallConnector {
+            files: Arc::clone(&store.files),
+            name: named(place, TABLE),
+            lock,
+            layout,
+        };
+        let spoil = async |place: &Place, key: &str| {
+            let database = store.files.database().unwrap();
+            // a version has eight bytes
+            keyspace(&database, &named(place, TABLE)).unwrap().insert(key, b"garbled").unwrap();
+        };
+        wait(operations::garbled(&store, &Lock::ALL, connect, spoil));
+    }
+
+    #[test]
+    fn a_native_write_leaves_what_is_no_record_as_it_is() {
+        let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
+        let mut codec = Codec { layout, value: Vec::new() };
+        let request = Request::default();
+        for (value, torn) in [(&b"garbled"[..], true), (&u64::MAX.to_le_bytes(), false)] {
+            let mut answer = Answer::default();
+            let ended = codec.changed(Some(&value.into()), &request, &mut answer);
+            assert!(matches!(ended, Attempt::Failed(_)), "{ended:?}");
+            let mut told = Answer::default();
+            if torn {
+                told.torn();
+            }
+            assert_eq!(format!("{answer:?}"), format!("{told:?}"));
+        }
     }
 }

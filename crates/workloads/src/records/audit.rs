@@ -163,9 +163,10 @@ impl Found {
             let entry = ledger.entry(number);
             self.records += u64::from(seen);
             self.existence(ledger, number, seen, &entry);
-            if seen > 0 {
+            // of what is torn not even the version is known to be one
+            if let (1.., Some(tag)) = (seen, tag) {
                 self.version(&entry, version);
-                self.mismatched += u64::from(tag.is_some_and(|tag| entry.newest.contradicts(version, tag)));
+                self.mismatched += u64::from(entry.newest.contradicts(version, tag));
             }
         }
     }
@@ -189,14 +190,19 @@ impl Found {
     fn version(&mut self, entry: &Entry, version: u64) {
         self.ok_updates += entry.ok;
         self.unknown_updates += entry.unknown;
-        self.steps += version.saturating_sub(entry.first);
+        // a version is whatever the store says: several may be more than can be counted
         let low = entry.first + entry.ok;
-        self.lost_updates += low.saturating_sub(version);
-        self.unasked += version.saturating_sub(low + entry.unknown);
+        for (count, more) in [
+            (&mut self.steps, version.saturating_sub(entry.first)),
+            (&mut self.lost_updates, low.saturating_sub(version)),
+            (&mut self.unasked, version.saturating_sub(low + entry.unknown)),
+        ] {
+            *count = count.saturating_add(more);
+        }
     }
 
     /// Whether every record is there, once, and in one piece.
     fn is_whole(&self) -> bool {
-        self.lost + self.duplicated + self.phantom + self.torn + self.unasked + self.mismatched == 0
+        [self.lost, self.duplicated, self.phantom, self.torn, self.unasked, self.mismatched] == [0; 6]
     }
 }

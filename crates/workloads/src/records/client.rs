@@ -125,6 +125,8 @@ impl<C: Connector> RecordsClient<C> {
 
     fn note(&self, request: &Request, known: Known, answer: &Answer, outcome: Outcome) {
         let ledger = &self.scenario.ledger;
+        // nobody wrote it, however the operation ended that came upon it
+        ledger.torn(answer.torn_records());
         match (request.action, outcome) {
             (Action::Read | Action::Scan, Outcome::Ok) => {
                 ledger.acknowledged();
@@ -149,11 +151,11 @@ impl<C: Connector> RecordsClient<C> {
     /// Looks at what was read, after the clock has stopped. A scan does not say whose its records are.
     fn look(&self, request: &Request, known: Known, answer: &Answer) {
         let Scenario { ledger, layout, .. } = &self.scenario;
-        let mut found = 0;
+        let mut found = answer.torn_records();
         for (version, fields) in answer.read() {
             found += 1;
             match whole(layout, fields) {
-                None => ledger.torn(),
+                None => ledger.torn(1),
                 Some(tag) if request.action != Action::Scan && known.newest.contradicts(version, tag) => {
                     ledger.mismatched();
                 }
@@ -218,10 +220,11 @@ impl<C: Connector> Client for RecordsClient<C> {
     }
 
     async fn attempt(&mut self, operation: &Operation) -> Attempt {
+        // of what the operation before has found nothing is told again
+        self.answers.iter_mut().for_each(Answer::clear);
         let Some(connection) = &mut self.connection else {
             return Attempt::Failed(Fault::lost("no connection"));
         };
-        self.answers.iter_mut().for_each(Answer::clear);
         match (operation.requests.as_slice(), self.answers.as_mut_slice()) {
             ([request], [answer]) => connection.single(request, answer).await,
             (requests, answers) => connection.several(requests, answers).await,

@@ -153,12 +153,14 @@ fn filler(tag: u64, field: u16, field_bytes: usize) -> &'static str {
 }
 
 /// The tag that all of a record's fields begin with; `None` where they disagree or are no fields of
-/// ours. Of each field its first 16 letters are enough.
+/// ours. Of each field its first 16 letters are enough; they must be those that [`Fields::fill`] writes, as what
+/// reads as the same number may be other letters.
 #[must_use]
 pub fn tag_of<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
     let mut fields = fields.into_iter();
     let first = fields.next()?.get(..TAG)?;
-    if !fields.all(|field| field.get(..TAG) == Some(first)) {
+    let ours = first.iter().all(|letter| matches!(letter, b'0'..=b'9' | b'a'..=b'f'));
+    if !ours || !fields.all(|field| field.get(..TAG) == Some(first)) {
         return None;
     }
     u64::from_str_radix(std::str::from_utf8(first).ok()?, 16).ok()
@@ -170,15 +172,12 @@ pub fn tag_of<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
 pub(crate) fn whole<'a>(layout: &Layout, fields: impl Iterator<Item = &'a [u8]> + Clone) -> Option<u64> {
     let tag = tag_of(fields.clone())?;
     let each = layout.field_bytes as usize;
-    let mut count = 0_u16;
-    for (number, field) in (0..layout.fields).zip(fields) {
-        let same = field.len() == each && &field[TAG..] == filler(tag, number, each).as_bytes();
-        if !same {
-            return None;
-        }
-        count += 1;
-    }
-    (count == layout.fields).then_some(tag)
+    let as_many = fields.clone().count() == usize::from(layout.fields);
+    let mut numbered = (0..layout.fields).zip(fields);
+    let same = |(number, field): (u16, &[u8])| {
+        field.len() == each && field.get(TAG..) == Some(filler(tag, number, each).as_bytes())
+    };
+    (as_many && numbered.all(same)).then_some(tag)
 }
 
 #[cfg(test)]
@@ -225,5 +224,23 @@ mod tests {
         assert_eq!(read(&bent), None);
         assert_eq!(read(&bytes(&one)[..9]), None);
         assert_eq!(read(&[]), None);
+        let mut more = bytes(&one);
+        more.push(more[9].clone());
+        assert_eq!(read(&more), None);
+    }
+
+    #[test]
+    fn a_tag_is_as_it_was_written_letter_by_letter() {
+        let mut fields = Fields::default();
+        fields.fill(&LAYOUT, 0xABCD);
+        let with = |tag: &str| {
+            let changed: Vec<String> = fields.iter().map(|field| format!("{tag}{}", &field[TAG..])).collect();
+            let bytes = || changed.iter().map(String::as_bytes);
+            (tag_of(bytes()), whole(&LAYOUT, bytes()))
+        };
+        assert_eq!(with("000000000000abcd"), (Some(0xABCD), Some(0xABCD)));
+        for other in ["000000000000ABCD", "+00000000000abcd", " 00000000000abcd", "00000000000abcdé"] {
+            assert_eq!(with(other), (None, None), "{other}");
+        }
     }
 }

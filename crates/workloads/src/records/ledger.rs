@@ -284,9 +284,11 @@ impl Ledger {
         self.counts.unknown.fetch_add(1, Relaxed);
     }
 
-    /// A record that was read with fields of several writers.
-    pub(crate) fn torn(&self) {
-        self.counts.torn.fetch_add(1, Relaxed);
+    /// Records that were read with fields of several writers, or that are none.
+    pub(crate) fn torn(&self, records: u64) {
+        if records > 0 {
+            self.counts.torn.fetch_add(records, Relaxed);
+        }
     }
 
     /// A record that was read with fields that are not those of its version.

@@ -20,7 +20,7 @@
 //! | `duplicated` | records | there more than once at the end |
 //! | `phantom` | records | there at the end, and never inserted, or with an insert that is proved to have had no effect, or with a key that is none |
 //! | `unasked` | updates | a final version is higher than all updates make it that may have happened (failed but applied, applied twice) |
-//! | `torn` | records | read, or found at the end, with fields of several writers, or that nobody wrote |
+//! | `torn` | records | read, or found at the end, with fields of several writers, or that nobody wrote, or with a version that is none |
 //! | `mismatched` | records | read, or found at the end, with the version of an acknowledged write, of loading, or of what was taken over, and other fields than were written with it |
 //! | `missing` | reads | nothing was found where a record had been laid in, or acknowledged as inserted, before the operation was sent |
 //! | `stale` | reads | a version lower than one that was acknowledged before the operation was sent |
@@ -65,5 +65,5 @@ pub use keys::Choice;
 pub use ledger::Ledger;
 pub(crate) use ledger::Written;
 pub use parameters::{Mix, Parameters, Refresh};
-pub use port::{Action, Answer, Connector, Each, Operations, RecordsStore, Request, Wanted};
+pub use port::{Action, Answer, Connector, Each, Found, Operations, RecordsStore, Request, Wanted};
 pub use workload::{KIND, Records};

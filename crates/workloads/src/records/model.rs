@@ -1,7 +1,13 @@
 //! The client, the ledger and the audit together, on a model of a store whose histories are drawn at
 //! random: what is right raises no alarm, and what is wrong is found with its right count.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, thread};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    sync::Arc,
+    thread,
+};
 
 use acidtest_engine::{Attempt, Client, Outcome};
 use acidtest_model::StoreError;
@@ -10,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    Action, Answer, Choice, Connector, Fields, Final, Layout, Ledger, Operations, Parameters, Request,
+    Action, Answer, Choice, Connector, Fields, Final, Found, Layout, Ledger, Operations, Parameters, Request,
     Scenario, audit,
     client::{Operation, RecordsClient},
     content::key_name,
@@ -49,6 +55,8 @@ enum Bend {
     Swap,
     /// A version that another update has written.
     Overwrite,
+    /// Something that is no record, not even a version.
+    Garble,
 }
 
 impl Model {
@@ -111,6 +119,8 @@ impl Model {
         } else if let (Some(Bend::Swap), Some(other)) = (self.bend, other()) {
             self.bend = None;
             self.tell(answer, (version, other));
+        } else if self.occasion(Bend::Garble, true) {
+            answer.torn();
         } else if self.occasion(Bend::Stale, version > 0) {
             self.tell(answer, (version - 1, tag));
         } else {
@@ -399,6 +409,7 @@ proptest! {
             (Bend::Swap, "mismatched"),
             (Bend::Stale, "stale"),
             (Bend::Overwrite, "overwritten"),
+            (Bend::Garble, "torn"),
         ]),
     ) {
         let mut world = World::new(&parameters(FIXED, 1), seed, (0.0, 0.0)).run(200);
@@ -532,4 +543,74 @@ fn an_updated_record_was_inserted() {
     assert_eq!(world.audit().audit.evidence["indeterminate_inserts"], 1);
     world.ledger.updated(number, 1, Some(1), world.ledger.newest(number));
     world.shows(&world.state(), "lost", 1);
+}
+
+/// A store that has no records, but something in their place. Its connection can be had once.
+struct Garbled(Cell<bool>);
+
+impl Connector for Garbled {
+    type Connection = Self;
+
+    async fn connect(&self) -> Result<Self, String> {
+        if self.0.replace(false) { Ok(Self(Cell::default())) } else { Err("gone".to_owned()) }
+    }
+}
+
+impl Operations for Garbled {
+    async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
+        answer.torn();
+        if request.action == Action::Read { Attempt::Ok } else { Found::Torn.above().unwrap_err() }
+    }
+
+    async fn several(&mut self, _: &[Request], _: &mut [Answer]) -> Attempt {
+        unreachable!("one operation at a time")
+    }
+}
+
+/// An update that cannot follow from what it found has not taken place, and what it found is torn: once, also
+/// where the client's next operation finds no connection. A read of it misses nothing.
+#[test]
+fn what_an_operation_found_that_is_no_record_is_torn_once() {
+    for (mix, ends) in [("update:1", Outcome::Failed), ("read:1", Outcome::Ok)] {
+        let parameters = parameters(mix, 1);
+        let world = World::new(&parameters, 1, (0.0, 0.0)).run(30);
+        let scenario = Scenario::new(&parameters, Arc::clone(&world.ledger), 2);
+        let mut client = RecordsClient::new(Garbled(Cell::new(true)), scenario, 0);
+        at_once(client.connect()).unwrap();
+        for ends in [ends, Outcome::Failed] {
+            let operation = client.draw().unwrap();
+            let ended = match at_once(client.attempt(&operation)) {
+                Attempt::Ok => Outcome::Ok,
+                Attempt::Failed(_) => Outcome::Failed,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(ended, ends);
+            client.account(operation, ended);
+            assert!(at_once(client.connect()).is_err());
+        }
+        assert_eq!(world.audit().audit.to_string(), "broken: torn 1 records");
+    }
+}
+
+/// The final state is the server's word, and versions are as high as it says.
+#[test]
+fn versions_are_counted_up_to_what_can_be() {
+    let world = World::new(&parameters(FIXED, 1), 1, (0.0, 0.0)).run(30);
+    let mut state = world.state();
+    for row in &mut state {
+        row.1 = u64::MAX;
+    }
+    world.shows(&state, "unasked", u64::MAX);
+}
+
+/// A write follows from a record alone, and from none that has the highest version that a store can keep.
+#[test]
+fn a_write_follows_from_a_record_alone() {
+    let most = i64::MAX.unsigned_abs();
+    assert_eq!(Found::Record(0).above(), Ok(1));
+    assert_eq!(Found::Record(most - 1).above(), Ok(most));
+    assert_eq!(Found::Nothing.above(), Err(Attempt::Refused));
+    for found in [Found::Torn, Found::Record(most), Found::Record(u64::MAX)] {
+        assert!(matches!(found.above(), Err(Attempt::Failed(fault)) if !fault.connection_lost), "{found:?}");
+    }
 }

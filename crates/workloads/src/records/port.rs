@@ -2,7 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
-use acidtest_engine::{Attempt, ClientTask};
+use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_model::{Isolation, Lock, StoreError, Task};
 
 use super::{Fields, Layout, Refresh, Scenario};
@@ -47,6 +47,8 @@ pub struct Answer {
     ends: Vec<usize>,
     /// Of each record: its version, and where its fields end in `ends`.
     records: Vec<(u64, usize)>,
+    /// Things that are there in the place of records and are none.
+    torn: u64,
     written: Option<u64>,
 }
 
@@ -56,6 +58,7 @@ impl Answer {
         self.bytes.clear();
         self.ends.clear();
         self.records.clear();
+        self.torn = 0;
         self.written = None;
     }
 
@@ -66,6 +69,17 @@ impl Answer {
             self.ends.push(self.bytes.len());
         }
         self.records.push((version, self.ends.len()));
+    }
+
+    /// Something that is there in the place of a record and that nobody wrote: not even its version can be read.
+    /// That it is there counts however the operation ends, so it must be the store's word, and not an answer
+    /// that broke on its way.
+    pub fn torn(&mut self) {
+        self.torn += 1;
+    }
+
+    pub(crate) fn torn_records(&self) -> u64 {
+        self.torn
     }
 
     /// The version that an update or a modify has written, where the store says it.
@@ -94,6 +108,44 @@ impl Answer {
             )
         })
     }
+}
+
+/// What is there where a record is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Nothing,
+    /// Something that is no record: see [`Answer::torn`].
+    Torn,
+    /// A record with this version.
+    Record(u64),
+}
+
+impl Found {
+    /// How a read ends that has found it.
+    #[must_use]
+    pub fn read(self) -> Attempt {
+        if self == Self::Nothing { Attempt::Refused } else { Attempt::Ok }
+    }
+
+    /// The version that a write leaves which follows from it.
+    ///
+    /// # Errors
+    /// How the write ends that cannot follow: it was not sent.
+    pub fn above(self) -> Result<u64, Attempt> {
+        // more than that is kept by no store that counts with a sign
+        const MOST: u64 = i64::MAX.unsigned_abs();
+        match self {
+            Self::Nothing => Err(Attempt::Refused),
+            Self::Record(version @ ..MOST) => Ok(version + 1),
+            Self::Record(version) => Err(unwritten(format!("there is no version above {version}"))),
+            Self::Torn => Err(unwritten("what is there is no record: it has no version".to_owned())),
+        }
+    }
+}
+
+fn unwritten(why: String) -> Attempt {
+    Attempt::Failed(Fault::answered(why))
 }
 
 /// What a trial asks of the store.
@@ -148,7 +200,8 @@ pub trait Connector {
 }
 
 /// Takes one record of the final state: its key, its version, and the tag that all its fields agree on
-/// ([`tag_of`](super::tag_of)); none where they disagree.
+/// ([`tag_of`](super::tag_of)). There is no tag where they disagree, nor where the version cannot be read: that is
+/// torn, and its version, whatever is given for it, is not looked at.
 pub type Each<'a> = dyn FnMut(&str, u64, Option<u64>) + 'a;
 
 /// The untimed edge: what is done before and after a trial.
