@@ -8,7 +8,7 @@ use acidtest_workloads::{
         Stock,
     },
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::{
     File, Sqlite, attempt, named,
@@ -67,10 +67,7 @@ impl InventoryStore for Sqlite {
                 let sql = format!("SELECT sku, condition, source, warehouse, count FROM {}", table(place));
                 connection
                     .prepare(&sql)?
-                    .query_map([], |row| {
-                        let key = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-                        Ok(Held { key, count: row.get(4)? })
-                    })?
+                    .query_map([], |row| Ok(held(row).unwrap_or_else(|_| Held::foreign())))?
                     .collect()
             })
         })
@@ -79,6 +76,12 @@ impl InventoryStore for Sqlite {
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move { self.drop_tables("removing the stock", place, &["stock"]) })
     }
+}
+
+/// A tuple of the final stock. What is no number, or too large a one, SQLite can have in every column.
+fn held(row: &Row<'_>) -> rusqlite::Result<Held> {
+    let key = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+    Ok(Held { key, count: row.get(4)? })
 }
 
 #[derive(Clone)]
@@ -166,7 +169,7 @@ impl Client {
             return Ok(Attempt::Refused);
         }
         for (index, line) in taken.iter().enumerate() {
-            let left = self.seen.of(line).count - i64::from(line.count);
+            let left = self.seen.left(line);
             let tuple = params![line.sku, line.condition, line.source, line.warehouse, left];
             match self.connection.prepare_cached(&self.sql.set)?.execute(tuple) {
                 Ok(_) => {}
@@ -232,10 +235,19 @@ impl Client {
         let mut statement = self.connection.prepare_cached(&self.sql.capture)?;
         let mut rows =
             statement.query(params![capture.sku, capture.condition, capture.source, capture.units])?;
+        let mut told = true;
+        // to the end, where it commits
         while let Some(row) = rows.next()? {
-            taken.push(capture.line(row.get(0)?, row.get(1)?));
+            match (row.get(0), row.get(1)) {
+                (Ok(warehouse), Ok(count)) => taken.push(capture.line(warehouse, count)),
+                _ => told = false,
+            }
         }
-        Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
+        Ok(match taken.is_empty() {
+            _ if !told => Attempt::Unknown(Fault::answered("it does not say what was taken")),
+            true => Attempt::Refused,
+            false => Attempt::Ok,
+        })
     }
 }
 
@@ -258,6 +270,72 @@ impl Operations for Client {
             Ok(1) => Attempt::Ok,
             Ok(rows) => Attempt::Failed(Fault::answered(format!("a release changed {rows} rows"))),
             Err(error) => attempt(&error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::{Address, Durability};
+    use acidtest_testbed::{self as testbed, NAMESPACE, wait};
+    use acidtest_workloads::inventory::Item;
+
+    use super::*;
+
+    fn opened(folder: &tempfile::TempDir) -> Sqlite {
+        let path = folder.path().join("db");
+        Sqlite::open(&Address::file("sqlite", path.to_str().unwrap()), Some(Durability::None)).unwrap()
+    }
+
+    fn set(
+        store: &Sqlite,
+        place: &Place,
+        column: &str,
+        value: &str,
+        (sku, condition, source, warehouse): (u32, u8, u8, u8),
+    ) {
+        let sql = format!(
+            "UPDATE {} SET {column} = {value} WHERE sku = ?1 AND condition = ?2 AND source = ?3 AND warehouse = ?4",
+            table(place)
+        );
+        let tuple = params![sku, condition, source, warehouse];
+        let changed = store.on_file("spoiling", |connection| connection.execute(&sql, tuple));
+        assert_eq!(changed.unwrap(), 1);
+    }
+
+    #[test]
+    fn what_is_no_tuple_is_foreign_to_the_final_stock() {
+        for (column, value) in [("count", "'many'"), ("count", "1.5"), ("warehouse", "1000"), ("sku", "-1")] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = opened(&folder);
+            let spoil = async |place: &Place, item: &Item| set(&store, place, column, value, item.key());
+            wait(testbed::inventory::garbled(&store, spoil));
+        }
+    }
+
+    /// A statement that has taken something is not without effect because its answer makes no sense; what only
+    /// reads such a thing has taken nothing.
+    #[test]
+    fn a_capture_from_what_is_no_tuple_has_failed_or_is_unknown() {
+        let item = Item { sku: 1, condition: 1, source: 1, warehouse: 1, price: 1, initial: 5 };
+        let stock = Stock { items: vec![item], groups: Vec::new(), group_of: Vec::new() };
+        let capture = Capture { sku: 1, condition: 1, source: 1, units: 2 };
+        for lock in Lock::ALL {
+            let folder = tempfile::tempdir().unwrap();
+            let store = opened(&folder);
+            let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
+            wait(store.load(&place, lock, &stock)).unwrap();
+            set(&store, &place, "warehouse", "1000", item.key());
+            let sql = Statements::on(&table(&place));
+            let connector = SqliteConnector { file: store.file.clone(), lock, sql };
+            let mut client = wait(connector.connect()).unwrap();
+            let ended = wait(client.capture(&capture, &mut Vec::new()));
+            let fits = match &ended {
+                Attempt::Unknown(_) => lock == Lock::Native,
+                Attempt::Failed(_) => lock != Lock::Native,
+                _ => false,
+            };
+            assert!(fits, "{lock}: {ended:?}");
         }
     }
 }

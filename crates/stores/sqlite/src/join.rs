@@ -33,7 +33,8 @@ fn run(connection: &Connection, sql: &str, joined: &mut Joined) -> rusqlite::Res
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        joined.row(row.get_ref(0)?.as_str()?);
+        // what is no text is no record's key
+        joined.row(&String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()));
     }
     Ok(())
 }
@@ -151,6 +152,40 @@ impl Operations for Client {
         match run(&self.connection, &self.sql[order as usize], joined) {
             Ok(()) => Attempt::Ok,
             Err(error) => attempt(&error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::{Address, Durability};
+    use acidtest_testbed::{NAMESPACE, wait};
+
+    use super::*;
+
+    /// A row with a key that is no text is a row that nobody expects, and no error.
+    #[test]
+    fn what_is_no_key_is_a_row_like_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let address = Address::file("sqlite", path.to_str().unwrap());
+        let store = Sqlite::open(&address, Some(Durability::None)).unwrap();
+        let layout = Layout { records: 1, fields: 1, field_bytes: 20, scans: false };
+        let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
+        let ext = [Ext { key: "theirs".to_owned(), value: 4 }];
+        wait(store.load(&place, &layout, &ext, &Loaded::default())).unwrap();
+        for table in [EXT, TABLE] {
+            let spoil = format!("UPDATE {} SET key = CAST(x'FF' AS TEXT)", named(&place, table));
+            store.on_file("spoiling", |connection| connection.execute_batch(&spoil)).unwrap();
+        }
+        let sql = Order::ALL.map(|order| query(&place, order, 4));
+        let mut client = wait(SqliteConnector { file: store.file.clone(), sql }.connect()).unwrap();
+        let mut expected = Joined::default();
+        expected.row("\u{FFFD}");
+        for order in Order::ALL {
+            let mut joined = Joined::default();
+            assert_eq!(wait(client.join(order, &mut joined)), Attempt::Ok);
+            assert_eq!(joined, expected);
         }
     }
 }

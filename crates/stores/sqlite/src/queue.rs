@@ -144,6 +144,11 @@ impl SqlitePublisher {
     }
 }
 
+/// What is there as a body: bytes, whatever it was to be, or none where it is something else.
+fn body<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a [u8]> {
+    Ok(row.get_ref(column)?.as_bytes().unwrap_or_default())
+}
+
 struct Statements {
     /// Whether there is any message.
     any: String,
@@ -223,7 +228,7 @@ impl SqliteSubscriber {
         // to the end, where it commits
         while let Some(row) = rows.next()? {
             received.body.clear();
-            received.body.extend_from_slice(row.get_ref(0)?.as_blob()?);
+            received.body.extend_from_slice(body(row, 0)?);
             taken = Attempt::Ok;
         }
         Ok(taken)
@@ -255,7 +260,7 @@ impl SqliteSubscriber {
         let held = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
         let due = self.wanted.delivery.batch.saturating_sub(held).max(1);
         let mut statement = self.connection.prepare_cached(&self.sql.read)?;
-        let message = |row: &Row| Ok((row.get(0)?, row.get(1)?));
+        let message = |row: &Row| Ok((row.get(0)?, body(row, 1)?.to_vec()));
         for message in statement.query_map(params![last, self.wanted.at_once(due)], message)? {
             self.ahead.push_back(message?);
         }
@@ -287,5 +292,43 @@ impl SqliteSubscriber {
         self.ahead.clear();
         self.taken.clear();
         roll_back(&self.connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::{Address, Durability};
+    use acidtest_testbed::{NAMESPACE, wait};
+    use acidtest_workloads::queue::Parameters;
+
+    use super::*;
+
+    /// What nobody published is the audit's to judge, and so must be taken.
+    #[test]
+    fn what_is_no_body_is_taken_as_a_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let address = Address::file("sqlite", path.to_str().unwrap());
+        let store = Sqlite::open(&address, Some(Durability::None)).unwrap();
+        for (trial, consume) in (0..).zip([Consume::Auto, Consume::Ack]) {
+            let parameters = Parameters { consume, ..Parameters::default() };
+            let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+            let place = Place { namespace: NAMESPACE.to_owned(), trial };
+            let bodies = [("x'61'", &b"a"[..]), ("'text'", b"text"), ("7", b""), ("1.5", b"")];
+            wait(async {
+                store.declare(&place, &wanted).await.unwrap();
+                let values = bodies.map(|(body, _)| format!("({body})")).join(", ");
+                let insert = format!("INSERT INTO {} (body) VALUES {values}", named(&place, QUEUE));
+                store.on_file("publishing", |connection| connection.execute_batch(&insert)).unwrap();
+                let mut subscriber = store.connector(&place, &wanted).subscriber().await.unwrap();
+                for (_, body) in bodies {
+                    let mut received = Received::default();
+                    assert_eq!(subscriber.take(Duration::ZERO, &mut received).await, Attempt::Ok);
+                    assert_eq!(received.body, body, "{consume:?}");
+                    assert_eq!(subscriber.settle().await, Ok(Settled::Answered));
+                }
+                assert_eq!(store.depth(&place, &wanted).await.unwrap(), Depth::default());
+            });
+        }
     }
 }

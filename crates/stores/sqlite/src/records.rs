@@ -2,10 +2,10 @@
 
 use acidtest_model::{Isolation, Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Loaded, Place,
+    Attempt, ClientTask, Fault, Loaded, Place,
     records::{
-        self, Action, Answer, Connector, Each, Fields, Layout, Operations, RecordsStore, Request, Scenario,
-        Wanted, key_name, tag_of,
+        self, Action, Answer, Connector, Each, Fields, Found, Layout, Operations, RecordsStore, Request,
+        Scenario, Wanted, key_name, tag_of,
     },
 };
 use rusqlite::{Connection, OptionalExtension, Row, Statement};
@@ -110,8 +110,10 @@ impl RecordsStore for Sqlite {
                 let mut statement = connection.prepare(&sql)?;
                 let mut rows = statement.query([])?;
                 while let Some(row) = rows.next()? {
-                    let tag = tag_of(texts(row, 2..2 + usize::from(layout.fields)));
-                    each(row.get_ref(1)?.as_str()?, version(row)?, tag);
+                    let version = version(row);
+                    let tag = version.and_then(|_| tag_of(texts(row, 2..2 + usize::from(layout.fields))));
+                    let key = row.get_ref(1)?.as_bytes().unwrap_or_default();
+                    each(&String::from_utf8_lossy(key), version.unwrap_or_default(), tag);
                 }
                 Ok(())
             })
@@ -198,10 +200,20 @@ fn bind(statement: &mut Statement<'_>, key: &str, version: i64, fields: &Fields)
     Ok(())
 }
 
-/// The version in a row's first column.
-fn version(row: &Row<'_>) -> rusqlite::Result<u64> {
-    // counted up from 0
-    row.get(0).map(i64::cast_unsigned)
+/// The version in a row's first column; none where there is something else, as SQLite lets every column have.
+fn version(row: &Row<'_>) -> Option<u64> {
+    row.get::<_, i64>(0).ok()?.try_into().ok()
+}
+
+/// What is there by its version, told in the answer if it is no record.
+fn found(version: Option<u64>, answer: &mut Answer) -> Found {
+    version.map_or_else(
+        || {
+            answer.torn();
+            Found::Torn
+        },
+        Found::Record,
+    )
 }
 
 /// Columns of text; one that is none is as good as empty, and shows as torn.
@@ -218,14 +230,12 @@ impl Client {
     /// One operation, inside a transaction or by itself.
     fn apply(&self, request: &Request, answer: &mut Answer) -> Done {
         match request.action {
-            Action::Read => {
-                Ok(if self.read(request, answer)?.is_some() { Attempt::Ok } else { Attempt::Refused })
-            }
+            Action::Read => self.read(request, answer).map(Found::read),
             Action::Scan => self.scan(request, answer),
             Action::Insert => self.insert(request),
             Action::Update if self.lock == Lock::Native => self.raise(request, answer),
             Action::Update => {
-                let read = self.version(request)?;
+                let read = self.look(request, answer)?;
                 self.write(request, read, answer)
             }
             Action::Modify => {
@@ -235,29 +245,34 @@ impl Client {
         }
     }
 
-    /// The record's version, if it is there.
-    fn version(&self, request: &Request) -> rusqlite::Result<Option<u64>> {
-        self.connection.prepare_cached(&self.sql.version)?.query_row([&request.key], version).optional()
+    /// What is there, by its version alone.
+    fn look(&self, request: &Request, answer: &mut Answer) -> rusqlite::Result<Found> {
+        let mut statement = self.connection.prepare_cached(&self.sql.version)?;
+        let found = statement.query_row([&request.key], |row| Ok(found(version(row), answer)));
+        found.optional().map(|found| found.unwrap_or(Found::Nothing))
     }
 
-    fn read(&self, request: &Request, answer: &mut Answer) -> rusqlite::Result<Option<u64>> {
+    fn read(&self, request: &Request, answer: &mut Answer) -> rusqlite::Result<Found> {
         let mut statement = self.connection.prepare_cached(&self.sql.read)?;
-        statement.query_row([&request.key], |row| self.give(row, answer)).optional()
+        let found = statement.query_row([&request.key], |row| Ok(self.give(row, answer)));
+        found.optional().map(|found| found.unwrap_or(Found::Nothing))
     }
 
     fn scan(&self, request: &Request, answer: &mut Answer) -> Done {
         let mut statement = self.connection.prepare_cached(&self.sql.scan)?;
         let mut rows = statement.query((&request.key, request.length))?;
         while let Some(row) = rows.next()? {
-            self.give(row, answer)?;
+            self.give(row, answer);
         }
         Ok(Attempt::Ok)
     }
 
-    fn give(&self, row: &Row<'_>, answer: &mut Answer) -> rusqlite::Result<u64> {
-        let version = version(row)?;
-        answer.record(version, texts(row, 1..1 + self.fields));
-        Ok(version)
+    fn give(&self, row: &Row<'_>, answer: &mut Answer) -> Found {
+        let version = version(row);
+        if let Some(version) = version {
+            answer.record(version, texts(row, 1..1 + self.fields));
+        }
+        found(version, answer)
     }
 
     fn insert(&self, request: &Request) -> Done {
@@ -267,17 +282,21 @@ impl Client {
     }
 
     /// Writes the version above the one that was read, where a record was there.
-    fn write(&self, request: &Request, read: Option<u64>, answer: &mut Answer) -> Done {
-        let Some(read) = read else { return Ok(Attempt::Refused) };
+    fn write(&self, request: &Request, read: Found, answer: &mut Answer) -> Done {
+        let above = match read.above() {
+            Ok(above) => above,
+            Err(ended) => return Ok(ended),
+        };
         let soft = self.lock == Lock::Soft;
         let sql = if soft { &self.sql.set_if_unchanged } else { &self.sql.set };
         let mut statement = self.connection.prepare_cached(sql)?;
-        bind(&mut statement, &request.key, read.cast_signed(), &request.fields)?;
+        // what is above a version is above 0, and no more than SQLite can keep
+        bind(&mut statement, &request.key, above.cast_signed() - 1, &request.fields)?;
         match statement.raw_execute()? {
             0 if soft => Ok(Attempt::Conflict),
             0 => Ok(Attempt::Refused),
             _ => {
-                answer.wrote(read + 1);
+                answer.wrote(above);
                 Ok(Attempt::Ok)
             }
         }
@@ -288,10 +307,16 @@ impl Client {
         bind(&mut statement, &request.key, 0, &request.fields)?;
         let mut rows = statement.raw_query();
         let Some(row) = rows.next()? else { return Ok(Attempt::Refused) };
-        answer.wrote(version(row)?);
+        let written = version(row);
         // a statement has ended only when it says that there is nothing more
         while rows.next()?.is_some() {}
-        Ok(Attempt::Ok)
+        Ok(match written {
+            Some(version) => {
+                answer.wrote(version);
+                Attempt::Ok
+            }
+            None => Attempt::Unknown(Fault::answered("the version that it has written is none")),
+        })
     }
 
     fn alone(&self, request: &Request, answer: &mut Answer) -> Done {
@@ -326,5 +351,84 @@ impl Operations for Client {
 
     async fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
         self.together(requests, answers).unwrap_or_else(|error| attempt(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::{Address, Durability};
+    use acidtest_testbed::{NAMESPACE, operations, wait};
+    use acidtest_workloads::records::Refresh;
+
+    use super::*;
+
+    fn opened(folder: &tempfile::TempDir) -> Sqlite {
+        let path = folder.path().join("db");
+        Sqlite::open(&Address::file("sqlite", path.to_str().unwrap()), Some(Durability::None)).unwrap()
+    }
+
+    fn connector(
+        store: &Sqlite,
+        place: &Place,
+        Wanted { lock, isolation, layout, .. }: Wanted,
+    ) -> SqliteConnector {
+        let sql = Statements::on(&named(place, TABLE), layout.fields);
+        SqliteConnector { file: store.file.clone(), lock, isolation, fields: layout.fields.into(), sql }
+    }
+
+    #[test]
+    fn what_is_not_there_or_is_there_already_is_refused_and_stays_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = opened(&folder);
+        wait(operations::singles(&store, &Lock::ALL, |place: &Place, wanted| {
+            connector(&store, place, wanted)
+        }));
+    }
+
+    #[test]
+    fn a_transaction_sees_what_it_wrote_and_is_done_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = opened(&folder);
+        let connect = |place: &Place, wanted| connector(&store, place, wanted);
+        wait(operations::transactions(&store, &Lock::ALL, connect));
+    }
+
+    #[test]
+    fn what_is_no_record_is_told_as_torn_and_not_written_over() {
+        for version in ["'seven'", "-1", "1.5", "x'00'"] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = opened(&folder);
+            let connect = |place: &Place, wanted| connector(&store, place, wanted);
+            let spoil = async |place: &Place, key: &str| {
+                let sql = format!("UPDATE {} SET version = {version} WHERE key = ?1", named(place, TABLE));
+                let spoiled = store.on_file("spoiling", |connection| connection.execute(&sql, [key]));
+                assert_eq!(spoiled.unwrap(), 1);
+            };
+            wait(operations::garbled(&store, &Lock::ALL, connect, spoil));
+        }
+    }
+
+    #[test]
+    fn a_write_whose_version_cannot_be_read_is_unknown_and_one_above_the_highest_is_not_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = opened(&folder);
+        let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
+        let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
+        wait(store.load(&place, &layout, &Loaded::default())).unwrap();
+        let sql = format!("UPDATE {} SET version = {}", named(&place, TABLE), i64::MAX);
+        store.on_file("spoiling", |connection| connection.execute(&sql, [])).unwrap();
+        let mut request = Request { action: Action::Update, key: key_name(0), ..Request::default() };
+        request.fields.fill(&layout, 1);
+        for lock in [Lock::None, Lock::Soft, Lock::Hard, Lock::Native] {
+            let wanted = Wanted { lock, isolation: None, transaction: 1, refresh: Refresh::No, layout };
+            let mut client = wait(connector(&store, &place, wanted).connect()).unwrap();
+            let ended = wait(client.single(&request, &mut Answer::default()));
+            let fits = match &ended {
+                Attempt::Unknown(_) => lock == Lock::Native,
+                Attempt::Failed(fault) => lock != Lock::Native && fault.message.contains("no version above"),
+                _ => false,
+            };
+            assert!(fits, "{lock}: {ended:?}");
+        }
     }
 }

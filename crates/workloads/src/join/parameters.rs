@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::port::ROWS;
 use crate::{Parameter, records, workload::in_range};
 
 /// What is laid in and what is joined.
@@ -62,7 +63,7 @@ impl Parameters {
     pub fn check(&self) -> Result<(), String> {
         self.layout().check()?;
         in_range(&[
-            ((1..=100_000).contains(&self.ext_rows), "ext_rows", "between 1 and 100,000"),
+            ((1..=ROWS).contains(&(self.ext_rows as usize)), "ext_rows", "between 1 and 100,000"),
             (u64::from(self.ext_rows) <= self.records, "ext_rows", "at most records"),
             (self.value <= 9, "value", "between 0 and 9"),
         ])?;

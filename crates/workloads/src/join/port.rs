@@ -32,6 +32,9 @@ impl Order {
     }
 }
 
+/// The most rows that a join can be expected to find: those of `ext`.
+pub(super) const ROWS: usize = 100_000;
+
 /// What a join found. Its room is used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
@@ -44,9 +47,11 @@ impl Joined {
         self.keys.clear();
     }
 
-    /// A row that was found, by its key.
+    /// A row that was found, by its key. Those beyond any that may be expected are not kept: it is wrong already.
     pub fn row(&mut self, key: &str) {
-        self.keys.push(key.to_owned());
+        if self.keys.len() <= ROWS {
+            self.keys.push(key.to_owned());
+        }
     }
 
     /// Whether these are the rows, each once.
@@ -130,5 +135,19 @@ mod tests {
         for wrong in [&["a"][..], &["a", "a"], &["a", "b", "b"], &["a", "c"], &[]] {
             assert!(!is(wrong), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn rows_without_end_take_no_memory_without_end() {
+        let most: BTreeSet<String> = (0..ROWS).map(|row| row.to_string()).collect();
+        let mut joined = Joined::default();
+        for key in &most {
+            joined.row(key);
+        }
+        assert!(joined.is(&most));
+        for _ in 0..1000 {
+            joined.row("0");
+        }
+        assert!(!joined.is(&most) && joined.keys.len() == ROWS + 1);
     }
 }
