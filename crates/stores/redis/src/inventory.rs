@@ -30,6 +30,9 @@ type Group = (u32, u8, u8);
 /// (warehouse, count) of each tuple of a group.
 type Counts = Vec<(u8, i64)>;
 
+/// The fields of a hash and their values, whatever they are.
+type Hash = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Names of a trial's keys.
 #[derive(Clone)]
 struct Keys {
@@ -149,23 +152,39 @@ async fn read_stock(connection: &mut MultiplexedConnection, keys: &Keys) -> Redi
     // a scan may show a key twice
     let mut found = BTreeSet::new();
     let mut scan = Scan::of(&keys.counts());
-    while let Some(names) = scan.next::<String>(connection).await? {
-        found.extend(names.iter().filter_map(|name| keys.group(name)));
+    while let Some(names) = scan.next(connection).await? {
+        found.extend(names);
     }
-    let groups: Vec<_> = found.into_iter().collect();
+    let names: Vec<_> = found.into_iter().collect();
     let mut held = Vec::new();
-    for groups in groups.chunks(BATCH) {
+    for names in names.chunks(BATCH) {
         let mut batch = pipe();
-        for &group in groups {
-            batch.cmd("HGETALL").arg(keys.count(group));
+        batch.ignore_errors();
+        for name in names {
+            batch.cmd("HGETALL").arg(name);
         }
-        let counts: Vec<Counts> = batch.query_async(connection).await?;
-        for (&(sku, condition, source), counts) in groups.iter().zip(counts) {
-            let tuple = |(warehouse, count)| Held { key: (sku, condition, source, warehouse), count };
-            held.extend(counts.into_iter().map(tuple));
+        let counts: Vec<RedisResult<Hash>> = batch.query_async(connection).await?;
+        for (name, counts) in names.iter().zip(counts) {
+            match keys::held(counts)? {
+                Some(counts) => {
+                    let group = str::from_utf8(name).ok().and_then(|name| keys.group(name));
+                    held.extend(counts.iter().map(|(warehouse, count)| tuple(group, warehouse, count)));
+                }
+                None => held.push(Held::foreign()),
+            }
         }
     }
     Ok(held)
+}
+
+/// A tuple of the final stock, if its group and what is kept of it make one.
+fn tuple(group: Option<Group>, warehouse: &[u8], count: &[u8]) -> Held {
+    let held = || {
+        let (sku, condition, source) = group?;
+        let key = (sku, condition, source, str::from_utf8(warehouse).ok()?.parse().ok()?);
+        Some(Held { key, count: str::from_utf8(count).ok()?.parse().ok()? })
+    };
+    held().unwrap_or_else(Held::foreign)
 }
 
 struct RedisConnector {
@@ -230,7 +249,7 @@ impl Client {
         set.arg(&key);
         for line in &*taken {
             let held = self.read.iter().find(|(warehouse, _)| *warehouse == line.warehouse);
-            let left = held.map_or(0, |(_, count)| *count) - i64::from(line.count);
+            let left = held.map_or(0, |(_, count)| *count).saturating_sub(line.count.into());
             set.arg(line.warehouse).arg(left);
         }
         let set = self.session.ask::<Value>(&set).await;
@@ -348,5 +367,52 @@ impl Operations for Client {
             Lock::None | Lock::Soft | Lock::Native => self.release_in_one(release).await,
         };
         done.unwrap_or_else(|ended| ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Durability;
+    use acidtest_testbed::{self as testbed, Private, wait};
+
+    use super::*;
+    use crate::made_up::{self, array, bulk};
+
+    #[test]
+    fn what_is_no_tuple_is_foreign_to_the_final_stock() {
+        let Some(mut private) = Private::start("redis", Durability::None) else { return };
+        let redis = private.open(Redis::open);
+        let spoil = async |place: &Place, item: &Item| {
+            let mut connection = redis.server.reach().await.unwrap();
+            let key = Keys::of(place).count((item.sku, item.condition, item.source));
+            let mut spoil = cmd("HSET");
+            spoil.arg(key).arg(item.warehouse).arg("many");
+            assert_eq!(spoil.query_async::<u64>(&mut connection).await.unwrap(), 0);
+        };
+        wait(testbed::inventory::garbled(&redis, spoil));
+    }
+
+    #[test]
+    fn counts_are_read_by_their_names_whatever_a_scan_shows() {
+        let place = Place { namespace: testbed::NAMESPACE.to_owned(), trial: 1 };
+        let counts = Keys::of(&place).counts();
+        let key = |rest: &[u8]| [counts.as_bytes(), rest].concat();
+        let ours = [key(b"7:1:2"), key(b"7:1"), key(b"\xFF"), key(b"8:1:2")];
+        let theirs = [&b""[..], b"x", &counts.as_bytes()[1..], "ä".as_bytes()].map(<[u8]>::to_vec);
+        let shown: Vec<Vec<u8>> = theirs.into_iter().chain(ours).collect();
+        let wrong = key(b"8:1:2");
+        let (address, _asked) = made_up::server(move |command| match &command[0][..] {
+            b"SCAN" => array(&[bulk(b"0"), array(&shown.iter().map(|key| bulk(key)).collect::<Vec<_>>())]),
+            b"HGETALL" if command[1] == wrong => b"-WRONGTYPE it is a text\r\n".to_vec(),
+            b"HGETALL" => array(&[b"3", &b"5"[..], b"300", b"5", b"1", b"\xFF"].map(bulk)),
+            _ => b"+OK\r\n".to_vec(),
+        });
+        let redis = wait(Redis::open(&address)).unwrap();
+        let mut held = wait(redis.stock(&place)).unwrap();
+        held.sort_unstable_by_key(|held| held.key);
+        // two of each group that is none, and of each that is one, and the one that holds no counts
+        let mut expected = vec![Held::foreign(); 3 + 3 + 2 + 1];
+        expected.push(Held { key: (7, 1, 2, 3), count: 5 });
+        assert_eq!(held, expected);
     }
 }

@@ -1,6 +1,6 @@
 //! Key names, and finding keys by the first part of their names.
 
-use redis::{FromRedisValue, RedisResult, aio::MultiplexedConnection, cmd};
+use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 
 /// Keys looked at by one SCAN: enough to pass over a large database of the user's quickly, and done
 /// in a millisecond or so.
@@ -29,9 +29,19 @@ fn pattern(prefix: &str) -> String {
     pattern
 }
 
+/// What was read of a key, if it holds what was looked for; none of one that holds something else, as nobody of
+/// ours has written it.
+pub(crate) fn held<T>(read: RedisResult<T>) -> RedisResult<Option<T>> {
+    match read {
+        Err(error) if error.code() == Some("WRONGTYPE") => Ok(None),
+        read => read.map(Some),
+    }
+}
+
 /// Walks over the keys that begin with a prefix. A key that is there all the while is seen at least
 /// once; it may be seen more often.
 pub(crate) struct Scan {
+    prefix: String,
     pattern: String,
     /// Where SCAN goes on; `None` at the end.
     cursor: Option<u64>,
@@ -39,18 +49,20 @@ pub(crate) struct Scan {
 
 impl Scan {
     pub(crate) fn of(prefix: &str) -> Self {
-        Self { pattern: pattern(prefix), cursor: Some(0) }
+        Self { prefix: prefix.to_owned(), pattern: pattern(prefix), cursor: Some(0) }
     }
 
-    /// The next few keys, which may be none; `None` at the end.
-    pub(crate) async fn next<K: FromRedisValue>(
+    /// The next few keys, which may be none; `None` at the end. Each begins with the prefix, whatever the server
+    /// makes of the pattern: what is found is read, and removed, as ours.
+    pub(crate) async fn next(
         &mut self,
         connection: &mut MultiplexedConnection,
-    ) -> RedisResult<Option<Vec<K>>> {
+    ) -> RedisResult<Option<Vec<Vec<u8>>>> {
         let Some(cursor) = self.cursor else { return Ok(None) };
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(&self.pattern).arg("COUNT").arg(SCANNED);
-        let (next, keys): (u64, Vec<K>) = scan.query_async(connection).await?;
+        let (next, mut keys): (u64, Vec<Vec<u8>>) = scan.query_async(connection).await?;
+        keys.retain(|key| key.starts_with(self.prefix.as_bytes()));
         self.cursor = (next != 0).then_some(next);
         Ok(Some(keys))
     }
@@ -59,7 +71,7 @@ impl Scan {
 /// Whether any key begins with the prefix.
 pub(crate) async fn any(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResult<bool> {
     let mut scan = Scan::of(prefix);
-    while let Some(keys) = scan.next::<Vec<u8>>(connection).await? {
+    while let Some(keys) = scan.next(connection).await? {
         if !keys.is_empty() {
             return Ok(true);
         }
@@ -74,7 +86,7 @@ pub(crate) async fn remove(
     keep: Option<&str>,
 ) -> RedisResult<()> {
     let mut scan = Scan::of(prefix);
-    while let Some(mut keys) = scan.next::<Vec<u8>>(connection).await? {
+    while let Some(mut keys) = scan.next(connection).await? {
         keys.retain(|key| keep.is_none_or(|keep| key != keep.as_bytes()));
         if !keys.is_empty() {
             cmd("UNLINK").arg(keys).query_async::<u64>(connection).await?;

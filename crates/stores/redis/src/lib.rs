@@ -81,6 +81,8 @@
 mod inventory;
 mod keys;
 mod lock;
+#[cfg(test)]
+mod made_up;
 mod point;
 mod queue;
 mod records;

@@ -12,11 +12,11 @@ use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Loaded, Place,
     records::{
-        self, Action, Answer, Batches, Connector, Each, Fields, Layout, RecordsStore, Scenario, Wanted,
-        key_name, tag_of,
+        self, Action, Answer, Batches, Connector, Each, Fields, Found, Layout, RecordsStore, Scenario,
+        Wanted, key_name, tag_of,
     },
 };
-use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd, pipe};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value, aio::MultiplexedConnection, cmd, pipe};
 
 use crate::{
     Redis,
@@ -207,29 +207,49 @@ async fn read_state(
     // a scan may show a key twice; of a record that it has shown its number's hash is kept, eight bytes
     let mut shown: HashSet<u64> = HashSet::new();
     let mut is_new = |key: &str| hash_of(key).is_none_or(|hash| shown.insert(hash));
+    let record = |key: &[u8]| {
+        let record = key.strip_prefix(names.record.as_bytes()).unwrap_or_default();
+        String::from_utf8_lossy(record).into_owned()
+    };
     let mut scan = Scan::of(&names.record);
     let at_once = usize::try_from(layout.batch(BATCH_BYTES, BATCH)).unwrap_or(1);
-    while let Some(mut keys) = scan.next::<String>(connection).await? {
-        keys.retain(|key| is_new(&key[names.record.len()..]));
+    while let Some(mut keys) = scan.next(connection).await? {
+        keys.retain(|key| is_new(&record(key)));
         for keys in keys.chunks(at_once) {
             let mut read = pipe();
+            read.ignore_errors();
             for key in keys {
                 read.cmd("HMGET").arg(key).arg(&names.columns);
             }
-            let found: Vec<Vec<Value>> = read.query_async(connection).await?;
-            for (key, values) in keys.iter().zip(&found) {
-                let (version, fields) = values.split_first().unwrap_or((&Value::Nil, &[]));
+            let found: Vec<RedisResult<Value>> = read.query_async(connection).await?;
+            for (key, reply) in keys.iter().zip(found) {
+                let Some(reply) = keys::held(reply)? else {
+                    each(&record(key), 0, None);
+                    continue;
+                };
+                let (version, fields) = columns(&reply, &names.columns).ok_or_else(no_record)?;
                 // a key that is gone since is no record; one without a version of ours is, and is not whole
-                let is_gone = values.iter().all(|value| *value == Value::Nil);
+                let is_gone = [version].into_iter().chain(fields).all(|value| *value == Value::Nil);
                 let version = number(version);
                 let tag = version.and_then(|_| tag_of(fields.iter().map(bytes)));
                 if !is_gone {
-                    each(&key[names.record.len()..], version.unwrap_or(0), tag);
+                    each(&record(key), version.unwrap_or(0), tag);
                 }
             }
         }
     }
     Ok(())
+}
+
+/// A record as `HMGET` returns it: the first of the columns, which is its version, and the others. None of an answer
+/// of another shape.
+fn columns<'a>(reply: &'a Value, wanted: &[String]) -> Option<(&'a Value, &'a [Value])> {
+    let Value::Array(values) = reply else { return None };
+    values.split_first().filter(|_| values.len() == wanted.len())
+}
+
+fn no_record() -> RedisError {
+    (ErrorKind::UnexpectedReturnType, "the server's answer is no record").into()
 }
 
 /// The hash in a record's key; none in a key that no record of ours has.
@@ -244,23 +264,28 @@ fn bytes(value: &Value) -> &[u8] {
     if let Value::BulkString(bytes) = value { bytes } else { &[] }
 }
 
+/// A version as it was written: what reads as the same number may be other letters.
 fn number(value: &Value) -> Option<u64> {
-    std::str::from_utf8(bytes(value)).ok()?.parse().ok()
+    let digits = std::str::from_utf8(bytes(value)).ok()?;
+    let ours = digits == "0" || !digits.starts_with(['0', '+']);
+    digits.parse().ok().filter(|_| ours)
 }
 
-/// Takes a record as `HMGET` returns it, and returns its version; none if there is no such record.
-fn take(reply: &Value, answer: &mut Answer) -> Step<Option<u64>> {
+/// Takes what was read of a record as `HMGET` returns it: its version, and its other columns if they were wanted.
+fn take(reply: &Value, wanted: &[String], answer: &mut Answer) -> Step<Found> {
     let nonsense = || Attempt::Failed(Fault::lost("the server's answer is no record"));
-    let Value::Array(values) = reply else { return Err(nonsense()) };
-    let (version, fields) = values.split_first().ok_or_else(nonsense)?;
-    if *version == Value::Nil {
-        return Ok(None);
+    let (version, fields) = columns(reply, wanted).ok_or_else(nonsense)?;
+    if [version].into_iter().chain(fields).all(|value| *value == Value::Nil) {
+        return Ok(Found::Nothing);
     }
-    let version = number(version).ok_or_else(nonsense)?;
+    let Some(version) = number(version) else {
+        answer.torn();
+        return Ok(Found::Torn);
+    };
     if !fields.is_empty() {
         answer.record(version, fields.iter().map(bytes));
     }
-    Ok(Some(version))
+    Ok(Found::Record(version))
 }
 
 struct RecordsConnector {

@@ -17,6 +17,9 @@ use crate::server::{CONNECT, Server};
 /// How much room a read is given at least.
 const READ_ROOM: usize = 16 * 1024;
 
+/// The longest line and the longest text that is taken: ids of entries and errors are short.
+const LONGEST: usize = 1 << 16;
+
 /// One answer, as far as a producer looks at it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
@@ -138,7 +141,10 @@ fn length(output: &mut Vec<u8>, of: u8, length: usize) {
 /// The first answer and its length; none if it is not there whole.
 fn parse(bytes: &[u8]) -> io::Result<Option<(Reply, usize)>> {
     let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "the server's answer makes no sense");
-    let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
+    let looked_at = &bytes[..bytes.len().min(LONGEST)];
+    let Some(end) = looked_at.windows(2).position(|pair| pair == b"\r\n") else {
+        return if bytes.len() < LONGEST { Ok(None) } else { Err(nonsense()) };
+    };
     let (kind, line) = bytes[..end].split_first().ok_or_else(nonsense)?;
     let line = String::from_utf8_lossy(line);
     let length = end + 2;
@@ -147,7 +153,8 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Reply, usize)>> {
         b'-' => Ok(Some((Reply::Error(line.into_owned()), length))),
         b'$' if line == "-1" => Ok(Some((Reply::Nil, length))),
         b'$' => {
-            let length = length + line.parse::<usize>().map_err(|_| nonsense())? + 2;
+            let size = line.parse::<usize>().ok().filter(|size| *size <= LONGEST).ok_or_else(nonsense)?;
+            let length = length + size + 2;
             Ok((bytes.len() >= length).then_some((Reply::Done, length)))
         }
         _ => Err(nonsense()),
@@ -156,25 +163,77 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Reply, usize)>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// The answers in bytes that arrive in pieces of these lengths, over and over, and whether all made sense.
+    fn answers(bytes: &[u8], lengths: &[usize]) -> (Vec<Reply>, bool) {
+        let (mut replies, mut from, mut to) = (Vec::new(), 0, 0);
+        for length in lengths.iter().cycle() {
+            loop {
+                match parse(&bytes[from..to]) {
+                    Ok(Some((reply, length))) => {
+                        replies.push(reply);
+                        from += length;
+                        assert!(from <= to);
+                    }
+                    Ok(None) => break,
+                    Err(_) => return (replies, false),
+                }
+            }
+            if to == bytes.len() {
+                break;
+            }
+            to = bytes.len().min(to + length);
+        }
+        (replies, true)
+    }
 
     #[test]
     fn answers_are_taken_whole_or_not_at_all() {
         let whole = b"$15\r\n1700000000000-0\r\n$-1\r\n-OOM no\r\n+PONG\r\n:7\r\n";
-        let (mut replies, mut from, mut to) = (Vec::new(), 0, 0);
-        while from < whole.len() {
-            if let Some((reply, length)) = parse(&whole[from..to]).unwrap() {
-                replies.push(reply);
-                from += length;
-                assert!(from <= to);
-            } else {
-                to += 1;
-            }
-        }
         let refused = Reply::Error("OOM no".to_owned());
-        assert_eq!(replies, [Reply::Done, Reply::Nil, refused, Reply::Done, Reply::Done]);
-        assert!(parse(b"*1\r\n").is_err());
-        assert!(parse(b"$x\r\n").is_err());
-        assert!(parse(b"\r\n").is_err());
+        let replies = vec![Reply::Done, Reply::Nil, refused, Reply::Done, Reply::Done];
+        assert_eq!(answers(whole, &[1]), (replies, true));
+        let longest = [&b"+"[..], &b"x".repeat(LONGEST), b"\r\n"].concat();
+        for nonsense in [&b"*1\r\n"[..], b"$x\r\n", b"\r\n", b"$65537\r\n", &longest, &longest[..LONGEST]] {
+            assert_eq!(answers(nonsense, &[1000]), (Vec::new(), false));
+        }
+        for size in [usize::MAX, usize::MAX - 1, 1 << 62] {
+            assert_eq!(answers(format!("${size}\r\n").as_bytes(), &[1]), (Vec::new(), false));
+        }
+    }
+
+    proptest! {
+        /// However the bytes are cut, the answers are the same, and nothing does harm.
+        #[test]
+        fn answers_do_not_depend_on_how_they_arrive(
+            said in prop::collection::vec(
+                prop_oneof![
+                    "\\+[A-Z]{0,9}", ":-?[0-9]{1,9}", "-ERR [a-zé ]{0,20}", Just("$-1".to_owned()),
+                    "[a-z\r\n]{0,20}".prop_map(|text| format!("${}\r\n{text}", text.len())),
+                ],
+                0..9,
+            ),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 0..4),
+            lengths in prop::collection::vec(1_usize..40, 1..6),
+        ) {
+            let count = said.len();
+            let mut bytes: Vec<u8> = said.iter().flat_map(|each| [each.as_bytes(), b"\r\n"].concat()).collect();
+            let is_valid = changes.is_empty();
+            for (at, byte, how) in changes {
+                match (bytes.len(), how) {
+                    (0, _) => {}
+                    (length, 0) => bytes[at.index(length)] = byte,
+                    (length, 1) => bytes.insert(at.index(length), byte),
+                    (length, _) => bytes.truncate(at.index(length)),
+                }
+            }
+            let whole = answers(&bytes, &[usize::MAX >> 1]);
+            prop_assert!(!is_valid || (whole.0.len(), whole.1) == (count, true), "{:?}", whole);
+            prop_assert_eq!(&answers(&bytes, &lengths), &whole);
+            prop_assert_eq!(&answers(&bytes, &[1]), &whole);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::Lock;
-use acidtest_workloads::records::{Action, Answer, Operations, Request};
+use acidtest_workloads::records::{Action, Answer, Found, Operations, Request};
 use redis::{Cmd, RedisResult, Value, cmd, pipe};
 
 use super::{INSERT, MODIFY, Names, SCAN, TRANSACT, UPDATE, take};
@@ -28,11 +28,6 @@ pub(super) struct Client {
     written: HashMap<u64, (u64, usize)>,
 }
 
-/// The version above another.
-const fn above(version: u64) -> u64 {
-    version.saturating_add(1)
-}
-
 /// An answer of another shape than was asked for, which nothing can be concluded from.
 fn nonsense() -> Attempt {
     Attempt::Unknown(Fault::lost("the server's answer makes no sense"))
@@ -52,12 +47,12 @@ impl Client {
         }
     }
 
-    /// Reads the record under way; returns its version, if it is there.
-    async fn read(&mut self, action: Action, answer: &mut Answer) -> Step<Option<u64>> {
+    /// Reads the record under way.
+    async fn read(&mut self, action: Action, answer: &mut Answer) -> Step<Found> {
         self.command.clear();
         self.command.arg("HMGET").arg(&self.key).arg(self.names.wanted(action));
         let reply: Value = self.session.ask(&self.command).await.map_err(ended(Effect::Harmless))?;
-        take(&reply, answer)
+        take(&reply, self.names.wanted(action), answer)
     }
 
     async fn insert(&mut self, request: &Request) -> Step<Attempt> {
@@ -78,17 +73,17 @@ impl Client {
             scan.arg(&request.key).arg(request.length).arg(&names.columns);
         });
         let records: Vec<Value> = asked.await.map_err(ended(Effect::Harmless))?;
-        take_all(&records, answer)?;
+        self.take_all(&records, answer)?;
         Ok(Attempt::Ok)
     }
 
     async fn write_unprotected(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
-        let Some(version) = self.read(request.action, answer).await? else { return Ok(Attempt::Refused) };
+        let version = self.read(request.action, answer).await?.above()?;
         self.command.clear();
         self.command.arg("HSET").arg(&self.key);
-        self.names.add_record(&mut self.command, above(version), &request.fields);
+        self.names.add_record(&mut self.command, version, &request.fields);
         self.session.ask::<Value>(&self.command).await.map_err(ended(Effect::Change))?;
-        answer.wrote(above(version));
+        answer.wrote(version);
         Ok(Attempt::Ok)
     }
 
@@ -97,13 +92,13 @@ impl Client {
         read.cmd("HMGET").arg(&self.key).arg(self.names.wanted(request.action));
         let found: RedisResult<(Value,)> = read.query_async(&mut self.session.connection).await;
         let (reply,) = found.map_err(ended(Effect::Harmless))?;
-        let Some(version) = take(&reply, answer)? else { return Ok(Attempt::Refused) };
+        let version = take(&reply, self.names.wanted(request.action), answer)?.above()?;
         let mut write = pipe();
-        write.atomic().add_command(self.set(&self.key, above(version), request)).ignore();
+        write.atomic().add_command(self.set(&self.key, version, request)).ignore();
         if self.session.exec(&write).await?.is_none() {
             return Ok(Attempt::Conflict);
         }
-        answer.wrote(above(version));
+        answer.wrote(version);
         Ok(Attempt::Ok)
     }
 
@@ -113,17 +108,18 @@ impl Client {
         self.lock_key.push_str(&request.key);
         let Self { session, locks, names, key, lock_key, .. } = self;
         let locked = Locked { hash: key, lock: lock_key };
-        let (token, reply): (i64, Value) =
-            locks.acquire(session, locked, names.wanted(request.action)).await?;
-        let Some(version) = take(&reply, answer)? else {
-            return lock::give_up(session, locked, token).await.map(|_| Attempt::Refused);
+        let wanted = names.wanted(request.action);
+        let (token, reply): (i64, Value) = locks.acquire(session, locked, wanted).await?;
+        let version = match take(&reply, wanted, answer)?.above() {
+            Ok(version) => version,
+            Err(ended) => return lock::give_up(session, locked, token).await.map(|_| ended),
         };
         let write = |settle: &mut Cmd| {
             settle.arg("HSET");
-            names.add_record(settle, above(version), &request.fields);
+            names.add_record(settle, version, &request.fields);
         };
         let done = lock::write(session, locked, token, write).await?;
-        answer.wrote(above(version));
+        answer.wrote(version);
         Ok(done)
     }
 
@@ -146,9 +142,12 @@ impl Client {
             names.add_fields(modify, &request.fields);
         });
         let reply: Value = asked.await.map_err(ended(Effect::Change))?;
-        let version = take(&reply, answer).map_err(Attempt::after_a_part)?;
-        let Some(version) = version else { return Ok(Attempt::Refused) };
-        answer.wrote(above(version));
+        let found = take(&reply, &self.names.columns, answer).map_err(Attempt::after_a_part)?;
+        if found == Found::Nothing {
+            return Ok(Attempt::Refused);
+        }
+        // what was there was written over, whatever it was
+        answer.wrote(found.above().map_err(Attempt::after_a_part)?);
         Ok(Attempt::Ok)
     }
 
@@ -166,6 +165,11 @@ impl Client {
         SCAN.begin(&mut call).arg(1).arg(&self.names.index).arg(&self.names.record);
         call.arg(&request.key).arg(request.length).arg(&self.names.columns);
         call
+    }
+
+    /// Takes records that were read whole; one that the index names and that is not there is left out.
+    fn take_all(&self, records: &[Value], answer: &mut Answer) -> Step<()> {
+        records.iter().try_for_each(|record| take(record, &self.names.columns, answer).map(drop))
     }
 
     fn record_key(&self, request: &Request) -> String {
@@ -187,8 +191,10 @@ impl Client {
         let found = found.map_err(ended(Effect::Harmless))?;
         for ((request, answer), reply) in requests.iter().zip(answers).zip(&found) {
             match (request.action, reply) {
-                (Action::Scan, Value::Array(records)) => take_all(records, answer)?,
-                _ if take(reply, answer)?.is_none() => return Ok(Attempt::Refused),
+                (Action::Scan, Value::Array(records)) => self.take_all(records, answer)?,
+                _ if take(reply, &self.names.columns, answer)? == Found::Nothing => {
+                    return Ok(Attempt::Refused);
+                }
                 _ => {}
             }
         }
@@ -219,23 +225,24 @@ impl Client {
                 continue;
             }
             let reply = found.next().ok_or_else(|| Attempt::Failed(Fault::lost("an answer is missing")))?;
-            let version = match self.written.get(&request.number) {
+            let found = match self.written.get(&request.number) {
                 // a transaction sees what it has written itself
                 Some(&(version, by)) => {
                     if matches!(request.action, Action::Read | Action::Modify) {
                         answer.record(version, requests[by].fields.iter().map(str::as_bytes));
                     }
-                    Some(version)
+                    Found::Record(version)
                 }
-                None => take(&reply, answer)?,
+                None => take(&reply, self.names.wanted(request.action), answer)?,
             };
-            let version = match (request.action, version) {
-                (Action::Insert, None) => 0,
-                (Action::Insert, Some(_)) | (_, None) => return Ok(Attempt::Refused),
-                (Action::Read, Some(_)) => continue,
-                (_, Some(version)) => {
-                    answer.wrote(above(version));
-                    above(version)
+            let version = match (request.action, found) {
+                (Action::Insert, Found::Nothing) => 0,
+                (Action::Insert, _) | (Action::Read, Found::Nothing) => return Ok(Attempt::Refused),
+                (Action::Read, _) => continue,
+                (_, found) => {
+                    let version = found.above()?;
+                    answer.wrote(version);
+                    version
                 }
             };
             self.written.insert(request.number, (version, at));
@@ -248,7 +255,7 @@ impl Client {
         let scans = requests.iter().zip(answers).filter(|(request, _)| request.action == Action::Scan);
         for ((_, answer), reply) in scans.zip(&done) {
             let Value::Array(records) = reply else { return Err(nonsense()) };
-            take_all(records, answer).map_err(Attempt::after_a_part)?;
+            self.take_all(records, answer).map_err(Attempt::after_a_part)?;
         }
         Ok(Attempt::Ok)
     }
@@ -287,19 +294,17 @@ impl Client {
         });
         let done: Option<Vec<(Option<u64>, Vec<Value>)>> = asked.await.map_err(ended(Effect::Change))?;
         let Some(done) = done else { return Ok(Attempt::Refused) };
+        if done.len() != requests.len() {
+            return Err(nonsense());
+        }
         for (answer, (version, records)) in answers.iter_mut().zip(done) {
-            take_all(&records, answer).map_err(Attempt::after_a_part)?;
+            self.take_all(&records, answer).map_err(Attempt::after_a_part)?;
             if let Some(version) = version {
                 answer.wrote(version);
             }
         }
         Ok(Attempt::Ok)
     }
-}
-
-/// Takes records that were read; one that the index names and that is not there is left out.
-fn take_all(records: &[Value], answer: &mut Answer) -> Step<()> {
-    records.iter().try_for_each(|record| take(record, answer).map(|_| ()))
 }
 
 impl Operations for Client {
@@ -312,10 +317,7 @@ impl Operations for Client {
         self.key.push_str(&self.names.record);
         self.key.push_str(&request.key);
         let done = match (request.action, self.lock) {
-            (Action::Read, _) => self.read(Action::Read, answer).await.map(|found| match found {
-                Some(_) => Attempt::Ok,
-                None => Attempt::Refused,
-            }),
+            (Action::Read, _) => self.read(Action::Read, answer).await.map(Found::read),
             (Action::Insert, _) => self.insert(request).await,
             (Action::Scan, _) => self.scan(request, answer).await,
             (Action::Update | Action::Modify, Lock::None) => self.write_unprotected(request, answer).await,

@@ -1,7 +1,9 @@
 use acidtest_model::{Durability, Lock};
-use acidtest_testbed::{Private, operations, wait};
+use acidtest_testbed::{NAMESPACE, Private, operations, wait};
+use acidtest_workloads::records::Refresh;
 
 use super::*;
+use crate::made_up::{self, array, bulk};
 
 fn connector(redis: &Redis) -> impl operations::Connect<RecordsConnector> {
     let server = redis.server.clone();
@@ -37,13 +39,121 @@ fn only_the_key_of_a_record_has_a_hash() {
 }
 
 #[test]
-fn what_is_no_record_is_a_fault_and_what_is_not_there_is_none() {
+fn what_is_kept_and_no_record_is_torn_and_an_answer_of_another_shape_a_fault() {
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-    let mut answer = Answer::default();
-    let mut take = |reply: Value| take(&reply, &mut answer);
-    assert_eq!(take(Value::Array(vec![text("7"), text("x")])), Ok(Some(7)));
-    assert_eq!(take(Value::Array(vec![Value::Nil, Value::Nil])), Ok(None));
-    for nonsense in [Value::Nil, Value::Array(vec![]), Value::Array(vec![text("seven")])] {
+    let wanted = [VERSION.to_owned(), "field0".to_owned()];
+    let take = |reply: Value| {
+        let mut answer = Answer::default();
+        take(&reply, &wanted, &mut answer).map(|found| (found, format!("{answer:?}")))
+    };
+    let told = |tell: &dyn Fn(&mut Answer)| {
+        let mut answer = Answer::default();
+        tell(&mut answer);
+        format!("{answer:?}")
+    };
+    let record = told(&|answer| answer.record(7, [&b"x"[..]]));
+    assert_eq!(take(Value::Array(vec![text("7"), text("x")])), Ok((Found::Record(7), record)));
+    assert_eq!(take(Value::Array(vec![Value::Nil, Value::Nil])), Ok((Found::Nothing, told(&|_| {}))));
+    for version in ["seven", "", "-1", "+7", "07", "7.0", "18446744073709551616"]
+        .map(text)
+        .into_iter()
+        .chain([Value::Nil])
+    {
+        let torn = Ok((Found::Torn, told(&Answer::torn)));
+        assert_eq!(take(Value::Array(vec![version.clone(), text("x")])), torn, "{version:?}");
+    }
+    let lengths = [0, 1, 3].map(|length| Value::Array(vec![text("7"); length]));
+    for nonsense in lengths.into_iter().chain([Value::Nil, Value::Okay, text("7")]) {
         assert!(matches!(take(nonsense), Err(Attempt::Failed(fault)) if fault.connection_lost));
     }
+}
+
+#[test]
+fn what_is_no_record_is_told_as_torn_and_not_written_over() {
+    let Some(mut private) = Private::start("redis", Durability::None) else { return };
+    let redis = private.open(Redis::open);
+    let spoil = async |place: &Place, key: &str| {
+        let mut connection = redis.server.reach().await.unwrap();
+        let mut spoil = cmd("HSET");
+        spoil.arg(format!("{}record:{key}", all(place))).arg(VERSION).arg("seven");
+        assert_eq!(spoil.query_async::<u64>(&mut connection).await.unwrap(), 0);
+    };
+    wait(operations::garbled(&redis, &Lock::ALL, connector(&redis), spoil));
+}
+
+/// The records that a server shows, in the order of their keys.
+fn seen(redis: &Redis, layout: &Layout) -> Result<Vec<(String, u64, Option<u64>)>, StoreError> {
+    let mut seen = Vec::new();
+    let mut each = |key: &str, version, tag| seen.push((key.to_owned(), version, tag));
+    wait(redis.state(&Place { namespace: NAMESPACE.to_owned(), trial: 1 }, layout, &mut each))?;
+    seen.sort_unstable();
+    Ok(seen)
+}
+
+/// A proxy may not know of patterns, and a key need not be text.
+#[test]
+fn keys_are_read_and_removed_by_their_names_whatever_a_scan_shows() {
+    let layout = Layout { records: 1, fields: 1, field_bytes: 16, scans: false };
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
+    let prefix = format!("{}record:", all(&place));
+    let key = |rest: &[u8]| [prefix.as_bytes(), rest].concat();
+    let ours = [key(b"user0"), key(b""), key(b"\xFF"), key(b"other")];
+    let theirs = [&b""[..], b"x", b"caf\xC3", &prefix.as_bytes()[1..], "ä".as_bytes()].map(<[u8]>::to_vec);
+    let shown: Vec<Vec<u8>> = theirs.iter().chain(&ours).cloned().collect();
+    let wrong = key(b"other");
+    let (address, asked) = made_up::server(move |command| match &command[0][..] {
+        b"SCAN" => array(&[bulk(b"0"), array(&shown.iter().map(|key| bulk(key)).collect::<Vec<_>>())]),
+        b"HMGET" if command[1] == wrong => b"-WRONGTYPE it is a text\r\n".to_vec(),
+        b"HMGET" => array(&[bulk(b"3"), bulk(b"000000000000000a")]),
+        b"UNLINK" => b":1\r\n".to_vec(),
+        _ => b"+OK\r\n".to_vec(),
+    });
+    let redis = wait(Redis::open(&address)).unwrap();
+    let expected = [("", 3, Some(10)), ("other", 0, None), ("user0", 3, Some(10)), ("\u{FFFD}", 3, Some(10))];
+    let expected = expected.map(|(key, version, tag)| (key.to_owned(), version, tag));
+    assert_eq!(seen(&redis, &layout).unwrap(), expected);
+    wait(redis.unload(&place)).unwrap();
+    let unlinked: Vec<Vec<u8>> = asked
+        .try_iter()
+        .filter(|command| command[0] == b"UNLINK")
+        .flat_map(|command| command[1..].to_vec())
+        .collect();
+    assert_eq!(unlinked, ours);
+}
+
+/// It is no record that is lost: it is an answer that makes no sense.
+#[test]
+fn a_final_state_of_another_shape_is_not_read_at_all() {
+    let layout = Layout { records: 1, fields: 1, field_bytes: 16, scans: false };
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
+    let key = format!("{}record:user0", all(&place));
+    for reply in [array(&[]), array(&[bulk(b"3")]), b"+OK\r\n".to_vec(), b"-LOADING it\r\n".to_vec()] {
+        let key = key.clone();
+        let (address, _asked) = made_up::server(move |command| match &command[0][..] {
+            b"SCAN" => array(&[bulk(b"0"), array(&[bulk(key.as_bytes())])]),
+            b"HMGET" => reply.clone(),
+            _ => b"+OK\r\n".to_vec(),
+        });
+        let redis = wait(Redis::open(&address)).unwrap();
+        assert!(seen(&redis, &layout).is_err());
+    }
+}
+
+/// A script's answers are as many as there were requests.
+#[test]
+fn answers_that_are_missing_are_not_taken_for_empty_ones() {
+    let (address, _asked) = made_up::server(|command| match &command[0][..] {
+        b"EVALSHA" => array(&[]),
+        _ => b"+OK\r\n".to_vec(),
+    });
+    let redis = wait(Redis::open(&address)).unwrap();
+    let layout = Layout { records: 1, fields: 1, field_bytes: 16, scans: false };
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
+    let wanted = Wanted { lock: Lock::Native, isolation: None, transaction: 2, refresh: Refresh::No, layout };
+    let requests = vec![records::Request { key: key_name(0), ..records::Request::default() }; 2];
+    let ended = wait(async {
+        let mut client = connector(&redis)(&place, wanted).connect().await.unwrap();
+        records::Operations::several(&mut client, &requests, &mut vec![Answer::default(); 2]).await
+    });
+    assert!(matches!(ended, Attempt::Unknown(_)), "{ended:?}");
 }
