@@ -95,19 +95,25 @@ async fn read_stock(connection: &mut Connection, name: &str) -> Result<Vec<Held>
     let mut held: Vec<Held> = Vec::new();
     // a server that kept nothing has no space either: then every tuple is missing
     let Some(space) = space_of(connection, name).await? else { return Ok(held) };
+    let mut last: Option<[u64; 4]> = None;
     loop {
-        let last = held.last().map(|tuple| tuple.key);
-        let key = |args: &mut Encoder| {
-            let Some((sku, condition, source, warehouse)) = last else {
+        let key = |args: &mut Encoder| match last {
+            Some(last) => {
+                args.array(4);
+                for part in last {
+                    args.u64(part);
+                }
+            }
+            None => {
                 args.array(0);
-                return;
-            };
-            args.array(4).u64(sku.into()).u64(condition.into()).u64(source.into()).u64(warehouse.into());
+            }
         };
         let mut tuples = connection.select(space, 0, key, BATCH.into(), IteratorType::Gt).await?;
         let count = tuples.array_len()?;
         for _ in 0..count {
-            held.push(read_tuple(&mut tuples)?.held());
+            let tuple = tuples.value()?;
+            last = Some(key_of(tuple)?);
+            held.push(read_tuple(&mut { tuple }).map_or_else(|_| Held::foreign(), Tuple::held));
         }
         if count < usize::from(BATCH) {
             return Ok(held);
@@ -131,6 +137,12 @@ impl Tuple {
     fn warehouse(&self) -> u8 {
         self.key.3
     }
+}
+
+/// The key of a tuple. Its parts are whole numbers always, however large: the index on them takes nothing else.
+fn key_of(mut tuple: Reader<'_>) -> Result<[u64; 4], Error> {
+    tuple.tuple(4)?;
+    Ok([tuple.u64()?, tuple.u64()?, tuple.u64()?, tuple.u64()?])
 }
 
 fn read_tuple(values: &mut Reader<'_>) -> Result<Tuple, Error> {
@@ -255,7 +267,7 @@ impl Client {
             return Ok(Attempt::Refused);
         }
         for (done, line) in taken.iter().enumerate() {
-            let left = self.seen(line).0 - i64::from(line.count);
+            let left = self.seen(line).0.saturating_sub(line.count.into());
             let set = |args: &mut Encoder| {
                 args.array(1).array(3).str("=").u64(COUNT).i64(left);
             };
@@ -376,5 +388,32 @@ impl Operations for Client {
             Lock::None | Lock::Native => self.release_in_one(group, release, false).await,
         };
         done.unwrap_or_else(|ended| ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Durability;
+    use acidtest_testbed::{self as testbed, Private, wait};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_tuple_is_foreign_to_the_final_stock() {
+        let Some(mut private) = Private::start("tarantool", Durability::None) else { return };
+        let tarantool = private.open(Tarantool::open);
+        let spoil = async |place: &Place, item: &Item| {
+            let arguments = |args: &mut Encoder| {
+                args.array(2).str(&trial::name(place, OBJECT));
+                let (sku, condition, source, warehouse) = item.key();
+                write_tuple_key(args, (sku, condition, source), warehouse);
+            };
+            let code = "local name, key = ...
+                        local space = box.space[name]
+                        space:format({})
+                        space:update(key, {{'=', 6, 'many'}})";
+            tarantool.server.reach().await.unwrap().eval(code, arguments).await.unwrap();
+        };
+        wait(testbed::inventory::garbled(&tarantool, spoil));
     }
 }

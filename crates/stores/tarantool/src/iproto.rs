@@ -347,6 +347,9 @@ impl Connection {
                 Ok(Some(place))
             }
             Frame::Missing(bytes) => {
+                // of what the server pushed ahead of its answer nothing is kept
+                self.input.drain(..self.consumed);
+                self.consumed = 0;
                 self.input.reserve(bytes.clamp(READ_ROOM, READ_AHEAD));
                 Ok(None)
             }

@@ -251,14 +251,14 @@ impl TarantoolSubscriber {
 fn read_messages(values: &mut Reader<'_>, into: &mut VecDeque<Waiting>) -> Result<(), Error> {
     values.tuple(1)?;
     for _ in 0..values.array_len()? {
-        let more = values.tuple(FIELDS)?;
-        let id = values.u64()?;
-        values.skip()?;
-        let redelivered = values.u64()? > 0;
-        into.push_back(Waiting { id, redelivered, body: values.bytes()?.to_owned() });
-        for _ in 0..more {
-            values.skip()?;
-        }
+        let mut message = values.value()?;
+        message.tuple(FIELDS)?;
+        let id = message.u64()?;
+        message.skip()?;
+        let redelivered = message.u64()? > 0;
+        // what is no text is a message all the same, and as good as empty
+        let body = message.bytes().unwrap_or_default().to_owned();
+        into.push_back(Waiting { id, body, redelivered });
     }
     Ok(())
 }
@@ -305,5 +305,28 @@ fn fault(error: Error) -> Fault {
         Attempt::Ok | Attempt::Refused | Attempt::Conflict => {
             Fault::answered("a conflict with another transaction")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iproto::Encoder;
+
+    /// What nobody published is the audit's to judge, and so must be taken.
+    #[test]
+    fn what_is_no_body_is_taken_as_a_message() {
+        let mut encoder = Encoder::new();
+        encoder.array(1).array(3);
+        encoder.array(4).u64(1).str("ready").u64(0).str("whole");
+        encoder.array(4).u64(2).str("ready").u64(1).array(1).u64(7);
+        encoder.array(5).u64(3).nil().u64(0).bin(b"bytes").u64(9);
+        let mut waiting = VecDeque::new();
+        let mut values = Reader::new(encoder.as_slice());
+        read_messages(&mut values, &mut waiting).unwrap();
+        assert!(values.is_empty());
+        let taken: Vec<_> =
+            waiting.iter().map(|message| (message.id, &message.body[..], message.redelivered)).collect();
+        assert_eq!(taken, [(1, &b"whole"[..], false), (2, b"", true), (3, b"bytes", false)]);
     }
 }

@@ -5,8 +5,8 @@ use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Loaded, Place,
     records::{
-        self, Action, Answer, Batches, Connector, Each, Fields, Layout, OPERATIONS, Operations, RecordsStore,
-        Request, Scenario, Wanted, key_name, tag_of,
+        self, Action, Answer, Batches, Connector, Each, Fields, Found, Layout, OPERATIONS, Operations,
+        RecordsStore, Request, Scenario, Wanted, key_name, tag_of,
     },
 };
 
@@ -131,23 +131,27 @@ async fn read_state(
 ) -> Result<(), Error> {
     // a server that kept nothing has no space either: then every record is missing
     let Some(space) = space_of(connection, name).await? else { return Ok(()) };
-    let mut last: Option<String> = None;
+    let mut last: Option<Vec<u8>> = None;
     loop {
         let key = |args: &mut Encoder| match &last {
-            Some(last) => write_key(args, last),
+            Some(last) => {
+                args.array(1).raw_str(last);
+            }
             None => {
                 args.array(0);
             }
         };
         let mut records = connection.select(space, 0, key, batch, IteratorType::Gt).await?;
         let count = records.array_len()?;
-        let mut key = "";
+        let mut key = &[][..];
         for _ in 0..count {
-            let fields = records.tuple(2)?;
-            key = records.str()?;
-            let version = records.u64()?;
-            let fields: Vec<&[u8]> = (0..fields).map(|_| records.bytes()).collect::<Result<_, _>>()?;
-            each(key, version, tag_of(fields));
+            let record = records.value()?;
+            key = key_of(record)?;
+            let (version, tag) = match parts(record) {
+                Some((version, fields)) => (version, tag_of(fields)),
+                None => (0, None),
+            };
+            each(&String::from_utf8_lossy(key), version, tag);
         }
         if count < usize::try_from(batch).unwrap_or(usize::MAX) {
             return Ok(());
@@ -172,42 +176,46 @@ fn write_record(args: &mut Encoder, key: &str, version: u64, fields: &Fields) {
     }
 }
 
-/// Reads one record, its fields into the answer if they are asked for, and returns its version.
-fn read_record(values: &mut Reader<'_>, answer: Option<&mut Answer>) -> Result<u64, Error> {
-    let fields = values.tuple(2)?;
-    values.skip()?;
-    let version = values.u64()?;
-    let mut failure = None;
-    let each = (0..fields).map_while(|_| values.bytes().map_err(|error| failure = Some(error)).ok());
-    match answer {
-        Some(answer) => answer.record(version, each),
-        None => each.for_each(drop),
-    }
-    failure.map_or(Ok(version), Err)
+/// The key of a tuple. Of a space of records it is a text always: the index on it takes nothing else.
+fn key_of(mut tuple: Reader<'_>) -> Result<&[u8], Error> {
+    tuple.tuple(1)?;
+    tuple.bytes()
 }
 
-/// Reads an array of records into the answer, and returns the version of the last one.
-fn read_records(values: &mut Reader<'_>, mut answer: Option<&mut Answer>) -> Result<Option<u64>, Error> {
-    let mut version = None;
+/// Version and fields of a tuple; none of one that is no record. A field that is no text is as good as empty, and
+/// shows as torn.
+fn parts(mut tuple: Reader<'_>) -> Option<(u64, impl Iterator<Item = &[u8]>)> {
+    let fields = tuple.tuple(2).ok()?;
+    tuple.skip().ok()?;
+    let version = tuple.u64().ok()?;
+    let field = move |_| tuple.value().and_then(|mut field| field.bytes()).unwrap_or_default();
+    Some((version, (0..fields).map(field)))
+}
+
+/// Takes a tuple that was read: its version, and its fields too where the whole record is asked for.
+fn read_record(values: &mut Reader<'_>, whole: bool, answer: &mut Answer) -> Result<Found, Error> {
+    let Some((version, fields)) = parts(values.value()?) else {
+        answer.torn();
+        return Ok(Found::Torn);
+    };
+    if whole {
+        answer.record(version, fields);
+    }
+    Ok(Found::Record(version))
+}
+
+/// Takes an array of tuples that were read, and returns what the last one is.
+fn read_records(values: &mut Reader<'_>, whole: bool, answer: &mut Answer) -> Result<Found, Error> {
+    let mut found = Found::Nothing;
     for _ in 0..values.array_len()? {
-        version = Some(read_record(values, answer.as_deref_mut())?);
+        found = read_record(values, whole, answer)?;
     }
-    Ok(version)
+    Ok(found)
 }
 
-/// What is read of a record that is also written: an update needs its version only.
-fn old(action: Action, answer: &mut Answer) -> Option<&mut Answer> {
-    (action != Action::Update).then_some(answer)
-}
-
-/// The version above another.
-const fn above(version: u64) -> u64 {
-    version.saturating_add(1)
-}
-
-/// Whether a record that had to be there was.
-fn found(is_there: bool) -> Attempt {
-    if is_there { Attempt::Ok } else { Attempt::Refused }
+/// Whether a record that is written is read whole before: an update needs its version only.
+fn whole(action: Action) -> bool {
+    action != Action::Update
 }
 
 struct RecordsConnector {
@@ -234,17 +242,18 @@ struct Client {
 }
 
 impl Client {
-    /// Reads a record; returns its version, if it is there.
-    async fn get(&mut self, key: &str, answer: Option<&mut Answer>) -> Step<Option<u64>> {
+    /// Reads a record.
+    async fn get(&mut self, key: &str, whole: bool, answer: &mut Answer) -> Step<Found> {
         let key = |args: &mut Encoder| write_key(args, key);
         let records = self.connection.select(self.space, 0, key, 1, IteratorType::Eq).await;
-        records.and_then(|mut records| read_records(&mut records, answer)).map_err(ended(Effect::Harmless))
+        let read = records.and_then(|mut records| read_records(&mut records, whole, answer));
+        read.map_err(ended(Effect::Harmless))
     }
 
     async fn scan(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
         let key = |args: &mut Encoder| write_key(args, &request.key);
         let records = self.connection.select(self.space, 0, key, request.length, IteratorType::Ge).await;
-        let read = records.and_then(|mut records| read_records(&mut records, Some(answer)));
+        let read = records.and_then(|mut records| read_records(&mut records, true, answer));
         read.map(|_| Attempt::Ok).map_err(ended(Effect::Harmless))
     }
 
@@ -258,8 +267,7 @@ impl Client {
     }
 
     async fn write_unprotected(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
-        let version = self.get(&request.key, old(request.action, answer)).await?;
-        let Some(version) = version.map(above) else { return Ok(Attempt::Refused) };
+        let version = self.get(&request.key, whole(request.action), answer).await?.above()?;
         let record = |args: &mut Encoder| write_record(args, &request.key, version, &request.fields);
         self.connection.replace(self.space, record).await.map_err(ended(Effect::Change))?;
         answer.wrote(version);
@@ -267,8 +275,7 @@ impl Client {
     }
 
     async fn write_if_unchanged(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
-        let version = self.get(&request.key, old(request.action, answer)).await?;
-        let Some(version) = version.map(above) else { return Ok(Attempt::Refused) };
+        let version = self.get(&request.key, whole(request.action), answer).await?.above()?;
         let values = self.connection.call(&self.name, |args| {
             args.array(2).str("replace_if_unchanged");
             write_record(args, &request.key, version, &request.fields);
@@ -279,21 +286,21 @@ impl Client {
     }
 
     async fn write_latched(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
-        let Some((token, version)) = self.acquire(request, answer).await? else {
+        let Some((token, found)) = self.acquire(request, answer).await? else {
             return Ok(Attempt::Conflict);
         };
-        let Some(version) = version.map(above) else {
-            return self.settle(request, token, None).await.map(|_| Attempt::Refused);
+        let version = match found.above() {
+            Ok(version) => version,
+            Err(ended) => return self.settle(request, token, None).await.map(|_| ended),
         };
         answer.wrote(version);
         self.settle(request, token, Some(version)).await
     }
 
-    /// Takes the latch of a record and reads it. Returns the token and, if the record is there, its
-    /// version; none if another holds the latch for too long.
-    async fn acquire(&mut self, request: &Request, answer: &mut Answer) -> Step<Option<(u64, Option<u64>)>> {
-        let old = old(request.action, answer);
-        let whole = old.is_some();
+    /// Takes the latch of a record and reads it. Returns the token and what is there; none if another holds
+    /// the latch for too long.
+    async fn acquire(&mut self, request: &Request, answer: &mut Answer) -> Step<Option<(u64, Found)>> {
+        let whole = whole(request.action);
         let values = self.connection.call(&self.name, |args| {
             args.array(5).str("acquire").str(&request.key).bool(whole).f64(LEASE).f64(PATIENCE);
         });
@@ -304,8 +311,8 @@ impl Client {
             }
             let token = values.u64()?;
             let is_there = more > 0 && !values.take_nil();
-            let version = if is_there { Some(read_record(&mut values, old)?) } else { None };
-            Ok(Some((token, version)))
+            let found = if is_there { read_record(&mut values, whole, answer)? } else { Found::Nothing };
+            Ok(Some((token, found)))
         };
         values.await.and_then(read).map_err(ended(Effect::Harmless))
     }
@@ -332,12 +339,15 @@ impl Client {
             }
         };
         let records = self.connection.update(self.space, 0, key, change).await;
-        let read = records.and_then(|mut records| read_records(&mut records, None));
-        let version = read.map_err(ended(Effect::Change))?;
-        if let Some(version) = version {
-            answer.wrote(version);
+        let read = records.and_then(|mut records| read_records(&mut records, false, answer));
+        match read.map_err(ended(Effect::Change))? {
+            Found::Nothing => Ok(Attempt::Refused),
+            Found::Record(version) => {
+                answer.wrote(version);
+                Ok(Attempt::Ok)
+            }
+            Found::Torn => Ok(Attempt::Unknown(Fault::answered("what it has written is no record"))),
         }
-        Ok(found(version.is_some()))
     }
 
     async fn modify_in_one(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
@@ -347,14 +357,15 @@ impl Client {
         });
         let read = |mut values: Reader<'_>| {
             values.tuple(1)?;
-            if values.take_nil() {
-                return Ok(false);
-            }
-            let version = read_record(&mut values, Some(&mut *answer))?;
-            answer.wrote(above(version));
-            Ok(true)
+            if values.take_nil() { Ok(Found::Nothing) } else { read_record(&mut values, true, answer) }
         };
-        values.await.and_then(read).map(found).map_err(ended(Effect::Change))
+        let found = values.await.and_then(read).map_err(ended(Effect::Change))?;
+        if found == Found::Nothing {
+            return Ok(Attempt::Refused);
+        }
+        // what was there was written over, whatever it was
+        answer.wrote(found.above().map_err(Attempt::after_a_part)?);
+        Ok(Attempt::Ok)
     }
 
     /// All requests in one call.
@@ -368,15 +379,15 @@ impl Client {
         let read = |mut values: Reader<'_>| {
             values.tuple(1)?;
             if values.take_nil() {
-                return Ok(false);
+                return Ok(Attempt::Refused);
             }
             if values.array_len()? != answers.len() {
                 return Err(Error::Protocol("not an answer for each request".to_owned()));
             }
             answers.iter_mut().try_for_each(|answer| read_answer(&mut values, answer))?;
-            Ok(true)
+            Ok(Attempt::Ok)
         };
-        values.await.and_then(read).map(found).map_err(ended(Effect::Change))
+        values.await.and_then(read).map_err(ended(Effect::Change))
     }
 }
 
@@ -403,15 +414,13 @@ fn read_answer(values: &mut Reader<'_>, answer: &mut Answer) -> Result<(), Error
     if !values.take_nil() {
         answer.wrote(values.u64()?);
     }
-    read_records(values, Some(answer)).map(drop)
+    read_records(values, true, answer).map(drop)
 }
 
 impl Operations for Client {
     async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
         let done = match (request.action, self.lock) {
-            (Action::Read, _) => {
-                self.get(&request.key, Some(answer)).await.map(|version| found(version.is_some()))
-            }
+            (Action::Read, _) => self.get(&request.key, true, answer).await.map(Found::read),
             (Action::Insert, _) => self.insert(request).await,
             (Action::Scan, _) => self.scan(request, answer).await,
             (Action::Update | Action::Modify, Lock::None) => self.write_unprotected(request, answer).await,

@@ -8,7 +8,7 @@ pub struct Encoder(ByteBuf);
 
 // The writes cannot fail: the buffer's error type has no value, which the irrefutable `Ok` patterns show.
 impl Encoder {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(ByteBuf::new())
     }
 
@@ -16,7 +16,7 @@ impl Encoder {
         self.0.as_mut_vec().clear();
     }
 
-    pub(super) fn as_slice(&self) -> &[u8] {
+    pub(crate) fn as_slice(&self) -> &[u8] {
         self.0.as_slice()
     }
 

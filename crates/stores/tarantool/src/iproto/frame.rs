@@ -156,11 +156,9 @@ pub(super) fn data(body: &[u8]) -> Result<Reader<'_>, Error> {
 fn find(mut body: Reader<'_>, key: u64) -> Result<Reader<'_>, Error> {
     for _ in 0..body.map_len()? {
         let found = body.u64()? == key;
-        let value = body.rest();
-        body.skip()?;
+        let value = body.value()?;
         if found {
-            let len = value.len() - body.rest().len();
-            return Ok(Reader::new(value.get(..len).unwrap_or_default()));
+            return Ok(value);
         }
     }
     Err(Error::Protocol(format!("a body without key {key:#x}")))

@@ -91,9 +91,6 @@ impl Pipeline {
     /// # Errors
     /// The connection is lost.
     pub async fn read(&mut self) -> Result<(), Error> {
-        let connection = &mut self.connection;
-        connection.input.drain(..connection.consumed);
-        connection.consumed = 0;
-        connection.read().await
+        self.connection.read().await
     }
 }

@@ -12,7 +12,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
@@ -112,6 +112,14 @@ impl<'a> Reader<'a> {
     /// Consumes any one value with all that is in it.
     pub fn skip(&mut self) -> Result<(), Error> {
         self.read("a value", skip)
+    }
+
+    /// The same, and gives a reader of just that value.
+    pub fn value(&mut self) -> Result<Self, Error> {
+        let value = self.rest;
+        self.skip()?;
+        let (value, _) = value.split_at_checked(value.len() - self.rest.len()).unwrap_or_default();
+        Ok(Self { rest: value })
     }
 
     fn read<T>(&mut self, what: &str, parse: impl FnOnce(&mut &'a [u8]) -> Option<T>) -> Result<T, Error> {
