@@ -7,7 +7,7 @@ use acidtest_store_postgres::{
     fault::{self, Sent},
     quoted,
 };
-use acidtest_workloads::Place;
+use acidtest_workloads::{Fault, Place};
 use tokio_postgres::{Client, Error, Statement};
 
 use crate::{
@@ -44,6 +44,11 @@ pub(crate) async fn clear(store: &Postgres, place: &Place) -> Result<(), StoreEr
     store
         .on_server("removing the table of locks", async move |client| client.batch_execute(&drop).await)
         .await
+}
+
+/// A token as it was counted up from 1. With another one the lock may be held, and cannot be told from others.
+fn token(found: i64) -> Result<u64, LockError> {
+    u64::try_from(found).map_err(|_| LockError::Unknown(Fault::lost(format!("the token {found} is none"))))
 }
 
 fn table(place: &Place) -> String {
@@ -101,7 +106,7 @@ impl Session {
             row.map(|row| row.try_get::<_, i64>(0)).transpose()
         })
         .await
-        .map(|token| token.map(i64::unsigned_abs))
+        .and_then(|found| found.map(token).transpose())
     }
 
     pub(crate) async fn renew(&mut self, grant: &Grant, request: &Request) -> Result<bool, LockError> {
@@ -128,5 +133,18 @@ impl Session {
         }
         let answer = line.ask(async |client| request(client, statements).await).await;
         answer.map_err(|error| LockError::of(fault::attempt(&error, Sent::Commit, line.words(&error))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_none_below_0() {
+        assert_eq!((token(0), token(i64::MAX)), (Ok(0), Ok(i64::MAX.unsigned_abs())));
+        for found in [-1, i64::MIN] {
+            assert!(matches!(token(found), Err(LockError::Unknown(fault)) if fault.connection_lost));
+        }
     }
 }

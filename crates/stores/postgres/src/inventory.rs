@@ -47,10 +47,9 @@ impl InventoryStore for Postgres {
     fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
         Box::pin(async move {
             let sql = format!("SELECT sku, condition, source, warehouse, count FROM {}", table(place));
-            let doing = "reading the final stock";
-            let rows = self.on_server(doing, async |client| client.query(&sql, &[]).await).await?;
-            let held: Result<_, _> = rows.iter().map(held).collect();
-            held.map_err(|cause| self.failed(doing, cause))
+            let read = async |client: &Client| client.query(&sql, &[]).await;
+            let rows = self.on_server("reading the final stock", read).await?;
+            Ok(rows.iter().map(|row| held(row).unwrap_or_else(|_| Held::foreign())).collect())
         })
     }
 
@@ -217,7 +216,7 @@ impl Picker {
             return Ok(Attempt::Refused);
         }
         for (index, line) in taken.iter().enumerate() {
-            let left = self.seen.of(line).count - i64::from(line.count);
+            let left = self.seen.left(line);
             let changed = self.session.ask(async |client| write(client, set, line, left).await).await;
             self.written(changed).and_then(changed_one).map_err(|trouble| match index {
                 0 => trouble,
@@ -390,5 +389,32 @@ impl Operations for Connection {
             return lost;
         }
         picker.release(statement, release).await.unwrap_or_else(|trouble| trouble)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Durability;
+    use acidtest_testbed::{self as testbed, NAMESPACE, Private, wait};
+    use acidtest_workloads::Store;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_tuple_is_foreign_to_the_final_stock() {
+        let Some(mut private) = Private::start("postgres", Durability::None) else { return };
+        let store = private.open(Postgres::open);
+        wait(store.create(NAMESPACE, "run 1")).unwrap();
+        let spoil = async |place: &Place, item: &Item| {
+            let (sku, condition, source, warehouse) = item.key();
+            let table = table(place);
+            let spoil = format!(
+                "UPDATE {table} SET warehouse = 300 WHERE sku = {sku} AND condition = {condition}
+                 AND source = {source} AND warehouse = {warehouse}"
+            );
+            let spoiled = store.on_server("spoiling", async |client| client.execute(&spoil, &[]).await).await;
+            assert_eq!(spoiled.unwrap(), 1);
+        };
+        wait(testbed::inventory::garbled(&store, spoil));
     }
 }

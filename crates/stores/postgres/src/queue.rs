@@ -292,18 +292,17 @@ async fn remove_one(session: &mut Session, take: &Statement, received: &mut Rece
         return lost;
     }
     let taken = session.ask(async |client| client.query(take, &[]).await).await;
-    match taken.and_then(|rows| rows.first().map(|row| read(row, 0, received)).transpose()) {
+    match taken.map(|rows| rows.first().map(|row| read(row, 0, received))) {
         Ok(Some(())) => Attempt::Ok,
         Ok(None) => Attempt::Refused,
         Err(error) => session.failed(&error, Sent::Commit),
     }
 }
 
-fn read(row: &Row, column: usize, received: &mut Received) -> Result<(), Error> {
-    let body: &[u8] = row.try_get(column)?;
+/// Takes a message's body; what is none is a message all the same, and as good as empty.
+fn read(row: &Row, column: usize, received: &mut Received) {
     received.body.clear();
-    received.body.extend_from_slice(body);
-    Ok(())
+    received.body.extend_from_slice(row.try_get(column).unwrap_or_default());
 }
 
 /// A consumer's transaction, and the messages that it has locked.
@@ -331,9 +330,9 @@ impl Locked {
             return self.failed(session, trouble).await;
         }
         let Some(row) = self.ahead.pop_front() else { return Attempt::Refused };
-        let id = row.try_get(0).and_then(|id| read(&row, 1, received).map(|()| id));
-        match id {
+        match row.try_get(0) {
             Ok(id) => {
+                read(&row, 1, received);
                 self.taken.push(id);
                 Attempt::Ok
             }
@@ -405,5 +404,43 @@ impl Locked {
         self.open = false;
         self.ahead.clear();
         self.taken.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Durability;
+    use acidtest_testbed::{NAMESPACE, Private, wait};
+    use acidtest_workloads::{Store, queue::Parameters};
+
+    use super::*;
+
+    /// What nobody published is the audit's to judge, and so must be taken.
+    #[test]
+    fn what_is_no_body_is_taken_as_a_message() {
+        let Some(mut private) = Private::start("postgres", Durability::None) else { return };
+        let store = private.open(Postgres::open);
+        wait(async {
+            store.create(NAMESPACE, "run 1").await.unwrap();
+            for (trial, consume) in (0..).zip([Consume::Auto, Consume::Ack]) {
+                let parameters = Parameters { consume, ..Parameters::default() };
+                let wanted =
+                    Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+                let place = Place { namespace: NAMESPACE.to_owned(), trial };
+                store.declare(&place, &wanted).await.unwrap();
+                let table = table(&place);
+                let spoil = format!(
+                    "ALTER TABLE {table} ALTER body DROP NOT NULL; INSERT INTO {table} (body) VALUES (NULL)"
+                );
+                let spoiled = async |client: &Client| client.batch_execute(&spoil).await;
+                store.on_server("spoiling", spoiled).await.unwrap();
+                let mut subscriber = store.connector(&place, &wanted).subscriber().await.unwrap();
+                let mut received = Received { body: vec![1], ..Received::default() };
+                assert_eq!(subscriber.take(Duration::ZERO, &mut received).await, Attempt::Ok);
+                assert_eq!(received.body, b"", "{consume:?}");
+                assert_eq!(subscriber.settle().await, Ok(Settled::Answered));
+                assert_eq!(store.depth(&place, &wanted).await.unwrap(), Depth::default());
+            }
+        });
     }
 }

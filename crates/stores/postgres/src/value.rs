@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use tokio_postgres::{
-    Error, Row,
+    Row,
     types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
 };
 
@@ -71,9 +71,9 @@ impl<'a> FromSql<'a> for Version {
     }
 }
 
-/// The version in a column.
-pub(crate) fn version(row: &Row, column: usize) -> Result<u64, Error> {
-    row.try_get(column).map(|Version(version)| version)
+/// The version in a column; none where there is something else.
+pub(crate) fn version(row: &Row, column: usize) -> Option<u64> {
+    row.try_get(column).ok().map(|Version(version)| version)
 }
 
 /// The texts in the columns from `first` on; one that cannot be read counts as empty, which no field is.

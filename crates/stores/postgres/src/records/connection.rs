@@ -4,7 +4,7 @@ use std::{mem, slice};
 
 use acidtest_workloads::{
     Attempt,
-    records::{Answer, Operations, Request},
+    records::{Answer, Found, Operations, Request},
 };
 use tokio_postgres::{Client, Error, Row, error::SqlState};
 
@@ -141,36 +141,51 @@ fn failed(session: &Session, step: &Step<'_>, error: &Error, sent: Sent) -> Atte
     }
 }
 
-/// Takes a step's answer: the version from which a write follows, where one does.
+/// Takes a step's answer: the version that is to be written next, where one is.
 fn take(step: &Step<'_>, came: &Came, sent: Sent, answer: &mut Answer) -> Result<Option<u64>, Attempt> {
-    // whatever was done is done, but an answer that cannot be read is as good as none
-    let unreadable = |error: Error| fault::lost(sent, fault::words(&error));
     let one = || came.rows.first().ok_or(Attempt::Refused);
-    let mut record = |row: &Row| {
-        let version = version(row, 0).map_err(unreadable)?;
-        answer.record(version, texts(row, 1));
-        Ok(version)
-    };
+    // whatever was done is done, but an answer that cannot be read is as good as none
+    let unreadable = || fault::lost(sent, "the version that it has written is none".to_owned());
     match step.what {
-        What::Read => record(one()?).map(|_| None),
-        What::Scan => came.rows.iter().try_for_each(|row| record(row).map(|_| ())).map(|()| None),
+        What::Read => {
+            found(one()?, true, answer);
+            Ok(None)
+        }
+        What::Scan => {
+            for row in &came.rows {
+                found(row, true, answer);
+            }
+            Ok(None)
+        }
         What::Insert => changed_one(came.count).map(|()| None),
-        What::UpdateFrom => version(one()?, 0).map(Some).map_err(unreadable),
-        What::ModifyFrom => record(one()?).map(Some),
-        What::Write(read, guard) => {
+        What::UpdateFrom => found(one()?, false, answer).above().map(Some),
+        What::ModifyFrom => found(one()?, true, answer).above().map(Some),
+        What::Write(version, guard) => {
             let changed = if guard == Guard::Version { unless_stale } else { changed_one };
             changed(came.count)?;
-            answer.wrote(read + 1);
+            answer.wrote(version);
             Ok(None)
         }
         What::Update => {
-            answer.wrote(version(one()?, 0).map_err(unreadable)?);
+            answer.wrote(version(one()?, 0).ok_or_else(unreadable)?);
             Ok(None)
         }
         What::Modify => {
-            let read = record(one()?)?;
-            answer.wrote(read + 1);
+            let above = found(one()?, true, answer).above();
+            answer.wrote(above.map_err(|_| unreadable())?);
             Ok(None)
         }
     }
+}
+
+/// What a row is that was read, told in the answer if the whole record was asked for, and in any case if it is none.
+fn found(row: &Row, whole: bool, answer: &mut Answer) -> Found {
+    let Some(version) = version(row, 0) else {
+        answer.torn();
+        return Found::Torn;
+    };
+    if whole {
+        answer.record(version, texts(row, 1));
+    }
+    Found::Record(version)
 }

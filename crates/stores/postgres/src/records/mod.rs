@@ -91,3 +91,32 @@ async fn isolate(client: &Client, wanted: Option<Isolation>) -> Result<String, E
     }
     client.query_one("SELECT current_setting('transaction_isolation')", &[]).await?.try_get(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::{Durability, Lock};
+    use acidtest_testbed::{NAMESPACE, Private, operations, wait};
+    use acidtest_workloads::Store;
+
+    use super::*;
+
+    #[test]
+    fn single_requests_find_change_and_refuse_and_tell_what_is_no_record() {
+        let Some(mut private) = Private::start("postgres", Durability::None) else { return };
+        let store = private.open(Postgres::open);
+        wait(store.create(NAMESPACE, "run 1")).unwrap();
+        let connect = |place: &Place, wanted: Wanted| PostgresConnector {
+            address: store.address.clone(),
+            table: table(place),
+            wanted,
+        };
+        wait(operations::singles(&store, &Lock::ALL, connect));
+        wait(operations::transactions(&store, &Lock::ALL, connect));
+        let spoil = async |place: &Place, key: &str| {
+            let spoil = format!("UPDATE {} SET version = -5 WHERE key = '{key}'", table(place));
+            let spoiled = store.on_server("spoiling", async |client| client.execute(&spoil, &[]).await).await;
+            assert_eq!(spoiled.unwrap(), 1);
+        };
+        wait(operations::garbled(&store, &Lock::ALL, connect, spoil));
+    }
+}

@@ -62,7 +62,7 @@ pub(crate) enum What {
     UpdateFrom,
     /// Reads the record that a modify follows from.
     ModifyFrom,
-    /// Writes what follows from the version that was read.
+    /// Writes the version above the one that was read.
     Write(u64, Guard),
     /// Raises the version.
     Update,
@@ -134,7 +134,7 @@ impl Statements {
         Step { statement, request, what }
     }
 
-    /// What follows from the version that a step has read, if it was one that something follows from.
+    /// What follows from a step that was to find out the version to write, if it was one.
     pub(crate) fn then<'a>(&'a self, step: &Step<'a>, version: u64) -> Option<Step<'a>> {
         match &self.how {
             How::InSteps { write, guard, .. } if step.what.is_followed() => {
@@ -186,8 +186,9 @@ impl Step<'_> {
         let Request { key, length, fields, .. } = self.request;
         let number = match self.what {
             What::Scan => Some(i64::from(*length)),
-            What::Write(version, Guard::Version) => Some(version.cast_signed()),
-            What::Write(version, _) => Some((version + 1).cast_signed()),
+            // it is above another one, and below what has a sign
+            What::Write(version, Guard::Version) => Some(version.cast_signed() - 1),
+            What::Write(version, _) => Some(version.cast_signed()),
             _ => None,
         };
         let fields = self.what.writes().then_some(fields);

@@ -96,7 +96,10 @@ pub(crate) async fn state(
     let sql = format!("SELECT key, version, {tags} FROM {table}");
     let mut rows = pin!(client.query_raw(&sql, iter::empty::<Value<'_>>()).await?);
     while let Some(row) = rows.try_next().await? {
-        each(row.try_get(0)?, version(&row, 1)?, tag_of(texts(&row, 2)));
+        let version = version(&row, 1);
+        let tag = version.and_then(|_| tag_of(texts(&row, 2)));
+        // what is no text is no record's key
+        each(row.try_get(0).unwrap_or_default(), version.unwrap_or_default(), tag);
     }
     Ok(())
 }
