@@ -57,10 +57,9 @@ impl InventoryStore for MariaDb {
         Box::pin(async move {
             let table = object(place, "stock");
             let sql = format!("SELECT sku, `condition`, source, warehouse, `count` FROM {table}");
-            let doing = "reading the final stock";
-            let rows = self.on_server(doing, async |conn| rows(conn, sql, ()).await).await?;
-            let held: Result<_, _> = rows.iter().map(held).collect();
-            held.map_err(|cause| self.odd(doing, cause))
+            let read = async |conn: &mut Conn| rows(conn, sql, ()).await;
+            let rows = self.on_server("reading the final stock", read).await?;
+            Ok(rows.iter().map(|row| held(row).unwrap_or_else(|_| Held::foreign())).collect())
         })
     }
 
@@ -228,7 +227,7 @@ impl Taker {
             return Ok(Attempt::Refused);
         }
         for (index, line) in taken.iter().enumerate() {
-            let left = self.seen.of(line).count - i64::from(line.count);
+            let left = self.seen.left(line);
             self.session.write(set, with_key(left, line), Sent::Write).await.map_err(
                 |trouble| match index {
                     0 => trouble,
@@ -350,5 +349,32 @@ impl Operations for Connection {
         let values = (units, sku, condition, source, warehouse);
         let done = self.taker.session.write(&self.release, values, Sent::Write).await;
         done.map_or_else(|trouble| trouble, |()| Attempt::Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Durability;
+    use acidtest_testbed::{self as testbed, NAMESPACE, Private, wait};
+    use acidtest_workloads::Store;
+
+    use super::*;
+    use crate::Variant;
+
+    #[test]
+    fn what_is_no_tuple_is_foreign_to_the_final_stock() {
+        let Some(mut private) = Private::start("mariadb", Durability::None) else { return };
+        let store = private.open(async |address| Variant::MARIADB.open(address).await);
+        wait(store.create(NAMESPACE, "run 1")).unwrap();
+        let spoil = async |place: &Place, item: &Item| {
+            let (sku, condition, source, warehouse) = item.key();
+            let spoil = format!(
+                "UPDATE {} SET sku = -1 WHERE sku = {sku} AND `condition` = {condition} AND source = {source}
+                 AND warehouse = {warehouse}",
+                object(place, "stock")
+            );
+            store.on_server("spoiling", async |conn| conn.query_drop(spoil).await).await.unwrap();
+        };
+        wait(testbed::inventory::garbled(&store, spoil));
     }
 }

@@ -232,11 +232,11 @@ impl MariaDb {
     }
 
     fn failed(&self, doing: &str, error: &Error) -> StoreError {
-        self.odd(doing, fault::words(error))
-    }
-
-    fn odd(&self, doing: &str, cause: String) -> StoreError {
-        StoreError::Server { doing: doing.to_owned(), address: self.address.to_string(), cause }
+        StoreError::Server {
+            doing: doing.to_owned(),
+            address: self.address.to_string(),
+            cause: fault::words(error),
+        }
     }
 
     fn occupied(&self, namespace: &str) -> StoreError {

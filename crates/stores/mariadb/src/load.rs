@@ -223,26 +223,20 @@ pub(crate) async fn state(
     layout: &Layout,
     each: &mut Each<'_>,
 ) -> Result<(), StoreError> {
-    let doing = "reading the final records";
     let tags = list(fields(layout).map(|field| format!("LEFT({field}, 16)")));
     let sql = format!("SELECT id, version, {tags} FROM {}", usertable(place));
-    let mut odd = None;
     let read = async |conn: &mut Conn| {
         let mut result = conn.exec_iter(sql, ()).await?;
-        let take = |row: Row| {
-            odd = odd.take().or_else(|| take(&row, each).err());
-        };
-        result.for_each(take).await?;
+        result.for_each(|row| take(&row, each)).await?;
         result.drop_result().await
     };
-    store.on_server(doing, read).await?;
-    odd.map_or(Ok(()), |cause| Err(store.odd(doing, cause)))
+    store.on_server("reading the final records", read).await
 }
 
-fn take(row: &Row, each: &mut Each<'_>) -> Result<(), String> {
-    let version = number(row, 1)?;
-    each(&text(row, 0), version, tag_of(bytes(row, 2)));
-    Ok(())
+fn take(row: &Row, each: &mut Each<'_>) {
+    let version = number(row, 1).ok();
+    let tag = version.and_then(|_| tag_of(bytes(row, 2)));
+    each(&text(row, 0), version.unwrap_or_default(), tag);
 }
 
 /// The columns from one on, as bytes.

@@ -4,7 +4,8 @@ use acidtest_model::{Address, Isolation, Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Loaded, Place,
     records::{
-        self, Action, Answer, Connector, Each, Layout, Operations, RecordsStore, Request, Scenario, Wanted,
+        self, Action, Answer, Connector, Each, Found, Layout, Operations, RecordsStore, Request, Scenario,
+        Wanted,
     },
 };
 use mysql_async::{Conn, Error, Params, Row, Statement, Value, prelude::Queryable};
@@ -219,13 +220,12 @@ impl Connection {
         match (request.action, &self.how) {
             (Action::Read, _) => {
                 let found = self.session.read(&self.read, (request.key.as_str(),)).await?;
-                let Some(row) = found.first() else { return Ok(Attempt::Refused) };
-                take(row, answer).map(|_| Attempt::Ok)
+                Ok(take(found.first(), true, answer).read())
             }
             (Action::Scan, _) => {
                 let found = self.session.read(&self.scan, (request.key.as_str(), request.length)).await?;
                 for row in &found {
-                    take(row, answer)?;
+                    take(Some(row), true, answer);
                 }
                 Ok(Attempt::Ok)
             }
@@ -283,11 +283,17 @@ impl Operations for Connection {
     }
 }
 
-/// Takes a record that was read: its version, and then its fields. Gives the version.
-fn take(row: &Row, answer: &mut Answer) -> Result<u64, Attempt> {
-    let version = number(row, 0).map_err(|words| Attempt::Failed(Fault::answered(words)))?;
-    answer.record(version, bytes(row, 1));
-    Ok(version)
+/// Takes what was read: its version, and then its fields if the whole record was asked for.
+fn take(row: Option<&Row>, whole: bool, answer: &mut Answer) -> Found {
+    let Some(row) = row else { return Found::Nothing };
+    let Ok(version) = number(row, 0) else {
+        answer.torn();
+        return Found::Torn;
+    };
+    if whole {
+        answer.record(version, bytes(row, 1));
+    }
+    Found::Record(version)
 }
 
 /// The values of a statement: some, the fields, some more.
@@ -315,13 +321,8 @@ async fn set_to_computed(
 ) -> Done {
     let key: Value = request.key.as_str().into();
     let found = session.read(read, (&key,)).await?;
-    let Some(row) = found.first() else { return Ok(Attempt::Refused) };
-    let version: u64 = match request.action {
-        Action::Modify => take(row, answer)?,
-        _ => number(row, 0).map_err(|words| Attempt::Failed(Fault::answered(words)))?,
-    };
-    let written = version + 1;
-    let after = if checked { vec![key, version.into()] } else { vec![key] };
+    let written = take(found.first(), request.action == Action::Modify, answer).above()?;
+    let after = if checked { vec![key, (written - 1).into()] } else { vec![key] };
     match session.run(update, values(&[written.into()], request, &after), sent).await? {
         0 if checked => return Err(Attempt::Conflict),
         found => one(found)?,
@@ -342,8 +343,13 @@ async fn update_in_one(
         0 => return Ok(Attempt::Refused),
         found => one(found)?,
     }
-    if let Some(written) = session.conn.last_insert_id() {
-        answer.wrote(written);
+    match session.conn.last_insert_id() {
+        // below 0, as the server counts
+        Some(written) if i64::try_from(written).is_err() => {
+            return Err(fault::lost(sent, "the version that it has written is none".to_owned()));
+        }
+        Some(written) => answer.wrote(written),
+        None => {}
     }
     Ok(Attempt::Ok)
 }
@@ -359,9 +365,10 @@ async fn modify_in_one(
     match rows(&mut session.conn, modify, values).await {
         Ok(found) => {
             let Some(row) = found.first() else { return Ok(Attempt::Refused) };
-            // it has taken effect, whatever it says of it
-            let version = take(row, answer).map_err(Attempt::after_a_part)?;
-            answer.wrote(version + 1);
+            // it has taken effect, whatever it says of it; and what it says need not be what is kept
+            let version = number(row, 0).map_err(|words| fault::lost(Sent::Write, words))?;
+            answer.record(version, bytes(row, 1));
+            answer.wrote(Found::Record(version).above().map_err(Attempt::after_a_part)?);
             Ok(Attempt::Ok)
         }
         Err(error) => {
@@ -372,6 +379,44 @@ async fn modify_in_one(
             } else {
                 Err(ended)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Durability;
+    use acidtest_testbed::{NAMESPACE, Private, operations, wait};
+    use acidtest_workloads::Store;
+
+    use super::*;
+    use crate::Variant;
+
+    #[test]
+    fn single_requests_find_change_and_refuse_and_tell_what_is_no_record() {
+        let Some(mut private) = Private::start("mariadb", Durability::None) else { return };
+        for variant in [Variant::MARIADB, Variant::MARIADB_MYISAM] {
+            let store = private.open(async |address| variant.open(address).await);
+            wait(store.create(NAMESPACE, "run 1")).unwrap();
+            let connect = |place: &Place, wanted: Wanted| RecordsConnector {
+                address: store.address.clone(),
+                engine: store.engine,
+                wanted,
+                table: usertable(place),
+                procedure: object(place, PROCEDURE),
+            };
+            let locks: Vec<Lock> =
+                Lock::ALL.into_iter().filter(|lock| variant.kind.lock(*lock).is_yes()).collect();
+            wait(operations::singles(&store, &locks, connect));
+            if store.engine.is_transactional() {
+                wait(operations::transactions(&store, &locks, connect));
+            }
+            let spoil = async |place: &Place, key: &str| {
+                let spoil = format!("UPDATE {} SET version = -5 WHERE id = '{key}'", usertable(place));
+                store.on_server("spoiling", async |conn| conn.query_drop(spoil).await).await.unwrap();
+            };
+            wait(operations::garbled(&store, &locks, connect, spoil));
+            wait(store.remove(NAMESPACE)).unwrap();
         }
     }
 }
