@@ -2,11 +2,12 @@
 
 use std::{borrow::Cow, fmt, io::Write};
 
-use acidtest_workloads::records::{Answer, Fields};
+use acidtest_workloads::records::{Answer, Fields, Found};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny, MapAccess, Visitor},
 };
+use serde_json::{Value, value::RawValue};
 
 /// Appends a string as JSON.
 pub(crate) fn push_text(body: &mut Vec<u8>, text: &str) {
@@ -53,10 +54,29 @@ impl Document<'_> {
     pub(crate) fn fields(&self) -> impl Iterator<Item = &[u8]> {
         self.fields.iter().map(|(_, field)| field.as_bytes())
     }
+}
 
-    /// Hands it to whoever asked.
-    pub(crate) fn answer(&self, answer: &mut Answer) {
-        answer.record(self.version, self.fields());
+/// What is kept under an id, whatever it is.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Kept<'a>(#[serde(borrow)] &'a RawValue);
+
+impl<'a> Kept<'a> {
+    /// The record, if it is one.
+    pub(crate) fn document(&self) -> Option<Document<'a>> {
+        serde_json::from_str(self.0.get()).ok()
+    }
+
+    /// What it is, told in the answer if the whole record was asked for, and in any case if it is none.
+    pub(crate) fn found(&self, whole: bool, answer: &mut Answer) -> Found {
+        let Some(document) = self.document() else {
+            answer.torn();
+            return Found::Torn;
+        };
+        if whole {
+            answer.record(document.version, document.fields());
+        }
+        Found::Record(document.version)
     }
 }
 
@@ -100,13 +120,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Document<'a> {
 
 /// The answer to a get.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Found<'a> {
+pub(crate) struct Got<'a> {
     #[serde(rename = "_seq_no")]
     pub(crate) seq_no: u64,
     #[serde(rename = "_primary_term")]
     pub(crate) primary_term: u64,
     #[serde(rename = "_source", borrow)]
-    pub(crate) document: Document<'a>,
+    pub(crate) kept: Kept<'a>,
 }
 
 /// The answer to a search.
@@ -136,7 +156,18 @@ pub(crate) struct Hit<'a> {
     #[serde(rename = "_id", borrow)]
     pub(crate) id: Text<'a>,
     #[serde(rename = "_source", borrow)]
-    pub(crate) document: Document<'a>,
+    pub(crate) kept: Kept<'a>,
+    /// Where it stands in the order of all.
+    #[serde(borrow)]
+    sort: &'a RawValue,
+}
+
+impl Hit<'_> {
+    /// What the next page comes after.
+    pub(crate) fn place(&self) -> Value {
+        // it was read as JSON before
+        serde_json::from_str(self.sort.get()).unwrap_or_default()
+    }
 }
 
 impl<'a> Page<'a> {
@@ -152,10 +183,52 @@ impl<'a> Page<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use acidtest_workloads::records::{Layout, tag_of};
+    use proptest::{prelude::*, sample::Index};
 
     use super::*;
+    use crate::fault::Refusal;
+
+    /// Changes to an answer: where, to what, and how.
+    pub(crate) fn changes() -> impl Strategy<Value = Vec<(Index, u8, u8)>> {
+        let byte = prop_oneof![any::<u8>(), prop::sample::select(b"{}[]\",:\\0-9.eEtn".to_vec())];
+        prop::collection::vec((any::<Index>(), byte, 0..3_u8), 1..6)
+    }
+
+    /// An answer as a fault on its way may change it.
+    pub(crate) fn garbled(text: &str, changes: &[(Index, u8, u8)]) -> Vec<u8> {
+        let mut bytes = text.as_bytes().to_vec();
+        for (at, byte, how) in changes {
+            let at = at.index(bytes.len());
+            match how {
+                0 => bytes[at] = *byte,
+                1 => bytes.insert(at, *byte),
+                _ => bytes.truncate(at.max(1)),
+            }
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_garbled_does_no_harm(changes in changes()) {
+            let got = r#"{"_id":"u1","found":true,"_seq_no":1,"_primary_term":1,"_source":{"key":"u1","version":7,"field0":"a\u0063"}}"#;
+            if let Ok(Got { kept, .. }) = serde_json::from_slice(&garbled(got, &changes)) {
+                let mut answer = Answer::default();
+                let found = kept.found(true, &mut answer);
+                prop_assert_eq!(found == Found::Torn, kept.document().is_none());
+            }
+            let page = r#"{"timed_out":false,"_shards":{"failed":0},"hits":{"hits":[{"_id":"u1","_source":{"version":3},"sort":["u1"]}]}}"#;
+            if let Ok(Ok(hits)) = serde_json::from_slice(&garbled(page, &changes)).map(Page::whole) {
+                for hit in hits {
+                    let _ = (hit.place(), hit.kept.document());
+                }
+            }
+            let refused = r#"{"error":{"type":"x","reason":"y","caused_by":{"reason":"z"},"failed_shards":[{"reason":{}}]},"status":400}"#;
+            let _ = Refusal::read(400, &garbled(refused, &changes)).to_string();
+        }
+    }
 
     const LAYOUT: Layout = Layout { records: 1, fields: 12, field_bytes: 20, scans: false };
 
@@ -199,6 +272,24 @@ mod tests {
         assert!(serde_json::from_str::<Document<'_>>(&format!(r#"{{"version":1,"x":{deep}"#)).is_err());
     }
 
+    #[test]
+    fn what_is_kept_and_no_record_is_torn() {
+        let found = |source: &str| {
+            let text = format!(r#"{{"found":true,"_seq_no":1,"_primary_term":1,"_source":{source}}}"#);
+            let got: Got<'_> = serde_json::from_str(&text).unwrap();
+            let mut answer = Answer::default();
+            (got.kept.found(true, &mut answer), format!("{answer:?}"))
+        };
+        let mut record = Answer::default();
+        record.record(7, [&b"a"[..]]);
+        assert_eq!(found(r#"{"version":7,"field0":"a"}"#), (Found::Record(7), format!("{record:?}")));
+        let mut torn = Answer::default();
+        torn.torn();
+        for source in ["null", "7", "[]", "{}", r#"{"version":"x"}"#, r#"{"version":7,"field0":[]}"#] {
+            assert_eq!(found(source), (Found::Torn, format!("{torn:?}")), "{source}");
+        }
+    }
+
     fn page_of(text: &str) -> Page<'_> {
         serde_json::from_str(text).unwrap()
     }
@@ -213,7 +304,8 @@ mod tests {
         };
         let whole = page(false, 0);
         let hits = page_of(&whole).whole().unwrap();
-        assert_eq!((hits[0].id.0.as_ref(), hits[0].document.version), ("u1", 3));
+        assert_eq!((hits[0].id.0.as_ref(), hits[0].kept.document().unwrap().version), ("u1", 3));
+        assert_eq!(hits[0].place(), serde_json::json!(["u1"]));
         for part in [page(true, 0), page(false, 1)] {
             assert!(page_of(&part).whole().is_err(), "{part}");
         }

@@ -2,7 +2,7 @@
 
 use acidtest_engine::{Attempt, Fault};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use crate::http::beginning;
 
@@ -69,15 +69,22 @@ pub(crate) struct Refusal {
 }
 
 #[derive(Deserialize)]
-struct Envelope {
-    error: Value,
+struct Envelope<'a> {
+    #[serde(borrow)]
+    error: &'a RawValue,
 }
+
+/// The longest error that is read.
+const LONGEST: usize = 1 << 20;
+
+/// Bytes of each of the server's words that are kept.
+const WORDS: usize = 1000;
 
 impl Refusal {
     /// Reads the body of an answer whose status tells of no success, whatever it is.
     pub(crate) fn read(status: u16, body: &[u8]) -> Self {
-        let error = serde_json::from_slice::<Envelope>(body).map_or(Value::Null, |envelope| envelope.error);
-        Self::of(status, &error).unwrap_or_else(|| {
+        let error = serde_json::from_slice::<Envelope<'_>>(body).ok();
+        error.and_then(|Envelope { error }| Self::of(status, error.get())).unwrap_or_else(|| {
             let reason = match body {
                 [] => "an answer without a body".to_owned(),
                 body => beginning(body),
@@ -86,14 +93,16 @@ impl Refusal {
         })
     }
 
-    /// What an `error` object says, with its innermost reason.
-    pub(crate) fn of(status: u16, error: &Value) -> Option<Self> {
+    /// What an `error` says, an object as JSON, with its innermost reason.
+    pub(crate) fn of(status: u16, error: &str) -> Option<Self> {
+        let error: Value = serde_json::from_str(Some(error).filter(|error| error.len() <= LONGEST)?).ok()?;
+        let text = |text: &str| text[..text.floor_char_boundary(WORDS)].to_owned();
         if let Some(reason) = error.as_str() {
-            return Some(Self { status, kind: "unknown".to_owned(), reason: reason.to_owned() });
+            return Some(Self { status, kind: "unknown".to_owned(), reason: text(reason) });
         }
-        let text = |value: &Value, name: &str| Some(value.get(name)?.as_str()?.to_owned());
-        let kind = text(error, "type")?;
-        let mut reason = text(error, "reason").unwrap_or_default();
+        let text = |value: &Value, name: &str| value.get(name)?.as_str().map(text);
+        let kind = text(&error, "type")?;
+        let mut reason = text(&error, "reason").unwrap_or_default();
         let mut cause = error.get("caused_by");
         // a search tells the shards' reasons only here
         if cause.is_none() {
@@ -101,7 +110,8 @@ impl Refusal {
         }
         while let Some(each) = cause {
             if let Some(words) = text(each, "reason") {
-                reason = format!("{reason}: {words}");
+                reason.push_str(": ");
+                reason.push_str(&words);
             }
             cause = each.get("caused_by");
         }
@@ -291,6 +301,16 @@ mod tests {
             assert!(shown.contains("HTTP 500") && !shown.contains('\u{1b}'), "{shown}");
         }
         assert!(refused(400, &"x".repeat(1 << 20)).to_string().len() < 1000);
+        let long = "é".repeat(1 << 20);
+        let causes = format!(r#"{{"reason":"{}","caused_by":"#, &long[..4000]).repeat(100);
+        for body in [
+            format!(r#"{{"error":{{"type":"{long}","reason":"{long}"}}}}"#),
+            format!(r#"{{"error":"{}"}}"#, &long[..1 << 19]),
+            format!(r#"{{"error":{{"type":"x","caused_by":{causes}7{}}}}}"#, "}".repeat(100)),
+        ] {
+            let shown = refused(400, &body).to_string();
+            assert!(shown.len() < 101 * (WORDS + 2), "{}", shown.len());
+        }
         assert_eq!(
             refused(400, r#"{"error":"no handler","status":400}"#).to_string(),
             "no handler (unknown, HTTP 400)"

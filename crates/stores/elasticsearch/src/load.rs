@@ -9,7 +9,7 @@ use acidtest_workloads::{
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
 use crate::{
     document,
@@ -127,7 +127,7 @@ async fn lay(line: &mut Line, table: &Table, layout: &Layout, mut numbers: Vec<u
     let mut wait = FIRST_WAIT;
     for attempt in 1.. {
         let answer = line.ask(Method::POST, &path, Content::Lines, bulk(layout, &numbers)).await?;
-        let rejected = match answer.read::<Bulk>() {
+        let rejected = match answer.read::<Bulk<'_>>() {
             Ok(bulk) => bulk.rejected(&mut numbers)?,
             Err(Error::Refused(refusal)) if refusal.is_rejection() => Some(refusal),
             Err(error) => return Err(error),
@@ -159,24 +159,26 @@ fn bulk(layout: &Layout, numbers: &[u64]) -> Bytes {
 }
 
 #[derive(Debug, Deserialize)]
-struct Bulk {
+struct Bulk<'a> {
     errors: bool,
-    items: Vec<Item>,
+    #[serde(borrow)]
+    items: Vec<Item<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Item {
-    create: Created,
+struct Item<'a> {
+    #[serde(borrow)]
+    create: Created<'a>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Created {
+struct Created<'a> {
     status: u16,
-    #[serde(default)]
-    error: Value,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
-impl Bulk {
+impl Bulk<'_> {
     /// Leaves those numbers that were turned away, to be sent again, with one of the reasons; none if all
     /// are in.
     fn rejected(self, numbers: &mut Vec<u64>) -> Result<Option<Refusal>, Error> {
@@ -190,7 +192,8 @@ impl Bulk {
             if create.status < 300 {
                 continue;
             }
-            let refusal = Refusal::of(create.status, &create.error).unwrap_or_else(|| Refusal {
+            let error = create.error.map(RawValue::get).unwrap_or_default();
+            let refusal = Refusal::of(create.status, error).unwrap_or_else(|| Refusal {
                 status: create.status,
                 kind: "unknown".to_owned(),
                 reason: format!("{} was not laid in", key_name(number)),
@@ -206,5 +209,28 @@ impl Bulk {
         }
         *numbers = left;
         Ok(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::document::tests::{changes, garbled};
+
+    proptest! {
+        /// Of the records that were sent some are left, or the answer makes no sense.
+        #[test]
+        fn what_was_garbled_does_no_harm(changes in changes()) {
+            let bulk = r#"{"errors":true,"items":[{"create":{"status":201}},{"create":{"status":429,"error":{"type":"es_rejected_execution_exception","reason":"full"}}}]}"#;
+            if let Ok(bulk) = serde_json::from_slice::<Bulk<'_>>(&garbled(bulk, &changes)) {
+                let mut numbers = vec![7, 9];
+                if let Ok(rejected) = bulk.rejected(&mut numbers) {
+                    prop_assert_eq!(rejected.is_none(), numbers.is_empty());
+                    prop_assert!(numbers.iter().all(|number| [7, 9].contains(number)));
+                }
+            }
+        }
     }
 }

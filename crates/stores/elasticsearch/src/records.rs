@@ -12,8 +12,8 @@ use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Loaded, Place,
     records::{
-        self, Action, Answer, Connector, Each, Layout, Operations, RecordsStore, Refresh, Request, Scenario,
-        Wanted, tag_of,
+        self, Action, Answer, Connector, Each, Found, Layout, Operations, RecordsStore, Refresh, Request,
+        Scenario, Wanted, tag_of,
     },
 };
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use serde_json::json;
 
 use crate::{
     Elasticsearch, delete,
-    document::{self, Document, Found, Page},
+    document::{self, Got, Kept, Page},
     fault::{Effect, Error, ended, kind},
     http::{self, Content, Line},
     load,
@@ -159,11 +159,17 @@ async fn read_back(
         let page: Page<'_> = send(line, Method::POST, &path, &body).await?.read()?;
         let hits = page.whole().map_err(Error::Nonsense)?;
         let Some(last) = hits.last() else { return Ok(()) };
-        // a document's key is its id
-        body["search_after"] = json!([last.id.0]);
-        for hit in &hits {
-            each(&hit.id.0, hit.document.version, tag_of(hit.document.fields()));
+        let place = last.place();
+        if body.get("search_after") == Some(&place) {
+            return Err(Error::Nonsense("a page that ends where the last one did".to_owned()));
         }
+        for hit in &hits {
+            match hit.kept.document() {
+                Some(document) => each(&hit.id.0, document.version, tag_of(document.fields())),
+                None => each(&hit.id.0, 0, None),
+            }
+        }
+        body["search_after"] = place;
     }
 }
 
@@ -230,7 +236,7 @@ impl Connector for Clients {
 
 /// What a get has found, for the write that follows it.
 struct Seen {
-    version: u64,
+    found: Found,
     seq_no: u64,
     primary_term: u64,
 }
@@ -247,13 +253,13 @@ enum Demand {
 #[derive(Deserialize)]
 struct Scripted<'a> {
     #[serde(borrow)]
-    get: Got<'a>,
+    get: Written<'a>,
 }
 
 #[derive(Deserialize)]
-struct Got<'a> {
+struct Written<'a> {
     #[serde(rename = "_source", borrow)]
-    document: Document<'a>,
+    kept: Kept<'a>,
 }
 
 impl Client {
@@ -281,23 +287,21 @@ impl Client {
     }
 
     /// Gets a document, whole or its version alone.
-    async fn get(&mut self, key: &str, answer: Option<&mut Answer>) -> Step<Option<Seen>> {
+    async fn get(&mut self, key: &str, whole: bool, answer: &mut Answer) -> Step<Option<Seen>> {
         let path = self.path("/_doc/", key);
-        if answer.is_none() {
+        if !whole {
             path.push_str("?_source_includes=version");
         }
-        let got = self.line.get(&self.path).await.and_then(http::Answer::read_found::<Found<'_>>);
-        let Some(found) = got.map_err(ended(Effect::None))? else { return Ok(None) };
-        if let Some(answer) = answer {
-            found.document.answer(answer);
-        }
-        let Found { seq_no, primary_term, document } = found;
-        Ok(Some(Seen { version: document.version, seq_no, primary_term }))
+        let got = self.line.get(&self.path).await.and_then(http::Answer::read_found::<Got<'_>>);
+        let Some(Got { seq_no, primary_term, kept }) = got.map_err(ended(Effect::None))? else {
+            return Ok(None);
+        };
+        Ok(Some(Seen { found: kept.found(whole, answer), seq_no, primary_term }))
     }
 
     async fn read(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
-        let found = self.get(&request.key, Some(answer)).await?;
-        Ok(if found.is_some() { Attempt::Ok } else { Attempt::Refused })
+        let seen = self.get(&request.key, true, answer).await?;
+        Ok(if seen.is_some() { Attempt::Ok } else { Attempt::Refused })
     }
 
     async fn insert(&mut self, request: &Request) -> Step<Attempt> {
@@ -327,7 +331,7 @@ impl Client {
         let hits =
             page.and_then(|page| page.whole().map_err(Error::Nonsense)).map_err(ended(Effect::None))?;
         for hit in &hits {
-            hit.document.answer(answer);
+            hit.kept.found(true, answer);
         }
         Ok(Attempt::Ok)
     }
@@ -335,10 +339,8 @@ impl Client {
     /// Reads, and writes the version above the one read; a modify reads the whole record.
     async fn change(&mut self, request: &Request, demand: Demand, answer: &mut Answer) -> Step<Attempt> {
         let whole = request.action == Action::Modify;
-        let Some(seen) = self.get(&request.key, whole.then_some(&mut *answer)).await? else {
-            return Ok(Attempt::Refused);
-        };
-        let version = above(&seen)?;
+        let Some(seen) = self.get(&request.key, whole, answer).await? else { return Ok(Attempt::Refused) };
+        let version = seen.found.above()?;
         let body = body(request, version);
         self.write_path("/_doc/", &request.key, demand, Some(&seen));
         self.put(body).await.map_err(ended(Effect::Change))?;
@@ -350,7 +352,9 @@ impl Client {
     /// demands that it is still the same.
     async fn script(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
         let seen = if request.action == Action::Modify {
-            let Some(seen) = self.get(&request.key, Some(answer)).await? else { return Ok(Attempt::Refused) };
+            let Some(seen) = self.get(&request.key, true, answer).await? else { return Ok(Attempt::Refused) };
+            // a script would make something of what has no version
+            seen.found.above()?;
             Some(seen)
         } else {
             None
@@ -370,10 +374,13 @@ impl Client {
         body.extend_from_slice(b"}}}");
         let asked = self.line.ask(Method::POST, &self.path, Content::Json, body.into()).await;
         match asked.and_then(http::Answer::read::<Scripted<'_>>) {
-            Ok(Scripted { get }) => {
-                answer.wrote(get.document.version);
-                Ok(Attempt::Ok)
-            }
+            Ok(Scripted { get }) => match get.kept.document() {
+                Some(document) => {
+                    answer.wrote(document.version);
+                    Ok(Attempt::Ok)
+                }
+                None => Ok(Attempt::Unknown(Fault::answered("what it has written is no record"))),
+            },
             Err(error) if error.is(kind::NO_DOCUMENT) => Ok(Attempt::Refused),
             Err(error) => Err(ended(Effect::Change)(error)),
         }
@@ -421,12 +428,6 @@ fn unlocked(error: &LockError) -> Attempt {
         LockError::Failed(fault) if !fault.connection_lost => Attempt::Failed(Fault::answered(words)),
         LockError::Failed(_) | LockError::Unknown(_) => Attempt::Failed(Fault::lost(words)),
     }
-}
-
-/// The version above the one that was read.
-fn above(seen: &Seen) -> Step<u64> {
-    let none = || Attempt::Failed(Fault::answered(format!("there is no version above {}", seen.version)));
-    seen.version.checked_add(1).ok_or_else(none)
 }
 
 /// The document that a request writes.

@@ -6,7 +6,10 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
 };
 
@@ -196,6 +199,48 @@ fn a_read_without_an_answer_that_makes_sense_has_failed() {
         assert!(count(Outcome::Failed) > 0, "{:?}", measured.faults);
         assert_eq!(count(Outcome::Ok) + count(Outcome::Unknown), 0, "{:?}", measured.faults);
     }
+}
+
+/// A page of a search with these documents, as `(id, source)`.
+fn page(documents: &[(&str, &str)]) -> String {
+    let hits = documents
+        .iter()
+        .map(|(id, source)| format!(r#"{{"_id":"{id}","_source":{source},"sort":["{id}"]}}"#));
+    let hits = hits.collect::<Vec<_>>().join(",");
+    format!(r#"{{"timed_out":false,"_shards":{{"failed":0}},"hits":{{"hits":[{hits}]}}}}"#)
+}
+
+#[test]
+fn what_is_kept_and_no_record_is_torn_in_the_trial_and_at_its_end() {
+    let pages = Arc::new(AtomicU32::new(0));
+    let address = fake(move |method, path| {
+        if method == "GET" && path.contains("/_doc/") {
+            says(200, r#"{"found":true,"_seq_no":1,"_primary_term":1,"_source":{"version":"x"}}"#)
+        } else if path.contains("/_search") {
+            let first = pages.fetch_add(1, Ordering::Relaxed) == 0;
+            says(200, &page(if first { &[("theirs", "[]"), ("user0", "7")] } else { &[] }))
+        } else {
+            usual(method, path)
+        }
+    });
+    let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
+    let case = Case::of(Lock::Soft, 0, "read:1");
+    let measured = case.drive(&store, &for_time(100), 1);
+    let read = measured.operations[0].count(Outcome::Ok);
+    let (audit, _) = case.judge(&store);
+    // of the two at the end one is not even a record's key
+    assert!(read > 0 && audit.count("torn") >= read, "{audit}: {:?}", measured.faults);
+    assert_eq!((audit.count("phantom"), audit.count("missing")), (2, 0), "{audit}");
+}
+
+#[test]
+fn pages_that_do_not_go_on_are_no_final_state() {
+    let address = fake(|method, path| {
+        if path.contains("/_search") { says(200, &page(&[("user0", "{}")])) } else { usual(method, path) }
+    });
+    let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
+    let error = Case::of(Lock::Soft, 0, "a").state(&store).unwrap_err().to_string();
+    assert!(error.contains("a page that ends where the last one did"), "{error}");
 }
 
 #[test]

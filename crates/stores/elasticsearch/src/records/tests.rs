@@ -33,7 +33,7 @@ fn clients(store: &Elasticsearch, place: &Place, wanted: Wanted) -> Clients {
 }
 
 #[test]
-fn single_requests_find_change_and_refuse() {
+fn single_requests_find_change_and_refuse_and_tell_what_is_no_record() {
     let Some((_service, _server, store)) = start() else { return };
     let mut locks = vec![Lock::None, Lock::Soft, Lock::Hard];
     if store.has_scripts() {
@@ -42,6 +42,39 @@ fn single_requests_find_change_and_refuse() {
     // a scan sees what was refreshed
     let connect = |place: &Place, wanted| clients(&store, place, Wanted { refresh: Refresh::Yes, ..wanted });
     wait(operations::singles(&store, &locks, connect));
+    let spoil = async |place: &Place, key: &str| {
+        let mut line = store.server.reach().await.unwrap();
+        let mut path = format!("/{}/_doc/", Table::of(place).index);
+        push_id(&mut path, key);
+        let spoiled = json!({"key": key, "version": "seven"});
+        send(&mut line, Method::PUT, &format!("{path}?refresh=true"), &spoiled)
+            .await
+            .unwrap()
+            .done()
+            .unwrap();
+    };
+    wait(operations::garbled(&store, &locks, connect, spoil));
+
+    // documents without a key come last, and are there once
+    let place = Place { namespace: NAMESPACE.to_owned(), trial: 99 };
+    let layout = Layout { records: 2, fields: 2, field_bytes: 20, scans: false };
+    let mut seen = Vec::new();
+    wait(async {
+        store.load(&place, &layout, &Loaded::default()).await.unwrap();
+        let mut line = store.server.reach().await.unwrap();
+        for id in ["theirs", "user0"] {
+            let path = format!("/{}/_doc/{id}?refresh=true", Table::of(&place).index);
+            send(&mut line, Method::PUT, &path, &json!({})).await.unwrap().done().unwrap();
+        }
+        let mut each = |key: &str, version, tag| seen.push((key.to_owned(), version, tag));
+        store.state(&place, &layout, &mut each).await.unwrap();
+    });
+    let laid = |number| (records::key_name(number), 0, Some(number));
+    let torn = ["theirs", "user0"].map(|key| (key.to_owned(), 0, None));
+    let mut expected: Vec<_> = [laid(0), laid(1)].into_iter().chain(torn).collect();
+    seen.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
 }
 
 #[test]
@@ -63,20 +96,20 @@ fn a_write_on_what_has_changed_is_a_conflict_and_without_effect() {
         store.load(&place, &layout, &Loaded::default()).await.unwrap();
         let connector = clients(&store, &place, wanted);
         let (mut one, mut other) = (connector.connect().await.unwrap(), connector.connect().await.unwrap());
-        let stale = one.get(&key, None).await.unwrap().unwrap();
         let mut answer = Answer::default();
+        let stale = one.get(&key, false, &mut answer).await.unwrap().unwrap();
         assert_eq!(other.single(&request, &mut answer).await, Attempt::Ok);
 
         // what both the soft and the hard lock write with
         one.write_path("/_doc/", &key, Demand::Unchanged, Some(&stale));
         let refused = one.put(body(&request, 1)).await.map_err(ended(Effect::Change));
         assert_eq!(refused, Err(Attempt::Conflict));
-        let now = one.get(&key, None).await.unwrap().unwrap();
-        assert_eq!((now.version, now.seq_no), (1, stale.seq_no + 1));
+        let now = one.get(&key, false, &mut answer).await.unwrap().unwrap();
+        assert_eq!((now.found, now.seq_no), (Found::Record(1), stale.seq_no + 1));
         // without the demand it overwrites
         one.write_path("/_doc/", &key, Demand::Nothing, Some(&stale));
         assert_eq!(one.put(body(&request, 1)).await, Ok(()));
-        assert_eq!(one.get(&key, None).await.unwrap().unwrap().version, 1);
+        assert_eq!(one.get(&key, false, &mut answer).await.unwrap().unwrap().found, Found::Record(1));
     });
 }
 
