@@ -308,7 +308,38 @@ fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// An answer that a fault on its way has changed is one still, or none.
+        #[test]
+        fn what_was_garbled_does_no_harm(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..5),
+        ) {
+            let answers = [
+                r#"{"config":{"name":"s","subjects":["a"],"retention":"limits","storage":"file","num_replicas":1,"duplicate_window":120000000000},"state":{"last_seq":7}}"#,
+                r#"{"config":{"durable_name":"c","ack_policy":"explicit","ack_wait":5000000000,"max_ack_pending":-1,"max_waiting":512},"num_pending":18446744073709551615,"num_ack_pending":0}"#,
+                r#"{"total":2,"offset":0,"streams":["a","b"]}"#,
+                r#"{"limits":{"max_memory":-1,"max_storage":1e300}}"#,
+                r#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#,
+            ];
+            for answer in answers {
+                let mut bytes = answer.as_bytes().to_vec();
+                for (at, byte, how) in &changes {
+                    let at = at.index(bytes.len());
+                    match how {
+                        0 => bytes[at] = *byte,
+                        1 => bytes.insert(at, *byte),
+                        _ => bytes.truncate(at.max(1)),
+                    }
+                }
+                let _ = (read::<StreamInfo>(&bytes), read::<ConsumerInfo>(&bytes));
+                let _ = (read::<Names>(&bytes).map(|names| names.total), read::<AccountInfo>(&bytes));
+            }
+        }
+    }
 
     #[test]
     fn a_refusal_is_told_from_an_answer() {

@@ -31,6 +31,8 @@ const READ_ROOM: usize = 64 * 1024;
 const READ_AHEAD: usize = 1024 * 1024;
 /// How much may have arrived that nobody has asked for yet, before the server is left to wait.
 const UNREAD_MAX: usize = 4 * 1024 * 1024;
+/// How many pings are answered while nothing is written: a server that reads nothing is left to wait.
+const PONGS_MAX: usize = 1000;
 /// The one subscription: everything comes to the connection's inbox.
 const SUBSCRIPTION: &str = "1";
 
@@ -82,6 +84,8 @@ pub struct Connection {
     written: usize,
     /// How much had been written before `output` was last empty.
     before: u64,
+    /// Pings that were answered since then.
+    pongs: usize,
     input: Vec<u8>,
     /// How much of `input` has been dealt with.
     consumed: usize,
@@ -107,6 +111,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             before: 0,
+            pongs: 0,
             input: Vec::with_capacity(READ_ROOM),
             consumed: 0,
             ended: None,
@@ -296,6 +301,7 @@ impl Connection {
         self.before += self.output.len() as u64;
         self.output.clear();
         self.written = 0;
+        self.pongs = 0;
         Poll::Ready(Ok(()))
     }
 
@@ -366,8 +372,11 @@ impl Connection {
             match op {
                 Op::Message(places) => return Ok(Some(Heard::Message(start, places))),
                 Op::Pong => return Ok(Some(Heard::Pong)),
-                Op::Ping => self.output.extend_from_slice(b"PONG\r\n"),
-                Op::Ok => {}
+                Op::Ping if self.pongs < PONGS_MAX => {
+                    self.pongs += 1;
+                    self.output.extend_from_slice(b"PONG\r\n");
+                }
+                Op::Ping | Op::Ok => {}
                 Op::Info(place) => self.learn(start, place)?,
                 Op::Error(place) => {
                     let words = words(self.input.get(start + place.start..start + place.end));

@@ -290,7 +290,77 @@ mod tests {
         );
     }
 
+    /// All that is said by bytes that arrive in pieces of these lengths, over and over, and why nothing more can be.
+    fn said(bytes: &[u8], lengths: &[usize]) -> (Vec<String>, Option<Error>) {
+        let (mut all, mut from, mut to) = (Vec::new(), 0, 0);
+        for length in lengths.iter().cycle() {
+            loop {
+                match split(&bytes[from..to]) {
+                    Ok(Split::Whole(op, length)) => {
+                        all.push(format!("{op:?} of {length}"));
+                        from += length;
+                        assert!(from <= to);
+                    }
+                    Ok(Split::Missing(_)) => break,
+                    Err(error) => return (all, Some(error)),
+                }
+            }
+            if to == bytes.len() {
+                break;
+            }
+            to = bytes.len().min(to + length);
+        }
+        (all, None)
+    }
+
+    /// Something that a server says, whole.
+    fn saying() -> impl Strategy<Value = Vec<u8>> {
+        let message =
+            (any::<bool>(), "[a-z$.]{1,5}", prop::option::of("[a-z]{1,4}"), "[a-z: ]{0,9}", any::<Vec<u8>>());
+        prop_oneof![
+            Just(b"PING\r\n".to_vec()),
+            Just(b"PONG\r\n".to_vec()),
+            Just(b"+OK\r\n".to_vec()),
+            "[a-z é]{0,9}".prop_map(|words| format!("-ERR '{words}'\r\n").into_bytes()),
+            "[a-z\":{}]{0,9}".prop_map(|json| format!("INFO {json}\r\n").into_bytes()),
+            message.prop_map(|(headed, subject, reply, header, payload)| {
+                let head = if headed { format!("NATS/1.0\r\n{header}\r\n\r\n") } else { String::new() };
+                let verb = if headed { "HMSG" } else { "MSG" };
+                let lengths = if headed { format!("{} ", head.len()) } else { String::new() };
+                let reply = reply.map_or_else(String::new, |reply| format!("{reply} "));
+                let size = head.len() + payload.len();
+                let line = format!("{verb} {subject} 1 {reply}{lengths}{size}\r\n{head}");
+                [line.as_bytes(), &payload, b"\r\n"].concat()
+            }),
+        ]
+    }
+
     proptest! {
+        /// However the bytes are cut, the server said the same; also where a fault on the way has changed some.
+        #[test]
+        fn what_is_said_does_not_depend_on_how_it_arrives(
+            sayings in prop::collection::vec(saying(), 0..9),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 0..4),
+            lengths in prop::collection::vec(1_usize..60, 1..6),
+        ) {
+            let mut bytes = sayings.concat();
+            let is_valid = changes.is_empty();
+            for (at, byte, how) in changes {
+                match (bytes.len(), how) {
+                    (0, _) => {}
+                    (length, 0) => bytes[at.index(length)] = byte,
+                    (length, 1) => bytes.insert(at.index(length), byte),
+                    (length, _) => bytes.truncate(at.index(length)),
+                }
+            }
+            let whole = said(&bytes, &[bytes.len() + 1]);
+            if is_valid {
+                prop_assert_eq!((whole.0.len(), &whole.1), (sayings.len(), &None));
+            }
+            prop_assert_eq!(&said(&bytes, &lengths), &whole);
+            prop_assert_eq!(&said(&bytes, &[1]), &whole);
+        }
+
         #[test]
         fn no_bytes_make_it_panic_or_read_past_them(bytes: Vec<u8>) {
             if let Ok(Split::Whole(_, length)) = split(&bytes) {

@@ -106,6 +106,21 @@ fn answers_find_their_requests_and_pings_are_answered() {
 }
 
 #[test]
+fn pings_without_end_take_no_memory_without_end() {
+    run(async {
+        let (mut connection, mut peer) = connected().await;
+        for _ in 0..2 {
+            connection.input.extend(b"PING\r\n".repeat(100 * PONGS_MAX));
+            assert_eq!(connection.arrived(), Ok(None));
+            assert_eq!(connection.unwritten(), 6 * PONGS_MAX);
+            // once it has read some, it is answered again
+            connection.flush().await.unwrap();
+        }
+        peer.hears(&"PONG\r\n".repeat(2 * PONGS_MAX)).await;
+    });
+}
+
+#[test]
 fn a_message_over_the_limit_is_not_sent() {
     run(async {
         let (mut connection, _peer) = connected().await;
