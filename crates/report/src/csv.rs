@@ -7,6 +7,7 @@ use acidtest_observe::ProcessUse;
 
 use crate::{
     CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
+    figure::total,
 };
 
 /// The columns that every result has; units stand in the names.
@@ -130,8 +131,7 @@ fn head(result: &RunResult, cell: &CellResult, trial: &TrialResult) -> Vec<Strin
 
 /// The trial as a whole: all of its operations, and what is known of nothing smaller.
 fn whole(trial: &TrialResult) -> Result<Vec<String>, UnreadableHistogram> {
-    let sum =
-        |of: &dyn Fn(&OperationFigures) -> u64| trial.operations.iter().map(of).sum::<u64>().to_string();
+    let sum = |of: &dyn Fn(&OperationFigures) -> u64| total(trial.operations.iter().map(of)).to_string();
     let counted = || trial.counted_operations();
     let service = LatencyFigures::merged(counted().filter_map(|each| each.service.get("ok")))?;
     let response = LatencyFigures::merged(counted().filter_map(|each| each.response.get("ok")))?;
@@ -146,7 +146,8 @@ fn whole(trial: &TrialResult) -> Result<Vec<String>, UnreadableHistogram> {
         [arrived.offered, arrived.started, arrived.completed, arrived.late, arrived.dropped]
             .map(|n| n.to_string()),
     );
-    row.extend([trial.reconnects, trial.faults.values().sum(), trial.data.rows].map(|n| n.to_string()));
+    let faults = total(trial.faults.values().copied());
+    row.extend([trial.reconnects, faults, trial.data.rows].map(|n| n.to_string()));
     row.push(or_empty(trial.data.load_seconds));
     let used = &trial.resources;
     row.extend(process(Some(&used.client)));

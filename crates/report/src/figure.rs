@@ -25,6 +25,11 @@ pub fn bytes(value: f64) -> String {
     if unit == 0 { format!("{scaled:.0} B") } else { format!("{} {}", three_digits(scaled), units[unit]) }
 }
 
+/// Counts in one, as far as that can be told: those of a file are whatever it says.
+pub(crate) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
 /// A whole number with its thousands apart: `1,234,567`.
 #[must_use]
 pub fn count(value: u64) -> String {

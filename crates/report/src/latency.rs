@@ -59,6 +59,9 @@ impl LatencyFigures {
     pub fn histogram(&self) -> Result<Histogram, UnreadableHistogram> {
         let unreadable = |error: &dyn std::fmt::Display| UnreadableHistogram(error.to_string());
         let encoded = STANDARD.decode(&self.hdr_v2_base64).map_err(|error| unreadable(&error))?;
+        if !is_ours(&encoded) {
+            return Err(unreadable(&"it is not of the form that is written here"));
+        }
         Deserializer::new().deserialize(&mut encoded.as_slice()).map_err(|error| unreadable(&error))
     }
 
@@ -82,6 +85,60 @@ impl LatencyFigures {
         }
         Ok(all.as_ref().map(Self::of))
     }
+}
+
+/// How a histogram of ours begins, besides the length of its counts, the highest value and a ratio: `HdrHistogram`
+/// V2, uncompressed, not shifted, of three digits, from 1 on.
+const COOKIE: u32 = 0x1c84_9313;
+const DIGITS: u32 = 3;
+const LOWEST: u64 = 1;
+
+/// More than all operations of any run.
+const MOST: u64 = 1 << 53;
+
+/// Whether bytes are a histogram as it is written here. What reads it makes room for as many counts as it claims,
+/// and adds them up and turns runs of zeroes round whatever they are.
+fn is_ours(encoded: &[u8]) -> bool {
+    let read = || {
+        let (cookie, rest) = encoded.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (shift, rest) = rest.split_first_chunk()?;
+        let (digits, rest) = rest.split_first_chunk()?;
+        let (lowest, rest) = rest.split_first_chunk()?;
+        // the highest value and a ratio
+        let (_, counts) = rest.split_first_chunk::<16>()?;
+        let head = [cookie, shift, digits].map(|each| u32::from_be_bytes(*each));
+        let fits = head == [COOKIE, 0, DIGITS] && u64::from_be_bytes(*lowest) == LOWEST;
+        let whole = usize::try_from(u32::from_be_bytes(*length)).ok()? == counts.len();
+        (fits && whole).then_some(())?;
+        sum(counts)
+    };
+    read().is_some_and(|all| all <= MOST)
+}
+
+/// All counts together; `None` of bytes that are none. Each is a number in groups of seven bits, the lowest first,
+/// the ninth of eight; an even one is twice a count, an odd one stands for zeroes.
+fn sum(counts: &[u8]) -> Option<u64> {
+    let mut bytes = counts.iter().copied().peekable();
+    let mut all = 0_u64;
+    while bytes.peek().is_some() {
+        let mut number = 0;
+        for place in 0..9 {
+            let byte = bytes.next()?;
+            let is_last = place == 8 || byte < 0x80;
+            let bits = if place == 8 { byte } else { byte & 0x7f };
+            number |= u64::from(bits) << (7 * place);
+            if is_last {
+                break;
+            }
+        }
+        match number {
+            u64::MAX => return None,
+            number if number % 2 == 0 => all = all.checked_add(number / 2)?,
+            _ => {}
+        }
+    }
+    Some(all)
 }
 
 #[cfg(test)]
@@ -108,6 +165,7 @@ mod tests {
             let figures = of(&one);
             prop_assert_eq!(LatencyFigures::of(&figures.histogram().unwrap()), figures.clone());
             let both: Vec<u64> = one.iter().chain(&two).copied().collect();
+            prop_assert_eq!(sum(&STANDARD.decode(&figures.hdr_v2_base64).unwrap()[40..]), Some(one.len() as u64));
             let merged = LatencyFigures::merged([&figures, &of(&two)]).unwrap().unwrap();
             let direct = of(&both);
             prop_assert_eq!((merged.count, merged.p50_ns, merged.p999_ns), (direct.count, direct.p50_ns, direct.p999_ns));
@@ -119,6 +177,49 @@ mod tests {
         for text in ["", "!", "AAAA"] {
             let figures = LatencyFigures { hdr_v2_base64: text.to_owned(), ..of(&[1]) };
             assert!(figures.histogram().is_err(), "{text:?}");
+        }
+    }
+
+    /// The bytes of a histogram whose head and counts are these.
+    fn encoded(cookie: u32, length: u32, shift: u32, digits: u32, lowest: u64, counts: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for each in [cookie, length, shift, digits] {
+            bytes.extend(each.to_be_bytes());
+        }
+        bytes.extend(lowest.to_be_bytes());
+        bytes.extend(u64::MAX.to_be_bytes());
+        bytes.extend(1.0_f64.to_be_bytes());
+        bytes.extend(counts);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Histogram, UnreadableHistogram> {
+        LatencyFigures { hdr_v2_base64: STANDARD.encode(bytes), ..of(&[1]) }.histogram()
+    }
+
+    #[test]
+    fn what_a_histogram_claims_is_looked_at_before_it_is_believed() {
+        let counts = [4, 2];
+        let sound = encoded(COOKIE, 2, 0, DIGITS, LOWEST, &counts);
+        assert_eq!(read(&sound).unwrap().len(), 3);
+        let wrong = [
+            // four GiB of counts, where there are two bytes
+            encoded(COOKIE, u32::MAX, 0, DIGITS, LOWEST, &counts),
+            encoded(COOKIE, 3, 0, DIGITS, LOWEST, &counts),
+            encoded(COOKIE, 1, 0, DIGITS, LOWEST, &counts),
+            // the compressed form, which may grow to anything
+            encoded(0x1c84_9314, 2, 0, DIGITS, LOWEST, &counts),
+            encoded(COOKIE, 2, 7, DIGITS, LOWEST, &counts),
+            encoded(COOKIE, 2, 0, 5, LOWEST, &counts),
+            encoded(COOKIE, 2, 0, DIGITS, u64::MAX, &counts),
+            // as many zeroes as no number can be, and counts that no run has
+            encoded(COOKIE, 9, 0, DIGITS, LOWEST, &[0xff; 9]),
+            encoded(COOKIE, 9, 0, DIGITS, LOWEST, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            encoded(COOKIE, 2, 0, DIGITS, LOWEST, &[4, 0x80]),
+        ];
+        for bytes in wrong {
+            assert!(read(&bytes).is_err(), "{bytes:x?}");
+            assert!((0..sound.len()).all(|end| read(&sound[..end]).is_err()));
         }
     }
 }

@@ -11,6 +11,8 @@ pub mod compare;
 mod csv;
 pub mod dimensions;
 mod figure;
+#[cfg(test)]
+mod garbled;
 mod latency;
 mod markdown;
 mod notes;

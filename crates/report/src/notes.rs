@@ -8,7 +8,7 @@ use acidtest_workloads::Verdict;
 use crate::{
     CellResult, ENOUGH, FEWEST, Guarantee, RunResult, SHORTEST, TrialResult,
     dimensions::{self, STORE, spoken, varying},
-    figure::{count, nanoseconds, rate},
+    figure::{count, nanoseconds, rate, total},
     sweeps,
     table::{MANY, percent},
 };
@@ -377,13 +377,13 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
         notes.push(("verdicts", reason.clone()));
     }
     if !trial.faults.is_empty() {
-        let faults: u64 = trial.faults.values().sum();
+        let faults = total(trial.faults.values().copied());
         let most = trial.faults.iter().max_by_key(|(_, count)| **count);
         let most = most.map_or_else(String::new, |(fault, _)| format!(", mostly \"{fault}\""));
         notes.push(("faults", format!("{} faults{most}; {} reconnects", count(faults), trial.reconnects)));
     }
     let arrived = trial.arrived;
-    if arrived.late + arrived.dropped > 0 {
+    if arrived.late > 0 || arrived.dropped > 0 {
         let text = format!(
             "offered {}, started {}, completed {}, late {}, dropped {}",
             count(arrived.offered),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CellResult, Ratio, RunResult, UnreadableHistogram,
     dimensions::{DURABILITY, LOCK, NOT_THERE},
+    figure::total,
     result::Turn,
 };
 
@@ -140,7 +141,11 @@ impl Guarantee {
             Self::Persistent | Self::Deduplicate => place(&["false", "true"]),
             Self::Queue => but(&["default", "classic"]),
             Self::Replicas => cell.dimension(self.name()).parse().ok(),
-            Self::Delivery => Self::OF_DELIVERY.into_iter().map(|each| each.rank(cell)).sum(),
+            Self::Delivery => {
+                let ranks: Option<Vec<u64>> =
+                    Self::OF_DELIVERY.into_iter().map(|each| each.rank(cell)).collect();
+                ranks.map(total)
+            }
         }
     }
 

@@ -9,7 +9,9 @@ use acidtest_workloads::{Audit, Remarks, Values, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{LatencyFigures, Mean, Plan, Price, Steadiness, UnreadableHistogram, steadiness::thinned};
+use crate::{
+    LatencyFigures, Mean, Plan, Price, Steadiness, UnreadableHistogram, figure::total, steadiness::thinned,
+};
 
 /// The format's version: raised when a reader of the last one would misread the next.
 pub const FORMAT: u32 = 2;
@@ -449,7 +451,7 @@ impl SecondFigures {
     #[must_use]
     pub fn ok_of(&self, counted: &[String]) -> u64 {
         let named = self.ended.iter().filter(|(name, _)| counted.is_empty() || counted.contains(name));
-        named.filter_map(|(_, ended)| ended.get("ok")).sum()
+        total(named.filter_map(|(_, ended)| ended.get("ok").copied()))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
 };
 
 /// A grid: every store with every lock and number of clients.
+#[derive(Clone, Copy)]
 pub(crate) struct Grid<'a> {
     pub(crate) stores: &'a [&'a str],
     pub(crate) locks: &'a [Lock],

@@ -11,7 +11,7 @@ use crate::{
     CellResult, Guarantee, LatencyFigures, OperationFigures, Ratio, RefusedKind, RunResult, TrialResult,
     UnreadableHistogram,
     dimensions::{ADDRESS, CLIENTS, DURABILITY, LOCK, NOT_THERE, RATE, STORE, spoken, varying},
-    figure::{bytes, count, nanoseconds, rate, three_digits},
+    figure::{bytes, count, nanoseconds, rate, three_digits, total},
     notes::notes,
     scalability::Fitted,
     sheet::{Entry, Sheet},
@@ -197,8 +197,8 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns) -> Sheet {
     let mut table = columns.sheet(&header);
     for cell in &result.cells {
         let totals = |of: &dyn Fn(&OperationFigures) -> u64| {
-            let all: u64 = cell.trials.iter().flat_map(|trial| trial.operations.iter().map(of)).sum();
-            Entry::right(count(all))
+            let all = cell.trials.iter().flat_map(|trial| trial.operations.iter().map(of));
+            Entry::right(count(total(all)))
         };
         let mut row = columns.entries(cell);
         row.push(Entry::left(rung(cell)));
@@ -260,7 +260,7 @@ impl OwnRates {
         };
         let again = || {
             let seen = cell.trials.iter().filter_map(|trial| trial.audit.evidence.get(REDELIVERED));
-            count(seen.filter_map(|count| u64::try_from(*count).ok()).sum())
+            count(total(seen.filter_map(|count| u64::try_from(*count).ok())))
         };
         let rates = self.operations.iter().map(own);
         rates.chain(self.gauge.iter().map(|_| most())).chain(self.redelivered.then(again)).collect()
@@ -481,7 +481,7 @@ fn stalled(cell: &CellResult) -> String {
 /// The verdict over all trials, with the gravest finding of the worst of them.
 pub(crate) fn verdict(cell: &CellResult) -> String {
     let worst = cell.trials.iter().max_by_key(|trial| {
-        (trial.audit.verdict, trial.audit.findings.iter().map(|finding| finding.count).sum::<u64>())
+        (trial.audit.verdict, total(trial.audit.findings.iter().map(|finding| finding.count)))
     });
     let Some(worst) = worst else { return "unknown: not run".to_owned() };
     let shown = match worst.audit.findings.iter().find(|finding| finding.count > 0) {

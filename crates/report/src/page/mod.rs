@@ -12,6 +12,7 @@ use self::charts::Chart;
 use crate::{
     CellResult, Guarantee, RunResult, TrialResult, UnreadableHistogram, bytes, count,
     dimensions::{name, varying},
+    figure::total,
     nanoseconds,
     notes::notes,
     rate,
@@ -293,7 +294,7 @@ fn trials(cell: &CellResult) -> Sheet {
             Entry::left(if firsts.is_empty() { "–".to_owned() } else { firsts.join(", ") }),
             Entry::right(count(trial.arrived.late)),
             Entry::right(count(trial.arrived.dropped)),
-            Entry::right(count(trial.faults.values().sum())),
+            Entry::right(count(total(trial.faults.values().copied()))),
             Entry::right(format!("{:.2} cores", used.client.cpu_mean)),
             Entry::right(
                 used.server

@@ -1,0 +1,180 @@
+//! Results as somebody may have changed them: whatever a file says, showing it comes to an end, in figures or in an
+//! error.
+
+use std::sync::LazyLock;
+
+use acidtest_model::Lock;
+use proptest::{prelude::*, sample::Index};
+use serde_json::{Value, json};
+
+use crate::{
+    Named, RunResult, Style,
+    compare::{Choice, Condition, Judge, Selector, Side, compare},
+    csv, markdown, page, render, sample,
+};
+
+/// Results as they are written: a grid, a sweep of clients, trials enough for a bootstrap, and a queue's.
+static RESULTS: LazyLock<[Value; 4]> = LazyLock::new(|| {
+    let few = sample::Grid { trials: 2, seconds: 2, ..sample::Grid::default() };
+    let sweep = sample::Grid { locks: &[Lock::Native], clients: &[1, 4, 8], trials: 1, seconds: 1, ..few };
+    let many = sample::Grid { trials: 6, seconds: 1, ..few };
+    let mut queue = sample::queue([("none", true, 9.0); 6]);
+    queue.cells.truncate(2);
+    queue.cells.iter_mut().for_each(|cell| cell.trials.truncate(2));
+    [few.result(), sweep.result(), many.result(), queue].map(|result| serde_json::to_value(result).unwrap())
+});
+
+/// Everything that is made of a result.
+fn show(value: Value) {
+    let Ok(mut result) = serde_json::from_value::<RunResult>(value) else { return };
+    let _ = result.price();
+    let _ = render(&result, Style { color: true, width: Some(80) });
+    let _ = markdown(&result);
+    let _ = csv([&result]);
+    let _ = page(&[Named { name: "one", result: &result }, Named { name: "two", result: &result }]);
+    let conditions = ["throughput<0.95", "p99>1.2"].map(|text| text.parse::<Condition>().unwrap());
+    let sides = [vec![], vec!["lock=none".parse::<Choice>().unwrap()]].map(Selector::from_iter);
+    for (one, two) in [(&sides[0], &sides[0]), (&sides[1], &sides[0])] {
+        let side = |selector| Side { result: &result, name: "result", selector };
+        if let Ok(comparison) = compare(side(one), side(two), &conditions, Judge::Interval) {
+            let _ = comparison.render(Style { color: false, width: None });
+            let _ = serde_json::to_string(&comparison);
+        }
+    }
+}
+
+/// The places of all values in a value.
+fn places(value: &Value, place: &str, all: &mut Vec<String>) {
+    all.push(place.to_owned());
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                places(item, &format!("{place}/{index}"), all);
+            }
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                places(member, &format!("{place}/{name}"), all);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// One change: to which value, and what becomes of it.
+#[derive(Clone, Debug)]
+struct Change {
+    which: Index,
+    how: usize,
+    byte: u8,
+    at: Index,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    (any::<Index>(), 0..16_usize, any::<u8>(), any::<Index>()).prop_map(|(which, how, byte, at)| Change {
+        which,
+        how,
+        byte,
+        at,
+    })
+}
+
+/// Sets every number in a value: a whole one to this, and any other to one that is out of all proportion.
+fn set_each(value: &mut Value, whole: u64) {
+    let parts = [0.0, -1.0, 1e300, -1e300, 5e-324, 1e15];
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            *value = json!(parts[whole.count_ones() as usize % parts.len()]);
+        }
+        Value::Number(_) => *value = json!(whole),
+        Value::Array(items) => items.iter_mut().for_each(|item| set_each(item, whole)),
+        Value::Object(members) => members.values_mut().for_each(|member| set_each(member, whole)),
+        _ => {}
+    }
+}
+
+impl Change {
+    fn whole(&self) -> u64 {
+        let whole = [0, 1, 3, 7, u64::from(u32::MAX), i64::MAX.unsigned_abs(), u64::MAX];
+        whole[self.at.index(whole.len())]
+    }
+
+    fn apply(&self, value: &mut Value) {
+        let texts = [String::new(), "é\u{0}<b>|`\u{1b}[2J".repeat(20), "x".repeat(1000), "NaN".to_owned()];
+        match value {
+            Value::Number(_) => set_each(value, self.whole()),
+            // a histogram among them
+            Value::String(text) if text.len() > 40 => {
+                let mut bytes = std::mem::take(text).into_bytes();
+                let at = self.at.index(bytes.len());
+                match self.how % 4 {
+                    0 => bytes.truncate(at),
+                    1 => bytes.insert(at, b"A/+9="[usize::from(self.byte) % 5]),
+                    _ => bytes[at] = b"A/+9zQ"[usize::from(self.byte) % 6],
+                }
+                *text = String::from_utf8_lossy(&bytes).into_owned();
+            }
+            Value::String(text) => *text = texts[self.how % texts.len()].clone(),
+            Value::Bool(truth) => *truth = !*truth,
+            Value::Array(_) | Value::Object(_) if self.how < 8 => set_each(value, self.whole()),
+            Value::Array(items) => match self.how % 3 {
+                0 => items.clear(),
+                1 => items.truncate(1),
+                _ => items.extend(items.clone()),
+            },
+            Value::Object(members) => {
+                let at = self.at.index(members.len().max(1));
+                let name = members.keys().nth(at).cloned();
+                if let Some(name) = name {
+                    members.remove(&name);
+                }
+            }
+            Value::Null => *value = json!(self.byte),
+        }
+    }
+}
+
+proptest! {
+    // each case shows a result in every way
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn a_result_that_was_changed_is_shown_or_refused(
+        kind in 0..4_usize,
+        changes in prop::collection::vec(change(), 1..5),
+    ) {
+        let mut value = RESULTS[kind].clone();
+        for change in changes {
+            let mut all = Vec::new();
+            places(&value, "", &mut all);
+            let place = &all[change.which.index(all.len())];
+            if let Some(found) = value.pointer_mut(place) {
+                change.apply(found);
+            }
+        }
+        show(value);
+    }
+}
+
+/// What was counted in every trial, one thing after the other.
+#[test]
+fn counts_are_shown_up_to_what_can_be() {
+    let mut sound = RESULTS[3].clone();
+    for trial in trials(&mut sound) {
+        trial["faults"] = json!({"a": 1, "b": 1});
+    }
+    let members: Vec<String> = sound["cells"][0]["trials"][0].as_object().unwrap().keys().cloned().collect();
+    for member in members {
+        for whole in [u64::MAX, u64::from(u32::MAX)] {
+            let mut value = sound.clone();
+            trials(&mut value).for_each(|trial| set_each(&mut trial[&member], whole));
+            show(value);
+        }
+    }
+}
+
+fn trials(result: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let cells = result["cells"].as_array_mut().unwrap().iter_mut();
+    cells.flat_map(|cell| cell["trials"].as_array_mut().unwrap())
+}
