@@ -55,6 +55,14 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The same, with the file that it is about.
+    pub(crate) fn of(self, file: &str) -> Self {
+        match self {
+            Self::Usage(said) => Self::Usage(format!("{file}: {said}")),
+            other => other,
+        }
+    }
+
     /// What a run comes to that met it.
     pub(crate) fn status(&self) -> Status {
         match self {

@@ -8,6 +8,7 @@
 mod args;
 mod commands;
 mod exit;
+mod files;
 mod fuzz;
 mod given;
 mod grid;

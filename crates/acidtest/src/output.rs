@@ -6,9 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use acidtest_report::{FORMAT, RunResult, Style, render};
+use acidtest_report::{CELLS, FORMAT, RunResult, Style, TRIALS, count, render};
+use serde::Deserialize;
 
-use crate::{args::Format, exit::Failure};
+use crate::{args::Format, exit::Failure, files};
 
 /// The file that a run's result is written to. Made at the start, so that a folder that cannot be
 /// written or a full disk is known before hours are spent.
@@ -99,18 +100,42 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Bytes of the longest result that is read.
+const LONGEST: u64 = 1 << 30;
+
+/// What every result says of itself, whatever its format.
+#[derive(Deserialize)]
+struct Head {
+    format: serde_json::Value,
+}
+
 /// Reads a result file.
 pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
     let unusable = |why: String| Failure::Usage(format!("cannot show {}: {why}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
-    let value: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| unusable(format!("it is no JSON: {error}")))?;
-    match value.get("format").and_then(serde_json::Value::as_u64) {
-        Some(format) if format == u64::from(FORMAT) => serde_json::from_value(value)
-            .map_err(|error| unusable(format!("it is no result of acidtest: {error}"))),
-        Some(format) => Err(unusable(format!(
-            "its format is {format} and this acidtest reads {FORMAT}; use the acidtest that wrote it"
-        ))),
-        None => Err(unusable("it is no result of acidtest: it names no format".to_owned())),
+    let text = files::read(path, LONGEST).map_err(|error| unusable(error.to_string()))?;
+    let format = match serde_json::from_str::<Head>(&text) {
+        Err(error) if !error.is_data() => return Err(unusable(format!("it is no JSON: {error}"))),
+        head => head.ok().and_then(|Head { format }| format.as_u64()),
+    };
+    match format {
+        Some(format) if format == u64::from(FORMAT) => {}
+        Some(format) => {
+            return Err(unusable(format!(
+                "its format is {format} and this acidtest reads {FORMAT}; use the acidtest that wrote it"
+            )));
+        }
+        None => return Err(unusable("it is no result of acidtest: it names no format".to_owned())),
     }
+    let result: RunResult = serde_json::from_str(&text)
+        .map_err(|error| unusable(format!("it is no result of acidtest: {error}")))?;
+    let trials = result.cells.iter().map(|cell| cell.trials.len()).max().unwrap_or(0);
+    if result.cells.len() > CELLS || trials > TRIALS as usize {
+        return Err(unusable(format!(
+            "it has {} cells, one of {} trials, and no run has more than {} of each",
+            count(result.cells.len() as u64),
+            count(trials as u64),
+            count(CELLS as u64),
+        )));
+    }
+    Ok(result)
 }

@@ -1,10 +1,10 @@
 //! Whether a plan makes sense, before anything is started: what is out of range, and what would be ignored. Whatever
 //! an option cannot do in a plan is refused with the reason; nothing is accepted and left without effect.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use acidtest_model::{Lock, Server};
-use acidtest_report::{ArrivalKind, Plan, RefusedKind};
+use acidtest_report::{ArrivalKind, CELLS, Plan, RefusedKind, Span, TRIALS, count};
 
 use crate::{
     exit::Failure,
@@ -46,11 +46,24 @@ impl Asked {
     }
 }
 
+/// The longest part of a trial, and the longest wait for an answer.
+const LONGEST: Duration = Duration::from_hours(24 * 90);
+const LONGEST_ANSWER: Duration = Duration::from_hours(24);
+
 /// Checks what a plan says by itself.
 ///
 /// # Errors
-/// The first value that is out of range or given twice, and options that contradict each other.
+/// As [`in_range`], and options that contradict each other.
 pub(crate) fn check(plan: &Plan, asked: &Asked) -> Result<(), Failure> {
+    in_range(plan)?;
+    contradictions(plan, asked)
+}
+
+/// Checks each value of a plan, and how many cells its lists make.
+///
+/// # Errors
+/// The first value that is out of range or given twice.
+pub(crate) fn in_range(plan: &Plan) -> Result<(), Failure> {
     let axes = [
         ("stores", plan.stores.is_empty()),
         ("locks", plan.locks.is_empty()),
@@ -63,6 +76,14 @@ pub(crate) fn check(plan: &Plan, asked: &Asked) -> Result<(), Failure> {
     if let Some((name, _)) = axes.into_iter().find(|(_, empty)| *empty) {
         return Err(Failure::Usage(format!("{name} must not be empty or zero")));
     }
+    let cells = plan.most_cells();
+    if cells.is_none_or(|cells| cells > CELLS) {
+        let many = cells.map_or_else(|| "more than can be counted".to_owned(), |cells| count(cells as u64));
+        return Err(Failure::Usage(format!(
+            "its lists make {many} cells, and a run has at most {}: give shorter lists",
+            count(CELLS as u64)
+        )));
+    }
     let axes = [
         repeated(&plan.stores),
         repeated(&plan.locks),
@@ -74,9 +95,23 @@ pub(crate) fn check(plan: &Plan, asked: &Asked) -> Result<(), Failure> {
     if let Some(twice) = axes.into_iter().flatten().chain(parameters).next() {
         return Err(Failure::Usage(format!("{twice} is given twice: its cells would be the same")));
     }
+    let most = |length: Span, most: Duration| length.0 <= most;
     let limits = [
-        ("rate", "above 0 and at most 10,000,000", plan.rates.iter().all(|rate| *rate > 0.0 && *rate <= 1e7)),
-        ("ops", "at least 1", plan.ops != Some(0)),
+        ("rate", "between 0.001 and 10,000,000", plan.rates.iter().all(|rate| (1e-3..=1e7).contains(rate))),
+        ("trials", "at most 10,000", plan.trials <= TRIALS),
+        ("duration", "at most 90 days", most(plan.duration, LONGEST)),
+        ("warmup", "at most 90 days", most(plan.warmup, LONGEST)),
+        ("timeout", "at most one day", most(plan.timeout, LONGEST_ANSWER)),
+        (
+            "ops",
+            "between 1 and 1,000,000,000,000",
+            plan.ops.is_none_or(|ops| (1..=1_000_000_000_000).contains(&ops)),
+        ),
+        (
+            "seed",
+            "at most 9,223,372,036,854,775,807, the largest number of a plan file",
+            i64::try_from(plan.seed).is_ok(),
+        ),
         ("threads", "between 1 and 1,024", plan.threads.is_none_or(|threads| (1..=1024).contains(&threads))),
         (
             "trace",
@@ -88,8 +123,7 @@ pub(crate) fn check(plan: &Plan, asked: &Asked) -> Result<(), Failure> {
     if let Some((name, must, _)) = limits.into_iter().find(|(.., fits)| !fits) {
         return Err(Failure::Usage(format!("{name} must be {must}")));
     }
-    namespace(&plan.namespace)?;
-    contradictions(plan, asked)
+    namespace(&plan.namespace)
 }
 
 /// What a list holds twice, if anything.

@@ -1,24 +1,27 @@
 //! Plan files: TOML, with errors that name file, line and what was meant.
 
-use std::{fs, path::Path};
+use std::{fmt::Display, fs, path::Path};
 
 use acidtest_report::Plan;
 use acidtest_workloads::WORKLOADS;
 
-use crate::exit::Failure;
+use crate::{exit::Failure, files};
+
+/// Bytes of the longest plan that is read.
+const LONGEST: u64 = 1 << 20;
 
 /// Reads a plan.
 pub(crate) fn load(path: &Path) -> Result<Plan, Failure> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::Usage(format!("cannot read the plan {}: {error}", path.display())))?;
+    let unreadable =
+        |why: &dyn Display| Failure::Usage(format!("cannot read the plan {}: {why}", path.display()));
+    let text = files::read(path, LONGEST).map_err(|error| unreadable(&error))?;
     toml::from_str(&text).map_err(|error| Failure::Usage(explain(path, &text, &error)))
 }
 
 /// Writes a plan. A plan holds no password: addresses show none.
 pub(crate) fn save(plan: &Plan, path: &Path) -> Result<(), Failure> {
-    let fail = |cause: &dyn std::fmt::Display| {
-        Failure::Other(format!("cannot write the plan {}: {cause}", path.display()))
-    };
+    let fail =
+        |cause: &dyn Display| Failure::Other(format!("cannot write the plan {}: {cause}", path.display()));
     let text = toml::to_string(plan).map_err(|error| fail(&error))?;
     let head = "# A plan of acidtest: run it with `acidtest run FILE`. Passwords of addresses are taken from\n\
                 # the environment variable ACIDTEST_PASSWORD.\n";
@@ -27,7 +30,8 @@ pub(crate) fn save(plan: &Plan, path: &Path) -> Result<(), Failure> {
 
 /// `plan.toml:3: unknown key "duraton"; did you mean "duration"?`
 fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
-    let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    let before = error.span().map_or(0, |span| span.start);
+    let line = text.bytes().take(before).filter(|byte| *byte == b'\n').count() + 1;
     let at = format!("{}:{line}", path.display());
     let message = error.message();
     let of_serde = |prefix: &str| message.strip_prefix(prefix)?.split_once('`');

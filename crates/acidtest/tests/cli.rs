@@ -4,7 +4,11 @@
 
 mod common;
 
-use std::{collections::BTreeSet, fs, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fs,
+    time::{Duration, Instant},
+};
 
 use common::{Bench, signal, until, wait};
 use serde_json::Value;
@@ -210,7 +214,7 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
             &["run", "inventory", "--store", "memory"],
             &["memory has no durability disk", "those it has: none"],
         ),
-        (&["run", "inventory", "--items", "0"], &["items must be at least 1"]),
+        (&["run", "inventory", "--items", "0"], &["items must be between 1 and 10,000,000"]),
         (
             &["run", "inventory", "--items", "50000"],
             &["50000 items do not fit", "ask for fewer items or more skus"],
@@ -248,6 +252,73 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
     );
 }
 
+/// Whatever a plan asks for that nobody can have is refused in one message, before anything is made room for or
+/// started.
+#[test]
+fn a_plan_out_of_all_proportion_is_refused() {
+    let bench = Bench::new();
+    let numbers = (0..200).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+    let lists = format!("workload = \"inventory\"\n[parameters]\nitems = [{numbers}]\nskus = [{numbers}]");
+    let of = |line: &str| format!("workload = \"inventory\"\n{line}\n");
+    let parameter = |workload: &str, line: &str| format!("workload = \"{workload}\"\n[parameters]\n{line}\n");
+    let cases = [
+        (of("trials = 4294967295"), "trials must be at most 10,000"),
+        (of("clients = [4294967295]"), "clients must be at most 100,000"),
+        (of("clients = [4294967296]"), "expected u32"),
+        (of("duration = \"900000h\""), "duration must be at most 90 days"),
+        (of("duration = \"99999999999999999999h\""), "is no length of time"),
+        (of("warmup = \"2000000000000h\""), "warmup must be at most 90 days"),
+        (of("timeout = \"48h\""), "timeout must be at most one day"),
+        (of("ops = 9000000000000000000"), "ops must be between 1 and 1,000,000,000,000"),
+        (of("rates = [1e300]"), "rate must be between 0.001 and 10,000,000"),
+        (of("rates = [1e-300]"), "rate must be between"),
+        (of("rates = [nan]"), "rate must be between"),
+        (of("rates = [inf]"), "rate must be between"),
+        (of("rates = [0.0]"), "rate must be between"),
+        (of("rates = [-5.0]"), "rate must be between"),
+        (of("trace = 9000000000000000000"), "trace must be between 1 and 100,000,000"),
+        (of("threads = 4294967295"), "threads must be between 1 and 1,024"),
+        (of("seed = -1"), "invalid value"),
+        (lists, "its lists make 40,000 cells, and a run has at most 10,000: give shorter lists"),
+        (parameter("inventory", "items = 4294967295"), "items must be between 1 and 10,000,000"),
+        (parameter("inventory", "capture_share = nan"), "capture_share"),
+        (
+            parameter("records", "records = 1000000000000000000"),
+            "records must be between 1 and 1,000,000,000",
+        ),
+        (parameter("records", "records = 1e18"), "expected u64"),
+        (
+            parameter("records", "fields = 100\nfield_bytes = 65536\ntransaction = 10000"),
+            "transaction must be of at most 1 GiB",
+        ),
+        (parameter("queue", "backlog = 9000000000000000000"), "backlog must be at most 100,000,000"),
+        (
+            parameter("queue", "message_bytes = 268435456\nin_flight = 10000"),
+            "message_bytes must be at most 1 GiB",
+        ),
+        (parameter("join", "ext_rows = 4294967295"), "ext_rows must be between 1 and 100,000"),
+        (format!("workload = \"{}\"", "x".repeat(1 << 20)), "it is longer than 1.00 MiB"),
+        (format!("workload = {}", "[".repeat(1 << 19)), "plan.toml:1: "),
+    ];
+    for (plan, said) in cases {
+        fs::write(bench.path("plan.toml"), &plan).unwrap();
+        let begun = Instant::now();
+        let ended = bench.run(&["run", "plan.toml"]).expect(2);
+        let shown: String = plan.chars().take(200).collect();
+        assert!(
+            ended.stderr.contains(said) && ended.stderr.contains("plan.toml"),
+            "{shown}: {}",
+            ended.stderr
+        );
+        assert!(!ended.stderr.contains("panicked"), "{shown}: {}", ended.stderr);
+        assert!(begun.elapsed() < Duration::from_secs(20), "{shown}: {:?}", begun.elapsed());
+    }
+    let said = bench.run(&["run", "inventory", "--seed", "18446744073709551615"]).expect(2).stderr;
+    assert!(said.contains("seed must be at most 9,223,372,036,854,775,807"), "{said}");
+    assert!(bench.results().is_empty());
+    bench.assert_clean();
+}
+
 #[test]
 fn what_cannot_be_written_is_known_before_anything_runs() {
     let bench = Bench::new();
@@ -266,6 +337,9 @@ fn what_is_no_result_is_not_shown() {
     let bench = Bench::new();
     for (text, said) in [
         ("", "it is no JSON"),
+        ("{", "it is no JSON"),
+        ("[]", "it names no format"),
+        ("{\"format\": \"2\"}", "it names no format"),
         ("{}", "it names no format"),
         ("{\"format\": 99}", "its format is 99"),
         ("{\"format\": 2}", "it is no result of acidtest"),

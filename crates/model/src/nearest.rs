@@ -1,8 +1,15 @@
 //! What was probably meant.
 
+/// Nobody means a word by a longer one.
+const LONGEST: usize = 100;
+
 /// The known word nearest to a mistyped one, if it is near enough to be meant.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // comparing takes room and time by the product of the lengths
+    if word.len() > LONGEST {
+        return None;
+    }
     let distance = |each: &str| strsim::damerau_levenshtein(&word.to_lowercase(), each);
     let near = (word.chars().count() / 3).max(2);
     known.into_iter().min_by_key(|each| distance(each)).filter(|each| distance(each) <= near)
@@ -24,5 +31,6 @@ mod tests {
         assert_eq!(nearest("postgers", known), Some("postgres"));
         assert_eq!(nearest("Redis", known), Some("redis"));
         assert_eq!(nearest("oracle", known), None);
+        assert_eq!(nearest(&"x".repeat(1 << 26), known), None);
     }
 }

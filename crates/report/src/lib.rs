@@ -34,7 +34,7 @@ pub use figure::{bytes, count, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram};
 pub use markdown::markdown;
 pub use page::{Named, page};
-pub use plan::{ArrivalKind, Plan, RefusedKind, Span};
+pub use plan::{ArrivalKind, CELLS, Plan, RefusedKind, Span, TRIALS};
 pub use price::{Guarantee, Price};
 pub use result::{
     About, ArrivedFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, OperationFigures,

@@ -68,6 +68,12 @@ pub enum RefusedKind {
     Retry,
 }
 
+/// The most cells of a run: they are compared with each other.
+pub const CELLS: usize = 10_000;
+
+/// The most trials of a cell.
+pub const TRIALS: u32 = 10_000;
+
 /// What a run does: a grid of cells, each driven alike for a number of trials. Every list is an axis of the
 /// grid: stores, locks, durability, clients, rates, and each parameter of the workload that has a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -178,6 +184,15 @@ impl Plan {
         }
     }
 
+    /// How many cells its lists make at most; `None` of more than can be counted.
+    #[must_use]
+    pub fn most_cells(&self) -> Option<usize> {
+        let Self { stores, locks, durability, clients, rates, parameters, .. } = self;
+        let lists = [stores.len(), locks.len(), durability.len(), clients.len(), rates.len().max(1)];
+        let values = parameters.values().map(|value| value.as_array().map_or(1, Vec::len));
+        lists.into_iter().chain(values).try_fold(1, usize::checked_mul)
+    }
+
     /// Every combination of the parameters' values, the last named varying fastest.
     #[must_use]
     pub fn combinations(&self) -> Vec<Values> {
@@ -276,6 +291,11 @@ mod tests {
             .collect();
         assert_eq!(shown, ["10/1", "10/2", "10/3", "20/1", "20/2", "20/3"]);
         assert_eq!(Plan::of("inventory").combinations(), [Values::new()]);
+        assert_eq!((plan.most_cells(), Plan::of("inventory").most_cells()), (Some(6), Some(1)));
+        let plan = Plan { rates: vec![1.0; 7], clients: vec![1; 3], ..plan };
+        assert_eq!(plan.most_cells(), Some(6 * 7 * 3));
+        let long = |name: u32| (name.to_string(), serde_json::json!(vec![0; 1 << 16]));
+        assert_eq!(Plan { parameters: (0..4).map(long).collect(), ..plan }.most_cells(), None);
     }
 
     #[test]

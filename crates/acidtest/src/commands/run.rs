@@ -66,6 +66,9 @@ fn order(run: &Run) -> Result<Order, Failure> {
     let what = run.what.as_deref().unwrap_or_default();
     let is_file = Path::new(what).extension().is_some_and(|extension| extension == "toml");
     let mut plan = if is_file { plan_file::load(Path::new(what))? } else { Plan::of(what) };
+    if is_file {
+        plan_check::in_range(&plan).map_err(|failure| failure.of(what))?;
+    }
     run.apply_to(&mut plan);
     let targets = plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>();
     let targets = targets.map_err(|failure| match failure {
@@ -77,7 +80,10 @@ fn order(run: &Run) -> Result<Order, Failure> {
     plan.stores = targets.iter().map(Target::shown).collect();
     let asked = Asked::of(&plan, run.given());
     plan_check::check(&plan, &asked)?;
-    let grid = Grid::of(&plan, &targets)?;
+    let grid = Grid::of(&plan, &targets);
+    // what nothing of the command line has changed stands in the file
+    let is_of_file = is_file && run.parameters.values().next().is_none();
+    let grid = grid.map_err(|failure| if is_of_file { failure.of(what) } else { failure })?;
     plan_check::check_effect(&plan, &asked, &grid, &targets)?;
     if !grid.workloads.iter().any(|workload| workload.warms_up()) {
         plan.warmup = Span(Duration::ZERO);
@@ -112,8 +118,9 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
         return refuse("a run goes on with the plan that it began with; leave other options out");
     }
     let targets = begun.plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    plan_check::check(&begun.plan, &Asked::of(&begun.plan, []))?;
-    let grid = Grid::of(&begun.plan, &targets)?;
+    let of_file = |failure: Failure| failure.of(&format!("cannot go on with {}", file.display()));
+    plan_check::check(&begun.plan, &Asked::of(&begun.plan, [])).map_err(of_file)?;
+    let grid = Grid::of(&begun.plan, &targets).map_err(of_file)?;
     let same = |(cell, then): (&Cell, &CellResult)| {
         let target = &targets[cell.target];
         (target.kind().name, target.address.as_ref().map(ToString::to_string), cell.lock)
@@ -137,7 +144,11 @@ fn id() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use acidtest_workloads::{Values, WORKLOADS};
     use clap::Parser;
+    use proptest::{prelude::*, sample::Index};
 
     use super::*;
     use crate::args::{Arguments, Command};
@@ -267,5 +278,94 @@ mod tests {
         assert!(refused(path.to_str().unwrap()).contains("--arrivals has no effect"));
         std::fs::write(&path, "workload = \"inventory\"\ntrace = 5\nrates = [3.0]\n").unwrap();
         assert!(refused(path.to_str().unwrap()).contains("--rate has no effect"));
+    }
+
+    /// Plans of every workload, as they are written, with each parameter.
+    fn plans() -> Vec<String> {
+        let plan = |kind: &acidtest_workloads::WorkloadKind| {
+            let parameters = (kind.with)(&Values::new()).unwrap().values().into_iter().collect();
+            let plan = Plan {
+                rates: vec![100.0],
+                ops: Some(10),
+                threads: Some(1),
+                parameters,
+                ..Plan::of(kind.name)
+            };
+            toml::to_string(&plan).unwrap()
+        };
+        WORKLOADS.iter().map(plan).collect()
+    }
+
+    const VALUES: [&str; 24] = [
+        "0",
+        "-1",
+        "1",
+        "2",
+        "4294967295",
+        "4294967296",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "99999999999999999999",
+        "1e300",
+        "1e-300",
+        "nan",
+        "inf",
+        "-inf",
+        "-0.0",
+        "true",
+        "\"\"",
+        "\"é\\u0000\"",
+        "\"9999999999999999999h\"",
+        "[]",
+        "[1, 1]",
+        "[1, 2, 3]",
+        "[\"a\", \"b\"]",
+        "{a = 1}",
+    ];
+
+    proptest! {
+        /// A plan that was changed is a grid, or one message.
+        #[test]
+        fn whatever_a_plan_says_it_is_a_grid_or_refused(
+            kind in any::<Index>(),
+            changes in prop::collection::vec((any::<Index>(), 0..28_usize, any::<u8>(), any::<Index>()), 1..5),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("plan.toml");
+            let plans = plans();
+            let mut text = plans[kind.index(plans.len())].clone();
+            for (line, how, byte, at) in changes {
+                let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                let line = line.index(lines.len());
+                match VALUES.get(how) {
+                    Some(value) => {
+                        let name = lines[line].split('=').next().unwrap_or_default().to_owned();
+                        lines[line] = format!("{name}= {value}");
+                    }
+                    None if how % 2 == 0 => _ = lines.remove(line),
+                    None => {
+                        let mut bytes = std::mem::take(&mut lines[line]).into_bytes();
+                        let at = at.index(bytes.len() + 1);
+                        bytes.insert(at, byte);
+                        lines[line] = String::from_utf8_lossy(&bytes).into_owned();
+                    }
+                }
+                text = lines.join("\n") + "\n";
+            }
+            fs::write(&path, &text).unwrap();
+            let grid = plan_file::load(&path).and_then(|plan| {
+                let asked = Asked::of(&plan, []);
+                plan_check::check(&plan, &asked)?;
+                let targets: Vec<Target> =
+                    plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<_, _>>()?;
+                let grid = Grid::of(&plan, &targets)?;
+                plan_check::check_effect(&plan, &asked, &grid, &targets)?;
+                Ok((grid, plan))
+            });
+            match grid {
+                Ok((grid, plan)) => prop_assert!(grid.cells.len() <= plan.most_cells().unwrap()),
+                Err(failure) => prop_assert!(matches!(failure, Failure::Usage(_)), "{failure:?}"),
+            }
+        }
     }
 }
