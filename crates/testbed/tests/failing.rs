@@ -11,7 +11,7 @@ use std::{
 
 use acidtest_model::{Durability, StoreError, StoreKind, Support, Task};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
-use acidtest_testbed::{Check, Gone, Subject, inventory, join, queue, records};
+use acidtest_testbed::{Check, Gone, Subject, inventory, join, queue, records, wait};
 
 /// A memory store with one of the bugs; with a number beyond them, a correct one.
 const fn memory<const BUG: usize>() -> Subject<Memory> {
@@ -213,6 +213,12 @@ fn a_torn_operation_fails_the_check_of_replays() {
 fn a_stock_that_outlives_its_trial_fails_the_check_of_contention() {
     let told = failure(|| Subject { gone: Gone::Empty, ..memory::<6>() }.passes(&[inventory::contention]));
     assert!(told.contains("Error") && told.contains("Empty"), "{told}");
+}
+
+#[test]
+fn a_stock_that_is_read_back_as_laid_in_fails_the_check_of_what_is_garbled() {
+    let said = failure(|| wait(inventory::garbled(&Memory::default(), async |_, _| {})));
+    assert!(said.contains("key: (0, 0, 0, 0)"), "{said}");
 }
 
 #[test]
