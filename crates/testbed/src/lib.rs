@@ -22,11 +22,13 @@ pub mod operations;
 mod private;
 pub mod queue;
 pub mod records;
+mod relay;
 mod steps;
 mod subject;
 
 pub use case::{Case, NAMESPACE, SEED, for_time, to_the_end};
 pub use private::{Private, wanted};
+pub use relay::{Pace, Relay};
 pub use subject::{Check, Gone, Subject, World, login};
 
 /// Waits for an untimed step, on a runtime of its own.

@@ -8,13 +8,15 @@ use acidtest_engine::Ended;
 use acidtest_model::{Ack, Consume, Durability, StoreError};
 use acidtest_store_nats::{KIND, Nats};
 use acidtest_testbed::{
-    Gone, NAMESPACE, Subject, World,
-    queue::{self, few},
+    Gone, NAMESPACE, Pace, Relay, Subject, World,
+    queue::{self, Case, few},
     wait,
 };
 use acidtest_workloads::{
-    Attempt, Place, Store,
-    queue::{Connector, Depth, Message, Parameters, Publisher, QueueAdapter, Received, Subscriber, Wanted},
+    Attempt, Place, Store, Verdict,
+    queue::{
+        Connector, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, Received, Subscriber, Wanted,
+    },
 };
 
 static NATS: Subject<Nats> =
@@ -175,6 +177,34 @@ fn without_acknowledgements_a_consumer_that_stops_still_takes_what_it_was_handed
         first.stop().await.unwrap();
         assert_eq!(take_all(&mut first).await, (29, 0));
     });
+}
+
+/// A queue in which so many messages of so many bytes are laid in, for one consumer.
+fn laid(store: &Nats, trial: u32, consume: Consume, backlog: u64, message_bytes: u32) -> Case {
+    let (phase, backlog, consumers) = (Phase::Consume, Some(backlog), 1);
+    let parameters =
+        Parameters { phase, consume, backlog, message_bytes, consumers, ..Parameters::default() };
+    let case = Case::new(trial, parameters);
+    case.load(store);
+    case
+}
+
+#[track_caller]
+fn holds(store: &Nats, case: &Case) {
+    let audit = case.audit(store);
+    assert_eq!(audit.verdict, Verdict::Holds, "{audit:?}");
+    assert_eq!(audit.evidence["consumed_messages"], i64::try_from(case.parameters.backlog()).unwrap());
+}
+
+#[test]
+fn what_is_on_its_way_and_need_not_be_acknowledged_is_not_lost() {
+    let Some(world) = start() else { return };
+    let relay = Relay::to(world.address());
+    let far = wait(Nats::open(relay.address())).unwrap();
+    let case = laid(&world.store, 1, Consume::Auto, 30, 128);
+    relay.pace(Pace { latency: Duration::from_millis(80), ..Pace::default() });
+    holds(&far, &case);
+    queue::handed_over(&NATS, &world, 2);
 }
 
 #[test]

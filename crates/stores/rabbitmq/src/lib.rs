@@ -19,6 +19,7 @@
 //! | mandatory | always: the broker confirms what no queue takes, but returns it first. A returned message has failed |
 //! | redelivered | the flag of `basic.deliver` |
 //! | order | a queue keeps it; what is requeued comes again in its place |
+//! | depth | ready and consumers, by a passive declaration; of a queue that is said to have neither, again beside a consumer of our own. A consumer that holds anything is not cancelled: it ends with its connection, which is closed in order |
 //!
 //! # Durability
 //!
@@ -146,14 +147,15 @@ fn declaration(name: &str, passive: bool, durable: bool, kind: Option<&str>) -> 
     }
 }
 
-/// Messages ready in a queue and its consumers; none if there is no such queue. The channel is closed then.
+/// Messages ready in a queue and its consumers; none if there is no such queue. The channel is closed then, as it
+/// is for a queue that is there and cannot be reached.
 async fn look(connection: &mut Connection, name: &str) -> Result<Option<(u32, u32)>, Error> {
     let arguments = declaration(name, true, false, None);
     match connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK).await {
         Ok(answer) => amqp::declared(&answer)
             .map(Some)
             .ok_or_else(|| Error::Protocol("the answer to a declaration ends too early".to_owned())),
-        Err(error) if error.code() == Some(Error::NOT_FOUND) => Ok(None),
+        Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error),
     }
 }

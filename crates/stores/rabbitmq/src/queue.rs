@@ -99,17 +99,22 @@ impl QueueAdapter for RabbitMq {
         })
     }
 
-    /// What consumers that are gone held is ready again as soon as the broker has noticed: until then they are
-    /// counted among the consumers, beside the one that empties the queue.
+    /// What a consumer holds, or is on its way to it, is in no count of the broker's; but the consumer is, until
+    /// what it held is ready again.
     fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(async move {
+            let failed = self.server.failed("counting messages");
+            let queue = name(place);
             let mut connection = self.server.reach().await?;
-            let looked = look(&mut connection, &name(place)).await;
-            let looked = looked.map_err(self.server.failed("counting messages"))?;
-            Ok(looked.map_or_else(Depth::default, |(ready, consumers)| Depth {
-                ready: ready.into(),
-                unacknowledged: consumers.saturating_sub(1).into(),
-            }))
+            let Some(counted) = look(&mut connection, &queue).await.map_err(&failed)? else {
+                return Ok(Depth::default());
+            };
+            let (ready, consumers) = match counted {
+                (0, 0) => look_again(&mut connection, &queue).await.map_err(&failed)?,
+                counted => counted,
+            };
+            connection.close().await;
+            Ok(Depth { ready: ready.into(), unacknowledged: consumers.into() })
         })
     }
 
@@ -123,6 +128,35 @@ impl QueueAdapter for RabbitMq {
     fn keeps_order(&self, _: &Wanted) -> bool {
         true
     }
+}
+
+/// Messages ready and consumers, of a queue that is said to have neither: which is also what a broker says of a
+/// quorum queue that does not answer it within 250 ms, or has not read its log yet. So it is asked beside a consumer
+/// of our own, which it must count.
+async fn look_again(connection: &mut Connection, queue: &str) -> Result<(u32, u32), Error> {
+    connection.ask(ids::QOS, &prefetch(1), ids::QOS_OK).await?;
+    connection.ask(ids::CONSUME, &subscription(queue, 0), ids::CONSUME_OK).await?;
+    let (ready, consumers) = look(connection, queue).await?.unwrap_or_default();
+    let others = consumers.checked_sub(1).ok_or_else(|| {
+        Error::Protocol("the broker does not say how many messages and consumers the queue has".to_owned())
+    })?;
+    // behind all that was sent to our own
+    connection.ask(ids::CANCEL, &Arguments::default().name(TAG).byte(0), ids::CANCEL_OK).await?;
+    let mut sent = 0;
+    while let Some(event) = connection.heard() {
+        sent += u32::from(matches!(event, Event::Delivered { .. }));
+    }
+    Ok((ready + sent, others))
+}
+
+/// The arguments that limit the messages on their way to a consumer.
+fn prefetch(messages: u16) -> Arguments {
+    Arguments::default().long(0).short(messages).byte(0)
+}
+
+/// The arguments that begin the only subscription of a connection.
+fn subscription(queue: &str, bits: u8) -> Arguments {
+    Arguments::default().short(0).name(queue).name(TAG).byte(bits).table(&[])
 }
 
 /// The rung of acknowledged messages, and why.
@@ -186,9 +220,8 @@ const TAG: &str = "acidtest";
 /// Makes a consumer's connection ready to subscribe.
 async fn prepare(connection: &mut Connection, delivery: &Delivery) -> Result<(), Error> {
     if delivery.consume != Consume::Auto {
-        let prefetch = u16::try_from(delivery.prefetch).unwrap_or(u16::MAX);
-        let arguments = Arguments::default().long(0).short(prefetch).byte(0);
-        connection.ask(ids::QOS, &arguments, ids::QOS_OK).await?;
+        let messages = u16::try_from(delivery.prefetch).unwrap_or(u16::MAX);
+        connection.ask(ids::QOS, &prefetch(messages), ids::QOS_OK).await?;
     }
     if delivery.consume == Consume::Transaction {
         connection.ask(ids::TX, &Arguments::default(), ids::TX_OK).await?;
@@ -341,8 +374,7 @@ impl Subscriber {
             return Ok(());
         }
         let bits = if self.consume == Consume::Auto { NO_ACK } else { 0 };
-        let arguments = Arguments::default().short(0).name(&self.queue).name(TAG).byte(bits).table(&[]);
-        self.connection.ask(ids::CONSUME, &arguments, ids::CONSUME_OK).await.map(drop)
+        self.connection.ask(ids::CONSUME, &subscription(&self.queue, bits), ids::CONSUME_OK).await.map(drop)
     }
 
     /// What an event is to a consumer: a message, nothing, or the end.
@@ -403,11 +435,19 @@ impl queue::Subscriber for Subscriber {
         Ok(Settled::Sent)
     }
 
+    /// A subscription that is cancelled is not counted any more, while what it holds is in no other count: where
+    /// anything is held, it ends with its connection.
     async fn stop(&mut self) -> Result<(), Fault> {
         self.subscribed = true;
-        let arguments = Arguments::default().name(TAG).byte(0);
-        self.connection.ask(ids::CANCEL, &arguments, ids::CANCEL_OK).await?;
+        if self.consume == Consume::Auto {
+            let arguments = Arguments::default().name(TAG).byte(0);
+            self.connection.ask(ids::CANCEL, &arguments, ids::CANCEL_OK).await?;
+        }
         Ok(())
+    }
+
+    async fn close(&mut self) {
+        self.connection.close().await;
     }
 }
 

@@ -2,19 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
-use std::{process::Command, time::Duration};
+use std::{process::Command, thread, time::Duration};
 
 use acidtest_lab::Lab;
 use acidtest_model::{Address, Consume, Durability, QueueKind, StoreError};
 use acidtest_store_rabbitmq::{KIND, RabbitMq};
 use acidtest_testbed::{
-    Gone, NAMESPACE, Private, Subject, login,
-    queue::{self, few},
+    Gone, NAMESPACE, Pace, Private, Relay, Subject, login,
+    queue::{self, Case, few},
     wait,
 };
 use acidtest_workloads::{
     Attempt, Fault, Place, Store, Verdict,
-    queue::{Connector, Message, Parameters, Publisher, QueueAdapter, Received, Subscriber, Wanted},
+    queue::{
+        Connector, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, Received, Subscriber, Wanted,
+    },
 };
 use tokio::time::timeout;
 
@@ -41,18 +43,53 @@ fn what_was_transient_is_counted_as_lost_when_the_server_is_killed() {
     queue::nothing_kept(&RABBIT);
 }
 
-/// What docs/queues.md says of 3.10.8: a quorum queue forgets what it confirmed if its broker is killed within a
-/// second of its declaration, and keeps it when it is older. The audit finds it.
+/// What docs/queues.md says of 3.10.8: a quorum queue forgets what it confirmed if its broker is killed before it
+/// has written down which log is the queue's, and keeps it afterwards. The audit finds it, once the queue has been made
+/// to say anything at all.
 #[test]
 fn a_quorum_queue_that_was_just_made_loses_what_it_confirmed() {
     let parameters = Parameters { queue: QueueKind::Quorum, ..few() };
-    let audits = queue::killed_young(&RABBIT, &parameters, Duration::from_secs(3));
-    let Some([old, young]) = audits else { return };
-    assert_eq!(old.verdict, Verdict::Holds, "{old:?}");
-    println!("the young queue: {young} {:?}", young.evidence);
+    let killed = queue::killed_young(&RABBIT, &parameters, has_noted_its_log);
+    let Some((world, [old, young])) = killed else { return };
+    let (rabbit, private) = (&world.store, world.private());
+    let [in_raft_old, in_raft_young] = [&old, &young].map(|case| in_raft(&case.place));
+    is_not_taken_for_empty(rabbit, &young);
+    let elected = format!("ra:trigger_election({{'{in_raft_young}', node()}})");
+    // of one that is too busy to answer, too, the broker says that it has neither messages nor consumers
+    control(private, &["eval", &format!("{elected}, sys:suspend('{in_raft_old}').")]);
+    let found = young.audit(rabbit);
+    println!("the young queue: {found} {:?}", found.evidence);
     // a broker that keeps it is a better one: then docs/queues.md must say so
-    assert_eq!(young.verdict, Verdict::Broken, "{young:?}");
-    assert!(young.count("lost") > 0 && young.reason.is_none(), "{young:?}");
+    assert_eq!(found.verdict, Verdict::Broken, "{found:?}");
+    assert!(found.count("lost") > 0 && found.reason.is_none(), "{found:?}");
+
+    is_not_taken_for_empty(rabbit, &old);
+    control(private, &["eval", &format!("sys:resume('{in_raft_old}').")]);
+    let found = old.audit(rabbit);
+    println!("the old one: {found} {:?}", found.evidence);
+    assert_eq!(found.verdict, Verdict::Holds, "{found:?}");
+}
+
+fn is_not_taken_for_empty(rabbit: &RabbitMq, case: &Case) {
+    wait(async {
+        let asked =
+            timeout(Duration::from_secs(1), rabbit.depth(&case.place, &wanted(&case.parameters))).await;
+        assert!(!matches!(asked, Ok(Ok(depth)) if depth == Depth::default()), "it was taken for empty");
+    });
+}
+
+/// The name of a place's queue among those that Raft keeps.
+fn in_raft(place: &Place) -> String {
+    format!("%2F_{}:{}", place.namespace, place.object("queue"))
+}
+
+/// Whether the broker's list of its quorum queues' logs has that of a place's queue.
+fn has_noted_its_log(private: &Private, place: &Place) -> bool {
+    let list = "data/mnesia/acidtest@localhost/quorum/acidtest@localhost/names.dets";
+    // behind the queue's name, as an atom, stands that of its log, as a binary
+    let entry = format!("{}m", in_raft(place));
+    let listed = std::fs::read(private.folder().join(list)).unwrap();
+    listed.windows(entry.len()).any(|window| window == entry.as_bytes())
 }
 
 fn wanted(parameters: &Parameters) -> Wanted {
@@ -159,6 +196,62 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
         });
         control(&private, &[limit[0], usual]);
     }
+}
+
+/// A queue in which so many messages of so many bytes are laid in.
+fn laid(rabbit: &RabbitMq, trial: u32, backlog: u64, message_bytes: u32) -> Case {
+    let (phase, backlog) = (Phase::Consume, Some(backlog));
+    let case = Case::new(trial, Parameters { phase, backlog, message_bytes, ..Parameters::default() });
+    case.load(rabbit);
+    case
+}
+
+#[track_caller]
+fn holds(rabbit: &RabbitMq, case: &Case) {
+    let audit = case.audit(rabbit);
+    assert_eq!(audit.verdict, Verdict::Holds, "{audit:?}");
+    assert_eq!(audit.evidence["consumed_messages"], i64::try_from(case.parameters.backlog()).unwrap());
+}
+
+#[test]
+fn what_is_on_its_way_or_in_dead_hands_is_not_lost() {
+    let Some(world) = RABBIT.start(Durability::Process) else { return };
+    let rabbit = &world.store;
+    wait(rabbit.create(NAMESPACE, "run 1")).unwrap();
+    let relay = Relay::to(world.address());
+    let far = wait(RabbitMq::open(relay.address())).unwrap();
+
+    // each takes longer than the audit first waits for one
+    let large = laid(rabbit, 1, 3, 1_000_000);
+    relay.pace(Pace { bytes_per_second: Some(3_000_000), ..Pace::default() });
+    holds(&far, &large);
+
+    // and so does the first of many small ones
+    let small = laid(rabbit, 2, 50, 128);
+    relay.pace(Pace { latency: Duration::from_millis(80), ..Pace::default() });
+    holds(&far, &small);
+
+    // a consumer's machine fails: what it held comes again, but only once the broker knows
+    let held = laid(rabbit, 3, 20, 128);
+    relay.pace(Pace::default());
+    relay.tells_the_server(false);
+    let asked = wanted(&held.parameters);
+    wait(async {
+        let mut dying = far.connector(&held.place, &asked).subscriber().await.unwrap();
+        assert_eq!(dying.take(SOON, &mut Received::default()).await, Attempt::Ok);
+        dying.stop().await.unwrap();
+    });
+    let depth = wait(rabbit.depth(&held.place, &asked)).unwrap();
+    assert_eq!(depth, Depth { ready: 0, unacknowledged: 1 });
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(700));
+            relay.tells_the_server(true);
+        });
+        holds(rabbit, &held);
+    });
+
+    queue::handed_over(&RABBIT, &world, 4);
 }
 
 /// The broker sends all that there is as soon as somebody subscribes: before the first message is asked for, which

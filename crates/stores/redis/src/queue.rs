@@ -273,6 +273,14 @@ impl Publisher for RedisPublisher {
             }
         }
     }
+
+    /// The server may not have read yet what it is not to answer.
+    async fn close(&mut self) {
+        if let Way::Silent(wire) = &mut self.way {
+            // there is nobody left to tell
+            let _ = wire.end_silence().await;
+        }
+    }
 }
 
 /// An entry of a stream: its id, and the one field with its value.

@@ -41,6 +41,13 @@ fn what_is_kept_nowhere_is_found_missing() {
 }
 
 #[test]
+fn what_is_on_its_way_and_need_not_be_acknowledged_arrives() {
+    let Some(world) = REDIS.start(Durability::None) else { return };
+    wait(world.store.create(NAMESPACE, "run")).unwrap();
+    queue::handed_over(&REDIS, &world, 1);
+}
+
+#[test]
 fn a_server_out_of_memory_says_so_and_nothing_breaks() {
     let Some(world) = REDIS.start(Durability::None) else { return };
     wait(world.store.create(NAMESPACE, "run")).unwrap();

@@ -17,11 +17,23 @@ const ROOM: u32 = 8 << 20;
 /// Messages laid in by one transaction.
 const FILLING: u32 = 1000;
 
+/// Messages that may be on their way to a consumer that reads all there is.
+const BULK: u32 = 1000;
+
 impl Wanted {
     /// So many messages at once, or fewer where they are large.
     #[must_use]
     pub fn at_once(&self, messages: u32) -> u32 {
         messages.min(ROOM / self.message_bytes.max(1)).max(1)
+    }
+
+    /// The same, consumed by as many at once as are on their way without waiting, and as a store keeps for a slow
+    /// reader.
+    #[must_use]
+    pub fn in_bulk(&self) -> Self {
+        let prefetch = self.at_once(BULK);
+        let batch = (prefetch / 2).max(1);
+        Self { delivery: Delivery { prefetch, batch, ..self.delivery }, ..*self }
     }
 
     /// The same, published in large transactions: how to lay in a backlog where a transaction is one request.
@@ -107,6 +119,11 @@ mod tests {
         assert_eq!(of(1 << 28).at_once(500), 1);
         let filling = of(1 << 20).in_transactions();
         assert_eq!((filling.delivery.ack, filling.delivery.batch), (Ack::Transaction, 8));
+        let in_bulk = |message_bytes| {
+            let Delivery { prefetch, batch, .. } = of(message_bytes).in_bulk().delivery;
+            (prefetch, batch)
+        };
+        assert_eq!([in_bulk(128), in_bulk(1 << 20), in_bulk(1 << 28)], [(1000, 500), (8, 4), (1, 1)]);
     }
 
     #[test]

@@ -69,9 +69,10 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>, promised: bool
 fn doubt(totals: &Totals, drained: Result<Depth, StoreError>) -> Option<String> {
     match drained {
         Err(error) => Some(error.to_string()),
-        Ok(left @ Depth { ready, unacknowledged }) if left != Depth::default() => {
-            Some(format!("the queue is not empty: {ready} messages ready, {unacknowledged} unacknowledged"))
-        }
+        Ok(left @ Depth { ready, unacknowledged }) if left != Depth::default() => Some(format!(
+            "the queue is not known to be empty: {ready} messages are ready, {unacknowledged} unacknowledged or in the \
+             hands of so many consumers"
+        )),
         Ok(_) if totals.published == 0 => Some("no publish was acknowledged".to_owned()),
         Ok(_) => None,
     }

@@ -314,7 +314,8 @@ impl<C: Connector> Client for Consumer<C> {
         self.note();
     }
 
-    /// Acknowledges what is in hand; where nothing is acknowledged, takes what was handed out already.
+    /// Acknowledges what is in hand; where nothing is acknowledged, takes what was handed out already. Goes in
+    /// order: what others hold is counted before the queue is judged.
     async fn finish(&mut self) {
         self.scenario.ledger.consumer_done();
         let Some(connection) = &mut self.connection else { return };
@@ -323,11 +324,13 @@ impl<C: Connector> Client for Consumer<C> {
             self.note();
         }
         let Some(connection) = &mut self.connection else { return };
-        if connection.stop().await.is_err() || self.acknowledges() {
-            return;
+        if connection.stop().await.is_ok() && !self.acknowledges() {
+            while self.take(Duration::ZERO).await == Attempt::Ok {
+                self.note();
+            }
         }
-        while self.take(Duration::ZERO).await == Attempt::Ok {
-            self.note();
+        if let Some(connection) = &mut self.connection {
+            connection.close().await;
         }
     }
 }

@@ -1,18 +1,19 @@
 //! Before and after a trial: filling the queue, and emptying it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use acidtest_engine::{Attempt, Ended, Fault};
-use acidtest_model::StoreError;
-use tokio::time::timeout;
+use acidtest_model::{Consume, StoreError};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Connector, Depth, Message, Published, Publisher, Received, Scenario, Subscriber, Wanted,
+    Connector, Depth, Message, Published, Publisher, Received, Scenario, Settled, Subscriber, Wanted,
     message::{self, Id, LAID},
 };
 use crate::Loaded;
 
-/// How long a message is waited for while the queue is emptied.
+/// How long a message is waited for at first while the queue is emptied, and longer each time that none came though
+/// something is left: it may have been on its way.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long a queue that is not empty may hand out nothing before it is left as it is.
@@ -21,9 +22,19 @@ const STALLED: Duration = Duration::from_secs(10);
 /// How long the store may take for an answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// How much longer each of these is for each byte of a message: over a slow network a large one takes its time.
+const BYTE: Duration = Duration::from_micros(1);
+
+/// So long, with the time that a message takes.
+fn with_a_message(time: Duration, wanted: &Wanted) -> Duration {
+    time + BYTE * wanted.message_bytes
+}
+
 /// Waits for an answer, but not for ever.
-async fn in_time<T>(answer: impl Future<Output = T>) -> Result<T, Fault> {
-    timeout(ANSWER, answer).await.map_err(|_| Fault::lost(format!("no answer within {ANSWER:?}")))
+async fn in_time<T>(wanted: &Wanted, answer: impl Future<Output = T>) -> Result<T, Fault> {
+    let most = with_a_message(ANSWER, wanted);
+    let late = |_| Fault::lost(format!("no answer within {} s", most.as_secs()));
+    timeout(most, answer).await.map_err(late)
 }
 
 fn failed(doing: &str, cause: String) -> StoreError {
@@ -51,7 +62,7 @@ pub(super) async fn fill<C: Connector>(
             publisher.send(&message).await.map_err(|fault| broken(fault.message))?;
             sent += 1;
         }
-        let settled = in_time(publisher.settle(&mut ended)).await.flatten();
+        let settled = in_time(wanted, publisher.settle(&mut ended)).await.flatten();
         settled.map_err(|fault| broken(publisher.limit().unwrap_or(fault.message)))?;
         let before = done;
         for Ended { number, attempt } in ended.drain(..) {
@@ -73,57 +84,302 @@ fn why(attempt: Attempt) -> String {
     }
 }
 
-/// Consumes on one connection until the queue is empty, or hands out nothing more.
+/// Consumes until the queue is empty, or hands out nothing more, and says what it still holds then.
+///
+/// By rounds, each on a connection of its own: what a store says of a queue is the whole of it only when no
+/// connection of ours is open, to which something may be on its way.
 pub(super) async fn drain<C: Connector>(
     connector: &C,
     wanted: &Wanted,
     scenario: &Scenario,
     depth: impl AsyncFn() -> Result<Depth, StoreError>,
 ) -> Result<Depth, StoreError> {
-    let broken = |cause: String| failed("emptying the queue", cause);
-    // of a queue that went with its server nothing is left to consume
-    let unless_gone = async |cause: String| {
-        let left = depth().await?;
-        if left == Depth::default() { Ok(left) } else { Err(broken(cause)) }
-    };
-    let mut subscriber = match connector.subscriber().await {
-        Ok(subscriber) => subscriber,
-        Err(cause) => return unless_gone(cause).await,
-    };
-    let mut taken = false;
-    let mut received = Received::default();
-    let mut held: Vec<Id> = Vec::new();
-    let mut moved = Instant::now();
+    let broken = |fault: Fault| failed("emptying the queue", fault.message);
+    let [stalled, answer] = [STALLED, ANSWER].map(|time| with_a_message(time, wanted));
+    let (mut patience, mut moved) = (PATIENCE, Instant::now());
     loop {
-        let attempt =
-            in_time(subscriber.take(PATIENCE, &mut received)).await.unwrap_or_else(Attempt::Unknown);
-        match &attempt {
-            Attempt::Ok => {
-                taken = true;
-                moved = Instant::now();
-                match message::read(&received.body, wanted.message_bytes as usize) {
-                    None => scenario.ledger.torn(),
-                    Some((id, _)) => {
-                        scenario.ledger.delivered(id, received.redelivered);
-                        held.push(id);
-                    }
+        let mut round = Round::new(scenario, wanted, patience);
+        let ended = match connector.subscriber().await {
+            Ok(subscriber) => match round.consume(subscriber).await {
+                // what was on its way has gone with the connection
+                Err(fault) if wanted.delivery.consume == Consume::Auto => return Err(broken(fault)),
+                ended => ended,
+            },
+            Err(cause) => Err(Fault::lost(cause)),
+        };
+        let left = in_time(wanted, depth()).await.map_err(broken).flatten();
+        // of a queue that went with its server nothing is left to consume, however the round ended
+        if matches!(left, Ok(Depth { ready: 0, unacknowledged: 0 }) | Err(StoreError::Unreachable { .. })) {
+            return left;
+        }
+        if round.moved {
+            moved = Instant::now();
+            continue;
+        }
+        if patience >= stalled || moved.elapsed() > answer {
+            return ended.map_err(broken).and(left);
+        }
+        if ended.is_err() {
+            sleep(patience).await;
+        }
+        patience = stalled.min(round.took.max(patience) * 2);
+    }
+}
+
+/// Consuming on one connection until nothing has come for a while.
+struct Round<'a> {
+    scenario: &'a Scenario,
+    wanted: &'a Wanted,
+    patience: Duration,
+    /// Taken and not acknowledged: how many, and of those that are whole, which.
+    taken: u32,
+    held: Vec<Id>,
+    /// Whether anything was taken, and acknowledged.
+    moved: bool,
+    /// How long it took until the connection was closed, and what was on its way to it had come too late.
+    took: Duration,
+}
+
+impl<'a> Round<'a> {
+    fn new(scenario: &'a Scenario, wanted: &'a Wanted, patience: Duration) -> Self {
+        let (held, took) = (Vec::new(), Duration::ZERO);
+        Self { scenario, wanted, patience, taken: 0, held, moved: false, took }
+    }
+
+    async fn consume(&mut self, mut subscriber: impl Subscriber) -> Result<(), Fault> {
+        let begun = Instant::now();
+        let ended = self.take_all(&mut subscriber).await;
+        // one that cannot be closed in order the store still counts
+        let _ = timeout(with_a_message(STALLED, self.wanted), subscriber.close()).await;
+        self.took = begun.elapsed();
+        ended
+    }
+
+    async fn take_all(&mut self, subscriber: &mut impl Subscriber) -> Result<(), Fault> {
+        let mut received = Received::default();
+        while self.take(subscriber, self.patience, &mut received).await? {
+            if self.taken >= self.wanted.delivery.batch {
+                self.settle(subscriber).await?;
+            }
+        }
+        self.settle(subscriber).await?;
+        if self.wanted.delivery.consume == Consume::Auto {
+            subscriber.stop().await?;
+            while self.take(subscriber, Duration::ZERO, &mut received).await? {}
+        }
+        Ok(())
+    }
+
+    /// Takes a message; whether there was one.
+    async fn take(
+        &mut self,
+        subscriber: &mut impl Subscriber,
+        patience: Duration,
+        received: &mut Received,
+    ) -> Result<bool, Fault> {
+        match in_time(self.wanted, subscriber.take(patience, received)).await? {
+            Attempt::Ok => self.taken += 1,
+            Attempt::Refused => return Ok(false),
+            other => return Err(Fault::lost(why(other))),
+        }
+        match message::read(&received.body, self.wanted.message_bytes as usize) {
+            None => self.scenario.ledger.torn(),
+            Some((id, _)) => {
+                self.scenario.ledger.delivered(id, received.redelivered);
+                self.held.push(id);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn settle(&mut self, subscriber: &mut impl Subscriber) -> Result<(), Fault> {
+        let mut settled = Settled::Sent;
+        if self.wanted.delivery.consume != Consume::Auto {
+            settled = in_time(self.wanted, subscriber.settle()).await.flatten()?;
+        }
+        self.scenario.ledger.acknowledged(self.held.drain(..), settled);
+        self.moved |= std::mem::take(&mut self.taken) > 0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::VecDeque,
+        sync::{Arc, Mutex, MutexGuard},
+    };
+
+    use super::*;
+    use crate::queue::{Ledger, Parameters};
+
+    /// A store at the other end of a slow network. What is on its way to a consumer, or in its hands, is in no count
+    /// of it; but the consumer is, until it has closed its connection in order.
+    #[derive(Clone)]
+    struct Store(Arc<Mutex<State>>);
+
+    impl Store {
+        fn state(&self) -> MutexGuard<'_, State> {
+            self.0.lock().unwrap()
+        }
+    }
+
+    #[derive(Default)]
+    struct State {
+        ready: VecDeque<Vec<u8>>,
+        consumers: u64,
+        /// How long a message is on its way.
+        way: Duration,
+        /// How many messages a connection carries before it breaks.
+        carries: Option<u32>,
+        /// How often the store does not answer for the queue.
+        silent: u32,
+    }
+
+    struct Taking {
+        store: Store,
+        on_its_way: Option<(Instant, Vec<u8>)>,
+        held: Vec<Vec<u8>>,
+        carries: Option<u32>,
+    }
+
+    impl Connector for Store {
+        type Publisher = Nobody;
+        type Subscriber = Taking;
+
+        async fn publisher(&self) -> Result<Nobody, String> {
+            unreachable!("nobody publishes")
+        }
+
+        async fn subscriber(&self) -> Result<Taking, String> {
+            let mut state = self.state();
+            state.consumers += 1;
+            let carries = state.carries;
+            Ok(Taking { store: self.clone(), on_its_way: None, held: Vec::new(), carries })
+        }
+    }
+
+    struct Nobody;
+
+    impl Publisher for Nobody {
+        async fn send(&mut self, _: &Message) -> Result<(), Fault> {
+            unreachable!()
+        }
+
+        async fn settle(&mut self, _: &mut Vec<Ended>) -> Result<(), Fault> {
+            unreachable!()
+        }
+    }
+
+    impl Subscriber for Taking {
+        async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+            if self.carries == Some(0) {
+                return Attempt::Failed(Fault::lost("cut"));
+            }
+            if self.on_its_way.is_none() {
+                let mut state = self.store.state();
+                let due = Instant::now() + state.way;
+                self.on_its_way = state.ready.pop_front().map(|body| (due, body));
+            }
+            let until = Instant::now() + patience;
+            match self.on_its_way.take() {
+                Some((due, body)) if due <= until => {
+                    tokio::time::sleep_until(due).await;
+                    self.carries = self.carries.map(|more| more - 1);
+                    self.held.push(body.clone());
+                    *received = Received { body, redelivered: Some(false) };
+                    Attempt::Ok
+                }
+                late => {
+                    self.on_its_way = late;
+                    tokio::time::sleep_until(until).await;
+                    Attempt::Refused
                 }
             }
-            Attempt::Refused => {}
-            _ if !taken => return unless_gone(why(attempt)).await,
-            _ => return Err(broken(why(attempt))),
         }
-        let nothing = attempt == Attempt::Refused;
-        if nothing || held.len() >= wanted.delivery.batch as usize {
-            let settled = in_time(subscriber.settle()).await.flatten();
-            let settled = settled.map_err(|fault| broken(fault.message))?;
-            scenario.ledger.acknowledged(held.drain(..), settled);
+
+        async fn settle(&mut self) -> Result<Settled, Fault> {
+            self.held.clear();
+            Ok(Settled::Sent)
         }
-        if nothing {
-            let left = depth().await?;
-            if left == Depth::default() || moved.elapsed() > STALLED {
-                return Ok(left);
+
+        async fn close(&mut self) {
+            if let Some((due, _)) = &self.on_its_way {
+                tokio::time::sleep_until(*due).await;
             }
+            let mut state = self.store.state();
+            let on_its_way = self.on_its_way.take().map(|(_, body)| body);
+            state.ready.extend(self.held.drain(..).chain(on_its_way));
+            state.consumers -= 1;
         }
+    }
+
+    const ALL: u64 = 5;
+
+    /// Empties a queue of so many messages: what it holds then, messages delivered, and the time it took.
+    fn emptied(state: &State, consume: Consume) -> (Result<Depth, StoreError>, u64, Duration) {
+        let delivery = Parameters { consume, batch: 2, ..Parameters::default() }.delivery();
+        let wanted = Wanted { delivery, message_bytes: 40 };
+        let scenario = Scenario::new(Arc::new(Ledger::new(0, ALL)));
+        let ids = (0..ALL).map(|sequence| Id { producer: LAID, sequence });
+        ids.for_each(|id| scenario.ledger.sending(id));
+        let ready = (0..ALL).map(|sequence| Message::laid(sequence, 40).body).collect();
+        let &State { consumers, way, carries, silent, .. } = state;
+        let store = Store(Arc::new(Mutex::new(State { ready, consumers, way, carries, silent })));
+        let depth = async || {
+            let mut state = store.state();
+            if state.silent > 0 {
+                state.silent -= 1;
+                return Err(failed("counting", "not now".to_owned()));
+            }
+            Ok(Depth { ready: state.ready.len() as u64, unacknowledged: state.consumers })
+        };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let begun = Instant::now();
+            let drained = drain(&store, &wanted, &scenario, depth).await;
+            (drained, scenario.ledger.totals().delivered, begun.elapsed())
+        })
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_waited_for() {
+        for way in [0, 90, 500, 9000].map(Duration::from_millis) {
+            let (left, delivered, _) = emptied(&State { way, ..State::default() }, Consume::Ack);
+            assert_eq!((left.unwrap(), delivered), (Depth::default(), ALL), "{way:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_broken_connection_held_is_consumed_on_the_next() {
+        let breaks = |carries| State { carries: Some(carries), ..State::default() };
+        let (left, delivered, took) = emptied(&breaks(3), Consume::Ack);
+        assert_eq!((left.unwrap(), delivered), (Depth::default(), ALL));
+        assert!(took < STALLED, "{took:?}");
+        let (told, delivered, _) = emptied(&breaks(0), Consume::Ack);
+        assert!(told.unwrap_err().to_string().contains("cut"));
+        assert_eq!(delivered, 0);
+        // where nothing is acknowledged, nobody knows what was on its way
+        let (told, ..) = emptied(&breaks(3), Consume::Auto);
+        assert!(told.unwrap_err().to_string().contains("cut"));
+    }
+
+    #[test]
+    fn a_store_that_cannot_say_what_is_left_is_asked_again_but_not_for_ever() {
+        let silent = |silent| emptied(&State { silent, ..State::default() }, Consume::Ack);
+        let (left, delivered, _) = silent(3);
+        assert_eq!((left.unwrap(), delivered), (Depth::default(), ALL));
+        let (told, delivered, took) = silent(u32::MAX);
+        assert!(told.unwrap_err().to_string().contains("not now"));
+        assert_eq!(delivered, ALL);
+        assert!((STALLED..STALLED * 3).contains(&took), "{took:?}");
+    }
+
+    #[test]
+    fn a_consumer_that_never_goes_leaves_it_open_what_is_left() {
+        let (left, delivered, took) = emptied(&State { consumers: 1, ..State::default() }, Consume::Ack);
+        assert_eq!((left.unwrap(), delivered), (Depth { ready: 0, unacknowledged: 1 }, ALL));
+        assert!((STALLED..STALLED * 3).contains(&took), "{took:?}");
     }
 }

@@ -31,7 +31,8 @@ pub struct Received {
 pub struct Depth {
     /// That can be delivered.
     pub ready: u64,
-    /// That were delivered and not acknowledged.
+    /// That were delivered and not acknowledged, those on their way to a consumer among them; where the store
+    /// does not count these, consumers that may hold some.
     pub unacknowledged: u64,
 }
 
@@ -95,6 +96,12 @@ pub trait Subscriber {
     fn stop(&mut self) -> impl Future<Output = Result<(), Fault>> {
         async { Ok(()) }
     }
+
+    /// Closes the connection in order, where the store would only later notice that it is gone, and until then
+    /// keep from others what it holds.
+    fn close(&mut self) -> impl Future<Output = ()> {
+        async {}
+    }
 }
 
 /// Opens connections.
@@ -143,8 +150,9 @@ pub trait QueueAdapter: Send + Sync {
         Box::pin(async { Ok(server.clone()) })
     }
 
-    /// How many messages the queue holds, as the store says; none where the store says that there is no such
-    /// queue, as of one that went with its server.
+    /// How many messages the queue holds, as the store says once no connection of ours is open; none where the
+    /// store says that there is no such queue, as of one that went with its server. A store that cannot tell is
+    /// an error.
     fn depth<'a>(&'a self, place: &'a Place, wanted: &'a Wanted) -> Task<'a, Result<Depth, StoreError>>;
 
     /// Removes the queue.
@@ -162,8 +170,8 @@ pub trait QueueAdapter: Send + Sync {
 
     /// How what is left is read fastest, without losing any.
     fn draining(&self, wanted: &Wanted) -> Wanted {
-        let delivery = Delivery { consume: Consume::Ack, prefetch: 1000, batch: 500, ..wanted.delivery };
-        Wanted { delivery, ..*wanted }
+        let wanted = wanted.in_bulk();
+        Wanted { delivery: Delivery { consume: Consume::Ack, ..wanted.delivery }, ..wanted }
     }
 }
 

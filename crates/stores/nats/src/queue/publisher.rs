@@ -116,6 +116,12 @@ impl Publisher for Producer {
         }
         Ok(())
     }
+
+    /// The server may not have read yet what nobody is to answer.
+    async fn close(&mut self) {
+        // there is nobody left to tell
+        let _ = self.connection.ping().await;
+    }
 }
 
 /// What `JetStream` answers for a message.

@@ -160,11 +160,12 @@ impl Consumer {
 
     /// Waits for what was asked for, until nothing more can come.
     async fn wait_for_the_rest(&mut self) -> Result<(), Error> {
-        let deadline = self.asked_at + EXPIRES + GRACE;
+        let mut deadline = self.asked_at + EXPIRES + GRACE;
         while self.asked > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(message) = timeout(left, self.connection.next()).await else { break };
             let message = message?;
+            deadline = deadline.max(Instant::now() + GRACE);
             let came = look(&message, self.doubtful);
             if let Came::Delivery(redelivered) = came {
                 if self.acknowledges {

@@ -44,8 +44,11 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The queue or exchange is not there.
-    pub(crate) const NOT_FOUND: u16 = 404;
+    /// Whether there is no such queue. The same code is given for one that is there and does not answer: whose node
+    /// is down, that has crashed, or that is too slow.
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self, Self::Closed { code: 404, text, .. } if text.contains("no queue"))
+    }
 
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
@@ -305,8 +308,12 @@ impl Connection {
     pub(crate) async fn close(&mut self) {
         let arguments = Arguments::default().short(200).name("done").short(0).short(0);
         wire::method(&mut self.out, CONNECTION, wire::CLOSE, &arguments);
-        // there is nobody left to tell
-        let _ = self.answer(wire::CLOSE_OK).await;
+        // what is said before the answer is for nobody, nor is there anybody left to tell
+        while let Ok(event) = self.event().await {
+            if matches!(event, Event::Answer(wire::CLOSE_OK, _)) {
+                return;
+            }
+        }
     }
 
     fn still(&self) -> Result<(), Error> {

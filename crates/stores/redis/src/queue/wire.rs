@@ -112,6 +112,16 @@ impl Wire {
         Ok(())
     }
 
+    /// Has the server answer again, which it does when it has dealt with all that was written before.
+    pub(super) async fn end_silence(&mut self) -> io::Result<()> {
+        self.push(&[b"CLIENT", b"REPLY", b"ON"]);
+        self.flush().await?;
+        while self.reply()?.is_none() {
+            self.read().await?;
+        }
+        Ok(())
+    }
+
     /// Waits for more of the server's answers.
     pub(super) async fn read(&mut self) -> io::Result<()> {
         self.input.drain(..self.taken);
