@@ -48,7 +48,8 @@
 //! # Namespaces
 //!
 //! AMQP cannot list queues. `NAMESPACE:mark` is a durable queue whose message names the run; `NAMESPACE:names` holds
-//! a message for each queue that was made, from which they are removed. All others are `NAMESPACE:OBJECT`.
+//! a message for each queue that was made, from which they are removed. All others are `NAMESPACE:OBJECT`: a name of
+//! another form there is a stranger's, and is left alone.
 
 mod amqp;
 mod queue;
@@ -228,17 +229,22 @@ impl Store for RabbitMq {
     fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let failed = self.server.failed("removing the namespace");
-            let names = names(namespace);
+            let (names, mark) = (names(namespace), mark(namespace));
             let there = look(&mut self.server.reach().await?, &names).await.map_err(&failed)?;
             let mut connection = self.server.reach().await?;
             // not acknowledged: the names of queues that are still there outlive a removal cut short
             while there.is_some()
                 && let Some(queue) = connection.get(&names, false).await.map_err(&failed)?
             {
-                delete(&mut connection, &String::from_utf8_lossy(&queue)).await.map_err(&failed)?;
+                let queue = String::from_utf8_lossy(&queue);
+                // whoever may publish can put any name there
+                let ours = queue.strip_prefix(namespace).is_some_and(|object| object.starts_with(':'));
+                if ours && queue != names && queue != mark {
+                    delete(&mut connection, &queue).await.map_err(&failed)?;
+                }
             }
             // the mark goes last
-            for queue in [names, mark(namespace)] {
+            for queue in [names, mark] {
                 delete(&mut connection, &queue).await.map_err(&failed)?;
             }
             Ok(())

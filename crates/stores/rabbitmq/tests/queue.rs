@@ -13,7 +13,7 @@ use acidtest_testbed::{
     wait,
 };
 use acidtest_workloads::{
-    Attempt, Fault, Place, Store, Verdict,
+    Attempt, Fault, Owner, Place, Store, Verdict,
     queue::{
         Connector, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, Received, Subscriber, Wanted,
     },
@@ -252,6 +252,29 @@ fn what_is_on_its_way_or_in_dead_hands_is_not_lost() {
     });
 
     queue::handed_over(&RABBIT, &world, 4);
+}
+
+#[test]
+fn a_stranger_s_queue_stays_though_it_is_listed_among_ours() {
+    let Some(world) = RABBIT.start(Durability::Process) else { return };
+    let rabbit = &world.store;
+    wait(rabbit.create(NAMESPACE, "run 1")).unwrap();
+    let ours = laid(rabbit, 1, 5, 128);
+    // as any client of the broker can
+    let listed = ["stranger", "acidtest_2:queue_1", "acidtest:mark", "acidtest:names"];
+    let listed = listed.map(|name| format!("<<\"{name}\">>")).join(", ");
+    let publish = "rabbit_basic:publish(rabbit_misc:r(<<\"/\">>, exchange, <<>>), <<\"acidtest:names\">>";
+    let listing = format!("[{publish}, [{{delivery_mode, 2}}], Name) || Name <- [{listed}]].");
+    control(world.private(), &["eval", &listing]);
+    let theirs = Case::within("acidtest_2", 1, ours.parameters.clone());
+    wait(rabbit.create("acidtest_2", "run 2")).unwrap();
+    theirs.load(rabbit);
+
+    wait(rabbit.remove(NAMESPACE)).unwrap();
+    assert_eq!(wait(rabbit.owner(NAMESPACE)).unwrap(), Owner::Nobody);
+    assert_eq!(wait(rabbit.depth(&ours.place, &wanted(&ours.parameters))).unwrap(), Depth::default());
+    assert_eq!(wait(rabbit.owner("acidtest_2")).unwrap(), Owner::Run("run 2".to_owned()));
+    assert_eq!(theirs.audit(rabbit).evidence["consumed_messages"], 5);
 }
 
 /// The broker sends all that there is as soon as somebody subscribes: before the first message is asked for, which
