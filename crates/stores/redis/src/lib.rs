@@ -50,7 +50,7 @@
 //! | consume auto | `XREADGROUP … COUNT prefetch BLOCK patience NOACK STREAMS key >`; the next read takes along the `XDEL` of what the last one handed out |
 //! | consume ack | the same without `NOACK`; `XACK` and `XDEL` of the whole batch in one round trip, so that the stream holds what is not acknowledged and no more |
 //! | consume transaction | the same two between `MULTI` and `EXEC` |
-//! | a consumer that is lost | what it held is claimed by others (`XAUTOCLAIM`) 2 s after it was last heard of: whenever there is nothing new, and every 2 s. A consumer at work claims its own again (`XCLAIM … JUSTID`) after 1 s; one that stalled for 2 s forgets what it has not taken, and its acknowledgements prove nothing; one that stops gives back (`XCLAIM … IDLE`) what it has not taken |
+//! | a consumer that is lost | what it held is claimed by others (`XAUTOCLAIM`) 2 s after it was last heard of: whenever there is nothing new, and every 2 s. A consumer at work claims its own again (`XCLAIM … JUSTID`, in a script that passes by what others have claimed) after 1 s, and forgets what is not its own any more and it has not taken; one that stops gives back (`XCLAIM … IDLE`) what it has not taken. An acknowledgement of which fewer were pending than were held proves nothing |
 //! | redelivered | true of what was claimed, false of what was read as new |
 //! | order | kept: entries of a connection are added in the order in which they are sent, and handed out by their ids, but for what is claimed |
 //! | depth | ready: entries after the group's `last-delivered-id`, counted by `XRANGE`, because `lag` is unknown or wrong once entries were deleted; unacknowledged: `pending` |

@@ -3,8 +3,9 @@
 mod wire;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     io, mem,
+    sync::LazyLock,
     time::{Duration, Instant},
 };
 
@@ -24,7 +25,7 @@ use crate::{
     Redis, keys,
     queue::wire::{Reply, Wire},
     server::{Request, Server, attempt, ended},
-    session::{Session, Step},
+    session::{Script, Session, Step},
 };
 
 /// The group that all consumers are in.
@@ -36,6 +37,8 @@ const FIELD: &str = "m";
 /// How long a message is its consumer's that is not heard of any more: `XAUTOCLAIM`'s least idle time. A consumer
 /// that is at work claims what it holds for itself again after half of it.
 const LEASE: Duration = Duration::from_secs(2);
+
+static KEEP: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("queue/keep.lua")));
 
 /// Bytes that a producer gathers before it writes.
 const WRITTEN_AT_ONCE: usize = 64 * 1024;
@@ -180,7 +183,6 @@ impl Connector for RedisConnector {
             held: Vec::new(),
             gone: Vec::new(),
             since: Instant::now(),
-            doubtful: false,
             claimed: Instant::now(),
             cursor: FROM_THE_FIRST.to_owned(),
             stopped: false,
@@ -314,8 +316,6 @@ pub struct RedisSubscriber {
     gone: Vec<String>,
     /// Since when all that waits or is held is known to be ours.
     since: Instant,
-    /// Whether others may have been handed some of what is held.
-    doubtful: bool,
     /// When we last looked for what others left.
     claimed: Instant,
     /// How far that search has come.
@@ -411,37 +411,29 @@ impl RedisSubscriber {
         }
     }
 
-    /// Keeps what is in hand from being claimed by others. What may have been is let go of.
+    /// Keeps what is in hand from being claimed by others. What has been is let go of, where it is not taken yet.
     async fn keep(&mut self) -> Step<()> {
         let in_hand = self.held.len() + self.waiting.len();
         if in_hand == 0 || self.since.elapsed() < LEASE / 2 {
             return Ok(());
         }
-        if self.since.elapsed() >= LEASE {
-            self.waiting.clear();
-            self.since = Instant::now();
-            self.doubtful = true;
-            return Ok(());
-        }
-        let mut again = self.claim_for_us();
-        again.arg("JUSTID");
         let start = Instant::now();
-        self.session.ask::<Value>(&again).await.map_err(ended(Request::Harmless))?;
-        if self.since.elapsed() < LEASE {
-            self.since = start;
-        }
+        let own = self.claim_again(Duration::ZERO).await.map_err(ended(Request::Harmless))?;
+        self.waiting.retain(|waiting| own.contains(&waiting.id));
+        self.since = start;
         Ok(())
     }
 
-    /// An `XCLAIM` of all that is in hand.
-    fn claim_for_us(&self) -> Cmd {
-        let mut claim = cmd("XCLAIM");
-        claim.arg(&self.key).arg(GROUP).arg(&self.name).arg(0);
-        claim.arg(&self.held);
-        for waiting in &self.waiting {
-            claim.arg(&waiting.id);
-        }
-        claim
+    /// Claims all that is in hand as if it had been so long since we were heard of, but for what others have
+    /// claimed. Gives the ids of what is ours.
+    async fn claim_again(&mut self, idle: Duration) -> RedisResult<HashSet<String>> {
+        let (key, name) = (&self.key, &self.name);
+        let (held, waiting) =
+            (&self.held, self.waiting.iter().map(|waiting| &waiting.id).collect::<Vec<_>>());
+        let arguments = |call: &mut Cmd| {
+            call.arg(1).arg(key).arg(GROUP).arg(name).arg(idle.as_millis()).arg(held).arg(&waiting);
+        };
+        self.session.run(&KEEP, arguments).await
     }
 
     async fn next(&mut self, patience: Duration) -> Step<Waiting> {
@@ -488,10 +480,10 @@ impl Subscriber for RedisSubscriber {
         batch.cmd("XACK").arg(&self.key).arg(GROUP).arg(&self.held);
         batch.cmd("XDEL").arg(&self.key).arg(&self.held);
         let done: RedisResult<(u64, u64)> = batch.query_async(&mut self.session.connection).await;
-        done.map_err(|error| fault(&error))?;
-        self.held.clear();
-        let doubtful = mem::take(&mut self.doubtful) || self.since.elapsed() >= LEASE;
-        Ok(if doubtful { Settled::Sent } else { Settled::Answered })
+        let (acknowledged, _) = done.map_err(|error| fault(&error))?;
+        let held = mem::take(&mut self.held).len() as u64;
+        // of the rest it only says that it does not wait for it: others have acknowledged it, or it knows nothing of it
+        Ok(if acknowledged == held { Settled::Answered } else { Settled::Sent })
     }
 
     /// Gives back what waits, so that others can claim it at once.
@@ -505,13 +497,12 @@ impl Subscriber for RedisSubscriber {
             }
             batch.exec_async(&mut self.session.connection).await
         } else {
-            if self.waiting.is_empty() || self.since.elapsed() >= LEASE {
+            if self.waiting.is_empty() {
                 return Ok(());
             }
-            let mut back = self.claim_for_us();
-            back.arg("IDLE").arg(LEASE.as_millis()).arg("JUSTID");
+            let given_back = self.claim_again(LEASE).await;
             self.waiting.clear();
-            self.session.ask::<Value>(&back).await.map(drop)
+            given_back.map(drop)
         };
         done.map_err(|error| fault(&error))
     }

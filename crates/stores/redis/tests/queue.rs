@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use acidtest_engine::Attempt;
 use acidtest_model::{Ack, Durability};
 use acidtest_store_redis::{KIND, Redis};
 use acidtest_testbed::{
-    Gone, NAMESPACE, Subject,
+    Gone, NAMESPACE, Subject, World,
     queue::{self, Case, few},
     wait,
 };
@@ -16,6 +19,7 @@ use acidtest_workloads::{
     Store, Verdict,
     queue::{Connector, Parameters, Phase, QueueAdapter, Received, Settled, Subscriber, Wanted},
 };
+use tokio::time::timeout;
 
 static REDIS: Subject<Redis> =
     Subject { kind: KIND, open: |address, _| Box::pin(Redis::open(address)), gone: Gone::Empty };
@@ -78,39 +82,136 @@ fn a_server_out_of_memory_says_so_and_nothing_breaks() {
     }
 }
 
+/// How long a message is its consumer's that is not heard of.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Whether the next message is flagged; none if there is none.
+async fn take(subscriber: &mut impl Subscriber) -> Option<bool> {
+    let mut received = Received::default();
+    match subscriber.take(Duration::ZERO, &mut received).await {
+        Attempt::Ok => received.redelivered,
+        _ => None,
+    }
+}
+
+/// Queues of five messages each on one server, and connections to them.
+struct Queues {
+    world: World<Redis>,
+    cases: Vec<Case>,
+    raw: redis::Connection,
+}
+
+impl Queues {
+    fn start(count: u32) -> Option<Self> {
+        let world = REDIS.start(Durability::None)?;
+        wait(world.store.create(NAMESPACE, "run")).unwrap();
+        let raw = redis::Client::open(world.address().to_string()).unwrap().get_connection().unwrap();
+        let parameters = Parameters { phase: Phase::Consume, backlog: Some(5), ..few() };
+        let cases: Vec<Case> = (1..=count).map(|trial| Case::new(trial, parameters.clone())).collect();
+        for case in &cases {
+            case.load(&world.store);
+        }
+        Some(Self { world, cases, raw })
+    }
+
+    async fn subscriber(&self, queue: usize) -> impl Subscriber + use<> {
+        let Case { place, parameters, .. } = &self.cases[queue];
+        let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+        QueueAdapter::connector(&self.world.store, place, &wanted).subscriber().await.unwrap()
+    }
+
+    /// A command on a queue's stream and its group.
+    fn tell<T: redis::FromRedisValue>(&mut self, queue: usize, command: &str, words: &[&str]) -> T {
+        let key = format!("{NAMESPACE}:{}", self.cases[queue].place.object("queue"));
+        let mut asked = redis::cmd(command);
+        asked.arg(key).arg("consumers").arg(words);
+        asked.query(&mut self.raw).unwrap()
+    }
+
+    /// What is handed out: its id, whose it is, and for how long that has not been heard of.
+    fn pending(&mut self, queue: usize) -> Vec<(String, String, Duration)> {
+        let rows: Vec<(String, String, u64, u64)> = self.tell(queue, "XPENDING", &["-", "+", "100"]);
+        rows.into_iter().map(|(id, consumer, idle, _)| (id, consumer, Duration::from_millis(idle))).collect()
+    }
+
+    /// Another consumer claims these.
+    fn claim(&mut self, queue: usize, ids: &[&str]) {
+        let claimed: Vec<String> =
+            self.tell(queue, "XCLAIM", &[&["another", "0"], ids, &["JUSTID"]].concat());
+        assert_eq!(claimed, ids);
+    }
+}
+
 #[test]
 fn a_consumer_at_work_keeps_what_it_holds_and_one_that_stalls_does_not() {
-    async fn take(subscriber: &mut impl Subscriber) -> Option<bool> {
-        let mut received = Received::default();
-        match subscriber.take(Duration::ZERO, &mut received).await {
-            Attempt::Ok => received.redelivered,
-            _ => None,
-        }
-    }
-    let Some(world) = REDIS.start(Durability::None) else { return };
-    wait(world.store.create(NAMESPACE, "run")).unwrap();
-    let parameters = Parameters { phase: Phase::Consume, backlog: Some(5), ..few() };
-    let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
-    let cases = [1, 2].map(|trial| Case::new(trial, parameters.clone()));
-    for case in &cases {
-        case.load(&world.store);
-    }
+    let Some(mut queues) = Queues::start(2) else { return };
     wait(async {
-        let connect = async |case: &Case| {
-            QueueAdapter::connector(&world.store, &case.place, &wanted).subscriber().await.unwrap()
-        };
-        let (mut busy, mut idle) = (connect(&cases[0]).await, connect(&cases[0]).await);
-        let (mut stalled, mut heir) = (connect(&cases[1]).await, connect(&cases[1]).await);
+        let (mut busy, mut idle) = (queues.subscriber(0).await, queues.subscriber(0).await);
+        let (mut stalled, mut heir) = (queues.subscriber(1).await, queues.subscriber(1).await);
         assert_eq!(take(&mut busy).await, Some(false));
         assert_eq!(take(&mut stalled).await, Some(false));
-        // together longer than what nobody is heard of is kept for it
-        for _ in 0..2 {
-            tokio::time::sleep(Duration::from_millis(1200)).await;
-            assert_eq!(take(&mut busy).await, Some(false));
-        }
-        assert_eq!(take(&mut idle).await, None, "it is in other hands");
+        tokio::time::sleep(LEASE * 3 / 5).await;
+        let heard = Instant::now();
+        assert_eq!(take(&mut busy).await, Some(false));
+        // the server's clock is as fine as a millisecond
+        let most = heard.elapsed() + LEASE / 10;
+        assert!(queues.pending(0).iter().all(|(_, _, idle)| *idle <= most), "{:?}", queues.pending(0));
+        let taken = take(&mut idle).await;
+        assert!(taken.is_none() || heard.elapsed() >= LEASE, "it is in other hands");
         assert_eq!(busy.settle().await.unwrap(), Settled::Answered);
-        assert_eq!(take(&mut heir).await, Some(true));
+
+        let inherited = async {
+            loop {
+                if let Some(redelivered) = take(&mut heir).await {
+                    return redelivered;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(timeout(Duration::from_mins(1), inherited).await.unwrap());
+        assert_eq!(heir.settle().await.unwrap(), Settled::Answered);
+        // what it held was not its own to acknowledge
         assert_eq!(stalled.settle().await.unwrap(), Settled::Sent);
+    });
+}
+
+#[test]
+fn what_others_have_claimed_is_left_to_them() {
+    let Some(mut queues) = Queues::start(2) else { return };
+    wait(async {
+        let mut first = queues.subscriber(0).await;
+        assert_eq!(take(&mut first).await, Some(false));
+        let ids: Vec<String> = queues.pending(0).into_iter().map(|(id, ..)| id).collect();
+        // one that was taken, and two that were only handed out
+        let claimed = [&*ids[0], &ids[1], &ids[3]];
+        queues.claim(0, &claimed);
+        tokio::time::sleep(LEASE * 3 / 5).await;
+        assert_eq!((take(&mut first).await, take(&mut first).await), (Some(false), Some(false)));
+        let others = |pending: Vec<(String, String, Duration)>| -> Vec<String> {
+            pending.into_iter().filter(|(_, consumer, _)| consumer == "another").map(|(id, ..)| id).collect()
+        };
+        assert_eq!(others(queues.pending(0)), claimed);
+        // which they acknowledge: of three that are held two are pending
+        assert_eq!(queues.tell::<u64>(0, "XACK", &claimed[..1]), 1);
+        assert_eq!(first.settle().await.unwrap(), Settled::Sent);
+        assert_eq!(others(queues.pending(0)), claimed[1..]);
+
+        let mut stopped = queues.subscriber(1).await;
+        assert_eq!(take(&mut stopped).await, Some(false));
+        assert_eq!(stopped.settle().await.unwrap(), Settled::Answered);
+        let ids: Vec<String> = queues.pending(1).into_iter().map(|(id, ..)| id).collect();
+        queues.claim(1, &[&ids[0], &ids[2]]);
+        let claimed = Instant::now();
+        stopped.stop().await.unwrap();
+        let pending = queues.pending(1);
+        for (id, consumer, idle) in &pending {
+            let theirs = *id == ids[0] || *id == ids[2];
+            assert_eq!(theirs, consumer == "another", "{pending:?}");
+            // what is its own it gives back at once
+            assert!(
+                if theirs { *idle <= claimed.elapsed() + LEASE / 10 } else { *idle >= LEASE },
+                "{pending:?}"
+            );
+        }
     });
 }
