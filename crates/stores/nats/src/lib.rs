@@ -13,7 +13,7 @@
 //! | consume auto | `ack_policy` none, `retention` limits: a stream that drops what is consumed is not handed out without acknowledgements, so that it keeps everything until the trial ends |
 //! | consume ack | `ack_policy` explicit, `ack_wait` 5 s, `max_ack_pending` unlimited, `retention` workqueue; `+ACK` to each message, those of a batch written at once. The server does not answer it |
 //! | consume transaction | none |
-//! | prefetch | the batches of pull requests: asked for again once half are dealt with; a request expires after 500 ms |
+//! | prefetch | the batches of pull requests: asked for again once half are dealt with, and no more at once than 8 MiB of messages or a single one: the server closes the connection of a slow reader; a request expires after 500 ms |
 //! | persistent | `storage` file, else memory |
 //! | replicas | `num_replicas`; a server alone refuses more than one |
 //! | deduplicate | the message's id as `Nats-Msg-Id`, known for the stream's `duplicate_window` (2 min) |

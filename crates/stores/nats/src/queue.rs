@@ -86,7 +86,7 @@ pub struct Connections {
     server: Server,
     stream: String,
     subject: String,
-    delivery: Delivery,
+    wanted: Wanted,
 }
 
 impl Connector for Connections {
@@ -95,7 +95,7 @@ impl Connector for Connections {
 
     async fn publisher(&self) -> Result<Producer, String> {
         let connection = self.open().await.map_err(|error| error.to_string())?.into_connection();
-        Ok(Producer::new(connection, self.subject.clone(), &self.delivery))
+        Ok(Producer::new(connection, self.subject.clone(), &self.wanted.delivery))
     }
 
     async fn subscriber(&self) -> Result<Consumer, String> {
@@ -107,7 +107,7 @@ impl Connector for Connections {
         } else {
             0
         };
-        Ok(Consumer::new(api.into_connection(), &self.stream, CONSUMER, doubtful, &self.delivery))
+        Ok(Consumer::new(api.into_connection(), &self.stream, CONSUMER, doubtful, &self.wanted))
     }
 }
 
@@ -128,7 +128,7 @@ impl QueueAdapter for Nats {
             server: self.server.clone(),
             stream: name(place),
             subject: subject(place),
-            delivery: wanted.delivery,
+            wanted: *wanted,
         }
     }
 
@@ -192,8 +192,7 @@ impl QueueAdapter for Nats {
 
     /// A consumer's way of acknowledging is its own for good.
     fn draining(&self, wanted: &Wanted) -> Wanted {
-        let delivery = Delivery { prefetch: 1000, batch: 500, ..wanted.delivery };
-        Wanted { delivery, ..*wanted }
+        wanted.in_bulk()
     }
 }
 

@@ -196,6 +196,22 @@ fn holds(store: &Nats, case: &Case) {
     assert_eq!(audit.evidence["consumed_messages"], i64::try_from(case.parameters.backlog()).unwrap());
 }
 
+/// The server closes the connection of a reader for which it would have to keep more than 64 MiB.
+#[test]
+fn no_more_is_asked_for_at_once_than_the_server_keeps_for_a_slow_reader() {
+    let Some(world) = start() else { return };
+    let relay = Relay::to(world.address());
+    let far = wait(Nats::open(relay.address())).unwrap();
+    let cases = [1, 2].map(|trial| laid(&world.store, trial, Consume::Ack, 90, 1_000_000));
+    relay.pace(Pace { bytes_per_second: Some(45_000_000), ..Pace::default() });
+    let measured = cases[0].drive(&far, 60_000);
+    assert!(measured.faults.is_empty(), "{:?}", measured.faults);
+    assert_eq!(cases[0].depth(), 0);
+    for case in &cases {
+        holds(&far, case);
+    }
+}
+
 #[test]
 fn what_is_on_its_way_and_need_not_be_acknowledged_is_not_lost() {
     let Some(world) = start() else { return };

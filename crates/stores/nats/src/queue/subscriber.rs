@@ -6,8 +6,8 @@ use std::{
 };
 
 use acidtest_engine::{Attempt, Fault};
-use acidtest_model::{Consume, Delivery};
-use acidtest_workloads::queue::{Received, Settled, Subscriber};
+use acidtest_model::Consume;
+use acidtest_workloads::queue::{Received, Settled, Subscriber, Wanted};
 use tokio::time::{sleep, timeout};
 
 use crate::protocol::{Connection, Error, Message};
@@ -35,6 +35,9 @@ pub struct Consumer {
     subject: String,
     acknowledges: bool,
     prefetch: u32,
+    /// Messages that may be asked for and not have come: the server closes the connection of a reader that is too
+    /// slow for what is on its way (`max_pending`, `write_deadline`).
+    at_once: u32,
     /// Messages that were asked for and may still come.
     asked: u32,
     /// When some were last asked for.
@@ -69,13 +72,15 @@ impl Consumer {
         stream: &str,
         consumer: &str,
         doubtful: u64,
-        delivery: &Delivery,
+        wanted: &Wanted,
     ) -> Self {
+        let prefetch = wanted.delivery.prefetch;
         Self {
             connection,
             subject: format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"),
-            acknowledges: delivery.consume != Consume::Auto,
-            prefetch: delivery.prefetch,
+            acknowledges: wanted.delivery.consume != Consume::Auto,
+            prefetch,
+            at_once: wanted.at_once(prefetch),
             asked: 0,
             asked_at: Instant::now(),
             requests: 0,
@@ -90,8 +95,9 @@ impl Consumer {
     /// Asks for messages once half of those that may be in hand or on their way have been dealt with. Whether it
     /// did.
     fn ask(&mut self) -> Result<bool, Error> {
-        let due = self.asked == 0 || self.asked + self.held <= self.prefetch / 2;
-        let room = self.prefetch.saturating_sub(self.asked + self.held);
+        let most = self.prefetch.min(self.held + self.at_once);
+        let due = self.asked == 0 || self.asked + self.held <= most / 2;
+        let room = most.saturating_sub(self.asked + self.held);
         if self.stopped || !due || room == 0 {
             return Ok(false);
         }
