@@ -355,9 +355,10 @@ impl Totals {
         *inner.faults.entry(line.to_owned()).or_default() += 1;
     }
 
-    /// Operations of clients on the schedule so far, and the last second that is complete.
-    pub(crate) fn progress(&self) -> (u64, Option<Second>) {
-        (self.completed.load(Ordering::Relaxed), self.lock().series.last().cloned())
+    /// Operations of clients on the schedule so far, the last second that is complete, and reconnects.
+    pub(crate) fn progress(&self) -> (u64, Option<Second>, u64) {
+        let inner = self.lock();
+        (self.completed.load(Ordering::Relaxed), inner.series.last().cloned(), inner.reconnects)
     }
 
     pub(crate) fn collect(&self) -> Collected {

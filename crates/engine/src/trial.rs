@@ -48,6 +48,8 @@ pub struct Progress {
     pub completed: u64,
     /// The last second that is complete.
     pub last: Option<Second>,
+    /// Connections of the measured part that were lost and opened again.
+    pub reconnects: u64,
 }
 
 /// What all seats of a trial share.
@@ -251,13 +253,13 @@ impl Trial {
     /// How far it is.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        let (completed, last) = self.shared.totals.progress();
+        let (completed, last, reconnects) = self.shared.totals.progress();
         let measured = self
             .shared
             .gate
             .measured()
             .map(|start| Duration::from_nanos(self.shared.clock.now().saturating_sub(start)));
-        Progress { measured, completed, last }
+        Progress { measured, completed, last, reconnects }
     }
 
     fn measured(&self) -> Measurement {

@@ -30,6 +30,8 @@ const CONSUME: usize = 1;
 
 /// How long anything that must happen may take, on a machine that has other things to do.
 const SOON: Duration = Duration::from_secs(20);
+/// How long clients may take to reach a server again that was killed.
+const BACK: Duration = Duration::from_mins(3);
 
 /// One trial: made, driven, audited, as the runner does it.
 pub struct Case {
@@ -108,7 +110,7 @@ impl Case {
 
 fn load(millis: u64) -> Load {
     let extent = Extent::Time(Duration::from_millis(millis));
-    Load { spans: SPANS, seed: SEED, patience: SOON, ..Load::closed(OPERATIONS, extent) }
+    Load { spans: SPANS, seed: SEED, patience: BACK, ..Load::closed(OPERATIONS, extent) }
 }
 
 /// Few clients and small messages.
@@ -164,9 +166,12 @@ fn modes() -> Vec<Parameters> {
     modes
 }
 
-/// Drives a trial that is laid in. It goes through without a fault, and holds if it promises to.
+/// Lays a trial in, reads its settings back and drives it. It goes through without a fault, and holds if it promises
+/// to.
 #[track_caller]
-fn goes_through<S: Store>(store: &S, case: &Case, millis: u64) -> (Measurement, Audit) {
+fn drives<S: Store>(store: &S, case: &Case, millis: u64) -> (Measurement, Audit) {
+    case.load(store);
+    case.settings(store);
     let measured = case.drive(store, millis);
     let audit = case.audit(store);
     let shown = case.shown();
@@ -184,10 +189,25 @@ fn goes_through<S: Store>(store: &S, case: &Case, millis: u64) -> (Measurement, 
     (measured, audit)
 }
 
+/// The same, until each of the operations has been done, which takes a slow machine longer: again and again, with
+/// more time. What was unloaded can be made again.
 #[track_caller]
-fn did(case: &Case, measured: &Measurement, operation: usize) {
-    let done = measured.operations[operation].count(Outcome::Ok);
-    assert!(done > 0, "{}: no {}: {:?}", case.shown(), OPERATIONS[operation], measured.faults);
+fn goes_through<S: Store>(store: &S, case: &Case, operations: &[usize]) -> (Measurement, Audit) {
+    let mut millis = 250;
+    loop {
+        let again = Case::new(case.place.trial, case.parameters.clone());
+        let (measured, audit) = drives(store, &again, millis);
+        again.unload(store);
+        if operations.iter().all(|operation| did(&measured, *operation)) {
+            return (measured, audit);
+        }
+        assert!(millis < 10_000, "{}: nothing done: {measured:?}", case.shown());
+        millis *= 4;
+    }
+}
+
+fn did(measured: &Measurement, operation: usize) -> bool {
+    measured.operations[operation].count(Outcome::Ok) > 0
 }
 
 /// All of them.
@@ -197,33 +217,22 @@ pub fn all<S: Store + QueueAdapter>() -> [Check<S>; 7] {
 }
 
 /// Every way to publish with every way to consume that the store has goes through without a fault, with its
-/// settings read back, and holds if it promises to. What was unloaded can be made again.
+/// settings read back, and holds if it promises to.
 pub fn both<S: Store>(subject: &Subject<S>, store: &S) {
     for case in offered(subject, modes()) {
-        case.load(store);
-        case.settings(store);
-        let (measured, _) = goes_through(store, &case, 250);
-        did(&case, &measured, PUBLISH);
-        did(&case, &measured, CONSUME);
+        let (measured, _) = goes_through(store, &case, &[PUBLISH, CONSUME]);
         assert!(!measured.spans[0].times.is_empty(), "{}: no delivery was timed", case.shown());
-        case.unload(store);
     }
-    let again = offered(subject, [few()]).remove(0);
-    again.load(store);
-    again.unload(store);
 }
 
 /// What producers leave in the queue, the audit consumes.
 pub fn publishes<S: Store>(subject: &Subject<S>, store: &S) {
     let all = Ack::ALL.map(|ack| Parameters { phase: Phase::Publish, ack, ..few() });
     for case in offered(subject, all) {
-        case.load(store);
-        let (measured, audit) = goes_through(store, &case, 100);
-        did(&case, &measured, PUBLISH);
+        let (_, audit) = goes_through(store, &case, &[PUBLISH]);
         let count = |name: &str| audit.evidence[name];
         let gone = if case.promises() { 0 } else { count("not_consumed") };
         assert_eq!(count("consumed_messages") + gone, count("acknowledged_publishes"), "{}", case.shown());
-        case.unload(store);
     }
 }
 
@@ -235,14 +244,17 @@ pub fn consumes<S: Store>(subject: &Subject<S>, store: &S) {
     for case in offered(subject, all) {
         case.load(store);
         assert_eq!(case.depth(), LAID_IN);
-        let measured = case.drive(store, 10_000);
+        let measured = case.drive(store, 20_000);
         let shown = case.shown();
         assert_eq!(case.depth(), 0, "{shown}: {:?}", measured.faults);
         assert_eq!(measured.operations[CONSUME].count(Outcome::Ok), LAID_IN, "{shown}");
-        assert!(measured.window < Duration::from_secs(10), "{shown}: drained, and went on");
+        assert!(measured.window < SOON, "{shown}: drained, and went on");
         let audit = case.audit(store);
         assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?}");
-        assert_eq!(audit.evidence["redelivered"], 0, "{shown}: {audit:?}");
+        // a store may take one that has not been heard of for too long for dead
+        if measured.window < Duration::from_secs(1) {
+            assert_eq!(audit.evidence["redelivered"], 0, "{shown}: {audit:?}");
+        }
         case.unload(store);
     }
 }
@@ -251,10 +263,7 @@ pub fn consumes<S: Store>(subject: &Subject<S>, store: &S) {
 pub fn sizes<S: Store>(subject: &Subject<S>, store: &S) {
     let all = [24, 25, 300_000].map(|message_bytes| Parameters { message_bytes, backlog: Some(3), ..few() });
     for case in offered(subject, all) {
-        case.load(store);
-        let (measured, _) = goes_through(store, &case, 250);
-        did(&case, &measured, CONSUME);
-        case.unload(store);
+        goes_through(store, &case, &[CONSUME]);
     }
 }
 
@@ -549,6 +558,11 @@ fn crash<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &Case, come
             private.restart();
             // only waits for it: the rung is of no account
             subject.answer(private, Durability::None);
+            let start = Instant::now();
+            while trial.progress().reconnects == 0 {
+                assert!(start.elapsed() < BACK, "{}: nobody connects again", case.shown());
+                thread::sleep(Duration::from_millis(1));
+            }
             moves(case, trial);
             thread::sleep(Duration::from_millis(300));
         }

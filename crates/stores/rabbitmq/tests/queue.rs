@@ -189,9 +189,18 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
             assert!(told.contains("blocks publishers"), "{told}");
             let connector = rabbit.connector(&place, &wanted(&parameters));
             let mut publisher = connector.publisher().await.unwrap();
-            let message = Message::laid(4, 100);
-            assert_eq!(publish(&mut publisher, &message, Duration::from_secs(2)).await, None);
-            let limit = publisher.limit().unwrap();
+            publisher.send(&Message::laid(4, 100)).await.unwrap();
+            let limit = timeout(SOON, async {
+                let mut ended = Vec::new();
+                loop {
+                    let settled = timeout(Duration::from_millis(10), publisher.settle(&mut ended)).await;
+                    assert!(settled.is_err(), "it was published: {ended:?}");
+                    if let Some(limit) = publisher.limit() {
+                        return limit;
+                    }
+                }
+            });
+            let limit = limit.await.unwrap();
             assert!(limit.contains("blocks publishers") && limit.contains(short), "{limit}");
         });
         control(&private, &[limit[0], usual]);

@@ -156,11 +156,15 @@ fn a_holder_that_outlives_its_lease_is_fenced_off() {
     let acquire = include_str!("../src/lock/acquire.lua");
     let settle = include_str!("../src/lock/settle.lua");
     let take = ["EVAL", acquire, "3", "group", "lock", "fence"];
-    let (late, counts): (String, Vec<(u8, i64)>) = raw.req(&[&take[..], &["20"]].concat());
+    let (late, counts): (String, Vec<(u8, i64)>) = raw.req(&[&take[..], &["60000"]].concat());
     assert_eq!(counts, [(1, 5)]);
-    let taken: Option<(i64, Vec<(u8, i64)>)> = raw.req(&[&take[..], &["20"]].concat());
+    let taken: Option<(i64, Vec<(u8, i64)>)> = raw.req(&[&take[..], &["60000"]].concat());
     assert_eq!(taken, None, "it is held");
-    thread::sleep(Duration::from_millis(40));
+    // its time is over
+    let () = raw.req(&["PEXPIRE", "lock", "1"]);
+    while raw.0.exists("lock").unwrap() {
+        thread::sleep(Duration::from_millis(1));
+    }
 
     let write = |raw: &mut Raw, token: &str| -> bool {
         raw.req(&["EVAL", settle, "2", "group", "lock", token, "HINCRBY", "1", "-3"])
@@ -181,12 +185,12 @@ fn a_lock_left_behind_is_waited_for_and_flushed_scripts_are_loaded_again() {
     let case = Case::replay(Lock::Hard, 3, 200).within(NAMESPACE);
     case.load(&world.store);
     let mut raw = raw(&world);
+    let start = Instant::now();
     for group in &case.stock.groups {
         let head = case.stock.items[group.first as usize];
         let lock = format!("{NAMESPACE}:stock_3:lock:{}:{}:{}", head.sku, head.condition, head.source);
         let () = raw.req(&["SET", &lock, "0", "PX", "400"]);
     }
-    let start = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(Duration::from_millis(200));
