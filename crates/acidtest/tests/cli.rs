@@ -474,6 +474,56 @@ fn the_self_test_catches_every_bug() {
     assert_eq!(ended.stdout.matches("no alarm").count(), 6 + 8 + 2 + 7);
 }
 
+/// Many plans of every workload, on correct stores that fail as stores do and on broken ones. By its seed the same ones
+/// each time, but for those on several threads.
+#[test]
+fn no_random_plan_is_judged_wrongly() {
+    let bench = Bench::new();
+    let ended = bench.run(&["selftest", "--plans", "400", "--seed", "8"]).expect(0);
+    assert!(ended.stderr.contains("seed 8"), "{}", ended.stderr);
+    let said = "every planted bug was caught, and no correct store raised an alarm";
+    assert!(ended.stdout.ends_with(&format!("{said}\n")), "{}", ended.stdout);
+    for word in [
+        "inventory",
+        "records",
+        "join",
+        "queue",
+        "drops an acknowledged insert",
+        "delivers again what was acknowledged",
+    ] {
+        assert!(ended.stdout.contains(word), "no \"{word}\" in:\n{}", ended.stdout);
+    }
+    assert!(!bench.path("selftest-failure.toml").exists());
+}
+
+#[test]
+fn a_plan_of_the_self_test_is_driven_again_from_its_file() {
+    let bench = Bench::new();
+    let case = "seed = 7\nclock = \"simulated\"\n[store]\nbug = \"drop-write\"\nevery = 2\ndelays = 0.5\n\
+                [plan]\nworkload = \"inventory\"\nstores = [\"memory\"]\nlocks = [\"soft\"]\n\
+                durability = [\"none\"]\nclients = [3]\ntrials = 1\nduration = \"300ms\"\nwarmup = \"0s\"\n";
+    fs::write(bench.path("case.toml"), case).unwrap();
+    let replay = || bench.run(&["selftest", "--replay", "case.toml"]);
+    let ended = replay().expect(0);
+    assert!(
+        ended.stdout.contains("broken: ") && ended.stdout.contains("judged as it should be"),
+        "{}",
+        ended.stdout
+    );
+    assert_eq!(replay().stdout, ended.stdout, "it is the same each time");
+    for (from, to, said) in [
+        ("clients = [3]", "clients = [0]", "clients must not be empty or zero"),
+        ("[\"memory\"]", "[\"postgres\"]", "on the reference store"),
+        ("every = 2", "often = 2", "unknown field"),
+        ("every = 2", "every = 0", "every must be at least 1 where a bug is planted"),
+        ("delays = 0.5", "delays = 1.5", "delays must be between 0 and 1"),
+    ] {
+        fs::write(bench.path("case.toml"), case.replace(from, to)).unwrap();
+        let ended = replay().expect(2);
+        assert!(ended.stderr.contains(said) && ended.stderr.contains("case.toml"), "{}", ended.stderr);
+    }
+}
+
 #[test]
 fn the_lists_say_what_there_is_and_why_not() {
     let bench = Bench::new();

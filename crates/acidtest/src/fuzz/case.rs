@@ -1,12 +1,16 @@
 //! A plan, a store, a clock and a seed: what is driven, as a small file.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use acidtest_report::Plan;
 use acidtest_store_memory::{Faults, selftest::Clock};
 use serde::{Deserialize, Serialize};
 
-use crate::exit::Failure;
+use super::drive;
+use crate::{exit::Failure, files};
+
+/// Bytes of the longest case that is read.
+const LONGEST: u64 = 1 << 20;
 
 /// What is driven.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,9 +38,26 @@ impl Case {
     }
 
     /// Reads a case from a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no case, and a case that cannot be driven.
     pub(crate) fn load(path: &Path) -> Result<Self, Failure> {
         let unusable = |why: String| Failure::Usage(format!("cannot replay {}: {why}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
-        toml::from_str(&text).map_err(|error| unusable(error.to_string()))
+        let text = files::read(path, LONGEST).map_err(|error| unusable(error.to_string()))?;
+        let case: Self = toml::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+        case.check().map_err(unusable)?;
+        drive::grid(&case).map_err(|failure| failure.of(&format!("cannot replay {}", path.display())))?;
+        Ok(case)
+    }
+
+    /// What a plan's own check does not look at.
+    fn check(&self) -> Result<(), String> {
+        if self.plan.stores != ["memory"] {
+            return Err("a case is driven on the reference store: stores must be [\"memory\"]".to_owned());
+        }
+        if self.halt.is_some() && self.clock != Clock::Simulated {
+            return Err("halt has no effect but by the simulated clock".to_owned());
+        }
+        self.store.check()
     }
 }

@@ -193,6 +193,23 @@ mod tests {
     }
 
     #[test]
+    fn a_case_that_was_judged_wrongly_is_kept_and_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let wrong = Wrong::new(Kind::FalseAlarm, "made up".to_owned());
+        let history = vec!["first".to_owned(), "second".to_owned()];
+        let mut broken = Broken { case: case(), wrong, again: None, history };
+        let said = broken.save(folder.path()).unwrap();
+        let file = folder.path().join("selftest-failure.toml");
+        assert!(said.contains("a correct store was called broken: made up"), "{said}");
+        assert!(said.contains(&format!("it replays exactly: acidtest selftest --replay {}", file.display())));
+        assert_eq!(Case::load(&file).unwrap(), broken.case);
+        let history = std::fs::read_to_string(folder.path().join("selftest-failure.history")).unwrap();
+        assert_eq!(history, "first\nsecond\n");
+        broken.again = Some((3, 20));
+        assert!(broken.save(folder.path()).unwrap().contains("it failed in 3 of 20 replays"));
+    }
+
+    #[test]
     fn wrong_verdicts_are_told_by_their_kind() {
         let sound = case();
         let planted = Case { store: sound.store.with(Bug::DropWrite), ..sound.clone() };

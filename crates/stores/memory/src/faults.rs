@@ -169,6 +169,26 @@ fn is_zero(every: &u32) -> bool {
 }
 
 impl Faults {
+    /// Checks that they can be had.
+    ///
+    /// # Errors
+    /// The first that is out of range.
+    pub fn check(&self) -> Result<(), String> {
+        if self.bug.is_some() && self.every == 0 {
+            return Err("every must be at least 1 where a bug is planted".to_owned());
+        }
+        let shares = [
+            ("unanswered", self.unanswered),
+            ("delays", self.delays),
+            ("conflicts", self.conflicts),
+            ("failures", self.failures),
+            ("cuts", self.cuts),
+            ("redeliveries", self.redeliveries),
+        ];
+        let wrong = shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share));
+        wrong.map_or(Ok(()), |(name, _)| Err(format!("{name} must be between 0 and 1")))
+    }
+
     /// A bug in one of 20 operations.
     #[must_use]
     pub fn bug(bug: Bug) -> Self {
