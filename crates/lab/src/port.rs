@@ -1,6 +1,14 @@
-//! Chooses a loopback port that nobody uses.
+//! Chooses a loopback port that nobody uses, and no other lab is about to use.
 
-use std::{fs, io, net::TcpListener};
+use std::{
+    fs, io,
+    net::TcpListener,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
+    sync::{Mutex, PoisonError},
+};
 
 use crate::{error::LabError, folder::random};
 
@@ -9,7 +17,11 @@ use crate::{error::LabError, folder::random};
 /// No well-known server's port lies in here.
 const OURS: std::ops::Range<u16> = 21_000..24_000;
 
-/// The port asked for, or a free one.
+/// What this process has reserved. A port stays its own also while its server is not up: before it has started, and
+/// between a kill and the next start. The kernel gives all back when the process ends.
+static RESERVED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+
+/// The port asked for, or one that is free and given to nobody else.
 pub(crate) fn choose(asked: Option<u16>) -> Result<u16, LabError> {
     match asked.filter(|port| *port != 0) {
         Some(port) => free(port).map_err(|cause| match cause.kind() {
@@ -22,30 +34,32 @@ pub(crate) fn choose(asked: Option<u16>) -> Result<u16, LabError> {
     }
 }
 
-/// A free port besides those that are spoken for.
-pub(crate) fn another(spoken_for: &[u16]) -> Result<u16, LabError> {
-    loop {
-        let port = choose(None)?;
-        if !spoken_for.contains(&port) {
-            return Ok(port);
-        }
-    }
-}
-
 fn below_ephemeral() -> Option<u16> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let lowest: u16 = range.split_whitespace().next()?.parse().ok()?;
     let span = u64::from(OURS.end - OURS.start);
     let candidate = || u16::try_from(random() % span).map_or(OURS.start, |offset| OURS.start + offset);
-    (lowest >= OURS.end).then(|| (0..100).find_map(|_| free(candidate()).ok())).flatten()
+    (lowest >= OURS.end)
+        .then(|| (0..100).map(|_| candidate()).find(|port| free(*port).is_ok() && reserve(*port).is_ok()))
+        .flatten()
 }
 
 fn free(port: u16) -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", port))?.local_addr()?.port())
 }
 
+/// Reserves the port among all labs of the machine, by a name that only one process can have.
+fn reserve(port: u16) -> io::Result<()> {
+    let name = SocketAddr::from_abstract_name(format!("acidtest-lab-port-{port}"))?;
+    let reserved = UnixListener::bind_addr(&name)?;
+    RESERVED.lock().unwrap_or_else(PoisonError::into_inner).push(reserved);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -57,7 +71,12 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_port_is_free() {
-        assert!(free(choose(None).unwrap()).is_ok());
+    fn a_chosen_port_is_free_and_given_to_nobody_else() {
+        let chosen: BTreeSet<u16> = (0..200).map(|_| choose(None).unwrap()).collect();
+        assert_eq!(chosen.len(), 200);
+        for port in chosen.into_iter().filter(|port| OURS.contains(port)) {
+            assert!(free(port).is_ok());
+            assert_eq!(reserve(port).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        }
     }
 }

@@ -66,8 +66,8 @@ fn version(program: &Path) -> Result<String, String> {
 }
 
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
-    let mapper = port::another(&[site.port])?;
-    let distribution = port::another(&[site.port, mapper])?;
+    let mapper = port::choose(None)?;
+    let distribution = port::choose(None)?;
     let files = [
         (SCRIPT, include_str!("rabbitmq.sh").to_owned()),
         ("ports", format!("{mapper} {distribution}\n")),
