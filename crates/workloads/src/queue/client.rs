@@ -253,8 +253,7 @@ impl<C: Connector> Consumer<C> {
     fn look_at_order(&mut self, id: Id) {
         let ledger = &self.scenario.ledger;
         let flagged = self.received.redelivered;
-        let order = self.order.as_mut().filter(|_| flagged != Some(true));
-        if order.is_some_and(|order| order.is_late(id, ledger)) {
+        if self.order.as_mut().is_some_and(|order| order.is_late(id, ledger)) {
             ledger.reordered(flagged);
         }
     }

@@ -194,7 +194,8 @@ impl Ledger {
     }
 
     /// A message was delivered. `flagged` is the store's word that it may have been before; none where a store
-    /// has no such word. Gives whether it is a message of the trial and this its first delivery.
+    /// has no such word. Gives whether it is a message of the trial and this its first delivery: by the store's word, as
+    /// a delivery may be noted late, or without one by what was noted.
     pub(crate) fn delivered(&self, id: Id, flagged: Option<bool>) -> bool {
         let Some(byte) = self.known(id) else {
             self.foreign();
@@ -218,7 +219,7 @@ impl Ledger {
             &self.counts.redelivered
         };
         count.fetch_add(1, Relaxed);
-        first
+        flagged.map_or(first, |again| !again && !before.has(FRESH))
     }
 
     /// What a consumer held was acknowledged; a store that does not answer has promised nothing by that.

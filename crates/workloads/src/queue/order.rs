@@ -40,6 +40,17 @@ mod tests {
         Id { producer: 0, sequence }
     }
 
+    /// While one consumer still had a message in hand, another may have been handed it again, and have said so first.
+    #[test]
+    fn a_delivery_that_is_noted_late_is_the_first_by_the_store_s_word() {
+        let ledger = Ledger::new(1, 0);
+        ledger.sending(id(0));
+        assert!(!ledger.delivered(id(0), Some(true)));
+        assert!(ledger.delivered(id(0), Some(false)));
+        assert!(!ledger.delivered(id(0), Some(false)), "it is a duplicate");
+        assert!(!ledger.delivered(id(0), None));
+    }
+
     #[test]
     fn each_connection_has_an_order_of_its_own() {
         let ledger = Ledger::new(1, 0);
