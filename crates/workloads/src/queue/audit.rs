@@ -84,3 +84,127 @@ struct Left {
     indeterminate: u64,
     phantom: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::queue::message::{Id, LAID};
+
+    /// What may become of a message, and what is to be found of it.
+    const FATES: [(&str, &str); 19] = [
+        ("sent ok fresh settled", ""),
+        ("sent fresh settled ok", ""),
+        ("sent ok fresh flagged settled", ""),
+        ("sent ok unflagged settled unflagged", ""),
+        ("sent unknown", ""),
+        ("sent unknown fresh settled", ""),
+        ("sent flagged unknown flagged", ""),
+        ("sent failed", ""),
+        ("sent ok", "lost"),
+        ("sent ok torn", "lost torn"),
+        ("sent unknown torn", "torn"),
+        ("sent ok fresh settled flagged settled", "duplicated"),
+        ("sent ok fresh fresh settled settled", "duplicated"),
+        ("sent unknown unflagged settled unflagged settled", "duplicated"),
+        ("sent ok flagged fresh fresh settled", "duplicated"),
+        ("sent failed fresh settled", "phantom"),
+        ("sent fresh fresh failed", "phantom duplicated"),
+        ("fresh settled", "phantom"),
+        ("sent ok fresh late settled", "reordered"),
+    ];
+
+    fn tell(ledger: &Ledger, id: Id, event: &str) {
+        match event {
+            "sent" => ledger.sending(id),
+            "ok" => ledger.published(id, Published::Ok),
+            "unknown" => ledger.published(id, Published::Sent),
+            "failed" => ledger.published(id, Published::Failed),
+            "fresh" => _ = ledger.delivered(id, Some(false)),
+            "flagged" => _ = ledger.delivered(id, Some(true)),
+            "unflagged" => _ = ledger.delivered(id, None),
+            "settled" => ledger.settled(id),
+            "torn" => ledger.torn(),
+            "late" => ledger.reordered(Some(false)),
+            other => panic!("{other}"),
+        }
+    }
+
+    /// The ledger of messages with these fates, of these producers, side by side.
+    fn ledger(messages: &[(u32, &str)]) -> Ledger {
+        let ledger = Ledger::new(3, messages.len() as u64);
+        for step in 0..6 {
+            for (sequence, (producer, fate)) in (0..).zip(messages) {
+                let id = Id { producer: *producer, sequence };
+                fate.split(' ').skip(step).take(1).for_each(|event| tell(&ledger, id, event));
+            }
+        }
+        ledger
+    }
+
+    fn gone() -> StoreError {
+        StoreError::Server { doing: "emptying".into(), address: "x".into(), cause: "gone".into() }
+    }
+
+    proptest! {
+        /// Each kind of damage is found, as often as it was done, and what is right or in doubt adds nothing to it.
+        #[test]
+        fn damage_is_found_with_its_count(
+            messages in prop::collection::vec(
+                (prop::sample::select(vec![0, 2, LAID]), prop::sample::select(&FATES[..])),
+                1..30,
+            ),
+        ) {
+            let fates: Vec<_> = messages.iter().map(|(producer, (fate, _))| (*producer, *fate)).collect();
+            let ledger = ledger(&fates);
+            let judged = audit(&ledger, Ok(Depth::default()), true);
+            // where the queue cannot be drained, all but what was lost stands
+            let undrained = audit(&ledger, Err(gone()), true);
+            let mut broken = false;
+            for Finding { name, count, .. } in &judged.findings {
+                let names = messages.iter().flat_map(|(_, (_, names))| names.split(' '));
+                prop_assert_eq!(names.filter(|each| each == name).count() as u64, *count, "{}", name);
+                prop_assert_eq!(undrained.count(name), if name == "lost" { 0 } else { *count });
+                broken |= *count > 0;
+            }
+            let verdict = match (broken, ledger.totals().published) {
+                (true, _) => Verdict::Broken,
+                (false, 0) => Verdict::Unknown,
+                (false, _) => Verdict::Holds,
+            };
+            prop_assert_eq!(judged.verdict, verdict);
+        }
+
+        /// What is still in the queue is not lost, and nothing is said of what is not known.
+        #[test]
+        fn a_queue_that_is_not_empty_proves_no_loss(
+            ready in prop::sample::select(vec![0, 1, 2, u64::MAX]),
+            unacknowledged in prop::sample::select(vec![0, 1, 2, u64::MAX]),
+            promised: bool,
+        ) {
+            let judged = audit(&ledger(&[(0, "sent ok"); 10]), Ok(Depth { ready, unacknowledged }), promised);
+            let empty = (ready, unacknowledged) == (0, 0);
+            prop_assert_eq!(judged.count("lost"), if empty { 10 } else { 0 });
+            prop_assert_eq!(judged.verdict, if empty { Verdict::Broken } else { Verdict::Unknown });
+            prop_assert_eq!(judged.evidence["not_consumed"], 10);
+            // without acknowledgements it is counted, and breaks no promise
+            prop_assert_eq!(judged.breaks_promise(false), empty && promised);
+        }
+    }
+
+    #[test]
+    fn a_queue_that_cannot_be_drained_is_unknown_unless_the_ledger_proves_a_break() {
+        let judged = audit(&ledger(&[(0, "sent ok")]), Err(gone()), true);
+        assert_eq!((judged.verdict, judged.count("lost")), (Verdict::Unknown, 0));
+        let proved = audit(&ledger(&[(0, "sent ok torn")]), Err(gone()), true);
+        assert_eq!(proved.to_string(), "broken: torn 1 messages");
+        assert!(proved.reason.is_some());
+    }
+
+    #[test]
+    fn nothing_acknowledged_is_unknown_not_holds() {
+        let judged = audit(&ledger(&[(0, "sent unknown"), (1, "sent failed")]), Ok(Depth::default()), true);
+        assert_eq!(judged.to_string(), "unknown: no publish was acknowledged");
+    }
+}

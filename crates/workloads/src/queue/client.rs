@@ -67,13 +67,13 @@ impl Scenario {
 
 /// A message on its way out. Its room is used again.
 #[derive(Debug)]
-pub(super) struct Draft {
+struct Draft {
     id: Id,
     message: Message,
 }
 
 /// One producer.
-pub(super) struct Producer<C: Connector> {
+struct Producer<C: Connector> {
     scenario: Scenario,
     connector: C,
     connection: Option<C::Publisher>,
@@ -83,7 +83,7 @@ pub(super) struct Producer<C: Connector> {
 }
 
 impl<C: Connector> Producer<C> {
-    pub(super) fn new(connector: C, scenario: Scenario, wanted: Wanted, index: usize) -> Self {
+    fn new(connector: C, scenario: Scenario, wanted: Wanted, index: usize) -> Self {
         // indices of clients are far below LAID
         let producer = u32::try_from(index).unwrap_or(LAID);
         let next = Id { producer, sequence: 0 };
@@ -159,10 +159,10 @@ impl<C: Connector> Pipeline for Producer<C> {
 
 /// The next message, and its acknowledgement where one is due.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Take;
+struct Take;
 
 /// One consumer.
-pub(super) struct Consumer<C: Connector> {
+struct Consumer<C: Connector> {
     scenario: Scenario,
     connector: C,
     connection: Option<C::Subscriber>,
@@ -180,7 +180,7 @@ pub(super) struct Consumer<C: Connector> {
 }
 
 impl<C: Connector> Consumer<C> {
-    pub(super) fn new(connector: C, scenario: Scenario, wanted: Wanted, ordered: bool) -> Self {
+    fn new(connector: C, scenario: Scenario, wanted: Wanted, ordered: bool) -> Self {
         Self {
             scenario,
             connector,
@@ -377,6 +377,12 @@ mod tests {
 
     const BYTES: usize = 40;
 
+    /// Takes what comes next.
+    fn take(consumer: &mut Consumer<Table>) {
+        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Ok);
+        consumer.account(Take, Outcome::Ok);
+    }
+
     fn laid(sequence: u64) -> Id {
         Id { producer: LAID, sequence }
     }
@@ -384,7 +390,7 @@ mod tests {
     impl Table {
         fn new(next: &[Option<u64>], hangs: bool) -> Self {
             let scenario = Scenario::new(Arc::new(Ledger::new(0, next.len() as u64)));
-            for id in next.iter().flatten().map(|sequence| laid(*sequence)) {
+            for id in (0..scenario.ledger.backlog()).map(laid) {
                 scenario.ledger.sending(id);
                 scenario.ledger.published(id, Published::Ok);
             }
@@ -414,7 +420,7 @@ mod tests {
         taken: usize,
     }
 
-    /// Nobody publishes.
+    /// A producer's connection, of which no answer comes.
     struct Mute;
 
     impl Connector for Table {
@@ -422,7 +428,7 @@ mod tests {
         type Subscriber = Taking;
 
         async fn publisher(&self) -> Result<Mute, String> {
-            Err("nobody publishes".to_owned())
+            Ok(Mute)
         }
 
         async fn subscriber(&self) -> Result<Taking, String> {
@@ -474,10 +480,7 @@ mod tests {
                 consumer.account(Take, Outcome::Unknown);
                 at_once(consumer.connect()).unwrap();
             }
-            for _ in 0..2 {
-                assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Ok);
-                consumer.account(Take, Outcome::Ok);
-            }
+            (0..2).for_each(|_| take(&mut consumer));
             assert_eq!(table.scenario.ledger.totals().reordered, found, "lost: {lost}");
         }
     }
@@ -496,12 +499,48 @@ mod tests {
             if done {
                 at_once(consumers[0].finish());
             }
-            for _ in 0..2 {
-                assert_eq!(at_once(consumers[1].attempt(&Take)), Attempt::Ok);
-                consumers[1].account(Take, Outcome::Ok);
-            }
+            (0..2).for_each(|_| take(&mut consumers[1]));
             assert_eq!(table.scenario.ledger.totals().reordered, found, "done: {done}");
         }
+    }
+
+    /// Each message that a consumer takes is looked at, once.
+    #[test]
+    fn what_is_wrong_with_what_is_taken_is_counted() {
+        // what is held is acknowledged in between; nobody sent the last one
+        let table = Table::new(&[Some(0), Some(1), None, Some(1), Some(9), None], false);
+        let mut consumer = table.consumer();
+        at_once(consumer.connect()).unwrap();
+        (0..2).for_each(|_| take(&mut consumer));
+        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Refused);
+        (0..2).for_each(|_| take(&mut consumer));
+        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Refused);
+        let totals = table.scenario.ledger.totals();
+        assert_eq!([totals.delivered, totals.redelivered, totals.duplicated], [2, 1, 1]);
+        assert_eq!([totals.foreign, totals.torn, totals.reordered], [1, 0, 0]);
+
+        let table = Table::new(&[Some(0)], false);
+        let longer = Wanted { message_bytes: 41, ..Table::wanted() };
+        let mut consumer = Consumer::new(table.clone(), table.scenario.clone(), longer, false);
+        at_once(consumer.connect()).unwrap();
+        take(&mut consumer);
+        consumer.account(Take, Outcome::Ok);
+        let totals = table.scenario.ledger.totals();
+        assert_eq!([totals.delivered, totals.torn], [0, 1]);
+    }
+
+    /// What a producer gave up may come after what it sent next, and that is no other order than was promised.
+    #[test]
+    fn a_producer_notes_where_each_of_its_connections_begins() {
+        let table = Table::new(&[], false);
+        let mut producer = Producer::new(table.clone(), table.scenario.clone(), Table::wanted(), 0);
+        for messages in [3, 1] {
+            at_once(producer.connect()).unwrap();
+            (0..messages).for_each(|_| _ = producer.draw().unwrap());
+        }
+        at_once(producer.connect()).unwrap();
+        let first: Vec<Id> = table.scenario.ledger.connections().0.into_iter().collect();
+        assert_eq!(first, [0, 3, 4].map(|sequence| Id { producer: 0, sequence }));
     }
 
     /// What is acknowledged because there is nothing more is what was held then, not what a later attempt of the
@@ -511,11 +550,9 @@ mod tests {
         let table = Table::new(&[Some(0), None, Some(1)], false);
         let mut consumer = table.consumer();
         at_once(consumer.connect()).unwrap();
-        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Ok);
-        consumer.account(Take, Outcome::Ok);
+        take(&mut consumer);
         assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Refused);
-        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Ok);
-        consumer.account(Take, Outcome::Ok);
+        take(&mut consumer);
         assert_eq!(consumer.held, [laid(1)]);
         assert_eq!(table.twice(1), 0, "it was not acknowledged yet");
         assert_eq!(table.twice(0), 1, "it was");

@@ -211,7 +211,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::queue::{Ledger, Parameters};
+    use crate::queue::{Ledger, Parameters, ledger::Totals};
 
     /// A store at the other end of a slow network. What is on its way to a consumer, or in its hands, is in no count
     /// of it; but the consumer is, until it has closed its connection in order.
@@ -316,14 +316,24 @@ mod tests {
 
     const ALL: u64 = 5;
 
-    /// Empties a queue of so many messages: what it holds then, messages delivered, and the time it took.
+    /// Empties a queue of all messages: what it holds then, messages delivered, and the time it took.
     fn emptied(state: &State, consume: Consume) -> (Result<Depth, StoreError>, u64, Duration) {
+        let ready = (0..ALL).map(|sequence| Message::laid(sequence, 40).body).collect();
+        let (drained, totals, took) = emptied_of(ready, state, consume);
+        (drained, totals.delivered, took)
+    }
+
+    /// Empties a queue of what is ready in it, where all messages were laid in.
+    fn emptied_of(
+        ready: VecDeque<Vec<u8>>,
+        state: &State,
+        consume: Consume,
+    ) -> (Result<Depth, StoreError>, Totals, Duration) {
         let delivery = Parameters { consume, batch: 2, ..Parameters::default() }.delivery();
         let wanted = Wanted { delivery, message_bytes: 40 };
         let scenario = Scenario::new(Arc::new(Ledger::new(0, ALL)));
         let ids = (0..ALL).map(|sequence| Id { producer: LAID, sequence });
         ids.for_each(|id| scenario.ledger.sending(id));
-        let ready = (0..ALL).map(|sequence| Message::laid(sequence, 40).body).collect();
         let &State { consumers, way, carries, silent, .. } = state;
         let store = Store(Arc::new(Mutex::new(State { ready, consumers, way, carries, silent })));
         let depth = async || {
@@ -339,7 +349,7 @@ mod tests {
         runtime.block_on(async {
             let begun = Instant::now();
             let drained = drain(&store, &wanted, &scenario, depth).await;
-            (drained, scenario.ledger.totals().delivered, begun.elapsed())
+            (drained, scenario.ledger.totals(), begun.elapsed())
         })
     }
 
@@ -349,6 +359,19 @@ mod tests {
             let (left, delivered, _) = emptied(&State { way, ..State::default() }, Consume::Ack);
             assert_eq!((left.unwrap(), delivered), (Depth::default(), ALL), "{way:?}");
         }
+    }
+
+    /// The audit's own consumer looks at each message as the trial's do.
+    #[test]
+    fn what_is_wrong_with_what_is_left_is_counted() {
+        let mut ready: VecDeque<_> =
+            [0, 1, 1, 3, 4, ALL].map(|sequence| Message::laid(sequence, 40).body).into();
+        ready[3][30] ^= 1;
+        ready[4].pop();
+        let (left, totals, _) = emptied_of(ready, &State::default(), Consume::Ack);
+        assert_eq!(left.unwrap(), Depth::default());
+        let found = Totals { delivered: 2, duplicated: 1, torn: 2, foreign: 1, ..Totals::default() };
+        assert_eq!(totals, found);
     }
 
     #[test]

@@ -328,3 +328,80 @@ impl Ledger {
         (producer < self.producers).then_some(round.checked_add(producer)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Event {
+        Ended,
+        Delivered(Option<bool>),
+        Settled,
+    }
+
+    const EVENTS: [Event; 4] =
+        [Event::Delivered(None), Event::Delivered(Some(true)), Event::Delivered(Some(false)), Event::Settled];
+
+    proptest! {
+        /// How its publishing ended, whether it was delivered and how often too often: whatever the order in which
+        /// a message's byte is told.
+        #[test]
+        fn a_byte_tells_what_happened_in_whatever_order(
+            mut told in prop::collection::vec(prop::sample::select(&EVENTS[..]), 0..8),
+            at: prop::sample::Index,
+            how in prop::sample::select(vec![Published::Sent, Published::Ok, Published::Failed]),
+        ) {
+            let ledger = Ledger::new(3, 0);
+            let id = Id { producer: 1, sequence: 4 };
+            ledger.delivered(id, None);
+            prop_assert_eq!(ledger.totals().foreign, 1, "it was not sent yet");
+            ledger.sending(id);
+            told.insert(at.index(told.len() + 1), Event::Ended);
+            for event in &told {
+                match *event {
+                    Event::Ended => ledger.published(id, how),
+                    Event::Delivered(flagged) => _ = ledger.delivered(id, flagged),
+                    Event::Settled => ledger.settled(id),
+                }
+            }
+            let count = |wanted: &[Event]| told.iter().filter(|event| wanted.contains(event)).count() as u64;
+            let last = |wanted| told.iter().rposition(|event| *event == wanted);
+            let (delivered, fresh, settled) = (count(&EVENTS[..3]), count(&EVENTS[2..3]), count(&EVENTS[3..]));
+
+            let entries: Vec<_> =
+                ledger.entries().filter(|entry| entry.published() != Published::Never).collect();
+            prop_assert_eq!(entries.len(), 1);
+            prop_assert_eq!((entries[0].published(), entries[0].was_delivered()), (how, delivered > 0));
+            let totals = ledger.totals();
+            let ended = [Published::Sent, Published::Ok, Published::Failed].map(|each| u64::from(each == how));
+            prop_assert_eq!([totals.unknown, totals.published, totals.failed], ended);
+            prop_assert_eq!(totals.delivered, delivered.min(1));
+            let again = fresh.saturating_sub(1);
+            prop_assert_eq!(totals.redelivered, delivered.saturating_sub(1) - again);
+            let settled_again = settled.saturating_sub(1);
+            let possible = again.max(settled_again)..=again + settled_again;
+            prop_assert!(possible.contains(&totals.duplicated), "{:?}: {:?}", told, totals);
+            // a second delivery that is seen at once is not counted again when it is acknowledged
+            if (again, settled_again) == (1, 1) && last(EVENTS[2]) < last(EVENTS[3]) {
+                prop_assert_eq!(totals.duplicated, 1, "{:?}", told);
+            }
+        }
+    }
+
+    /// With the store's word that it had not been delivered before, no lost consumer explains what came late.
+    #[test]
+    fn a_flag_proves_an_order_wrong_whoever_was_lost() {
+        let ledger = Ledger::new(1, 0);
+        ledger.reordered(None);
+        ledger.reordered(Some(false));
+        assert_eq!(ledger.totals().reordered, 2);
+        ledger.consumer_lost();
+        assert_eq!(ledger.totals().reordered, 1);
+        ledger.consumer_done();
+        ledger.reordered(Some(false));
+        assert_eq!(ledger.totals().reordered, 2);
+    }
+}

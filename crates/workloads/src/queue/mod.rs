@@ -24,8 +24,6 @@ mod client;
 mod drain;
 mod ledger;
 mod message;
-#[cfg(test)]
-mod model;
 mod order;
 mod parameters;
 mod port;

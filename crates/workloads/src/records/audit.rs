@@ -206,3 +206,206 @@ impl Found {
         [self.lost, self.duplicated, self.phantom, self.torn, self.unasked, self.mismatched] == [0; 6]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::records::{Layout, key_name};
+
+    const LAYOUT: Layout = Layout { records: 4, fields: 2, field_bytes: 20, scans: false };
+
+    /// How an insert may have ended, and whether its record may be there then.
+    const INSERTS: [(Inserted, bool); 5] = [
+        (Inserted::Acknowledged, true),
+        (Inserted::Undone, false),
+        (Inserted::Unknown, true),
+        (Inserted::Unknown, false),
+        (Inserted::Sent, true),
+    ];
+
+    /// A record as it is read back: key, version, tag.
+    type Seen = (String, u64, Option<u64>);
+    type Damage<'a> = &'a dyn Fn(&mut Vec<Seen>);
+
+    /// A trial as its clients know it, on a correct store, and the records that it ended with.
+    struct Trial {
+        ledger: Ledger,
+        state: Vec<Seen>,
+    }
+
+    impl Trial {
+        /// Over records as they are laid in.
+        fn fresh() -> Self {
+            let state = (0..4).map(|number| (key_name(number), 0, Some(number))).collect();
+            Self { ledger: Ledger::new(LAYOUT, Left::default()), state }
+        }
+
+        /// Each record updated as often, with an answer.
+        fn updated(self, times: u64) -> Self {
+            (0..4).fold(self, |trial, number| trial.update(number, times, 0, 0))
+        }
+
+        /// Over what an earlier one has left.
+        fn over(earlier: &Self) -> Self {
+            let left = earlier.judge(&earlier.state).left.unwrap();
+            Self { ledger: Ledger::new(LAYOUT, left), state: earlier.state.clone() }
+        }
+
+        /// Updates of one record: those without an answer, of which some took place, and then so many with one.
+        fn update(mut self, number: u64, ok: u64, unknown: u64, done: u64) -> Self {
+            let Self { ledger, state } = &mut self;
+            let (_, version, tag) = &mut state[usize::try_from(number).unwrap()];
+            (0..unknown).for_each(|_| ledger.update_unknown(number));
+            for update in 0..done + ok {
+                let (known, new) = (ledger.newest(number), ledger.deal_tags().start);
+                (*version, *tag) = (*version + 1, Some(new));
+                if update >= done {
+                    ledger.updated(number, new, Some(*version), known);
+                }
+            }
+            self
+        }
+
+        fn insert(mut self, how: Inserted, is_there: bool) -> Self {
+            let (number, tag) = (self.ledger.draw_insert(), self.ledger.deal_tags().start);
+            match how {
+                Inserted::Acknowledged => self.ledger.was_inserted(number, tag),
+                Inserted::Not | Inserted::Sent => {}
+                Inserted::Undone | Inserted::Unknown => self.ledger.insert_ended(number, how),
+            }
+            self.state.extend(is_there.then(|| (key_name(number), 0, Some(tag))));
+            self
+        }
+
+        fn judge(&self, state: &[Seen]) -> Audited {
+            let mut last = Final::of(&self.ledger);
+            for (key, version, tag) in state {
+                last.take(key, *version, *tag);
+            }
+            audit(&self.ledger, Ok(last))
+        }
+
+        /// The verdict, with all that is found.
+        fn told(&self) -> String {
+            self.judge(&self.state).audit.to_string()
+        }
+    }
+
+    proptest! {
+        /// Each kind of damage is found, as often as it was done and no more than what is unanswered leaves open; what
+        /// is right raises no alarm. Something is left to the next trial only if nothing is in doubt, nothing was
+        /// added, and every record is there, once and whole; what an update lost is left as it is found.
+        #[test]
+        fn damage_is_found_with_its_count(
+            [again, doubts, grows] in any::<[bool; 3]>(),
+            updates in prop::array::uniform4((0..4_u64, 0..3_u64, 0..3_u64)),
+            inserts in prop::collection::vec(prop::sample::select(&INSERTS[..]), 0..5),
+            at in 0..4_usize,
+            by in 1..5_u64,
+        ) {
+            let updates = updates.map(|(ok, unknown, done)| {
+                if doubts { (ok, unknown, done.min(unknown)) } else { (ok, 0, 0) }
+            });
+            let mut trial = if again { Trial::over(&Trial::fresh().updated(2)) } else { Trial::fresh() };
+            trial.ledger.acknowledged();
+            for (number, (ok, unknown, done)) in (0..).zip(updates) {
+                trial = trial.update(number, ok, unknown, done);
+            }
+            let inserts = if grows { inserts } else { Vec::new() };
+            trial = inserts.iter().fold(trial, |trial, (how, is_there)| trial.insert(*how, *is_there));
+            let settled = inserts.is_empty() && updates.iter().all(|(_, unknown, _)| *unknown == 0);
+            prop_assert_eq!(trial.told(), "holds");
+            prop_assert_eq!(trial.judge(&trial.state).left.is_some(), settled);
+
+            let (ok, unknown, done) = updates[at];
+            let (key, version, _) = trial.state[at].clone();
+            // what a version must have is not known where nobody was told of it
+            let mismatched = u64::from(done == 0 || ok > 0);
+            let (down, up) = (by.min(ok), by + unknown - done);
+            let lower = if ok > 0 { version - done - down } else { version };
+            let damages: [(Damage, &str, u64, &str); 7] = [
+                (&|state| state[at].1 = lower, "lost_updates", down, "updates"),
+                (&|state| state[at].1 += up, "unasked", by, "updates"),
+                (&|state| state[at].2 = None, "torn", 1, "records"),
+                (&|state| state[at].2 = Some(7), "mismatched", mismatched, "records"),
+                (&|state| _ = state.remove(at), "lost", 1, "records"),
+                (&|state| (0..by).for_each(|_| state.push(state[at].clone())), "duplicated", by, "records"),
+                (
+                    &|state| {
+                        let keys = ["theirs".to_owned(), format!("user+{}", &key[4..])];
+                        state.extend(keys.map(|key| (key, 0, Some(1))));
+                    },
+                    "phantom",
+                    2,
+                    "records",
+                ),
+            ];
+            for (damage, name, count, unit) in damages {
+                let mut state = trial.state.clone();
+                damage(&mut state);
+                let Audited { audit, left, .. } = trial.judge(&state);
+                let found = if count > 0 { format!("broken: {name} {count} {unit}") } else { "holds".to_owned() };
+                prop_assert_eq!(audit.to_string(), found);
+                prop_assert_eq!(left.is_some(), settled && name == "lost_updates", "{}", name);
+            }
+        }
+    }
+
+    #[test]
+    fn how_an_insert_ended_says_whether_its_record_is_there() {
+        let insert = |how, is_there| Trial::fresh().updated(1).insert(how, is_there);
+        assert_eq!(insert(Inserted::Acknowledged, false).told(), "broken: lost 1 records");
+        assert_eq!(insert(Inserted::Undone, true).told(), "broken: phantom 1 records");
+        // one whose insert was never answered was there if it was updated: it must not be gone
+        for how in [Inserted::Unknown, Inserted::Sent] {
+            let trial = insert(how, false);
+            assert_eq!(trial.judge(&trial.state).audit.evidence["indeterminate_inserts"], 1);
+            trial.ledger.updated(4, 1, Some(1), trial.ledger.newest(4));
+            assert_eq!(trial.told(), "broken: lost 1 records");
+        }
+    }
+
+    /// The final state is the server's word, and versions are as high as it says.
+    #[test]
+    fn versions_are_counted_up_to_what_can_be() {
+        let mut trial = Trial::fresh().updated(1);
+        trial.state.iter_mut().for_each(|(_, version, _)| *version = u64::MAX);
+        assert_eq!(trial.told(), format!("broken: unasked {} updates", u64::MAX));
+    }
+
+    #[test]
+    fn nothing_acknowledged_is_unknown_not_holds() {
+        let trial = Trial::fresh().update(0, 0, 1, 1);
+        assert_eq!(trial.told(), "unknown: no operation was acknowledged");
+        let idle = Trial::fresh();
+        assert!(idle.judge(&idle.state).left.is_none());
+    }
+
+    #[test]
+    fn an_unreadable_state_is_unknown_unless_the_ledger_proves_a_break() {
+        let gone =
+            || StoreError::Server { doing: "reading".into(), address: "x".into(), cause: "gone".into() };
+        let Trial { ledger, .. } = Trial::fresh().updated(1);
+        let audited = audit(&ledger, Err(gone()));
+        assert_eq!((audited.audit.verdict, audited.left.is_none()), (Verdict::Unknown, true));
+        ledger.missing();
+        let proved = audit(&ledger, Err(gone())).audit;
+        assert_eq!(proved.to_string(), "broken: missing 1 reads");
+        assert!(proved.reason.is_some());
+    }
+
+    /// What was written of each record, and where the tags end that the next trial must not write again.
+    #[test]
+    fn what_is_left_is_what_was_read_back() {
+        let trial = Trial::fresh().updated(2);
+        let left = trial.judge(&trial.state).left.unwrap();
+        let written = |(_, version, tag): &Seen| Written::new(*version, tag.unwrap());
+        assert_eq!(*left.records, trial.state.iter().map(written).collect::<Vec<_>>());
+        assert_eq!(Ledger::new(LAYOUT, left).deal_tags(), trial.ledger.deal_tags());
+        // the statement of a read that was never answered may still run
+        trial.ledger.doubtful();
+        assert!(trial.judge(&trial.state).left.is_none());
+    }
+}

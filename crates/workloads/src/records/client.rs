@@ -62,12 +62,12 @@ struct Known {
 
 /// One operation, or several in one transaction. Its room is used again.
 #[derive(Debug, Default)]
-pub(super) struct Operation {
-    pub(super) requests: Vec<Request>,
+struct Operation {
+    requests: Vec<Request>,
     known: Vec<Known>,
 }
 
-pub(super) struct RecordsClient<C: Connector> {
+struct RecordsClient<C: Connector> {
     scenario: Scenario,
     connector: C,
     connection: Option<C::Connection>,
@@ -82,7 +82,7 @@ pub(super) struct RecordsClient<C: Connector> {
 
 impl<C: Connector> RecordsClient<C> {
     /// The trial's client of this index.
-    pub(super) fn new(connector: C, scenario: Scenario, index: usize) -> Self {
+    fn new(connector: C, scenario: Scenario, index: usize) -> Self {
         let client = index as u64 + 1;
         let seed = scenario.seed ^ client.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self {
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::{
         Audited, Left, Verdict, at_once,
-        records::{Choice, Final, audit, key_name},
+        records::{Choice, Final, Found, audit, key_name},
     };
 
     /// One record, as a store has it.
@@ -285,51 +285,81 @@ mod tests {
     }
 
     /// Answers whatever is asked of it with what it is told to.
-    struct Told(Answer);
+    #[derive(Clone)]
+    struct Told(Attempt, Answer);
 
     impl Connector for Told {
         type Connection = Self;
 
         async fn connect(&self) -> Result<Self, String> {
-            Ok(Self(self.0.clone()))
+            Ok(self.clone())
         }
     }
 
     impl Operations for Told {
         async fn single(&mut self, _: &Request, answer: &mut Answer) -> Attempt {
-            answer.clone_from(&self.0);
-            Attempt::Ok
+            answer.clone_from(&self.1);
+            self.0.clone()
         }
     }
+
+    const LAYOUT: Layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
 
     /// A trial of one operation on one record, over what an earlier one left: the store answers as told, and has
     /// the record then as `after` makes it of the tag that was to be written.
     fn trial(mix: &str, left: Left, answer: Answer, after: impl Fn(u64) -> Row) -> (Audited, Row) {
+        trial_of(mix, left, Told(Attempt::Ok, answer), after)
+    }
+
+    /// The same, however the operation ends. One more is drawn, and finds no connection.
+    fn trial_of(mix: &str, left: Left, told: Told, after: impl Fn(u64) -> Row) -> (Audited, Row) {
         let parameters = Parameters {
             mix: mix.parse().unwrap(),
             keys: Choice::Uniform,
-            records: 1,
-            fields: 2,
-            field_bytes: 20,
+            records: LAYOUT.records,
+            fields: LAYOUT.fields,
+            field_bytes: LAYOUT.field_bytes,
             ..Parameters::default()
         };
         let ledger = Arc::new(Ledger::new(parameters.layout(), left));
         // every trial of a round has the same seed
         let scenario = Scenario::new(&parameters, Arc::clone(&ledger), 7);
-        let mut client = RecordsClient::new(Told(answer), scenario, 0);
+        let mut client = RecordsClient::new(told, scenario, 0);
         at_once(client.connect()).unwrap();
         let operation = client.draw().unwrap();
         let row = after(operation.requests[0].fields.tag());
-        assert_eq!(at_once(client.attempt(&operation)), Attempt::Ok);
-        client.account(operation, Outcome::Ok);
+        let ended = at_once(client.attempt(&operation));
+        client.account(operation, outcome(&ended));
+        client.connection = None;
+        let next = client.draw().unwrap();
+        assert!(matches!(at_once(client.attempt(&next)), Attempt::Failed(_)));
+        client.account(next, Outcome::Failed);
         let mut state = Final::of(&ledger);
         state.take(&key_name(0), row.version, Some(row.tag));
         (audit(&ledger, Ok(state)), row)
     }
 
+    fn outcome(attempt: &Attempt) -> Outcome {
+        match attempt {
+            Attempt::Ok => Outcome::Ok,
+            Attempt::Refused => Outcome::Refused,
+            Attempt::Failed(_) => Outcome::Failed,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn wrote(version: u64) -> Answer {
         let mut answer = Answer::default();
         answer.wrote(version);
+        answer
+    }
+
+    /// A record at this version, its first field of one writer, the other of another.
+    fn read(version: u64, tags: [u64; 2]) -> Answer {
+        let (mut answer, mut one, mut other) = (Answer::default(), Fields::default(), Fields::default());
+        one.fill(&LAYOUT, tags[0]);
+        other.fill(&LAYOUT, tags[1]);
+        answer.record(version, one.iter().take(1).chain(other.iter().skip(1)).map(str::as_bytes));
         answer
     }
 
@@ -356,15 +386,50 @@ mod tests {
     #[test]
     fn fields_that_changed_without_a_version_are_found_over_what_an_earlier_trial_left() {
         let (left, row) = updated();
-        let mut fields = Fields::default();
-        let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
-        fields.fill(&layout, row.tag);
-        let mut answer = Answer::default();
-        answer.record(1, fields.iter().map(str::as_bytes));
+        let answer = read(1, [row.tag; 2]);
         let (sound, _) = trial("read:1", left.clone(), answer.clone(), |_| row);
         assert_eq!(sound.audit.verdict, Verdict::Holds, "{}", sound.audit);
         let (broken, _) = trial("read:1", left, answer, |_| Row { tag: row.tag + 1, ..row });
         assert_eq!(broken.audit.to_string(), "broken: mismatched 1 records");
+    }
+
+    /// One wrong answer is found, and counted once: also where the operation failed of what it found, and the next one
+    /// has no answer.
+    #[test]
+    fn a_wrong_answer_is_counted_once() {
+        let (left, Row { tag, .. }) = updated();
+        let mut torn = Answer::default();
+        torn.torn();
+        let mut modified = read(0, [tag; 2]);
+        modified.wrote(2);
+        let nothing = Answer::default;
+        let no_record = Found::Torn.above().unwrap_err();
+        for (mix, attempt, answer, found) in [
+            ("read:1", Attempt::Refused, nothing(), "missing 1 reads"),
+            ("read:1", Attempt::Ok, nothing(), "missing 1 reads"),
+            ("update:1", Attempt::Refused, nothing(), "missing 1 reads"),
+            ("scan:1", Attempt::Ok, nothing(), "missing 1 reads"),
+            ("read:1", Attempt::Ok, read(1, [tag, 0]), "torn 1 records"),
+            ("scan:1", Attempt::Ok, read(1, [tag, 0]), "torn 1 records"),
+            ("read:1", Attempt::Ok, torn.clone(), "torn 1 records"),
+            ("update:1", no_record, torn, "torn 1 records"),
+            ("read:1", Attempt::Ok, read(1, [0; 2]), "mismatched 1 records"),
+            ("read:1", Attempt::Ok, read(0, [tag; 2]), "stale 1 reads"),
+            ("rmw:1", Attempt::Ok, modified, "stale 1 reads"),
+            ("update:1", Attempt::Ok, wrote(1), "overwritten 1 updates"),
+        ] {
+            let writes = attempt == Attempt::Ok && ["update:1", "rmw:1"].contains(&mix);
+            let after = |new| if writes { Row { version: 2, tag: new } } else { Row { version: 1, tag } };
+            let told = format!("{mix}, {attempt:?}, {answer:?}");
+            let (audited, _) = trial_of(mix, left.clone(), Told(attempt, answer), after);
+            assert_eq!(audited.audit.to_string(), format!("broken: {found}"), "{told}");
+        }
+        // a scan does not say whose its records are
+        for version in [0, 1] {
+            let found = read(version, [7; 2]);
+            let (scanned, _) = trial("scan:1", left.clone(), found, |_| Row { version: 1, tag });
+            assert_eq!(scanned.audit.verdict, Verdict::Holds, "{}", scanned.audit);
+        }
     }
 
     #[test]

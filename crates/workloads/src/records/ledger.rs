@@ -345,3 +345,62 @@ impl Ledger {
         self.drawn.load(Relaxed) > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LAYOUT: Layout = Layout { records: 6, fields: 2, field_bytes: 20, scans: false };
+
+    const ENDED: [Inserted; 3] = [Inserted::Acknowledged, Inserted::Undone, Inserted::Unknown];
+
+    proptest! {
+        /// In whatever order inserts end, none is drawn before it and all before it have.
+        #[test]
+        fn only_what_has_ended_is_drawn(
+            order in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle(),
+            how in prop::collection::vec(prop::sample::select(&ENDED[..]), 40),
+        ) {
+            let ledger = Ledger::new(LAYOUT, Left::default());
+            let first = ledger.drawable();
+            for number in first..first + 40 {
+                prop_assert_eq!(ledger.draw_insert(), number);
+            }
+            let mut ended = [false; 40];
+            for (index, how) in order.into_iter().zip(how) {
+                ledger.insert_ended(first + index, how);
+                ended[usize::try_from(index).unwrap()] = true;
+                let edge = ended.iter().take_while(|ended| **ended).count() as u64;
+                prop_assert_eq!(ledger.drawable(), first + edge);
+                prop_assert_eq!(ledger.is_there(first + index), how == Inserted::Acknowledged);
+            }
+            prop_assert_eq!(ledger.drawable(), ledger.known());
+        }
+    }
+
+    /// The edge moves on over what ends at the same time in several threads, and never further, nor back. Each thread
+    /// has an insert open at all times, so that one step too many is seen whenever it was made.
+    #[test]
+    fn the_edge_of_inserts_is_never_ahead_nor_left_behind() {
+        let ledger = Ledger::new(LAYOUT, Left::default());
+        let insert = || {
+            let (mut open, mut last) = (ledger.draw_insert(), 0);
+            for _ in 0..200_000 {
+                let next = ledger.draw_insert();
+                let edge = ledger.drawable();
+                assert!((last..=open).contains(&edge), "{edge} comes after {last}, and {open} has not ended");
+                assert!(ledger.is_there(edge - 1));
+                last = edge;
+                ledger.insert_ended(open, Inserted::Acknowledged);
+                open = next;
+            }
+            ledger.insert_ended(open, Inserted::Acknowledged);
+        };
+        thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(insert)));
+        assert_eq!(ledger.drawable(), ledger.known());
+    }
+}

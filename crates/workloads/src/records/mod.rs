@@ -52,8 +52,6 @@ mod client;
 mod content;
 mod keys;
 mod ledger;
-#[cfg(test)]
-mod model;
 mod parameters;
 mod port;
 mod workload;

@@ -229,3 +229,48 @@ pub trait RecordsStore: Send + Sync {
     /// Removes the trial's objects.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_answer_gives_back_what_it_took(
+            records in prop::collection::vec(
+                (any::<u64>(), prop::collection::vec(prop::collection::vec(any::<u8>(), 0..4), 0..4)),
+                0..5,
+            ),
+        ) {
+            let mut answer = Answer::default();
+            for _ in 0..2 {
+                answer.clear();
+                for (version, fields) in &records {
+                    answer.record(*version, fields.iter().map(Vec::as_slice));
+                }
+                let read: Vec<(u64, Vec<Vec<u8>>)> = answer
+                    .read()
+                    .map(|(version, fields)| (version, fields.map(<[u8]>::to_vec).collect()))
+                    .collect();
+                prop_assert_eq!(&read, &records);
+            }
+        }
+    }
+
+    /// A write follows from a record alone, and from none that has the highest version that a store can keep.
+    #[test]
+    fn a_write_follows_from_a_record_alone() {
+        let most = i64::MAX.unsigned_abs();
+        assert_eq!(Found::Record(0).above(), Ok(1));
+        assert_eq!(Found::Record(most - 1).above(), Ok(most));
+        assert_eq!(Found::Nothing.above(), Err(Attempt::Refused));
+        for found in [Found::Torn, Found::Record(most), Found::Record(u64::MAX)] {
+            assert!(
+                matches!(found.above(), Err(Attempt::Failed(fault)) if !fault.connection_lost),
+                "{found:?}"
+            );
+        }
+    }
+}
