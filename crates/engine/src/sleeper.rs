@@ -70,20 +70,19 @@ mod tests {
     #[test]
     fn a_short_sleep_is_no_whole_millisecond() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let mut taken: Vec<Duration> = runtime.block_on(async {
+        runtime.block_on(async {
             let sleeper = Sleeper::default();
-            let mut taken = Vec::new();
-            for _ in 0..50 {
+            let (begun, mut taken) = (Instant::now(), Vec::new());
+            // a busy machine wakes it late, but not each time; the runtime's own timers could not do it in less than
+            // a millisecond
+            while taken.iter().filter(|taken| **taken < Duration::from_millis(1)).count() < 5 {
+                assert!(begun.elapsed() < Duration::from_mins(1), "{taken:?}");
                 let start = Instant::now();
                 sleeper.sleep(Duration::from_micros(200)).await;
                 taken.push(start.elapsed());
             }
-            taken
+            assert!(taken.iter().all(|taken| *taken >= Duration::from_micros(200)), "{taken:?}");
         });
-        taken.sort_unstable();
-        assert!(taken[0] >= Duration::from_micros(200), "{:?}", taken[0]);
-        // the runtime's own timers could not do it in less than a millisecond
-        assert!(taken[5] < Duration::from_millis(1), "{:?}", taken[5]);
     }
 
     #[test]

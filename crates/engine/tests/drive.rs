@@ -1,4 +1,7 @@
 //! The engine against clients that do what stores do: answer, refuse, conflict, hang, die.
+//!
+//! What is about schedules, rates and waits is driven by a simulated clock, on which a slow machine changes nothing.
+//! What is about the system's clock or about threads is driven by that, for as long as it takes.
 
 #![allow(clippy::unwrap_used)] // a test's own set-up may panic
 
@@ -6,17 +9,18 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use acidtest_engine::{
     Arrivals, Attempt, Client, ClientTask, Ended, Extent, Fault, Load, Measurement, OnRefused,
     OperationStats, Outcome, Pipeline, Stop, Trial,
 };
+use tokio::time::Instant;
 
 /// What a scripted store does with an attempt, given how many there were before it.
 type Script = dyn Fn(u64) -> Act + Send + Sync;
@@ -71,7 +75,7 @@ impl Client for Scripted {
             }
             Act::Never => std::future::pending().await,
             Act::Busy(length) => {
-                let begun = Instant::now();
+                let begun = std::time::Instant::now();
                 while begun.elapsed() < length {
                     tokio::task::coop::consume_budget().await;
                 }
@@ -125,8 +129,46 @@ fn drive(
     (measurement, world)
 }
 
+/// The same by a simulated clock.
+fn simulate(
+    load: Load,
+    clients: usize,
+    script: impl Fn(u64) -> Act + Send + Sync + 'static,
+) -> (Measurement, Arc<World>) {
+    let world = Arc::new(World::default());
+    let script: Arc<Script> = Arc::new(script);
+    (simulated(load, tasks(clients, &world, &script)), world)
+}
+
+/// Runs clients to the end on a clock that is paused while any of them has something to do.
+fn simulated(load: Load, tasks: Vec<ClientTask>) -> Measurement {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async { Trial::simulated(load, tasks.len()).run_simulated(tasks).await })
+}
+
+/// Whether so much time has passed since this was first asked, by the clock of whoever asks.
+fn passed(since: &OnceLock<Instant>, millis: u64) -> bool {
+    since.get_or_init(Instant::now).elapsed() >= Duration::from_millis(millis)
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < Duration::from_mins(2), "{what}: not within {:?}", begun.elapsed());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn for_millis(millis: u64) -> Load {
     Load::closed(&["op"], Extent::Time(Duration::from_millis(millis)))
+}
+
+/// A trial without an end that waits for answers as long as any machine takes.
+fn patient() -> Load {
+    Load { timeout: Duration::from_mins(5), ..for_millis(3_600_000) }
 }
 
 fn operations(count: u64) -> Load {
@@ -149,19 +191,20 @@ fn a_number_of_operations_is_done_exactly() {
 #[test]
 fn an_answer_without_an_end_is_out_of_time_too() {
     let load = Load { timeout: Duration::from_millis(100), ..operations(1) };
-    let (measurement, world) = drive(load, 1, |_| Act::Busy(Duration::from_secs(20)));
+    let (measurement, world) = drive(load, 1, |_| Act::Busy(Duration::from_mins(5)));
     assert_eq!(*world.outcomes.lock().unwrap(), [Outcome::Unknown]);
-    assert!(measurement.operations[0].latency[&Outcome::Unknown].service.max() < 10_000_000_000);
+    let longest = measurement.operations[0].latency[&Outcome::Unknown].service.max();
+    assert!(Duration::from_nanos(longest) < Duration::from_mins(2), "given up after {longest} ns");
 }
 
 #[test]
 fn a_warm_up_is_driven_and_leaves_nothing_in_the_measurement() {
     // for most of the warm-up the store refuses, later it does not: a refusal in the measurement is
     // one that leaked
-    let begun = Instant::now();
+    let begun = OnceLock::new();
     let load = Load { warmup: Duration::from_millis(300), ..for_millis(200) };
-    let (measurement, world) = drive(load, 4, move |_| {
-        let warm = begun.elapsed() < Duration::from_millis(250);
+    let (measurement, world) = simulate(load, 4, move |_| {
+        let warm = !passed(&begun, 250);
         Act::After(Duration::from_millis(5), if warm { Attempt::Refused } else { Attempt::Ok })
     });
     let operation = &measurement.operations[0];
@@ -172,10 +215,10 @@ fn a_warm_up_is_driven_and_leaves_nothing_in_the_measurement() {
 
 #[test]
 fn faults_of_the_warm_up_are_not_the_measurement_s() {
-    let begun = Instant::now();
+    let begun = OnceLock::new();
     let load = Load { warmup: Duration::from_millis(300), ..for_millis(200) };
-    let (measurement, world) = drive(load, 2, move |_| {
-        let warm = begun.elapsed() < Duration::from_millis(200);
+    let (measurement, world) = simulate(load, 2, move |_| {
+        let warm = !passed(&begun, 200);
         let lost = Attempt::Unknown(Fault::lost("cold"));
         Act::After(Duration::from_millis(5), if warm { lost } else { Attempt::Ok })
     });
@@ -186,7 +229,7 @@ fn faults_of_the_warm_up_are_not_the_measurement_s() {
 #[test]
 fn a_stall_to_the_end_is_a_row_of_zeros_a_second() {
     let load = Load { timeout: Duration::from_millis(2500), ..for_millis(2000) };
-    let (measurement, _) = drive(load, 1, |attempt| match attempt {
+    let (measurement, _) = simulate(load, 1, |attempt| match attempt {
         0 => Act::Answer(Attempt::Ok),
         _ => Act::Never,
     });
@@ -197,14 +240,14 @@ fn a_stall_to_the_end_is_a_row_of_zeros_a_second() {
 #[test]
 fn an_open_loop_s_warm_up_backlog_is_not_measured() {
     // hopeless while warming up: 1,000 a second offered to one client that needs 20 ms each
-    let begun = Instant::now();
+    let begun = OnceLock::new();
     let load =
         Load { warmup: Duration::from_millis(400), arrivals: Arrivals::Constant(1000.0), ..for_millis(200) };
-    let (measurement, _) = drive(load, 1, move |_| {
-        if begun.elapsed() < Duration::from_millis(380) {
-            Act::After(Duration::from_millis(20), Attempt::Ok)
-        } else {
+    let (measurement, _) = simulate(load, 1, move |_| {
+        if passed(&begun, 380) {
             Act::Answer(Attempt::Ok)
+        } else {
+            Act::After(Duration::from_millis(20), Attempt::Ok)
         }
     });
     assert_eq!(measurement.arrived.offered, 200, "only what was due in the measured part");
@@ -231,7 +274,7 @@ fn conflicts_are_tried_again_and_counted_and_given_up_in_the_end() {
     let load = Load { max_retries: 3, ..operations(2) };
     // the first operation meets two conflicts, the second nothing else
     let (measurement, _) =
-        drive(load, 1, |attempt| Act::Answer(if attempt == 2 { Attempt::Ok } else { Attempt::Conflict }));
+        simulate(load, 1, |attempt| Act::Answer(if attempt == 2 { Attempt::Ok } else { Attempt::Conflict }));
     let operation = &measurement.operations[0];
     assert_eq!((operation.count(Outcome::Ok), operation.count(Outcome::Conflict)), (1, 1));
     assert_eq!(operation.conflicts, 2 + 4, "each attempt that lost counts");
@@ -241,12 +284,13 @@ fn conflicts_are_tried_again_and_counted_and_given_up_in_the_end() {
 #[test]
 fn a_retried_operation_s_time_covers_all_its_attempts_and_waits() {
     let load = Load { on_refused: OnRefused::Retry(Duration::from_millis(5)), ..operations(1) };
-    let (measurement, _) = drive(load, 1, |attempt| match attempt {
+    let (measurement, _) = simulate(load, 1, |attempt| match attempt {
         0..3 => Act::Answer(Attempt::Refused),
         _ => Act::Answer(Attempt::Ok),
     });
     let service = &measurement.operations[0].ok().unwrap().service;
-    assert!(service.min() >= 15_000_000, "three waits of 5 ms, {} ns", service.min());
+    // the histogram rounds to three digits
+    assert!((14_900_000..20_000_000).contains(&service.min()), "three waits of 5 ms, {} ns", service.min());
     assert_eq!(measurement.operations[0].refusals, 3);
 }
 
@@ -255,7 +299,7 @@ fn a_retried_operation_s_time_covers_all_its_attempts_and_waits() {
 fn time_in_vain_is_told_apart_from_the_rest() {
     let wait = Duration::from_millis(20);
     let load = Load { on_refused: OnRefused::Retry(wait), ..operations(1) };
-    let (measurement, _) = drive(load, 1, move |attempt| match attempt {
+    let (measurement, _) = simulate(load, 1, move |attempt| match attempt {
         0 => Act::After(wait, Attempt::Conflict),
         1 => Act::After(wait, Attempt::Refused),
         _ => Act::After(wait, Attempt::Ok),
@@ -272,7 +316,7 @@ fn time_in_vain_is_told_apart_from_the_rest() {
 
     // of what was not acknowledged all the time was in vain: it is in its own histogram
     let load = Load { max_retries: 2, ..operations(1) };
-    let (measurement, _) = drive(load, 1, |_| Act::Answer(Attempt::Conflict));
+    let (measurement, _) = simulate(load, 1, |_| Act::Answer(Attempt::Conflict));
     let operation = &measurement.operations[0];
     assert_eq!((operation.count(Outcome::Conflict), operation.conflict_time), (1, 0));
 }
@@ -284,7 +328,7 @@ fn a_refusal_that_never_ends_is_refused_not_unknown() {
         timeout: Duration::from_millis(60),
         ..operations(1)
     };
-    let (measurement, _) = drive(load, 1, |_| Act::Answer(Attempt::Refused));
+    let (measurement, _) = simulate(load, 1, |_| Act::Answer(Attempt::Refused));
     assert_eq!(measurement.operations[0].count(Outcome::Refused), 1);
     assert_eq!(measurement.reconnects, 0);
 }
@@ -293,7 +337,7 @@ fn a_refusal_that_never_ends_is_refused_not_unknown() {
 fn at_overload_nothing_is_hidden() {
     // 400 a second offered to two clients that manage 200
     let load = Load { arrivals: Arrivals::Constant(400.0), ..for_millis(1000) };
-    let (measurement, _) = drive(load, 2, ok_after(10));
+    let (measurement, _) = simulate(load, 2, ok_after(10));
     let arrived = measurement.arrived;
     assert_eq!(arrived.offered, 400);
     assert_eq!(arrived.started + arrived.dropped, arrived.offered);
@@ -308,7 +352,7 @@ fn at_overload_nothing_is_hidden() {
 #[test]
 fn an_open_loop_under_its_capacity_starts_on_time() {
     let load = Load { arrivals: Arrivals::Poisson(500.0), ..for_millis(1000) };
-    let (measurement, _) = drive(load, 8, |_| Act::Answer(Attempt::Ok));
+    let (measurement, _) = simulate(load, 8, |_| Act::Answer(Attempt::Ok));
     let arrived = measurement.arrived;
     assert_eq!((arrived.dropped, arrived.completed), (0, arrived.offered));
     let median = measurement.operations[0].ok().unwrap().response().value_at_quantile(0.5);
@@ -337,11 +381,11 @@ fn a_server_that_does_not_come_back_ends_the_trial_with_what_was_measured() {
         Act::Answer(Attempt::Unknown(Fault::lost("connection reset")))
     });
     let load = Load { patience: Duration::from_millis(200), ..for_millis(60_000) };
-    let measurement = Trial::new(load, 2).run(tasks(2, &world, &script)).unwrap();
+    let measurement = simulated(load, tasks(2, &world, &script));
     assert_eq!(measurement.stopped, Some(Stop::ServerGone("connection refused".to_owned())));
     assert_eq!(measurement.operations[0].count(Outcome::Ok), 100);
     assert_eq!(measurement.operations[0].count(Outcome::Unknown), 2);
-    assert!(measurement.window < Duration::from_secs(10));
+    assert!(measurement.window < Duration::from_secs(1));
 }
 
 #[test]
@@ -357,19 +401,19 @@ fn a_failure_that_keeps_its_connection_is_no_reconnect() {
 fn a_trial_is_stopped_while_operations_hang() {
     let world = Arc::new(World::default());
     let script: Arc<Script> = Arc::new(|_| Act::Never);
-    let trial = Trial::new(Load { timeout: Duration::from_mins(1), ..for_millis(60_000) }, 4);
-    let begun = Instant::now();
-    let watched = trial.clone();
-    let stopper = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(100));
-        watched.stop(Stop::Interrupted);
-        watched.give_up();
+    let trial = Trial::new(patient(), 4);
+    let measurement = thread::scope(|scope| {
+        let running = scope.spawn(|| trial.run(tasks(4, &world, &script)).unwrap());
+        until("every client waits", || world.attempts.load(SeqCst) == 4);
+        trial.stop(Stop::Interrupted);
+        trial.give_up();
+        running.join().unwrap()
     });
-    let measurement = trial.run(tasks(4, &world, &script)).unwrap();
-    stopper.join().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(measurement.stopped, Some(Stop::Interrupted));
     assert_eq!(measurement.operations[0].count(Outcome::Unknown), 4);
+    // and not because their time was over
+    let faults: Vec<_> = measurement.faults.into_iter().collect();
+    assert_eq!(faults, [("given up unanswered when the trial was stopped".to_owned(), 4)]);
 }
 
 /// What was not answered when a trial is given up stays unknown: nothing that is said later on that connection may
@@ -382,12 +426,10 @@ fn a_connection_that_was_given_up_is_not_asked_to_finish() {
         0 => Act::Never,
         _ => Act::After(Duration::from_millis(1), Attempt::Ok),
     });
-    let trial = Trial::new(for_millis(60_000), 4);
+    let trial = Trial::new(patient(), 4);
     thread::scope(|scope| {
         let running = scope.spawn(|| trial.run(tasks(4, &world, &script)).unwrap());
-        while world.outcomes.lock().unwrap().len() < 3 {
-            thread::sleep(Duration::from_millis(1));
-        }
+        until("others are answered", || world.outcomes.lock().unwrap().len() >= 3);
         trial.stop(Stop::Interrupted);
         trial.give_up();
         running.join().unwrap();
@@ -408,7 +450,9 @@ fn a_client_that_panics_is_a_defect_and_hangs_nobody() {
 
 #[test]
 fn clients_that_never_wait_take_turns() {
-    let (measurement, world) = drive(Load { threads: 1, ..for_millis(200) }, 3, |_| Act::Answer(Attempt::Ok));
+    // so many that each has its turn hundreds of times
+    let load = Load { threads: 1, ..operations(100_000) };
+    let (measurement, world) = drive(load, 3, |_| Act::Answer(Attempt::Ok));
     let turns = world.turns.lock().unwrap();
     let fewest = turns.values().min().copied().unwrap_or(0);
     assert_eq!(turns.len(), 3);
@@ -511,12 +555,11 @@ fn shape(depth: usize, settles_early: bool) -> Shape {
     Shape { depth, settles_early, draws: u64::MAX }
 }
 
-fn pipe(
-    load: Load,
+fn pipelines(
     clients: usize,
     shape: Shape,
     answers: impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync + 'static,
-) -> (Measurement, Vec<Arc<Pipe>>) {
+) -> (Vec<ClientTask>, Vec<Arc<Pipe>>) {
     let answers: Arc<Answers> = Arc::new(answers);
     let pipes: Vec<Arc<Pipe>> = (0..clients).map(|_| Arc::default()).collect();
     let task = |pipe: &Arc<Pipe>| {
@@ -525,8 +568,18 @@ fn pipe(
         let task: ClientTask = Box::new(move |seat| Box::pin(seat.drive_pipeline(client)));
         task
     };
-    let tasks = pipes.iter().map(task).collect();
-    (Trial::new(load, clients).run(tasks).unwrap(), pipes)
+    (pipes.iter().map(task).collect(), pipes)
+}
+
+/// Drives pipelines by a simulated clock.
+fn pipe(
+    load: Load,
+    clients: usize,
+    shape: Shape,
+    answers: impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync + 'static,
+) -> (Measurement, Vec<Arc<Pipe>>) {
+    let (tasks, pipes) = pipelines(clients, shape, answers);
+    (simulated(load, tasks), pipes)
 }
 
 fn ok(number: u64) -> Ended {
@@ -613,8 +666,9 @@ fn all_in_flight_is_unknown_when_no_answer_comes_and_numbers_begin_anew() {
     assert_eq!((operation.count(Outcome::Unknown), operation.count(Outcome::Ok)), (4, 16));
     assert_eq!((measurement.reconnects, pipes[0].connections.load(SeqCst)), (1, 2));
     assert!(measurement.faults.keys().any(|fault| fault.contains("no answer within 50ms")));
-    let fastest = operation.latency[&Outcome::Unknown].service.min();
-    assert!(fastest >= 49_000_000, "given up after {fastest} ns");
+    // of the first that was sent: time passes between one and the next
+    let given_up = &operation.latency[&Outcome::Unknown].service;
+    assert!((50..52).contains(&(given_up.max() / 1_000_000)), "given up after {} ns", given_up.max());
     let outcomes = pipes[0].outcomes.lock().unwrap();
     let unknown: Vec<u64> = outcomes
         .iter()
@@ -665,9 +719,7 @@ fn a_pipeline_with_room_starts_on_time_and_one_without_is_late() {
     });
     let arrived = measurement.arrived;
     assert_eq!(arrived.offered, 300);
-    assert_eq!(arrived.started + arrived.dropped, arrived.offered);
-    // some are, where the machine has other things to do
-    assert!(arrived.late + arrived.dropped < 150, "{arrived:?}");
+    assert_eq!((arrived.started, arrived.late, arrived.dropped), (300, 0, 0), "{arrived:?}");
     assert!((3..50).contains(&pipes[0].most.load(SeqCst)));
     let ok = measurement.operations[0].ok().unwrap();
     let waited = ok.response().value_at_quantile(0.5).saturating_sub(ok.service.value_at_quantile(0.5));
@@ -681,11 +733,23 @@ fn a_pipeline_with_room_starts_on_time_and_one_without_is_late() {
 }
 
 #[test]
+fn by_the_system_s_clock_a_pipeline_accounts_for_all_that_was_offered() {
+    let load = Load { arrivals: Arrivals::Constant(500.0), ..for_millis(300) };
+    let (tasks, pipes) = pipelines(2, shape(5, true), all_after(3));
+    let measurement = Trial::new(load, 2).run(tasks).unwrap();
+    let arrived = measurement.arrived;
+    assert_eq!((arrived.offered, arrived.started + arrived.dropped), (150, 150), "{arrived:?}");
+    assert_eq!(arrived.completed, arrived.started, "{arrived:?}");
+    let accounted: usize = pipes.iter().map(|pipe| pipe.outcomes.lock().unwrap().len()).sum();
+    assert_eq!(accounted as u64, arrived.started, "{arrived:?}");
+}
+
+#[test]
 fn a_pipeline_s_warm_up_leaves_nothing_in_the_measurement() {
-    let begun = Instant::now();
+    let begun = OnceLock::new();
     let load = Load { warmup: Duration::from_millis(300), ..for_millis(200) };
     let (measurement, pipes) = pipe(load, 2, shape(10, true), move |flight| {
-        let warm = begun.elapsed() < Duration::from_millis(250);
+        let warm = !passed(&begun, 250);
         let attempt = || if warm { Attempt::Failed(Fault::answered("cold")) } else { Attempt::Ok };
         let end = |number| Ended { number, attempt: attempt() };
         (Duration::from_millis(5), flight.iter().copied().map(end).collect())
@@ -708,7 +772,7 @@ fn pipelines_that_run_out_end_the_window_at_the_last_acknowledged_operation() {
     let (measurement, _) = pipe(for_millis(60_000), 2, few, all_after(10));
     assert_eq!(measurement.operations[0].count(Outcome::Ok), 40);
     let window = measurement.window.as_millis();
-    assert!((50..1_000).contains(&window), "five times 10 ms, {window} ms");
+    assert!((50..100).contains(&window), "five times 10 ms, and some to send in, {window} ms");
     assert_eq!(measurement.stopped, None);
 }
 
@@ -753,16 +817,19 @@ impl Client for Spanning {
 fn spans_of_the_warm_up_are_not_the_measurement_s_and_a_refusal_s_wait_is_no_part_of_the_window() {
     let warmup = Duration::from_millis(100);
     let load = Load { warmup, spans: &["span"], ..for_millis(60_000) };
-    let begun = Instant::now();
-    let task: ClientTask =
-        Box::new(move |seat| Box::pin(seat.drive(Spanning { left: 60, took: Duration::ZERO, begun })));
-    let measurement = Trial::new(load, 1).run(vec![task]).unwrap();
+    let task: ClientTask = Box::new(|seat| {
+        Box::pin(async {
+            seat.drive(Spanning { left: 60, took: Duration::ZERO, begun: Instant::now() }).await;
+        })
+    });
+    let measurement = simulated(load, vec![task]);
     let operation = &measurement.operations[0];
     assert_eq!(operation.count(Outcome::Refused), 1);
     assert_eq!(measurement.spans[0].times.len(), operation.count(Outcome::Ok));
     assert!(measurement.spans[0].times.min() >= 100_000_000, "{} ns", measurement.spans[0].times.min());
     assert!(operation.count(Outcome::Ok) < 59, "some were driven in the warm-up");
-    assert!(measurement.window < Duration::from_secs(5));
+    // sixty times 5 ms, without the warm-up and the refusal
+    assert!(measurement.window < Duration::from_millis(220), "{:?}", measurement.window);
 }
 
 /// One that brings, on the schedule, or one that takes what was brought, off it.
@@ -820,10 +887,19 @@ fn porters(load: &Load, bringing: usize, taking: usize) -> Measurement {
 #[test]
 fn a_rate_is_for_the_clients_on_the_schedule_alone() {
     for (threads, bringing, taking) in [(1, 1, 3), (2, 1, 5), (4, 2, 6), (3, 4, 1)] {
-        let load = Load { arrivals: Arrivals::Constant(200.0), threads, ..for_millis(500) };
-        let Measurement { operations, arrived, .. } = porters(&load, bringing, taking);
-        assert_eq!(arrived.offered, 100, "{threads} threads");
-        assert_eq!(arrived.started + arrived.dropped, 100, "{threads} threads");
+        // until some were brought and some looked for, which takes a slow machine longer
+        let mut offered = 50;
+        let (operations, arrived) = loop {
+            offered *= 2;
+            let load = Load { arrivals: Arrivals::Constant(200.0), threads, ..for_millis(5 * offered) };
+            let Measurement { operations, arrived, .. } = porters(&load, bringing, taking);
+            if operations.iter().all(|operation| !operation.latency.is_empty()) {
+                break (operations, arrived);
+            }
+            assert!(offered < 20_000, "{threads} threads: {arrived:?}, {operations:?}");
+        };
+        assert_eq!(arrived.offered, offered, "{threads} threads");
+        assert_eq!(arrived.started + arrived.dropped, offered, "{threads} threads");
         let brought: u64 = Outcome::ALL.iter().map(|outcome| operations[0].count(*outcome)).sum();
         assert_eq!(brought, arrived.started, "{threads} threads");
         // what is looked for is due at no moment
@@ -846,12 +922,10 @@ fn a_number_of_operations_is_for_the_clients_on_the_schedule_alone() {
     }
 }
 
-/// On a clock that is paused an hour is over in no time, and whoever does the same again sees the same again.
+/// On a clock that is paused twenty minutes are over in no time, and whoever does the same again sees the same again.
 #[test]
 fn a_simulated_trial_replays_exactly() {
     let simulate = |seed| {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let world = Arc::new(World::default());
         // what conflicts now and then, is slow now and then, and does not answer at all now and then
         let script: Arc<Script> = Arc::new(|attempt| match attempt % 23 {
@@ -864,30 +938,23 @@ fn a_simulated_trial_replays_exactly() {
             timeout: Duration::from_secs(2),
             arrivals: Arrivals::Poisson(5.0),
             seed,
-            ..Load::closed(&["op"], Extent::Time(Duration::from_hours(1)))
+            ..Load::closed(&["op"], Extent::Time(Duration::from_mins(20)))
         };
-        let measured = runtime
-            .block_on(async { Trial::simulated(load, 5).run_simulated(tasks(5, &world, &script)).await });
-        assert!(measured.window == Duration::from_hours(1) && measured.stopped.is_none());
+        let measured = simulated(load, tasks(5, &world, &script));
+        assert!(measured.window == Duration::from_mins(20) && measured.stopped.is_none());
         let times = measured.operations[0].ok().unwrap();
         let outcomes = world.outcomes.lock().unwrap().clone();
         (outcomes, measured.arrived, times.service.mean(), times.response().mean(), measured.reconnects)
     };
-    let begun = Instant::now();
     let first = simulate(1);
     assert_eq!(first, simulate(1));
     assert_ne!(first.1, simulate(2).1);
-    assert!(first.0.len() > 10_000 && begun.elapsed() < Duration::from_mins(30), "{:?}", begun.elapsed());
+    assert!(first.0.len() > 4_000, "{}", first.0.len());
 }
 
 /// A client that never waits still lets simulated time pass.
 #[test]
 fn simulated_time_passes_although_nothing_takes_any() {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let world = Arc::new(World::default());
-    let script: Arc<Script> = Arc::new(|_| Act::Answer(Attempt::Ok));
-    let trial = async { Trial::simulated(for_millis(100), 3).run_simulated(tasks(3, &world, &script)).await };
-    let measured = runtime.block_on(trial);
+    let (measured, _) = simulate(for_millis(100), 3, |_| Act::Answer(Attempt::Ok));
     assert_eq!(measured.operations[0].count(Outcome::Ok), 300, "one a millisecond and client");
 }
