@@ -17,7 +17,7 @@ use acidtest_locks::{
     Grant, LockError,
     audit::{Fencing, Guarded, Watch, audit},
 };
-use acidtest_workloads::{Fault, Verdict};
+use acidtest_workloads::{Audit, Fault, Verdict};
 use common::{Drill, Locking};
 
 /// What a lock service could do wrong.
@@ -123,10 +123,22 @@ impl Locking for &Reference {
 }
 
 fn catches(bug: Bug, finding: &str) {
-    let service = Reference { bug: Some(bug), ..Reference::default() };
-    let found = Drill::SLOW.run(async || &service);
+    let found =
+        until(|| Reference { bug: Some(bug), ..Reference::default() }, |found| found.count(finding) > 0);
     assert_eq!(found.verdict, Verdict::Broken, "{bug:?}: {found:?}");
-    assert!(found.count(finding) > 0, "{bug:?}: {found:?}");
+}
+
+/// Runs the drill on one service after the other until something is found: what is late, and when, is chance.
+fn until(service: impl Fn() -> Reference, is_found: impl Fn(&Audit) -> bool) -> Audit {
+    let begun = Instant::now();
+    loop {
+        let service = service();
+        let found = Drill::SLOW.run(async || &service);
+        if is_found(&found) {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_mins(2), "{:?}: {found:?}", service.bug);
+    }
 }
 
 #[test]
@@ -161,10 +173,10 @@ fn tokens_that_begin_anew_are_caught() {
 
 #[test]
 fn a_correct_service_raises_no_alarm_however_slow_its_clients() {
-    let service = Reference::default();
-    let found = Drill::SLOW.run(async || &service);
+    // one that comes too late, or an alarm
+    let too_late = |found: &Audit| found.evidence["refused"] > 0 || found.verdict != Verdict::Holds;
+    let found = until(Reference::default, too_late);
     assert_eq!(found.verdict, Verdict::Holds, "{found:?}");
-    assert!(found.evidence["refused"] > 0, "no holder came too late: {found:?}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ const LONG: Duration = Duration::from_mins(5);
 /// Is waited for in tests.
 const SHORT: Duration = Duration::from_millis(500);
 /// How late a machine that has other things to do may be.
-const SLACK: Duration = Duration::from_secs(10);
+const SLACK: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(2);
 
 /// A lock service on a server of the test's own.
@@ -80,6 +80,18 @@ async fn awaited(locker: &mut Locker, name: &str, lease: Duration) -> Grant {
     }
 }
 
+/// Has the lock for a short lease that has not ended before the client knows of it: on a slow machine not the first.
+async fn in_time(locker: &mut Locker, name: &str, watch: &Watch) -> Grant {
+    let begun = Instant::now();
+    loop {
+        let grant = awaited(locker, name, SHORT).await;
+        if watch.granted(0, 1, &grant) {
+            return grant;
+        }
+        assert!(begun.elapsed() < SLACK, "every lease ends on its way");
+    }
+}
+
 #[test]
 fn one_client_holds_a_lock_at_a_time() {
     on_each(Durability::None, |world| {
@@ -92,9 +104,16 @@ fn one_client_holds_a_lock_at_a_time() {
 #[test]
 fn no_alarm_where_holders_outlive_their_leases_and_are_fenced_off() {
     on_each(Durability::None, |world| {
-        let found = Drill::SLOW.run(async || world.locker().await);
-        assert_eq!(found.verdict, Verdict::Holds, "{found:?}");
-        assert!(found.evidence["refused"] > 0, "{found:?}");
+        // which is chance
+        let begun = Instant::now();
+        loop {
+            let found = Drill::SLOW.run(async || world.locker().await);
+            assert_eq!(found.verdict, Verdict::Holds, "{found:?}");
+            if found.evidence["refused"] > 0 {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_mins(2), "{found:?}");
+        }
     });
 }
 
@@ -102,8 +121,7 @@ fn no_alarm_where_holders_outlive_their_leases_and_are_fenced_off() {
 async fn pause_past_the_lease(world: &World, fencing: Fencing) -> (Result<(), Stale>, Audit) {
     let (watch, counter) = (Watch::new(1), Guarded::new(fencing));
     let (mut paused, mut other) = (world.locker().await, world.locker().await);
-    let mut first = awaited(&mut paused, "a", SHORT).await;
-    assert!(watch.granted(0, 1, &first));
+    let mut first = in_time(&mut paused, "a", &watch).await;
     let read = counter.read(first.token()).unwrap();
 
     let second = awaited(&mut other, "a", LONG).await;
@@ -146,8 +164,7 @@ fn without_fencing_two_hold_the_lock_and_an_update_is_lost() {
 async fn write_between_read_and_write(world: &World, fencing: Fencing) -> (Result<(), Stale>, Audit) {
     let (watch, counter) = (Watch::new(1), Guarded::new(fencing));
     let (mut paused, mut other) = (world.locker().await, world.locker().await);
-    let first = awaited(&mut paused, "b", SHORT).await;
-    assert!(watch.granted(0, 1, &first));
+    let first = in_time(&mut paused, "b", &watch).await;
     let read = counter.read(first.token()).unwrap();
     let second = awaited(&mut other, "b", LONG).await;
     assert!(watch.granted(0, 2, &second));
@@ -183,13 +200,20 @@ fn a_lock_is_held_until_its_lease_ends_and_as_long_as_it_is_renewed() {
             assert!(other.acquire("a", SHORT).await.unwrap().is_none());
             assert!(holder.release(grant).await.unwrap());
 
-            // long enough that no renewal comes too late
             let lease = Duration::from_secs(2);
             let mut grant = taken(&mut holder, "a", lease).await;
-            let begun = Instant::now();
+            let (mut begun, first) = (Instant::now(), Instant::now());
             while begun.elapsed() < lease + SHORT {
-                assert!(holder.renew(&mut grant, lease).await.unwrap());
-                assert!(other.acquire("a", SHORT).await.unwrap().is_none(), "it was renewed");
+                let renewed = holder.renew(&mut grant, lease).await.unwrap();
+                let theirs = other.acquire("a", SHORT).await.unwrap();
+                if grant.left().is_zero() {
+                    // the machine stood still, and it was renewed too late: from the beginning
+                    assert!(first.elapsed() < SLACK, "no renewal comes in time");
+                    grant = awaited(&mut holder, "a", lease).await;
+                    begun = Instant::now();
+                    continue;
+                }
+                assert!(renewed && theirs.is_none(), "it was renewed");
                 tokio::time::sleep(SHORT).await;
             }
             let next = awaited(&mut other, "a", SHORT).await;

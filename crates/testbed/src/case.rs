@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use acidtest_engine::{Extent, Load, Measurement, OnRefused};
 use acidtest_model::{Lock, StoreError};
 use acidtest_workloads::{
-    Audit, Place, Store,
+    Audit, ClientTask, Place, Store,
     inventory::{self, Held, InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock},
 };
 
@@ -63,8 +63,12 @@ impl Case {
 
     /// Runs so many clients to the end. A blocking store's clients have a thread each.
     pub fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
+        steps::run(store, load, self.tasks(store, clients))
+    }
+
+    fn tasks(&self, store: &impl Store, clients: usize) -> Vec<ClientTask> {
         let client = |_| port(store).client(&self.place, self.lock, self.scenario.clone());
-        steps::run(store, load, (0..clients).map(client).collect())
+        (0..clients).map(client).collect()
     }
 
     /// The final stock, sorted.
@@ -95,12 +99,18 @@ impl Case {
 impl Steps for Case {
     type State = Vec<Held>;
 
+    const OPERATIONS: &'static [&'static str] = OPERATIONS;
+
     fn lock(&self) -> Lock {
         self.lock
     }
 
     fn load(&self, store: &impl Store) {
         Self::load(self, store);
+    }
+
+    fn tasks(&self, store: &impl Store, clients: usize) -> Vec<ClientTask> {
+        Self::tasks(self, store, clients)
     }
 
     fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
@@ -124,16 +134,23 @@ fn port(store: &impl Store) -> &dyn InventoryStore {
     store.inventory().unwrap()
 }
 
-/// A closed loop for so many milliseconds; a server that is lost is soon given up.
+/// A closed loop for so many milliseconds; a server that is lost is soon given up, one that answers late is not.
 #[must_use]
 pub fn for_time(millis: u64) -> Load {
     let extent = Extent::Time(Duration::from_millis(millis));
-    Load { patience: Duration::from_secs(1), seed: SEED, ..Load::closed(OPERATIONS, extent) }
+    let (patience, timeout) = (Duration::from_secs(1), Duration::from_mins(1));
+    Load { patience, timeout, seed: SEED, ..Load::closed(OPERATIONS, extent) }
+}
+
+/// A closed loop of so many operations, however long they take.
+#[must_use]
+pub fn for_operations(count: u64) -> Load {
+    Load { extent: Extent::Operations(count), ..for_time(0) }
 }
 
 /// A closed loop to the end of a sequence, whose every operation must succeed in the end.
 #[must_use]
 pub fn to_the_end() -> Load {
     let on_refused = OnRefused::Retry(Duration::from_millis(1));
-    Load { extent: Extent::Operations(u64::MAX), on_refused, ..for_time(0) }
+    Load { on_refused, ..for_operations(u64::MAX) }
 }

@@ -26,9 +26,10 @@ mod relay;
 mod steps;
 mod subject;
 
-pub use case::{Case, NAMESPACE, SEED, for_time, to_the_end};
+pub use case::{Case, NAMESPACE, SEED, for_operations, for_time, to_the_end};
 pub use private::{Private, wanted};
 pub use relay::{Pace, Relay};
+pub use steps::{until, with_more_time};
 pub use subject::{Check, Gone, Subject, World, login};
 
 /// Waits for an untimed step, on a runtime of its own.

@@ -20,18 +20,18 @@ use acidtest_workloads::{
 
 use crate::{
     Check, NAMESPACE, Pace, Private, Relay, SEED, Subject, World, inventory,
-    steps::{self, prepared},
+    steps::{self, BACK, prepared},
     subject::Home,
-    wait,
+    until, wait, with_more_time,
 };
 
 const PUBLISH: usize = 0;
 const CONSUME: usize = 1;
 
 /// How long anything that must happen may take, on a machine that has other things to do.
-const SOON: Duration = Duration::from_secs(20);
-/// How long clients may take to reach a server again that was killed.
-const BACK: Duration = Duration::from_mins(3);
+const SOON: Duration = Duration::from_mins(2);
+/// How long a queue that is being emptied may stand still before nobody waits for it any more.
+const STILL: Duration = Duration::from_secs(20);
 
 /// One trial: made, driven, audited, as the runner does it.
 pub struct Case {
@@ -110,7 +110,8 @@ impl Case {
 
 fn load(millis: u64) -> Load {
     let extent = Extent::Time(Duration::from_millis(millis));
-    Load { spans: SPANS, seed: SEED, patience: BACK, ..Load::closed(OPERATIONS, extent) }
+    let timeout = Duration::from_mins(1);
+    Load { spans: SPANS, seed: SEED, patience: BACK, timeout, ..Load::closed(OPERATIONS, extent) }
 }
 
 /// Few clients and small messages.
@@ -193,17 +194,15 @@ fn drives<S: Store>(store: &S, case: &Case, millis: u64) -> (Measurement, Audit)
 /// more time. What was unloaded can be made again.
 #[track_caller]
 fn goes_through<S: Store>(store: &S, case: &Case, operations: &[usize]) -> (Measurement, Audit) {
-    let mut millis = 250;
-    loop {
+    with_more_time(250, |millis| {
         let again = Case::new(case.place.trial, case.parameters.clone());
         let (measured, audit) = drives(store, &again, millis);
         again.unload(store);
         if operations.iter().all(|operation| did(&measured, *operation)) {
-            return (measured, audit);
+            return Ok((measured, audit));
         }
-        assert!(millis < 10_000, "{}: nothing done: {measured:?}", case.shown());
-        millis *= 4;
-    }
+        Err(format!("{}: nothing done: {measured:?}", case.shown()))
+    })
 }
 
 fn did(measured: &Measurement, operation: usize) -> bool {
@@ -238,17 +237,24 @@ pub fn publishes<S: Store>(subject: &Subject<S>, store: &S) {
 
 /// What was laid in is consumed to the last message, and then the trial is over.
 pub fn consumes<S: Store>(subject: &Subject<S>, store: &S) {
+    consumes_unless_still(STILL, subject, store);
+}
+
+/// The same, and a queue that stands still for so long is not waited for.
+pub fn consumes_unless_still<S: Store>(still: Duration, subject: &Subject<S>, store: &S) {
     const LAID_IN: u64 = 500;
     let backlog = Some(LAID_IN);
     let all = Consume::ALL.map(|consume| Parameters { phase: Phase::Consume, consume, backlog, ..few() });
     for case in offered(subject, all) {
         case.load(store);
         assert_eq!(case.depth(), LAID_IN);
-        let measured = case.drive(store, 20_000);
+        let measured = steps::drives_until(store, &load(3_600_000), case.tasks(store), |_, is_over| {
+            stands_still(&case, still, is_over);
+        });
         let shown = case.shown();
         assert_eq!(case.depth(), 0, "{shown}: {:?}", measured.faults);
         assert_eq!(measured.operations[CONSUME].count(Outcome::Ok), LAID_IN, "{shown}");
-        assert!(measured.window < SOON, "{shown}: drained, and went on");
+        assert_eq!(measured.stopped, None, "{shown}: drained, and went on");
         let audit = case.audit(store);
         assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?}");
         // a store may take one that has not been heard of for too long for dead
@@ -256,6 +262,17 @@ pub fn consumes<S: Store>(subject: &Subject<S>, store: &S) {
             assert_eq!(audit.evidence["redelivered"], 0, "{shown}: {audit:?}");
         }
         case.unload(store);
+    }
+}
+
+/// Waits until a trial is over, or no message has come or gone for too long.
+fn stands_still(case: &Case, still: Duration, is_over: &dyn Fn() -> bool) {
+    let mut last = (case.depth(), Instant::now());
+    while !is_over() && last.1.elapsed() < still {
+        thread::sleep(Duration::from_millis(2));
+        if case.depth() != last.0 {
+            last = (case.depth(), Instant::now());
+        }
     }
 }
 
@@ -375,6 +392,11 @@ async fn take(subscriber: &mut impl Subscriber) -> Option<(String, Option<bool>)
 /// What a consumer held unacknowledged when it died is delivered again, flagged where the store has a flag, and
 /// none of it is lost.
 pub fn dying_consumers<S: Store + QueueAdapter>(subject: &Subject<S>, store: &S) {
+    dying_consumers_within(SOON, subject, store);
+}
+
+/// The same, within so much time.
+pub fn dying_consumers_within<S: Store + QueueAdapter>(soon: Duration, subject: &Subject<S>, store: &S) {
     let all = [Consume::Ack, Consume::Transaction].map(|consume| Parameters { consume, ..few() });
     for case in offered(subject, all) {
         let shown = case.shown();
@@ -385,7 +407,7 @@ pub fn dying_consumers<S: Store + QueueAdapter>(subject: &Subject<S>, store: &S)
             let mut seen = BTreeMap::new();
             let mut settled = Ok(Settled::Answered);
             let start = Instant::now();
-            while settled.is_ok() && seen.len() < Laid::<S>::ALL && start.elapsed() < SOON {
+            while settled.is_ok() && seen.len() < Laid::<S>::ALL && start.elapsed() < soon {
                 let Some((name, redelivered)) = take(&mut heir).await else {
                     // as a client does: what a transaction has passed by comes in the next one
                     settled = heir.settle().await;
@@ -407,7 +429,7 @@ pub fn dying_consumers<S: Store + QueueAdapter>(subject: &Subject<S>, store: &S)
             heir.close().await;
             let closed = Instant::now();
             while laid.depth().await != Depth::default() {
-                assert!(closed.elapsed() < SOON, "{shown}: not empty: {:?}", laid.depth().await);
+                assert!(closed.elapsed() < soon, "{shown}: not empty: {:?}", laid.depth().await);
             }
         });
         case.unload(store);
@@ -460,10 +482,9 @@ pub fn handed_over<S: Store + QueueAdapter>(subject: &Subject<S>, world: &World<
         publisher.close().await;
     });
     drop(relay);
-    let start = Instant::now();
-    while wait(world.store.depth(&place, &wanted)).unwrap().ready < ALL {
-        assert!(start.elapsed() < Duration::from_secs(10), "{}: not all has arrived", subject.kind.name);
-    }
+    until(format!("{}: not all has arrived", subject.kind.name), SOON, || {
+        wait(world.store.depth(&place, &wanted)).unwrap().ready == ALL
+    });
 }
 
 /// What was acknowledged is consumed after the server was killed in mid-trial and came back, at the weakest
@@ -504,11 +525,7 @@ pub fn killed_young<S: Store>(
     let publish = |trial| Case::new(trial, Parameters { phase: Phase::Publish, ..parameters.clone() });
     let old = publish(1);
     old.load(&world.store);
-    let start = Instant::now();
-    while !noted(world.private(), &old.place) {
-        assert!(start.elapsed() < SOON, "{}: not noted", old.shown());
-        thread::sleep(Duration::from_millis(5));
-    }
+    until(format!("{}: not noted", old.shown()), SOON, || noted(world.private(), &old.place));
     drives_until(&old, &world.store, |trial| moves(&old, trial));
     // on a slow machine the server may be faster than the first message
     for trial in 2..12 {
@@ -558,11 +575,9 @@ fn crash<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &Case, come
             private.restart();
             // only waits for it: the rung is of no account
             subject.answer(private, Durability::None);
-            let start = Instant::now();
-            while trial.progress().reconnects == 0 {
-                assert!(start.elapsed() < BACK, "{}: nobody connects again", case.shown());
-                thread::sleep(Duration::from_millis(1));
-            }
+            until(format!("{}: nobody connects again", case.shown()), BACK, || {
+                trial.progress().reconnects > 0
+            });
             moves(case, trial);
             thread::sleep(Duration::from_millis(300));
         }
@@ -576,37 +591,17 @@ fn crash<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &Case, come
 
 /// Runs a trial that is laid in until the watching ends.
 fn drives_until<S: Store>(case: &Case, store: &S, watch: impl FnOnce(&Trial)) -> Measurement {
-    let tasks = case.tasks(store);
-    let trial = steps::trial(store, &load(600_000), tasks.len());
-    let measured = thread::scope(|scope| {
-        let running = scope.spawn(|| trial.run(tasks).unwrap());
-        let ends = Ends(&trial);
-        watch(&trial);
-        drop(ends);
-        running.join().unwrap()
-    });
+    let measured = steps::drives_until(store, &load(3_600_000), case.tasks(store), |trial, _| watch(trial));
     assert_eq!(measured.stopped, Some(Stop::Interrupted), "{}: {:?}", case.shown(), measured.faults);
     measured
-}
-
-/// Stops a trial when dropped, by a panic too.
-struct Ends<'a>(&'a Trial);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.stop(Stop::Interrupted);
-    }
 }
 
 /// Waits until messages come or go: as many of them as come leave the depth as it is, which a whole second
 /// of theirs shows.
 #[track_caller]
 fn moves(case: &Case, trial: &Trial) {
-    let (start, depth) = (Instant::now(), case.depth());
+    let depth = case.depth();
     let passed = trial.progress().measured.unwrap_or_default().as_secs();
     let acknowledged = || trial.progress().last.is_some_and(|last| last.second > passed && last.p50 > 0);
-    while case.depth() == depth && !acknowledged() {
-        assert!(start.elapsed() < SOON, "{}: nothing moves", case.shown());
-        thread::sleep(Duration::from_millis(1));
-    }
+    until(format!("{}: nothing moves", case.shown()), SOON, || case.depth() != depth || acknowledged());
 }

@@ -5,14 +5,14 @@
 use acidtest_engine::{Load, Measurement, Outcome};
 use acidtest_model::{Durability, Isolation, Lock, StoreError, Wish};
 use acidtest_workloads::{
-    Audit, Left, Loaded, Place, Store, Terms, Verdict, Workload, WorkloadTrial,
+    Audit, ClientTask, Left, Loaded, Place, Store, Terms, Verdict, Workload, WorkloadTrial,
     records::{Action, Choice, Mix, OPERATIONS, Parameters, Records, RecordsStore, key_name},
 };
 
 use crate::{
-    NAMESPACE, SEED, Subject, for_time, inventory,
-    steps::{self, Repaired, Steps, crash, gone, namespace, prepared, survives},
-    wait,
+    NAMESPACE, SEED, Subject, World, for_time, inventory,
+    steps::{self, Repaired, Steps, acknowledged, crash, gone, namespace, prepared, survives},
+    wait, with_more_time,
 };
 
 /// Every mix that goes by a name.
@@ -58,6 +58,12 @@ impl Case {
         Self { place: Place { namespace: namespace.to_owned(), ..self.place }, ..self }
     }
 
+    /// The same trial before it has begun.
+    fn anew(&self) -> Self {
+        let anew = Self::new(self.lock, self.place.trial, self.parameters.clone());
+        Self { place: self.place.clone(), ..anew }
+    }
+
     /// Another trial over what this one left.
     #[must_use]
     pub fn next(&self, left: Left) -> Self {
@@ -95,9 +101,12 @@ impl Case {
 
     /// Runs so many clients to the end. A blocking store's clients have a thread each.
     pub fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
-        let client = |_| self.trial.client(store, &self.place).unwrap();
         let load = Load { operations: OPERATIONS, ..load.clone() };
-        steps::run(store, &load, (0..clients).map(client).collect())
+        steps::run(store, &load, self.tasks(store, clients))
+    }
+
+    fn tasks(&self, store: &impl Store, clients: usize) -> Vec<ClientTask> {
+        (0..clients).map(|_| self.trial.client(store, &self.place).unwrap()).collect()
     }
 
     /// The records that are there, sorted.
@@ -139,12 +148,18 @@ impl Case {
 impl Steps for Case {
     type State = Vec<Seen>;
 
+    const OPERATIONS: &'static [&'static str] = OPERATIONS;
+
     fn lock(&self) -> Lock {
         self.lock
     }
 
     fn load(&self, store: &impl Store) {
         Self::load(self, store);
+    }
+
+    fn tasks(&self, store: &impl Store, clients: usize) -> Vec<ClientTask> {
+        Self::tasks(self, store, clients)
     }
 
     fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
@@ -187,31 +202,67 @@ fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Paramet
     cases
 }
 
-/// Drives a trial that is laid in. It goes through without a fault, and holds if it promises to.
+/// Drives a trial that is laid in. It goes through without a fault, and holds if it promises to and anything was
+/// acknowledged.
 #[track_caller]
-fn goes_through(store: &impl Store, case: &Case, millis: u64, clients: usize) -> (Measurement, Audit) {
+fn drives(store: &impl Store, case: &Case, millis: u64, clients: usize) -> Driven {
     let measured = case.drive(store, &for_time(millis), clients);
-    let (audit, _) = case.judge(store);
+    let (audit, left) = case.judge(store);
     let shown = case.shown();
     eprintln!("{shown}: {:.0} a second, {audit}", measured.throughput());
     assert_eq!(measured.stopped, None, "{shown}");
     assert!(measured.faults.is_empty(), "{shown}: {:?}", measured.faults);
-    if case.promises() {
-        assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?}");
-    } else {
-        assert_ne!(audit.verdict, Verdict::Unknown, "{shown}: {audit:?}");
+    if acknowledged(&measured) {
+        if case.promises() {
+            assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?}");
+        } else {
+            assert_ne!(audit.verdict, Verdict::Unknown, "{shown}: {audit:?}");
+        }
     }
-    (measured, audit)
+    Driven { measured, audit, left }
+}
+
+/// What driving a trial came to.
+struct Driven {
+    measured: Measurement,
+    audit: Audit,
+    left: Option<Left>,
+}
+
+impl Driven {
+    /// Itself if it was enough, else what it was.
+    fn enough(self, is_enough: bool) -> Result<Self, String> {
+        if is_enough && acknowledged(&self.measured) {
+            return Ok(self);
+        }
+        Err(format!("{:?} {:?}", self.audit, self.measured))
+    }
+}
+
+/// Lays a trial in and drives it, anew with more time until it was enough. What was unloaded is gone.
+fn goes_through<S: Store>(
+    subject: &Subject<S>,
+    store: &S,
+    case: &Case,
+    (millis, clients): (u64, usize),
+    is_enough: impl Fn(&Driven) -> bool,
+) -> Driven {
+    with_more_time(millis, |millis| {
+        let case = case.anew();
+        case.load(store);
+        let driven = drives(store, &case, millis, clients);
+        case.unload(store);
+        gone(subject, store, &case);
+        let is_enough = is_enough(&driven);
+        driven.enough(is_enough)
+    })
 }
 
 /// Every mix goes through without a fault in every lock mode that the store has for it, and holds where
 /// that promises something. What was unloaded is gone.
 pub fn mixes<S: Store>(subject: &Subject<S>, store: &S) {
     for case in offered(subject, MIXES.map(|mix| few(mix, 200))) {
-        case.load(store);
-        goes_through(store, &case, 150, 6);
-        case.unload(store);
-        gone(subject, store, &case);
+        goes_through(subject, store, &case, (150, 6), |_| true);
     }
 }
 
@@ -228,12 +279,10 @@ pub fn blind<S: Store>(subject: &Subject<S>, store: &S) {
 fn contended<S: Store>(subject: &Subject<S>, store: &S, mix: &str) {
     let few = Parameters { keys: Choice::Uniform, ..few(mix, 8) };
     for case in offered(subject, [few]) {
-        case.load(store);
-        let (_, audit) = goes_through(store, &case, 1000, if case.lock.promises() { 12 } else { 16 });
-        if !case.promises() {
-            assert!(audit.count("lost_updates") > 0, "{}: {audit:?}", case.shown());
-        }
-        case.unload(store);
+        let clients = if case.lock.promises() { 12 } else { 16 };
+        goes_through(subject, store, &case, (1000, clients), |driven| {
+            case.promises() || driven.audit.count("lost_updates") > 0
+        });
     }
 }
 
@@ -250,12 +299,9 @@ pub fn transactions<S: Store>(subject: &Subject<S>, store: &S) {
         })
     });
     for case in offered(subject, all) {
-        case.load(store);
-        let (measured, audit) = goes_through(store, &case, 250, 6);
-        let count = |outcome| measured.operations[TRANSACTION].count(outcome);
-        assert!(count(Outcome::Ok) > 0, "{}: {measured:?}", case.shown());
-        assert_eq!(count(Outcome::Refused), 0, "{}: {audit:?}", case.shown());
-        case.unload(store);
+        let count = |driven: &Driven, outcome| driven.measured.operations[TRANSACTION].count(outcome);
+        let driven = goes_through(subject, store, &case, (250, 6), |driven| count(driven, Outcome::Ok) > 0);
+        assert_eq!(count(&driven, Outcome::Refused), 0, "{}: {:?}", case.shown(), driven.audit);
     }
 }
 
@@ -279,11 +325,14 @@ pub fn left<S: Store>(subject: &Subject<S>, store: &S) {
     let mixes = ["a", "f", "b", "c"].map(|mix| few(mix, 200));
     let cases = offered(subject, mixes);
     let case = cases.iter().find(|case| case.lock.promises()).unwrap_or(&cases[0]);
-    case.load(store);
-    goes_through(store, case, 150, 4);
-    let (audit, left) = case.judge(store);
-    let next = case.next(left.unwrap_or_else(|| panic!("nothing is left: {audit:?}")));
-    goes_through(store, &next, 150, 4);
+    let left = with_more_time(150, |millis| {
+        let case = case.anew();
+        case.load(store);
+        let driven = drives(store, &case, millis, 4).enough(true).inspect_err(|_| case.unload(store))?;
+        Ok(driven.left.unwrap_or_else(|| panic!("nothing is left: {:?}", driven.audit)))
+    });
+    // where nothing was done, the same is left
+    with_more_time(150, |millis| drives(store, &case.next(left.clone()), millis, 4).enough(true));
 }
 
 /// A namespace of each name carries trials in every lock mode, and goes with all that is in it, but nothing
@@ -333,6 +382,11 @@ fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
         }
     }
     assert!(killed > 0, "{} has no rung that survives", subject.kind.name);
+}
+
+/// What this trial has acknowledged is there after the server was killed in its midst and came back.
+pub fn kept<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &Case) {
+    survives(subject, world, case, true, Repaired::First);
 }
 
 /// What is kept nowhere is lost with the server, and the audit finds it missing.

@@ -1,26 +1,34 @@
 //! What the checks of all workloads share: trials step by step, namespaces, crashes.
 
 use std::{
-    fmt::Debug,
+    fmt::{Debug, Display},
     thread,
     time::{Duration, Instant},
 };
 
-use acidtest_engine::{Load, Measurement, Stop, Trial};
+use acidtest_engine::{Load, Measurement, Outcome, Stop, Trial};
 use acidtest_model::{Durability, Lock, StoreError};
 use acidtest_workloads::{Audit, ClientTask, Finding, Owner, Store};
 
 use crate::{Gone, NAMESPACE, Subject, World, for_time, subject::Home, wait};
+
+/// How long clients may take to reach a server again that was killed, on a machine that has other things to do.
+pub(crate) const BACK: Duration = Duration::from_mins(3);
 
 /// A trial step by step, whatever its workload.
 pub(crate) trait Steps: Sync {
     /// What is read back.
     type State: PartialEq + Debug + Default;
 
+    /// What its clients do, by name.
+    const OPERATIONS: &'static [&'static str];
+
     /// How it is protected.
     fn lock(&self) -> Lock;
     /// Lays its data in.
     fn load(&self, store: &impl Store);
+    /// So many clients.
+    fn tasks(&self, store: &impl Store, clients: usize) -> Vec<ClientTask>;
     /// Runs so many clients to the end.
     fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement;
     /// Reads back what is there.
@@ -40,6 +48,60 @@ pub(crate) fn run(store: &impl Store, load: &Load, tasks: Vec<ClientTask>) -> Me
 pub(crate) fn trial(store: &impl Store, load: &Load, clients: usize) -> Trial {
     let threads = if store.blocking() { clients } else { load.threads };
     Trial::new(Load { threads, ..load.clone() }, clients)
+}
+
+/// Runs a trial until the watching ends, if it has not ended by itself, which the watcher can ask.
+pub(crate) fn drives_until(
+    store: &impl Store,
+    load: &Load,
+    tasks: Vec<ClientTask>,
+    watch: impl FnOnce(&Trial, &dyn Fn() -> bool),
+) -> Measurement {
+    let trial = trial(store, load, tasks.len());
+    thread::scope(|scope| {
+        let running = scope.spawn(|| trial.run(tasks).unwrap());
+        let ends = Ends(&trial);
+        watch(&trial, &|| running.is_finished());
+        drop(ends);
+        running.join().unwrap()
+    })
+}
+
+/// Stops a trial when dropped, by a panic too.
+struct Ends<'a>(&'a Trial);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.stop(Stop::Interrupted);
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn until(what: impl Display, most: Duration, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < most, "{what}: not within {most:?}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Tries with more and more time, in milliseconds, until what was to be seen has been seen: a slow machine takes
+/// longer. Where a minute is too little, it panics with what was seen instead.
+#[track_caller]
+pub fn with_more_time<T>(mut millis: u64, mut attempt: impl FnMut(u64) -> Result<T, String>) -> T {
+    loop {
+        match attempt(millis) {
+            Ok(seen) => return seen,
+            Err(seen) => assert!(millis < 60_000, "not within {millis} ms: {seen}"),
+        }
+        millis *= 4;
+    }
+}
+
+/// Whether anything was acknowledged: of a trial without that nothing is known.
+pub(crate) fn acknowledged(measured: &Measurement) -> bool {
+    measured.operations.iter().any(|operation| operation.count(Outcome::Ok) > 0)
 }
 
 /// A store with a namespace for trials, at the rung if the store has it.
@@ -127,7 +189,7 @@ pub(crate) fn survives<S: Store>(
     eprintln!("{lock}: {audit}, {:?} {:?}", audit.evidence, measured.faults);
     if comes_back {
         assert!(measured.reconnects > 0, "{lock}");
-        assert_eq!(measured.stopped, None, "{lock}");
+        assert_eq!(measured.stopped, Some(Stop::Interrupted), "{lock}: {:?}", measured.faults);
     } else {
         assert!(matches!(measured.stopped, Some(Stop::ServerGone(_))), "{lock}: {:?}", measured.stopped);
     }
@@ -140,43 +202,50 @@ pub(crate) fn survives<S: Store>(
 
 /// Kills the server in the middle of a trial, starts it again at once or after the clients gave up, and
 /// audits what it recovered.
-pub(crate) fn crash<S: Store>(
+pub(crate) fn crash<S: Store, C: Steps>(
     subject: &Subject<S>,
     world: &mut World<S>,
-    case: &impl Steps,
+    case: &C,
     comes_back: bool,
 ) -> (Measurement, Audit) {
     let World { store, home: Home::Server(private) } = world else { panic!("there is no server to kill") };
     let store = &*store;
     case.load(store);
     // long enough to see the server come back, short enough to give it up
-    let patience = Duration::from_secs(if comes_back { 20 } else { 1 });
-    // a store that takes a second to be read back must still be killed in mid-trial
-    let load = Load { patience, ..for_time(4000) };
-    let measured = thread::scope(|scope| {
-        let trial = scope.spawn(|| case.drive(store, &load, 12));
-        await_change(store, case);
+    let patience = if comes_back { BACK } else { Duration::from_secs(1) };
+    let load = Load { operations: C::OPERATIONS, patience, ..for_time(3_600_000) };
+    let measured = drives_until(store, &load, case.tasks(store, 12), |trial, is_over| {
+        changes(store, case, &case.laid_in(), is_over);
         thread::sleep(Duration::from_millis(500));
         private.kill();
         if comes_back {
             private.restart();
+            // only waits for it: the rung is of no account
+            subject.answer(private, Durability::None);
+            until("nobody connects again", BACK, || trial.progress().reconnects > 0 || is_over());
+            // what it shows now may be of before the kill
+            until("nothing is read back", BACK, || {
+                case.state(store).is_ok_and(|found| {
+                    changes(store, case, &found, is_over);
+                    true
+                })
+            });
+            thread::sleep(Duration::from_millis(300));
+        } else {
+            until("they do not give up", BACK, is_over);
         }
-        trial.join().unwrap()
     });
     if !comes_back {
         private.restart();
+        subject.answer(private, Durability::None);
     }
-    // only waits for it: the rung is of no account
-    subject.answer(private, Durability::None);
     (measured, case.audit(store))
 }
 
-/// Waits until a trial has begun to show.
-fn await_change(store: &impl Store, case: &impl Steps) {
-    let start = Instant::now();
-    let laid = case.laid_in();
-    while case.state(store).unwrap() == laid {
-        assert!(start.elapsed() < Duration::from_secs(20), "the trial does not begin");
-        thread::sleep(Duration::from_millis(5));
-    }
+/// Waits until a trial shows something else, or is over.
+#[track_caller]
+fn changes<C: Steps>(store: &impl Store, case: &C, from: &C::State, is_over: &dyn Fn() -> bool) {
+    until("the trial changes nothing", BACK, || {
+        is_over() || case.state(store).is_ok_and(|found| found != *from)
+    });
 }

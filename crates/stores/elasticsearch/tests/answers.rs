@@ -16,7 +16,7 @@ use std::{
 use acidtest_engine::{Measurement, Outcome};
 use acidtest_model::{Address, Lock, StoreError};
 use acidtest_store_elasticsearch::{Elasticsearch, KIND};
-use acidtest_testbed::{Gone, Subject, for_time, login, records::Case, wait};
+use acidtest_testbed::{Gone, Subject, for_operations, login, records::Case, wait};
 use acidtest_workloads::{
     Loaded, Place,
     records::{Layout, RecordsStore as _},
@@ -155,7 +155,7 @@ fn driven(reply: impl Fn() -> Reply + Clone + Send + 'static, method: &'static s
         },
     );
     let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
-    Case::of(Lock::Soft, 0, "update:1").drive(&store, &for_time(100), 1)
+    Case::of(Lock::Soft, 0, "update:1").drive(&store, &for_operations(3), 1)
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn what_is_kept_and_no_record_is_torn_in_the_trial_and_at_its_end() {
     });
     let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
     let case = Case::of(Lock::Soft, 0, "read:1");
-    let measured = case.drive(&store, &for_time(100), 1);
+    let measured = case.drive(&store, &for_operations(5), 1);
     let read = measured.operations[0].count(Outcome::Ok);
     let (audit, _) = case.judge(&store);
     // of the two at the end one is not even a record's key

@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
-use acidtest_engine::{Extent, Load, Outcome};
+use acidtest_engine::Outcome;
 use acidtest_model::{Address, Durability, Lock};
 use acidtest_store_fjall::Fjall;
-use acidtest_testbed::{for_time, records::Case};
+use acidtest_testbed::{for_operations, records::Case};
 use acidtest_workloads::records::Parameters;
 
 /// Tells the child what to do: folder, rung and lock.
@@ -42,8 +42,7 @@ fn child() {
     let store = open(Path::new(folder), rung.parse().unwrap());
     let case = case(lock.parse().unwrap());
     case.load(&store);
-    let load = Load { extent: Extent::Operations(UPDATES), ..for_time(0) };
-    let measured = case.drive(&store, &load, 1);
+    let measured = case.drive(&store, &for_operations(UPDATES), 1);
     let ok: u64 = measured.operations.iter().map(|operation| operation.count(Outcome::Ok)).sum();
     assert_eq!(ok, UPDATES, "{measured:?}");
     println!("{ACKNOWLEDGED}");

@@ -7,7 +7,7 @@ mod common;
 use acidtest_model::{Durability, Lock};
 use acidtest_store_mariadb::{MariaDb, Variant};
 use acidtest_testbed::{
-    NAMESPACE, Private, Subject, for_time,
+    NAMESPACE, Private, Subject, for_operations,
     records::{self, Case},
     wait,
 };
@@ -104,7 +104,7 @@ fn archive_loses_what_it_was_still_to_compress() {
     wait(store.create(NAMESPACE, "run 1")).unwrap();
     let case = Case::of(Lock::None, 1, "write");
     case.load(&store);
-    assert!(case.drive(&store, &for_time(300), 4).faults.is_empty());
+    assert!(case.drive(&store, &for_operations(400), 4).faults.is_empty());
     private.kill();
     private.restart();
     private.open(async |address| Variant::MARIADB_ARCHIVE.open(address).await);
@@ -119,7 +119,7 @@ fn blackhole_loses_every_record_and_the_audit_says_so() {
     wait(world.store.create(NAMESPACE, "run 1")).unwrap();
     let case = Case::of(Lock::None, 1, "write");
     assert_eq!(case.load(&world.store), 200);
-    let measured = case.drive(&world.store, &for_time(300), 4);
+    let measured = case.drive(&world.store, &for_operations(400), 4);
     assert!(measured.faults.is_empty(), "{measured:?}");
     let (audit, left) = case.judge(&world.store);
     assert_eq!((audit.verdict, left.is_some()), (Verdict::Broken, false), "{audit:?}");
@@ -164,7 +164,7 @@ fn records_of_every_shape_are_laid_in() {
             let case = Case::new(lock, trial, parameters.clone());
             assert_eq!(case.load(&world.store), 50);
             assert!(case.state(&world.store).unwrap() == case.laid_in(), "{fields} x {field_bytes}");
-            let measured = case.drive(&world.store, &for_time(200), 2);
+            let measured = case.drive(&world.store, &for_operations(40), 2);
             assert!(measured.faults.is_empty(), "{fields} x {field_bytes}: {:?}", measured.faults);
             assert_eq!(case.judge(&world.store).0.verdict, Verdict::Holds);
             case.unload(&world.store);
@@ -182,7 +182,8 @@ fn a_memory_table_that_is_full_says_what_let_it_grow() {
     let shrink =
         format!("SET max_heap_table_size = {}; ALTER TABLE {NAMESPACE}.usertable_1 ENGINE = MEMORY", 1 << 20);
     execute(world.address(), &shrink);
-    let measured = case.drive(&world.store, &for_time(500), 2);
+    // more than the table has room for
+    let measured = case.drive(&world.store, &for_operations(4_000), 2);
     assert!(measured.faults.keys().any(|words| words.contains("max_heap_table_size")), "{measured:?}");
     assert_eq!(case.judge(&world.store).0.verdict, Verdict::Holds);
 }

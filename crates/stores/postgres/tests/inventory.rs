@@ -2,11 +2,11 @@
 
 mod common;
 
-use std::{fs, thread, time::Duration};
+use std::{fs, time::Duration};
 
 use acidtest_model::{Address, Durability};
 use acidtest_store_postgres::Postgres;
-use acidtest_testbed::{inventory, login, wait};
+use acidtest_testbed::{inventory, login, until, wait};
 use acidtest_workloads::{Owner, Store};
 use common::{POSTGRES, execute};
 
@@ -70,7 +70,9 @@ fn a_refused_login_is_told_with_a_remedy_and_without_the_password() {
     let rules = fs::read_to_string(&hba).unwrap();
     fs::write(&hba, format!("host all ann 127.0.0.1/32 scram-sha-256\n{rules}")).unwrap();
     execute(trusted, "CREATE ROLE ann LOGIN PASSWORD 'right'; SELECT pg_reload_conf()");
-    thread::sleep(Duration::from_millis(300));
+    until("the server asks for passwords", Duration::from_mins(2), || {
+        wait(Postgres::open(&login(trusted, "ann", None))).is_err()
+    });
 
     let store = wait(Postgres::open(&login(trusted, "ann", Some("right")))).unwrap();
     assert!(!format!("{store:?}").contains("right"));

@@ -13,7 +13,7 @@ use acidtest_store_redis::{KIND, Redis};
 use acidtest_testbed::{
     Gone, NAMESPACE, Subject, World,
     queue::{self, Case, few},
-    wait,
+    wait, with_more_time,
 };
 use acidtest_workloads::{
     Store, Verdict,
@@ -61,9 +61,8 @@ fn a_server_out_of_memory_says_so_and_nothing_breaks() {
         redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut raw).unwrap();
     };
     for (trial, ack) in (1..).zip([Ack::Confirm, Ack::Transaction]) {
-        // a slow machine takes longer to be refused anything, and to go on
-        let mut millis = 50;
-        loop {
+        // refused first, and then not
+        with_more_time(50, |millis| {
             let case = Case::new(trial, Parameters { ack, ..few() });
             case.load(&world.store);
             limit("1");
@@ -81,11 +80,10 @@ fn a_server_out_of_memory_says_so_and_nothing_breaks() {
             assert!(words.iter().all(|words| words.contains("maxmemory")), "{words:?}");
             if audit.evidence["failed_publishes"] > 0 && audit.evidence["consumed_messages"] > 0 {
                 assert!(!words.is_empty());
-                break;
+                return Ok(());
             }
-            assert!(millis < 10_000, "{ack:?}: {audit:?}");
-            millis *= 4;
-        }
+            Err(format!("{ack:?}: {audit:?}"))
+        });
     }
 }
 
@@ -151,21 +149,14 @@ impl Queues {
 
 #[test]
 fn a_consumer_at_work_keeps_what_it_holds_and_one_that_stalls_does_not() {
-    let Some(mut queues) = Queues::start(2) else { return };
+    const TRIES: u32 = 20;
+    let Some(mut queues) = Queues::start(1 + TRIES) else { return };
     wait(async {
-        let (mut busy, mut idle) = (queues.subscriber(0).await, queues.subscriber(0).await);
-        let (mut stalled, mut heir) = (queues.subscriber(1).await, queues.subscriber(1).await);
-        assert_eq!(take(&mut busy).await, Some(false));
+        let (mut stalled, mut heir) = (queues.subscriber(0).await, queues.subscriber(0).await);
         assert_eq!(take(&mut stalled).await, Some(false));
-        tokio::time::sleep(LEASE * 3 / 5).await;
-        let heard = Instant::now();
-        assert_eq!(take(&mut busy).await, Some(false));
-        // the server's clock is as fine as a millisecond
-        let most = heard.elapsed() + LEASE / 10;
-        assert!(queues.pending(0).iter().all(|(_, _, idle)| *idle <= most), "{:?}", queues.pending(0));
-        let taken = take(&mut idle).await;
-        assert!(taken.is_none() || heard.elapsed() >= LEASE, "it is in other hands");
-        assert_eq!(busy.settle().await.unwrap(), Settled::Answered);
+        // on a machine that stands still for too long the one at work has stalled too: not each time
+        let mut tries = 1..=TRIES;
+        while !keeps_what_it_holds(&mut queues, tries.next().unwrap()).await {}
 
         let inherited = async {
             loop {
@@ -180,6 +171,30 @@ fn a_consumer_at_work_keeps_what_it_holds_and_one_that_stalls_does_not() {
         // what it held was not its own to acknowledge
         assert_eq!(stalled.settle().await.unwrap(), Settled::Sent);
     });
+}
+
+/// A consumer that takes another message is heard of in time, and so keeps the first. False where it took them too
+/// late.
+async fn keeps_what_it_holds(queues: &mut Queues, queue: u32) -> bool {
+    let queue = queue as usize;
+    let (mut busy, mut idle) = (queues.subscriber(queue).await, queues.subscriber(queue).await);
+    let begun = Instant::now();
+    assert_eq!(take(&mut busy).await, Some(false));
+    tokio::time::sleep(LEASE * 3 / 5).await;
+    let heard = Instant::now();
+    assert_eq!(take(&mut busy).await, Some(false));
+    let pending = queues.pending(queue);
+    // the server's clock is as fine as a millisecond
+    let most = heard.elapsed() + LEASE / 10;
+    let taken = take(&mut idle).await;
+    let settled = busy.settle().await.unwrap();
+    if begun.elapsed() > LEASE * 8 / 5 || heard.elapsed() > LEASE * 4 / 5 {
+        return false;
+    }
+    assert!(pending.iter().all(|(_, _, idle)| *idle <= most), "{pending:?}");
+    assert_eq!(taken, None, "it is in other hands");
+    assert_eq!(settled, Settled::Answered);
+    true
 }
 
 #[test]
@@ -207,8 +222,8 @@ fn what_others_have_claimed_is_left_to_them() {
         assert_eq!(take(&mut stopped).await, Some(false));
         assert_eq!(stopped.settle().await.unwrap(), Settled::Answered);
         let ids: Vec<String> = queues.pending(1).into_iter().map(|(id, ..)| id).collect();
-        queues.claim(1, &[&ids[0], &ids[2]]);
         let claimed = Instant::now();
+        queues.claim(1, &[&ids[0], &ids[2]]);
         stopped.stop().await.unwrap();
         let pending = queues.pending(1);
         for (id, consumer, idle) in &pending {

@@ -224,11 +224,14 @@ async fn a_server_killed_during_a_request_leaves_it_unknown() {
     let Some(mut server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
     let killer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(200));
+        acidtest_testbed::wait(async {
+            let mut other = connect(&server).await.unwrap();
+            other.eval("while not begun do require('fiber').sleep(0.01) end", nothing).await.unwrap();
+        });
         server.kill();
         server
     });
-    let error = connection.eval("require('fiber').sleep(60)", nothing).await.unwrap_err();
+    let error = connection.eval("begun = true require('fiber').sleep(600)", nothing).await.unwrap_err();
     assert!(matches!(error, Error::Lost { sent: true, .. }), "{error:?}");
     assert_eq!(error.fate(), Fate::Unknown);
     let error = connection.ping().await.unwrap_err();
@@ -257,10 +260,13 @@ async fn a_server_killed_between_requests_is_noticed_before_the_next() {
 async fn an_abandoned_request_breaks_the_connection() {
     let Some(server) = server().await else { return };
     let mut connection = connect(&server).await.unwrap();
-    let slow = connection.eval("require('fiber').sleep(0.2) return 'stale'", nothing);
+    let mut other = connect(&server).await.unwrap();
+    let slow = connection.eval("while not over do require('fiber').sleep(0.01) end return 'stale'", nothing);
     assert!(tokio::time::timeout(Duration::from_millis(50), slow).await.is_err());
     assert!(!connection.is_usable());
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // now its answer comes
+    other.eval("over = true require('fiber').sleep(0.1)", nothing).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
     let error = connection.eval("return 'fresh'", nothing).await.unwrap_err();
     assert!(matches!(error, Error::Lost { sent: false, .. }), "{error:?}");
     connect(&server).await.unwrap().ping().await.unwrap();

@@ -9,7 +9,7 @@ const INFO: &str =
 
 fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { timeout(Duration::from_secs(10), work).await.unwrap() })
+    runtime.block_on(async { timeout(Duration::from_mins(2), work).await.unwrap() })
 }
 
 /// The server's side of a connection, written by the test.
