@@ -14,14 +14,20 @@ static INNODB: Subject<MariaDb> = common::subject!(MYSQL);
 static MYISAM: Subject<MariaDb> = common::subject!(MYSQL_MYISAM);
 static MARIADB: Subject<MariaDb> = common::subject!(MARIADB);
 
+/// All on one server: it takes this one ten seconds to be prepared.
 #[test]
-fn innodb_carries_every_mix_and_transactions_at_every_level() {
-    INNODB.passes(&[records::mixes, records::transactions, records::large]);
-}
-
-#[test]
-fn innodb_carries_the_inventory_and_a_queue_and_holds_under_contention() {
-    INNODB.passes(&[records::contention, inventory::contention, inventory::replay, queue::both]);
+fn innodb_carries_every_workload_and_holds_under_contention() {
+    INNODB.passes(&[
+        records::mixes,
+        records::transactions,
+        records::large,
+        records::contention,
+        inventory::contention,
+        inventory::replay,
+        queue::both,
+        join::finds_its_rows,
+        join::is_explained,
+    ]);
 }
 
 #[test]
@@ -41,20 +47,19 @@ fn each_rung_is_read_back() {
 }
 
 #[test]
-fn myisam_holds() {
-    MYISAM.passes(&[records::mixes, records::contention, records::large]);
+fn myisam_carries_records_and_joins_and_holds() {
+    MYISAM.passes(&[
+        records::mixes,
+        records::contention,
+        records::large,
+        join::finds_its_rows,
+        join::is_explained,
+    ]);
 }
 
 #[test]
 fn myisam_keeps_what_was_acknowledged() {
     records::kills_and_repairs(&MYISAM);
-}
-
-#[test]
-fn both_engines_join() {
-    for subject in [&INNODB, &MYISAM] {
-        subject.passes(&[join::finds_its_rows, join::is_explained]);
-    }
 }
 
 /// Whoever asks for one product gets the other's address: the servers differ in what the table of

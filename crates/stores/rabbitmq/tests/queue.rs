@@ -8,7 +8,7 @@ use acidtest_lab::Lab;
 use acidtest_model::{Address, Consume, Durability, QueueKind, StoreError};
 use acidtest_store_rabbitmq::{KIND, RabbitMq};
 use acidtest_testbed::{
-    Gone, NAMESPACE, Pace, Private, Relay, Subject, login,
+    Gone, NAMESPACE, Pace, Private, Relay, Subject, World, login,
     queue::{self, Case, few},
     wait,
 };
@@ -263,11 +263,22 @@ fn what_is_on_its_way_or_in_dead_hands_is_not_lost() {
     queue::handed_over(&RABBIT, &world, 4);
 }
 
+/// On one server: it takes seconds to start.
 #[test]
-fn a_stranger_s_queue_stays_though_it_is_listed_among_ours() {
+fn what_it_does_its_own_way_is_right() {
     let Some(world) = RABBIT.start(Durability::Process) else { return };
+    for check in [
+        nothing_is_sent_to_a_consumer_before_it_asks,
+        a_stranger_s_queue_stays_though_it_is_listed_among_ours,
+    ] {
+        wait(world.store.create(NAMESPACE, "run 1")).unwrap();
+        check(&world);
+        wait(world.store.remove(NAMESPACE)).unwrap();
+    }
+}
+
+fn a_stranger_s_queue_stays_though_it_is_listed_among_ours(world: &World<RabbitMq>) {
     let rabbit = &world.store;
-    wait(rabbit.create(NAMESPACE, "run 1")).unwrap();
     let ours = laid(rabbit, 1, 5, 128);
     // as any client of the broker can
     let listed = ["stranger", "acidtest_2:queue_1", "acidtest:mark", "acidtest:names"];
@@ -288,14 +299,11 @@ fn a_stranger_s_queue_stays_though_it_is_listed_among_ours() {
 
 /// The broker sends all that there is as soon as somebody subscribes: before the first message is asked for, which
 /// is timed, it must not.
-#[test]
-fn nothing_is_sent_to_a_consumer_before_it_asks() {
-    let Some(world) = RABBIT.start(Durability::Process) else { return };
+fn nothing_is_sent_to_a_consumer_before_it_asks(world: &World<RabbitMq>) {
     let rabbit = &world.store;
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
     let wanted = wanted(&Parameters { consume: Consume::Auto, ..Parameters::default() });
     wait(async {
-        rabbit.create(NAMESPACE, "run 1").await.unwrap();
         rabbit.declare(&place, &wanted).await.unwrap();
         let connector = rabbit.connector(&place, &wanted);
         let mut publisher = connector.publisher().await.unwrap();
