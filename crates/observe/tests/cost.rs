@@ -7,7 +7,7 @@ mod running;
 use std::{thread, time::Duration};
 
 use acidtest_observe::Sampler;
-use running::Running;
+use running::{Running, wait_until};
 use rustix::time::{ClockId, clock_gettime};
 
 fn cpu() -> Duration {
@@ -18,7 +18,14 @@ fn cpu() -> Duration {
 fn sampling_costs_little() {
     let server =
         Running::sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do sleep 60 & done; wait");
-    thread::sleep(Duration::from_millis(300));
+    wait_until("all sleep", || {
+        let all = procfs::process::all_processes().unwrap().flatten();
+        let stats = all.filter_map(|process| process.stat().ok());
+        let sleep = |stat: &procfs::process::Stat| {
+            u32::try_from(stat.pgrp) == Ok(server.pid()) && stat.comm == "sleep"
+        };
+        stats.filter(sleep).count() == 19
+    });
     let before = cpu();
     let sampler = Sampler::start(Some(server.pid()), Sampler::EVERY);
     thread::sleep(Duration::from_secs(3));

@@ -1,8 +1,22 @@
 //! A process tree that ends with its test.
 
-use std::process::{Child, Command, Stdio};
+use std::{
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Waits until something is so, which a machine that has other things to do may make a matter of a minute.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < Duration::from_mins(2), "{what}: not within {:?}", begun.elapsed());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
 
 /// A shell in a process group of its own, killed with all its children when dropped.
 pub(crate) struct Running(Child);
