@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Two cells of two trials.
 fn measured(bench: &Bench) -> String {
-    let words = ["run", "inventory", "--lock", "soft,native", "--trials", "2", "--duration", "300ms"];
+    let words = ["run", "inventory", "--lock", "soft,native", "--trials", "2", "--ops", "300"];
     let words =
         [&words[..], &["--warmup", "100ms", "--clients", "2", "--out", "result.json", "--quiet"]].concat();
     bench.run(&words).expect(0);

@@ -690,7 +690,7 @@ fn a_kept_server_outlives_its_starter_until_down() {
         assert!(TcpStream::connect(socket(entry.address.as_ref().unwrap())).is_ok(), "{entry:?}");
     }
     // neither a shell in its folder nor anything else of the user's is the server
-    let mut shell = Command::new("sleep").arg("60").current_dir(&kept[0].folder).spawn().unwrap();
+    let mut shell = Command::new("sleep").arg("600").current_dir(&kept[0].folder).spawn().unwrap();
     let cleared = lab.down().unwrap();
     assert!(lives(shell.id()));
     shell.kill().unwrap();

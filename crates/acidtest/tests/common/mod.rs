@@ -15,6 +15,9 @@ pub use acidtest_testbed::wanted;
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// How long anything that must happen may take, on a machine that has other things to do.
+const SOON: Duration = Duration::from_mins(3);
+
 /// A working folder and a lab for one test. Nothing may be left in the lab at its end.
 pub struct Bench {
     folder: TempDir,
@@ -118,12 +121,7 @@ impl Bench {
     pub fn assert_clean(&self) {
         let begun = Instant::now();
         while !(self.processes().is_empty() && self.leftovers().is_empty()) {
-            assert!(
-                begun.elapsed() < Duration::from_secs(5),
-                "left behind: {:?} {:?}",
-                self.processes(),
-                self.leftovers()
-            );
+            assert!(begun.elapsed() < SOON, "left behind: {:?} {:?}", self.processes(), self.leftovers());
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -139,13 +137,13 @@ impl Drop for Bench {
 }
 
 /// Waits for a child to end; it is killed if it does not.
-pub fn wait(mut child: Child, most: Duration) -> Ended {
+pub fn wait(mut child: Child) -> Ended {
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > most {
+        if begun.elapsed() > SOON {
             child.kill().unwrap();
             let ended = Ended::of(&child.wait_with_output().unwrap());
-            panic!("still running after {most:?}: {} {}", ended.stdout, ended.stderr);
+            panic!("still running after {SOON:?}: {} {}", ended.stdout, ended.stderr);
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -159,12 +157,8 @@ pub fn signal(name: &str, pid: u32) {
 
 /// Waits until something is so.
 #[track_caller]
-pub fn until(what: &str, most: Duration, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < most, "{what}: not within {most:?}");
-        thread::sleep(Duration::from_millis(30));
-    }
+pub fn until(what: &str, so: impl FnMut() -> bool) {
+    acidtest_testbed::until(what, SOON, so);
 }
 
 /// The servers under test: all, but those that the user left out.
