@@ -47,6 +47,11 @@ pub struct OperationStats {
     pub latency: BTreeMap<Outcome, Latency>,
     /// Acknowledged before the measured part ended: what throughput is made of.
     pub ok_in_time: u64,
+    /// How long there was any to do: the measured part, but where a number of operations was asked for and clients on
+    /// the schedule do these, no longer than until the last of them had ended.
+    pub lasted: Duration,
+    /// Whether clients on the schedule do these.
+    pub(crate) is_scheduled: bool,
     /// Attempts that lost against another client.
     pub conflicts: u64,
     /// Attempts that the store refused.
@@ -156,7 +161,7 @@ impl Measurement {
     /// Acknowledged operations of one kind a second.
     #[must_use]
     pub fn rate(&self, operation: &OperationStats) -> f64 {
-        operation.ok_in_time as f64 / self.window.as_secs_f64().max(1e-9)
+        operation.ok_in_time as f64 / operation.lasted.as_secs_f64().max(1e-9)
     }
 
     /// Acknowledged operations a second.

@@ -61,8 +61,8 @@ struct Batch {
     efforts: Vec<Effort64>,
     ok_in_time: Vec<u64>,
     spans: Vec<Histogram>,
-    /// Operations of clients on the schedule.
-    scheduled: u64,
+    /// Operations of clients on the schedule, by kind.
+    scheduled: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,7 +82,7 @@ impl Batch {
             efforts: vec![Effort64::default(); kinds],
             ok_in_time: vec![0; kinds],
             spans: (0..spans).map(|_| histogram()).collect(),
-            scheduled: 0,
+            scheduled: vec![0; kinds],
         }
     }
 
@@ -96,7 +96,7 @@ impl Batch {
         self.efforts.fill(Effort64::default());
         self.ok_in_time.fill(0);
         self.spans.iter_mut().for_each(Histogram::reset);
-        self.scheduled = 0;
+        self.scheduled.fill(0);
     }
 }
 
@@ -154,10 +154,10 @@ impl Recorder {
         self.arrived.dropped += count;
     }
 
-    /// An operation of a client on the schedule has ended at that moment.
-    pub(crate) fn completed(&mut self, end: u64) {
+    /// An operation of a client on the schedule, of this kind, has ended at that moment.
+    pub(crate) fn completed(&mut self, kind: usize, end: u64) {
         self.arrived.completed += 1;
-        self.batch.scheduled += 1;
+        self.batch.scheduled[kind] += 1;
         self.ends.scheduled = self.ends.scheduled.max(end);
     }
 
@@ -283,6 +283,7 @@ impl Totals {
         let mut service: Option<Histogram> = None;
         for (kind, operation) in inner.operations.iter_mut().enumerate() {
             operation.ok_in_time += batch.ok_in_time[kind];
+            operation.is_scheduled |= batch.scheduled[kind] > 0;
             operation.conflicts += batch.efforts[kind].conflicts;
             operation.refusals += batch.efforts[kind].refusals;
             operation.retries += batch.efforts[kind].retries;
@@ -314,7 +315,7 @@ impl Totals {
             add(&mut span.times, times);
         }
         let ended: u64 = counts.iter().flatten().sum();
-        self.completed.fetch_add(batch.scheduled, Ordering::Relaxed);
+        self.completed.fetch_add(batch.scheduled.iter().sum(), Ordering::Relaxed);
         if ended > 0 {
             let open = inner.open.entry(second).or_insert_with(|| OpenSecond {
                 counts: vec![SecondCounts::default(); kinds],

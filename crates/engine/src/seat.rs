@@ -184,7 +184,7 @@ impl Seat {
         let recorder = &mut self.bench.borrow_mut().recorder;
         recorder.record(kind, outcome, Times { due, start, end }, effort);
         if self.scheduled {
-            recorder.completed(end);
+            recorder.completed(kind, end);
         }
     }
 

@@ -279,8 +279,16 @@ impl Trial {
         while (series.len() as u64) < window.as_secs() {
             series.push(Second::empty(series.len() as u64, self.shared.load.operations.len()));
         }
+        let mut operations = collected.operations;
+        for operation in &mut operations {
+            operation.lasted = match self.shared.load.extent {
+                // what others did after the last on the schedule is no time that those took
+                Extent::Operations(_) if operation.is_scheduled => until(collected.ends.scheduled),
+                _ => window,
+            };
+        }
         Measurement {
-            operations: collected.operations,
+            operations,
             spans: collected.spans,
             window,
             series,

@@ -868,8 +868,8 @@ impl Client for Porter {
     }
 }
 
-/// So many that bring and so many that take.
-fn porters(load: &Load, bringing: usize, taking: usize) -> Measurement {
+/// So many that bring and so many that take, and their load.
+fn porters_of(load: &Load, bringing: usize, taking: usize) -> (Load, Vec<ClientTask>) {
     let brought = Arc::new(AtomicU64::new(0));
     let task = |_| {
         let brought = Arc::clone(&brought);
@@ -880,7 +880,12 @@ fn porters(load: &Load, bringing: usize, taking: usize) -> Measurement {
         task
     };
     let load = Load { scheduled: Some(bringing), operations: &["bring", "take"], ..load.clone() };
-    Trial::new(load, bringing + taking).run((0..bringing + taking).map(task).collect()).unwrap()
+    (load, (0..bringing + taking).map(task).collect())
+}
+
+fn porters(load: &Load, bringing: usize, taking: usize) -> Measurement {
+    let (load, tasks) = porters_of(load, bringing, taking);
+    Trial::new(load, bringing + taking).run(tasks).unwrap()
 }
 
 /// The rate is that of the clients on the schedule, on however many threads the others are dealt out.
@@ -920,6 +925,23 @@ fn a_number_of_operations_is_for_the_clients_on_the_schedule_alone() {
         assert!(operations[1].count(Outcome::Ok) >= 50, "those of the warm-up may be among them");
         assert!(window > Duration::ZERO);
     }
+}
+
+/// What the clients on the schedule did has its rate over the time that they took, however long the others still take.
+#[test]
+fn the_rate_of_a_number_of_operations_is_not_that_of_those_who_take_them() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let measurement = runtime.block_on(async {
+        let (load, tasks) = porters_of(&operations(60), 6, 1);
+        Trial::simulated(load, 7).run_simulated(tasks).await
+    });
+    let [bring, take] = [&measurement.operations[0], &measurement.operations[1]];
+    assert_eq!([bring, take].map(|each| each.count(Outcome::Ok)), [60, 60]);
+    assert_eq!(take.lasted, measurement.window);
+    // ten by each of six, and sixty by one
+    assert!(bring.lasted < measurement.window / 3, "{:?} of {:?}", bring.lasted, measurement.window);
+    assert!(measurement.rate(bring) > measurement.rate(take) * 3.0);
 }
 
 /// On a clock that is paused twenty minutes are over in no time, and whoever does the same again sees the same again.
