@@ -186,7 +186,8 @@ mod tests {
                 let share = shares[rank as usize - 1];
                 prop_assert!((share - law).abs() < noise, "rank {}: {} for {}", rank, share, law);
             }
-            let first_half: f64 = shares[..shares.len() / 2].iter().sum();
+            // of few ranks that are nearly alike, half without the one in the middle need not have half of the draws
+            let first_half: f64 = shares[..shares.len().div_ceil(2)].iter().sum();
             prop_assert!(first_half > 0.5);
         }
 
