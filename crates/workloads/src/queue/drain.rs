@@ -25,6 +25,13 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// How much longer each of these is for each byte of a message: over a slow network a large one takes its time.
 const BYTE: Duration = Duration::from_micros(1);
 
+/// How often a queue may hand out each message while it is emptied, on the average: what a connection held that broke
+/// comes again, but a store that never forgets a message is never empty.
+const AGAIN: u64 = 10;
+
+/// So many more it may hand out, where there are few.
+const MORE: u64 = 10_000;
+
 /// So long, with the time that a message takes.
 fn with_a_message(time: Duration, wanted: &Wanted) -> Duration {
     time + BYTE * wanted.message_bytes
@@ -97,8 +104,9 @@ pub(super) async fn drain<C: Connector>(
     let broken = |fault: Fault| failed("emptying the queue", fault.message);
     let [stalled, answer] = [STALLED, ANSWER].map(|time| with_a_message(time, wanted));
     let (mut patience, mut moved) = (PATIENCE, Instant::now());
+    let mut most = scenario.ledger.sent().saturating_mul(AGAIN).saturating_add(MORE);
     loop {
-        let mut round = Round::new(scenario, wanted, patience);
+        let mut round = Round::new(scenario, wanted, patience, most);
         let ended = match connector.subscriber().await {
             Ok(subscriber) => match round.consume(subscriber).await {
                 // what was on its way has gone with the connection
@@ -107,6 +115,10 @@ pub(super) async fn drain<C: Connector>(
             },
             Err(cause) => Err(Fault::lost(cause)),
         };
+        most = round.most;
+        if most == 0 {
+            return Err(failed("emptying the queue", "it hands out messages without end".to_owned()));
+        }
         let left = in_time(wanted, depth()).await.map_err(broken).flatten();
         // of a queue that went with its server nothing is left to consume, however the round ended
         if matches!(left, Ok(Depth { ready: 0, unacknowledged: 0 }) | Err(StoreError::Unreachable { .. })) {
@@ -131,6 +143,8 @@ struct Round<'a> {
     scenario: &'a Scenario,
     wanted: &'a Wanted,
     patience: Duration,
+    /// How many may still be taken.
+    most: u64,
     /// Taken and not acknowledged: how many, and of those that are whole, which.
     taken: u32,
     held: Vec<Id>,
@@ -141,9 +155,9 @@ struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    fn new(scenario: &'a Scenario, wanted: &'a Wanted, patience: Duration) -> Self {
+    fn new(scenario: &'a Scenario, wanted: &'a Wanted, patience: Duration, most: u64) -> Self {
         let (held, took) = (Vec::new(), Duration::ZERO);
-        Self { scenario, wanted, patience, taken: 0, held, moved: false, took }
+        Self { scenario, wanted, patience, most, taken: 0, held, moved: false, took }
     }
 
     async fn consume(&mut self, mut subscriber: impl Subscriber) -> Result<(), Fault> {
@@ -170,7 +184,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Takes a message; whether there was one.
+    /// Takes a message; whether there was one, and more are to be taken.
     async fn take(
         &mut self,
         subscriber: &mut impl Subscriber,
@@ -178,7 +192,10 @@ impl<'a> Round<'a> {
         received: &mut Received,
     ) -> Result<bool, Fault> {
         match in_time(self.wanted, subscriber.take(patience, received)).await? {
-            Attempt::Ok => self.taken += 1,
+            Attempt::Ok => {
+                self.taken += 1;
+                self.most = self.most.saturating_sub(1);
+            }
             Attempt::Refused => return Ok(false),
             other => return Err(Fault::lost(why(other))),
         }
@@ -189,7 +206,7 @@ impl<'a> Round<'a> {
                 self.held.push(id);
             }
         }
-        Ok(true)
+        Ok(self.most > 0)
     }
 
     async fn settle(&mut self, subscriber: &mut impl Subscriber) -> Result<(), Fault> {
@@ -234,6 +251,8 @@ mod tests {
         carries: Option<u32>,
         /// How often the store does not answer for the queue.
         silent: u32,
+        /// Whether it forgets no message that is acknowledged.
+        keeps: bool,
     }
 
     struct Taking {
@@ -299,7 +318,11 @@ mod tests {
         }
 
         async fn settle(&mut self) -> Result<Settled, Fault> {
-            self.held.clear();
+            let held = std::mem::take(&mut self.held);
+            let mut state = self.store.state();
+            if state.keeps {
+                state.ready.extend(held);
+            }
             Ok(Settled::Sent)
         }
 
@@ -334,8 +357,8 @@ mod tests {
         let scenario = Scenario::new(Arc::new(Ledger::new(0, ALL)));
         let ids = (0..ALL).map(|sequence| Id { producer: LAID, sequence });
         ids.for_each(|id| scenario.ledger.sending(id));
-        let &State { consumers, way, carries, silent, .. } = state;
-        let store = Store(Arc::new(Mutex::new(State { ready, consumers, way, carries, silent })));
+        let &State { consumers, way, carries, silent, keeps, .. } = state;
+        let store = Store(Arc::new(Mutex::new(State { ready, consumers, way, carries, silent, keeps })));
         let depth = async || {
             let mut state = store.state();
             if state.silent > 0 {
@@ -359,6 +382,15 @@ mod tests {
             let (left, delivered, _) = emptied(&State { way, ..State::default() }, Consume::Ack);
             assert_eq!((left.unwrap(), delivered), (Depth::default(), ALL), "{way:?}");
         }
+    }
+
+    /// A store that delivers for ever what was acknowledged is found out, and the audit ends.
+    #[test]
+    fn a_queue_that_is_never_empty_is_left() {
+        let ready = (0..ALL).map(|sequence| Message::laid(sequence, 40).body).collect();
+        let (left, totals, _) = emptied_of(ready, &State { keeps: true, ..State::default() }, Consume::Ack);
+        assert!(left.unwrap_err().to_string().contains("without end"));
+        assert_eq!((totals.delivered, totals.duplicated), (ALL, ALL * (AGAIN - 1) + MORE));
     }
 
     /// The audit's own consumer looks at each message as the trial's do.

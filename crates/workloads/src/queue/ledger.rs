@@ -281,6 +281,11 @@ impl Ledger {
         published.saturating_sub(delivered)
     }
 
+    /// Messages that were laid in or drawn, at most.
+    pub(crate) fn sent(&self) -> u64 {
+        self.backlog().saturating_add(self.counts.rounds.load(Relaxed).saturating_mul(self.producers))
+    }
+
     pub(crate) fn totals(&self) -> Totals {
         let count = |of: &AtomicU64| of.load(Relaxed);
         let counts = &self.counts;
