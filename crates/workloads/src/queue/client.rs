@@ -373,6 +373,8 @@ mod tests {
         /// Whether the acknowledgement that is asked for first is never answered.
         hangs: bool,
         hung: Arc<AtomicBool>,
+        /// The store's word on what it hands out, where it has one.
+        redelivered: Option<bool>,
     }
 
     const BYTES: usize = 40;
@@ -395,7 +397,13 @@ mod tests {
                 scenario.ledger.published(id, Published::Ok);
             }
             let next = next.iter().rev().map(|each| each.map(laid)).collect();
-            Self { scenario, next: Arc::new(Mutex::new(next)), hangs, hung: Arc::default() }
+            Self {
+                scenario,
+                next: Arc::new(Mutex::new(next)),
+                hangs,
+                hung: Arc::default(),
+                redelivered: None,
+            }
         }
 
         fn wanted() -> Wanted {
@@ -451,7 +459,7 @@ mod tests {
             let Some(Some(id)) = self.table.next.lock().unwrap().pop() else { return Attempt::Refused };
             let mut message = Message::default();
             message.write(id, 0, BYTES);
-            *received = Received { body: message.body, redelivered: None };
+            *received = Received { body: message.body, redelivered: self.table.redelivered };
             self.taken += 1;
             Attempt::Ok
         }
@@ -483,6 +491,19 @@ mod tests {
             (0..2).for_each(|_| take(&mut consumer));
             assert_eq!(table.scenario.ledger.totals().reordered, found, "lost: {lost}");
         }
+    }
+
+    /// What a consumer has seen it has seen, whatever became of its connection: a store with a flag has said that it hands
+    /// this one out for the first time.
+    #[test]
+    fn an_order_is_judged_over_a_consumer_s_connections() {
+        let table = Table { redelivered: Some(false), ..Table::new(&[Some(1), Some(0)], false) };
+        let mut consumer = Consumer::new(table.clone(), table.scenario.clone(), Table::wanted(), true);
+        for _ in 0..2 {
+            at_once(consumer.connect()).unwrap();
+            take(&mut consumer);
+        }
+        assert_eq!(table.scenario.ledger.totals().reordered, 1);
     }
 
     /// What was handed to a consumer that asks for nothing more is for the others, out of order and, where a store has
@@ -556,6 +577,19 @@ mod tests {
         assert_eq!(consumer.held, [laid(1)]);
         assert_eq!(table.twice(1), 0, "it was not acknowledged yet");
         assert_eq!(table.twice(0), 1, "it was");
+    }
+
+    /// What is acknowledged at the end of a phase must not come again either.
+    #[test]
+    fn an_acknowledgement_at_the_end_of_a_phase_is_noted() {
+        for finishes in [false, true] {
+            let table = Table::new(&[Some(0)], false);
+            let mut consumer = table.consumer();
+            at_once(consumer.connect()).unwrap();
+            take(&mut consumer);
+            at_once(async { if finishes { consumer.finish().await } else { consumer.pause().await } });
+            assert_eq!(table.twice(0), 1, "finishes: {finishes}");
+        }
     }
 
     /// An acknowledgement that nobody answered is none, whatever the same connection says when the trial ends.

@@ -354,6 +354,14 @@ mod tests {
 
     use super::*;
 
+    /// Fields that are not those of a version go unseen once in four thousand million times, not once in a few hundred.
+    #[test]
+    fn tags_that_follow_each_other_have_marks_of_their_own() {
+        let marks: std::collections::BTreeSet<u32> =
+            (FIRST_TAG..).take(100_000).chain(0..100_000).map(mark).collect();
+        assert!(marks.len() > 199_900, "{}", marks.len());
+    }
+
     const LAYOUT: Layout = Layout { records: 6, fields: 2, field_bytes: 20, scans: false };
 
     const ENDED: [Inserted; 3] = [Inserted::Acknowledged, Inserted::Undone, Inserted::Unknown];
