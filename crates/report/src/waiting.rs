@@ -32,10 +32,14 @@ impl Waiting {
         let ended = |operation: &OperationFigures, outcome: &str| {
             operation.service.get(outcome).map_or(0.0, |times| times.mean_ns * times.count as f64)
         };
+        // whom a schedule brings what they take wait for it: that is the schedule, and not in vain
+        let is_brought = |each: &OperationFigures| cell.rate.is_some() && each.response.is_empty();
         (time > 0.0).then(|| Self {
             conflicts: share(&|each| each.conflict_ns as f64 + ended(each, "conflict")),
             locks: share(&|each| each.lock_wait_ns as f64),
-            refusals: share(&|each| each.refusal_ns as f64 + ended(each, "refused")),
+            refusals: share(&|each| {
+                if is_brought(each) { 0.0 } else { each.refusal_ns as f64 + ended(each, "refused") }
+            }),
             unanswered: share(&|each| ended(each, "unknown")),
             failures: share(&|each| ended(each, "failed")),
         })
@@ -105,6 +109,29 @@ mod tests {
             "Clients mostly waited, for what came to nothing: sqlite native, 70 % of the time (conflicts 60 %, refusals \
              10 %)."
         );
+    }
+
+    /// Consumers have no schedule of their own, and with it no response times: what they wait for comes at its rate.
+    #[test]
+    fn who_waits_for_what_a_schedule_brings_does_not_wait_in_vain() {
+        let mut cell = Grid::default().result().cells.remove(0);
+        let clients = u64::from(cell.clients);
+        let mut histogram = acidtest_engine::Histogram::new(3).unwrap();
+        histogram.record_n(100_000_000, 10 * clients).unwrap();
+        let times = LatencyFigures::of(&histogram);
+        for trial in &mut cell.trials {
+            trial.operations[0].response.clear();
+            trial.operations[0].service.insert("refused".to_owned(), times.clone());
+        }
+        let refusals = |cell: &CellResult| Waiting::of(cell).unwrap().refusals;
+        assert!(refusals(&cell) > 0.0);
+        cell.rate = Some(20.0);
+        assert!(refusals(&cell).abs() < f64::EPSILON);
+        // one on the schedule does
+        for trial in &mut cell.trials {
+            trial.operations[0].response.insert("refused".to_owned(), times.clone());
+        }
+        assert!(refusals(&cell) > 0.0);
     }
 
     #[test]
