@@ -227,6 +227,10 @@ mod tests {
         assert_eq!(told(&sound, Verdict::Holds), None);
         assert_eq!(told(&sound, Verdict::Broken), Some(Kind::FalseAlarm));
         assert_eq!(told(&sound, Verdict::Unknown), Some(Kind::Unexplained));
+        // no plan of records does everything that there is to do with them
+        let records =
+            Case { plan: Plan { workload: "records".to_owned(), ..sound.plan.clone() }, ..sound.clone() };
+        assert_eq!(told(&records, Verdict::Unknown), Some(Kind::Unexplained));
         assert_eq!(told(&planted, Verdict::Holds), Some(Kind::Missed));
         assert_eq!(told(&planted, Verdict::Broken), None);
     }
