@@ -265,7 +265,9 @@ impl<C: Connector> Client for Consumer<C> {
     fn draw(&mut self) -> Option<Take> {
         let ledger = &self.scenario.ledger;
         let drains = self.wanted.delivery.producers == 0;
-        (!drains || ledger.totals().delivered < ledger.backlog()).then_some(Take)
+        let is_left = !drains || ledger.totals().delivered < ledger.backlog();
+        // who waits for an empty queue might wait for ever
+        (is_left && !ledger.is_endless()).then_some(Take)
     }
 
     fn kind(_: &Take) -> usize {
@@ -577,6 +579,22 @@ mod tests {
         assert_eq!(consumer.held, [laid(1)]);
         assert_eq!(table.twice(1), 0, "it was not acknowledged yet");
         assert_eq!(table.twice(0), 1, "it was");
+    }
+
+    /// A store that delivers for ever what was acknowledged is found out, and the trial ends.
+    #[test]
+    fn a_consumer_ends_on_a_queue_that_forgets_nothing() {
+        let table = Table::new(&[Some(0)], false);
+        let mut consumer = table.consumer();
+        at_once(consumer.connect()).unwrap();
+        let mut taken = 0_u64;
+        while consumer.draw().is_some() {
+            table.next.lock().unwrap().push(Some(laid(0)));
+            take(&mut consumer);
+            taken += 1;
+        }
+        // each that came again counts once as such, and once as acknowledged twice
+        assert!((1_000..=table.scenario.ledger.most_deliveries() + 1).contains(&taken), "{taken}");
     }
 
     /// What is acknowledged at the end of a phase must not come again either.

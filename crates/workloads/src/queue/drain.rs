@@ -25,13 +25,6 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// How much longer each of these is for each byte of a message: over a slow network a large one takes its time.
 const BYTE: Duration = Duration::from_micros(1);
 
-/// How often a queue may hand out each message while it is emptied, on the average: what a connection held that broke
-/// comes again, but a store that never forgets a message is never empty.
-const AGAIN: u64 = 10;
-
-/// So many more it may hand out, where there are few.
-const MORE: u64 = 10_000;
-
 /// So long, with the time that a message takes.
 fn with_a_message(time: Duration, wanted: &Wanted) -> Duration {
     time + BYTE * wanted.message_bytes
@@ -104,7 +97,7 @@ pub(super) async fn drain<C: Connector>(
     let broken = |fault: Fault| failed("emptying the queue", fault.message);
     let [stalled, answer] = [STALLED, ANSWER].map(|time| with_a_message(time, wanted));
     let (mut patience, mut moved) = (PATIENCE, Instant::now());
-    let mut most = scenario.ledger.sent().saturating_mul(AGAIN).saturating_add(MORE);
+    let mut most = scenario.ledger.most_deliveries();
     loop {
         let mut round = Round::new(scenario, wanted, patience, most);
         let ended = match connector.subscriber().await {
@@ -390,7 +383,7 @@ mod tests {
         let ready = (0..ALL).map(|sequence| Message::laid(sequence, 40).body).collect();
         let (left, totals, _) = emptied_of(ready, &State { keeps: true, ..State::default() }, Consume::Ack);
         assert!(left.unwrap_err().to_string().contains("without end"));
-        assert_eq!((totals.delivered, totals.duplicated), (ALL, ALL * (AGAIN - 1) + MORE));
+        assert_eq!((totals.delivered, totals.duplicated), (ALL, ALL * 9 + 10_000));
     }
 
     /// The audit's own consumer looks at each message as the trial's do.

@@ -43,6 +43,12 @@ const FRESH: u8 = 0b10_0000;
 /// It was counted as duplicated when it was delivered, and need not be when that is acknowledged.
 const COUNTED: u8 = 0b100_0000;
 
+/// How often a queue may hand out each message, on the average: what a consumer held that was lost comes again, but a
+/// store that never forgets a message is never empty.
+const AGAIN: u64 = 10;
+/// So many more it may hand out, where there are few.
+const MORE: u64 = 10_000;
+
 /// One message, as its byte tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry(u8);
@@ -281,9 +287,17 @@ impl Ledger {
         published.saturating_sub(delivered)
     }
 
-    /// Messages that were laid in or drawn, at most.
-    pub(crate) fn sent(&self) -> u64 {
-        self.backlog().saturating_add(self.counts.rounds.load(Relaxed).saturating_mul(self.producers))
+    /// How often messages may be handed out before a queue is taken for one that never forgets any: to the trial's
+    /// consumers, and to the audit's.
+    pub(crate) fn most_deliveries(&self) -> u64 {
+        let drawn = self.counts.rounds.load(Relaxed).saturating_mul(self.producers);
+        self.backlog().saturating_add(drawn).saturating_mul(AGAIN).saturating_add(MORE)
+    }
+
+    /// Whether the trial's consumers were handed more than that.
+    pub(crate) fn is_endless(&self) -> bool {
+        let Totals { delivered, redelivered, duplicated, .. } = self.totals();
+        delivered + redelivered + duplicated > self.most_deliveries()
     }
 
     pub(crate) fn totals(&self) -> Totals {
