@@ -137,6 +137,8 @@ fn a_replayed_sequence_ends_as_it_says_itself_on_every_store() {
             "soft,hard,native",
             "--trace",
             "1500",
+            "--timeout",
+            "5m",
             "--skus",
             "40",
             "--items",

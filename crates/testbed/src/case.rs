@@ -138,7 +138,7 @@ fn port(store: &impl Store) -> &dyn InventoryStore {
 #[must_use]
 pub fn for_time(millis: u64) -> Load {
     let extent = Extent::Time(Duration::from_millis(millis));
-    let (patience, timeout) = (Duration::from_secs(1), Duration::from_mins(1));
+    let (patience, timeout) = (Duration::from_secs(1), Duration::from_mins(5));
     Load { patience, timeout, seed: SEED, ..Load::closed(OPERATIONS, extent) }
 }
 

@@ -18,7 +18,7 @@ use crate::wait;
 /// Names, separated by commas, the stores whose tests are left out.
 const WITHOUT: &str = "ACIDTEST_TEST_WITHOUT";
 /// How long a server may take to answer, on a machine that has other things to do.
-const READY: Duration = Duration::from_mins(3);
+const READY: Duration = Duration::from_mins(10);
 
 /// Whether a store's server is to be tested with. Says so where it is left out on purpose; panics, in
 /// the lab's words, where it is missing.

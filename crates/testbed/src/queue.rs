@@ -110,7 +110,7 @@ impl Case {
 
 fn load(millis: u64) -> Load {
     let extent = Extent::Time(Duration::from_millis(millis));
-    let timeout = Duration::from_mins(1);
+    let timeout = Duration::from_mins(5);
     Load { spans: SPANS, seed: SEED, patience: BACK, timeout, ..Load::closed(OPERATIONS, extent) }
 }
 

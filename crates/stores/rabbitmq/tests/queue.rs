@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
-use std::{process::Command, thread, time::Duration};
+use std::{
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 use acidtest_lab::Lab;
 use acidtest_model::{Address, Consume, Durability, QueueKind, StoreError};
@@ -324,13 +328,20 @@ fn control(private: &Private, words: &[&str]) {
     let program = Lab::locate("rabbitmq").unwrap().program.with_file_name("rabbitmqctl");
     let home = private.folder().join("data");
     let ports = std::fs::read_to_string(home.join("ports")).unwrap();
-    let done = Command::new(program)
-        .args(["-n", "acidtest@localhost"])
-        .args(words)
-        .env("HOME", &home)
-        .env("ERL_EPMD_PORT", ports.split(' ').next().unwrap())
-        .env("RABBITMQ_CONF_ENV_FILE", home.join("none"))
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{words:?}: {done:?}");
+    let mut tool = Command::new(program);
+    tool.args(["-n", "acidtest@localhost"]).args(words);
+    tool.env("HOME", &home).env("ERL_EPMD_PORT", ports.split(' ').next().unwrap());
+    tool.env("RABBITMQ_CONF_ENV_FILE", home.join("none"));
+    let begun = Instant::now();
+    loop {
+        let done = tool.output().unwrap();
+        // it waits for a broker no longer than some seconds
+        if done.status.code() != Some(UNAVAILABLE) || begun.elapsed() > SOON {
+            assert!(done.status.success(), "{words:?}: {done:?}");
+            return;
+        }
+    }
 }
+
+/// How the broker's tool ends that cannot reach it.
+const UNAVAILABLE: i32 = 69;
