@@ -278,7 +278,7 @@ pub(crate) struct Selftest {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plans", "seed"])]
     pub(crate) replay: Option<PathBuf>,
     /// Folder for a plan that is judged wrongly, with what happened in it
-    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    #[arg(long, value_name = "FOLDER", default_value = ".", requires = "plans")]
     pub(crate) out: PathBuf,
 }
 

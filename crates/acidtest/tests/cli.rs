@@ -498,6 +498,9 @@ fn no_random_plan_is_judged_wrongly() {
         assert!(ended.stdout.contains(word), "no \"{word}\" in:\n{}", ended.stdout);
     }
     assert!(!bench.path("selftest-failure.toml").exists());
+    let nowhere = bench.run(&["selftest", "--plans", "5", "--out", "nowhere"]).expect(2);
+    assert!(nowhere.stderr.contains("--out nowhere is no folder"), "{}", nowhere.stderr);
+    bench.run(&["selftest", "--out", "."]).expect(2);
 }
 
 #[test]

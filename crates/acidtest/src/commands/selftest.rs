@@ -86,6 +86,10 @@ fn table(rows: &[(Case, Driven)]) -> Table {
 
 /// Drives plans that are drawn by lot, and shows what could be judged.
 fn by_lot(plans: u32, seed: u64, folder: &Path) -> Result<Status, Failure> {
+    if !folder.is_dir() {
+        let folder = folder.display();
+        return Err(Failure::Usage(format!("--out {folder} is no folder: make it, or name another")));
+    }
     output::say(&format!("seed {seed}"));
     let (begun, mut said) = (Instant::now(), Instant::now());
     let interval = if std::io::stderr().is_terminal() { INTERVAL / 5 } else { INTERVAL };
@@ -101,20 +105,19 @@ fn by_lot(plans: u32, seed: u64, folder: &Path) -> Result<Status, Failure> {
     }
     let refused = acidtest_report::count(report.tally.refused);
     output::print_text(&format!("{refused} plans more were drawn, and refused by their check\n"))?;
-    let wrong = match &report.failure {
-        Some(broken) => Some(broken.save(folder)?),
-        None => report.tally.too_little(),
-    };
-    match wrong {
-        None => {
-            output::print_text("every planted bug was caught, and no correct store raised an alarm\n")?;
-            Ok(Status::Held)
-        }
-        Some(wrong) => {
-            output::print_text(&format!("{wrong}\ndo not trust this build (seed {seed})\n"))?;
-            Ok(Status::Broken)
-        }
+    if let Some(broken) = &report.failure {
+        let wrong = broken.save(folder)?;
+        output::print_text(&format!("{wrong}\ndo not trust this build (seed {seed})\n"))?;
+        return Ok(Status::Broken);
     }
+    if let Some(little) = report.tally.too_little() {
+        output::print_text(&format!(
+            "{little}\ntoo little was judged to tell: drive more plans (seed {seed})\n"
+        ))?;
+        return Ok(Status::Unknown);
+    }
+    output::print_text("every planted bug was caught, and no correct store raised an alarm\n")?;
+    Ok(Status::Held)
 }
 
 /// Drives a case again.

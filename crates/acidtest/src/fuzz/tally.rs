@@ -75,7 +75,7 @@ impl Tally {
         }
         let seldom = |sound: &Sound| sound.held * 2 < sound.trials - sound.excused;
         let (workload, sound) = self.sound.iter().find(|(_, sound)| seldom(sound))?;
-        let [held, trials] = [sound.held, sound.trials].map(count);
+        let [held, trials] = [sound.held, sound.trials - sound.excused].map(count);
         Some(format!("of {trials} trials of {workload} on correct stores only {held} could be said to hold"))
     }
 
