@@ -123,10 +123,7 @@ fn drive(
     clients: usize,
     script: impl Fn(u64) -> Act + Send + Sync + 'static,
 ) -> (Measurement, Arc<World>) {
-    let world = Arc::new(World::default());
-    let script: Arc<Script> = Arc::new(script);
-    let measurement = Trial::new(load, clients).run(tasks(clients, &world, &script)).unwrap();
-    (measurement, world)
+    driven_by(|tasks| Trial::new(load, clients).run(tasks).unwrap(), clients, script)
 }
 
 /// The same by a simulated clock.
@@ -135,9 +132,17 @@ fn simulate(
     clients: usize,
     script: impl Fn(u64) -> Act + Send + Sync + 'static,
 ) -> (Measurement, Arc<World>) {
+    driven_by(|tasks| simulated(load, tasks), clients, script)
+}
+
+fn driven_by(
+    run: impl FnOnce(Vec<ClientTask>) -> Measurement,
+    clients: usize,
+    script: impl Fn(u64) -> Act + Send + Sync + 'static,
+) -> (Measurement, Arc<World>) {
     let world = Arc::new(World::default());
     let script: Arc<Script> = Arc::new(script);
-    (simulated(load, tasks(clients, &world, &script)), world)
+    (run(tasks(clients, &world, &script)), world)
 }
 
 /// Runs clients to the end on a clock that is paused while any of them has something to do.
@@ -930,12 +935,8 @@ fn a_number_of_operations_is_for_the_clients_on_the_schedule_alone() {
 /// What the clients on the schedule did has its rate over the time that they took, however long the others still take.
 #[test]
 fn the_rate_of_a_number_of_operations_is_not_that_of_those_who_take_them() {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let measurement = runtime.block_on(async {
-        let (load, tasks) = porters_of(&operations(60), 6, 1);
-        Trial::simulated(load, 7).run_simulated(tasks).await
-    });
+    let (load, tasks) = porters_of(&operations(60), 6, 1);
+    let measurement = simulated(load, tasks);
     let [bring, take] = [&measurement.operations[0], &measurement.operations[1]];
     assert_eq!([bring, take].map(|each| each.count(Outcome::Ok)), [60, 60]);
     assert_eq!(take.lasted, measurement.window);
@@ -947,14 +948,13 @@ fn the_rate_of_a_number_of_operations_is_not_that_of_those_who_take_them() {
 /// On a clock that is paused twenty minutes are over in no time, and whoever does the same again sees the same again.
 #[test]
 fn a_simulated_trial_replays_exactly() {
-    let simulate = |seed| {
-        let world = Arc::new(World::default());
-        // what conflicts now and then, is slow now and then, and does not answer at all now and then
-        let script: Arc<Script> = Arc::new(|attempt| match attempt % 23 {
-            3 | 5 => Act::Answer(Attempt::Conflict),
-            7 => Act::Never,
-            rest => Act::After(Duration::from_millis(rest * 40), Attempt::Ok),
-        });
+    // what conflicts now and then, is slow now and then, and does not answer at all now and then
+    let script = |attempt| match attempt % 23 {
+        3 | 5 => Act::Answer(Attempt::Conflict),
+        7 => Act::Never,
+        rest => Act::After(Duration::from_millis(rest * 40), Attempt::Ok),
+    };
+    let replay = |seed| {
         let load = Load {
             warmup: Duration::from_mins(1),
             timeout: Duration::from_secs(2),
@@ -962,15 +962,15 @@ fn a_simulated_trial_replays_exactly() {
             seed,
             ..Load::closed(&["op"], Extent::Time(Duration::from_mins(20)))
         };
-        let measured = simulated(load, tasks(5, &world, &script));
+        let (measured, world) = simulate(load, 5, script);
         assert!(measured.window == Duration::from_mins(20) && measured.stopped.is_none());
         let times = measured.operations[0].ok().unwrap();
         let outcomes = world.outcomes.lock().unwrap().clone();
         (outcomes, measured.arrived, times.service.mean(), times.response().mean(), measured.reconnects)
     };
-    let first = simulate(1);
-    assert_eq!(first, simulate(1));
-    assert_ne!(first.1, simulate(2).1);
+    let first = replay(1);
+    assert_eq!(first, replay(1));
+    assert_ne!(first.1, replay(2).1);
     assert!(first.0.len() > 4_000, "{}", first.0.len());
 }
 

@@ -16,6 +16,7 @@
 )]
 
 mod case;
+mod garbled;
 pub mod inventory;
 pub mod join;
 pub mod operations;
@@ -27,6 +28,7 @@ mod steps;
 mod subject;
 
 pub use case::{Case, NAMESPACE, SEED, for_operations, for_time, to_the_end};
+pub use garbled::{Change, changes, garble};
 pub use private::{Private, wanted};
 pub use relay::{Pace, Relay};
 pub use steps::{until, with_more_time};

@@ -33,6 +33,25 @@ const SOON: Duration = Duration::from_mins(2);
 /// How long a queue that is being emptied may stand still before nobody waits for it any more.
 const STILL: Duration = Duration::from_secs(20);
 
+/// A message without a body, which nobody published, is the audit's to judge, and so must be taken. `spoil` puts one into
+/// the queue of a trial.
+pub async fn what_is_no_body_is_taken<S: Store + QueueAdapter>(store: &S, spoil: impl AsyncFn(&Place)) {
+    store.create(NAMESPACE, "run 1").await.unwrap();
+    for (trial, consume) in (0..).zip([Consume::Auto, Consume::Ack]) {
+        let parameters = Parameters { consume, ..Parameters::default() };
+        let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+        let place = Place { namespace: NAMESPACE.to_owned(), trial };
+        store.declare(&place, &wanted).await.unwrap();
+        spoil(&place).await;
+        let mut subscriber = store.connector(&place, &wanted).subscriber().await.unwrap();
+        let mut received = Received { body: vec![1], ..Received::default() };
+        assert_eq!(subscriber.take(Duration::ZERO, &mut received).await, Attempt::Ok);
+        assert_eq!(received.body, b"", "{consume:?}");
+        assert_eq!(subscriber.settle().await, Ok(Settled::Answered));
+        assert_eq!(QueueAdapter::depth(store, &place, &wanted).await.unwrap(), Depth::default());
+    }
+}
+
 /// One trial: made, driven, audited, as the runner does it.
 pub struct Case {
     /// Where it is.

@@ -184,6 +184,7 @@ impl<'a> Page<'a> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use acidtest_testbed::{Change, garble};
     use acidtest_workloads::records::{Layout, tag_of};
     use proptest::{prelude::*, sample::Index};
 
@@ -191,22 +192,15 @@ pub(crate) mod tests {
     use crate::fault::Refusal;
 
     /// Changes to an answer: where, to what, and how.
-    pub(crate) fn changes() -> impl Strategy<Value = Vec<(Index, u8, u8)>> {
+    pub(crate) fn changes() -> impl Strategy<Value = Vec<Change>> {
         let byte = prop_oneof![any::<u8>(), prop::sample::select(b"{}[]\",:\\0-9.eEtn".to_vec())];
-        prop::collection::vec((any::<Index>(), byte, 0..3_u8), 1..6)
+        prop::collection::vec((any::<Index>(), byte, any::<u8>()), 1..6)
     }
 
     /// An answer as a fault on its way may change it.
-    pub(crate) fn garbled(text: &str, changes: &[(Index, u8, u8)]) -> Vec<u8> {
+    pub(crate) fn garbled(text: &str, changes: &[Change]) -> Vec<u8> {
         let mut bytes = text.as_bytes().to_vec();
-        for (at, byte, how) in changes {
-            let at = at.index(bytes.len());
-            match how {
-                0 => bytes[at] = *byte,
-                1 => bytes.insert(at, *byte),
-                _ => bytes.truncate(at.max(1)),
-            }
-        }
+        garble(&mut bytes, changes);
         bytes
     }
 

@@ -332,8 +332,7 @@ fn lost(trouble: Attempt) -> Fault {
 #[cfg(test)]
 mod tests {
     use acidtest_model::Durability;
-    use acidtest_testbed::{NAMESPACE, Private, wait};
-    use acidtest_workloads::{Store, queue::Parameters};
+    use acidtest_testbed::{Private, queue, wait};
     use mysql_async::Conn;
 
     use super::*;
@@ -344,27 +343,14 @@ mod tests {
     fn what_is_no_body_is_taken_as_a_message() {
         let Some(mut private) = Private::start("mariadb", Durability::None) else { return };
         let store = private.open(async |address| Variant::MARIADB.open(address).await);
-        wait(async {
-            store.create(NAMESPACE, "run 1").await.unwrap();
-            for (trial, consume) in (0..).zip([Consume::Auto, Consume::Ack]) {
-                let parameters = Parameters { consume, ..Parameters::default() };
-                let wanted =
-                    Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
-                let place = Place { namespace: NAMESPACE.to_owned(), trial };
-                store.declare(&place, &wanted).await.unwrap();
-                let table = table(&place);
-                let spoil = async |conn: &mut Conn| {
-                    conn.query_drop(format!("ALTER TABLE {table} MODIFY body BLOB NULL")).await?;
-                    conn.query_drop(format!("INSERT INTO {table} (body) VALUES (NULL)")).await
-                };
-                store.on_server("spoiling", spoil).await.unwrap();
-                let mut subscriber = store.connector(&place, &wanted).subscriber().await.unwrap();
-                let mut received = Received { body: vec![1], ..Received::default() };
-                assert_eq!(subscriber.take(Duration::ZERO, &mut received).await, Attempt::Ok);
-                assert_eq!(received.body, b"", "{consume:?}");
-                assert_eq!(subscriber.settle().await, Ok(Settled::Answered));
-                assert_eq!(store.depth(&place, &wanted).await.unwrap(), Depth::default());
-            }
-        });
+        let spoil = async |place: &Place| {
+            let table = table(place);
+            let spoil = async |conn: &mut Conn| {
+                conn.query_drop(format!("ALTER TABLE {table} MODIFY body BLOB NULL")).await?;
+                conn.query_drop(format!("INSERT INTO {table} (body) VALUES (NULL)")).await
+            };
+            store.on_server("spoiling", spoil).await.unwrap();
+        };
+        wait(queue::what_is_no_body_is_taken(&store, spoil));
     }
 }

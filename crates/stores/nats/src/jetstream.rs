@@ -308,6 +308,7 @@ fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_testbed::{changes, garble};
     use proptest::prelude::*;
 
     use super::*;
@@ -316,7 +317,7 @@ mod tests {
         /// An answer that a fault on its way has changed is one still, or none.
         #[test]
         fn what_was_garbled_does_no_harm(
-            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..5),
+            changes in changes(1..5),
         ) {
             let answers = [
                 r#"{"config":{"name":"s","subjects":["a"],"retention":"limits","storage":"file","num_replicas":1,"duplicate_window":120000000000},"state":{"last_seq":7}}"#,
@@ -327,14 +328,7 @@ mod tests {
             ];
             for answer in answers {
                 let mut bytes = answer.as_bytes().to_vec();
-                for (at, byte, how) in &changes {
-                    let at = at.index(bytes.len());
-                    match how {
-                        0 => bytes[at] = *byte,
-                        1 => bytes.insert(at, *byte),
-                        _ => bytes.truncate(at.max(1)),
-                    }
-                }
+                garble(&mut bytes, &changes);
                 let _ = (read::<StreamInfo>(&bytes), read::<ConsumerInfo>(&bytes));
                 let _ = (read::<Names>(&bytes).map(|names| names.total), read::<AccountInfo>(&bytes));
             }

@@ -410,8 +410,7 @@ impl Locked {
 #[cfg(test)]
 mod tests {
     use acidtest_model::Durability;
-    use acidtest_testbed::{NAMESPACE, Private, wait};
-    use acidtest_workloads::{Store, queue::Parameters};
+    use acidtest_testbed::{Private, queue, wait};
 
     use super::*;
 
@@ -420,27 +419,16 @@ mod tests {
     fn what_is_no_body_is_taken_as_a_message() {
         let Some(mut private) = Private::start("postgres", Durability::None) else { return };
         let store = private.open(Postgres::open);
-        wait(async {
-            store.create(NAMESPACE, "run 1").await.unwrap();
-            for (trial, consume) in (0..).zip([Consume::Auto, Consume::Ack]) {
-                let parameters = Parameters { consume, ..Parameters::default() };
-                let wanted =
-                    Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
-                let place = Place { namespace: NAMESPACE.to_owned(), trial };
-                store.declare(&place, &wanted).await.unwrap();
-                let table = table(&place);
-                let spoil = format!(
-                    "ALTER TABLE {table} ALTER body DROP NOT NULL; INSERT INTO {table} (body) VALUES (NULL)"
-                );
-                let spoiled = async |client: &Client| client.batch_execute(&spoil).await;
-                store.on_server("spoiling", spoiled).await.unwrap();
-                let mut subscriber = store.connector(&place, &wanted).subscriber().await.unwrap();
-                let mut received = Received { body: vec![1], ..Received::default() };
-                assert_eq!(subscriber.take(Duration::ZERO, &mut received).await, Attempt::Ok);
-                assert_eq!(received.body, b"", "{consume:?}");
-                assert_eq!(subscriber.settle().await, Ok(Settled::Answered));
-                assert_eq!(store.depth(&place, &wanted).await.unwrap(), Depth::default());
-            }
-        });
+        let spoil = async |place: &Place| {
+            let table = table(place);
+            let sql = format!(
+                "ALTER TABLE {table} ALTER body DROP NOT NULL; INSERT INTO {table} (body) VALUES (NULL)"
+            );
+            store
+                .on_server("spoiling", async |client: &Client| client.batch_execute(&sql).await)
+                .await
+                .unwrap();
+        };
+        wait(queue::what_is_no_body_is_taken(&store, spoil));
     }
 }

@@ -276,16 +276,11 @@ impl Operations for Client {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::{Address, Durability};
     use acidtest_testbed::{self as testbed, NAMESPACE, wait};
     use acidtest_workloads::inventory::Item;
 
     use super::*;
-
-    fn opened(folder: &tempfile::TempDir) -> Sqlite {
-        let path = folder.path().join("db");
-        Sqlite::open(&Address::file("sqlite", path.to_str().unwrap()), Some(Durability::None)).unwrap()
-    }
+    use crate::opened;
 
     fn set(
         store: &Sqlite,

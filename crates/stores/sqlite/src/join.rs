@@ -158,18 +158,16 @@ impl Operations for Client {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::{Address, Durability};
     use acidtest_testbed::{NAMESPACE, wait};
 
     use super::*;
+    use crate::opened;
 
     /// A row with a key that is no text is a row that nobody expects, and no error.
     #[test]
     fn what_is_no_key_is_a_row_like_others() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("db");
-        let address = Address::file("sqlite", path.to_str().unwrap());
-        let store = Sqlite::open(&address, Some(Durability::None)).unwrap();
+        let store = opened(&folder);
         let layout = Layout { records: 1, fields: 1, field_bytes: 20, scans: false };
         let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
         let ext = [Ext { key: "theirs".to_owned(), value: 4 }];

@@ -393,6 +393,13 @@ fn rung(journal: &str, synchronous: &str) -> (Durability, &'static str) {
     }
 }
 
+/// A database of a test's own, in its folder.
+#[cfg(test)]
+fn opened(folder: &tempfile::TempDir) -> Sqlite {
+    let path = folder.path().join("db");
+    Sqlite::open(&Address::file("sqlite", path.to_str().unwrap()), Some(Durability::None)).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

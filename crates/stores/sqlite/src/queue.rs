@@ -297,19 +297,17 @@ impl SqliteSubscriber {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::{Address, Durability};
     use acidtest_testbed::{NAMESPACE, wait};
     use acidtest_workloads::queue::Parameters;
 
     use super::*;
+    use crate::opened;
 
     /// What nobody published is the audit's to judge, and so must be taken.
     #[test]
     fn what_is_no_body_is_taken_as_a_message() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("db");
-        let address = Address::file("sqlite", path.to_str().unwrap());
-        let store = Sqlite::open(&address, Some(Durability::None)).unwrap();
+        let store = opened(&folder);
         for (trial, consume) in (0..).zip([Consume::Auto, Consume::Ack]) {
             let parameters = Parameters { consume, ..Parameters::default() };
             let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };

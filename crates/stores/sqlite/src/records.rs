@@ -356,16 +356,11 @@ impl Operations for Client {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::{Address, Durability};
     use acidtest_testbed::{NAMESPACE, operations, wait};
     use acidtest_workloads::records::Refresh;
 
     use super::*;
-
-    fn opened(folder: &tempfile::TempDir) -> Sqlite {
-        let path = folder.path().join("db");
-        Sqlite::open(&Address::file("sqlite", path.to_str().unwrap()), Some(Durability::None)).unwrap()
-    }
+    use crate::opened;
 
     fn connector(
         store: &Sqlite,

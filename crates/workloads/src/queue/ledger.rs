@@ -295,8 +295,7 @@ impl Ledger {
     }
 
     /// Whether the trial's consumers were handed more than that.
-    pub(crate) fn is_endless(&self) -> bool {
-        let Totals { delivered, redelivered, duplicated, .. } = self.totals();
+    pub(crate) fn is_endless(&self, Totals { delivered, redelivered, duplicated, .. }: &Totals) -> bool {
         delivered + redelivered + duplicated > self.most_deliveries()
     }
 

@@ -192,6 +192,7 @@ fn number(output: &mut Vec<u8>, value: u64) {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_testbed::{changes, garble};
     use proptest::prelude::*;
 
     use super::*;
@@ -340,19 +341,12 @@ mod tests {
         #[test]
         fn what_is_said_does_not_depend_on_how_it_arrives(
             sayings in prop::collection::vec(saying(), 0..9),
-            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 0..4),
+            changes in changes(0..4),
             lengths in prop::collection::vec(1_usize..60, 1..6),
         ) {
             let mut bytes = sayings.concat();
             let is_valid = changes.is_empty();
-            for (at, byte, how) in changes {
-                match (bytes.len(), how) {
-                    (0, _) => {}
-                    (length, 0) => bytes[at.index(length)] = byte,
-                    (length, 1) => bytes.insert(at.index(length), byte),
-                    (length, _) => bytes.truncate(at.index(length)),
-                }
-            }
+            garble(&mut bytes, &changes);
             let whole = said(&bytes, &[bytes.len() + 1]);
             if is_valid {
                 prop_assert_eq!((whole.0.len(), &whole.1), (sayings.len(), &None));

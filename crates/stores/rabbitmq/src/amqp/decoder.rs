@@ -191,6 +191,7 @@ fn stray() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_testbed::{changes, garble};
     use proptest::prelude::*;
 
     use super::*;
@@ -356,19 +357,11 @@ mod tests {
         #[test]
         fn what_was_garbled_does_no_harm(
             sayings in prop::collection::vec(saying(), 1..9),
-            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..4), 1..5),
+            changes in changes(1..5),
             lengths in prop::collection::vec(1_usize..90, 1..6),
         ) {
             let mut bytes = written(&sayings);
-            for (at, byte, how) in changes {
-                let at = at.index(bytes.len());
-                match how {
-                    0 => bytes[at] = byte,
-                    1 => bytes.insert(at, byte),
-                    2 => bytes.truncate(at + 1),
-                    _ => bytes[at] ^= 1 << (byte % 8),
-                }
-            }
+            garble(&mut bytes, &changes);
             let whole = said([&bytes[..]]);
             prop_assert_eq!(&said(pieces(&bytes, &lengths)), &whole);
             prop_assert_eq!(&said(bytes.chunks(1)), &whole);

@@ -173,6 +173,7 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Reply, usize)>> {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_testbed::{changes, garble};
     use proptest::prelude::*;
 
     use super::*;
@@ -226,20 +227,13 @@ mod tests {
                 ],
                 0..9,
             ),
-            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 0..4),
+            changes in changes(0..4),
             lengths in prop::collection::vec(1_usize..40, 1..6),
         ) {
             let count = said.len();
             let mut bytes: Vec<u8> = said.iter().flat_map(|each| [each.as_bytes(), b"\r\n"].concat()).collect();
             let is_valid = changes.is_empty();
-            for (at, byte, how) in changes {
-                match (bytes.len(), how) {
-                    (0, _) => {}
-                    (length, 0) => bytes[at.index(length)] = byte,
-                    (length, 1) => bytes.insert(at.index(length), byte),
-                    (length, _) => bytes.truncate(at.index(length)),
-                }
-            }
+            garble(&mut bytes, &changes);
             let whole = answers(&bytes, &[usize::MAX >> 1]);
             prop_assert!(!is_valid || (whole.0.len(), whole.1) == (count, true), "{:?}", whole);
             prop_assert_eq!(&answers(&bytes, &lengths), &whole);
