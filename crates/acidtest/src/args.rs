@@ -292,7 +292,7 @@ pub(crate) struct Show {
 }
 
 impl Run {
-    /// The keys of the plan that were given as options.
+    /// The keys of the plan that were given as options, and the workload's parameters that were.
     pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
         let (grid, driving, output) = (&self.grid, &self.driving, &self.output);
         let given = [
@@ -312,7 +312,8 @@ impl Run {
             ("replace", output.replace),
             ("keep", output.keep),
         ];
-        given.into_iter().filter_map(|(key, given)| given.then_some(key))
+        let given = given.into_iter().filter_map(|(key, given)| given.then_some(key));
+        given.chain(self.parameters.values().map(|(name, _)| name))
     }
 
     /// Lays what was given on the command line over the plan.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use acidtest_model::{Durability, Lock, StoreKind, Support, Wish};
 use acidtest_report::Plan;
-use acidtest_workloads::{Idle, Values, WORKLOADS, Workload, WorkloadKind};
+use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
 
 use crate::{exit::Failure, target::Target};
 
@@ -67,7 +67,7 @@ impl Grid {
             return Ok(grid);
         }
         if !plan.skip_unsupported {
-            return Err(unsupported(&refused));
+            return Err(unsupported(&refused, !grid.cells.is_empty()));
         }
         if grid.cells.is_empty() {
             return Err(Failure::Usage(format!("nothing of the plan can be done:\n  {}", lines(&refused))));
@@ -107,30 +107,10 @@ fn workloads(kind: &WorkloadKind, plan: &Plan) -> Result<Vec<Box<dyn Workload>>,
     if combinations.is_empty() {
         return Err(Failure::Usage("a parameter's list must not be empty".to_owned()));
     }
-    has_effect(kind, plan, &combinations)?;
     combinations
         .iter()
         .map(|values| (kind.with)(values).map_err(|error| wrong(kind, values, &error)))
         .collect()
-}
-
-/// Refuses a parameter that has an effect in no cell, and an axis that has none in some: those would be the same.
-fn has_effect(kind: &WorkloadKind, plan: &Plan, combinations: &[Values]) -> Result<(), Failure> {
-    let idle: Vec<Vec<Idle>> = combinations.iter().map(kind.idle).collect();
-    for (name, value) in &plan.parameters {
-        let of_name = |idle: &Vec<Idle>| idle.iter().find(|each| each.name == *name).copied();
-        let without: Vec<Idle> = idle.iter().filter_map(of_name).collect();
-        let is_axis = value.as_array().is_some_and(|values| values.len() > 1);
-        if let Some(Idle { why, .. }) = without.first()
-            && (is_axis || without.len() == idle.len())
-        {
-            let option = name.replace('_', "-");
-            return Err(Failure::Usage(format!(
-                "--{option} has no effect here: {why}\n  remedy: leave it out"
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn foreign(kind: &WorkloadKind, name: &str, known: &[&str]) -> Failure {
@@ -201,20 +181,25 @@ fn check(
     if let (true, Support::No(why)) = (workload.refreshes(), kind.refresh) {
         return Err(format!("{} knows no refresh: {why}; leave --refresh out", kind.name));
     }
-    let wish = Wish {
-        workload: workload_name,
-        operations: workload.does(),
-        lock,
-        isolation: workload.isolation(),
-        transaction: workload.transaction(),
-        delivery: workload.delivery(),
-    };
+    let wish = wish(workload_name, workload, lock);
     match (kind.refuses)(&wish) {
         Some(why) if workload.decides() => {
             Err(format!("{} cannot do {} with lock {lock}: {why}", kind.name, wish.operations.join(", ")))
         }
         Some(why) => Err(format!("{} cannot do {}: {why}", kind.name, wish.operations.join(", "))),
         None => Ok(()),
+    }
+}
+
+/// What a cell asks of a store besides its rung.
+pub(crate) fn wish<'a>(name: &'a str, workload: &dyn Workload, lock: Lock) -> Wish<'a> {
+    Wish {
+        workload: name,
+        operations: workload.does(),
+        lock,
+        isolation: workload.isolation(),
+        transaction: workload.transaction(),
+        delivery: workload.delivery(),
     }
 }
 
@@ -231,9 +216,12 @@ fn lacks<'a>(
     format!("{} has no {what} {word}: {why}; {those}", kind.name)
 }
 
-fn unsupported(refused: &BTreeSet<String>) -> Failure {
-    let remedy =
-        "ask for what the store has (see `acidtest stores`), or leave the rest out with --skip-unsupported";
+fn unsupported(refused: &BTreeSet<String>, is_rest: bool) -> Failure {
+    let remedy = if is_rest {
+        "ask for what the store has (see `acidtest stores`), or leave the rest out with --skip-unsupported"
+    } else {
+        "ask for what the store has (see `acidtest stores`)"
+    };
     match refused.first() {
         Some(only) if refused.len() == 1 => Failure::Usage(format!("{only}\n  remedy: {remedy}")),
         _ => Failure::Usage(format!(

@@ -1,24 +1,44 @@
 //! Whether a plan makes sense, before anything is started: what is out of range, and what would be ignored. Whatever
 //! an option cannot do in a plan is refused with the reason; nothing is accepted and left without effect.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use acidtest_model::{Lock, Server};
+use acidtest_model::{Idle, Lock, Server};
 use acidtest_report::{ArrivalKind, CELLS, Plan, RefusedKind, Span, TRIALS, count};
+use acidtest_workloads::Values;
+use serde_json::Value;
 
 use crate::{
     exit::Failure,
-    grid::{Cell, Grid},
+    grid::{Cell, Grid, kind_of, wish},
     target::Target,
 };
 
-/// Keys of the plan that somebody asked for: options that were given, and what is not as by default. A plan file that
-/// names a default's own value does not ask for it: a saved plan names every key.
-pub(crate) struct Asked(BTreeSet<&'static str>);
+/// What of a plan somebody asked for, and where: keys that were given as options, parameters, and what is not as by
+/// default. A plan file that names a default's own value does not ask for it: a saved plan names every key.
+pub(crate) struct Asked<'a> {
+    keys: BTreeSet<String>,
+    /// Those of the command line.
+    given: BTreeSet<&'static str>,
+    /// The plan file, where there is one.
+    file: Option<&'a str>,
+}
 
-impl Asked {
-    /// What the plan asks for, beside the options that were `given` on the command line.
-    pub(crate) fn of(plan: &Plan, given: impl IntoIterator<Item = &'static str>) -> Self {
+impl<'a> Asked<'a> {
+    /// What a plan asks for that is in no file.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Self::with(plan, None, [])
+    }
+
+    /// What a plan asks for that is from this file, if it is from one, and from what was `given` on the command line.
+    pub(crate) fn with(
+        plan: &Plan,
+        file: Option<&'a str>,
+        given: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
         let usual = Plan::of(&plan.workload);
         let differs = [
             ("locks", plan.locks != usual.locks),
@@ -37,13 +57,44 @@ impl Asked {
             ("keep", plan.keep),
             ("lock_service", plan.lock_service != usual.lock_service),
         ];
-        let differs = differs.into_iter().filter_map(|(key, differs)| differs.then_some(key));
-        Self(differs.chain(given).collect())
+        let given: BTreeSet<&'static str> = given.into_iter().collect();
+        let keys = differs.into_iter().filter_map(|(key, differs)| differs.then_some(key));
+        let keys = keys.chain(given.iter().copied()).map(str::to_owned);
+        Self { keys: keys.chain(plan.parameters.keys().cloned()).collect(), given, file }
     }
 
     fn has(&self, key: &str) -> bool {
-        self.0.contains(key)
+        self.keys.contains(key)
     }
+
+    /// Refuses what has no effect: its key in the plan, with the value where only that has none, and why.
+    fn refused(&self, what: &str, why: &str) -> Failure {
+        let key = key_of(what);
+        match self.file {
+            Some(file) if !self.given.contains(key) => Failure::Usage(format!(
+                "{file}: {what} has no effect here: {why}\n  remedy: take it out of the file"
+            )),
+            _ => {
+                let option = what.replacen(key, &option(key), 1);
+                Failure::Usage(format!("{option} has no effect here: {why}\n  remedy: leave it out"))
+            }
+        }
+    }
+}
+
+/// The key, without the value that may follow it.
+fn key_of(what: &str) -> &str {
+    what.split_once(' ').map_or(what, |(key, _)| key)
+}
+
+/// How a key of the plan is given on the command line.
+fn option(key: &str) -> String {
+    let name = match key {
+        "locks" => "lock",
+        "rates" => "rate",
+        key => key,
+    };
+    format!("--{}", name.replace('_', "-"))
 }
 
 /// The longest part of a trial, and the longest wait for an answer.
@@ -54,7 +105,7 @@ const LONGEST_ANSWER: Duration = Duration::from_hours(24);
 ///
 /// # Errors
 /// As [`in_range`], and options that contradict each other.
-pub(crate) fn check(plan: &Plan, asked: &Asked) -> Result<(), Failure> {
+pub(crate) fn check(plan: &Plan, asked: &Asked<'_>) -> Result<(), Failure> {
     in_range(plan)?;
     contradictions(plan, asked)
 }
@@ -144,135 +195,166 @@ fn namespace(name: &str) -> Result<(), Failure> {
     )))
 }
 
-/// An option without effect: its name on the command line, and why.
-type Idle = (&'static str, &'static str);
+/// What of a plan may have no effect: its key, with the value where only that has none; whether it has none; and why.
+type Row = (&'static str, bool, &'static str);
 
 /// Options that rule each other out, whatever the workload and the stores are.
-fn contradictions(plan: &Plan, asked: &Asked) -> Result<(), Failure> {
-    let (traced, open, warmed) = (plan.trace.is_some(), !plan.rates.is_empty(), !plan.warmup.0.is_zero());
-    let both = |key: &str, with: bool| asked.has(key) && with;
-    let idle: [(bool, Idle); 8] = [
+fn contradictions(plan: &Plan, asked: &Asked<'_>) -> Result<(), Failure> {
+    let (traced, open) = (plan.trace.is_some(), !plan.rates.is_empty());
+    let rows: [Row; 7] = [
+        ("duration", plan.ops.is_some(), "the measured part is a number of operations (--ops)"),
+        ("duration", traced, "a sequence is replayed to its end (--trace)"),
+        ("ops", traced, "a sequence has its own number of operations (--trace)"),
+        ("warmup", traced && !plan.warmup.0.is_zero(), "a sequence begins at its beginning (--trace)"),
+        ("rates", traced, "a sequence is replayed in a closed loop (--trace)"),
         (
-            both("duration", plan.ops.is_some()),
-            ("duration", "the measured part is a number of operations (--ops)"),
-        ),
-        (both("duration", traced), ("duration", "a sequence is replayed to its end (--trace)")),
-        (both("ops", traced), ("ops", "a sequence has its own number of operations (--trace)")),
-        (both("warmup", traced && warmed), ("warmup", "a sequence begins at its beginning (--trace)")),
-        (both("rates", traced), ("rate", "a sequence is replayed in a closed loop (--trace)")),
-        (
-            both("arrivals", !open && plan.arrivals == ArrivalKind::Constant),
-            ("arrivals", "a closed loop has no schedule: it needs --rate"),
+            "arrivals",
+            !open && plan.arrivals == ArrivalKind::Constant,
+            "a closed loop has no schedule: it needs --rate",
         ),
         (
-            both("on_refused", !traced && plan.on_refused == RefusedKind::Retry),
-            (
-                "on-refused retry",
-                "operations are drawn at random: clients that wait for what nobody is bound to bring may all come to \
-                 wait; a sequence (--trace) frees what its captures wait for",
-            ),
-        ),
-        (
-            both("on_refused", traced && plan.on_refused == RefusedKind::Count),
-            (
-                "on-refused count",
-                "every capture of a sequence succeeds once the operations before it are done, and waits until then \
-                 (--trace)",
-            ),
+            "on_refused count",
+            traced && plan.on_refused == RefusedKind::Count,
+            "every capture of a sequence succeeds once the operations before it are done, and waits until then \
+             (--trace)",
         ),
     ];
-    refuse(&idle)
+    refuse(&rows, asked)
 }
 
 /// Checks what was asked for against the workloads, stores and cells that a plan comes to.
 ///
 /// # Errors
-/// The first option that would be without effect, with the reason.
+/// The first option or parameter that would be without effect, with the reason.
 pub(crate) fn check_effect(
     plan: &Plan,
-    asked: &Asked,
+    asked: &Asked<'_>,
     grid: &Grid,
     targets: &[Target],
 ) -> Result<(), Failure> {
     let workloads = &grid.workloads;
     let own_servers = targets.iter().any(|target| target.address.is_some());
     let keeps_locks = |cell: &Cell| targets[cell.target].kind().lock_service && cell.lock == Lock::Hard;
-    let asked_for = |key: &str, idle: bool| asked.has(key) && idle;
+    let most_clients = grid.cells.iter().map(|cell| cell.clients).max().unwrap_or_default();
     let (ruled, warmed) = (plan.locks.as_slice(), !plan.warmup.0.is_zero());
-    let idle: [(bool, Idle); 13] = [
+    let retries = plan.trace.is_none() && plan.on_refused == RefusedKind::Retry;
+    let rows: [Row; 15] = [
         (
-            asked_for("locks", workloads.iter().all(|workload| !workload.decides())),
-            ("lock", "nothing that is written depends on what was read: there is nothing to protect"),
+            "locks",
+            workloads.iter().all(|workload| !workload.decides()),
+            "nothing that is written depends on what was read: there is nothing to protect",
         ),
         (
-            asked_for(
-                "locks",
-                workloads
-                    .iter()
-                    .any(|each| each.lock().is_some_and(|only| each.decides() && ruled != [only])),
-            ),
-            ("lock", "the workload makes sense under one lock mode only, which it has by itself"),
+            "locks",
+            workloads.iter().any(|each| each.lock().is_some_and(|only| each.decides() && ruled != [only])),
+            "the workload makes sense under one lock mode only, which it has by itself",
         ),
         (
-            asked_for("clients", workloads.iter().any(|workload| workload.clients().is_some())),
-            (
-                "clients",
-                "the workload has the clients that its own parameters ask for (--producers, --consumers)",
-            ),
+            "clients",
+            workloads.iter().any(|workload| workload.clients().is_some()),
+            "the workload has the clients that its own parameters ask for (--producers, --consumers)",
         ),
         (
-            asked_for("durability", targets.iter().all(Target::keeps_rung)),
-            (
-                "durability",
-                "it sets private servers; one of your own keeps its settings, and a message broker has the rung of its \
-                 messages and queues (--persistent, --queue): the run says which rung they amount to",
-            ),
+            "durability",
+            targets.iter().all(Target::keeps_rung),
+            "it sets private servers; one of your own keeps its settings, and a message broker has the rung of its \
+             messages and queues (--persistent, --queue): the run says which rung they amount to",
         ),
         (
-            asked_for("warmup", warmed && !workloads.iter().any(|workload| workload.warms_up())),
-            ("warmup", "a warm-up would use up what is to be measured"),
+            "warmup",
+            warmed && !workloads.iter().any(|workload| workload.warms_up()),
+            "a warm-up would use up what is to be measured",
         ),
         (
-            asked_for("rates", workloads.iter().any(|workload| !workload.is_paced())),
-            ("rate", "what was laid in is consumed as fast as it can be (--phase consume)"),
+            "rates",
+            workloads.iter().any(|workload| !workload.is_paced()),
+            "what was laid in is consumed as fast as it can be (--phase consume)",
         ),
         (
-            asked_for("ops", workloads.iter().any(|workload| !workload.is_paced())),
-            (
-                "ops",
-                "what was laid in is consumed to its end (--phase consume): --backlog says how much that is",
-            ),
+            "ops",
+            workloads.iter().any(|workload| !workload.is_paced()),
+            "what was laid in is consumed to its end (--phase consume): --backlog says how much that is",
         ),
         (
-            asked_for("trace", !workloads.iter().all(|workload| workload.replays())),
-            ("trace", "the workload has no sequence to replay"),
+            "trace",
+            !workloads.iter().all(|workload| workload.replays()),
+            "the workload has no sequence to replay",
         ),
         (
-            asked_for("max_retries", !workloads.iter().any(|workload| workload.conflicts())),
-            ("max-retries", "nothing is written: no operation conflicts with another"),
+            "on_refused retry",
+            retries && workloads.iter().all(|workload| workload.replays()),
+            "operations are drawn at random: clients that wait for what nobody is bound to bring may all come to \
+             wait; a sequence (--trace) frees what its captures wait for",
         ),
         (
-            asked_for("threads", targets.iter().all(|target| target.kind().server == Server::Embedded)),
-            ("threads", "an embedded store holds the thread of its client: each client has one of its own"),
+            "on_refused retry",
+            retries,
+            "operations are drawn at random: clients that wait for what nobody is bound to bring may all come to \
+             wait",
         ),
         (
-            asked_for("replace", !own_servers),
-            ("replace", "a private server is new: nobody's namespace is there"),
+            "threads",
+            targets.iter().all(|target| target.kind().server == Server::Embedded),
+            "an embedded store holds the thread of its client: each client has one of its own",
         ),
-        (asked_for("keep", !own_servers), ("keep", "a private server goes with all that is in it")),
         (
-            asked_for("lock_service", !grid.cells.iter().any(keeps_locks)),
-            ("lock-service", "no cell has a hard lock that its store cannot keep by itself"),
+            "threads",
+            plan.threads.is_some_and(|threads| threads > most_clients),
+            "no cell has as many clients, and a thread without a client does nothing",
+        ),
+        ("replace", !own_servers, "a private server is new: nobody's namespace is there"),
+        ("keep", !own_servers, "a private server goes with all that is in it"),
+        (
+            "lock_service",
+            !grid.cells.iter().any(keeps_locks),
+            "no cell has a hard lock that its store cannot keep by itself",
         ),
     ];
-    refuse(&idle)
+    refuse(&rows, asked)?;
+    idle_in_workloads(plan, asked)?;
+    idle_on_stores(plan, asked, grid, targets)
 }
 
-fn refuse(idle: &[(bool, Idle)]) -> Result<(), Failure> {
-    match idle.iter().find(|(is_idle, _)| *is_idle) {
-        None => Ok(()),
-        Some((_, (option, why))) => {
-            Err(Failure::Usage(format!("--{option} has no effect here: {why}\n  remedy: leave it out")))
+fn refuse(rows: &[Row], asked: &Asked<'_>) -> Result<(), Failure> {
+    let idle = rows.iter().find(|(what, is_idle, _)| *is_idle && asked.has(key_of(what)));
+    idle.map_or(Ok(()), |(what, _, why)| Err(asked.refused(what, why)))
+}
+
+/// What has no effect beside the workload's own parameters.
+fn idle_in_workloads(plan: &Plan, asked: &Asked<'_>) -> Result<(), Failure> {
+    let kind = kind_of(&plan.workload)?;
+    let idle = |values: &Values| named(&(kind.idle)(values), "");
+    refuse_idle(plan, asked, &plan.combinations().iter().map(idle).collect::<Vec<_>>())
+}
+
+/// What has no effect on stores.
+fn idle_on_stores(plan: &Plan, asked: &Asked<'_>, grid: &Grid, targets: &[Target]) -> Result<(), Failure> {
+    let idle = |cell: &Cell| {
+        let kind = targets[cell.target].kind();
+        let wish = wish(&plan.workload, &*grid.workloads[cell.workload], cell.lock);
+        named((kind.idle)(&wish), &format!("{}: ", kind.name))
+    };
+    refuse_idle(plan, asked, &grid.cells.iter().map(idle).collect::<Vec<_>>())
+}
+
+/// Keys of a plan that have no effect in one case, each with the reason.
+type IdleKeys = BTreeMap<&'static str, String>;
+
+fn named(idle: &[Idle], of: &str) -> IdleKeys {
+    idle.iter().map(|&Idle { name, why }| (name, format!("{of}{why}"))).collect()
+}
+
+/// Refuses what has an effect in no case, and an axis that has none in some: their cells would be the same.
+fn refuse_idle(plan: &Plan, asked: &Asked<'_>, cases: &[IdleKeys]) -> Result<(), Failure> {
+    for key in &asked.keys {
+        let without: Vec<&String> = cases.iter().filter_map(|idle| idle.get(key.as_str())).collect();
+        let values = plan.parameters.get(key).and_then(Value::as_array);
+        let is_axis = values.is_some_and(|values| values.len() > 1);
+        if let Some(why) = without.first()
+            && (is_axis || without.len() == cases.len())
+        {
+            return Err(asked.refused(key, why));
         }
     }
+    Ok(())
 }

@@ -229,7 +229,7 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
             &["run", "queue", "--ack", "none"],
             &["sqlite cannot do publish, consume: it answers every statement"],
         ),
-        (&["run", "queue", "--batch", "500"], &["batch must be at most prefetch"]),
+        (&["run", "queue", "--batch", "500", "--prefetch", "499"], &["batch must be at most prefetch"]),
         (&["run", "queue", "--clients", "3"], &["remedy: leave it out"]),
         (
             &["run", "queue", "--store", "rabbitmq,nats", "--durability", "disk"],

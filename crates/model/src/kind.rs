@@ -64,6 +64,17 @@ pub struct StoreKind {
     pub workloads: &'static [(&'static str, Support)],
     /// What it cannot do of what the rest of its row allows by itself, and why; [`never()`] for most.
     pub refuses: fn(&Wish<'_>) -> Option<&'static str>,
+    /// What of a plan has no effect on what a cell asks of it; [`all_has_effect()`] for most.
+    pub idle: fn(&Wish<'_>) -> &'static [Idle],
+}
+
+/// An option or a parameter that has no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// Its key in a plan.
+    pub name: &'static str,
+    /// Why it has none.
+    pub why: &'static str,
 }
 
 /// Of a store in which what is written is found by whoever searches next.
@@ -78,6 +89,12 @@ pub const LOCKS_OF_QUEUES: &[(Lock, Support)] = &[
     (Lock::Hard, NO_DECISIONS),
     (Lock::Native, NO_DECISIONS),
 ];
+
+/// Of a store that has queues of messages only.
+pub const NO_CONFLICTS: Idle = Idle {
+    name: "max_retries",
+    why: "a message is stored, delivered or acknowledged: no operation conflicts with another",
+};
 
 /// What one cell asks of a store besides its rung.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +125,22 @@ impl Wish<'_> {
 #[must_use]
 pub fn never(_: &Wish<'_>) -> Option<&'static str> {
     None
+}
+
+/// Of a store on which whatever a plan says has an effect.
+#[must_use]
+pub fn all_has_effect(_: &Wish<'_>) -> &'static [Idle] {
+    &[]
+}
+
+/// Of a store whose queues are tables.
+#[must_use]
+pub fn idle_on_tables(wish: &Wish<'_>) -> &'static [Idle] {
+    const AHEAD: &[Idle] = &[Idle {
+        name: "prefetch",
+        why: "a message is taken out of a table when it is asked for, and none ahead",
+    }];
+    if wish.delivery.is_some() { AHEAD } else { &[] }
 }
 
 impl StoreKind {

@@ -14,7 +14,10 @@ pub use address::{Address, AddressError, Secret};
 pub use delivery::{Ack, Consume, Delivery, QueueKind};
 pub use error::StoreError;
 pub use guarantee::{Durability, Effective, Isolation, Lock, UnknownWord};
-pub use kind::{LOCKS_OF_QUEUES, NO_REFRESH, Server, StoreKind, Support, Wish, never};
+pub use kind::{
+    Idle, LOCKS_OF_QUEUES, NO_CONFLICTS, NO_REFRESH, Server, StoreKind, Support, Wish, all_has_effect,
+    idle_on_tables, never,
+};
 pub use nearest::{hint, nearest};
 
 use std::{future::Future, pin::Pin};

@@ -18,16 +18,19 @@ use crate::{
 pub const NAMES: [&str; 5] =
     [NAMESPACE, "it's \"ours\"; -- é", "it's `theirs`\\", "acidtest_t[e]st*?", "100%_a]]b$$"];
 
-/// The lock modes in which the store carries the inventory.
-fn locks<S: Store>(subject: &Subject<S>) -> Vec<Lock> {
-    let wish = |lock| Wish {
+fn wish(lock: Lock) -> Wish<'static> {
+    Wish {
         workload: "inventory",
         operations: OPERATIONS.to_vec(),
         lock,
         isolation: None,
         transaction: 1,
         delivery: None,
-    };
+    }
+}
+
+/// The lock modes in which the store carries the inventory.
+fn locks<S: Store>(subject: &Subject<S>) -> Vec<Lock> {
     let locks: Vec<Lock> = Lock::ALL.into_iter().filter(|lock| subject.offers(&wish(*lock))).collect();
     assert!(!locks.is_empty(), "{} carries no inventory", subject.kind.name);
     locks
@@ -55,6 +58,7 @@ pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
             assert!(later || audit.verdict == expected, "{seen}");
             assert_eq!(measured.stopped, None, "{lock}");
             assert!(measured.faults.is_empty(), "{lock}: {:?}", measured.faults);
+            subject.conflicts_as_it_says(&wish(lock), &measured);
             case.unload(store);
             gone(subject, store, &case);
             if later { Err(seen) } else { Ok(()) }

@@ -136,20 +136,26 @@ fn load(millis: u64) -> Load {
 /// Few clients and small messages.
 #[must_use]
 pub fn few() -> Parameters {
-    Parameters { producers: 3, consumers: 3, batch: 5, in_flight: 10, prefetch: 20, ..Parameters::default() }
+    Parameters {
+        producers: 3,
+        consumers: 3,
+        batch: 5,
+        in_flight: 10,
+        prefetch: Some(20),
+        ..Parameters::default()
+    }
 }
 
-/// Whether the store's row of the matrix has it.
-fn offers<S: Store>(subject: &Subject<S>, parameters: &Parameters) -> bool {
+fn wish(parameters: &Parameters) -> Wish<'static> {
     let workload = Queue::new(parameters.clone()).unwrap();
-    subject.offers(&Wish {
+    Wish {
         workload: "queue",
         operations: workload.does(),
         lock: Lock::None,
         isolation: None,
         transaction: workload.transaction(),
         delivery: workload.delivery(),
-    })
+    }
 }
 
 /// The same parameters if the store has them: with several messages in flight and at once, or else fewer.
@@ -158,7 +164,7 @@ fn fitting<S: Store>(subject: &Subject<S>, parameters: &Parameters) -> Option<Pa
     [(in_flight, batch), (1, batch), (in_flight, 1), (1, 1)]
         .map(|(in_flight, batch)| Parameters { in_flight, batch, ..parameters.clone() })
         .into_iter()
-        .find(|parameters| offers(subject, parameters))
+        .find(|parameters| subject.offers(&wish(parameters)))
 }
 
 /// Those of them that the store has, numbered from 1.
@@ -240,6 +246,7 @@ pub fn both<S: Store>(subject: &Subject<S>, store: &S) {
     for case in offered(subject, modes()) {
         let (measured, _) = goes_through(store, &case, &[PUBLISH, CONSUME]);
         assert!(!measured.spans[0].times.is_empty(), "{}: no delivery was timed", case.shown());
+        subject.conflicts_as_it_says(&wish(&case.parameters), &measured);
     }
 }
 

@@ -251,6 +251,7 @@ fn goes_through<S: Store>(
         let case = case.anew();
         case.load(store);
         let driven = drives(store, &case, millis, clients);
+        subject.conflicts_as_it_says(&case.wish(), &driven.measured);
         case.unload(store);
         gone(subject, store, &case);
         let is_enough = is_enough(&driven);

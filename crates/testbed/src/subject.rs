@@ -1,5 +1,6 @@
 //! A store under test.
 
+use acidtest_engine::Measurement;
 use acidtest_model::{Address, Durability, Secret, Server, StoreError, StoreKind, Task, Wish};
 use acidtest_workloads::Store;
 use tempfile::TempDir;
@@ -87,6 +88,14 @@ impl<S: Store> Subject<S> {
             && (wish.transaction == 1 || kind.transactions.is_yes())
             && wish.isolation.is_none_or(|level| kind.isolation(level).is_yes())
             && (kind.refuses)(wish).is_none()
+    }
+
+    /// Sees that no operation conflicted where the store's row of the matrix says that none does.
+    #[track_caller]
+    pub(crate) fn conflicts_as_it_says(&self, wish: &Wish<'_>, measured: &Measurement) {
+        let conflicts: u64 = measured.operations.iter().map(|operation| operation.conflicts).sum();
+        let says_none = (self.kind.idle)(wish).iter().any(|idle| idle.name == "max_retries");
+        assert!(conflicts == 0 || !says_none, "{conflicts} conflicts where there are none: {wish:?}");
     }
 
     /// This rung, or the weakest that the store has.

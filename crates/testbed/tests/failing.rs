@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_model::{Durability, StoreError, StoreKind, Support, Task};
+use acidtest_model::{Durability, NO_CONFLICTS, StoreError, StoreKind, Support, Task};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
 use acidtest_testbed::{Check, Gone, Subject, inventory, join, queue, records, wait};
 
@@ -225,6 +225,23 @@ fn every_bug_fails_the_check_of_contention() {
 fn a_torn_operation_fails_the_check_of_replays() {
     let told = failure(|| memory::<3>().passes(&[inventory::replay]));
     assert!(told.contains("verdict: Broken") && told.contains("off_sequence"), "{told}");
+}
+
+#[test]
+fn a_conflict_where_the_matrix_says_that_there_is_none_fails_the_checks() {
+    let conflicting = Subject {
+        kind: StoreKind { idle: |_| &[NO_CONFLICTS], ..KIND },
+        open: |_, _| {
+            let faults = Faults { conflicts: 0.2, ..Faults::default() };
+            Box::pin(ready(Ok(Memory::with(faults))))
+        },
+        ..CORRECT
+    };
+    let checks: [Check<Memory>; 3] = [inventory::contention, records::mixes, queue::both];
+    for check in checks {
+        let told = failure(|| conflicting.passes(&[check]));
+        assert!(told.contains("conflicts where there are none"), "{told}");
+    }
 }
 
 #[test]

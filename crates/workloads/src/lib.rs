@@ -18,9 +18,7 @@ pub use acidtest_engine::{Attempt, ClientTask, Ended, Fault};
 pub use keys::{Skew, SkewError};
 pub use store::{Owner, Place, Store};
 pub use verdict::{Audit, Finding, Verdict};
-pub use workload::{
-    Audited, Idle, Left, Loaded, Remarks, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
-};
+pub use workload::{Audited, Left, Loaded, Remarks, Terms, Values, Workload, WorkloadKind, WorkloadTrial};
 
 /// Every workload, in the order in which they are listed.
 pub static WORKLOADS: &[WorkloadKind] = &[inventory::KIND, records::KIND, join::KIND, queue::KIND];

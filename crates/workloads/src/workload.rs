@@ -9,7 +9,7 @@ use std::{
 };
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Delivery, Effective, Isolation, Lock, StoreError, Task};
+use acidtest_model::{Delivery, Effective, Idle, Isolation, Lock, StoreError, Task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -33,23 +33,17 @@ pub struct WorkloadKind {
     pub parameters: fn() -> Vec<Parameter>,
     /// The workload with these values in place of the defaults.
     pub with: fn(&Values) -> Result<Box<dyn Workload>, String>,
-    /// Parameters that have no effect beside these values.
+    /// What of a plan has no effect beside these values of its parameters: others of them, and options.
     pub idle: fn(&Values) -> Vec<Idle>,
 }
 
-/// A parameter that has no effect beside others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Idle {
-    /// Its name.
-    pub name: &'static str,
-    /// Why it has none.
-    pub why: &'static str,
+/// Those without effect, of what is listed with whether it has one, and why not.
+pub(crate) fn idle(listed: &[(&'static str, bool, &'static str)]) -> Vec<Idle> {
+    listed.iter().filter(|(_, has, _)| !has).map(|&(name, _, why)| Idle { name, why }).collect()
 }
 
-/// Those without effect, of parameters that are each listed with whether it has one, and why not.
-pub(crate) fn idle(parameters: &[(&'static str, bool, &'static str)]) -> Vec<Idle> {
-    parameters.iter().filter(|(_, has, _)| !has).map(|&(name, _, why)| Idle { name, why }).collect()
-}
+/// Why a number of retries has no effect where nothing is written.
+pub(crate) const NOTHING_WRITTEN: &str = "nothing is written: no operation conflicts with another";
 
 /// A workload with one value for each of its parameters.
 pub trait Workload: Send + Sync {
@@ -126,11 +120,6 @@ pub trait Workload: Send + Sync {
 
     /// Whether a rate or a number of operations can be set for it.
     fn is_paced(&self) -> bool {
-        true
-    }
-
-    /// Whether one of its operations may lose against another, and be tried again.
-    fn conflicts(&self) -> bool {
         true
     }
 

@@ -78,7 +78,7 @@ fn order(run: &Run) -> Result<Order, Failure> {
         failure => failure,
     })?;
     plan.stores = targets.iter().map(Target::shown).collect();
-    let asked = Asked::of(&plan, run.given());
+    let asked = Asked::with(&plan, is_file.then_some(what), run.given());
     plan_check::check(&plan, &asked)?;
     let grid = Grid::of(&plan, &targets);
     // what nothing of the command line has changed stands in the file
@@ -119,7 +119,7 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     }
     let targets = begun.plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let of_file = |failure: Failure| failure.of(&format!("cannot go on with {}", file.display()));
-    plan_check::check(&begun.plan, &Asked::of(&begun.plan, [])).map_err(of_file)?;
+    plan_check::check(&begun.plan, &Asked::of(&begun.plan)).map_err(of_file)?;
     let grid = Grid::of(&begun.plan, &targets).map_err(of_file)?;
     let same = |(cell, then): (&Cell, &CellResult)| {
         let target = &targets[cell.target];
@@ -187,6 +187,25 @@ mod tests {
             ("records --trace 100", "--trace", "no sequence"),
             ("queue --trace", "--trace", "no sequence"),
             ("join --max-retries 3", "--max-retries", "nothing is written"),
+            ("records --mix c --max-retries 3", "--max-retries", "nothing is written"),
+            (
+                "queue --store redis --max-retries 3",
+                "--max-retries",
+                "redis: commands and scripts run one after",
+            ),
+            (
+                "inventory --store redis --lock none,native --max-retries 3",
+                "--max-retries",
+                "one after the other",
+            ),
+            ("queue --store rabbitmq,nats --max-retries 3", "--max-retries", "no operation conflicts"),
+            ("queue --prefetch 7", "--prefetch", "sqlite: a message is taken out of a table"),
+            ("queue --store postgres --consume auto --prefetch 7", "--prefetch", "postgres: a message"),
+            ("queue --store mariadb,sqlite --prefetch 7", "--prefetch", "mariadb: a message"),
+            ("queue --store redis,sqlite --prefetch 7,8", "--prefetch", "sqlite: a message"),
+            ("queue --store rabbitmq --consume auto --prefetch 7", "--prefetch", "as fast as they are read"),
+            ("inventory --store postgres --threads 2 --clients 1", "--threads", "as many clients"),
+            ("queue --store redis --threads 9", "--threads", "as many clients"),
             ("inventory --threads 2", "--threads", "embedded"),
             ("inventory --store sqlite,fjall --threads 2", "--threads", "embedded"),
             ("inventory --replace", "--replace", "private"),
@@ -197,7 +216,7 @@ mod tests {
                 "--lock-service",
                 "no cell has a hard lock",
             ),
-            ("inventory --on-refused retry", "--on-refused retry", "all come to wait"),
+            ("inventory --on-refused retry", "--on-refused retry", "all come to wait; a sequence (--trace)"),
             ("records --on-refused retry", "--on-refused retry", "all come to wait"),
             ("queue --on-refused retry", "--on-refused retry", "all come to wait"),
             ("inventory --trace --on-refused count", "--on-refused count", "succeeds once"),
@@ -239,12 +258,19 @@ mod tests {
             "records --mix a,c --lock none,soft",
             "records --mix modify-locked --lock hard",
             "records --mix a,e,write --scan-max 5 --keys uniform",
-            "queue --phase both,publish --prefetch 7",
+            "queue --store redis --phase both,publish --prefetch 7",
+            "queue --store redis,sqlite --prefetch 7",
+            "queue --batch 101",
+            "queue --max-retries 3",
+            "queue --store rabbitmq --consume auto,ack --producers 1 --consumers 2 --threads 3",
+            "inventory --store redis --lock soft,native --max-retries 3",
+            "inventory --store redis --clients 1,2 --threads 2",
+            "records --store redis --lock soft --mix a,c --max-retries 3",
             "records --store elasticsearch --lock hard --lock-service postgres --refresh yes",
-            "queue --rate 10 --warmup 1s --producers 2 --consumers 3 --batch 5 --prefetch 7",
+            "queue --store nats --rate 10 --warmup 1s --producers 2 --consumers 3 --batch 5 --prefetch 7",
             "queue --store rabbitmq,sqlite --durability disk",
             "queue --phase publish --ops 10 --ack transaction --batch 5",
-            "queue --phase consume --backlog 7 --consume auto --prefetch 3",
+            "queue --store tarantool --phase consume --backlog 7 --consume auto --prefetch 3",
             "join --clients 3 --store postgres --threads 1",
         ] {
             if let Err(failure) = ordered(words) {
@@ -273,11 +299,20 @@ mod tests {
         }
         // what somebody wrote into it is asked for
         std::fs::write(&path, "workload = \"queue\"\nlocks = [\"soft\"]\n").unwrap();
-        assert!(refused(path.to_str().unwrap()).contains("--lock has no effect"));
+        let said = refused(path.to_str().unwrap());
+        let expected = format!("{}: locks has no effect here: ", path.display());
+        assert!(said.starts_with(&expected) && said.ends_with("remedy: take it out of the file"), "{said}");
+        // and what the command line says beside it is the command line's
+        assert!(
+            refused(&format!("{} --lock hard", path.display())).starts_with("--lock has no effect here: ")
+        );
         std::fs::write(&path, "workload = \"inventory\"\narrivals = \"constant\"\n").unwrap();
-        assert!(refused(path.to_str().unwrap()).contains("--arrivals has no effect"));
+        assert!(refused(path.to_str().unwrap()).contains("arrivals has no effect"));
         std::fs::write(&path, "workload = \"inventory\"\ntrace = 5\nrates = [3.0]\n").unwrap();
-        assert!(refused(path.to_str().unwrap()).contains("--rate has no effect"));
+        assert!(refused(path.to_str().unwrap()).contains("rates has no effect"));
+        let prefetch = "workload = \"queue\"\nstores = [\"sqlite\"]\n[parameters]\nprefetch = 7\n";
+        std::fs::write(&path, prefetch).unwrap();
+        assert!(refused(path.to_str().unwrap()).contains("plan.toml: prefetch has no effect"));
     }
 
     /// Plans of every workload, as they are written, with each parameter.
@@ -354,7 +389,7 @@ mod tests {
             }
             fs::write(&path, &text).unwrap();
             let grid = plan_file::load(&path).and_then(|plan| {
-                let asked = Asked::of(&plan, []);
+                let asked = Asked::of(&plan);
                 plan_check::check(&plan, &asked)?;
                 let targets: Vec<Target> =
                     plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<_, _>>()?;

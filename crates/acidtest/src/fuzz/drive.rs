@@ -50,7 +50,7 @@ pub(crate) struct TrialDone {
 /// The cells of a plan, if its check accepts it.
 pub(crate) fn grid(case: &Case) -> Result<Grid, Failure> {
     let plan = &case.plan;
-    let asked = Asked::of(plan, []);
+    let asked = Asked::of(plan);
     plan_check::check(plan, &asked)?;
     let targets = plan.stores.iter().map(|name| Target::parse(name)).collect::<Result<Vec<_>, _>>()?;
     let grid = Grid::of(plan, &targets)?;

@@ -65,7 +65,9 @@ mod settings;
 use std::collections::BTreeMap;
 
 use acidtest_locks::LockService;
-use acidtest_model::{Address, Durability, Effective, Lock, StoreError, StoreKind, Support, Task, never};
+use acidtest_model::{
+    Address, Durability, Effective, Lock, StoreError, StoreKind, Support, Task, all_has_effect, never,
+};
 use acidtest_workloads::{Owner, Store, records::RecordsStore};
 use hyper::Method;
 use serde::Deserialize;
@@ -108,6 +110,7 @@ pub const KIND: StoreKind = StoreKind {
     rung_of_queue: false,
     workloads: &[("records", Support::Yes("get, index, create, search, scripted _update"))],
     refuses: never,
+    idle: all_has_effect,
 };
 
 /// An Elasticsearch server.

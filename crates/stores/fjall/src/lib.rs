@@ -37,7 +37,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use acidtest_model::{
     Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support,
-    Task, never,
+    Task, all_has_effect, never,
 };
 use acidtest_workloads::{Owner, Place, Store, inventory::InventoryStore, records::RecordsStore};
 use fjall::{Database, PersistMode};
@@ -85,6 +85,7 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::No("a key-value store has no joins")),
     ],
     refuses: never,
+    idle: all_has_effect,
 };
 
 /// A database folder.

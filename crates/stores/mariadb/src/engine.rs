@@ -197,6 +197,7 @@ impl Variant {
             rung_of_queue: false,
             workloads: row.workloads,
             refuses: row.refuses,
+            idle: acidtest_model::idle_on_tables,
         };
         Self { kind, product, engine }
     }

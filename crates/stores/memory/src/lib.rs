@@ -34,7 +34,7 @@ use std::{
 
 use acidtest_model::{
     Durability, Effective, Isolation, Lock, NO_REFRESH, QueueKind, Server, StoreError, StoreKind, Support,
-    Task, Wish,
+    Task, Wish, all_has_effect,
 };
 use acidtest_workloads::{
     Attempt, Owner, Place, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
@@ -78,6 +78,7 @@ pub const KIND: StoreKind = StoreKind {
         ("queue", Support::Yes("messages in a tree, by arrival")),
     ],
     refuses,
+    idle: all_has_effect,
 };
 
 /// What a queue in memory has not.

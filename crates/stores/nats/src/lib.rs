@@ -116,6 +116,7 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::No("it has streams of messages, not tables")),
     ],
     refuses: queue::refuses,
+    idle: |_| queue::IDLE,
 };
 
 /// What the mark's stream says before the run's id.

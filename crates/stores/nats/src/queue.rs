@@ -5,7 +5,9 @@ mod subscriber;
 
 use std::time::Duration;
 
-use acidtest_model::{Ack, Consume, Delivery, Durability, Effective, QueueKind, StoreError, Task, Wish};
+use acidtest_model::{
+    Ack, Consume, Delivery, Durability, Effective, Idle, NO_CONFLICTS, QueueKind, StoreError, Task, Wish,
+};
 use acidtest_workloads::{
     Place,
     queue::{Connector, Depth, QueueAdapter, Wanted},
@@ -44,6 +46,9 @@ pub(crate) fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
         _ => None,
     }
 }
+
+/// What has no effect on any stream.
+pub(crate) const IDLE: &[Idle] = &[NO_CONFLICTS];
 
 fn name(place: &Place) -> String {
     format!("{}{}", prefix(&place.namespace), place.object(NAME))

@@ -39,7 +39,7 @@ fn nothing_acknowledged_in_files_is_lost_when_the_server_is_killed() {
 
 #[test]
 fn nor_with_many_messages_in_flight() {
-    queue::survives(&NATS, &Parameters { in_flight: 300, prefetch: 200, batch: 50, ..few() });
+    queue::survives(&NATS, &Parameters { in_flight: 300, prefetch: Some(200), batch: 50, ..few() });
 }
 
 #[test]

@@ -85,7 +85,8 @@ mod value;
 use std::collections::BTreeMap;
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support, Task,
+    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support,
+    Task, idle_on_tables,
 };
 use acidtest_workloads::{
     Owner, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore, records::RecordsStore,
@@ -135,6 +136,7 @@ pub const KIND: StoreKind = StoreKind {
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
     ],
     refuses: |wish| wish.delivery?.beyond_a_table(),
+    idle: idle_on_tables,
 };
 
 /// The settings that bear on a guarantee or on speed.

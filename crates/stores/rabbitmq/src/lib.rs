@@ -94,6 +94,7 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::No("it has queues of messages, not tables")),
     ],
     refuses: queue::refuses,
+    idle: queue::idle,
 };
 
 /// How long a message that is not measured may take: a broker that blocks its publishers never answers.

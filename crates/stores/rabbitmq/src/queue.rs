@@ -3,7 +3,9 @@
 use std::{collections::VecDeque, time::Duration};
 
 use acidtest_engine::{Ended, Fault};
-use acidtest_model::{Ack, Consume, Delivery, Durability, Effective, QueueKind, StoreError, Task, Wish};
+use acidtest_model::{
+    Ack, Consume, Delivery, Durability, Effective, Idle, NO_CONFLICTS, QueueKind, StoreError, Task, Wish,
+};
 use acidtest_workloads::{
     Attempt, Place,
     queue::{self, Depth, Message, QueueAdapter, Received, Settled, Wanted},
@@ -30,6 +32,16 @@ pub(crate) fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
         }
         () => None,
     }
+}
+
+/// What has no effect on a queue.
+pub(crate) fn idle(wish: &Wish<'_>) -> &'static [Idle] {
+    const PUSHED: Idle = Idle {
+        name: "prefetch",
+        why: "with consume auto the broker pushes messages as fast as they are read",
+    };
+    let is_pushed = wish.delivery.is_some_and(|delivery| delivery.consume == Consume::Auto);
+    if is_pushed { &[NO_CONFLICTS, PUSHED] } else { &[NO_CONFLICTS] }
 }
 
 /// How the broker names the kind of a queue.

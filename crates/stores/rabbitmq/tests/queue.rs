@@ -39,7 +39,7 @@ fn a_namespace_goes_with_its_queues_and_nothing_else() {
 
 #[test]
 fn nothing_persistent_and_acknowledged_is_lost_when_the_server_is_killed() {
-    queue::survives(&RABBIT, &Parameters { in_flight: 300, prefetch: 200, batch: 50, ..few() });
+    queue::survives(&RABBIT, &Parameters { in_flight: 300, prefetch: Some(200), batch: 50, ..few() });
 }
 
 #[test]

@@ -91,7 +91,8 @@ mod session;
 mod settings;
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support, Task, Wish,
+    Address, Durability, Effective, Idle, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support, Task,
+    Wish,
 };
 use acidtest_workloads::{Owner, Store, inventory::InventoryStore, queue::QueueStore, records::RecordsStore};
 use redis::{RedisResult, Value, cmd};
@@ -139,6 +140,7 @@ pub const KIND: StoreKind = StoreKind {
         ("queue", Support::Yes("a stream with a group of consumers")),
     ],
     refuses,
+    idle,
 };
 
 const ONE_BY_ONE: Support =
@@ -149,6 +151,17 @@ fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
         return queue::refuses(delivery);
     }
     (wish.transaction > 1 && wish.lock == Lock::Hard).then_some(records::ONE_LOCK)
+}
+
+fn idle(wish: &Wish<'_>) -> &'static [Idle] {
+    const ONE_AFTER_THE_OTHER: &[Idle] = &[Idle {
+        name: "max_retries",
+        why: "commands and scripts run one after the other: none conflicts with another",
+    }];
+    match wish.lock {
+        Lock::None | Lock::Native => ONE_AFTER_THE_OTHER,
+        Lock::Soft | Lock::Hard => &[],
+    }
 }
 
 /// A Redis server.

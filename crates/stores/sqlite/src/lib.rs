@@ -69,7 +69,7 @@ use std::{
 
 use acidtest_model::{
     Ack, Address, Delivery, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError,
-    StoreKind, Support, Task,
+    StoreKind, Support, Task, idle_on_tables,
 };
 use acidtest_workloads::{
     Attempt, Fault, Owner, Place, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
@@ -116,6 +116,7 @@ pub const KIND: StoreKind = StoreKind {
         ("queue", Support::Yes("a table: INSERT, and SELECT and DELETE in one BEGIN IMMEDIATE")),
     ],
     refuses: |wish| refuses(&wish.delivery?),
+    idle: idle_on_tables,
 };
 
 fn refuses(delivery: &Delivery) -> Option<&'static str> {

@@ -83,6 +83,7 @@ use std::collections::BTreeMap;
 
 use acidtest_model::{
     Address, Durability, Effective, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support, Task, Wish,
+    all_has_effect,
 };
 use acidtest_workloads::{Owner, Store, inventory::InventoryStore, queue::QueueStore, records::RecordsStore};
 
@@ -127,6 +128,7 @@ pub const KIND: StoreKind = StoreKind {
         ("queue", Support::Yes("a space and a stored procedure, as the fifo tube of the queue rock")),
     ],
     refuses,
+    idle: all_has_effect,
 };
 
 const ONE_BY_ONE: Support =

@@ -9,7 +9,7 @@ use super::{Ext, JoinStore, OPERATIONS, Order, Parameters, Scenario};
 use crate::{
     Audit, Audited, Finding, Left, Loaded, Place, Remarks, Store, Terms, Values, Verdict, Workload,
     WorkloadKind, WorkloadTrial,
-    workload::{no_port, read, written},
+    workload::{NOTHING_WRITTEN, idle, no_port, read, written},
 };
 
 const NAME: &str = "join";
@@ -23,7 +23,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     audit: "every join returns exactly the keys that were laid in",
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Join::new(read(values)?)?)),
-    idle: |_| Vec::new(),
+    idle: |_| idle(&[("max_retries", false, NOTHING_WRITTEN)]),
 };
 
 /// The workload with its parameters.
@@ -58,11 +58,6 @@ impl Workload for Join {
     }
 
     fn decides(&self) -> bool {
-        false
-    }
-
-    /// Nothing is written.
-    fn conflicts(&self) -> bool {
         false
     }
 

@@ -35,7 +35,7 @@ pub use client::{OPERATIONS, SPANS, Scenario};
 pub use ledger::Ledger;
 pub(crate) use ledger::Published;
 pub use message::{HEADER, Id, LAID, Message};
-pub use parameters::{BACKLOG, Parameters, Phase};
+pub use parameters::{BACKLOG, PREFETCH, Parameters, Phase};
 pub use port::{
     Connector, Depth, Publisher, QueueAdapter, QueueStore, Received, Settled, Subscriber, Wanted,
 };

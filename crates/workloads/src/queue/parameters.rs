@@ -1,11 +1,11 @@
 //! The workload's parameters.
 
-use acidtest_model::{Ack, Consume, Delivery, QueueKind};
+use acidtest_model::{Ack, Consume, Delivery, Idle, QueueKind};
 use serde::{Deserialize, Serialize};
 
 use super::message::HEADER;
 use crate::{
-    Idle, Parameter,
+    Parameter,
     workload::{idle, in_range},
 };
 
@@ -42,8 +42,9 @@ pub struct Parameters {
     pub batch: u32,
     /// Publishes that a producer may have unanswered.
     pub in_flight: u32,
-    /// Messages that a consumer may hold unacknowledged.
-    pub prefetch: u32,
+    /// Messages that a consumer may hold unacknowledged. None: [`PREFETCH`], or the batch where that is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefetch: Option<u32>,
     /// Messages that are in the queue before anybody is at work. None: [`BACKLOG`] where only consumers are,
     /// else 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,6 +58,9 @@ pub struct Parameters {
     /// Whether the store is to drop what it has already.
     pub deduplicate: bool,
 }
+
+/// Messages that a consumer may hold unacknowledged if nothing else is said.
+pub const PREFETCH: u32 = 100;
 
 /// Messages that are laid in for consumers if nothing else is said.
 pub const BACKLOG: u64 = 50_000;
@@ -72,7 +76,7 @@ impl Default for Parameters {
             consume: Consume::Ack,
             batch: 1,
             in_flight: 1,
-            prefetch: 100,
+            prefetch: None,
             backlog: None,
             persistent: true,
             queue: QueueKind::Default,
@@ -89,6 +93,12 @@ impl Parameters {
         self.backlog.unwrap_or(if self.phase == Phase::Consume { BACKLOG } else { 0 })
     }
 
+    /// Messages that a consumer may hold unacknowledged.
+    #[must_use]
+    pub fn prefetch(&self) -> u32 {
+        self.prefetch.unwrap_or(PREFETCH.max(self.batch))
+    }
+
     /// What they ask of a store. What nobody does in the phase is as by default.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
@@ -103,7 +113,7 @@ impl Parameters {
             deduplicate: self.deduplicate,
             batch: self.batch,
             in_flight: self.in_flight,
-            prefetch: self.prefetch,
+            prefetch: self.prefetch(),
             producers: if publishes { self.producers } else { 0 },
             consumers: if consumes { self.consumers } else { 0 },
         }
@@ -126,14 +136,14 @@ impl Parameters {
             ((1..=10_000).contains(&self.consumers), "consumers", "between 1 and 10,000"),
             ((1..=10_000).contains(&self.batch), "batch", "between 1 and 10,000"),
             ((1..=10_000).contains(&self.in_flight), "in_flight", "between 1 and 10,000"),
-            ((1..=10_000).contains(&self.prefetch), "prefetch", "between 1 and 10,000"),
+            ((1..=10_000).contains(&self.prefetch()), "prefetch", "between 1 and 10,000"),
             (
                 u64::from(self.delivery().unanswered()) * u64::from(self.message_bytes) <= 1 << 30,
                 "message_bytes",
                 "at most 1 GiB for all messages together that a producer keeps: those of a batch, or in flight",
             ),
             (
-                !consumes || self.consume == Consume::Auto || self.batch <= self.prefetch,
+                !consumes || self.consume == Consume::Auto || self.batch <= self.prefetch(),
                 "batch",
                 "at most prefetch: a consumer that may not hold a whole batch never acknowledges one",
             ),
@@ -204,7 +214,11 @@ impl Parameters {
                 "messages of a transaction; acknowledgements that a consumer gives at once",
             ),
             row("in_flight", &defaults.in_flight, "publishes that a producer may have unanswered"),
-            row("prefetch", &defaults.prefetch, "messages that a consumer may hold unacknowledged"),
+            row(
+                "prefetch",
+                &format!("{PREFETCH}, or batch if that is more"),
+                "messages that a consumer may hold unacknowledged",
+            ),
             row(
                 "backlog",
                 &format!("{BACKLOG} with phase consume, else 0"),
@@ -235,13 +249,16 @@ mod tests {
     #[test]
     fn every_parameter_is_described_and_its_default_reads_back() {
         let described = Parameters::described();
-        let whole = Parameters { backlog: Some(7), ..Parameters::default() };
+        let whole = Parameters { backlog: Some(7), prefetch: Some(7), ..Parameters::default() };
         let values = written(&whole);
         assert_eq!(described.len(), values.len());
         for Parameter { name, default, .. } in described {
             let Some(value) = values.get(name) else { panic!("{name} is no parameter") };
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            assert!(name == "backlog" || default == shown, "{name}: {default} is described, {shown} is");
+            assert!(
+                ["backlog", "prefetch"].contains(&name) || default == shown,
+                "{name}: {default} is described, {shown} is"
+            );
         }
         assert_eq!(read::<Parameters>(&Values::new()), Ok(Parameters::default()));
     }
@@ -251,8 +268,10 @@ mod tests {
         let wrong = |parameters: Parameters| parameters.check().unwrap_err();
         let defaults = Parameters::default;
         assert!(wrong(Parameters { message_bytes: 23, ..defaults() }).contains("message_bytes"));
-        assert!(wrong(Parameters { batch: 101, ..defaults() }).contains("batch"));
-        assert_eq!(Parameters { batch: 101, phase: Phase::Publish, ..defaults() }.check(), Ok(()));
+        let ahead = Parameters { batch: 101, prefetch: Some(100), ..defaults() };
+        assert!(wrong(ahead.clone()).contains("batch"));
+        assert_eq!(Parameters { phase: Phase::Publish, ..ahead.clone() }.check(), Ok(()));
+        assert_eq!(Parameters { prefetch: None, ..ahead }.delivery().prefetch, 101);
         let none = Parameters { backlog: Some(0), phase: Phase::Consume, ..defaults() };
         assert!(wrong(none).contains("backlog"));
         let large = Parameters { message_bytes: 1 << 28, ..defaults() };

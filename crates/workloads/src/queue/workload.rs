@@ -73,7 +73,8 @@ impl Workload for Queue {
     }
 
     fn values(&self) -> Values {
-        written(&Parameters { backlog: Some(self.parameters.backlog()), ..self.parameters.clone() })
+        let (backlog, prefetch) = (Some(self.parameters.backlog()), Some(self.parameters.prefetch()));
+        written(&Parameters { prefetch, backlog, ..self.parameters.clone() })
     }
 
     fn headline(&self) -> String {

@@ -2,13 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
-use acidtest_model::Isolation;
+use acidtest_model::{Idle, Isolation};
 use serde::{Deserialize, Serialize};
 
 use super::{Action, Choice, Layout};
 use crate::{
-    Idle, Parameter,
-    workload::{idle, in_range},
+    Parameter,
+    workload::{NOTHING_WRITTEN, idle, in_range},
 };
 
 /// What is laid in and what is done to it.
@@ -286,7 +286,10 @@ impl Parameters {
     /// Those that have no effect beside the others.
     pub(super) fn idle(&self) -> Vec<Idle> {
         let chooses = self.mix.share(Action::Insert) < 1.0;
+        let writes =
+            [Action::Update, Action::Insert, Action::Modify].iter().any(|action| self.mix.does(*action));
         idle(&[
+            ("max_retries", writes, NOTHING_WRITTEN),
             ("keys", chooses, "the mix inserts only: no record is chosen"),
             ("scan_max", self.mix.does(Action::Scan), "the mix has no scans"),
         ])
