@@ -37,8 +37,8 @@
 //! - A scan's records must be whole, and there must be some where its first record was laid in: what was
 //!   inserted may be shown to scans later, where a store separates searching from writing. Which records it
 //!   found, in which order and how many, is not held against anything.
-//! - A refusal of several operations in one transaction counts as `missing`, once, where every one of its
-//!   records had to be there and none was to be inserted.
+//! - A refusal of several operations in one transaction counts as `missing`, once, where every record that they
+//!   read or update had to be there and none was to be inserted. A scan is never refused.
 //! - An insert that is refused, for a number that nobody else draws, had no effect as far as the store says:
 //!   if the record is there at the end it is a `phantom`, of an earlier attempt that was said to have
 //!   changed nothing.

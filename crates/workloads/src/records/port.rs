@@ -171,8 +171,8 @@ pub trait Operations {
     /// there, or the one to be inserted is. `answer` is empty when it is called.
     fn single(&mut self, request: &Request, answer: &mut Answer) -> impl Future<Output = Attempt>;
 
-    /// Several operations in one transaction, in their order, with an answer for each. A record that is
-    /// not there ends it with [`Attempt::Refused`], rolled back. Called only if [`Wanted::transaction`] is
+    /// Several operations in one transaction, in their order, with an answer for each. What a single one would
+    /// be refused for ends it with [`Attempt::Refused`], rolled back. Called only if [`Wanted::transaction`] is
     /// above 1, which the plan's check lets through for stores that have transactions.
     fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> impl Future<Output = Attempt> {
         let _ = (requests, answers);

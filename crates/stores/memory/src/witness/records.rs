@@ -128,8 +128,13 @@ impl Records {
 
     /// Operations were refused, all of which only need what is there.
     pub(crate) fn refused(&mut self, requests: &[Request]) {
-        let must_do = |request: &Request| request.action != Action::Insert && request.known.is_there;
-        self.seen += u64::from(self.exact && requests.iter().all(must_do));
+        let is_there = |request: &Request| request.known.is_there;
+        let must_do = |request: &Request| match request.action {
+            Action::Scan => true,
+            Action::Insert => false,
+            Action::Read | Action::Update | Action::Modify => is_there(request),
+        };
+        self.seen += u64::from(self.exact && requests.iter().all(must_do) && requests.iter().any(is_there));
     }
 
     /// Operations were said to have had no effect.
