@@ -85,7 +85,9 @@ impl Seat {
         let mut now = self.now();
         let mut slice = now;
         loop {
-            over |= self.stopping();
+            // what is late already is counted where it is not sent
+            let waits = due.is_none_or(|(due, _)| due > now);
+            over |= self.stopping() || waits && self.is_spent(phase);
             if !over && due.is_none() && flight.count < client.depth() {
                 due = self.claim(phase, now).map(|due| (due, due < now));
                 over = due.is_none();
@@ -102,6 +104,10 @@ impl Seat {
             let done = match step {
                 Step::Send(moment, late) => {
                     due = None;
+                    if !self.take_turn(phase, moment) {
+                        over = true;
+                        continue;
+                    }
                     let Some(operation) = client.draw() else {
                         self.done(phase);
                         over = true;
@@ -128,7 +134,7 @@ impl Seat {
                     })
                 }
                 Step::Sleep(moment) => {
-                    self.sleep_until(moment).await;
+                    self.wait_for_turn(moment).await;
                     Ok(())
                 }
                 Step::End => break,

@@ -234,10 +234,13 @@ impl Seat {
             // late: nobody was free to wait for it when it was due
             let late = due < now;
             if due > now {
-                self.sleep_until(due).await;
+                self.wait_for_turn(due).await;
                 if self.shared.control.stopping() {
                     break;
                 }
+            }
+            if !self.take_turn(phase, due) {
+                break;
             }
             let Some(operation) = client.draw() else {
                 self.done(phase);
@@ -269,15 +272,32 @@ impl Seat {
         }
     }
 
-    /// When this client's next operation is due.
+    /// When this client's next operation is due. Whether it is done is told by [`take_turn`](Self::take_turn) at that
+    /// moment: another thread's may be due before it, and be the last that is asked for.
     pub(crate) fn claim(&self, phase: Phase, now: u64) -> Option<u64> {
         if !self.scheduled {
             return (now < self.end).then_some(now);
         }
-        if phase == Phase::Measured && !self.shared.budget_left() {
+        if self.is_spent(phase) {
             return None;
         }
         self.bench.borrow_mut().pacer.claim(now)
+    }
+
+    /// Whether the operation that is due now is one of those that are asked for.
+    pub(crate) fn take_turn(&self, phase: Phase, due: u64) -> bool {
+        if !self.scheduled || phase == Phase::WarmUp || self.shared.budget_left() {
+            return true;
+        }
+        if due <= self.now() {
+            self.bench.borrow_mut().recorder.dropped(1);
+        }
+        false
+    }
+
+    /// Whether as many operations were begun as are asked for.
+    pub(crate) fn is_spent(&self, phase: Phase) -> bool {
+        self.scheduled && phase == Phase::Measured && self.shared.is_spent()
     }
 
     /// Tries the operation until it ends, and says whether that cost the connection.
@@ -421,6 +441,13 @@ impl Seat {
         };
         self.sleeper = sleeper;
         ended.flatten()
+    }
+
+    /// Sleeps until an operation is due, or no more are asked for.
+    pub(crate) async fn wait_for_turn(&mut self, due: u64) {
+        while self.now() < due && !self.stopping() && !self.is_spent(self.phase) {
+            self.sleep_until(due.min(self.now() + TICK)).await;
+        }
     }
 
     /// Sleeps until the moment, or until the trial is being stopped.

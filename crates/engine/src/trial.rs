@@ -78,6 +78,11 @@ impl Shared {
         self.budget.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::Relaxed) > 0)
     }
 
+    /// Whether nothing is left of the budget.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.budget.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) <= 0)
+    }
+
     /// A client has nothing left to do.
     pub(crate) fn done(&self, phase: Phase) {
         if phase == Phase::Measured {

@@ -737,6 +737,23 @@ fn a_pipeline_with_room_starts_on_time_and_one_without_is_late() {
     assert!(arrived.dropped > 50 && arrived.late > 50, "{arrived:?}");
 }
 
+/// As many operations as are asked for are those that are due first, whichever thread they are due on: a schedule that
+/// is split over many threads has long gaps on each.
+#[test]
+fn a_number_of_operations_keeps_the_rate_over_many_threads() {
+    let load = Load { arrivals: Arrivals::Poisson(16.0), threads: 64, ..operations(16) };
+    let (alone, _) = drive(load.clone(), 64, |_| Act::Answer(Attempt::Ok));
+    let (tasks, _) = pipelines(64, shape(1, true), all_after(1));
+    let piped = Trial::new(load, 64).run(tasks).unwrap();
+    for measured in [alone, piped] {
+        assert_eq!(measured.operations[0].count(Outcome::Ok), 16);
+        // on a thread of its own each of them would be due after 4 s in the mean
+        let lasted = measured.operations[0].lasted.as_millis();
+        assert!((200..3_500).contains(&lasted), "16 at 16 a second took {lasted} ms");
+        assert!(measured.window < Duration::from_secs(4), "{:?}", measured.window);
+    }
+}
+
 #[test]
 fn by_the_system_s_clock_a_pipeline_accounts_for_all_that_was_offered() {
     let load = Load { arrivals: Arrivals::Constant(500.0), ..for_millis(300) };
