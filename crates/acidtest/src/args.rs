@@ -151,7 +151,7 @@ pub(crate) struct Driving {
     #[arg(long, value_delimiter = ',', value_name = "RATE,...", value_parser = positive)]
     pub(crate) rate: Option<Vec<f64>>,
     /// How an open loop's arrivals are spaced [default: poisson]
-    #[arg(long, requires = "rate")]
+    #[arg(long)]
     pub(crate) arrivals: Option<Arrivals>,
     /// Longest time for an operation with all its attempts; then it is unknown [default: 10s]
     #[arg(long)]
@@ -331,6 +331,8 @@ impl Run {
         set(&mut plan.duration, driving.duration.as_ref());
         if driving.duration.is_some() {
             plan.ops = None;
+        } else if driving.ops.is_some() || driving.trace.is_some() {
+            plan.duration = Plan::of(&plan.workload).duration;
         }
         plan.ops = driving.ops.or(plan.ops);
         set(&mut plan.warmup, driving.warmup.as_ref());

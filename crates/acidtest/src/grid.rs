@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use acidtest_model::{Durability, Lock, StoreKind, Support, Wish};
 use acidtest_report::Plan;
 use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
+use serde_json::Value;
 
 use crate::{exit::Failure, target::Target};
 
@@ -102,6 +103,11 @@ fn workloads(kind: &WorkloadKind, plan: &Plan) -> Result<Vec<Box<dyn Workload>>,
     let known: Vec<&str> = (kind.parameters)().iter().map(|parameter| parameter.name).collect();
     if let Some(name) = plan.parameters.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(foreign(kind, name, &known));
+    }
+    let is_none =
+        |value: &Value| value.is_null() || value.as_array().is_some_and(|all| all.contains(&Value::Null));
+    if let Some((name, _)) = plan.parameters.iter().find(|(_, value)| is_none(value)) {
+        return Err(Failure::Usage(format!("{name} must have a value: nan and inf are none")));
     }
     let combinations = plan.combinations();
     if combinations.is_empty() {

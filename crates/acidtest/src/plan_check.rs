@@ -7,8 +7,8 @@ use std::{
 };
 
 use acidtest_model::{Idle, Lock, Server};
-use acidtest_report::{ArrivalKind, CELLS, Plan, RefusedKind, Span, TRIALS, count};
-use acidtest_workloads::Values;
+use acidtest_report::{CELLS, Plan, RefusedKind, Span, TRIALS, count};
+use acidtest_workloads::Workload;
 use serde_json::Value;
 
 use crate::{
@@ -200,18 +200,14 @@ type Row = (&'static str, bool, &'static str);
 
 /// Options that rule each other out, whatever the workload and the stores are.
 fn contradictions(plan: &Plan, asked: &Asked<'_>) -> Result<(), Failure> {
-    let (traced, open) = (plan.trace.is_some(), !plan.rates.is_empty());
+    let traced = plan.trace.is_some();
     let rows: [Row; 7] = [
         ("duration", plan.ops.is_some(), "the measured part is a number of operations (--ops)"),
         ("duration", traced, "a sequence is replayed to its end (--trace)"),
         ("ops", traced, "a sequence has its own number of operations (--trace)"),
         ("warmup", traced && !plan.warmup.0.is_zero(), "a sequence begins at its beginning (--trace)"),
         ("rates", traced, "a sequence is replayed in a closed loop (--trace)"),
-        (
-            "arrivals",
-            !open && plan.arrivals == ArrivalKind::Constant,
-            "a closed loop has no schedule: it needs --rate",
-        ),
+        ("arrivals", plan.rates.is_empty(), "a closed loop has no schedule: it needs --rate"),
         (
             "on_refused count",
             traced && plan.on_refused == RefusedKind::Count,
@@ -232,9 +228,15 @@ pub(crate) fn check_effect(
     grid: &Grid,
     targets: &[Target],
 ) -> Result<(), Failure> {
-    let workloads = &grid.workloads;
-    let own_servers = targets.iter().any(|target| target.address.is_some());
+    // what is left out, as no store can do it, has no say
+    let with_cells: BTreeSet<usize> = grid.cells.iter().map(|cell| cell.workload).collect();
+    let workloads: Vec<&dyn Workload> = with_cells.into_iter().map(|index| &*grid.workloads[index]).collect();
+    let with_cells: BTreeSet<usize> = grid.cells.iter().map(|cell| cell.target).collect();
+    let used: Vec<&Target> = with_cells.into_iter().map(|index| &targets[index]).collect();
     let keeps_locks = |cell: &Cell| targets[cell.target].kind().lock_service && cell.lock == Lock::Hard;
+    let locks_are_kept = grid.cells.iter().any(keeps_locks);
+    let own_locks = Target::parse(&plan.lock_service).is_ok_and(|service| service.address.is_some());
+    let own_servers = used.iter().any(|target| target.address.is_some()) || (locks_are_kept && own_locks);
     let most_clients = grid.cells.iter().map(|cell| cell.clients).max().unwrap_or_default();
     let (ruled, warmed) = (plan.locks.as_slice(), !plan.warmup.0.is_zero());
     let retries = plan.trace.is_none() && plan.on_refused == RefusedKind::Retry;
@@ -256,7 +258,7 @@ pub(crate) fn check_effect(
         ),
         (
             "durability",
-            targets.iter().all(Target::keeps_rung),
+            used.iter().all(|target| target.keeps_rung()),
             "it sets private servers; one of your own keeps its settings, and a message broker has the rung of its \
              messages and queues (--persistent, --queue): the run says which rung they amount to",
         ),
@@ -294,7 +296,7 @@ pub(crate) fn check_effect(
         ),
         (
             "threads",
-            targets.iter().all(|target| target.kind().server == Server::Embedded),
+            used.iter().all(|target| target.kind().server == Server::Embedded),
             "an embedded store holds the thread of its client: each client has one of its own",
         ),
         (
@@ -304,15 +306,10 @@ pub(crate) fn check_effect(
         ),
         ("replace", !own_servers, "a private server is new: nobody's namespace is there"),
         ("keep", !own_servers, "a private server goes with all that is in it"),
-        (
-            "lock_service",
-            !grid.cells.iter().any(keeps_locks),
-            "no cell has a hard lock that its store cannot keep by itself",
-        ),
+        ("lock_service", !locks_are_kept, "no cell has a hard lock that its store cannot keep by itself"),
     ];
     refuse(&rows, asked)?;
-    idle_in_workloads(plan, asked)?;
-    idle_on_stores(plan, asked, grid, targets)
+    refuse_idle(plan, asked, &idle_in(plan, grid, targets)?)
 }
 
 fn refuse(rows: &[Row], asked: &Asked<'_>) -> Result<(), Failure> {
@@ -320,28 +317,24 @@ fn refuse(rows: &[Row], asked: &Asked<'_>) -> Result<(), Failure> {
     idle.map_or(Ok(()), |(what, _, why)| Err(asked.refused(what, why)))
 }
 
-/// What has no effect beside the workload's own parameters.
-fn idle_in_workloads(plan: &Plan, asked: &Asked<'_>) -> Result<(), Failure> {
-    let kind = kind_of(&plan.workload)?;
-    let idle = |values: &Values| named(&(kind.idle)(values), "");
-    refuse_idle(plan, asked, &plan.combinations().iter().map(idle).collect::<Vec<_>>())
-}
-
-/// What has no effect on stores.
-fn idle_on_stores(plan: &Plan, asked: &Asked<'_>, grid: &Grid, targets: &[Target]) -> Result<(), Failure> {
-    let idle = |cell: &Cell| {
-        let kind = targets[cell.target].kind();
-        let wish = wish(&plan.workload, &*grid.workloads[cell.workload], cell.lock);
-        named((kind.idle)(&wish), &format!("{}: ", kind.name))
-    };
-    refuse_idle(plan, asked, &grid.cells.iter().map(idle).collect::<Vec<_>>())
-}
-
 /// Keys of a plan that have no effect in one case, each with the reason.
 type IdleKeys = BTreeMap<&'static str, String>;
 
-fn named(idle: &[Idle], of: &str) -> IdleKeys {
-    idle.iter().map(|&Idle { name, why }| (name, format!("{of}{why}"))).collect()
+/// What has no effect in each case of the plan, which is a workload on a store in a lock mode: beside the workload's own
+/// parameters, or on the store.
+fn idle_in(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Vec<IdleKeys>, Failure> {
+    let combinations = plan.combinations();
+    let idle_beside = kind_of(&plan.workload)?.idle;
+    let cases: BTreeSet<_> = grid.cells.iter().map(|cell| (cell.workload, cell.target, cell.lock)).collect();
+    let idle = cases.into_iter().map(|(workload, target, lock)| {
+        let kind = targets[target].kind();
+        let beside = idle_beside(&combinations[workload]);
+        let beside = beside.into_iter().map(|Idle { name, why }| (name, why.to_owned()));
+        let on_store = (kind.idle)(&wish(&plan.workload, &*grid.workloads[workload], lock));
+        let on_store = on_store.iter().map(|Idle { name, why }| (*name, format!("{}: {why}", kind.name)));
+        on_store.chain(beside).collect()
+    });
+    Ok(idle.collect())
 }
 
 /// Refuses what has an effect in no case, and an axis that has none in some: their cells would be the same.

@@ -151,7 +151,7 @@ impl fmt::Display for Address {
         }
         write!(f, "{}://", self.scheme)?;
         if let Some(user) = &self.user {
-            f.write_str(user)?;
+            f.write_str(&escaped(user))?;
         }
         // a login without a user, such as Redis', is still seen to be one
         if self.user.is_some() || self.password.is_some() {
@@ -166,7 +166,7 @@ impl fmt::Display for Address {
             write!(f, ":{port}")?;
         }
         if !self.path.is_empty() {
-            write!(f, "/{}", self.path)?;
+            write!(f, "/{}", escaped(&self.path))?;
         }
         Ok(())
     }
@@ -184,6 +184,14 @@ fn without_password(text: &str) -> String {
     let scheme = text.split(':').next().unwrap_or_default();
     let rest = text.rsplit_once('@').map_or("", |(_, host)| host);
     format!("{scheme}:…{rest}")
+}
+
+/// The text, so that it is read again as it is: what an address gives a meaning to is escaped.
+fn escaped(text: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "-._~".contains(letter) || !letter.is_ascii();
+    text.chars()
+        .map(|letter| if plain(letter) { letter.to_string() } else { format!("%{:02X}", u32::from(letter)) })
+        .collect()
 }
 
 /// The text with its percent escapes resolved; `None` where that is not UTF-8.
@@ -237,6 +245,20 @@ mod tests {
     fn a_shown_address_reads_back() {
         for text in ["redis://127.0.0.1:7000", "postgres://ann@[::1]:5433/db", "sqlite:x.db"] {
             assert_eq!(Address::parse(text).unwrap().to_string(), text);
+        }
+        for text in [
+            "postgres://a%3Ab%40c@h/d%3Fx%23",
+            "amqp://h/%2Forders",
+            "mysql://h/a%2541",
+            "redis://ä%25@h/b%20c,d",
+        ] {
+            let address = Address::parse(text).unwrap();
+            assert_eq!(address.password, None);
+            assert_eq!(
+                Address::parse(&address.to_string()).unwrap(),
+                address,
+                "{text} is shown as {address}"
+            );
         }
     }
 

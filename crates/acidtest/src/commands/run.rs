@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use acidtest_report::{CellResult, Plan, Span};
+use acidtest_report::{CellResult, Plan, RefusedKind, Span};
 use tokio::task::LocalSet;
 
 use crate::{
@@ -87,6 +87,9 @@ fn order(run: &Run) -> Result<Order, Failure> {
     plan_check::check_effect(&plan, &asked, &grid, &targets)?;
     if !grid.workloads.iter().any(|workload| workload.warms_up()) {
         plan.warmup = Span(Duration::ZERO);
+    }
+    if plan.trace.is_some() {
+        plan.on_refused = RefusedKind::Retry;
     }
     let lock_service = lock_service(&plan)?;
     // its password is for the run, not for the plan
@@ -186,6 +189,16 @@ mod tests {
             ("queue --phase publish,consume --ops 100", "--ops", "--backlog"),
             ("records --trace 100", "--trace", "no sequence"),
             ("queue --trace", "--trace", "no sequence"),
+            ("queue --phase publish --max-retries 3", "--max-retries", "is not tried again"),
+            ("records --store elasticsearch --mix c --refresh yes", "--refresh", "nothing is written"),
+            ("inventory --arrivals poisson", "--arrivals", "needs --rate"),
+            ("inventory --store sqlite,rabbitmq --skip-unsupported --threads 2", "--threads", "embedded"),
+            ("join --store sqlite,redis://127.0.0.1 --skip-unsupported --keep", "--keep", "private"),
+            (
+                "queue --store rabbitmq --phase publish,both --consume auto --prefetch 7",
+                "--prefetch",
+                "nobody consumes",
+            ),
             ("join --max-retries 3", "--max-retries", "nothing is written"),
             ("records --mix c --max-retries 3", "--max-retries", "nothing is written"),
             (
@@ -261,6 +274,8 @@ mod tests {
             "queue --store redis --phase both,publish --prefetch 7",
             "queue --store redis,sqlite --prefetch 7",
             "queue --batch 101",
+            "records --store elasticsearch --lock hard --lock-service redis://127.0.0.1 --replace --keep",
+            "inventory --rate 10 --arrivals poisson",
             "queue --max-retries 3",
             "queue --store rabbitmq --consume auto,ack --producers 1 --consumers 2 --threads 3",
             "inventory --store redis --lock soft,native --max-retries 3",
@@ -297,6 +312,13 @@ mod tests {
                 ordered(path.to_str().unwrap()).unwrap_or_else(|failure| panic!("{words}: {failure}"));
             assert_eq!(again.plan, order.plan, "{words}");
         }
+        // another length than the file's
+        fs::write(&path, "workload = \"inventory\"\nduration = \"3s\"\nrates = [3.0]\n").unwrap();
+        let shorter = ordered(&format!("{} --ops 10 --arrivals constant", path.display()));
+        assert_eq!(shorter.map(|order| order.plan.ops).map_err(|failure| failure.to_string()), Ok(Some(10)));
+        // what is no number is no value
+        fs::write(&path, "workload = \"queue\"\n[parameters]\nprefetch = nan\n").unwrap();
+        assert!(refused(path.to_str().unwrap()).contains("prefetch must have a value"));
         // what somebody wrote into it is asked for
         std::fs::write(&path, "workload = \"queue\"\nlocks = [\"soft\"]\n").unwrap();
         let said = refused(path.to_str().unwrap());

@@ -174,6 +174,11 @@ impl Parameters {
             ("consumers", consumes, nobody_consumes),
             ("consume", consumes, nobody_consumes),
             ("prefetch", consumes, nobody_consumes),
+            (
+                "max_retries",
+                consumes,
+                "a publish that conflicts is not tried again: others may be in flight after it",
+            ),
             ("batch", together, "there is neither a transaction to publish nor anything to acknowledge"),
         ])
     }

@@ -290,6 +290,7 @@ impl Parameters {
             [Action::Update, Action::Insert, Action::Modify].iter().any(|action| self.mix.does(*action));
         idle(&[
             ("max_retries", writes, NOTHING_WRITTEN),
+            ("refresh", writes, "nothing is written that searches could find"),
             ("keys", chooses, "the mix inserts only: no record is chosen"),
             ("scan_max", self.mix.does(Action::Scan), "the mix has no scans"),
         ])
