@@ -87,9 +87,9 @@ impl Seat {
         loop {
             // what is late already is counted where it is not sent
             let waits = due.is_none_or(|(due, _)| due > now);
-            over |= self.stopping() || waits && self.is_spent(phase);
+            over |= self.stopping() || waits && self.is_spent();
             if !over && due.is_none() && flight.count < client.depth() {
-                due = self.claim(phase, now).map(|due| (due, due < now));
+                due = self.claim(now).map(|due| (due, due < now));
                 over = due.is_none();
             }
             let room = flight.count < client.depth();
@@ -104,7 +104,7 @@ impl Seat {
             let done = match step {
                 Step::Send(moment, late) => {
                     due = None;
-                    if !self.take_turn(phase, moment) {
+                    if !self.take_turn(moment) {
                         over = true;
                         continue;
                     }

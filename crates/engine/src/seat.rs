@@ -230,7 +230,7 @@ impl Seat {
         let mut now = self.shared.clock.now();
         let mut slice = now;
         while !self.shared.control.stopping() {
-            let Some(due) = self.claim(phase, now) else { break };
+            let Some(due) = self.claim(now) else { break };
             // late: nobody was free to wait for it when it was due
             let late = due < now;
             if due > now {
@@ -239,7 +239,7 @@ impl Seat {
                     break;
                 }
             }
-            if !self.take_turn(phase, due) {
+            if !self.take_turn(due) {
                 break;
             }
             let Some(operation) = client.draw() else {
@@ -274,19 +274,19 @@ impl Seat {
 
     /// When this client's next operation is due. Whether it is done is told by [`take_turn`](Self::take_turn) at that
     /// moment: another thread's may be due before it, and be the last that is asked for.
-    pub(crate) fn claim(&self, phase: Phase, now: u64) -> Option<u64> {
+    pub(crate) fn claim(&self, now: u64) -> Option<u64> {
         if !self.scheduled {
             return (now < self.end).then_some(now);
         }
-        if self.is_spent(phase) {
+        if self.is_spent() {
             return None;
         }
         self.bench.borrow_mut().pacer.claim(now)
     }
 
     /// Whether the operation that is due now is one of those that are asked for.
-    pub(crate) fn take_turn(&self, phase: Phase, due: u64) -> bool {
-        if !self.scheduled || phase == Phase::WarmUp || self.shared.budget_left() {
+    pub(crate) fn take_turn(&self, due: u64) -> bool {
+        if !self.scheduled || self.phase == Phase::WarmUp || self.shared.budget_left() {
             return true;
         }
         if due <= self.now() {
@@ -296,8 +296,8 @@ impl Seat {
     }
 
     /// Whether as many operations were begun as are asked for.
-    pub(crate) fn is_spent(&self, phase: Phase) -> bool {
-        self.scheduled && phase == Phase::Measured && self.shared.is_spent()
+    pub(crate) fn is_spent(&self) -> bool {
+        self.scheduled && self.phase == Phase::Measured && self.shared.is_spent()
     }
 
     /// Tries the operation until it ends, and says whether that cost the connection.
@@ -445,16 +445,19 @@ impl Seat {
 
     /// Sleeps until an operation is due, or no more are asked for.
     pub(crate) async fn wait_for_turn(&mut self, due: u64) {
-        while self.now() < due && !self.stopping() && !self.is_spent(self.phase) {
-            self.sleep_until(due.min(self.now() + TICK)).await;
-        }
+        self.sleep_unless(due, Self::is_spent).await;
     }
 
     /// Sleeps until the moment, or until the trial is being stopped.
     pub(crate) async fn sleep_until(&mut self, moment: u64) {
+        self.sleep_unless(moment, |_| false).await;
+    }
+
+    /// The same, or until it is called off, which is looked at every [`TICK`].
+    async fn sleep_unless(&mut self, moment: u64, is_off: impl Fn(&Self) -> bool) {
         loop {
             let now = self.shared.clock.now();
-            if now >= moment || self.shared.control.stopping() {
+            if now >= moment || self.shared.control.stopping() || is_off(self) {
                 return;
             }
             self.waited = true;
