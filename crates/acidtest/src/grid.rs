@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use acidtest_model::{Durability, Lock, StoreKind, Support, Wish};
+use acidtest_model::{Durability, Lock, StoreKind, Support};
 use acidtest_report::Plan;
 use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
@@ -187,25 +187,13 @@ fn check(
     if let (true, Support::No(why)) = (workload.refreshes(), kind.refresh) {
         return Err(format!("{} knows no refresh: {why}; leave --refresh out", kind.name));
     }
-    let wish = wish(workload_name, workload, lock);
+    let wish = workload.wish(workload_name, lock);
     match (kind.refuses)(&wish) {
         Some(why) if workload.decides() => {
             Err(format!("{} cannot do {} with lock {lock}: {why}", kind.name, wish.operations.join(", ")))
         }
         Some(why) => Err(format!("{} cannot do {}: {why}", kind.name, wish.operations.join(", "))),
         None => Ok(()),
-    }
-}
-
-/// What a cell asks of a store besides its rung.
-pub(crate) fn wish<'a>(name: &'a str, workload: &dyn Workload, lock: Lock) -> Wish<'a> {
-    Wish {
-        workload: name,
-        operations: workload.does(),
-        lock,
-        isolation: workload.isolation(),
-        transaction: workload.transaction(),
-        delivery: workload.delivery(),
     }
 }
 

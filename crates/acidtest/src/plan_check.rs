@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     exit::Failure,
-    grid::{Cell, Grid, kind_of, wish},
+    grid::{Cell, Grid, kind_of},
     target::Target,
 };
 
@@ -330,7 +330,7 @@ fn idle_in(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Vec<IdleKeys>
         let kind = targets[target].kind();
         let beside = idle_beside(&combinations[workload]);
         let beside = beside.into_iter().map(|Idle { name, why }| (name, why.to_owned()));
-        let on_store = (kind.idle)(&wish(&plan.workload, &*grid.workloads[workload], lock));
+        let on_store = (kind.idle)(&grid.workloads[workload].wish(&plan.workload, lock));
         let on_store = on_store.iter().map(|Idle { name, why }| (*name, format!("{}: {why}", kind.name)));
         on_store.chain(beside).collect()
     });

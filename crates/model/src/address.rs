@@ -188,7 +188,8 @@ fn without_password(text: &str) -> String {
 
 /// The text, so that it is read again as it is: what an address gives a meaning to is escaped.
 fn escaped(text: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "-._~".contains(letter) || !letter.is_ascii();
+    let plain =
+        |letter: char| letter.is_ascii_alphanumeric() || "-._~".contains(letter) || !letter.is_ascii();
     text.chars()
         .map(|letter| if plain(letter) { letter.to_string() } else { format!("%{:02X}", u32::from(letter)) })
         .collect()

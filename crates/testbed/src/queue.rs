@@ -147,15 +147,7 @@ pub fn few() -> Parameters {
 }
 
 fn wish(parameters: &Parameters) -> Wish<'static> {
-    let workload = Queue::new(parameters.clone()).unwrap();
-    Wish {
-        workload: "queue",
-        operations: workload.does(),
-        lock: Lock::None,
-        isolation: None,
-        transaction: workload.transaction(),
-        delivery: workload.delivery(),
-    }
+    Queue::new(parameters.clone()).unwrap().wish("queue", Lock::None)
 }
 
 /// The same parameters if the store has them: with several messages in flight and at once, or else fewer.

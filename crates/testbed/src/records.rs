@@ -74,14 +74,7 @@ impl Case {
     /// What it asks of a store.
     #[must_use]
     pub fn wish(&self) -> Wish<'static> {
-        Wish {
-            workload: "records",
-            operations: self.workload.does(),
-            lock: self.lock,
-            isolation: self.workload.isolation(),
-            transaction: self.workload.transaction(),
-            delivery: None,
-        }
+        self.workload.wish("records", self.lock)
     }
 
     /// Whether a store that does what its row says must hold: a lock mode promises it, or nothing reads

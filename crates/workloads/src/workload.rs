@@ -9,7 +9,7 @@ use std::{
 };
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Delivery, Effective, Idle, Isolation, Lock, StoreError, Task};
+use acidtest_model::{Delivery, Effective, Idle, Isolation, Lock, StoreError, Task, Wish};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -136,6 +136,18 @@ pub trait Workload: Send + Sync {
     /// Whether it can replay a generated sequence.
     fn replays(&self) -> bool {
         false
+    }
+
+    /// What a cell asks of a store besides its rung, under the workload's name.
+    fn wish<'a>(&self, name: &'a str, lock: Lock) -> Wish<'a> {
+        Wish {
+            workload: name,
+            operations: self.does(),
+            lock,
+            isolation: self.isolation(),
+            transaction: self.transaction(),
+            delivery: self.delivery(),
+        }
     }
 
     /// One trial.

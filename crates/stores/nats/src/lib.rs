@@ -74,7 +74,8 @@ mod server;
 use std::collections::BTreeMap;
 
 use acidtest_model::{
-    Address, Durability, Effective, LOCKS_OF_QUEUES, NO_REFRESH, StoreError, StoreKind, Support, Task,
+    Address, Durability, Effective, LOCKS_OF_QUEUES, NO_CONFLICTS, NO_REFRESH, StoreError, StoreKind,
+    Support, Task,
 };
 use acidtest_workloads::{Owner, Store, queue::QueueStore};
 use serde_json::Value;
@@ -116,7 +117,7 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::No("it has streams of messages, not tables")),
     ],
     refuses: queue::refuses,
-    idle: |_| queue::IDLE,
+    idle: |_| &[NO_CONFLICTS],
 };
 
 /// What the mark's stream says before the run's id.

@@ -5,9 +5,7 @@ mod subscriber;
 
 use std::time::Duration;
 
-use acidtest_model::{
-    Ack, Consume, Delivery, Durability, Effective, Idle, NO_CONFLICTS, QueueKind, StoreError, Task, Wish,
-};
+use acidtest_model::{Ack, Consume, Delivery, Durability, Effective, QueueKind, StoreError, Task, Wish};
 use acidtest_workloads::{
     Place,
     queue::{Connector, Depth, QueueAdapter, Wanted},
@@ -46,9 +44,6 @@ pub(crate) fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
         _ => None,
     }
 }
-
-/// What has no effect on any stream.
-pub(crate) const IDLE: &[Idle] = &[NO_CONFLICTS];
 
 fn name(place: &Place) -> String {
     format!("{}{}", prefix(&place.namespace), place.object(NAME))

@@ -265,10 +265,9 @@ impl<C: Connector> Client for Consumer<C> {
     fn draw(&mut self) -> Option<Take> {
         let ledger = &self.scenario.ledger;
         let drains = self.wanted.delivery.producers == 0;
-        let totals = ledger.totals();
-        let is_left = !drains || totals.delivered < ledger.backlog();
+        let is_left = !drains || ledger.totals().delivered < ledger.backlog();
         // who waits for an empty queue might wait for ever
-        (is_left && !ledger.is_endless(&totals)).then_some(Take)
+        (is_left && !ledger.is_endless()).then_some(Take)
     }
 
     fn kind(_: &Take) -> usize {

@@ -295,8 +295,11 @@ impl Ledger {
     }
 
     /// Whether the trial's consumers were handed more than that.
-    pub(crate) fn is_endless(&self, Totals { delivered, redelivered, duplicated, .. }: &Totals) -> bool {
-        delivered + redelivered + duplicated > self.most_deliveries()
+    pub(crate) fn is_endless(&self) -> bool {
+        let Counts { delivered, redelivered, duplicated, .. } = &self.counts;
+        let handed_out: u64 =
+            [delivered, redelivered, duplicated].map(|count| count.load(Relaxed)).iter().sum();
+        handed_out > self.most_deliveries()
     }
 
     pub(crate) fn totals(&self) -> Totals {
