@@ -246,7 +246,7 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload) -> CellResult {
         lock: cell.lock,
         lock_how: grid::lock_how(kind, workload, cell.lock).to_owned(),
         decides: workload.decides(),
-        promised: workload.promises(cell.lock),
+        without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
         durability_asked: (!target.keeps_rung()).then_some(cell.rung),
         clients: cell.clients,
         rate: cell.rate,
@@ -743,7 +743,7 @@ pub(crate) fn status(result: &RunResult) -> Status {
     let of = |cell: &CellResult| match cell.verdict() {
         Verdict::Broken if cell.breaks_promise() => Status::Broken,
         _ if cell.error.is_some() => Status::Unreached,
-        Verdict::Unknown if cell.promised => Status::Unknown,
+        Verdict::Unknown if cell.is_promised() => Status::Unknown,
         _ => Status::Held,
     };
     let worst = result.cells.iter().map(of).max().unwrap_or(Status::Held);

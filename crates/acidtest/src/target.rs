@@ -52,7 +52,7 @@ impl Target {
     /// Whether it has the rung that it has, whatever is asked for: a user's own server, and one whose rung is that
     /// of each queue.
     pub(crate) fn keeps_rung(&self) -> bool {
-        self.address.is_some() || self.kind().rung_of_queue
+        self.address.is_some() || self.kind().rung_of_data
     }
 
     /// The target as a plan or result names it: never with a password.

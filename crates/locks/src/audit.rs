@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use acidtest_workloads::{Audit, Finding, Verdict};
+use acidtest_workloads::{Audit, Finding, Verdict, guarantee::LOCK};
 
 use crate::Grant;
 
@@ -206,7 +206,7 @@ pub fn audit(watch: &Watch, counters: &[Guarded]) -> Audit {
         ("token", seen.stale_tokens, "grants"),
         ("lost", written.saturating_sub(value), "increments"),
     ]
-    .map(|(name, count, unit)| Finding::new(name, count, unit));
+    .map(|(name, count, unit)| Finding::new(name, count, unit, LOCK));
     let broken = findings.iter().any(|finding| finding.count > 0);
     let evidence = [
         ("grants", seen.grants),

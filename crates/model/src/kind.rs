@@ -1,6 +1,8 @@
 //! What a kind of store is and has, said by its adapter once and shown by `acidtest stores`.
 
-use crate::{Delivery, Durability, Isolation, Lock};
+use serde_json::{Map, Value};
+
+use crate::{Durability, Isolation, Lock};
 
 /// Whether a store has a thing: how it does it, or why it cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +59,9 @@ pub struct StoreKind {
     pub refresh: Support,
     /// Whether its hard lock is kept in another store, by a lock service.
     pub lock_service: bool,
-    /// Whether the rung is not that of a server's settings but of each queue and its messages: then a run does
-    /// not ask for one, and it is read back from the queue.
-    pub rung_of_queue: bool,
+    /// Whether the rung is not that of the server's settings but of what each trial lays in, as of a broker's queue
+    /// and its messages: then a run does not ask for one, and it is read back from there.
+    pub rung_of_data: bool,
     /// The workloads that it can carry, by name.
     pub workloads: &'static [(&'static str, Support)],
     /// What it cannot do of what the rest of its row allows by itself, and why; [`never()`] for most.
@@ -80,22 +82,6 @@ pub struct Idle {
 /// Of a store in which what is written is found by whoever searches next.
 pub const NO_REFRESH: Support = Support::No("what is written is found at once");
 
-const NO_DECISIONS: Support = Support::No("a queue has nothing to read, decide on and write");
-
-/// The lock modes of a store that has queues of messages only.
-pub const LOCKS_OF_QUEUES: &[(Lock, Support)] = &[
-    (Lock::None, Support::Yes("nothing is protected: a message is published, or consumed")),
-    (Lock::Soft, NO_DECISIONS),
-    (Lock::Hard, NO_DECISIONS),
-    (Lock::Native, NO_DECISIONS),
-];
-
-/// Of a store that has queues of messages only.
-pub const NO_CONFLICTS: Idle = Idle {
-    name: "max_retries",
-    why: "a message is stored, delivered or acknowledged: no operation conflicts with another",
-};
-
 /// What one cell asks of a store besides its rung.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish<'a> {
@@ -109,8 +95,8 @@ pub struct Wish<'a> {
     pub isolation: Option<Isolation>,
     /// Operations in one transaction.
     pub transaction: u32,
-    /// How messages are to be delivered, where the workload is a queue.
-    pub delivery: Option<Delivery>,
+    /// Every parameter of the workload, by name.
+    pub parameters: Map<String, Value>,
 }
 
 impl Wish<'_> {
@@ -131,16 +117,6 @@ pub fn never(_: &Wish<'_>) -> Option<&'static str> {
 #[must_use]
 pub fn all_has_effect(_: &Wish<'_>) -> &'static [Idle] {
     &[]
-}
-
-/// Of a store whose queues are tables.
-#[must_use]
-pub fn idle_on_tables(wish: &Wish<'_>) -> &'static [Idle] {
-    const AHEAD: &[Idle] = &[Idle {
-        name: "prefetch",
-        why: "a message is taken out of a table when it is asked for, and none ahead",
-    }];
-    if wish.delivery.is_some() { AHEAD } else { &[] }
 }
 
 impl StoreKind {

@@ -4,20 +4,17 @@
 //! Invariant: this crate does no I/O and knows no particular store.
 
 mod address;
-mod delivery;
 mod error;
+mod figure;
 mod guarantee;
 mod kind;
 mod nearest;
 
 pub use address::{Address, AddressError, Secret};
-pub use delivery::{Ack, Consume, Delivery, QueueKind};
 pub use error::StoreError;
+pub use figure::count;
 pub use guarantee::{Durability, Effective, Isolation, Lock, UnknownWord};
-pub use kind::{
-    Idle, LOCKS_OF_QUEUES, NO_CONFLICTS, NO_REFRESH, Server, StoreKind, Support, Wish, all_has_effect,
-    idle_on_tables, never,
-};
+pub use kind::{Idle, NO_REFRESH, Server, StoreKind, Support, Wish, all_has_effect, never};
 pub use nearest::{hint, nearest};
 
 use std::{future::Future, pin::Pin};

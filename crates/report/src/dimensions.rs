@@ -104,24 +104,86 @@ pub fn varying<'a>(cells: impl IntoIterator<Item = &'a CellResult>) -> Vec<Strin
     differ
 }
 
-/// A value as a reader sees it, apart from its name: `16 clients`, `2,000/s`, `items 10`.
-#[must_use]
-pub fn spoken(cell: &CellResult, name: &str) -> String {
+/// What cells are called in one report: each by its store, its lock and what else tells them apart. An address of a
+/// user's own is said once, and stands as a letter from then on.
+pub struct Names {
+    varying: Vec<String>,
+    /// Of users' own servers, in the order in which they turn up.
+    addresses: Vec<String>,
+}
+
+impl Names {
+    /// Names for these cells.
+    #[must_use]
+    pub fn of<'a>(cells: impl IntoIterator<Item = &'a CellResult> + Clone) -> Self {
+        let mut addresses: Vec<String> = Vec::new();
+        for address in cells.clone().into_iter().filter_map(|cell| cell.address.as_ref()) {
+            if !addresses.contains(address) {
+                addresses.push(address.clone());
+            }
+        }
+        Self { varying: varying(cells), addresses }
+    }
+
+    /// Names with addresses written out.
+    #[must_use]
+    pub fn in_full<'a>(cells: impl IntoIterator<Item = &'a CellResult>) -> Self {
+        Self { varying: varying(cells), addresses: Vec::new() }
+    }
+
+    /// The same, but for one dimension.
+    pub(crate) fn without(&self, name: &str) -> Self {
+        let varying = self.varying.iter().filter(|other| *other != name).cloned().collect();
+        Self { varying, addresses: self.addresses.clone() }
+    }
+
+    /// A line for each letter: what it stands for.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = String> {
+        self.addresses.iter().enumerate().map(|(place, address)| format!("{}: {address}", letters(place)))
+    }
+
+    /// Dimensions in which the cells differ, but for those that are in every name.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &str> {
+        self.varying.iter().map(String::as_str).filter(|name| ![STORE, ADDRESS, LOCK].contains(name))
+    }
+
+    /// A cell's store: `postgres`, or `postgres A` where it is a user's own.
+    #[must_use]
+    pub fn store(&self, cell: &CellResult) -> String {
+        let Some(address) = &cell.address else { return cell.store.clone() };
+        let place = self.addresses.iter().position(|each| each == address);
+        place.map_or_else(|| address.clone(), |place| format!("{} {}", cell.store, letters(place)))
+    }
+
+    /// A value of a cell with its name: `16 clients`, `2,000/s`, `items 10`.
+    pub(crate) fn value(&self, cell: &CellResult, name: &str) -> String {
+        match name {
+            STORE => self.store(cell),
+            _ => spoken(cell, name),
+        }
+    }
+
+    /// A cell: `postgres soft, 16 clients`.
+    #[must_use]
+    pub fn cell(&self, cell: &CellResult) -> String {
+        let lock = if cell.decides { format!(" {}", cell.lock) } else { String::new() };
+        let others = self.others().map(|name| spoken(cell, name));
+        std::iter::once(self.store(cell) + &lock).chain(others).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// `A` to `Z`, then `AA`.
+fn letters(place: usize) -> String {
+    let letter = |place: usize| char::from(b'A' + u8::try_from(place % 26).unwrap_or(0)).to_string();
+    if place < 26 { letter(place) } else { letters(place / 26 - 1) + &letter(place) }
+}
+
+/// A value as a reader sees it, with its name: `16 clients`, `2,000/s`, `items 10`.
+fn spoken(cell: &CellResult, name: &str) -> String {
     match name {
-        STORE => cell.address.as_ref().unwrap_or(&cell.store).clone(),
-        LOCK => format!("lock {}", cell.lock),
         CLIENTS => format!("{} {}", cell.clients, if cell.clients == 1 { "client" } else { "clients" }),
         RATE => cell.rate.map_or_else(|| "closed loop".to_owned(), |offered| rate(offered) + "/s"),
         DURABILITY => format!("durability {}", cell.dimension(DURABILITY)),
         _ => format!("{name} {}", cell.dimension(name)),
     }
-}
-
-/// A cell by its store, its lock and what else varies in the result.
-#[must_use]
-pub fn name(cell: &CellResult, varying: &[String]) -> String {
-    let others = varying.iter().map(String::as_str).filter(|name| ![STORE, ADDRESS, LOCK].contains(name));
-    let lock = if cell.decides { format!(" {}", cell.lock) } else { String::new() };
-    let head = spoken(cell, STORE) + &lock;
-    std::iter::once(head).chain(others.map(|name| spoken(cell, name))).collect::<Vec<_>>().join(", ")
 }

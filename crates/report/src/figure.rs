@@ -30,25 +30,11 @@ pub(crate) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
 
-/// A whole number with its thousands apart: `1,234,567`.
-#[must_use]
-pub fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
 /// Operations a second: `12,345`, or `3.21` where they are few.
 #[must_use]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a rate is neither negative nor huge
 pub fn rate(value: f64) -> String {
-    if value < 99.95 { three_digits(value) } else { count(value.round() as u64) }
+    if value < 99.95 { three_digits(value) } else { acidtest_model::count(value.round() as u64) }
 }
 
 /// Three digits, as far as a point needs them; of what is small, three that are not zeros.
@@ -74,7 +60,7 @@ mod tests {
         let shown = [1.0, 870.0, 999.6, 28_100.0, 999_600.0, 1.234e6, 2.5e9, 61e9].map(nanoseconds);
         assert_eq!(shown, ["1 ns", "870 ns", "1.00 µs", "28.1 µs", "1.00 ms", "1.23 ms", "2.50 s", "61.0 s"]);
         assert_eq!([512.0, 2048.0, 28_311_552.0].map(bytes), ["512 B", "2.00 KiB", "27.0 MiB"]);
-        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(acidtest_model::count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0.001_16, 0.0995, 1e-30].map(three_digits), ["0.00116", "0.10", "0.000000000000"]);
         assert_eq!([0.0, 3.214, 99.96, 12_345.4].map(rate), ["0.00", "3.21", "100", "12,345"]);
     }

@@ -8,11 +8,13 @@
 //! verdict beside it, and no ratio without its interval or the word that it has none.
 
 pub mod compare;
+mod conclusion;
 mod csv;
 pub mod dimensions;
 mod figure;
 #[cfg(test)]
 mod garbled;
+mod headline;
 mod latency;
 mod markdown;
 mod notes;
@@ -23,25 +25,27 @@ mod result;
 #[cfg(test)]
 mod sample;
 mod scalability;
-mod sheet;
 mod statistics;
 mod steadiness;
 mod table;
+mod tables;
+mod terminal;
 mod waiting;
 
+pub use acidtest_model::count;
 pub use csv::csv;
-pub use figure::{bytes, count, nanoseconds, rate};
+pub use figure::{bytes, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram};
 pub use markdown::markdown;
 pub use page::{Named, page};
 pub use plan::{ArrivalKind, CELLS, Plan, RefusedKind, Span, TRIALS};
-pub use price::{Guarantee, Price};
+pub use price::Price;
 pub use result::{
     About, ArrivedFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, OperationFigures,
     RunResult, SecondFigures, SpanFigures, StopFigures, TrialResult, schema,
 };
 pub use scalability::{FEWEST, Fitted, Law, Sweep, sweeps};
-pub use sheet::RULED;
 pub use statistics::{ENOUGH, Mean, Method, Ratio};
 pub use steadiness::{Drift, SHORTEST, Steadiness};
-pub use table::{Style, render};
+pub use table::{Entry, Style, Table, Tone, Worth};
+pub use terminal::render;

@@ -4,31 +4,39 @@ use std::fmt::Write;
 
 use crate::{
     RunResult,
+    conclusion::conclusion,
+    dimensions::Names,
+    headline::headline,
     notes::notes,
-    sheet::escaped,
-    table::{Columns, cells, headline, prices, scalability},
+    table::escaped,
+    tables::{Columns, cells, prices, scalability},
     waiting::waiting,
 };
 
 /// What was run, its cells with their verdicts, prices and scalability, and, folded away, what to know about them.
 #[must_use]
 pub fn markdown(result: &RunResult) -> String {
-    let columns = Columns::of(result);
-    let mut headline = headline(result).lines().map(escaped).collect::<Vec<_>>().into_iter();
+    let names = Names::of(&result.cells);
+    let columns = Columns::of(result, &names);
+    let headline = headline(result, &names);
+    let mut headline = headline.lines().map(escaped).collect::<Vec<_>>().into_iter();
     let mut text = format!("### {}\n\n", headline.next().unwrap_or_default());
     text += &headline.collect::<Vec<_>>().join("  \n");
     text += "\n\n";
-    if let Some(waiting) = waiting(result) {
+    for line in conclusion(result, &names).lines() {
+        let _ = writeln!(text, "{}\n", escaped(line));
+    }
+    if let Some(waiting) = waiting(result, &names) {
         let _ = writeln!(text, "{}\n", escaped(&waiting));
     }
-    for sheet in [cells(result, &columns), prices(result, &columns), scalability(result, &columns)] {
-        if !sheet.rows.is_empty() {
-            text += &sheet.markdown();
+    for table in [cells(result, &columns), prices(result, &columns), scalability(result, &columns)] {
+        if !table.rows.is_empty() {
+            text += &table.markdown();
             text.push('\n');
         }
     }
     text += "<details><summary>What to know about these figures</summary>\n\n";
-    for note in notes(result, false) {
+    for note in notes(result, &names, false) {
         let _ = writeln!(text, "- {}", escaped(&note));
     }
     text += "\n</details>\n";

@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_model::{Durability, Lock};
-use acidtest_workloads::Verdict;
+use acidtest_workloads::{Verdict, workload};
 
 use crate::{
-    CellResult, ENOUGH, FEWEST, Guarantee, RunResult, SHORTEST, TrialResult,
-    dimensions::{self, STORE, spoken, varying},
-    figure::{count, nanoseconds, rate, total},
+    CellResult, ENOUGH, FEWEST, RunResult, SHORTEST, TrialResult,
+    conclusion::excuses,
+    count,
+    dimensions::{LOCK, Names},
+    figure::{nanoseconds, rate, total},
+    price::Priceable,
     sweeps,
-    table::{MANY, percent},
+    tables::{MANY, percent},
 };
 
 /// Notes of one sort that a terminal shows before it counts the others.
@@ -43,11 +46,11 @@ struct Note {
 }
 
 /// Every note, the general ones first; `all`, or as many as a terminal shows.
-pub(crate) fn notes(result: &RunResult, all: bool) -> Vec<String> {
+pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
     let mut notes = meanings(result);
     notes.extend(statistics(result));
-    notes.extend(data(result));
-    notes.extend(gathered(result, all));
+    notes.extend(data(result, names));
+    notes.extend(gathered(result, names, all));
     notes.extend(result.left_out.iter().map(|what| format!("left out: {what}")));
     if !all && result.cells.len() > MANY {
         notes.push(format!(
@@ -84,53 +87,26 @@ fn meanings(result: &RunResult) -> Vec<String> {
             rung.meaning()
         )
     }));
-    let excused = |decides: bool| {
-        let mut cells = result.cells.iter().filter(move |cell| cell.decides == decides && !cell.promised);
-        cells.any(|cell| cell.verdict() == Verdict::Broken && !cell.breaks_promise())
-    };
-    if excused(true) {
-        notes.push("lock none promises nothing: that it breaks under contention is no failure.".to_owned());
-    }
-    if excused(false) {
-        notes.push(
-            "without acknowledgements (ack none, consume auto) a lost message breaks no promise: it is counted, and is \
-             no failure."
-                .to_owned(),
-        );
-    }
-    notes.extend(queue(result));
+    notes.extend(excuses(result));
+    notes.extend(terms(result));
     notes
 }
 
-/// What the words of a queue's tables mean.
-fn queue(result: &RunResult) -> Vec<String> {
+/// What the workload's own words mean, of those that its tables have.
+fn terms(result: &RunResult) -> Vec<String> {
     let trials = || result.cells.iter().flat_map(|cell| &cell.trials);
-    let has = |name: &str| trials().any(|trial| trial.operation(name).is_some());
-    if result.plan.workload != "queue" {
-        return Vec::new();
-    }
+    let is_there = |name: &str| {
+        let is_span = |trial: &TrialResult| trial.spans.iter().any(|span| span.name == name);
+        trials().any(|trial| trial.operation(name).is_some() || is_span(trial))
+    };
     let mut notes = Vec::new();
-    if has("publish") {
-        notes.push(
-            "publish: until it counts as published (ack none: written to the connection; confirm: answered; \
-             transaction: committed)."
-                .to_owned(),
-        );
+    if let Some(some) = trials().find(|trial| trial.other_operations().next().is_some()) {
+        let counted = some.counted.join(" and ");
+        notes.push(format!("ok/s counts {counted}; other operations have a column of their own."));
     }
-    if has("consume") {
-        notes.push(
-            "ok/s counts messages consumed; where producers are at work too, publishing has a column of its own. consume: \
-             from asking for a message until it is there and, where it is due, acknowledged; refused counts \
-             how often there was none for 50 ms."
-                .to_owned(),
-        );
-    }
-    if trials().any(|trial| !trial.spans.is_empty()) {
-        notes.push(
-            "delivery: from a message's publishing to its being taken, its time in the queue included."
-                .to_owned(),
-        );
-    }
+    let terms = workload(&result.plan.workload).map_or(&[] as &[_], |kind| kind.terms);
+    let shown = terms.iter().filter(|(name, _)| is_there(name));
+    notes.extend(shown.map(|(name, meaning)| format!("{name}: {meaning}")));
     notes
 }
 
@@ -138,7 +114,8 @@ fn queue(result: &RunResult) -> Vec<String> {
 fn statistics(result: &RunResult) -> Vec<String> {
     let mut notes = Vec::new();
     let prices = || result.cells.iter().flat_map(|cell| &cell.prices);
-    if prices().any(|price| price.guarantee == Guarantee::Lock) {
+    let is_priced = |name: &str| prices().any(|price| price.guarantee == name);
+    if is_priced(LOCK) {
         let what = if result.plan.rates.is_empty() {
             "throughput"
         } else {
@@ -149,19 +126,18 @@ fn statistics(result: &RunResult) -> Vec<String> {
              marks one inside the noise."
         ));
     }
-    if prices().any(|price| price.guarantee >= Guarantee::Ack) {
-        notes.push(
-            "price of a queue's guarantees: against the weakest of the grid, all of them together in a row of their own; \
-             publishers' guarantees by publishing, consumers' by consuming; for p99 higher is worse."
-                .to_owned(),
-        );
-    }
-    if prices().any(|price| (Guarantee::Durability..=Guarantee::Transaction).contains(&price.guarantee)) {
-        notes.push(
-            "price of durability, isolation, transaction: against the weakest rung in the grid, the store's default \
-             level, one operation a transaction; for p99 higher is worse."
-                .to_owned(),
-        );
+    let others: Vec<Priceable> =
+        Priceable::of(result).filter(|each| each.name() != LOCK && is_priced(each.name())).collect();
+    if !others.is_empty() {
+        let shown = others.iter().map(|each| match each.paid_by() {
+            Some(operation) => format!("{} (by {operation})", each.name()),
+            None => each.name().to_owned(),
+        });
+        notes.push(format!(
+            "price of {}: against the cell with the least of it in the grid that is otherwise the same; for p99 higher \
+             is worse.",
+            shown.collect::<Vec<_>>().join(", ")
+        ));
     }
     let divided = result.divided_rounds();
     if divided > 0 && prices().next().is_some() {
@@ -208,11 +184,11 @@ fn statistics(result: &RunResult) -> Vec<String> {
 }
 
 /// Where the data came from, for each store and size that was laid in.
-fn data(result: &RunResult) -> Vec<String> {
+fn data(result: &RunResult, names: &Names) -> Vec<String> {
     let mut groups: BTreeMap<(String, u64), (Vec<f64>, usize)> = BTreeMap::new();
     for cell in &result.cells {
         for trial in &cell.trials {
-            let group = groups.entry((spoken(cell, STORE), trial.data.rows)).or_default();
+            let group = groups.entry((names.store(cell), trial.data.rows)).or_default();
             match trial.data.load_seconds {
                 Some(seconds) => group.0.push(seconds),
                 None => group.1 += 1,
@@ -242,12 +218,9 @@ fn data(result: &RunResult) -> Vec<String> {
 }
 
 /// The notes on cells and trials: equal ones told once, many of one sort counted.
-fn gathered(result: &RunResult, all: bool) -> Vec<String> {
-    let varying = varying(&result.cells);
+fn gathered(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
     let mut groups: Vec<(&'static str, String, Vec<String>)> = Vec::new();
-    for note in
-        result.cells.iter().flat_map(|cell| cell_notes(cell, result, &dimensions::name(cell, &varying)))
-    {
+    for note in result.cells.iter().flat_map(|cell| cell_notes(cell, result, &names.cell(cell))) {
         match groups.iter_mut().find(|(sort, text, _)| *sort == note.sort && *text == note.text) {
             // a plan that every trial has is one
             Some((.., about)) if about.contains(&note.about) => {}
@@ -256,11 +229,11 @@ fn gathered(result: &RunResult, all: bool) -> Vec<String> {
         }
     }
     let mut lines = Vec::new();
-    let (most, named) = if all { (usize::MAX, usize::MAX) } else { (SHOWN, NAMED) };
+    let (most, cells) = if all { (usize::MAX, usize::MAX) } else { (SHOWN, NAMED) };
     for sort in SORTS {
         let of_sort: Vec<_> = groups.iter().filter(|(each, ..)| each == &sort).collect();
         lines.extend(
-            of_sort.iter().take(most).map(|(_, text, about)| format!("{}: {text}", listed(about, named))),
+            of_sort.iter().take(most).map(|(_, text, about)| format!("{}: {text}", listed(about, cells))),
         );
         if of_sort.len() > most {
             let rest = of_sort.len() - most;

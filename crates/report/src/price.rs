@@ -1,174 +1,125 @@
 //! What a guarantee costs: a cell against the same cell without it.
 
-use acidtest_model::Lock;
-use acidtest_workloads::Verdict;
+use acidtest_workloads::{Guarantee, Levels, Verdict, guarantee::OF_READ_DECIDE_WRITE, workload};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CellResult, Ratio, RunResult, UnreadableHistogram,
-    dimensions::{DURABILITY, LOCK, NOT_THERE},
-    figure::total,
-    result::Turn,
+    CellResult, Ratio, RunResult, UnreadableHistogram, dimensions::NOT_THERE, figure::total, result::Turn,
 };
 
-/// A guarantee that has a price.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Guarantee {
-    /// A lock mode, against none.
-    Lock,
-    /// A rung of durability, against the weakest one in the grid.
-    Durability,
-    /// An isolation level, against the store's own default.
-    Isolation,
-    /// Several operations in a transaction, against one.
-    Transaction,
-    /// Acknowledged publishing, against the weakest way in the grid.
-    Ack,
-    /// Acknowledged consuming, against the weakest way in the grid.
-    Consume,
-    /// Persistent messages, against transient ones.
-    Persistent,
-    /// A replicated kind of queue, against one on a single node.
-    Queue,
-    /// Copies of a queue, against fewer.
-    Replicas,
-    /// Deduplication, against none.
-    Deduplicate,
-    /// Several guarantees of a queue together, against all of them at their weakest in the grid.
-    Delivery,
+/// Prices are of the guarantees of the result's workload; of one that this acidtest does not know, of those that most
+/// have.
+pub(crate) fn guarantees(result: &RunResult) -> &'static [Guarantee] {
+    workload(&result.plan.workload).map_or(OF_READ_DECIDE_WRITE, |kind| kind.guarantees)
 }
 
-impl Guarantee {
-    /// All of them, in the order of reports.
-    pub const ALL: [Self; 11] = [
-        Self::Lock,
-        Self::Durability,
-        Self::Isolation,
-        Self::Transaction,
-        Self::Ack,
-        Self::Consume,
-        Self::Persistent,
-        Self::Queue,
-        Self::Replicas,
-        Self::Deduplicate,
-        Self::Delivery,
-    ];
+/// The guarantee of that name.
+fn named(guarantees: &'static [Guarantee], name: &str) -> Option<&'static Guarantee> {
+    guarantees.iter().find(|each| each.name == name)
+}
 
-    /// Those that [`Self::Delivery`] takes together.
-    const OF_DELIVERY: [Self; 6] =
-        [Self::Ack, Self::Consume, Self::Persistent, Self::Queue, Self::Replicas, Self::Deduplicate];
+/// A guarantee of a workload, as cells have more or less of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Priceable {
+    all: &'static [Guarantee],
+    one: &'static Guarantee,
+}
 
-    /// Its name, which is also that of its dimension of the grid.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lock => LOCK,
-            Self::Durability => DURABILITY,
-            Self::Isolation => "isolation",
-            Self::Transaction => "transaction",
-            Self::Ack => "ack",
-            Self::Consume => "consume",
-            Self::Persistent => "persistent",
-            Self::Queue => "queue",
-            Self::Replicas => "replicas",
-            Self::Deduplicate => "deduplicate",
-            Self::Delivery => "delivery",
-        }
+impl Priceable {
+    /// Those of the result's workload that have a price, in the order of reports.
+    pub(crate) fn of(result: &RunResult) -> impl Iterator<Item = Self> {
+        let all = guarantees(result);
+        all.iter().filter(|each| each.has_price()).map(move |one| Self { all, one })
     }
 
-    /// The dimensions that it is about.
-    fn names(self) -> Vec<&'static str> {
-        match self {
-            Self::Delivery => Self::OF_DELIVERY.map(Self::name).to_vec(),
-            one => vec![one.name()],
-        }
-    }
-
-    /// What a cell has of it, in words: `transaction`, or of several `ack none, persistent false`.
-    pub(crate) fn shown(self, cell: &CellResult, against: &CellResult) -> String {
-        let differs = |name: &&str| cell.dimension(name) != against.dimension(name);
-        match self {
-            Self::Delivery => {
-                let parts = self.names().into_iter().filter(differs);
-                parts.map(|name| format!("{name} {}", cell.dimension(name))).collect::<Vec<_>>().join(", ")
-            }
-            one => cell.dimension(one.name()),
-        }
-    }
-
-    /// What the price of a cell is for, as a reader sees it: `ack transaction`.
-    pub(crate) fn priced(self, cell: &CellResult, price: Option<&Price>) -> String {
-        match (self, price) {
-            (Self::Delivery, Some(price)) => format!("all of {}", price.of),
-            (Self::Delivery, None) => "all of its delivery".to_owned(),
-            (one, _) => format!("{} {}", one.name(), cell.dimension(one.name())),
-        }
+    /// The guarantee's name.
+    pub(crate) fn name(self) -> &'static str {
+        self.one.name
     }
 
     /// The operation that pays for it, where it is not all of them.
-    fn operation(self) -> Option<&'static str> {
-        match self {
-            Self::Ack
-            | Self::Persistent
-            | Self::Queue
-            | Self::Replicas
-            | Self::Deduplicate
-            | Self::Delivery => Some("publish"),
-            Self::Consume => Some("consume"),
-            Self::Lock | Self::Durability | Self::Isolation | Self::Transaction => None,
-        }
+    pub(crate) fn paid_by(self) -> Option<&'static str> {
+        self.one.paid_by
+    }
+
+    /// Its price in a cell.
+    pub(crate) fn price(self, cell: &CellResult) -> Option<&Price> {
+        cell.prices.iter().find(|price| price.guarantee == self.one.name)
+    }
+
+    /// Those that it takes together; itself where it is one.
+    fn parts(self) -> impl Iterator<Item = Self> {
+        let names = match &self.one.levels {
+            Levels::Together(names) => *names,
+            _ => std::slice::from_ref(&self.one.name),
+        };
+        let all = self.all;
+        names.iter().filter_map(move |name| Some(Self { all, one: named(all, name)? }))
     }
 
     /// How much of it a cell has, from 0 for the least; none of a cell of which it cannot be said.
-    fn rank(self, cell: &CellResult) -> Option<u64> {
-        let place = |words: &[&str]| {
-            let value = cell.dimension(self.name());
-            words.iter().position(|word| *word == value).map(|place| place as u64)
-        };
-        let but = |least: &[&str]| {
-            let value = cell.dimension(self.name());
-            (value != NOT_THERE).then(|| u64::from(!least.contains(&value.as_str())))
-        };
-        match self {
-            Self::Lock => Some(u64::from(cell.lock != Lock::None)),
-            Self::Durability => cell.durability_asked.map(|rung| rung as u64),
-            Self::Isolation => but(&["default"]),
-            Self::Transaction => but(&["1"]),
-            Self::Ack => place(&["none", "confirm", "transaction"]),
-            Self::Consume => place(&["auto", "ack", "transaction"]),
-            Self::Persistent | Self::Deduplicate => place(&["false", "true"]),
-            Self::Queue => but(&["default", "classic"]),
-            Self::Replicas => cell.dimension(self.name()).parse().ok(),
-            Self::Delivery => {
-                let ranks: Option<Vec<u64>> =
-                    Self::OF_DELIVERY.into_iter().map(|each| each.rank(cell)).collect();
-                ranks.map(total)
+    fn level(self, cell: &CellResult) -> Option<u64> {
+        let value = || cell.dimension(self.one.name);
+        match self.one.levels {
+            Levels::Always => None,
+            Levels::Ordered(values) => {
+                let value = value();
+                values.iter().position(|each| *each == value).map(|place| place as u64)
+            }
+            Levels::Without(values) => {
+                let value = value();
+                (value != NOT_THERE).then(|| u64::from(!values.contains(&value.as_str())))
+            }
+            Levels::Number => value().parse().ok(),
+            Levels::Together(_) => {
+                let levels: Option<Vec<u64>> = self.parts().map(|part| part.level(cell)).collect();
+                levels.map(total)
             }
         }
     }
 
     /// Whether the other cell is the same with less of the guarantee.
     fn is_without(self, without: &CellResult, with: &CellResult) -> bool {
-        let less = |each: Self| each.rank(without) < each.rank(with) && each.rank(without).is_some();
-        let lacks = match self {
-            Self::Delivery => {
-                let (fewer, same): (Vec<Self>, Vec<Self>) =
-                    Self::OF_DELIVERY.into_iter().partition(|each| less(*each));
-                fewer.len() > 1 && same.into_iter().all(|each| each.rank(without) == each.rank(with))
-            }
-            one => less(one),
+        let less = |part: &Self| {
+            let level = part.level(without);
+            level.is_some() && level < part.level(with)
         };
-        lacks && with.same_but(without, &self.names())
+        let lacks = match self.one.levels {
+            Levels::Together(_) => {
+                let (fewer, same): (Vec<Self>, Vec<Self>) = self.parts().partition(less);
+                fewer.len() > 1 && same.into_iter().all(|part| part.level(without) == part.level(with))
+            }
+            _ => less(&self),
+        };
+        let names: Vec<&str> = self.parts().map(|part| part.one.name).collect();
+        lacks && with.same_but(without, &names)
+    }
+
+    /// Its value in a cell, as against another: `transaction`, or of several `ack none, persistent false`.
+    fn value(self, cell: &CellResult, against: &CellResult) -> String {
+        let Levels::Together(_) = self.one.levels else { return cell.dimension(self.one.name) };
+        let names = self.parts().map(|part| part.one.name);
+        let differing = names.filter(|name| cell.dimension(name) != against.dimension(name));
+        differing.map(|name| format!("{name} {}", cell.dimension(name))).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What the price of a cell is for, as a reader sees it: `ack transaction`.
+    pub(crate) fn priced(self, cell: &CellResult, price: Option<&Price>) -> String {
+        let name = self.one.name;
+        match (self.one.levels, price) {
+            (Levels::Together(_), Some(price)) => format!("all of {}", price.of),
+            (Levels::Together(_), None) => format!("all of its {name}"),
+            _ => format!("{name} {}", cell.dimension(name)),
+        }
     }
 }
 
 /// What a guarantee of a cell costs, against the same cell without it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
-    /// Which guarantee.
-    pub guarantee: Guarantee,
+    /// The guarantee's name.
+    pub guarantee: String,
     /// How much of it the cell has; of several guarantees, those that differ.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub of: String,
@@ -208,10 +159,7 @@ impl RunResult {
         let figures = self.cells.iter().map(priced).collect::<Result<Vec<_>, _>>()?;
         let prices: Vec<Vec<Price>> = (0..self.cells.len())
             .map(|with| {
-                Guarantee::ALL
-                    .into_iter()
-                    .filter_map(|guarantee| self.price_of(guarantee, with, &figures))
-                    .collect()
+                Priceable::of(self).filter_map(|guarantee| self.price_of(guarantee, with, &figures)).collect()
             })
             .collect();
         for (cell, prices) in self.cells.iter_mut().zip(prices) {
@@ -222,14 +170,14 @@ impl RunResult {
         Ok(())
     }
 
-    fn price_of(&self, guarantee: Guarantee, with: usize, figures: &[Vec<Priced>]) -> Option<Price> {
+    fn price_of(&self, guarantee: Priceable, with: usize, figures: &[Vec<Priced>]) -> Option<Price> {
         let cell = &self.cells[with];
         if cell.verdict() != Verdict::Holds {
             return None;
         }
         let twins = self.cells.iter().enumerate().filter(|(_, other)| guarantee.is_without(other, cell));
-        let (without, base) = twins.min_by_key(|(_, other)| guarantee.rank(other))?;
-        if base.breaks_promise() || (base.promised && base.verdict() != Verdict::Holds) {
+        let (without, base) = twins.min_by_key(|(_, other)| guarantee.level(other))?;
+        if base.breaks_promise() || (base.is_promised() && base.verdict() != Verdict::Holds) {
             return None;
         }
         let turns = || {
@@ -237,26 +185,21 @@ impl RunResult {
                 .iter()
                 .filter_map(|one| Some((one, figures[without].iter().find(|other| other.turn == one.turn)?)))
         };
-        let pays = guarantee.operation();
+        let pays = guarantee.one.paid_by;
         let throughput: Vec<_> = turns().map(|(one, other)| (one.of(pays).0, other.of(pays).0)).collect();
         let p99: Vec<_> =
             turns().filter_map(|(one, other)| Some((one.of(pays).1?, other.of(pays).1?))).collect();
         Some(Price {
-            guarantee,
-            of: guarantee.shown(cell, base),
-            against: guarantee.shown(base, cell),
+            guarantee: guarantee.one.name.to_owned(),
+            of: guarantee.value(cell, base),
+            against: guarantee.value(base, cell),
             throughput: Ratio::of_pairs(&throughput)?,
             p99: Ratio::of_pairs(&p99),
         })
     }
 
-    /// Whether the grid has cells to price a guarantee against.
-    pub(crate) fn prices(&self, guarantee: Guarantee) -> bool {
-        self.cells.iter().any(|cell| self.baseline(guarantee, cell))
-    }
-
     /// Whether the grid has the cell without the guarantee.
-    pub(crate) fn baseline(&self, guarantee: Guarantee, cell: &CellResult) -> bool {
+    pub(crate) fn has_baseline(&self, guarantee: Priceable, cell: &CellResult) -> bool {
         self.cells.iter().any(|other| guarantee.is_without(other, cell))
     }
 }
@@ -282,11 +225,13 @@ fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_model::Lock;
+
     use super::*;
     use crate::sample;
 
     /// The price of a guarantee in a cell, and against what.
-    fn price(cell: &CellResult, guarantee: Guarantee) -> Option<(f64, &str)> {
+    fn price<'a>(cell: &'a CellResult, guarantee: &str) -> Option<(f64, &'a str)> {
         let price = cell.prices.iter().find(|price| price.guarantee == guarantee)?;
         Some((price.throughput.estimate, price.against.as_str()))
     }
@@ -300,7 +245,7 @@ mod tests {
             let mut result = result.clone();
             result.price().unwrap();
             let soft = result.cells.iter().find(|cell| cell.lock == Lock::Soft).unwrap();
-            price(soft, Guarantee::Lock).map(|(ratio, _)| ratio)
+            price(soft, "lock").map(|(ratio, _)| ratio)
         };
         let whole = priced(&result).unwrap();
         assert_eq!(result.divided_rounds(), 0);
@@ -340,13 +285,13 @@ mod tests {
             panic!("six cells")
         };
         assert!(plain.prices.is_empty(), "{:?}", plain.prices);
-        is(price(confirmed, Guarantee::Ack), 0.5, "none");
-        is(price(persistent, Guarantee::Persistent), 0.5, "false");
-        is(price(durable, Guarantee::Ack), 40.0 / 16_000.0, "none");
-        is(price(durable, Guarantee::Persistent), 40.0 / 1_600.0, "false");
-        is(price(durable, Guarantee::Delivery), 1.0 / 800.0, "ack none, persistent false");
+        is(price(confirmed, "ack"), 0.5, "none");
+        is(price(persistent, "persistent"), 0.5, "false");
+        is(price(durable, "ack"), 40.0 / 16_000.0, "none");
+        is(price(durable, "persistent"), 40.0 / 1_600.0, "false");
+        is(price(durable, "delivery"), 1.0 / 800.0, "ack none, persistent false");
         // one guarantee alone is not several together
-        assert_eq!(price(confirmed, Guarantee::Delivery), None);
-        assert_eq!(price(durable, Guarantee::Consume), None);
+        assert_eq!(price(confirmed, "delivery"), None);
+        assert_eq!(price(durable, "consume"), None);
     }
 }

@@ -10,11 +10,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    LatencyFigures, Mean, Plan, Price, Steadiness, UnreadableHistogram, figure::total, steadiness::thinned,
+    LatencyFigures, Mean, Plan, Price, Steadiness, UnreadableHistogram, dimensions::NOT_THERE, figure::total,
+    steadiness::thinned,
 };
 
 /// The format's version: raised when a reader of the last one would misread the next.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// The JSON Schema of [`RunResult`].
 #[must_use]
@@ -78,8 +79,9 @@ pub struct CellResult {
     /// Whether the workload decides anything from what it read, so that there is something to protect by a lock.
     #[serde(default = "yes")]
     pub decides: bool,
-    /// Whether the cell promises that the workload's invariants hold.
-    pub promised: bool,
+    /// The guarantees that the cell does without, by name: what only they prevent breaks no promise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
     /// The rung asked for; none on a user's own server, which keeps its settings.
     pub durability_asked: Option<Durability>,
     /// Clients.
@@ -480,10 +482,25 @@ impl CellResult {
         self.trials.iter().map(|trial| trial.audit.verdict).max().unwrap_or(Verdict::Unknown)
     }
 
-    /// Whether a trial proved that a promise was broken: without a lock only what needs none.
+    /// Whether all that the workload's audit looks for is promised not to be there.
+    #[must_use]
+    pub fn is_promised(&self) -> bool {
+        self.without.is_empty()
+    }
+
+    /// Whether a trial proved that a promise was broken: something that a guarantee prevents which the cell has.
     #[must_use]
     pub fn breaks_promise(&self) -> bool {
-        self.trials.iter().any(|trial| trial.audit.breaks_promise(self.promised))
+        self.trials.iter().any(|trial| trial.audit.breaks_promise(&self.without))
+    }
+
+    /// The rung that the settings read back amount to; where another one was asked for, that too.
+    pub(crate) fn rung(&self) -> String {
+        let Some(effective) = &self.effective else { return NOT_THERE.to_owned() };
+        match self.durability_asked.filter(|asked| *asked != effective.durability) {
+            Some(asked) => format!("{} ({asked} asked)", effective.durability),
+            None => effective.durability.to_string(),
+        }
     }
 
     /// Mean of the trials' throughput, in acknowledged operations a second.

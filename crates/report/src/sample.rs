@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use acidtest_engine::Histogram;
 use acidtest_model::{Durability, Effective, Lock};
 use acidtest_observe::{Machine, MachineUse, MemoryKind, ProcessUse, Resources};
-use acidtest_workloads::{Audit, Finding, Remarks, Values, Verdict};
+use acidtest_workloads::{Audit, Finding, Remarks, Values, Verdict, guarantee::LOCK};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -128,7 +128,7 @@ impl Grid<'_> {
             lock,
             lock_how: "statements".to_owned(),
             decides: true,
-            promised: lock.promises(),
+            without: if lock.promises() { Vec::new() } else { vec!["lock".to_owned()] },
             durability_asked: Some(rung),
             clients,
             rate: None,
@@ -221,7 +221,7 @@ impl Grid<'_> {
             audit: Audit {
                 verdict: if broken { Verdict::Broken } else { Verdict::Holds },
                 reason: None,
-                findings: vec![Finding::unlocked("oversold", if broken { 5 } else { 0 }, "units")],
+                findings: vec![Finding::new("oversold", if broken { 5 } else { 0 }, "units", LOCK)],
                 evidence: BTreeMap::from([("initial".to_owned(), 5_000)]),
             },
             remarks: Remarks {
@@ -263,7 +263,7 @@ pub(crate) fn queue(rates: [(&str, bool, f64); 6]) -> RunResult {
         cell.store = "rabbitmq".to_owned();
         cell.lock = Lock::None;
         cell.decides = false;
-        cell.promised = ack != "none";
+        cell.without = if ack == "none" { vec!["delivery".to_owned()] } else { Vec::new() };
         cell.durability_asked = None;
         cell.headline = "messages of 128 B".to_owned();
         cell.parameters =

@@ -1,6 +1,6 @@
 //! What clients waited for in vain: their time that led to nothing that was acknowledged.
 
-use crate::{CellResult, OperationFigures, RunResult, dimensions, table::percent};
+use crate::{CellResult, OperationFigures, RunResult, dimensions::Names, tables::percent};
 
 /// The share of their time above which clients that waited in vain are told before anything else.
 const MOSTLY: f64 = 0.5;
@@ -69,11 +69,10 @@ impl Waiting {
 }
 
 /// Of which cells the clients waited in vain for most of their time, in a line; none if of none.
-pub(crate) fn waiting(result: &RunResult) -> Option<String> {
-    let varying = dimensions::varying(&result.cells);
+pub(crate) fn waiting(result: &RunResult, names: &Names) -> Option<String> {
     let mostly = |cell: &CellResult| {
         let waiting = Waiting::of(cell).filter(|waiting| waiting.share() > MOSTLY)?;
-        Some(format!("{}, {}", dimensions::name(cell, &varying), waiting.shown()))
+        Some(format!("{}, {}", names.cell(cell), waiting.shown()))
     };
     let all: Vec<String> = result.cells.iter().filter_map(mostly).collect();
     if all.is_empty() {
@@ -81,8 +80,8 @@ pub(crate) fn waiting(result: &RunResult) -> Option<String> {
     }
     let rest = all.len().saturating_sub(NAMED);
     let more = if rest > 0 { format!("; and {rest} more cells") } else { String::new() };
-    let named = all[..all.len() - rest].join("; ");
-    Some(format!("Clients mostly waited, for what came to nothing: {named}{more}."))
+    let shown = all[..all.len() - rest].join("; ");
+    Some(format!("Clients mostly waited, for what came to nothing: {shown}{more}."))
 }
 
 #[cfg(test)]
@@ -93,7 +92,8 @@ mod tests {
     #[test]
     fn clients_that_mostly_waited_are_told_with_their_share() {
         let mut result = Grid::default().result();
-        assert_eq!(waiting(&result), None, "the sample's clients work");
+        let names = Names::of(&result.cells);
+        assert_eq!(waiting(&result, &names), None, "the sample's clients work");
         let cell = &mut result.cells[1];
         let clients = u64::from(cell.clients);
         for trial in &mut cell.trials {
@@ -103,7 +103,7 @@ mod tests {
             histogram.record_n(100_000_000, 10 * clients).unwrap();
             trial.operations[0].service.insert("refused".to_owned(), LatencyFigures::of(&histogram));
         }
-        let said = waiting(&result).unwrap();
+        let said = waiting(&result, &names).unwrap();
         assert_eq!(
             said,
             "Clients mostly waited, for what came to nothing: sqlite native, 70 % of the time (conflicts 60 %, refusals \

@@ -4,8 +4,8 @@
 use acidtest_engine::Outcome;
 use acidtest_model::{Address, Durability, Effective, Lock, StoreError, Wish};
 use acidtest_workloads::{
-    Owner, Place, Store, Verdict,
-    inventory::{Held, InventoryStore, Item, OPERATIONS, Parameters, Stock},
+    Owner, Place, Store, Values, Verdict,
+    inventory::{Held, InventoryStore, Item, KIND, Parameters, Stock},
 };
 
 use crate::{
@@ -19,14 +19,8 @@ pub const NAMES: [&str; 5] =
     [NAMESPACE, "it's \"ours\"; -- é", "it's `theirs`\\", "acidtest_t[e]st*?", "100%_a]]b$$"];
 
 fn wish(lock: Lock) -> Wish<'static> {
-    Wish {
-        workload: "inventory",
-        operations: OPERATIONS.to_vec(),
-        lock,
-        isolation: None,
-        transaction: 1,
-        delivery: None,
-    }
+    // its defaults fit
+    (KIND.with)(&Values::new()).unwrap().wish(KIND.name, lock)
 }
 
 /// The lock modes in which the store carries the inventory.

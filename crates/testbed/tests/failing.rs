@@ -10,9 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_model::{Durability, NO_CONFLICTS, StoreError, StoreKind, Support, Task};
+use acidtest_model::{Durability, StoreError, StoreKind, Support, Task};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
 use acidtest_testbed::{Check, Gone, Subject, inventory, join, queue, records, wait};
+use acidtest_workloads::queue::NO_CONFLICTS;
 
 /// A memory store with one of the bugs; with a number beyond them, a correct one.
 const fn memory<const BUG: usize>() -> Subject<Memory> {

@@ -4,6 +4,7 @@
 //! Invariants: a workload knows no store. Its audit sees only the ledger, which the clients keep in
 //! fixed memory, and the store's final state; it never asks the store what it should have done.
 
+pub mod guarantee;
 pub mod inventory;
 pub mod join;
 mod keys;
@@ -15,6 +16,7 @@ mod verdict;
 mod workload;
 
 pub use acidtest_engine::{Attempt, ClientTask, Ended, Fault};
+pub use guarantee::{Guarantee, Levels};
 pub use keys::{Skew, SkewError};
 pub use store::{Owner, Place, Store};
 pub use verdict::{Audit, Finding, Verdict};
@@ -22,6 +24,12 @@ pub use workload::{Audited, Left, Loaded, Remarks, Terms, Values, Workload, Work
 
 /// Every workload, in the order in which they are listed.
 pub static WORKLOADS: &[WorkloadKind] = &[inventory::KIND, records::KIND, join::KIND, queue::KIND];
+
+/// The workload of that name, if there is one.
+#[must_use]
+pub fn workload(name: &str) -> Option<&'static WorkloadKind> {
+    WORKLOADS.iter().find(|kind| kind.name == name)
+}
 
 /// What a future gives that never waits.
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Guarantee;
+
 /// Whether the guarantee held. Ordered by how much it says against a number: the worst of several
 /// trials is their maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -37,22 +39,24 @@ pub struct Finding {
     pub count: u64,
     /// In which unit.
     pub unit: String,
-    /// Whether a lock is there to prevent it: without one it is no breach of a promise.
-    #[serde(default)]
-    pub lock: bool,
+    /// The guarantee that prevents it: in a cell that does without it, it breaks no promise.
+    pub guarantee: String,
 }
 
 impl Finding {
-    /// So much of something that no lock is needed to prevent.
+    /// So much of something that the guarantee prevents.
     #[must_use]
-    pub fn new(name: &str, count: u64, unit: &str) -> Self {
-        Self { name: name.to_owned(), count, unit: unit.to_owned(), lock: false }
+    pub fn new(name: &str, count: u64, unit: &str, guarantee: Guarantee) -> Self {
+        Self { name: name.to_owned(), count, unit: unit.to_owned(), guarantee: guarantee.name.to_owned() }
     }
+}
 
-    /// So much of something that a lock is there to prevent.
-    #[must_use]
-    pub fn unlocked(name: &str, count: u64, unit: &str) -> Self {
-        Self { lock: true, ..Self::new(name, count, unit) }
+impl fmt::Display for Finding {
+    /// `oversold 12 units`, `lost 41 updates` (of `lost_updates`).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, count, unit, .. } = self;
+        let own = name.strip_suffix(unit.as_str()).and_then(|rest| rest.strip_suffix('_')).unwrap_or(name);
+        write!(f, "{} {} {unit}", own.replace('_', " "), acidtest_model::count(*count))
     }
 }
 
@@ -83,11 +87,12 @@ impl Audit {
         }
     }
 
-    /// Whether it proves that a promise was broken: any finding does where everything was promised, and
-    /// without a lock those that none is needed to prevent.
+    /// Whether it proves that a promise was broken, in a cell that does without these guarantees: any finding does
+    /// that another one prevents.
     #[must_use]
-    pub fn breaks_promise(&self, everything: bool) -> bool {
-        self.findings.iter().any(|finding| finding.count > 0 && (everything || !finding.lock))
+    pub fn breaks_promise(&self, without: &[impl AsRef<str>]) -> bool {
+        let promised = |guarantee: &str| !without.iter().any(|name| name.as_ref() == guarantee);
+        self.findings.iter().any(|finding| finding.count > 0 && promised(&finding.guarantee))
     }
 
     /// How much of a finding there was; 0 of one that is not looked for.
@@ -103,9 +108,8 @@ impl fmt::Display for Audit {
         write!(f, "{}", self.verdict)?;
         let mut separator = ": ";
         if self.verdict == Verdict::Broken {
-            for Finding { name, count, unit, .. } in self.findings.iter().filter(|finding| finding.count > 0)
-            {
-                write!(f, "{separator}{name} {count} {unit}")?;
+            for finding in self.findings.iter().filter(|finding| finding.count > 0) {
+                write!(f, "{separator}{finding}")?;
                 separator = ", ";
             }
         }

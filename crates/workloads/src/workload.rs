@@ -9,11 +9,11 @@ use std::{
 };
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Delivery, Effective, Idle, Isolation, Lock, StoreError, Task, Wish};
+use acidtest_model::{Effective, Idle, Isolation, Lock, StoreError, Task, Wish};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Audit, Parameter, Place, Store, records::Written};
+use crate::{Audit, Guarantee, Parameter, Place, Store, guarantee::LOCK, records::Written};
 
 /// Values of a workload's parameters, by name.
 pub type Values = serde_json::Map<String, serde_json::Value>;
@@ -29,6 +29,12 @@ pub struct WorkloadKind {
     pub operations: &'static [&'static str],
     /// What its audit proves: a line or two.
     pub audit: &'static str,
+    /// Its guarantees, in the order of reports: those that its findings break, and those that have a price.
+    pub guarantees: &'static [Guarantee],
+    /// Counts of its audit's evidence that have a column in tables.
+    pub counts: &'static [&'static str],
+    /// Names of its operations and spans that tables explain, each with a sentence that goes on from `name: `.
+    pub terms: &'static [(&'static str, &'static str)],
     /// Its parameters, with defaults and meanings.
     pub parameters: fn() -> Vec<Parameter>,
     /// The workload with these values in place of the defaults.
@@ -97,14 +103,9 @@ pub trait Workload: Send + Sync {
         true
     }
 
-    /// Whether a trial in this lock mode promises that the invariants hold.
-    fn promises(&self, lock: Lock) -> bool {
-        lock.promises() || !self.decides()
-    }
-
-    /// How messages are to be delivered, where it is a queue.
-    fn delivery(&self) -> Option<Delivery> {
-        None
+    /// The guarantees that a trial in this lock mode does without: what only they prevent breaks no promise.
+    fn without(&self, lock: Lock) -> &'static [Guarantee] {
+        if lock.promises() || !self.decides() { &[] } else { &[LOCK] }
     }
 
     /// How many clients its own parameters ask for, if they do.
@@ -146,7 +147,7 @@ pub trait Workload: Send + Sync {
             lock,
             isolation: self.isolation(),
             transaction: self.transaction(),
-            delivery: self.delivery(),
+            parameters: self.values(),
         }
     }
 

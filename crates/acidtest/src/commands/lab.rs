@@ -42,7 +42,7 @@ async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, 
         }
         Ok(_) => {
             output::print_text(&format!("{address}\n"))?;
-            let rung = if target.kind().rung_of_queue {
+            let rung = if target.kind().rung_of_data {
                 "durability as each queue has it".to_owned()
             } else {
                 format!("durability {rung}")
@@ -152,7 +152,7 @@ fn describe(entry: &Entry) -> String {
     if let Some(address) = &entry.address {
         let _ = write!(text, " {address}");
     }
-    let of_queue = STORES.iter().any(|each| each.kind.name == entry.store && each.kind.rung_of_queue);
+    let of_queue = STORES.iter().any(|each| each.kind.name == entry.store && each.kind.rung_of_data);
     if let Some(rung) = entry.durability.filter(|_| !of_queue) {
         let _ = write!(text, ", durability {rung}");
     }

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use acidtest_report::{Entry, Table, Tone, Worth};
 use acidtest_store_memory::selftest::{Case, Driven, run};
 use acidtest_workloads::Verdict;
-use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::{
     args,
@@ -42,7 +42,7 @@ fn one_by_one(seed: u64) -> Result<Status, Failure> {
         wrong => format!("{wrong} of {} cases were judged wrongly: do not trust this build", rows.len()),
     };
     for rows in rows.chunk_by(|(one, _), (next, _)| one.workload.name == next.workload.name) {
-        output::print_text(&format!("{}\n", table(rows)))?;
+        output::print_text(&format!("{}\n", table(rows).terminal(output::style())))?;
     }
     output::print_text(&format!("{said}\n"))?;
     Ok(if wrong == 0 { Status::Held } else { Status::Broken })
@@ -54,32 +54,37 @@ fn judged_right(case: &Case, driven: &Driven) -> bool {
     driven.audited.audit.verdict == expected && (driven.shown > 0) == case.is_broken()
 }
 
-/// The cases of one workload: one row a case, one column a check, with what the check counted.
+/// The cases of one workload: a row each, with all that its audit counted.
 fn table(rows: &[(Case, Driven)]) -> Table {
     let workload = rows.first().map_or("", |(case, _)| case.workload.name);
-    let checks: Vec<&str> = rows.first().map_or_else(Vec::new, |(_, driven)| {
-        driven.audited.audit.findings.iter().map(|finding| finding.name.as_str()).collect()
-    });
-    let mut table = Table::new();
-    table.load_style(acidtest_report::RULED);
-    let mut header = vec![workload, "verdict", ""];
-    header.extend(&checks);
-    table.set_header(header);
+    let mut table = Table::new([
+        (workload, Worth::Needed),
+        ("verdict", Worth::Needed),
+        ("", Worth::Needed),
+        ("counted", Worth::High),
+    ]);
     for (case, driven) in rows {
         let audit = &driven.audited.audit;
-        let judged = match (judged_right(case, driven), case.is_broken()) {
-            (true, true) => "caught",
-            (true, false) => "no alarm",
-            (false, true) => "NOT CAUGHT",
-            (false, false) => "FALSE ALARM",
+        let (judged, tone) = match (judged_right(case, driven), case.is_broken()) {
+            (true, true) => ("caught", Tone::Good),
+            (true, false) => ("no alarm", Tone::Good),
+            (false, true) => ("NOT CAUGHT", Tone::Bad),
+            (false, false) => ("FALSE ALARM", Tone::Bad),
         };
-        let mut row = vec![Cell::new(case.meaning()), Cell::new(audit.verdict), Cell::new(judged)];
-        row.extend(checks.iter().map(|check| {
-            let count = audit.count(check);
-            let shown = if count == 0 { "·".to_owned() } else { acidtest_report::count(count) };
-            Cell::new(shown).set_alignment(CellAlignment::Right)
-        }));
-        table.add_row(row);
+        let counted = audit.findings.iter().filter(|finding| finding.count > 0);
+        let counted: Vec<String> = counted.map(ToString::to_string).collect();
+        let gravest = match counted.as_slice() {
+            [] => "nothing".to_owned(),
+            [one] => one.clone(),
+            [gravest, others @ ..] => format!("{gravest}, and {} more", others.len()),
+        };
+        let all = if counted.is_empty() { gravest.clone() } else { counted.join(", ") };
+        table.push([
+            Entry::left(case.meaning()),
+            Entry::left(audit.verdict),
+            Entry::toned(judged, tone),
+            Entry::left(all).or(gravest),
+        ]);
     }
     table
 }
@@ -101,7 +106,7 @@ fn by_lot(plans: u32, seed: u64, folder: &Path) -> Result<Status, Failure> {
         }
     })?;
     for table in report.tally.tables() {
-        output::print_text(&format!("{table}\n"))?;
+        output::print_text(&format!("{}\n", table.terminal(output::style())))?;
     }
     let refused = acidtest_report::count(report.tally.refused);
     output::print_text(&format!("{refused} plans more were drawn, and refused by their check\n"))?;

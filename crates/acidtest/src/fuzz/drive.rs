@@ -38,8 +38,8 @@ pub(crate) struct Done {
 pub(crate) struct TrialDone {
     /// Which cell and round it was, in words.
     pub(crate) name: String,
-    /// Whether its cell promises that all invariants hold.
-    pub(crate) promised: bool,
+    /// The guarantees that its cell does without, by name.
+    pub(crate) without: Vec<&'static str>,
     /// Whether its data were those that an earlier one had left.
     pub(crate) took_over: bool,
     /// How often the bug had struck until its end, in earlier trials, too.
@@ -129,7 +129,7 @@ async fn trial(
     }
     Ok(TrialDone {
         name: format!("{}, lock {}, {} clients, round {round}", workload.headline(), cell.lock, cell.clients),
-        promised: workload.promises(cell.lock),
+        without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name).collect(),
         took_over,
         struck: store.strikes(),
         driven,

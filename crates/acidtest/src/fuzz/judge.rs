@@ -75,14 +75,14 @@ pub(crate) fn judge(case: &Case, done: &Done) -> Option<Wrong> {
 }
 
 fn wrong(case: &Case, trial: &TrialDone) -> Option<Kind> {
-    let TrialDone { promised, driven, struck, .. } = trial;
+    let TrialDone { without, driven, struck, .. } = trial;
     let audit = &driven.audited.audit;
     let no_bug = *struck == 0;
     match audit.verdict {
-        Verdict::Broken if no_bug && audit.breaks_promise(*promised) => Some(Kind::FalseAlarm),
+        Verdict::Broken if no_bug && audit.breaks_promise(without) => Some(Kind::FalseAlarm),
         // without a promise a correct store breaks, too, and that must be seen
         Verdict::Holds if driven.shown > 0 => {
-            Some(if no_bug && *promised { Kind::Witness } else { Kind::Missed })
+            Some(if no_bug && without.is_empty() { Kind::Witness } else { Kind::Missed })
         }
         Verdict::Unknown if !is_explained(case, trial) => Some(Kind::Unexplained),
         _ => None,

@@ -153,7 +153,7 @@ mod tests {
     use acidtest_model::Lock;
     use acidtest_report::Plan;
     use acidtest_store_memory::Faults;
-    use acidtest_workloads::{Finding, Verdict};
+    use acidtest_workloads::{Finding, Verdict, guarantee::ATOMICITY};
 
     use super::{judge::Kind, *};
 
@@ -219,8 +219,12 @@ mod tests {
             for trial in &mut done.trials {
                 let audit = &mut trial.driven.audited.audit;
                 audit.verdict = verdict;
-                audit.findings =
-                    vec![Finding::new("torn", u64::from(verdict == Verdict::Broken), "operations")];
+                audit.findings = vec![Finding::new(
+                    "torn",
+                    u64::from(verdict == Verdict::Broken),
+                    "operations",
+                    ATOMICITY,
+                )];
             }
             judge::judge(case, &done).map(|wrong| wrong.kind)
         };

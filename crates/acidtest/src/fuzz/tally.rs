@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use acidtest_engine::Outcome;
-use acidtest_report::count;
+use acidtest_report::{Entry, Table, Worth, count};
 use acidtest_store_memory::Bug;
 use acidtest_workloads::Verdict;
-use comfy_table::{Cell, CellAlignment, Table};
 
 use super::{Case, drive::Done};
 
@@ -80,33 +79,39 @@ impl Tally {
     }
 
     pub(crate) fn tables(&self) -> [Table; 2] {
-        let header = [
-            "correct store",
-            "plans",
-            "trials",
-            "took over data",
-            "acknowledged",
-            "unanswered",
-            "hold",
-            "break, as nothing is promised",
-            "unknown",
-        ];
-        let mut sound = table(&header);
+        let mut sound = Table::new([
+            ("correct store", Worth::Needed),
+            ("plans", Worth::Middle),
+            ("trials", Worth::Needed),
+            ("took over data", Worth::Low),
+            ("acknowledged", Worth::Middle),
+            ("unanswered", Worth::Middle),
+            ("hold", Worth::Needed),
+            ("break, nothing promised", Worth::Needed),
+            ("unknown", Worth::Needed),
+        ]);
         for (workload, each) in &self.sound {
             let Sound { plans, trials, taken_over, acknowledged, unanswered, held, excused, unknown } = *each;
             let share = unknown as f64 / (trials.max(1) as f64) * 100.0;
             let counts = [plans, trials, taken_over, acknowledged, unanswered, held, excused].map(count);
             let unknown = format!("{} ({share:.0} %)", count(unknown));
             let counts = counts.into_iter().chain([unknown]);
-            sound.add_row(std::iter::once(Cell::new(workload)).chain(counts.map(right)));
+            sound.push(std::iter::once(Entry::left(workload)).chain(counts.map(Entry::right)));
         }
-        let mut planted =
-            table(&["workload", "planted bug", "plans", "strikes", "must be seen", "broken", "unknown"]);
+        let mut planted = Table::new([
+            ("workload", Worth::Needed),
+            ("planted bug", Worth::Needed),
+            ("plans", Worth::Middle),
+            ("strikes", Worth::Low),
+            ("must be seen", Worth::Needed),
+            ("broken", Worth::Needed),
+            ("unknown", Worth::Needed),
+        ]);
         for ((workload, bug), each) in &self.planted {
             let counts =
                 [each.plans, each.struck, each.shown, each.broken, each.shown - each.broken].map(count);
-            let names = [Cell::new(workload), Cell::new(bug.meaning())];
-            planted.add_row(names.into_iter().chain(counts.map(right)));
+            let names = [Entry::left(workload), Entry::left(bug.meaning())];
+            planted.push(names.into_iter().chain(counts.map(Entry::right)));
         }
         [sound, planted]
     }
@@ -141,15 +146,4 @@ impl Planted {
             self.broken += u64::from(shown && driven.audited.audit.verdict == Verdict::Broken);
         }
     }
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(acidtest_report::RULED);
-    table.set_header(header);
-    table
-}
-
-fn right(text: String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
 }

@@ -19,9 +19,9 @@ pub use select::{Choice, Selector, Unselected};
 use self::figures::TrialFigures;
 use crate::{
     CellResult, Ratio, RunResult, UnreadableHistogram,
-    dimensions::{self, Dimensions, varying},
+    dimensions::{Dimensions, Names},
     result::Turn,
-    table,
+    tables,
 };
 
 /// The version of a comparison's JSON: raised when a reader of the last one would misread the next.
@@ -168,12 +168,12 @@ pub fn compare(
 ) -> Result<Comparison, CompareError> {
     let matched = select::pairs(a, b)?;
     let paired = a.result.run == b.result.run;
-    let shown = varying(a.result.cells.iter().chain(&b.result.cells));
-    let name = |cell: &&CellResult| dimensions::name(cell, &shown);
+    let names = Names::in_full(a.result.cells.iter().chain(&b.result.cells));
+    let name = |cell: &&CellResult| names.cell(cell);
     let pairs = matched
         .pairs
         .iter()
-        .map(|(one, other)| pair(one, other, &shown, paired))
+        .map(|(one, other)| pair(one, other, &names, paired))
         .collect::<Result<Vec<_>, _>>()?;
     let judged = condition::judge(&pairs, conditions, judge);
     let only_a: Vec<String> = matched.only_a.iter().map(name).collect();
@@ -199,12 +199,12 @@ pub fn compare(
     })
 }
 
-fn pair(a: &CellResult, b: &CellResult, shown: &[String], paired: bool) -> Result<Pair, UnreadableHistogram> {
+fn pair(a: &CellResult, b: &CellResult, names: &Names, paired: bool) -> Result<Pair, UnreadableHistogram> {
     let void = void(a, b);
     let (of_a, of_b) = (figures::trials(a)?, figures::trials(b)?);
     let mut operations: Vec<Option<String>> = vec![None];
-    let of_operations = table::operations(a).into_iter().chain(table::operations(b));
-    for name in of_operations.chain(table::spans(a)).chain(table::spans(b)) {
+    let of_operations = tables::operations(a).into_iter().chain(tables::operations(b));
+    for name in of_operations.chain(tables::spans(a)).chain(tables::spans(b)) {
         if !operations.iter().any(|known| known.as_deref() == Some(name)) {
             operations.push(Some(name.to_owned()));
         }
@@ -220,8 +220,8 @@ fn pair(a: &CellResult, b: &CellResult, shown: &[String], paired: bool) -> Resul
         }
     }
     Ok(Pair {
-        a: dimensions::name(a, shown),
-        b: dimensions::name(b, shown),
+        a: names.cell(a),
+        b: names.cell(b),
         a_dimensions: a.dimensions(),
         b_dimensions: b.dimensions(),
         a_verdict: a.verdict(),
@@ -239,7 +239,7 @@ fn void(a: &CellResult, b: &CellResult) -> Option<String> {
             Some(format!("{which} was not run"))
         }
         (_, verdict) if verdict != Verdict::Holds => Some(format!("B's verdict is {verdict}")),
-        (verdict, _) if a.breaks_promise() || (verdict != Verdict::Holds && a.promised) => {
+        (verdict, _) if a.breaks_promise() || (verdict != Verdict::Holds && a.is_promised()) => {
             Some(format!("A promised to hold and its verdict is {verdict}"))
         }
         _ => None,

@@ -5,8 +5,8 @@ use acidtest_workloads::Verdict;
 use super::{Compared, Comparison, Figure, Pair, Ruling, Says};
 use crate::{
     Style,
-    sheet::{Entry, Sheet, Tone},
-    table::ratio,
+    table::{Entry, Table, Tone, Worth, wrapped},
+    tables::ratio,
 };
 
 /// Pairs up to which every figure is shown.
@@ -17,10 +17,14 @@ impl Comparison {
     /// the conditions turned out.
     #[must_use]
     pub fn render(&self, style: Style) -> String {
-        let mut sections = vec![self.headline()];
+        let mut sections = vec![wrapped(&self.headline(), style)];
         if self.pairs.len() <= DETAILED {
             for pair in &self.pairs {
-                sections.push(format!("{}\n{}", heading(pair), detailed(pair).terminal(style)));
+                sections.push(format!(
+                    "{}\n{}",
+                    wrapped(&heading(pair), style),
+                    detailed(pair).terminal(style)
+                ));
             }
         } else {
             sections.push(summary(&self.pairs).terminal(style));
@@ -28,17 +32,14 @@ impl Comparison {
         if !self.judged.is_empty() {
             sections.push(self.conditions().terminal(style));
         }
-        sections.push(self.notes().join("\n"));
+        sections.push(wrapped(&self.notes().join("\n"), style));
         let mut text = String::new();
         for section in sections {
             if !text.is_empty() {
                 text.push('\n');
             }
-            // tables pad their lines
-            for line in section.lines() {
-                text.push_str(line.trim_end());
-                text.push('\n');
-            }
+            text.push_str(section.trim_end());
+            text.push('\n');
         }
         text
     }
@@ -52,8 +53,8 @@ impl Comparison {
         format!("{}\n{}", side("A", &self.a), side("B", &self.b))
     }
 
-    fn conditions(&self) -> Sheet {
-        let mut table = Sheet::of(&["fails if", "cell of B", "B / A", "turned out"]);
+    fn conditions(&self) -> Table {
+        let mut table = Table::of(&["fails if", "cell of B", "B / A", "turned out"]);
         for judged in &self.judged {
             let (word, tone) = match &judged.ruling {
                 Ruling::Passed => ("passed".to_owned(), Tone::Good),
@@ -120,8 +121,15 @@ fn heading(pair: &Pair) -> String {
     format!("A {} → B {}", side(&pair.a, pair.a_verdict), side(&pair.b, pair.b_verdict))
 }
 
-fn detailed(pair: &Pair) -> Sheet {
-    let mut table = Sheet::of(&["operation", "figure", "A", "B", "B / A", "B is"]);
+fn detailed(pair: &Pair) -> Table {
+    let mut table = Table::new([
+        ("operation", Worth::Needed),
+        ("figure", Worth::Needed),
+        ("A", Worth::High),
+        ("B", Worth::High),
+        ("B / A", Worth::Needed),
+        ("B is", Worth::Needed),
+    ]);
     for figure in &pair.figures {
         let value =
             |side: Option<f64>| side.map_or_else(|| "–".to_owned(), |value| figure.figure.shown(value));
@@ -161,10 +169,18 @@ fn says(says: Says) -> Entry {
 }
 
 /// A row for each pair: the figures that decide most.
-fn summary(pairs: &[Pair]) -> Sheet {
+fn summary(pairs: &[Pair]) -> Table {
     const FIGURES: [Figure; 3] = [Figure::Throughput, Figure::P50, Figure::P99];
-    let mut table =
-        Sheet::of(&["A", "verdict", "B", "verdict", "ok/s B / A", "is", "p50 B / A", "p99 B / A"]);
+    let mut table = Table::new([
+        ("A", Worth::Needed),
+        ("verdict", Worth::Needed),
+        ("B", Worth::Needed),
+        ("verdict", Worth::Needed),
+        ("ok/s B / A", Worth::Needed),
+        ("is", Worth::High),
+        ("p50 B / A", Worth::Low),
+        ("p99 B / A", Worth::Middle),
+    ]);
     for pair in pairs {
         let together = |figure: Figure| {
             pair.figures.iter().find(|each| each.operation.is_none() && each.figure == figure)

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::{
     CellResult, LatencyFigures, RunResult, Sweep, TrialResult, UnreadableHistogram,
-    dimensions::{CLIENTS, STORE, name, spoken, varying},
-    table::{each, operations},
+    dimensions::{CLIENTS, Names},
+    tables::{each, operations},
 };
 
 /// Lines that one chart can carry.
@@ -55,14 +55,13 @@ struct Line {
 }
 
 /// Throughput over clients: the points with their intervals, and the law through them.
-pub(super) fn sweeps(sweeps: &[Sweep<'_>], result: &RunResult, prefix: &str) -> Vec<Chart> {
-    let mut shown = varying(&result.cells);
-    shown.retain(|name| name != CLIENTS);
+pub(super) fn sweeps(sweeps: &[Sweep<'_>], names: &Names, prefix: &str) -> Vec<Chart> {
+    let names = names.without(CLIENTS);
     let of_some = |(place, some): (usize, &[Sweep<'_>])| {
         let mut lines = Vec::new();
         for (color, sweep) in some.iter().enumerate() {
             let points = sweep.points();
-            let label = sweep.cells.values().next().map_or_else(String::new, |cell| name(cell, &shown));
+            let label = sweep.cells.values().next().map_or_else(String::new, |cell| names.cell(cell));
             let verdict = sweep.verdict();
             lines.push(Line {
                 label: format!("{label} ({verdict})"),
@@ -101,32 +100,35 @@ pub(super) fn sweeps(sweeps: &[Sweep<'_>], result: &RunResult, prefix: &str) -> 
 }
 
 /// Response times of acknowledged operations over percentiles, by operation and store.
-pub(super) fn percentiles(result: &RunResult, prefix: &str) -> Result<Vec<Chart>, UnreadableHistogram> {
-    let shown = varying(&result.cells);
-    let mut names: Vec<&str> = Vec::new();
+pub(super) fn percentiles(
+    result: &RunResult,
+    names: &Names,
+    prefix: &str,
+) -> Result<Vec<Chart>, UnreadableHistogram> {
+    let mut kinds: Vec<&str> = Vec::new();
     for operation in result.cells.iter().flat_map(operations) {
-        if !names.contains(&operation) {
-            names.push(operation);
+        if !kinds.contains(&operation) {
+            kinds.push(operation);
         }
     }
     // few cells share a chart, many have one a store
     let mut groups: Vec<(String, Vec<&CellResult>)> = Vec::new();
     for cell in &result.cells {
-        let store = if result.cells.len() > LINES { spoken(cell, STORE) } else { String::new() };
+        let store = if result.cells.len() > LINES { names.store(cell) } else { String::new() };
         match groups.iter_mut().find(|(other, _)| *other == store) {
             Some((_, cells)) => cells.push(cell),
             None => groups.push((store, vec![cell])),
         }
     }
     let mut charts = Vec::new();
-    for (kind, operation) in names.into_iter().enumerate() {
+    for (kind, operation) in kinds.into_iter().enumerate() {
         for (group, (store, cells)) in groups.iter().enumerate() {
             let mut lines = Vec::new();
             for cell in cells {
                 let times = LatencyFigures::merged(each(cell, operation).filter_map(|each| each.ok()))?;
                 if let Some(times) = times {
                     let color = lines.len() % LINES;
-                    let label = format!("{} ({})", name(cell, &shown), cell.verdict());
+                    let label = format!("{} ({})", names.cell(cell), cell.verdict());
                     lines.push(Line { color, ..curve(label, &times)? });
                 }
             }

@@ -10,15 +10,17 @@ use serde_json::Value;
 
 use self::charts::Chart;
 use crate::{
-    CellResult, Guarantee, RunResult, TrialResult, UnreadableHistogram, bytes, count,
-    dimensions::{name, varying},
+    CellResult, RunResult, TrialResult, UnreadableHistogram, bytes,
+    conclusion::conclusion,
+    count,
+    dimensions::Names,
     figure::total,
+    headline::{driving, workload},
     nanoseconds,
     notes::notes,
-    rate,
-    sheet::{Entry, Sheet, Tone},
-    sweeps,
-    table::{Columns, cells, driving, prices, ratio, resources, scalability, times, workload},
+    rate, sweeps,
+    table::{Entry, Table, Tone},
+    tables::{Columns, cells, locks, prices, resources, scalability, times},
     waiting::waiting,
 };
 
@@ -90,13 +92,13 @@ fn title(result: &RunResult) -> String {
     format!("{} on {}", result.plan.workload, stores.join(", "))
 }
 
-fn section(named: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup, UnreadableHistogram> {
-    let result = named.result;
-    let columns = Columns::of(result);
-    let shown = varying(&result.cells);
+fn section(file: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup, UnreadableHistogram> {
+    let result = file.result;
+    let names = Names::of(&result.cells);
+    let columns = Columns::of(result, &names);
     let sweeps = sweeps(result);
-    let swept = charts::sweeps(&sweeps, result, id);
-    let percentiles = charts::percentiles(result, id)?;
+    let swept = charts::sweeps(&sweeps, &names, id);
+    let percentiles = charts::percentiles(result, &names, id)?;
     let machine = &result.machine;
     let markup = html! {
         main id=(id) {
@@ -106,9 +108,11 @@ fn section(named: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup
                 p { (driving(result)) }
                 p.quiet {
                     (machine.cpu) " · " (machine.cores) " cores, " (bytes(machine.memory_bytes as f64)) " memory, "
-                    (machine.filesystem) " · Linux " (machine.kernel) " · " (result.started) " · " (named.name)
+                    (machine.filesystem) " · Linux " (machine.kernel) " · " (result.started) " · " (file.name)
                 }
-                @if let Some(waiting) = waiting(result) { p.bad { (waiting) } }
+                @for address in names.addresses() { p { (address) } }
+                @for line in conclusion(result, &names).lines() { p.conclusion { (line) } }
+                @if let Some(waiting) = waiting(result, &names) { p.bad { (waiting) } }
                 @if result.interrupted { p.bad { "Interrupted: cells and trials are missing." } }
             }
             nav {
@@ -149,7 +153,7 @@ fn section(named: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup
             section id={ (id) "-each" } {
                 h2 { "Each cell" }
                 @for (place, cell) in result.cells.iter().enumerate() {
-                    (each(cell, &name(cell, &shown), &format!("{id}-c{place}"), charts))
+                    (each(cell, &names.cell(cell), &format!("{id}-c{place}"), charts))
                 }
                 details {
                     summary { "What clients, servers and machine used" }
@@ -163,7 +167,7 @@ fn section(named: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup
             }
             section id={ (id) "-notes" } {
                 h2 { "Notes" }
-                ul { @for note in notes(result, true) { li { (note) } } }
+                ul { @for note in notes(result, &names, true) { li { (note) } } }
             }
         }
     };
@@ -173,18 +177,18 @@ fn section(named: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup
 }
 
 /// A table that scrolls inside itself; large ones can be filtered.
-fn table(sheet: &Sheet, filtered: bool) -> Markup {
+fn table(table: &Table, filtered: bool) -> Markup {
     html! {
-        @if !sheet.rows.is_empty() {
-            @if filtered && sheet.rows.len() > 12 {
-                input type="search" class="filter" placeholder={ "filter " (sheet.rows.len()) " rows" } aria-label="filter rows";
+        @if !table.rows.is_empty() {
+            @if filtered && table.rows.len() > 12 {
+                input type="search" class="filter" placeholder={ "filter " (table.rows.len()) " rows" } aria-label="filter rows";
             }
             div.scroll tabindex="0" {
                 table {
-                    thead { tr { @for (place, title) in sheet.header.iter().enumerate() {
-                        th.n[sheet.rows.iter().any(|row| row.get(place).is_some_and(|entry| entry.right))] scope="col" { (title) }
+                    thead { tr { @for (place, column) in table.columns.iter().enumerate() {
+                        th.n[table.is_right(place)] scope="col" { (column.title) }
                     } } }
-                    tbody { @for row in &sheet.rows { tr { @for entry in row {
+                    tbody { @for row in &table.rows { tr { @for entry in row {
                         td.n[entry.right].long[entry.text.chars().count() > 48].good[entry.tone == Tone::Good].doubtful[entry.tone == Tone::Doubtful].bad[entry.tone == Tone::Bad] {
                             (entry.text)
                         }
@@ -206,20 +210,8 @@ fn drawn(charts: &[Chart]) -> Markup {
 }
 
 /// Every price of every cell, the lock's among them.
-fn priced(result: &RunResult, columns: &Columns) -> Markup {
-    let mut locks = columns.sheet(&["verdict", "price of", "against", "ok/s", "p99"]);
-    for cell in &result.cells {
-        for price in cell.prices.iter().filter(|price| price.guarantee == Guarantee::Lock) {
-            let mut row = columns.entries(cell);
-            row.push(Entry::verdict(cell.verdict(), cell.verdict()));
-            row.push(Entry::left(format!("lock {}", cell.lock)));
-            row.push(Entry::left(&price.against));
-            row.push(Entry::right(ratio(&price.throughput)));
-            row.push(Entry::right(price.p99.as_ref().map_or_else(|| "–".to_owned(), ratio)));
-            locks.push(row);
-        }
-    }
-    let others = prices(result, columns);
+fn priced(result: &RunResult, columns: &Columns<'_>) -> Markup {
+    let (locks, others) = (locks(result, columns), prices(result, columns));
     html! {
         @if locks.rows.is_empty() && others.rows.is_empty() {
             p.quiet { "The grid has no cell that lacks nothing but a guarantee." }
@@ -262,8 +254,8 @@ fn each(cell: &CellResult, name: &str, id: &str, charts: &mut Vec<Chart>) -> Mar
 }
 
 /// A row for each trial.
-fn trials(cell: &CellResult) -> Sheet {
-    let mut sheet = Sheet::of(&[
+fn trials(cell: &CellResult) -> Table {
+    let mut table = Table::of(&[
         "trial",
         "verdict",
         "ok/s",
@@ -285,7 +277,7 @@ fn trials(cell: &CellResult) -> Sheet {
             .iter()
             .map(|(operation, first)| format!("{operation} {}", nanoseconds(*first as f64)))
             .collect();
-        sheet.push([
+        table.push([
             Entry::right(trial.round),
             Entry::verdict(trial.audit.to_string(), verdict),
             Entry::right(rate(trial.throughput)),
@@ -303,7 +295,7 @@ fn trials(cell: &CellResult) -> Sheet {
             ),
         ]);
     }
-    sheet
+    table
 }
 
 /// Where a trial's data came from.

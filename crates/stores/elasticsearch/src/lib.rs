@@ -107,7 +107,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("Elasticsearch has no transactions: each document is by itself"),
     refresh: Support::Yes("refresh=wait_for or true; without, whenever the index is refreshed"),
     lock_service: true,
-    rung_of_queue: false,
+    rung_of_data: false,
     workloads: &[("records", Support::Yes("get, index, create, search, scripted _update"))],
     refuses: never,
     idle: all_has_effect,

@@ -78,7 +78,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("write transaction: optimistic, under a hard lock of the single writer"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_queue: false,
+    rung_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a keyspace of values under their keys")),

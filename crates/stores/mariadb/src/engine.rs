@@ -3,6 +3,7 @@
 use std::fmt;
 
 use acidtest_model::{Durability, Isolation, Lock, NO_REFRESH, Server, StoreKind, Support, Wish, never};
+use acidtest_workloads::queue::{Delivery, idle_on_tables};
 
 use crate::queue;
 
@@ -194,10 +195,10 @@ impl Variant {
             transactions: row.transactions,
             refresh: NO_REFRESH,
             lock_service: false,
-            rung_of_queue: false,
+            rung_of_data: false,
             workloads: row.workloads,
             refuses: row.refuses,
-            idle: acidtest_model::idle_on_tables,
+            idle: idle_on_tables,
         };
         Self { kind, product, engine }
     }
@@ -252,7 +253,7 @@ const INNODB: Row = Row {
         ("join", Support::Yes("both orders")),
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
     ],
-    refuses: |wish| queue::refuses(&wish.delivery?),
+    refuses: |wish| queue::refuses(&Delivery::of(wish)?),
 };
 
 const LEVEL: Support = Support::Yes("SET SESSION TRANSACTION ISOLATION LEVEL");
@@ -429,7 +430,7 @@ mod tests {
             lock: Lock::None,
             isolation: None,
             transaction: 1,
-            delivery: None,
+            parameters: acidtest_workloads::Values::new(),
         };
         let refuses = |variant: Variant, operations| (variant.kind.refuses)(&wish(operations)).is_some();
         assert!(!refuses(Variant::MARIADB_ARCHIVE, &["read", "insert", "scan"]));

@@ -33,11 +33,14 @@ use std::{
 };
 
 use acidtest_model::{
-    Durability, Effective, Isolation, Lock, NO_REFRESH, QueueKind, Server, StoreError, StoreKind, Support,
-    Task, Wish, all_has_effect,
+    Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support, Task, Wish,
+    all_has_effect,
 };
 use acidtest_workloads::{
-    Attempt, Owner, Place, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
+    Attempt, Owner, Place, Store,
+    inventory::InventoryStore,
+    join::JoinStore,
+    queue::{Delivery, QueueKind, QueueStore},
     records::RecordsStore,
 };
 
@@ -70,7 +73,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("staged, and committed in one critical section"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_queue: false,
+    rung_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("records in a tree, by key")),
@@ -83,7 +86,7 @@ pub const KIND: StoreKind = StoreKind {
 
 /// What a queue in memory has not.
 fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
-    let delivery = wish.delivery?;
+    let delivery = Delivery::of(wish)?;
     let refused = [
         (!delivery.persistent, "no message outlives this process: there is nothing weaker to ask for"),
         (delivery.queue != QueueKind::Default, "it has one kind of queue"),

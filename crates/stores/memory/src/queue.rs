@@ -8,10 +8,10 @@ use std::{
 };
 
 use acidtest_engine::Ended;
-use acidtest_model::{Ack, Consume, Delivery, StoreError, Task};
+use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, Fault, Place,
-    queue::{self, Depth, Message, QueueAdapter, Received, Settled, Wanted},
+    queue::{self, Ack, Consume, Delivery, Depth, Message, QueueAdapter, Received, Settled, Wanted},
 };
 use rand::RngExt;
 use tokio::{

@@ -73,11 +73,11 @@ mod server;
 
 use std::collections::BTreeMap;
 
-use acidtest_model::{
-    Address, Durability, Effective, LOCKS_OF_QUEUES, NO_CONFLICTS, NO_REFRESH, StoreError, StoreKind,
-    Support, Task,
+use acidtest_model::{Address, Durability, Effective, NO_REFRESH, StoreError, StoreKind, Support, Task};
+use acidtest_workloads::{
+    Owner, Store,
+    queue::{LOCKS_OF_QUEUES, NO_CONFLICTS, QueueStore},
 };
-use acidtest_workloads::{Owner, Store, queue::QueueStore};
 use serde_json::Value;
 
 use crate::{
@@ -109,7 +109,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("a publish is a message; 2.12's batches are not used here"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_queue: true,
+    rung_of_data: true,
     workloads: &[
         ("queue", Support::Yes("a stream with one durable consumer, which all consumers pull from")),
         ("inventory", Support::No("it has streams of messages, not records to decide on")),

@@ -5,10 +5,10 @@ mod subscriber;
 
 use std::time::Duration;
 
-use acidtest_model::{Ack, Consume, Delivery, Durability, Effective, QueueKind, StoreError, Task, Wish};
+use acidtest_model::{Durability, Effective, StoreError, Task, Wish};
 use acidtest_workloads::{
     Place,
-    queue::{Connector, Depth, QueueAdapter, Wanted},
+    queue::{Ack, Connector, Consume, Delivery, Depth, QueueAdapter, QueueKind, Wanted},
 };
 
 use self::{publisher::Producer, subscriber::Consumer};
@@ -32,7 +32,7 @@ const WAITING: u32 = 512;
 
 /// Why this server cannot deliver messages in that way.
 pub(crate) fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
-    let Delivery { ack, consume, queue, .. } = wish.delivery?;
+    let Delivery { ack, consume, queue, .. } = Delivery::of(wish)?;
     match (ack, consume, queue) {
         (Ack::Transaction, ..) => {
             Some("it publishes each message by itself; the batches of 2.12 and later are not used here")
@@ -224,6 +224,11 @@ fn effective(server: &Effective, stream: &StreamConfig, consumer: &ConsumerConfi
 
 #[cfg(test)]
 mod tests {
+    use acidtest_workloads::{
+        Workload,
+        queue::{Parameters, Queue},
+    };
+
     use super::*;
 
     fn delivery(ack: Ack, consume: Consume, queue: QueueKind) -> Delivery {
@@ -244,21 +249,13 @@ mod tests {
 
     #[test]
     fn what_it_does_not_have_is_refused_with_a_reason() {
-        let refused = |delivery| {
-            let wish = Wish {
-                workload: NAME,
-                operations: vec![],
-                lock: acidtest_model::Lock::None,
-                isolation: None,
-                transaction: 1,
-                delivery,
-            };
-            refuses(&wish)
+        let refused = |ack, consume, queue| {
+            let parameters = Parameters { ack, consume, queue, ..Parameters::default() };
+            refuses(&Queue::new(parameters).unwrap().wish("queue", acidtest_model::Lock::None))
         };
-        assert_eq!(refused(None), None);
         for ack in [Ack::None, Ack::Confirm] {
             for consume in [Consume::Auto, Consume::Ack] {
-                assert_eq!(refused(Some(delivery(ack, consume, QueueKind::Default))), None);
+                assert_eq!(refused(ack, consume, QueueKind::Default), None);
             }
         }
         for (ack, consume, queue) in [
@@ -267,7 +264,7 @@ mod tests {
             (Ack::Confirm, Consume::Ack, QueueKind::Classic),
             (Ack::Confirm, Consume::Ack, QueueKind::Quorum),
         ] {
-            assert!(refused(Some(delivery(ack, consume, queue))).is_some());
+            assert!(refused(ack, consume, queue).is_some());
         }
     }
 

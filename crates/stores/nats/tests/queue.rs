@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use acidtest_engine::Ended;
-use acidtest_model::{Ack, Consume, Durability, StoreError};
+use acidtest_model::{Durability, StoreError};
 use acidtest_store_nats::{KIND, Nats};
 use acidtest_testbed::{
     Gone, NAMESPACE, Pace, Relay, Subject, World,
@@ -15,7 +15,8 @@ use acidtest_testbed::{
 use acidtest_workloads::{
     Attempt, Place, Store, Verdict,
     queue::{
-        Connector, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, Received, Subscriber, Wanted,
+        Ack, Connector, Consume, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, Received,
+        Subscriber, Wanted,
     },
 };
 

@@ -85,11 +85,14 @@ mod value;
 use std::collections::BTreeMap;
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support,
-    Task, idle_on_tables,
+    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support, Task,
 };
 use acidtest_workloads::{
-    Owner, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore, records::RecordsStore,
+    Owner, Store,
+    inventory::InventoryStore,
+    join::JoinStore,
+    queue::{Delivery, QueueStore, idle_on_tables},
+    records::RecordsStore,
 };
 use tokio_postgres::{Client, Error, error::SqlState};
 
@@ -128,14 +131,14 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("BEGIN … COMMIT"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_queue: false,
+    rung_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("usertable, a column a field")),
         ("join", Support::Yes("SELECT … JOIN, EXPLAIN (ANALYZE, BUFFERS)")),
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
     ],
-    refuses: |wish| wish.delivery?.beyond_a_table(),
+    refuses: |wish| Delivery::of(wish)?.beyond_a_table(),
     idle: idle_on_tables,
 };
 

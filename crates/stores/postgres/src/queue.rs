@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Ack, Address, Consume, Delivery, StoreError, Task};
+use acidtest_model::{Address, StoreError, Task};
 use acidtest_workloads::{
     Attempt, Ended, Fault, Place,
     queue::{
-        self, Connector, Depth, Message, Numbers, Publisher, QueueAdapter, Received, Settled, Subscriber,
-        Wanted,
+        self, Ack, Connector, Consume, Delivery, Depth, Message, Numbers, Publisher, QueueAdapter, Received,
+        Settled, Subscriber, Wanted,
     },
 };
 use futures_util::future::{MaybeDone, maybe_done};

@@ -57,10 +57,11 @@ mod server;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use acidtest_model::{
-    Address, Durability, Effective, LOCKS_OF_QUEUES, NO_REFRESH, StoreError, StoreKind, Support, Task,
+use acidtest_model::{Address, Durability, Effective, NO_REFRESH, StoreError, StoreKind, Support, Task};
+use acidtest_workloads::{
+    Owner, Store,
+    queue::{LOCKS_OF_QUEUES, QueueStore},
 };
-use acidtest_workloads::{Owner, Store, queue::QueueStore};
 use tokio::time::timeout;
 
 use crate::{
@@ -86,7 +87,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("its transactions are of messages: --ack transaction, --consume transaction"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_queue: true,
+    rung_of_data: true,
     workloads: &[
         ("queue", Support::Yes("a classic or quorum queue, published to through the default exchange")),
         ("inventory", Support::No("it has queues of messages, not records to decide on")),

@@ -3,12 +3,13 @@
 use std::{collections::VecDeque, time::Duration};
 
 use acidtest_engine::{Ended, Fault};
-use acidtest_model::{
-    Ack, Consume, Delivery, Durability, Effective, Idle, NO_CONFLICTS, QueueKind, StoreError, Task, Wish,
-};
+use acidtest_model::{Durability, Effective, Idle, StoreError, Task, Wish};
 use acidtest_workloads::{
     Attempt, Place,
-    queue::{self, Depth, Message, QueueAdapter, Received, Settled, Wanted},
+    queue::{
+        self, Ack, Consume, Delivery, Depth, Message, NO_CONFLICTS, QueueAdapter, QueueKind, Received,
+        Settled, Wanted,
+    },
 };
 use tokio::time::timeout;
 
@@ -21,7 +22,7 @@ use crate::{
 
 /// What it cannot do of what a queue may be asked.
 pub(crate) fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
-    let delivery = wish.delivery?;
+    let delivery = Delivery::of(wish)?;
     match () {
         () if delivery.deduplicate => Some("it does not know a message again by its id"),
         () if delivery.replicas > 1 => {
@@ -40,7 +41,7 @@ pub(crate) fn idle(wish: &Wish<'_>) -> &'static [Idle] {
         name: "prefetch",
         why: "with consume auto the broker pushes messages as fast as they are read",
     };
-    let is_pushed = wish.delivery.is_some_and(|delivery| delivery.consume == Consume::Auto);
+    let is_pushed = Delivery::of(wish).is_some_and(|delivery| delivery.consume == Consume::Auto);
     if is_pushed { &[NO_CONFLICTS, PUSHED] } else { &[NO_CONFLICTS] }
 }
 

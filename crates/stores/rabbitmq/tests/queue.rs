@@ -9,7 +9,7 @@ use std::{
 };
 
 use acidtest_lab::Lab;
-use acidtest_model::{Address, Consume, Durability, QueueKind, StoreError};
+use acidtest_model::{Address, Durability, StoreError};
 use acidtest_store_rabbitmq::{KIND, RabbitMq};
 use acidtest_testbed::{
     Gone, NAMESPACE, Pace, Private, Relay, Subject, World, login,
@@ -19,7 +19,8 @@ use acidtest_testbed::{
 use acidtest_workloads::{
     Attempt, Fault, Owner, Place, Store, Verdict,
     queue::{
-        Connector, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, Received, Subscriber, Wanted,
+        Connector, Consume, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, QueueKind, Received,
+        Subscriber, Wanted,
     },
 };
 use tokio::time::timeout;

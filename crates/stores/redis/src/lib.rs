@@ -94,7 +94,12 @@ use acidtest_model::{
     Address, Durability, Effective, Idle, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support, Task,
     Wish,
 };
-use acidtest_workloads::{Owner, Store, inventory::InventoryStore, queue::QueueStore, records::RecordsStore};
+use acidtest_workloads::{
+    Owner, Store,
+    inventory::InventoryStore,
+    queue::{Delivery, QueueStore},
+    records::RecordsStore,
+};
 use redis::{RedisResult, Value, cmd};
 
 use crate::server::Server;
@@ -132,7 +137,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("MULTI … EXEC, after WATCH under soft locks; native: one Lua script"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_queue: false,
+    rung_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a hash each; ranges by a sorted set of keys")),
@@ -147,8 +152,8 @@ const ONE_BY_ONE: Support =
     Support::No("it has no levels: commands, scripts and transactions run one after the other");
 
 fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
-    if let Some(delivery) = &wish.delivery {
-        return queue::refuses(delivery);
+    if let Some(delivery) = Delivery::of(wish) {
+        return queue::refuses(&delivery);
     }
     (wish.transaction > 1 && wish.lock == Lock::Hard).then_some(records::ONE_LOCK)
 }

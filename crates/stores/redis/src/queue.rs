@@ -10,11 +10,12 @@ use std::{
 };
 
 use acidtest_engine::{Attempt, Ended, Fault};
-use acidtest_model::{Ack, Consume, Delivery, QueueKind, StoreError, Task};
+use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Place,
     queue::{
-        Connector, Depth, Message, Numbers, Publisher, QueueAdapter, Received, Settled, Subscriber, Wanted,
+        Ack, Connector, Consume, Delivery, Depth, Message, Numbers, Publisher, QueueAdapter, QueueKind,
+        Received, Settled, Subscriber, Wanted,
     },
 };
 use redis::{

@@ -8,7 +8,7 @@ use std::{
 };
 
 use acidtest_engine::Attempt;
-use acidtest_model::{Ack, Durability};
+use acidtest_model::Durability;
 use acidtest_store_redis::{KIND, Redis};
 use acidtest_testbed::{
     Gone, NAMESPACE, Subject, World,
@@ -17,7 +17,7 @@ use acidtest_testbed::{
 };
 use acidtest_workloads::{
     Store, Verdict,
-    queue::{Connector, Parameters, Phase, QueueAdapter, Received, Settled, Subscriber, Wanted},
+    queue::{Ack, Connector, Parameters, Phase, QueueAdapter, Received, Settled, Subscriber, Wanted},
 };
 use tokio::time::timeout;
 

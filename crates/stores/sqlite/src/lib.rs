@@ -68,11 +68,13 @@ use std::{
 };
 
 use acidtest_model::{
-    Ack, Address, Delivery, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError,
-    StoreKind, Support, Task, idle_on_tables,
+    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support, Task,
 };
 use acidtest_workloads::{
-    Attempt, Fault, Owner, Place, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
+    Attempt, Fault, Owner, Place, Store,
+    inventory::InventoryStore,
+    join::JoinStore,
+    queue::{Ack, Delivery, QueueStore, idle_on_tables},
     records::RecordsStore,
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
@@ -108,14 +110,14 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("BEGIN … COMMIT; IMMEDIATE if it writes under a hard or native lock"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_queue: false,
+    rung_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a table with a unique index on the key")),
         ("join", Support::Yes("both orders, planned after ANALYZE")),
         ("queue", Support::Yes("a table: INSERT, and SELECT and DELETE in one BEGIN IMMEDIATE")),
     ],
-    refuses: |wish| refuses(&wish.delivery?),
+    refuses: |wish| refuses(&Delivery::of(wish)?),
     idle: idle_on_tables,
 };
 

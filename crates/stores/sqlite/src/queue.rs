@@ -2,12 +2,12 @@
 
 use std::{collections::VecDeque, mem, time::Duration};
 
-use acidtest_model::{Ack, Consume, StoreError, Task};
+use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, Ended, Fault, Place,
     queue::{
-        self, Connector, Depth, Message, Numbers, Publisher, QueueAdapter, Received, Settled, Subscriber,
-        Wanted,
+        self, Ack, Connector, Consume, Depth, Message, Numbers, Publisher, QueueAdapter, Received, Settled,
+        Subscriber, Wanted,
     },
 };
 use rusqlite::{Connection, Row, params};

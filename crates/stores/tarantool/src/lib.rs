@@ -85,7 +85,12 @@ use acidtest_model::{
     Address, Durability, Effective, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support, Task, Wish,
     all_has_effect,
 };
-use acidtest_workloads::{Owner, Store, inventory::InventoryStore, queue::QueueStore, records::RecordsStore};
+use acidtest_workloads::{
+    Owner, Store,
+    inventory::InventoryStore,
+    queue::{Delivery, QueueStore},
+    records::RecordsStore,
+};
 
 use crate::{
     iproto::{Encoder, Error, Reader},
@@ -120,7 +125,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("native: one stored procedure, between box.begin and box.commit"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_queue: false,
+    rung_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a tuple each, by a tree of keys")),
@@ -135,7 +140,7 @@ const ONE_BY_ONE: Support =
     Support::No("it has no levels to set: memtx runs transactions one after the other");
 
 fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
-    if let Some(delivery) = &wish.delivery {
+    if let Some(delivery) = Delivery::of(wish) {
         return delivery.beyond_a_table();
     }
     (wish.transaction > 1 && wish.lock != Lock::Native).then_some(records::ONE_CALL)

@@ -3,10 +3,13 @@
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use acidtest_engine::{Attempt, Ended, Fault};
-use acidtest_model::{Ack, Consume, Delivery, StoreError, Task};
+use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Place,
-    queue::{Connector, Depth, Message, Publisher, QueueAdapter, Received, Settled, Subscriber, Wanted},
+    queue::{
+        Ack, Connector, Consume, Delivery, Depth, Message, Publisher, QueueAdapter, Received, Settled,
+        Subscriber, Wanted,
+    },
 };
 
 use crate::{

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use acidtest_model::StoreError;
 
 use super::{Held, Ledger, Sequence, Stock};
-use crate::{Audit, Finding, Verdict};
+use crate::{
+    Audit, Finding, Verdict,
+    guarantee::{ATOMICITY, INTEGRITY, LOCK},
+};
 
 /// A replayed sequence, for the audit.
 #[derive(Clone, Copy, Debug)]
@@ -157,31 +160,21 @@ impl Found {
 
     fn into_audit(self) -> Audit {
         let findings = [
-            ("oversold", self.oversold, "units"),
-            ("surplus", self.surplus, "units"),
-            ("deficit", self.deficit, "units"),
-            ("negative", self.negative, "tuples"),
-            ("torn", self.torn, "operations"),
-            ("misplaced", self.misplaced, "tuples"),
-            ("off_sequence", self.off_sequence, "units"),
+            Finding::new("oversold", self.oversold, "units", LOCK),
+            Finding::new("surplus", self.surplus, "units", LOCK),
+            Finding::new("deficit", self.deficit, "units", LOCK),
+            Finding::new("negative", self.negative, "tuples", LOCK),
+            Finding::new("torn", self.torn, "operations", ATOMICITY),
+            Finding::new("misplaced", self.misplaced, "tuples", INTEGRITY),
+            Finding::new("off_sequence", self.off_sequence, "units", LOCK),
         ];
-        let broken = findings.iter().any(|(_, count, _)| *count > 0);
+        let broken = findings.iter().any(|finding| finding.count > 0);
         let verdict = match (broken, &self.doubt) {
             (true, _) => Verdict::Broken,
             (false, Some(_)) => Verdict::Unknown,
             (false, None) => Verdict::Holds,
         };
-        Audit {
-            verdict,
-            reason: self.doubt,
-            findings: findings
-                .map(|(name, count, unit)| match name {
-                    "torn" | "misplaced" => Finding::new(name, count, unit),
-                    _ => Finding::unlocked(name, count, unit),
-                })
-                .into(),
-            evidence: self.evidence,
-        }
+        Audit { verdict, reason: self.doubt, findings: findings.into(), evidence: self.evidence }
     }
 }
 

@@ -8,6 +8,7 @@ use acidtest_model::{Lock, StoreError, Task};
 use super::{InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, audit};
 use crate::{
     Audited, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
+    guarantee::OF_READ_DECIDE_WRITE,
     workload::{no_port, read, written},
 };
 
@@ -21,6 +22,9 @@ pub const KIND: WorkloadKind = WorkloadKind {
     operations: OPERATIONS,
     audit: "no unit is taken twice, lost or made up: the final stock must be the initial one less what was \
             acknowledged as captured, plus what was released, within what is unknown",
+    guarantees: OF_READ_DECIDE_WRITE,
+    counts: &[],
+    terms: &[],
     parameters: Parameters::described,
     with: |values| {
         let parameters: Parameters = read(values)?;

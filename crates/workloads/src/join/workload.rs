@@ -9,6 +9,7 @@ use super::{Ext, JoinStore, OPERATIONS, Order, Parameters, Scenario};
 use crate::{
     Audit, Audited, Finding, Left, Loaded, Place, Remarks, Store, Terms, Values, Verdict, Workload,
     WorkloadKind, WorkloadTrial,
+    guarantee::{INTEGRITY, OF_READ_DECIDE_WRITE},
     workload::{NOTHING_WRITTEN, idle, no_port, read, written},
 };
 
@@ -21,6 +22,9 @@ pub const KIND: WorkloadKind = WorkloadKind {
               the join of the study \"Highly scalable NewSQL database system CockroachDB\"",
     operations: OPERATIONS,
     audit: "every join returns exactly the keys that were laid in",
+    guarantees: OF_READ_DECIDE_WRITE,
+    counts: &[],
+    terms: &[],
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Join::new(read(values)?)?)),
     idle: |_| idle(&[("max_retries", false, NOTHING_WRITTEN)]),
@@ -143,7 +147,7 @@ impl WorkloadTrial for JoinTrial {
         };
         // rows that are not as they were laid in may be so for the next trial too
         let left = (verdict == Verdict::Holds).then(Left::default);
-        let finding = Finding::new("wrong", wrong, "joins");
+        let finding = Finding::new("wrong", wrong, "joins", INTEGRITY);
         let count = i64::try_from(acknowledged).unwrap_or(i64::MAX);
         let evidence = BTreeMap::from([("acknowledged_joins".to_owned(), count)]);
         let audit = Audit { verdict, reason: doubt, findings: vec![finding], evidence };

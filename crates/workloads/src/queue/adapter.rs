@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use acidtest_engine::{Attempt, Ended, Fault};
-use acidtest_model::{Ack, Delivery};
 
-use super::Wanted;
+use super::{Ack, Delivery, Wanted};
 
 /// How long a consumer waits before it asks again a store that had no message for it and does not tell when
 /// one comes.
@@ -33,7 +32,7 @@ impl Wanted {
     pub fn in_bulk(&self) -> Self {
         let prefetch = self.at_once(BULK);
         let batch = (prefetch / 2).max(1);
-        Self { delivery: Delivery { prefetch, batch, ..self.delivery }, ..*self }
+        Self { delivery: Delivery { batch, prefetch, ..self.delivery }, ..*self }
     }
 
     /// The same, published in large transactions: how to lay in a backlog where a transaction is one request.
@@ -120,7 +119,7 @@ mod tests {
         let filling = of(1 << 20).in_transactions();
         assert_eq!((filling.delivery.ack, filling.delivery.batch), (Ack::Transaction, 8));
         let in_bulk = |message_bytes| {
-            let Delivery { prefetch, batch, .. } = of(message_bytes).in_bulk().delivery;
+            let Delivery { batch, prefetch, .. } = of(message_bytes).in_bulk().delivery;
             (prefetch, batch)
         };
         assert_eq!([in_bulk(128), in_bulk(1 << 20), in_bulk(1 << 28)], [(1000, 500), (8, 4), (1, 1)]);

@@ -7,8 +7,12 @@ use acidtest_model::StoreError;
 use super::{
     Depth,
     ledger::{Ledger, Published, Totals},
+    workload::DELIVERY,
 };
-use crate::{Audit, Finding, Verdict};
+use crate::{
+    Audit, Finding, Verdict,
+    guarantee::{ATOMICITY, INTEGRITY, ORDER},
+};
 
 /// Holds what was published against what was consumed, once the queue is drained.
 ///
@@ -17,11 +21,8 @@ use crate::{Audit, Finding, Verdict};
 /// word that it may have been delivered before, where a store gives that word. An unanswered publish proves
 /// nothing either way. What is still in the queue is not lost: unless the queue is empty, lost messages are
 /// not counted and the verdict is unknown.
-///
-/// `promised` says whether losing a message breaks a promise: without acknowledgements, on either side, it
-/// breaks none.
 #[must_use]
-pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>, promised: bool) -> Audit {
+pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     let totals = ledger.totals();
     let doubt = doubt(&totals, drained);
     let mut left = Left::default();
@@ -31,17 +32,12 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>, promised: bool
         left.phantom += u64::from(entry.published() == Published::Failed && entry.was_delivered());
     }
     let lost = if doubt.is_some() { 0 } else { left.lost };
-    let lost = if promised {
-        Finding::new("lost", lost, "messages")
-    } else {
-        Finding::unlocked("lost", lost, "messages")
-    };
     let findings = vec![
-        lost,
-        Finding::new("duplicated", totals.duplicated, "deliveries"),
-        Finding::new("phantom", totals.foreign + left.phantom, "messages"),
-        Finding::new("torn", totals.torn, "messages"),
-        Finding::new("reordered", totals.reordered, "deliveries"),
+        Finding::new("lost", lost, "messages", DELIVERY),
+        Finding::new("duplicated", totals.duplicated, "deliveries", INTEGRITY),
+        Finding::new("phantom", totals.foreign + left.phantom, "messages", INTEGRITY),
+        Finding::new("torn", totals.torn, "messages", ATOMICITY),
+        Finding::new("reordered", totals.reordered, "deliveries", ORDER),
     ];
     let is_broken = findings.iter().any(|finding| finding.count > 0);
     let verdict = match (is_broken, &doubt) {
@@ -158,9 +154,9 @@ mod tests {
         ) {
             let fates: Vec<_> = messages.iter().map(|(producer, (fate, _))| (*producer, *fate)).collect();
             let ledger = ledger(&fates);
-            let judged = audit(&ledger, Ok(Depth::default()), true);
+            let judged = audit(&ledger, Ok(Depth::default()));
             // where the queue cannot be drained, all but what was lost stands
-            let undrained = audit(&ledger, Err(gone()), true);
+            let undrained = audit(&ledger, Err(gone()));
             let mut broken = false;
             for Finding { name, count, .. } in &judged.findings {
                 let names = messages.iter().flat_map(|(_, (_, names))| names.split(' '));
@@ -181,30 +177,30 @@ mod tests {
         fn a_queue_that_is_not_empty_proves_no_loss(
             ready in prop::sample::select(vec![0, 1, 2, u64::MAX]),
             unacknowledged in prop::sample::select(vec![0, 1, 2, u64::MAX]),
-            promised: bool,
         ) {
-            let judged = audit(&ledger(&[(0, "sent ok"); 10]), Ok(Depth { ready, unacknowledged }), promised);
+            let judged = audit(&ledger(&[(0, "sent ok"); 10]), Ok(Depth { ready, unacknowledged }));
             let empty = (ready, unacknowledged) == (0, 0);
             prop_assert_eq!(judged.count("lost"), if empty { 10 } else { 0 });
             prop_assert_eq!(judged.verdict, if empty { Verdict::Broken } else { Verdict::Unknown });
             prop_assert_eq!(judged.evidence["not_consumed"], 10);
             // without acknowledgements it is counted, and breaks no promise
-            prop_assert_eq!(judged.breaks_promise(false), empty && promised);
+            prop_assert_eq!(judged.breaks_promise(&[DELIVERY.name]), false);
+            prop_assert_eq!(judged.breaks_promise(&[] as &[&str]), empty);
         }
     }
 
     #[test]
     fn a_queue_that_cannot_be_drained_is_unknown_unless_the_ledger_proves_a_break() {
-        let judged = audit(&ledger(&[(0, "sent ok")]), Err(gone()), true);
+        let judged = audit(&ledger(&[(0, "sent ok")]), Err(gone()));
         assert_eq!((judged.verdict, judged.count("lost")), (Verdict::Unknown, 0));
-        let proved = audit(&ledger(&[(0, "sent ok torn")]), Err(gone()), true);
+        let proved = audit(&ledger(&[(0, "sent ok torn")]), Err(gone()));
         assert_eq!(proved.to_string(), "broken: torn 1 messages");
         assert!(proved.reason.is_some());
     }
 
     #[test]
     fn nothing_acknowledged_is_unknown_not_holds() {
-        let judged = audit(&ledger(&[(0, "sent unknown"), (1, "sent failed")]), Ok(Depth::default()), true);
+        let judged = audit(&ledger(&[(0, "sent unknown"), (1, "sent failed")]), Ok(Depth::default()));
         assert_eq!(judged.to_string(), "unknown: no publish was acknowledged");
     }
 }

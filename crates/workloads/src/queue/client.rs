@@ -7,10 +7,9 @@ use std::{
 };
 
 use acidtest_engine::{Attempt, Client, ClientTask, Ended, Fault, Outcome, Pipeline};
-use acidtest_model::{Ack, Consume};
 
 use super::{
-    Connector, Ledger, Message, Published, Publisher, Received, Settled, Subscriber, Wanted,
+    Ack, Connector, Consume, Ledger, Message, Published, Publisher, Received, Settled, Subscriber, Wanted,
     message::{self, Id, LAID},
     order::Order,
 };

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use acidtest_engine::{Attempt, Ended, Fault};
-use acidtest_model::{Consume, StoreError};
+use acidtest_model::StoreError;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Connector, Depth, Message, Published, Publisher, Received, Scenario, Settled, Subscriber, Wanted,
+    Connector, Consume, Depth, Message, Published, Publisher, Received, Scenario, Settled, Subscriber,
+    Wanted,
     message::{self, Id, LAID},
 };
 use crate::Loaded;

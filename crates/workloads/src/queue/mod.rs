@@ -21,7 +21,9 @@
 mod adapter;
 mod audit;
 mod client;
+mod delivery;
 mod drain;
+mod kind;
 mod ledger;
 mod message;
 mod order;
@@ -29,9 +31,14 @@ mod parameters;
 mod port;
 mod workload;
 
+/// The workload's name.
+const NAME: &str = "queue";
+
 pub use adapter::{Numbers, POLL, poll};
 pub use audit::audit;
 pub use client::{OPERATIONS, SPANS, Scenario};
+pub use delivery::{Ack, Consume, Delivery, QueueKind};
+pub use kind::{LOCKS_OF_QUEUES, NO_CONFLICTS, idle_on_tables};
 pub use ledger::Ledger;
 pub(crate) use ledger::Published;
 pub use message::{HEADER, Id, LAID, Message};

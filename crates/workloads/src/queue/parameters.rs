@@ -1,9 +1,9 @@
 //! The workload's parameters.
 
-use acidtest_model::{Ack, Consume, Delivery, Idle, QueueKind};
+use acidtest_model::Idle;
 use serde::{Deserialize, Serialize};
 
-use super::message::HEADER;
+use super::{Ack, Consume, Delivery, QueueKind, message::HEADER};
 use crate::{
     Parameter,
     workload::{idle, in_range},

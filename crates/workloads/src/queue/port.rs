@@ -3,9 +3,9 @@
 use std::{future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask, Ended, Fault};
-use acidtest_model::{Ack, Consume, Delivery, Effective, StoreError, Task};
+use acidtest_model::{Effective, StoreError, Task};
 
-use super::{Message, Scenario, client, drain};
+use super::{Ack, Consume, Delivery, Message, Scenario, client, drain};
 use crate::{Loaded, Place};
 
 /// What a trial asks of the store.

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Ack, Consume, Delivery, Durability, Effective, Lock, QueueKind, StoreError, Task};
+use acidtest_model::{Durability, Effective, Lock, StoreError, Task};
 
-use super::{Ledger, OPERATIONS, Parameters, Phase, QueueStore, SPANS, Scenario, Wanted, audit};
+use super::{
+    Ack, Consume, Delivery, Ledger, NAME, OPERATIONS, Parameters, Phase, QueueKind, QueueStore, SPANS,
+    Scenario, Wanted, audit,
+};
 use crate::{
-    Audited, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
+    Audited, Guarantee, Levels, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
+    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER},
     workload::{no_port, read, written},
 };
-
-const NAME: &str = "queue";
 
 /// The workload's row in the list.
 pub const KIND: WorkloadKind = WorkloadKind {
@@ -21,9 +23,53 @@ pub const KIND: WorkloadKind = WorkloadKind {
     operations: OPERATIONS,
     audit: "every acknowledged message is consumed, none is made up, damaged, or delivered again that was \
             acknowledged; in order per producer where the store promises it",
+    guarantees: GUARANTEES,
+    counts: &["redelivered"],
+    terms: &[
+        (
+            OPERATIONS[0],
+            "until it counts as published (ack none: written to the connection; confirm: answered; transaction: \
+             committed).",
+        ),
+        (
+            OPERATIONS[1],
+            "from asking for a message until it is there and, where it is due, acknowledged; refused counts how often \
+             there was none for 50 ms.",
+        ),
+        (SPANS[0], "from a message's publishing to its being taken, its time in the queue included."),
+    ],
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Queue::new(read(values)?)?)),
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
+};
+
+/// Every acknowledged message is consumed: what publishers and consumers ask for together.
+pub(super) const DELIVERY: Guarantee = Guarantee {
+    without: "without acknowledgements (ack none, consume auto) a lost message breaks no promise: it is counted, and is \
+              no failure.",
+    ..Guarantee::option(
+        "delivery",
+        Levels::Together(&["ack", "consume", "persistent", "queue", "replicas", "deduplicate"]),
+    )
+    .paid_by(OPERATIONS[0])
+};
+
+const GUARANTEES: &[Guarantee] = {
+    const PUBLISH: &str = OPERATIONS[0];
+    const SWITCH: Levels = Levels::Ordered(&["false", "true"]);
+    &[
+        DURABILITY,
+        Guarantee::option("ack", Levels::Ordered(&["none", "confirm", "transaction"])).paid_by(PUBLISH),
+        Guarantee::option("consume", Levels::Ordered(&["auto", "ack", "transaction"])).paid_by(OPERATIONS[1]),
+        Guarantee::option("persistent", SWITCH).paid_by(PUBLISH),
+        Guarantee::option("queue", Levels::Without(&["default", "classic"])).paid_by(PUBLISH),
+        Guarantee::option("replicas", Levels::Number).paid_by(PUBLISH),
+        Guarantee::option("deduplicate", SWITCH).paid_by(PUBLISH),
+        DELIVERY,
+        ATOMICITY,
+        INTEGRITY,
+        ORDER,
+    ]
 };
 
 /// The workload with its parameters.
@@ -117,12 +163,8 @@ impl Workload for Queue {
         false
     }
 
-    fn promises(&self, _: Lock) -> bool {
-        self.parameters.delivery().promises()
-    }
-
-    fn delivery(&self) -> Option<Delivery> {
-        Some(self.parameters.delivery())
+    fn without(&self, _: Lock) -> &'static [Guarantee] {
+        if self.parameters.delivery().promises() { &[] } else { &[DELIVERY] }
     }
 
     fn clients(&self) -> Option<u32> {
@@ -213,7 +255,7 @@ impl WorkloadTrial for QueueTrial {
         Box::pin(async move {
             let drained = async { port(store?)?.drain(place, &self.wanted, &self.scenario).await };
             let drained = drained.await;
-            let audit = audit(&self.scenario.ledger, drained, self.wanted.delivery.promises());
+            let audit = audit(&self.scenario.ledger, drained);
             Audited { audit, left: None, limits: self.scenario.limits() }
         })
     }

@@ -11,7 +11,10 @@ use super::{
     content::hash,
     ledger::{Entry, Inserted, Ledger, Written},
 };
-use crate::{Audit, Audited, Finding, Left, Verdict};
+use crate::{
+    Audit, Audited, Finding, Left, Verdict,
+    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK},
+};
 
 /// The final state, taken in record by record as it is read back.
 #[derive(Debug)]
@@ -95,16 +98,16 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> Audited {
         Err(error) => doubt = Some(error.to_string()),
     }
     let findings = vec![
-        Finding::unlocked("lost_updates", found.lost_updates, "updates"),
-        Finding::unlocked("overwritten", proved.overwritten, "updates"),
-        Finding::new("lost", found.lost, "records"),
-        Finding::new("duplicated", found.duplicated, "records"),
-        Finding::new("phantom", found.phantom, "records"),
-        Finding::new("unasked", found.unasked, "updates"),
-        Finding::new("torn", proved.torn + found.torn, "records"),
-        Finding::unlocked("mismatched", proved.mismatched + found.mismatched, "records"),
-        Finding::new("missing", proved.missing, "reads"),
-        Finding::unlocked("stale", proved.stale, "reads"),
+        Finding::new("lost_updates", found.lost_updates, "updates", LOCK),
+        Finding::new("overwritten", proved.overwritten, "updates", LOCK),
+        Finding::new("lost", found.lost, "records", DURABILITY),
+        Finding::new("duplicated", found.duplicated, "records", INTEGRITY),
+        Finding::new("phantom", found.phantom, "records", INTEGRITY),
+        Finding::new("unasked", found.unasked, "updates", INTEGRITY),
+        Finding::new("torn", proved.torn + found.torn, "records", ATOMICITY),
+        Finding::new("mismatched", proved.mismatched + found.mismatched, "records", LOCK),
+        Finding::new("missing", proved.missing, "reads", INTEGRITY),
+        Finding::new("stale", proved.stale, "reads", LOCK),
     ];
     let is_broken = findings.iter().any(|finding| finding.count > 0);
     let verdict = match (is_broken, &doubt) {

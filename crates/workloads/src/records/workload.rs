@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Audited, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
+    guarantee::OF_READ_DECIDE_WRITE,
     workload::{no_port, read, written},
 };
 
@@ -23,6 +24,9 @@ pub const KIND: WorkloadKind = WorkloadKind {
     operations: OPERATIONS,
     audit: "no update is lost or made up, no inserted record is lost, doubled or made up, no read finds a record \
             torn, missing or older than what was acknowledged before it",
+    guarantees: OF_READ_DECIDE_WRITE,
+    counts: &[],
+    terms: &[],
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Records::new(read(values)?)?)),
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),

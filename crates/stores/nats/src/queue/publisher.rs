@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 
 use acidtest_engine::{Attempt, Ended, Fault};
-use acidtest_model::{Ack, Delivery};
-use acidtest_workloads::queue::{Message, Publisher};
+use acidtest_workloads::{
+    queue::{Ack, Delivery},
+    queue::{Message, Publisher},
+};
 use serde::Deserialize;
 
 use crate::protocol::{self, ApiError, Connection, Error, Place};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use acidtest_engine::{Attempt, Fault};
-use acidtest_model::Consume;
+use acidtest_workloads::queue::Consume;
 use acidtest_workloads::queue::{Received, Settled, Subscriber, Wanted};
 use tokio::time::{sleep, timeout};
 

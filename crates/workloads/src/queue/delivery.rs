@@ -1,7 +1,11 @@
 //! What a run asks of a queue.
 
+use acidtest_model::Wish;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::{NAME, Parameters};
+use crate::workload::read;
 
 /// When a published message counts as published.
 #[derive(
@@ -107,6 +111,13 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// How a cell asks for its messages to be delivered; none of a cell of another workload.
+    #[must_use]
+    pub fn of(wish: &Wish<'_>) -> Option<Self> {
+        let parameters = (wish.workload == NAME).then(|| read::<Parameters>(&wish.parameters))?;
+        Some(parameters.ok()?.delivery())
+    }
+
     /// Whether every acknowledged message is promised to be consumed: nobody publishes without an
     /// acknowledgement, nor consumes without one.
     #[must_use]

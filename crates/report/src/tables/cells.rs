@@ -1,0 +1,153 @@
+//! The first table: of each cell whether it holds, how fast it is, and at what price of its lock.
+
+use acidtest_model::Lock;
+use acidtest_workloads::{Verdict, workload};
+
+use super::{Columns, percent, ratio};
+use crate::{
+    CellResult, OperationFigures, RunResult, TrialResult, count,
+    dimensions::{DURABILITY, LOCK, NOT_THERE},
+    figure::{rate, total},
+    headline::common_rung,
+    price::Priceable,
+    table::{Entry, Table, Worth},
+};
+
+/// One row a cell: does it hold, how fast, at what price of its lock.
+pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
+    use Worth::{High, Low, Middle, Needed};
+    let several = result.cells.iter().any(|cell| cell.trials.len() > 1);
+    let lock = Priceable::of(result).find(|guarantee| guarantee.name() == LOCK);
+    let lock = lock.filter(|lock| result.cells.iter().any(|cell| result.has_baseline(*lock, cell)));
+    // the rung that was read back has a column where cells differ in it, and is in the headline where they do not
+    let rungs = common_rung(result).is_none();
+    let columns = columns.without(DURABILITY);
+    let own = OwnCounts::of(result);
+    let titles = own.titles();
+    let mut others: Vec<(&str, Worth)> = Vec::new();
+    others.extend(rungs.then_some((DURABILITY, Needed)));
+    others.extend([("verdict", Needed), ("ok/s", Needed)]);
+    others.extend(several.then_some([("95 % interval", Middle), ("CV", Low)]).into_iter().flatten());
+    others.extend(lock.map(|_| ("price of lock", High)));
+    others.extend(titles.iter().map(|(title, worth)| (title.as_str(), *worth)));
+    others.extend([("refused", Low), ("conflicts", Low), ("retries", Low)]);
+    let mut table = columns.table(others);
+    for cell in &result.cells {
+        let totals = |of: &dyn Fn(&OperationFigures) -> u64| {
+            let all = cell.trials.iter().flat_map(|trial| trial.operations.iter().map(of));
+            Entry::right(count(total(all)))
+        };
+        let mut row = columns.entries(cell);
+        row.extend(rungs.then(|| Entry::left(cell.rung())));
+        row.push(verdict(cell));
+        row.extend(throughput(cell, several).into_iter().map(Entry::right));
+        row.extend(lock.map(|lock| Entry::right(price(result, cell, lock))));
+        row.extend(own.of_cell(cell).into_iter().map(Entry::right));
+        row.push(totals(&|operation| operation.refusals));
+        row.push(totals(&|operation| operation.conflicts));
+        row.push(totals(&|operation| operation.retries));
+        table.push(row);
+    }
+    table
+}
+
+/// Columns that only some workloads have: rates of operations that throughput does not count, how high a gauge
+/// rose, and what the workload shows of its audit's evidence.
+struct OwnCounts {
+    operations: Vec<String>,
+    gauge: Option<String>,
+    evidence: Vec<&'static str>,
+}
+
+impl OwnCounts {
+    fn of(result: &RunResult) -> Self {
+        let trials = || result.cells.iter().flat_map(|cell| &cell.trials);
+        let mut operations: Vec<String> = Vec::new();
+        for operation in trials().flat_map(TrialResult::other_operations) {
+            if !operations.contains(&operation.name) {
+                operations.push(operation.name.clone());
+            }
+        }
+        let gauge = trials().find_map(|trial| Some(trial.gauge.as_ref()?.name.clone()));
+        let counts = workload(&result.plan.workload).map_or(&[] as &[_], |kind| kind.counts);
+        let is_there = |name: &&&str| trials().any(|trial| trial.audit.evidence.contains_key(**name));
+        Self { operations, gauge, evidence: counts.iter().filter(is_there).copied().collect() }
+    }
+
+    fn titles(&self) -> Vec<(String, Worth)> {
+        let rates = self.operations.iter().map(|name| (format!("{name}/s"), Worth::High));
+        let gauge = self.gauge.iter().map(|name| (format!("most {name}"), Worth::Middle));
+        let evidence = self.evidence.iter().map(|name| (name.replace('_', " "), Worth::Middle));
+        rates.chain(gauge).chain(evidence).collect()
+    }
+
+    fn of_cell(&self, cell: &CellResult) -> Vec<String> {
+        let own = |name: &String| {
+            let mean = cell.mean(|trial| {
+                let others = trial.other_operations();
+                others.filter(|each| each.name == *name).map(|each| each.ok_per_second).sum()
+            });
+            if mean > 0.0 { rate(mean) } else { NOT_THERE.to_owned() }
+        };
+        let most = || {
+            let seen = cell.trials.iter().filter_map(|trial| trial.gauge.as_ref());
+            let most = seen.flat_map(|gauge| &gauge.each_second).max();
+            most.map_or_else(|| NOT_THERE.to_owned(), |most| count(*most))
+        };
+        let noted = |name: &&str| {
+            let seen = cell.trials.iter().filter_map(|trial| trial.audit.evidence.get(*name));
+            count(total(seen.filter_map(|count| u64::try_from(*count).ok())))
+        };
+        let rates = self.operations.iter().map(own);
+        rates.chain(self.gauge.iter().map(|_| most())).chain(self.evidence.iter().map(noted)).collect()
+    }
+}
+
+/// The mean; where some cell has several trials, its interval and the coefficient of variation.
+fn throughput(cell: &CellResult, several: bool) -> Vec<String> {
+    let none = || "–".to_owned();
+    let mean = cell.mean_throughput();
+    let mut shown = vec![mean.map_or_else(none, |mean| rate(mean.estimate))];
+    if several {
+        let interval = mean.and_then(|mean| mean.interval);
+        shown.push(interval.map_or_else(none, |(low, high)| format!("{}–{}", rate(low), rate(high))));
+        shown.push(mean.and_then(|mean| mean.variation).map_or_else(none, percent));
+    }
+    shown
+}
+
+/// The verdict over all trials, with the gravest finding of the worst of them.
+fn verdict(cell: &CellResult) -> Entry {
+    let worst = cell.trials.iter().max_by_key(|trial| {
+        (trial.audit.verdict, total(trial.audit.findings.iter().map(|finding| finding.count)))
+    });
+    let Some(worst) = worst else {
+        return Entry::verdict("unknown: not run", Verdict::Unknown).or("unknown");
+    };
+    let verdict = worst.audit.verdict;
+    let gravest = worst.audit.findings.iter().find(|finding| finding.count > 0);
+    let shown = gravest.map_or_else(|| verdict.to_string(), |gravest| format!("{verdict}: {gravest}"));
+    let such = cell.trials.iter().filter(|trial| trial.audit.verdict == verdict).count();
+    let entry = match (verdict, cell.trials.len()) {
+        (Verdict::Holds, _) | (_, 1) => Entry::verdict(&shown, verdict),
+        (_, all) => Entry::verdict(format!("{shown} ({such} of {all} trials)"), verdict),
+    };
+    entry.or(shown).or(verdict.to_string())
+}
+
+fn price(result: &RunResult, cell: &CellResult, lock: Priceable) -> String {
+    match lock.price(cell) {
+        None if cell.lock == Lock::None => "1 (baseline)".to_owned(),
+        None if !result.has_baseline(lock, cell) => NOT_THERE.to_owned(),
+        None => unpriced(cell),
+        // an open loop's throughput is what was offered
+        Some(price) if cell.rate.is_some() => price.p99.as_ref().map_or_else(|| NOT_THERE.to_owned(), ratio),
+        Some(price) => ratio(&price.throughput),
+    }
+}
+
+/// Why there is no price although there is a baseline: a number whose guarantee broke is void.
+pub(crate) fn unpriced(cell: &CellResult) -> String {
+    let void = !cell.trials.is_empty() && cell.verdict() != Verdict::Holds;
+    if void { "void" } else { NOT_THERE }.to_owned()
+}

@@ -1,0 +1,150 @@
+//! The tables of a result: what stands in them, whoever shows them.
+
+mod cells;
+mod prices;
+mod resources;
+mod scalability;
+mod times;
+
+use std::collections::BTreeSet;
+
+pub(crate) use self::{
+    cells::{cells, unpriced},
+    prices::{locks, prices},
+    resources::resources,
+    scalability::scalability,
+    times::times,
+};
+use crate::{
+    CellResult, OperationFigures, Ratio, RunResult,
+    dimensions::{LOCK, Names, RATE, STORE},
+    figure::{rate, three_digits},
+    table::{Entry, Table, Worth},
+};
+
+/// Cells above which a terminal is spared what each of them used.
+pub(crate) const MANY: usize = 24;
+
+/// What tells the rows of a result apart: the store, the lock, and whatever else differs between its cells.
+pub(crate) struct Columns<'a> {
+    names: &'a Names,
+    /// Whether any cell has something to protect by a lock.
+    lock: bool,
+    others: Vec<String>,
+}
+
+impl<'a> Columns<'a> {
+    pub(crate) fn of(result: &RunResult, names: &'a Names) -> Self {
+        let lock = result.cells.iter().any(|cell| cell.decides);
+        Self { names, lock, others: names.others().map(str::to_owned).collect() }
+    }
+
+    /// The same, but for one of them.
+    pub(crate) fn without(&self, name: &str) -> Self {
+        let others = self.others.iter().filter(|other| *other != name).cloned().collect();
+        Self { others, ..*self }
+    }
+
+    fn header(&self) -> Vec<&str> {
+        let own = [Some(STORE), self.lock.then_some(LOCK)];
+        own.into_iter().flatten().chain(self.others.iter().map(String::as_str)).collect()
+    }
+
+    fn values(&self, cell: &CellResult) -> Vec<String> {
+        let own = [Some(self.names.store(cell)), self.lock.then(|| cell.lock.to_string())];
+        let others = self.others.iter().map(|name| match (name.as_str(), cell.rate) {
+            (RATE, Some(offered)) => rate(offered) + "/s",
+            _ => cell.dimension(name),
+        });
+        own.into_iter().flatten().chain(others).collect()
+    }
+
+    pub(crate) fn entries(&self, cell: &CellResult) -> Vec<Entry> {
+        let number = |text: &String| text.parse::<f64>().is_ok();
+        self.values(cell)
+            .into_iter()
+            .map(|text| if number(&text) { Entry::right(text) } else { Entry::left(text) })
+            .collect()
+    }
+
+    /// A table that begins with them, and goes on with others.
+    pub(crate) fn table<'b>(&'b self, rest: impl IntoIterator<Item = (&'b str, Worth)>) -> Table {
+        let own = self.header().into_iter().map(|title| (title, Worth::Needed));
+        Table::new(own.chain(rest))
+    }
+}
+
+/// A share as a percentage: `1.2 %`, `34 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let shown = share * 100.0;
+    if shown.abs() < 9.95 { format!("{shown:.1} %") } else { format!("{shown:.0} %") }
+}
+
+/// A ratio with its interval, or the word that it has none; ≈ marks one inside the noise.
+pub(crate) fn ratio(ratio: &Ratio) -> String {
+    let estimate = three_digits(ratio.estimate);
+    let Some((low, high)) = ratio.interval else { return format!("×{estimate} (1 trial)") };
+    let inside = if ratio.differs() { "" } else { " ≈" };
+    format!("×{estimate} ({}–{}){inside}", three_digits(low), three_digits(high))
+}
+
+/// Names of the operations that some trial of the cell tried, in the order in which they turn up.
+pub(crate) fn operations(cell: &CellResult) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for operation in cell.trials.iter().flat_map(|trial| &trial.operations) {
+        if !names.contains(&operation.name.as_str()) {
+            names.push(&operation.name);
+        }
+    }
+    names
+}
+
+/// What each trial has of an operation; trials that never tried it have nothing.
+pub(crate) fn each<'a>(cell: &'a CellResult, name: &str) -> impl Iterator<Item = &'a OperationFigures> {
+    cell.trials.iter().filter_map(move |trial| trial.operation(name))
+}
+
+/// Names of the spans that some trial of the cell has.
+pub(crate) fn spans(cell: &CellResult) -> BTreeSet<&str> {
+    cell.trials.iter().flat_map(|trial| &trial.spans).map(|span| span.name.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LatencyFigures, dimensions::Names, sample::Grid};
+
+    #[test]
+    fn operations_are_found_by_name() {
+        let mut result = Grid::default().result();
+        let cell = &mut result.cells[1];
+        cell.trials[0].operations.remove(0);
+        cell.trials[1].operations.reverse();
+        assert_eq!(operations(cell), ["release", "capture"]);
+        assert_eq!(each(cell, "capture").count(), 2);
+    }
+
+    /// What ended in another way than acknowledged has its times, too: they may be most of what clients waited for.
+    #[test]
+    fn what_was_refused_has_a_row_of_its_own() {
+        let mut result = Grid::default().result();
+        let rows = |result: &RunResult, all| {
+            let names = Names::of(&result.cells);
+            let table = times(result, &Columns::of(result, &names), all).unwrap();
+            let shown =
+                |row: &Vec<Entry>| row.iter().map(|entry| entry.text.clone()).collect::<Vec<_>>().join(" | ");
+            table.rows.iter().map(shown).filter(|row| row.contains("capture")).collect::<Vec<_>>()
+        };
+        let before = rows(&result, true);
+        for trial in &mut result.cells[1].trials {
+            let mut refused = acidtest_engine::Histogram::new(3).unwrap();
+            refused.record_n(5_000_000, 100).unwrap();
+            trial.operations[0].service.insert("refused".to_owned(), LatencyFigures::of(&refused));
+        }
+        let after = rows(&result, true);
+        let new: Vec<&String> = after.iter().filter(|row| !before.contains(row)).collect();
+        let [row] = new.as_slice() else { panic!("{after:#?}") };
+        assert!(row.contains("native | holds | capture, refused | – | service | 5.00 ms"), "{row}");
+        assert_eq!(rows(&result, false), before);
+    }
+}

@@ -1,0 +1,48 @@
+//! What guarantees cost: a row for each guarantee of a cell that has a cell without it.
+
+use super::{Columns, ratio, unpriced};
+use crate::{
+    CellResult, RunResult,
+    dimensions::{LOCK, NOT_THERE},
+    price::Priceable,
+    table::{Entry, Table, Worth},
+};
+
+/// Of all guarantees but the lock, whose price stands beside the verdict.
+pub(crate) fn prices(result: &RunResult, columns: &Columns<'_>) -> Table {
+    of(result, columns, |guarantee| guarantee.name() != LOCK)
+}
+
+/// Of the lock alone.
+pub(crate) fn locks(result: &RunResult, columns: &Columns<'_>) -> Table {
+    of(result, columns, |guarantee| guarantee.name() == LOCK)
+}
+
+fn of(result: &RunResult, columns: &Columns<'_>, wanted: impl Fn(Priceable) -> bool) -> Table {
+    let mut table = columns.table([
+        ("verdict", Worth::Needed),
+        ("price of", Worth::Needed),
+        ("against", Worth::Middle),
+        ("ok/s", Worth::Needed),
+        ("p99", Worth::Low),
+    ]);
+    for cell in &result.cells {
+        let guarantees = Priceable::of(result).filter(|guarantee| wanted(*guarantee));
+        for guarantee in guarantees.filter(|guarantee| result.has_baseline(*guarantee, cell)) {
+            table.push(columns.entries(cell).into_iter().chain(row(cell, guarantee)));
+        }
+    }
+    table
+}
+
+fn row(cell: &CellResult, guarantee: Priceable) -> [Entry; 5] {
+    let price = guarantee.price(cell);
+    let p99 = price.and_then(|price| price.p99.as_ref());
+    [
+        Entry::verdict(cell.verdict(), cell.verdict()),
+        Entry::left(guarantee.priced(cell, price)).or(guarantee.name()),
+        Entry::left(price.map_or(NOT_THERE, |price| price.against.as_str())),
+        Entry::right(price.map_or_else(|| unpriced(cell), |price| ratio(&price.throughput))),
+        Entry::right(p99.map_or_else(|| unpriced(cell), ratio)),
+    ]
+}

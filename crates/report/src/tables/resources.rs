@@ -1,0 +1,124 @@
+//! The resources that clients, server and machine used.
+
+use acidtest_observe::{MachineUse, ProcessUse};
+
+use super::Columns;
+use crate::{
+    CellResult, RunResult,
+    figure::bytes,
+    table::{Entry, Table, Worth},
+};
+
+fn cores(mean: f64) -> String {
+    // a mean of nothing may be a negative zero
+    format!("{:.2} cores", mean.max(0.0))
+}
+
+/// A process's use over the trials: means of the means, the largest of the maxima.
+struct Use {
+    cpu_mean: f64,
+    cpu_max: f64,
+    memory_mean: f64,
+    memory_max: f64,
+    /// Bytes a second; none where they could not be read.
+    read: Option<f64>,
+    written: Option<f64>,
+}
+
+impl Use {
+    fn of<'a>(seen: impl Iterator<Item = (f64, &'a ProcessUse)>) -> Option<Self> {
+        let seen: Vec<(f64, &ProcessUse)> = seen.collect();
+        let n = seen.len() as f64;
+        let mean =
+            |figure: fn(&ProcessUse) -> f64| seen.iter().map(|(_, each)| figure(each)).sum::<f64>() / n;
+        let most =
+            |figure: fn(&ProcessUse) -> f64| seen.iter().map(|(_, each)| figure(each)).fold(0.0, f64::max);
+        let per_second = |figure: fn(&ProcessUse) -> Option<u64>| {
+            let rates: Option<Vec<f64>> =
+                seen.iter().map(|(seconds, each)| Some(figure(each)? as f64 / seconds.max(1e-9))).collect();
+            rates.map(|rates| rates.iter().sum::<f64>() / n)
+        };
+        (!seen.is_empty()).then(|| Self {
+            cpu_mean: mean(|each| each.cpu_mean),
+            cpu_max: most(|each| each.cpu_max),
+            memory_mean: mean(|each| each.memory_mean_bytes as f64),
+            memory_max: most(|each| each.memory_max_bytes as f64),
+            read: per_second(|each| each.read_bytes),
+            written: per_second(|each| each.written_bytes),
+        })
+    }
+
+    fn row(&self) -> [String; 6] {
+        let per_second =
+            |figure: Option<f64>| figure.map_or_else(|| "–".to_owned(), |each| bytes(each) + "/s");
+        [
+            cores(self.cpu_mean),
+            cores(self.cpu_max),
+            bytes(self.memory_mean),
+            bytes(self.memory_max),
+            per_second(self.read),
+            per_second(self.written),
+        ]
+    }
+}
+
+/// What the server's processes used; none where they are not on this machine or inside the client.
+fn server_use(cell: &CellResult) -> Option<Use> {
+    let seen = cell.trials.iter();
+    Use::of(seen.filter_map(|trial| Some((trial.resources.seconds, trial.resources.server.as_ref()?))))
+}
+
+/// Up to three rows a cell: what clients, server and the whole machine used.
+pub(crate) fn resources(result: &RunResult, columns: &Columns<'_>) -> Table {
+    let mut table = columns.table([
+        ("used by", Worth::Needed),
+        ("CPU mean", Worth::Needed),
+        ("CPU max", Worth::Low),
+        ("memory mean", Worth::Low),
+        ("memory max", Worth::High),
+        ("disk read", Worth::Middle),
+        ("disk written", Worth::High),
+        ("stalled (PSI)", Worth::Middle),
+    ]);
+    for cell in result.cells.iter().filter(|cell| !cell.trials.is_empty()) {
+        let client = cell.trials.iter().map(|trial| (trial.resources.seconds, &trial.resources.client));
+        let clients = if cell.embedded { "clients and store" } else { "clients" };
+        for (user, used) in [(clients, Use::of(client)), ("server", server_use(cell))] {
+            let Some(used) = used else { continue };
+            let mut row = columns.entries(cell);
+            row.push(Entry::left(user));
+            row.extend(used.row().map(Entry::right));
+            row.push(Entry::left(""));
+            table.push(row);
+        }
+        let mut row = columns.entries(cell);
+        row.push(Entry::left("machine"));
+        row.push(Entry::right(cores(cell.mean(|trial| trial.resources.machine.cpu_mean))));
+        let most = cell.trials.iter().map(|trial| trial.resources.machine.cpu_max).fold(0.0, f64::max);
+        row.push(Entry::right(cores(most)));
+        row.extend(["–"; 4].map(Entry::right));
+        row.push(stalled(cell));
+        table.push(row);
+    }
+    table
+}
+
+/// Shares of the time in which some task of the machine waited for a resource.
+fn stalled(cell: &CellResult) -> Entry {
+    let share = |what: &'static str, figure: fn(&MachineUse) -> Option<f64>| {
+        let seen: Option<Vec<f64>> =
+            cell.trials.iter().map(|trial| figure(&trial.resources.machine)).collect();
+        seen.map(|seen| (what, seen.iter().sum::<f64>() / seen.len() as f64))
+    };
+    let shares = [
+        share("CPU", |machine| machine.pressure_cpu_some),
+        share("disk", |machine| machine.pressure_io_some),
+        share("memory", |machine| machine.pressure_memory_some),
+    ];
+    let shares: Vec<(&str, f64)> = shares.into_iter().flatten().collect();
+    let said = |(what, share): &(&str, f64)| format!("{what} {share:.0} %");
+    let Some(most) = shares.iter().max_by(|one, other| one.1.total_cmp(&other.1)) else {
+        return Entry::left("not known");
+    };
+    Entry::left(shares.iter().map(said).collect::<Vec<_>>().join(", ")).or(said(most))
+}

@@ -1,0 +1,67 @@
+//! The scalability law of each sweep over clients.
+
+use super::Columns;
+use crate::{
+    RunResult,
+    dimensions::CLIENTS,
+    figure::rate,
+    scalability::Fitted,
+    sweeps,
+    table::{Entry, Table, Worth},
+};
+
+/// The law of each sweep over clients that has one.
+pub(crate) fn scalability(result: &RunResult, columns: &Columns<'_>) -> Table {
+    let columns = columns.without(CLIENTS);
+    let mut table = columns.table([
+        ("clients", Worth::Needed),
+        ("verdict", Worth::Needed),
+        ("λ (ok/s of one)", Worth::Middle),
+        ("σ contention", Worth::High),
+        ("κ coherency", Worth::High),
+        ("peak at", Worth::Needed),
+        ("ok/s there", Worth::High),
+        ("R²", Worth::Low),
+    ]);
+    for sweep in sweeps(result) {
+        let (Some(law), Some((&fewest, cell)), Some((&most, _))) =
+            (sweep.law, sweep.cells.first_key_value(), sweep.cells.last_key_value())
+        else {
+            continue;
+        };
+        let mut row = columns.entries(cell);
+        row.push(Entry::left(format!("{fewest}–{most}")));
+        row.push(Entry::verdict(sweep.verdict().to_string(), sweep.verdict()));
+        row.push(Entry::right(fitted(&law.lambda, rate)));
+        row.push(Entry::right(fitted(&law.sigma, parameter)));
+        row.push(Entry::right(fitted(&law.kappa, parameter)));
+        row.push(Entry::right(
+            law.peak.map_or_else(|| "no peak".to_owned(), |peak| fitted(&peak, |n| format!("{n:.0}"))),
+        ));
+        row.push(Entry::right(law.peak.map_or_else(|| "–".to_owned(), |peak| rate(law.at(peak.estimate)))));
+        row.push(Entry::right(format!("{:.3}", law.r_squared)));
+        table.push(row);
+    }
+    table
+}
+
+/// A figure of the law with its interval, if it has one; ∞ where that has no upper end.
+fn fitted(figure: &Fitted, shown: impl Fn(f64) -> String) -> String {
+    let estimate = shown(figure.estimate);
+    match figure.interval {
+        None => estimate,
+        Some((low, high)) => {
+            let high = high.map_or_else(|| "∞".to_owned(), &shown);
+            format!("{estimate} ({}–{high})", shown(low))
+        }
+    }
+}
+
+/// σ or κ in three digits.
+fn parameter(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        value if value < 0.001 => format!("{value:.1e}"),
+        value => format!("{value:.4}"),
+    }
+}

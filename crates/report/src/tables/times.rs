@@ -1,0 +1,99 @@
+//! How long operations took.
+
+use acidtest_engine::Outcome;
+
+use super::{Columns, each, operations, spans};
+use crate::{
+    CellResult, LatencyFigures, RunResult, UnreadableHistogram,
+    dimensions::NOT_THERE,
+    figure::{nanoseconds, rate},
+    table::{Entry, Table, Worth},
+};
+
+/// One row a cell and operation: how fast, and how long it took. An open loop has the response times
+/// too, from when an operation was due; where there was one, the first, cold execution has its own row, and so has,
+/// unless only what was acknowledged is wanted, what ended in any other way.
+pub(crate) fn times(
+    result: &RunResult,
+    columns: &Columns<'_>,
+    all: bool,
+) -> Result<Table, UnreadableHistogram> {
+    let mut table = columns.table([
+        ("verdict", Worth::Needed),
+        ("operation", Worth::Needed),
+        ("ok/s", Worth::Middle),
+        ("time", Worth::Needed),
+        ("p50", Worth::High),
+        ("p95", Worth::Low),
+        ("p99", Worth::Needed),
+        ("p99.9", Worth::Low),
+        ("max", Worth::Middle),
+    ]);
+    for cell in &result.cells {
+        for name in operations(cell) {
+            let service = LatencyFigures::merged(each(cell, name).filter_map(|each| each.service.get("ok")))?;
+            let response =
+                LatencyFigures::merged(each(cell, name).filter_map(|each| each.response.get("ok")))?;
+            let first = first(cell, name);
+            let shown = [
+                Some(("service", percentiles(service.as_ref()))),
+                response.map(|figures| ("response", percentiles(Some(&figures)))),
+                first.map(|figures| ("first", figures)),
+            ];
+            let per_second = cell.mean(|trial| trial.operation(name).map_or(0.0, |each| each.ok_per_second));
+            for (times, figures) in shown.into_iter().flatten() {
+                let mut row = columns.entries(cell);
+                row.push(Entry::verdict(cell.verdict().to_string(), cell.verdict()));
+                row.push(Entry::left(name));
+                row.push(Entry::right(if times == "first" { "–".to_owned() } else { rate(per_second) }));
+                row.push(Entry::left(times));
+                row.extend(figures.map(Entry::right));
+                table.push(row);
+            }
+            for outcome in Outcome::ALL.into_iter().filter(|outcome| all && *outcome != Outcome::Ok) {
+                let ended = each(cell, name).filter_map(|each| each.service.get(outcome.name()));
+                let Some(figures) = LatencyFigures::merged(ended)? else { continue };
+                let mut row = columns.entries(cell);
+                row.push(Entry::verdict(cell.verdict().to_string(), cell.verdict()));
+                row.push(Entry::left(format!("{name}, {}", outcome.name())));
+                row.push(Entry::right(NOT_THERE));
+                row.push(Entry::left("service"));
+                row.extend(percentiles(Some(&figures)).map(Entry::right));
+                table.push(row);
+            }
+        }
+        for span in spans(cell) {
+            let figures = LatencyFigures::merged(each_span(cell, span))?;
+            let mut row = columns.entries(cell);
+            row.push(Entry::verdict(cell.verdict().to_string(), cell.verdict()));
+            row.push(Entry::left(span));
+            row.push(Entry::right(NOT_THERE));
+            row.push(Entry::left("end to end"));
+            row.extend(percentiles(figures.as_ref()).map(Entry::right));
+            table.push(row);
+        }
+    }
+    Ok(table)
+}
+
+fn each_span<'a>(cell: &'a CellResult, name: &str) -> impl Iterator<Item = &'a LatencyFigures> {
+    let all = cell.trials.iter().flat_map(|trial| &trial.spans);
+    all.filter(move |span| span.name == name).map(|span| &span.times)
+}
+
+/// The first execution after loading: median and largest over the trials.
+fn first(cell: &CellResult, name: &str) -> Option<[String; 5]> {
+    let mut seen: Vec<u64> =
+        cell.trials.iter().filter_map(|trial| trial.remarks.first_ns.get(name).copied()).collect();
+    seen.sort_unstable();
+    let shown =
+        |value: Option<&u64>| value.map_or_else(|| "–".to_owned(), |value| nanoseconds(*value as f64));
+    let none = || "–".to_owned();
+    (!seen.is_empty()).then(|| [shown(seen.get(seen.len() / 2)), none(), none(), none(), shown(seen.last())])
+}
+
+fn percentiles(figures: Option<&LatencyFigures>) -> [String; 5] {
+    let Some(figures) = figures else { return ["–"; 5].map(str::to_owned) };
+    [figures.p50_ns, figures.p95_ns, figures.p99_ns, figures.p999_ns, figures.max_ns]
+        .map(|value| nanoseconds(value as f64))
+}

@@ -1,0 +1,153 @@
+//! A result on a terminal.
+
+use std::fmt::Write;
+
+use crate::{
+    RunResult, Style, UnreadableHistogram,
+    conclusion::conclusion,
+    dimensions::Names,
+    headline::headline,
+    notes::notes,
+    table::wrapped,
+    tables::{Columns, MANY, cells, prices, resources, scalability, times},
+    waiting::waiting,
+};
+
+/// The result as text: what was run and what came out, a table of cells, a table of times, and what to know about them.
+///
+/// # Errors
+/// A histogram that cannot be read.
+pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHistogram> {
+    let names = Names::of(&result.cells);
+    let columns = Columns::of(result, &names);
+    let many = result.cells.len() > MANY;
+    let mut tables = vec![
+        cells(result, &columns),
+        prices(result, &columns),
+        scalability(result, &columns),
+        times(result, &columns, !many)?,
+    ];
+    tables.extend((!many).then(|| resources(result, &columns)));
+    // a table of which nothing was run is left out
+    tables.retain(|table| !table.rows.is_empty());
+    let narrow = tables.iter().any(|table| table.is_cut(style));
+    let mut sections =
+        vec![wrapped(&headline(result, &names), style), wrapped(&conclusion(result, &names), style)];
+    sections.extend(waiting(result, &names).map(|waiting| wrapped(&waiting, style)));
+    sections.extend(tables.iter().map(|table| table.terminal(style)));
+    let mut below = notes(result, &names, false);
+    below.extend(narrow.then(|| {
+        "what was not shown for want of columns: `acidtest show FILE | less -S` has it, or a wider terminal.".to_owned()
+    }));
+    sections.push(wrapped(&below.join("\n"), style));
+    let mut text = String::new();
+    for section in sections {
+        let _ = writeln!(text, "{}\n", section.trim_end());
+    }
+    Ok(text.trim_end().to_owned() + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::{Durability, Lock};
+    use unicode_width::UnicodeWidthStr;
+
+    use super::*;
+    use crate::sample::{Grid, golden};
+
+    const PLAIN: Style = Style { color: false, width: None };
+
+    fn shown(grid: &Grid) -> String {
+        render(&grid.result(), PLAIN).unwrap()
+    }
+
+    #[test]
+    fn the_table_is_the_golden_one() {
+        let grid = Grid {
+            durability: &[Durability::None, Durability::Disk],
+            transactions: &[1, 10],
+            ..Grid::default()
+        };
+        golden("table.txt", &shown(&grid));
+    }
+
+    /// The study's grid at every width that terminals have: nothing is wider, and the words stay whole.
+    #[test]
+    fn the_table_fits_the_terminal() {
+        let stores = ["sqlite", "postgres", "mariadb/innodb", "redis", "elasticsearch"];
+        let mut result = Grid { stores: &stores, locks: &Lock::ALL, ..Grid::default() }.result();
+        for cell in result.cells.iter_mut().filter(|cell| cell.store == "postgres") {
+            cell.address = Some("postgres://ann@db.internal.example.com:5432/warehouse".to_owned());
+        }
+        for width in [60, 80, 100, 160] {
+            let text = render(&result, Style { width: Some(width), ..PLAIN }).unwrap();
+            golden(&format!("inventory-{width}.txt"), &text);
+        }
+        for width in 60..200 {
+            let text = render(&result, Style { width: Some(width), ..PLAIN }).unwrap();
+            let widest = text.lines().max_by_key(|line| line.width()).unwrap_or_default();
+            assert!(widest.width() <= usize::from(width), "{width}: {widest}");
+        }
+    }
+
+    /// Many dimensions, several rungs, a sweep: what fits nowhere else.
+    #[test]
+    fn a_grid_of_many_dimensions_fits_the_narrowest_terminal() {
+        let sweep = Grid { clients: &[1, 2, 4, 8], ..Grid::LARGE };
+        for result in [sweep.result(), crate::sample::queue([("confirm", true, 900.0); 6])] {
+            for width in [60, 80, 100, 160] {
+                let text = render(&result, Style { width: Some(width), ..PLAIN }).unwrap();
+                let widest = text.lines().max_by_key(|line| line.width()).unwrap_or_default();
+                assert!(widest.width() <= usize::from(width), "{width}: {widest}\n{text}");
+            }
+        }
+    }
+
+    /// The four write cases of the locks study, and confirms between them, at its rates.
+    #[test]
+    fn a_queue_s_table_is_the_golden_one() {
+        let result = crate::sample::queue([
+            ("none", false, 31_922.0),
+            ("confirm", false, 10_000.0),
+            ("transaction", false, 1_794.0),
+            ("none", true, 15_518.0),
+            ("confirm", true, 5_000.0),
+            ("transaction", true, 37.0),
+        ]);
+        golden("queue.txt", &render(&result, PLAIN).unwrap());
+    }
+
+    /// Only what varies has a column.
+    #[test]
+    fn a_grid_over_any_parameter_says_what_varies() {
+        let header = |grid: &Grid| shown(grid).lines().find(|line| line.contains("ok/s")).unwrap().to_owned();
+        let plain = header(&Grid::default());
+        assert!(
+            !plain.contains("clients") && !plain.contains("transaction") && !plain.contains("items"),
+            "{plain}"
+        );
+        let swept = header(&Grid { clients: &[1, 8], transactions: &[1, 10], ..Grid::default() });
+        assert!(
+            swept.contains("clients") && swept.contains("transaction") && !swept.contains("items"),
+            "{swept}"
+        );
+    }
+
+    #[test]
+    fn one_trial_has_no_interval() {
+        let text = shown(&Grid { trials: 1, ..Grid::default() });
+        assert!(!text.contains("CV") && text.contains("(1 trial)") && text.contains("--trials"), "{text}");
+    }
+
+    /// 480 measurements.
+    #[test]
+    fn a_large_grid_stays_readable() {
+        let text = shown(&Grid::LARGE);
+        let lines = text.lines().count();
+        let notes = text.rsplit("\n\n").next().unwrap().lines().count();
+        assert!(lines < 600 && notes < 40, "{lines} lines, {notes} of notes:\n{text}");
+        let tables = text.lines().filter(|line| line.starts_with(' '));
+        let widest = tables.map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 185, "{widest}");
+    }
+}

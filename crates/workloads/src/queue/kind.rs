@@ -1,0 +1,31 @@
+//! What rows of the matrix say alike of stores that carry queues.
+
+use acidtest_model::{Idle, Lock, Support, Wish};
+
+use super::NAME;
+
+const NO_DECISIONS: Support = Support::No("a queue has nothing to read, decide on and write");
+
+/// The lock modes of a store that has queues of messages only.
+pub const LOCKS_OF_QUEUES: &[(Lock, Support)] = &[
+    (Lock::None, Support::Yes("nothing is protected: a message is published, or consumed")),
+    (Lock::Soft, NO_DECISIONS),
+    (Lock::Hard, NO_DECISIONS),
+    (Lock::Native, NO_DECISIONS),
+];
+
+/// Of a store that has queues of messages only.
+pub const NO_CONFLICTS: Idle = Idle {
+    name: "max_retries",
+    why: "a message is stored, delivered or acknowledged: no operation conflicts with another",
+};
+
+/// Of a store whose queues are tables.
+#[must_use]
+pub fn idle_on_tables(wish: &Wish<'_>) -> &'static [Idle] {
+    const AHEAD: &[Idle] = &[Idle {
+        name: "prefetch",
+        why: "a message is taken out of a table when it is asked for, and none ahead",
+    }];
+    if wish.workload == NAME { AHEAD } else { &[] }
+}
