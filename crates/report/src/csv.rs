@@ -1,83 +1,35 @@
 //! A result as CSV (RFC 4180): one row for each trial and operation, one for each of its spans, and one for each
-//! trial as a whole.
+//! trial as a whole. Names of fields are names of columns, in their order; units stand in the names.
 
-use std::fmt::Display;
+use std::{fmt::Display, io};
 
-use acidtest_observe::ProcessUse;
+use acidtest_model::{Durability, Lock};
+use acidtest_workloads::Verdict;
+use csv::{Terminator, Writer, WriterBuilder};
+use serde::{Serialize, Serializer};
 
 use crate::{
     CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
     figure::total,
 };
 
-/// The columns that every result has; units stand in the names.
-const HEADER: [&str; 58] = [
-    "run",
-    "workload",
-    "store",
-    "version",
-    "address",
-    "lock",
-    "durability_asked",
-    "durability_effective",
-    "clients",
-    "offered_per_second",
-    "round",
-    "verdict",
-    "findings",
-    "seconds",
-    "operation",
-    "acknowledged_per_second",
-    "ok",
-    "refused",
-    "conflict",
-    "failed",
-    "unknown",
-    "conflicting_attempts",
-    "refused_attempts",
-    "retries",
-    "service_mean_ns",
-    "service_p50_ns",
-    "service_p95_ns",
-    "service_p99_ns",
-    "service_p999_ns",
-    "service_max_ns",
-    "response_mean_ns",
-    "response_p50_ns",
-    "response_p95_ns",
-    "response_p99_ns",
-    "response_p999_ns",
-    "response_max_ns",
-    "first_ns",
-    "offered",
-    "started",
-    "completed",
-    "late",
-    "dropped",
-    "reconnects",
-    "faults",
-    "rows_at_start",
-    "load_seconds",
-    "client_cpu_seconds",
-    "client_cpu_max_cores",
-    "client_memory_max_bytes",
-    "server_cpu_seconds",
-    "server_cpu_max_cores",
-    "server_memory_max_bytes",
-    "server_read_bytes",
-    "server_written_bytes",
-    "machine_cpu_mean_cores",
-    "machine_pressure_cpu_percent",
-    "machine_pressure_io_percent",
-    "stopped",
-];
+/// Why there is no CSV of a result.
+#[derive(Debug, thiserror::Error)]
+pub enum CsvError {
+    /// A histogram that cannot be read.
+    #[error(transparent)]
+    Histogram(#[from] UnreadableHistogram),
+    /// A row that cannot be written.
+    #[error("cannot write CSV: {0}")]
+    Row(#[from] csv::Error),
+}
 
-/// The results as one table. Parameters of the workloads have a column each, `parameter_NAME`. The row of a trial as a
-/// whole has the operation `(all)`; figures that are of the trial stand in it alone.
+/// The results as one table. Parameters of the workloads have a column each, `parameter_NAME`, after all others. The
+/// row of a trial as a whole has the operation `(all)`; figures that are of the trial stand in it alone.
 ///
 /// # Errors
 /// A histogram that cannot be read.
-pub fn csv<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Result<String, UnreadableHistogram> {
+pub fn csv<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Result<String, CsvError> {
     let results: Vec<&RunResult> = results.into_iter().collect();
     let mut parameters: Vec<&str> = Vec::new();
     for name in results.iter().flat_map(|result| &result.cells).flat_map(|cell| cell.parameters.keys()) {
@@ -85,154 +37,266 @@ pub fn csv<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Result<Strin
             parameters.push(name);
         }
     }
+    let mut table = table();
     let named = parameters.iter().map(|name| format!("parameter_{name}"));
-    let mut text = line(HEADER.map(str::to_owned).into_iter().chain(named));
+    table.write_record(columns()?.into_iter().chain(named))?;
     for result in results {
         for cell in &result.cells {
+            let value = |name: &&str| cell.parameters.contains_key(*name).then(|| text(cell.dimension(name)));
+            let values: Vec<Option<Text>> = parameters.iter().map(value).collect();
             for trial in &cell.trials {
-                let values = parameters.iter().map(|name| {
-                    if cell.parameters.contains_key(*name) { cell.dimension(name) } else { String::new() }
-                });
-                let values: Vec<String> = values.collect();
-                let head = head(result, cell, trial);
-                let rows = std::iter::once(Ok(whole(trial)?))
-                    .chain(trial.operations.iter().map(|operation| Ok(of_operation(trial, operation))))
-                    .chain(trial.spans.iter().map(|span| Ok(of_span(span))));
-                for row in rows {
-                    text += &line(head.iter().cloned().chain(row?).chain(values.iter().cloned()));
+                let about = About::of(result, cell, trial);
+                table.serialize((&about, Figures::of_all(trial)?, OfTrial::of(trial), &values))?;
+                let operations = trial.operations.iter().map(|each| Figures::of_operation(trial, each));
+                for figures in operations.chain(trial.spans.iter().map(Figures::of_span)) {
+                    table.serialize((&about, figures, OfTrial::default(), &values))?;
                 }
             }
         }
     }
-    Ok(text)
+    written(table)
 }
 
-fn head(result: &RunResult, cell: &CellResult, trial: &TrialResult) -> Vec<String> {
-    let effective = cell.effective.as_ref();
-    let found = trial.audit.findings.iter().filter(|finding| finding.count > 0);
-    let found: Vec<String> = found.map(|finding| format!("{} {}", finding.name, finding.count)).collect();
-    vec![
-        result.run.clone(),
-        result.plan.workload.clone(),
-        cell.store.clone(),
-        effective.map_or_else(String::new, |effective| effective.version.clone()),
-        cell.address.clone().unwrap_or_default(),
-        cell.lock.to_string(),
-        or_empty(cell.durability_asked),
-        or_empty(effective.map(|effective| effective.durability)),
-        cell.clients.to_string(),
-        or_empty(cell.rate),
-        trial.round.to_string(),
-        trial.audit.verdict.to_string(),
-        found.join("; "),
-        trial.seconds.to_string(),
-    ]
+/// The columns that every result has.
+fn columns() -> Result<Vec<String>, CsvError> {
+    let mut table = WriterBuilder::new().from_writer(Vec::new());
+    table.serialize((About::default(), Figures::default(), OfTrial::default()))?;
+    let text = written(table)?;
+    Ok(text.lines().next().unwrap_or_default().split(',').map(str::to_owned).collect())
 }
 
-/// The trial as a whole: all of its operations, and what is known of nothing smaller.
-fn whole(trial: &TrialResult) -> Result<Vec<String>, UnreadableHistogram> {
-    let sum = |of: &dyn Fn(&OperationFigures) -> u64| total(trial.operations.iter().map(of)).to_string();
-    let counted = || trial.counted_operations();
-    let service = LatencyFigures::merged(counted().filter_map(|each| each.service.get("ok")))?;
-    let response = LatencyFigures::merged(counted().filter_map(|each| each.response.get("ok")))?;
-    let mut row = vec!["(all)".to_owned(), trial.throughput.to_string()];
-    row.extend(OUTCOMES.map(|outcome| sum(&|each| ended(each, outcome))));
-    row.extend([sum(&|each| each.conflicts), sum(&|each| each.refusals), sum(&|each| each.retries)]);
-    row.extend(times(service.as_ref()));
-    row.extend(times(response.as_ref()));
-    let arrived = trial.arrived;
-    row.push(String::new());
-    row.extend(
-        [arrived.offered, arrived.started, arrived.completed, arrived.late, arrived.dropped]
-            .map(|n| n.to_string()),
-    );
-    let faults = total(trial.faults.values().copied());
-    row.extend([trial.reconnects, faults, trial.data.rows].map(|n| n.to_string()));
-    row.push(or_empty(trial.data.load_seconds));
-    let used = &trial.resources;
-    row.extend(process(Some(&used.client)));
-    row.extend(process(used.server.as_ref()));
-    let server = used.server.as_ref();
-    row.push(or_empty(server.and_then(|server| server.read_bytes)));
-    row.push(or_empty(server.and_then(|server| server.written_bytes)));
-    row.push(used.machine.cpu_mean.to_string());
-    row.push(or_empty(used.machine.pressure_cpu_some));
-    row.push(or_empty(used.machine.pressure_io_some));
-    row.push(trial.stopped.as_ref().map_or_else(String::new, |stopped| stopped.reason.clone()));
-    Ok(row)
+/// A table whose header is written by hand, as parameters have no fields.
+fn table() -> Writer<Vec<u8>> {
+    WriterBuilder::new().has_headers(false).terminator(Terminator::CRLF).from_writer(Vec::new())
 }
 
-fn of_operation(trial: &TrialResult, operation: &OperationFigures) -> Vec<String> {
-    let mut row = vec![operation.name.clone(), operation.ok_per_second.to_string()];
-    row.extend(OUTCOMES.map(|outcome| ended(operation, outcome).to_string()));
-    row.extend([operation.conflicts, operation.refusals, operation.retries].map(|n| n.to_string()));
-    row.extend(times(operation.service.get("ok")));
-    row.extend(times(operation.response.get("ok")));
-    row.push(or_empty(trial.remarks.first_ns.get(&operation.name)));
-    // the others are of the trial
-    row.resize(HEADER.len() - HEAD, String::new());
-    row
+fn written(table: Writer<Vec<u8>>) -> Result<String, CsvError> {
+    let bytes = table.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
+    // every field is a text
+    Ok(String::from_utf8(bytes).map_err(|error| csv::Error::from(io::Error::other(error)))?)
 }
 
-/// Times that are no operation's own.
-fn of_span(span: &SpanFigures) -> Vec<String> {
-    let mut row = vec![span.name.clone(), String::new()];
-    row.resize(row.len() + OUTCOMES.len() + EFFORTS, String::new());
-    row.extend(times(Some(&span.times)));
-    row.resize(HEADER.len() - HEAD, String::new());
-    row
+/// The cell and the trial that a row is of.
+#[derive(Default, Serialize)]
+struct About {
+    run: Text,
+    workload: Text,
+    store: Text,
+    version: Text,
+    address: Text,
+    lock: Option<Lock>,
+    durability_asked: Option<Durability>,
+    durability_effective: Option<Durability>,
+    clients: u32,
+    offered_per_second: Option<Decimal>,
+    round: u32,
+    verdict: Option<Verdict>,
+    findings: Text,
+    seconds: Decimal,
 }
 
-/// Columns of attempts: conflicting, refused, again.
-const EFFORTS: usize = 3;
-
-/// Columns that a row has whatever it is about.
-const HEAD: usize = 14;
-
-const OUTCOMES: [&str; 5] = ["ok", "refused", "conflict", "failed", "unknown"];
-
-fn ended(operation: &OperationFigures, outcome: &str) -> u64 {
-    operation.service.get(outcome).map_or(0, |figures| figures.count)
-}
-
-fn times(figures: Option<&LatencyFigures>) -> [String; 6] {
-    let Some(figures) = figures else { return std::array::from_fn(|_| String::new()) };
-    let LatencyFigures { mean_ns, p50_ns, p95_ns, p99_ns, p999_ns, max_ns, .. } = figures;
-    [
-        format!("{mean_ns:.0}"),
-        p50_ns.to_string(),
-        p95_ns.to_string(),
-        p99_ns.to_string(),
-        p999_ns.to_string(),
-        max_ns.to_string(),
-    ]
-}
-
-fn process(used: Option<&ProcessUse>) -> [String; 3] {
-    [
-        or_empty(used.map(|used| used.cpu_seconds)),
-        or_empty(used.map(|used| used.cpu_max)),
-        or_empty(used.map(|used| used.memory_max_bytes)),
-    ]
-}
-
-fn or_empty(value: Option<impl Display>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
-}
-
-/// A line; what could be taken for a separator, or by a spreadsheet for a formula, is quoted or led by an apostrophe.
-fn line(fields: impl Iterator<Item = String>) -> String {
-    let quoted = fields.map(|field| {
-        let formula = field.starts_with(['=', '+', '@', '\t', '\r'])
-            || (field.starts_with('-') && field.parse::<f64>().is_err());
-        let field = if formula { format!("'{field}") } else { field };
-        if field.contains([',', '"', '\n', '\r']) {
-            format!("\"{}\"", field.replace('"', "\"\""))
-        } else {
-            field
+impl About {
+    fn of(result: &RunResult, cell: &CellResult, trial: &TrialResult) -> Self {
+        let effective = cell.effective.as_ref();
+        let found = trial.audit.findings.iter().filter(|finding| finding.count > 0);
+        let found: Vec<String> = found.map(|finding| format!("{} {}", finding.name, finding.count)).collect();
+        Self {
+            run: text(&result.run),
+            workload: text(&result.plan.workload),
+            store: text(&cell.store),
+            version: effective.map(|effective| text(&effective.version)).unwrap_or_default(),
+            address: cell.address.as_ref().map(text).unwrap_or_default(),
+            lock: Some(cell.lock),
+            durability_asked: cell.durability_asked,
+            durability_effective: effective.map(|effective| effective.durability),
+            clients: cell.clients,
+            offered_per_second: cell.rate.map(Decimal),
+            round: trial.round,
+            verdict: Some(trial.audit.verdict),
+            findings: text(found.join("; ")),
+            seconds: Decimal(trial.seconds),
         }
-    });
-    quoted.collect::<Vec<_>>().join(",") + "\r\n"
+    }
+}
+
+/// What was measured of an operation, of a span, or of all operations together.
+#[derive(Default, Serialize)]
+struct Figures {
+    operation: Text,
+    acknowledged_per_second: Option<Decimal>,
+    ok: Option<u64>,
+    refused: Option<u64>,
+    conflict: Option<u64>,
+    failed: Option<u64>,
+    unknown: Option<u64>,
+    conflicting_attempts: Option<u64>,
+    refused_attempts: Option<u64>,
+    retries: Option<u64>,
+    service_mean_ns: Option<Decimal>,
+    service_p50_ns: Option<u64>,
+    service_p95_ns: Option<u64>,
+    service_p99_ns: Option<u64>,
+    service_p999_ns: Option<u64>,
+    service_max_ns: Option<u64>,
+    response_mean_ns: Option<Decimal>,
+    response_p50_ns: Option<u64>,
+    response_p95_ns: Option<u64>,
+    response_p99_ns: Option<u64>,
+    response_p999_ns: Option<u64>,
+    response_max_ns: Option<u64>,
+    first_ns: Option<u64>,
+}
+
+impl Figures {
+    /// A trial's operations together.
+    fn of_all(trial: &TrialResult) -> Result<Self, UnreadableHistogram> {
+        let counted = || trial.counted_operations();
+        let service = LatencyFigures::merged(counted().filter_map(|each| each.service.get("ok")))?;
+        let response = LatencyFigures::merged(counted().filter_map(|each| each.response.get("ok")))?;
+        Ok(Self {
+            operation: text("(all)"),
+            acknowledged_per_second: Some(Decimal(trial.throughput)),
+            ..Self::counts(&trial.operations).with_times(service.as_ref(), response.as_ref())
+        })
+    }
+
+    fn of_operation(trial: &TrialResult, operation: &OperationFigures) -> Self {
+        Self {
+            operation: text(&operation.name),
+            acknowledged_per_second: Some(Decimal(operation.ok_per_second)),
+            first_ns: trial.remarks.first_ns.get(&operation.name).copied(),
+            ..Self::counts(std::slice::from_ref(operation))
+                .with_times(operation.service.get("ok"), operation.response.get("ok"))
+        }
+    }
+
+    /// Times that are no operation's own.
+    fn of_span(span: &SpanFigures) -> Self {
+        Self { operation: text(&span.name), ..Self::default().with_times(Some(&span.times), None) }
+    }
+
+    fn counts(operations: &[OperationFigures]) -> Self {
+        let sum = |of: &dyn Fn(&OperationFigures) -> u64| Some(total(operations.iter().map(of)));
+        let ended = |outcome| sum(&|each| each.service.get(outcome).map_or(0, |figures| figures.count));
+        Self {
+            ok: ended("ok"),
+            refused: ended("refused"),
+            conflict: ended("conflict"),
+            failed: ended("failed"),
+            unknown: ended("unknown"),
+            conflicting_attempts: sum(&|each| each.conflicts),
+            refused_attempts: sum(&|each| each.refusals),
+            retries: sum(&|each| each.retries),
+            ..Self::default()
+        }
+    }
+
+    fn with_times(self, service: Option<&LatencyFigures>, response: Option<&LatencyFigures>) -> Self {
+        // whole nanoseconds, as the other times
+        let mean = |figures: &LatencyFigures| Decimal(figures.mean_ns.round_ties_even());
+        Self {
+            service_mean_ns: service.map(mean),
+            service_p50_ns: service.map(|figures| figures.p50_ns),
+            service_p95_ns: service.map(|figures| figures.p95_ns),
+            service_p99_ns: service.map(|figures| figures.p99_ns),
+            service_p999_ns: service.map(|figures| figures.p999_ns),
+            service_max_ns: service.map(|figures| figures.max_ns),
+            response_mean_ns: response.map(mean),
+            response_p50_ns: response.map(|figures| figures.p50_ns),
+            response_p95_ns: response.map(|figures| figures.p95_ns),
+            response_p99_ns: response.map(|figures| figures.p99_ns),
+            response_p999_ns: response.map(|figures| figures.p999_ns),
+            response_max_ns: response.map(|figures| figures.max_ns),
+            ..self
+        }
+    }
+}
+
+/// What is known of a trial as a whole and of nothing smaller; empty in the other rows.
+#[derive(Default, Serialize)]
+struct OfTrial {
+    offered: Option<u64>,
+    started: Option<u64>,
+    completed: Option<u64>,
+    late: Option<u64>,
+    dropped: Option<u64>,
+    reconnects: Option<u64>,
+    faults: Option<u64>,
+    rows_at_start: Option<u64>,
+    load_seconds: Option<Decimal>,
+    client_cpu_seconds: Option<Decimal>,
+    client_cpu_max_cores: Option<Decimal>,
+    client_memory_max_bytes: Option<u64>,
+    server_cpu_seconds: Option<Decimal>,
+    server_cpu_max_cores: Option<Decimal>,
+    server_memory_max_bytes: Option<u64>,
+    server_read_bytes: Option<u64>,
+    server_written_bytes: Option<u64>,
+    machine_cpu_mean_cores: Option<Decimal>,
+    machine_pressure_cpu_percent: Option<Decimal>,
+    machine_pressure_io_percent: Option<Decimal>,
+    stopped: Text,
+}
+
+impl OfTrial {
+    fn of(trial: &TrialResult) -> Self {
+        let (arrived, used) = (trial.arrived, &trial.resources);
+        let (client, server, machine) = (&used.client, used.server.as_ref(), &used.machine);
+        Self {
+            offered: Some(arrived.offered),
+            started: Some(arrived.started),
+            completed: Some(arrived.completed),
+            late: Some(arrived.late),
+            dropped: Some(arrived.dropped),
+            reconnects: Some(trial.reconnects),
+            faults: Some(total(trial.faults.values().copied())),
+            rows_at_start: Some(trial.data.rows),
+            load_seconds: trial.data.load_seconds.map(Decimal),
+            client_cpu_seconds: Some(Decimal(client.cpu_seconds)),
+            client_cpu_max_cores: Some(Decimal(client.cpu_max)),
+            client_memory_max_bytes: Some(client.memory_max_bytes),
+            server_cpu_seconds: server.map(|server| Decimal(server.cpu_seconds)),
+            server_cpu_max_cores: server.map(|server| Decimal(server.cpu_max)),
+            server_memory_max_bytes: server.map(|server| server.memory_max_bytes),
+            server_read_bytes: server.and_then(|server| server.read_bytes),
+            server_written_bytes: server.and_then(|server| server.written_bytes),
+            machine_cpu_mean_cores: Some(Decimal(machine.cpu_mean)),
+            machine_pressure_cpu_percent: machine.pressure_cpu_some.map(Decimal),
+            machine_pressure_io_percent: machine.pressure_io_some.map(Decimal),
+            stopped: trial.stopped.as_ref().map(|stopped| text(&stopped.reason)).unwrap_or_default(),
+        }
+    }
+}
+
+/// A text, led by an apostrophe where a spreadsheet would take it for a formula.
+#[derive(Default)]
+struct Text(String);
+
+fn text(shown: impl Display) -> Text {
+    Text(shown.to_string())
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(text) = self;
+        let formula = text.starts_with(['=', '+', '@', '\t', '\r'])
+            || (text.starts_with('-') && text.parse::<f64>().is_err());
+        if formula {
+            serializer.collect_str(&format_args!("'{text}"))
+        } else {
+            serializer.serialize_str(text)
+        }
+    }
+}
+
+/// A number that may have a fraction: all of its digits, without an exponent, and no fraction where it is whole.
+#[derive(Default)]
+struct Decimal(f64);
+
+impl Serialize for Decimal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
 }
 
 #[cfg(test)]
@@ -245,15 +309,29 @@ mod tests {
         let result = Grid { trials: 1, ..Grid::default() }.result();
         let text = csv([&result]).unwrap();
         let widths: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
-        assert!(widths.iter().all(|width| *width == HEADER.len() + 2), "{widths:?}");
+        assert!(widths.iter().all(|width| *width == columns().unwrap().len() + 2), "{widths:?}");
         // two cells of one trial: all and two operations each
         assert_eq!(widths.len(), 1 + 2 * 3);
         golden("report.csv", &text);
     }
 
+    /// A result of which nothing was run has its columns all the same.
+    #[test]
+    fn nothing_is_a_header() {
+        let header = columns().unwrap();
+        assert_eq!(csv([]).unwrap(), header.join(",") + "\r\n");
+        assert_eq!((header[0].as_str(), header.len()), ("run", 58));
+    }
+
     #[test]
     fn fields_are_quoted_and_no_formulas() {
-        let fields = ["a,b", "say \"hi\"", "=1+1", "-5", "-x", ""].map(str::to_owned);
-        assert_eq!(line(fields.into_iter()), "\"a,b\",\"say \"\"hi\"\"\",'=1+1,-5,'-x,\r\n");
+        let fields = ["a,b", "say \"hi\"", "=1+1", "-5", "-x", "a\nb", "", "it's # 1"].map(text);
+        let mut table = table();
+        table.serialize((fields, [1e21, 0.5, -3.0, 1e-7].map(Decimal))).unwrap();
+        assert_eq!(
+            written(table).unwrap(),
+            "\"a,b\",\"say \"\"hi\"\"\",'=1+1,-5,'-x,\"a\nb\",,it's # 1,\
+             1000000000000000000000,0.5,-3,0.0000001\r\n"
+        );
     }
 }

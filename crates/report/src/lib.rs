@@ -33,7 +33,7 @@ mod terminal;
 mod waiting;
 
 pub use acidtest_model::count;
-pub use csv::csv;
+pub use csv::{CsvError, csv};
 pub use figure::{bytes, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram};
 pub use markdown::markdown;

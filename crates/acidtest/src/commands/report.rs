@@ -1,11 +1,12 @@
 //! `acidtest report`.
 
 use std::{
+    error::Error,
     fs,
     path::{Path, PathBuf},
 };
 
-use acidtest_report::{Named, RunResult, UnreadableHistogram, csv, markdown, page};
+use acidtest_report::{Named, RunResult, csv, markdown, page};
 use clap::Args;
 
 use crate::{
@@ -75,7 +76,7 @@ fn whole_page(files: &[PathBuf], results: &[RunResult]) -> Result<String, Failur
     page(&all.collect::<Vec<_>>()).map_err(|error| unreadable(&error))
 }
 
-fn unreadable(error: &UnreadableHistogram) -> Failure {
+fn unreadable(error: &impl Error) -> Failure {
     Failure::Usage(error.to_string())
 }
 
