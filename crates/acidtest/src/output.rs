@@ -6,8 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use acidtest_report::{CELLS, FORMAT, RunResult, Style, TRIALS, count, render};
-use serde::Deserialize;
+use acidtest_report::{CELLS, FORMAT, Read, RunResult, Style, TRIALS, count, render};
 
 use crate::{args::Format, exit::Failure, files};
 
@@ -103,31 +102,30 @@ pub(crate) fn say(text: &str) {
 /// Bytes of the longest result that is read.
 const LONGEST: u64 = 1 << 30;
 
-/// What every result says of itself, whatever its format.
-#[derive(Deserialize)]
-struct Head {
-    format: serde_json::Value,
+/// Reads a result file, also one of an earlier format.
+pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
+    Ok(read(path)?.result)
 }
 
-/// Reads a result file.
-pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
+/// Reads the result file of a run that is to go on. A format is raised where figures get another meaning: trials of an
+/// earlier one beside trials of this one would be compared as if they had the same.
+pub(crate) fn load_begun(path: &Path) -> Result<RunResult, Failure> {
+    let Read { format, result } = read(path)?;
+    if format != FORMAT {
+        return Err(Failure::Usage(format!(
+            "cannot go on with {}: its format is {format} and this acidtest writes {FORMAT}, so that figures of two \
+             kinds would stand side by side\n  remedy: use the acidtest that began it, or begin a new run",
+            path.display()
+        )));
+    }
+    Ok(result)
+}
+
+fn read(path: &Path) -> Result<Read, Failure> {
     let unusable = |why: String| Failure::Usage(format!("cannot show {}: {why}", path.display()));
     let text = files::read(path, LONGEST).map_err(|error| unusable(error.to_string()))?;
-    let format = match serde_json::from_str::<Head>(&text) {
-        Err(error) if !error.is_data() => return Err(unusable(format!("it is no JSON: {error}"))),
-        head => head.ok().and_then(|Head { format }| format.as_u64()),
-    };
-    match format {
-        Some(format) if format == u64::from(FORMAT) => {}
-        Some(format) => {
-            return Err(unusable(format!(
-                "its format is {format} and this acidtest reads {FORMAT}; use the acidtest that wrote it"
-            )));
-        }
-        None => return Err(unusable("it is no result of acidtest: it names no format".to_owned())),
-    }
-    let result: RunResult = serde_json::from_str(&text)
-        .map_err(|error| unusable(format!("it is no result of acidtest: {error}")))?;
+    let read = acidtest_report::read(&text).map_err(|error| unusable(error.to_string()))?;
+    let result = &read.result;
     let trials = result.cells.iter().map(|cell| cell.trials.len()).max().unwrap_or(0);
     if result.cells.len() > CELLS || trials > TRIALS as usize {
         return Err(unusable(format!(
@@ -137,5 +135,5 @@ pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
             count(CELLS as u64),
         )));
     }
-    Ok(result)
+    Ok(read)
 }

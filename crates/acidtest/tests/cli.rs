@@ -7,6 +7,7 @@ mod common;
 use std::{
     collections::BTreeSet,
     fs,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -343,15 +344,77 @@ fn what_is_no_result_is_not_shown() {
         ("[]", "it names no format"),
         ("{\"format\": \"2\"}", "it names no format"),
         ("{}", "it names no format"),
-        ("{\"format\": 99}", "its format is 99"),
+        ("{\"format\": 99}", "its format is 99 and this acidtest reads 1 to "),
+        ("{\"format\": 0}", "its format is 0 and this acidtest reads 1 to "),
         ("{\"format\": 2}", "it is no result of acidtest"),
-        ("{\"format\": 1}", "its format is 1"),
+        ("{\"format\": 1}", "it is no result of acidtest"),
     ] {
         fs::write(bench.path("x.json"), text).unwrap();
         let ended = bench.run(&["show", "x.json"]).expect(2);
         assert!(ended.stderr.contains(said), "{}", ended.stderr);
     }
     bench.run(&["show", "nowhere.json"]).expect(2);
+}
+
+/// Results of earlier programs, those of each format among them.
+#[test]
+fn a_result_of_an_earlier_program_is_shown_compared_and_reported() {
+    let bench = Bench::new();
+    let schema = bench.run(&["schema"]).expect(0).json();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/results");
+    let mut formats = BTreeSet::new();
+    for entry in fs::read_dir(kept).unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.to_str().unwrap();
+        let kept: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        formats.insert(kept["format"].as_u64().unwrap());
+        let shown = bench.run(&["show", file]).expect(0).stdout;
+        let json = bench.run(&["show", file, "--output", "json"]).expect(0).json();
+        let faults: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
+        assert!(faults.is_empty(), "{file}: {faults:?}");
+        assert!(shown.contains(json["cells"][0]["headline"].as_str().unwrap()), "{file}:\n{shown}");
+        for cell in kept["cells"].as_array().unwrap() {
+            let trials = cell["trials"].as_array().unwrap();
+            let sum: f64 = trials.iter().map(|trial| trial["throughput"].as_f64().unwrap()).sum();
+            let speed = acidtest_report::rate(sum / trials.len() as f64);
+            let line = shown.lines().find(|line| line.contains(&speed)).unwrap_or_default();
+            // every trial of a kept cell has the same
+            let verdict = trials[0]["audit"]["verdict"].as_str().unwrap();
+            assert!(line.contains(verdict), "{file}: {speed} in\n{shown}");
+        }
+        let rows: usize = json["cells"].as_array().unwrap().iter().map(rows_of).sum();
+        let csv = bench.run(&["report", file, "--csv", "-", "--html", "page.html"]).expect(0).stdout;
+        assert_eq!(csv.lines().count(), 1 + rows, "{file}");
+        let mut again = kept.clone();
+        again["run"] = Value::from("another");
+        fs::write(bench.path("again.json"), again.to_string()).unwrap();
+        // a pair is void where B broke
+        let status = if shown.contains("broken") { 6 } else { 0 };
+        let words = ["compare", file, "again.json", "--output", "json"];
+        let pairs = bench.run(&words).expect(status).json()["pairs"].clone();
+        assert_eq!(pairs.as_array().unwrap().len(), kept["cells"].as_array().unwrap().len(), "{file}");
+    }
+    assert!(formats.contains(&1) && formats.contains(&2), "{formats:?}");
+}
+
+/// Rows that a cell has as CSV.
+fn rows_of(cell: &Value) -> usize {
+    let listed = |trial: &Value, name: &str| trial[name].as_array().map_or(0, Vec::len);
+    let trials = cell["trials"].as_array().unwrap().iter();
+    trials.map(|trial| 1 + listed(trial, "operations") + listed(trial, "spans")).sum()
+}
+
+/// Its trials and new ones would be compared as if their figures had one meaning.
+#[test]
+fn a_run_of_an_earlier_format_is_not_gone_on_with() {
+    let bench = Bench::new();
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/results/format-1.json");
+    fs::copy(&kept, bench.path("r.json")).unwrap();
+    let ended = bench.run(&["run", "--resume", "r.json"]).expect(2);
+    assert!(ended.stderr.contains("cannot go on with r.json: its format is 1"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("remedy: "), "{}", ended.stderr);
+    assert_eq!(fs::read(bench.path("r.json")).unwrap(), fs::read(kept).unwrap());
 }
 
 #[test]

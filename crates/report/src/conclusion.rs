@@ -124,7 +124,7 @@ fn leader(cells: &[&CellResult], names: &Names) -> Option<String> {
     let ((best, value), others) = ranked.split_first()?;
     let shown = if open { format!("p99 {}", nanoseconds(*value)) } else { format!("{} ok/s", rate(*value)) };
     if others.is_empty() {
-        return Some(format!("{}: {shown}", names.cell(best)));
+        return Some(format!("{} holds: {shown}", names.cell(best)));
     }
     let alike = |other: &&(&CellResult, f64)| ratio(best, other.0, open).is_none_or(|ratio| !ratio.differs());
     let alike: Vec<&CellResult> = others.iter().filter(alike).map(|(cell, _)| *cell).collect();
@@ -235,7 +235,7 @@ mod tests {
         }
         assert_eq!(
             said(&result),
-            "All 2 cells hold. No lock was promised of 1 of them.\nsqlite native: 1,144 ok/s."
+            "All 2 cells hold. No lock was promised of 1 of them.\nsqlite native holds: 1,144 ok/s."
         );
     }
 

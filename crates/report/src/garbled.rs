@@ -11,22 +11,32 @@ use crate::{
     Named, RunResult, Style,
     compare::{Choice, Condition, Judge, Selector, Side, compare},
     csv, markdown, page, render, sample,
+    upgrade::{kept, upgraded},
 };
 
-/// Results as they are written: a grid, a sweep of clients, trials enough for a bootstrap, and a queue's.
-static RESULTS: LazyLock<[Value; 4]> = LazyLock::new(|| {
+/// Results as they are written: a grid, a sweep of clients, trials enough for a bootstrap, and a queue's; and those
+/// that earlier programs wrote.
+static RESULTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let few = sample::Grid { trials: 2, seconds: 2, ..sample::Grid::default() };
     let sweep = sample::Grid { locks: &[Lock::Native], clients: &[1, 4, 8], trials: 1, seconds: 1, ..few };
     let many = sample::Grid { trials: 6, seconds: 1, ..few };
     let mut queue = sample::queue([("none", true, 9.0); 6]);
     queue.cells.truncate(2);
     queue.cells.iter_mut().for_each(|cell| cell.trials.truncate(2));
-    [few.result(), sweep.result(), many.result(), queue].map(|result| serde_json::to_value(result).unwrap())
+    let written = [few.result(), sweep.result(), many.result(), queue];
+    let written = written.map(|result| serde_json::to_value(result).unwrap());
+    let kept = kept().into_iter().map(|(_, text)| serde_json::from_str(&text).unwrap());
+    written.into_iter().chain(kept).collect()
 });
+
+/// A result of any format, if a value is one.
+fn result(value: Value) -> Option<RunResult> {
+    serde_json::from_value(upgraded(value).ok()?).ok()
+}
 
 /// Everything that is made of a result.
 fn show(value: Value) {
-    let Ok(mut result) = serde_json::from_value::<RunResult>(value) else { return };
+    let Some(mut result) = result(value) else { return };
     let _ = result.price();
     let _ = render(&result, Style { color: true, width: Some(80) });
     let _ = markdown(&result);
@@ -137,14 +147,14 @@ impl Change {
 
 proptest! {
     // each case shows a result in every way
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn a_result_that_was_changed_is_shown_or_refused(
-        kind in 0..4_usize,
+        kind in any::<Index>(),
         changes in prop::collection::vec(change(), 1..5),
     ) {
-        let mut value = RESULTS[kind].clone();
+        let mut value = RESULTS[kind.index(RESULTS.len())].clone();
         for change in changes {
             let mut all = Vec::new();
             places(&value, "", &mut all);
@@ -155,6 +165,27 @@ proptest! {
         }
         show(value);
     }
+}
+
+/// Every value of an earlier format's result in turn, replaced by one of each other kind.
+#[test]
+fn whatever_an_earlier_result_says_it_is_made_a_later_one_or_refused() {
+    let mut sound: Value = RESULTS.iter().find(|result| result["format"] == 1).unwrap().clone();
+    trials(&mut sound).for_each(|trial| trial["series"] = json!([]));
+    let mut all = Vec::new();
+    places(&sound, "", &mut all);
+    let (mut read, mut refused) = (0, 0);
+    for place in &all {
+        for other in [json!(null), json!(true), json!(-1), json!("x"), json!([[]]), json!({"a": {}})] {
+            let mut value = sound.clone();
+            *value.pointer_mut(place).unwrap() = other;
+            match result(value) {
+                Some(_) => read += 1,
+                None => refused += 1,
+            }
+        }
+    }
+    assert!(read > 0 && refused > 0, "{read} read, {refused} refused");
 }
 
 /// What was counted in every trial, one thing after the other.

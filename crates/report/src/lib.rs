@@ -30,6 +30,7 @@ mod steadiness;
 mod table;
 mod tables;
 mod terminal;
+mod upgrade;
 mod waiting;
 
 pub use acidtest_model::count;
@@ -49,3 +50,4 @@ pub use statistics::{ENOUGH, Mean, Method, Ratio};
 pub use steadiness::{Drift, SHORTEST, Steadiness};
 pub use table::{Entry, Style, Table, Tone, Worth};
 pub use terminal::render;
+pub use upgrade::{Read, UnreadableResult, read};

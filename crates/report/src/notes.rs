@@ -191,7 +191,7 @@ fn data(result: &RunResult, names: &Names) -> Vec<String> {
             let group = groups.entry((names.store(cell), trial.data.rows)).or_default();
             match trial.data.load_seconds {
                 Some(seconds) => group.0.push(seconds),
-                None => group.1 += 1,
+                None => group.1 += usize::from(trial.data.left_by.is_some()),
             }
         }
     }

@@ -14,7 +14,8 @@ use crate::{
     steadiness::thinned,
 };
 
-/// The format's version: raised when a reader of the last one would misread the next.
+/// The format's version: raised when a reader of the last one would misread the next, with a step that makes of the last
+/// one the next.
 pub const FORMAT: u32 = 3;
 
 /// The JSON Schema of [`RunResult`].

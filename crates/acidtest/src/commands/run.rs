@@ -113,7 +113,7 @@ fn lock_service(plan: &Plan) -> Result<Target, Failure> {
 
 /// What is left to do of an interrupted run.
 fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
-    let begun = output::load(file)?;
+    let begun = output::load_begun(file)?;
     let refuse = |why: &str| Err(Failure::Usage(format!("cannot go on with {}: {why}", file.display())));
     let mut asked = begun.plan.clone();
     run.apply_to(&mut asked);

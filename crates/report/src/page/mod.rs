@@ -307,7 +307,7 @@ fn data(trial: &TrialResult) -> String {
             format!("{rows} rows in {}, {} rows/s", nanoseconds(seconds * 1e9), rate(speed))
         }
         (None, Some(by)) => format!("{rows} rows, left by trial {by} of the run"),
-        (None, None) => format!("{rows} rows, taken over"),
+        (None, None) => format!("{rows} rows"),
     }
 }
 
