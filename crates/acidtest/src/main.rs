@@ -16,6 +16,8 @@ mod harness;
 mod instance;
 mod interrupt;
 mod output;
+#[cfg(test)]
+mod pages;
 mod plan_check;
 mod plan_file;
 mod progress;

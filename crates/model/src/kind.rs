@@ -1,5 +1,7 @@
 //! What a kind of store is and has, said by its adapter once and shown by `acidtest stores`.
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 
 use crate::{Durability, Isolation, Lock};
@@ -11,6 +13,15 @@ pub enum Support {
     Yes(&'static str),
     /// It has it not, and why.
     No(&'static str),
+}
+
+impl fmt::Display for Support {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Yes(how) => f.write_str(how),
+            Self::No(why) => write!(f, "no: {why}"),
+        }
+    }
 }
 
 impl Support {

@@ -2,7 +2,7 @@
 //! early where the store is left out.
 
 use acidtest_engine::Outcome;
-use acidtest_model::{Address, Durability, Effective, Lock, StoreError, Wish};
+use acidtest_model::{Address, Durability, Effective, Lock, Server, StoreError, StoreKind, Support, Wish};
 use acidtest_workloads::{
     Owner, Place, Store, Values, Verdict,
     inventory::{Held, InventoryStore, Item, KIND, Parameters, Stock},
@@ -97,6 +97,31 @@ pub async fn garbled(store: &impl Store, spoil: impl AsyncFn(&Place, &Item)) {
     assert_eq!(seen, expected, "{spoiled:?}");
 }
 
+/// Sees that the rung that was asked for was read back, and with the settings that the store's row of the matrix says.
+/// These begin its words on the rung: `fsync=on, synchronous_commit=on: …`, or `appendonly yes, …`. An embedded store sets
+/// its rung itself.
+#[track_caller]
+pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
+    assert_eq!(effective.durability, asked, "{}: {effective:?}", kind.name);
+    let Support::Yes(how) = kind.rung(asked) else { panic!("{} has no rung {asked}", kind.name) };
+    if kind.server != Server::Program {
+        return;
+    }
+    let settings = how.split(':').next().unwrap_or(how).split(", ").filter_map(|setting| {
+        let (name, value) = setting.split_once('=').or_else(|| setting.split_once(' '))?;
+        // `sync_binlog=1 if log_bin` is more than a setting
+        (!value.contains(' ')).then_some((name, value))
+    });
+    let mut seen = 0;
+    for (name, value) in settings {
+        let read = effective.settings.get(name);
+        let is = read.is_some_and(|read| read.eq_ignore_ascii_case(value));
+        assert!(is, "{}, rung {asked}: {name} is said to be {value}, and was read as {read:?}", kind.name);
+        seen += 1;
+    }
+    assert!(seen > 0 || how.starts_with("always"), "{}, rung {asked}: no setting in {how:?}", kind.name);
+}
+
 /// Each rung that was asked for is read back, with the settings that `check` wants to see.
 pub fn rungs<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effective)) {
     for asked in Durability::ALL {
@@ -105,7 +130,7 @@ pub fn rungs<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effectiv
         }
         let Some(world) = subject.start(asked) else { return };
         let effective = wait(world.store.effective()).unwrap();
-        assert_eq!(effective.durability, asked, "{effective:?}");
+        read_back(&subject.kind, asked, &effective);
         let version = &effective.version;
         assert!(
             version.starts_with(|first: char| first.is_ascii_digit()) && version.contains('.'),

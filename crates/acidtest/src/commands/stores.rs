@@ -35,12 +35,8 @@ pub(crate) fn stores(only: Option<&str>) -> Result<Status, Failure> {
 fn describe(kind: &StoreKind) -> String {
     let mut text = format!("{} ({})\n", kind.name, kind.title);
     let mut row = |label: &str, word: &str, support: Support| {
-        let said = match support {
-            Support::Yes(how) => how.to_owned(),
-            Support::No(why) => format!("no: {why}"),
-        };
         // writing into a string cannot fail
-        let _ = writeln!(text, "  {label:<11} {word:<10} {said}");
+        let _ = writeln!(text, "  {label:<11} {word:<10} {support}");
     };
     for (name, support) in kind.workloads {
         row("workload", name, *support);

@@ -1,57 +1,6 @@
 //! Elasticsearch over its REST interface: one kept-alive connection a client.
 //!
-//! # Guarantees
-//!
-//! Checked on Elasticsearch 7.17.29 (scripts: 7.10.2), one node. Each trial has an index of one shard without
-//! replicas, whose document's id is the record's key: `{"key", "version", "field0", …}`. Of these only `key`
-//! is mapped (doc values; indexed if ranges are read). Writes go by an alias with `require_alias`, since a write
-//! to an index that is gone would make it again.
-//!
-//! | guarantee | requests and settings |
-//! | --- | --- |
-//! | read | `GET /ALIAS/_doc/KEY`: from the translog what no search sees yet |
-//! | insert | `PUT /ALIAS/_create/KEY`; 409 if it is there |
-//! | scan | `POST /ALIAS/_search`: `range` on `key`, sorted by it, `allow_partial_search_results=false`. Sees what was refreshed |
-//! | lock none | `GET /ALIAS/_doc/KEY`, then `PUT /ALIAS/_doc/KEY` with the computed version |
-//! | lock soft | the same with `if_seq_no` and `if_primary_term` of what was read; 409 means stale |
-//! | lock hard | a lock of the lock service on the key (lease of 10 s), the two requests of soft, and the lock is given up. One that another holds is asked for again every 1 to 3 ms, for 1 s |
-//! | lock native | `POST /ALIAS/_update/KEY` with a Painless script and `retry_on_conflict=10`; a modify gets first and adds `if_seq_no` and `if_primary_term` |
-//! | durability none | `index.translog.durability=async` |
-//! | durability disk | `index.translog.durability=request` |
-//!
-//! **Durability.** With `request` the translog is synced (`fsync`) before the answer, for several requests at
-//! once where they come together. With `async` it lies in the server's own memory until 1 MiB has gathered or 5 s are
-//! over: a killed server loses it. Nothing lies between the two: there is no rung *process*.
-//!
-//! **The fence of the hard lock.** A holder that outlives its lease must not write over its successor. Every
-//! write under the lock demands `if_seq_no` and `if_primary_term` of what was read under it: it is refused,
-//! with no effect, if anything was written between its own read and write. Elasticsearch could hold a fencing
-//! token too (`version=TOKEN&version_type=external` refuses what is not above the stored version), but that
-//! looks at the tokens of writes alone: a late write under token 5 is let through after the holder of token 6 has
-//! read and before it writes, and is then overwritten, acknowledged as it was. The two demands exclude each
-//! other in one request ("compare and write operations can not use versioning"). A token would
-//! have to be above all internal versions of the document as well, over the whole life of the index.
-//!
-//! **Visibility.** A write is seen by gets at once, by scans when the index was refreshed: whenever the server
-//! does so (every second, where somebody searches), before the answer (`refresh=wait_for`), or by the write itself
-//! (`refresh=true`). Loading ends with a refresh.
-//!
-//! # Errors
-//!
-//! | error | outcome |
-//! | --- | --- |
-//! | 409, unless it answers an insert; a lock not had within 1 s | conflict |
-//! | 409 to an insert, 404 of a document | refused |
-//! | any other answer below 500: nothing was written | failed |
-//! | among them 429 of a full queue or heap | failed, "rejected: …"; while loading it is sent again |
-//! | 503 of a block of the cluster | failed, and a new connection |
-//! | any other from 500 on, to a read | failed, and a new connection |
-//! | the same, to a write: it may have been done, and its sync or its answer failed | unknown |
-//! | the connection breaks before a byte was sent, or while reading or locking | failed, and a new connection |
-//! | the connection breaks after a write was sent, or its answer makes no sense | unknown |
-//!
-//! Caveat. Elasticsearch repeats a write by itself when its shard fails under it (the shard's node is lost, or the
-//! disk): a 409 can then be the answer to a write's own repetition.
+#![doc = include_str!("../GUARANTEES.md")]
 
 mod document;
 mod fault;
@@ -66,7 +15,8 @@ use std::collections::BTreeMap;
 
 use acidtest_locks::LockService;
 use acidtest_model::{
-    Address, Durability, Effective, Lock, StoreError, StoreKind, Support, Task, all_has_effect, never,
+    Address, Durability, Effective, Isolation, Lock, StoreError, StoreKind, Support, Task, all_has_effect,
+    never,
 };
 use acidtest_workloads::{Owner, Store, records::RecordsStore};
 use hyper::Method;
@@ -103,7 +53,12 @@ pub const KIND: StoreKind = StoreKind {
         ),
         (Durability::Disk, Support::Yes("index.translog.durability=request")),
     ],
-    isolation: &[],
+    isolation: &[
+        (Isolation::ReadUncommitted, NO_LEVELS),
+        (Isolation::ReadCommitted, NO_LEVELS),
+        (Isolation::RepeatableRead, NO_LEVELS),
+        (Isolation::Serializable, NO_LEVELS),
+    ],
     transactions: Support::No("Elasticsearch has no transactions: each document is by itself"),
     refresh: Support::Yes("refresh=wait_for or true; without, whenever the index is refreshed"),
     lock_service: true,
@@ -112,6 +67,8 @@ pub const KIND: StoreKind = StoreKind {
     refuses: never,
     idle: all_has_effect,
 };
+
+const NO_LEVELS: Support = Support::No("it has no transactions: each document is by itself");
 
 /// An Elasticsearch server.
 #[derive(Debug)]

@@ -1,32 +1,6 @@
 //! fjall, embedded: a log-structured merge tree in a folder, one thread a client.
 //!
-//! # Guarantees
-//!
-//! Checked on fjall 3.1.13, in its source and by killing the process.
-//!
-//! | guarantee | calls and settings |
-//! | --- | --- |
-//! | lock none | `get`, then a transaction that only inserts, which nothing refuses |
-//! | lock soft | an optimistic transaction: `get`, `insert`, `commit`, refused if another has written since what it read |
-//! | lock hard | the folder opened as `SingleWriterTxDatabase`: one transaction at a time, from begin to commit, in the whole database |
-//! | lock native | one `fetch_update` of the keyspace, which does it again itself if another was first. Captures write several keys, and are a transaction as under a soft lock |
-//! | insert, release | an insert is a transaction that sees that the key is not there; a release is one `fetch_update`; in every mode |
-//! | transaction | an optimistic transaction (lock hard: of the single writer); those that only read are a snapshot |
-//! | isolation | serializable, always: a transaction is refused at commit if any key or range that it read was written since. A scan counts as read from its first key to the end of the keyspace |
-//! | durability none | `durability(None)`: commits stay in the process until 8 KiB of journal are full |
-//! | durability process | `PersistMode::Buffer`: each commit is written to the page cache before it is acknowledged |
-//! | durability disk | `PersistMode::SyncData`: each commit is synced with `fdatasync` before it is acknowledged |
-//!
-//! Cache (32 MiB), memtables, block sizes, compression (LZ4) and compaction are at fjall's defaults. Durability
-//! is a matter of each commit, not of the files: a user's folder is used with fjall's default, `Buffer`.
-//!
-//! A refused commit is a conflict and has changed nothing. Errors before a commit are failures without
-//! effect, and so is a commit to a database that closed its journal after an earlier error. Any other error of
-//! a commit leaves the outcome unknown.
-//!
-//! A folder can be open only once, and in one mode: for the first client of a trial that needs the other mode,
-//! the database is closed and opened again, with its cache empty. At lock native and rung disk an update can
-//! be seen by others before it is synced, but is not acknowledged before.
+#![doc = include_str!("../GUARANTEES.md")]
 
 mod error;
 mod files;

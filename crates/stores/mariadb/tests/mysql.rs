@@ -42,7 +42,7 @@ fn each_rung_is_read_back() {
     });
     for rung in [Durability::None, Durability::Process] {
         let Some(world) = MYISAM.start(rung) else { return };
-        assert_eq!(wait(world.store.effective()).unwrap().durability, rung);
+        inventory::read_back(&MYISAM.kind, rung, &wait(world.store.effective()).unwrap());
     }
 }
 
@@ -62,7 +62,7 @@ fn myisam_keeps_what_was_acknowledged() {
     records::kills_and_repairs(&MYISAM);
 }
 
-/// Whoever asks for one product gets the other's address: the servers differ in what the table of
+/// Whoever asks for one product gets the other's address: the servers differ in what the page of
 /// guarantees says of them.
 #[test]
 fn the_other_product_s_server_is_refused_with_the_address_to_write() {

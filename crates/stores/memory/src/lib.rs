@@ -1,20 +1,7 @@
 //! A reference store in this process's memory: correct, unless told to plant a bug; and a store that
 //! does nothing, to measure the bench itself.
 //!
-//! # Guarantees
-//!
-//! | guarantee | how |
-//! | --- | --- |
-//! | lock none | read under the mutex, give way, write the computed value |
-//! | lock soft | a version for each (sku, condition, source) or record, compared when writing |
-//! | lock hard | an asynchronous mutex for each (sku, condition, source), and for the records that share one, held from read to write |
-//! | lock native | one critical section |
-//! | transaction | all is staged and committed in one critical section; soft compares all that was read, hard holds all that is touched |
-//! | isolation serializable | in every lock mode a transaction's commit compares all that it read, scans by the number of commits |
-//! | ack | answered once it is in the queue; a transaction's messages come in one critical section |
-//! | consume | what is handed out stays the queue's until it is acknowledged; what a lost consumer held is put back in its old place and flagged as redelivered |
-//! | order | of each producer's connection kept, but for what is delivered again |
-//! | durability | none: nothing is kept |
+#![doc = include_str!("../GUARANTEES.md")]
 
 mod faults;
 mod inventory;

@@ -1,76 +1,6 @@
 //! PostgreSQL: one connection a client, over TCP without TLS, statements prepared once.
 //!
-//! # Guarantees
-//!
-//! Checked on PostgreSQL 15.18. Each connection sets `plan_cache_mode=force_generic_plan`: every
-//! statement finds its rows by their keys, so none is planned twice.
-//!
-//! ## Inventory
-//!
-//! At the server's default isolation, READ COMMITTED. A server whose `default_transaction_isolation`
-//! is stricter gives more conflicts and no other results. `…` is the tuple's primary key, `group` its
-//! first three columns.
-//!
-//! | guarantee | statements |
-//! | --- | --- |
-//! | lock none | `SELECT warehouse, count … WHERE group ORDER BY warehouse`, then `UPDATE … SET count = <computed>`, each its own transaction |
-//! | lock soft | `SELECT …, version`, then `UPDATE … SET count = count - n, version = version + 1 WHERE … AND version = <read>`; no row updated means stale. Several: `BEGIN` and all `UPDATE`s sent at once, then `COMMIT`, or `ROLLBACK` if one was stale |
-//! | lock hard | `BEGIN` and `SELECT … WHERE group ORDER BY warehouse FOR UPDATE` sent at once, then the `UPDATE`s and `COMMIT` sent at once: two round trips |
-//! | lock native | one statement: a CTE locks the group's tuples `FOR UPDATE` by warehouse, window sums decide, `UPDATE … FROM … RETURNING warehouse, <taken>` |
-//! | release | one `UPDATE … SET count = count + n` in every mode (soft: and `version = version + 1`) |
-//!
-//! ## Records
-//!
-//! A row of `usertable`: `key text COLLATE "C"` (the order of its bytes, which is that of its index),
-//! `version bigint`, a `text` column for each field. `columns` is the version alone for an update, and
-//! all fields too where they are read; `…` is `WHERE key = <key>`.
-//!
-//! | guarantee | statements |
-//! | --- | --- |
-//! | lock none | `SELECT columns …`, then `UPDATE SET version = <read + 1>, <fields> …`, each its own transaction |
-//! | lock soft | `SELECT columns …`, then `UPDATE SET version = version + 1, <fields> … AND version = <read>`; no row updated means stale |
-//! | lock hard | `BEGIN` and `SELECT columns … FOR UPDATE` sent at once, then `UPDATE SET version = <read + 1>, <fields> …` and `COMMIT` sent at once: two round trips |
-//! | lock native | update: one `UPDATE SET version = version + 1, <fields> … RETURNING version`. Modify: one statement, in which a CTE locks and reads the record (`FOR UPDATE`) and an `UPDATE … FROM` it writes and returns what was read |
-//! | read, insert, scan | one `SELECT`, one `INSERT` (a unique violation means refused), one `SELECT … WHERE key >= <key> ORDER BY key LIMIT n` in every mode |
-//! | transaction | `BEGIN`, the same statements, `COMMIT`. What needs no answer to go on is sent at once with the next that does; `COMMIT` goes with the last if these can only succeed or fail, else by itself. A record that is not there, a stale version, a serialization failure or a deadlock ends it with `ROLLBACK` |
-//! | isolation | `SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL …`, read back as `transaction_isolation`. PostgreSQL treats READ UNCOMMITTED as READ COMMITTED. It is the level of single statements too: under lock none a single update is two transactions, which no level protects from each other |
-//!
-//! These connections also set `enable_seqscan=off` and `enable_sort=off`. Records are laid in by
-//! `COPY … FREEZE` before the primary key is made.
-//!
-//! ## Queue
-//!
-//! A table of `id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY` and `body bytea`. A message is a row, and is
-//! deleted when it is consumed.
-//!
-//! | guarantee | statements |
-//! | --- | --- |
-//! | ack confirm | one `INSERT` a message, each its own transaction; with several in flight the next are sent before the first is answered |
-//! | ack transaction | `BEGIN`, one `INSERT … SELECT unnest(<bodies>)` of the batch and `COMMIT`, sent at once |
-//! | consume auto | one `DELETE … WHERE id = (SELECT id … ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING body` a message, its own transaction |
-//! | consume ack, transaction | the same: `BEGIN` and `SELECT … WHERE id > <last> ORDER BY id LIMIT batch FOR UPDATE SKIP LOCKED` sent at once; when the batch is acknowledged, `DELETE … WHERE id = ANY (<taken>)` and `COMMIT` sent at once. A consumer that dies gives back what it had locked, as its transaction is rolled back; there is no flag that says so |
-//! | nothing there | the same statement again every 2 ms. `LISTEN`/`NOTIFY` is not used: it puts all commits that notify in one line |
-//! | order | with one consumer each producer's order, unless it acknowledges several at once: what is committed late, with an id below those that it holds, is taken after them. With several consumers none: what one gives back comes after what others have taken |
-//!
-//! Consumers set `default_transaction_isolation='read committed'`, `enable_seqscan=off` and `enable_sort=off`.
-//! Transient messages, copies and dropping duplicates are refused. Deleted rows stay where consumers begin to look
-//! until they are vacuumed, and any transaction that is left open keeps them there: the known trap of queues in
-//! PostgreSQL. Autovacuum is left as the server has it.
-//!
-//! ## Durability
-//!
-//! | guarantee | settings |
-//! | --- | --- |
-//! | durability none | `synchronous_commit=off`: acknowledged before the log is written |
-//! | durability process | `fsync=off, synchronous_commit=on`: the only setting with this rung, and none to run in production |
-//! | durability disk | `fsync=on, synchronous_commit=on` (or `local`, `remote_write`, `remote_apply`) |
-//!
-//! # Errors
-//!
-//! Serialization failure, deadlock and lock timeout (40001, 40P01, 55P03) are conflicts. Any other
-//! error that the server reports is a failure without effect. A connection that ends, or a server
-//! that says it goes down (57P01 to 57P03), after a write outside a transaction or a `COMMIT` was
-//! sent, leaves the outcome unknown.
+#![doc = include_str!("../GUARANTEES.md")]
 
 pub mod fault;
 mod inventory;
@@ -112,7 +42,7 @@ pub const KIND: StoreKind = StoreKind {
         (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
         (Lock::Soft, Support::Yes("version column in the UPDATE's WHERE")),
         (Lock::Hard, Support::Yes("SELECT … FOR UPDATE, UPDATE, COMMIT")),
-        (Lock::Native, Support::Yes("one statement: lock, decide, UPDATE … RETURNING")),
+        (Lock::Native, Support::Yes("one statement with UPDATE … RETURNING")),
     ],
     durability: &[
         (Durability::None, Support::Yes("synchronous_commit=off")),

@@ -1,55 +1,6 @@
 //! RabbitMQ: AMQP 0-9-1, one connection with one channel a client, driven by its own task.
 //!
-//! # Guarantees
-//!
-//! Checked on 3.10.8. Each trial has a queue of its own, published to by its name through the default exchange.
-//!
-//! | guarantee | methods and settings |
-//! | --- | --- |
-//! | ack none | `basic.publish`: done once written to the connection |
-//! | ack confirm | `confirm.select`; done with the broker's `basic.ack`, which may stand for several |
-//! | ack transaction | `tx.select`; done with `tx.commit-ok`, a message or a batch of them |
-//! | consume auto | `basic.consume` with `no_ack`: gone once written to the consumer's connection |
-//! | consume ack | `basic.ack`, of several with `multiple`. The broker does not answer it |
-//! | consume transaction | `basic.ack` and `tx.commit`, which is answered |
-//! | prefetch | `basic.qos`; none with consume auto, to which it does not apply |
-//! | persistent | delivery mode 2 in a durable queue; else delivery mode 1 in one that is not durable |
-//! | queue | `x-queue-type` classic or quorum; a quorum queue is always durable |
-//! | replicas | the nodes of a quorum queue are the server's to choose: not asked for |
-//! | mandatory | always: the broker confirms what no queue takes, but returns it first. A returned message has failed |
-//! | redelivered | the flag of `basic.deliver` |
-//! | order | a queue keeps it; what is requeued comes again in its place |
-//! | depth | ready and consumers, by a passive declaration; of a queue that is said to have neither, again beside a consumer of our own. A consumer that holds anything is not cancelled: it ends with its connection, which is closed in order |
-//!
-//! # Durability
-//!
-//! | rung | settings |
-//! | --- | --- |
-//! | none | transient messages; or any with ack none: nobody says that they arrived |
-//! | process | persistent messages in a classic queue, confirmed or committed |
-//! | disk | persistent messages in a quorum queue, confirmed or committed |
-//!
-//! Seen with strace on 3.10.8 (see `docs/queues.md`). Which rung a trial is at is read back: the broker refuses
-//! to declare a queue again whose durability or type is another (406), which is asked of every queue once it is
-//! made.
-//!
-//! # Errors
-//!
-//! | error | outcome |
-//! | --- | --- |
-//! | a message is returned | failed |
-//! | `basic.nack` | unknown: the broker cannot say what became of it |
-//! | channel or connection closed by the broker, with its words | unknown, for all that is in flight |
-//! | the connection breaks | unknown, for all that is in flight |
-//!
-//! A broker that is short of memory or disk blocks its publishers (`connection.blocked`): what they wait for ends
-//! unknown after the timeout, and its reason is kept as the limit.
-//!
-//! # Namespaces
-//!
-//! AMQP cannot list queues. `NAMESPACE:mark` is a durable queue whose message names the run; `NAMESPACE:names` holds
-//! a message for each queue that was made, from which they are removed. All others are `NAMESPACE:OBJECT`: a name of
-//! another form there is a stranger's, and is left alone.
+#![doc = include_str!("../GUARANTEES.md")]
 
 mod amqp;
 mod queue;

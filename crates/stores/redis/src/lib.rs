@@ -1,82 +1,6 @@
 //! Redis: one server, one TCP connection a client.
 //!
-//! # Guarantees
-//!
-//! Checked on Redis 7.0.15.
-//!
-//! ## Inventory
-//!
-//! `group` is a hash of warehouse → count, the tuples that a capture decides on: a key each, so
-//! that one key's atomicity covers it.
-//!
-//! | guarantee | commands |
-//! | --- | --- |
-//! | lock none | `HGETALL group`, then `HSET group warehouse <computed> …` |
-//! | lock soft | `WATCH group` and `HGETALL group` in one round trip, then `MULTI`, `HINCRBY group warehouse -n` …, `EXEC` in another; a nil reply means stale |
-//! | lock hard | a script takes `lock` (`SET … PX 10000`) under a token from the fencing counter and reads the group; a second one writes and gives `lock` up, if it still holds our token: else stale. While another holds it: asked again every 1 to 3 ms, for 5 s |
-//! | lock native | one script, by `EVALSHA` |
-//! | release | one `HINCRBY group warehouse n`; hard: under the lock, by the same two scripts |
-//!
-//! ## Records
-//!
-//! `record` is a hash of version and fields; `index`, a sorted set of all keys with equal scores,
-//! is kept only where ranges are read. `columns` is the version alone for an update, and all fields too
-//! where they are read.
-//!
-//! | guarantee | commands |
-//! | --- | --- |
-//! | lock none | `HMGET record columns`, then `HSET record version <computed> field …` |
-//! | lock soft | `WATCH record` and `HMGET record columns` in one round trip, then `MULTI`, `HSET record version <computed> field …`, `EXEC` in another; a nil reply means stale |
-//! | lock hard | the two scripts of the inventory, on a lock for each record |
-//! | lock native | one script, by `EVALSHA`, that adds one to the version and, for a modify, returns the old record |
-//! | read | `HMGET record columns`, in every lock mode: one command sees no half of another's write |
-//! | insert | one script in every lock mode, since it has nothing to decide: refused if the record is there, else `HSET` and, where there is an index, `ZADD`. (YCSB's plain `HSET` would overwrite.) |
-//! | scan | one script in every lock mode: `ZRANGE index … BYLEX LIMIT`, then `HMGET` of each |
-//! | transaction, none | the reads in one round trip, then all writes between `MULTI` and `EXEC`: atomic, on what may have changed since. Of reads alone: `MULTI`, `HMGET` …, `EXEC` |
-//! | transaction, soft | the same with `WATCH` of all its records before the reads |
-//! | transaction, hard | none: a lock is on one record |
-//! | transaction, native | one script, which looks whether every record is there before it writes any |
-//! | isolation | no levels: commands, scripts and transactions run one after the other |
-//!
-//! ## Queue
-//!
-//! A stream a trial, with one group of consumers; needs Redis 6.2.
-//!
-//! | guarantee | commands |
-//! | --- | --- |
-//! | ack none | `XADD key NOMKSTREAM * m <message>` on a socket with `CLIENT REPLY OFF`: a message counts as published once it is handed to the kernel |
-//! | ack confirm | the same, each with its answer; so many under way as may be in flight, written as they come |
-//! | ack transaction | `MULTI`, a batch of `XADD`, `EXEC` in one round trip |
-//! | consume auto | `XREADGROUP … COUNT prefetch BLOCK patience NOACK STREAMS key >`; the next read takes along the `XDEL` of what the last one handed out |
-//! | consume ack | the same without `NOACK`; `XACK` and `XDEL` of the whole batch in one round trip, so that the stream holds what is not acknowledged and no more |
-//! | consume transaction | the same two between `MULTI` and `EXEC` |
-//! | a consumer that is lost | what it held is claimed by others (`XAUTOCLAIM`) 2 s after it was last heard of: whenever there is nothing new, and every 2 s. A consumer at work claims its own again (`XCLAIM … JUSTID`, in a script that passes by what others have claimed) after 1 s, and forgets what is not its own any more and it has not taken; one that stops gives back (`XCLAIM … IDLE`) what it has not taken. An acknowledgement of which fewer were pending than were held proves nothing |
-//! | redelivered | true of what was claimed, false of what was read as new |
-//! | order | kept: entries of a connection are added in the order in which they are sent, and handed out by their ids, but for what is claimed |
-//! | depth | ready: entries after the group's `last-delivered-id`, counted by `XRANGE`, because `lag` is unknown or wrong once entries were deleted; unacknowledged: `pending` |
-//! | persistence | the server's: there are no transient messages on a durable server |
-//!
-//! Without acknowledgements, entries that a dying consumer was handed last stay in the stream until the trial is
-//! over; nobody is handed them again, and they do not count as ready.
-//!
-//! ## Durability
-//!
-//! | guarantee | settings |
-//! | --- | --- |
-//! | durability none | `appendonly no`, whatever `save` says; also `appendfsync everysec` |
-//! | durability process | `appendonly yes, appendfsync no`: written to the page cache before the reply |
-//! | durability disk | `appendonly yes, appendfsync always` and `no-appendfsync-on-rewrite no` |
-//!
-//! `everysec` is no rung of its own: while a sync is under way the server postpones the write by up to
-//! 2 s and yet replies (`flushAppendOnlyFile` in aof.c), so that kill -9 can lose what it acknowledged.
-//!
-//! # Errors
-//!
-//! An error reply, such as that of a server out of memory, is proof that nothing changed: a command is
-//! refused before it starts, and the scripts write last, where Redis itself fails no script any more: once
-//! one has written, not even for want of memory. The one exception, an error inside
-//! `EXEC`, counts as unknown. A connection that breaks leaves a change unknown and a read failed. A
-//! cluster is not supported: it redirects, which counts as failed.
+#![doc = include_str!("../GUARANTEES.md")]
 
 mod inventory;
 mod keys;
@@ -118,7 +42,7 @@ pub const KIND: StoreKind = StoreKind {
     server: acidtest_model::Server::Program,
     default_port: 6379,
     locks: &[
-        (Lock::None, Support::Yes("HGETALL, then HSET to the computed values")),
+        (Lock::None, Support::Yes("read, then HSET to the computed values")),
         (Lock::Soft, Support::Yes("WATCH, then MULTI … EXEC")),
         (Lock::Hard, Support::Yes("lock key with lease, owner token and fencing")),
         (Lock::Native, Support::Yes("one Lua script")),
@@ -126,7 +50,7 @@ pub const KIND: StoreKind = StoreKind {
     durability: &[
         (Durability::None, Support::Yes("appendonly no, or appendfsync everysec")),
         (Durability::Process, Support::Yes("appendonly yes, appendfsync no")),
-        (Durability::Disk, Support::Yes("appendonly yes, appendfsync always")),
+        (Durability::Disk, Support::Yes("appendonly yes, appendfsync always, no-appendfsync-on-rewrite no")),
     ],
     isolation: &[
         (Isolation::ReadUncommitted, ONE_BY_ONE),

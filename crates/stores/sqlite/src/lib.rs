@@ -1,57 +1,6 @@
 //! SQLite, embedded: a database file, one connection and one thread a client.
 //!
-//! # Guarantees
-//!
-//! Checked on SQLite 3.54 (bundled with rusqlite 0.41).
-//!
-//! The inventory; `…` is the tuple's primary key:
-//!
-//! | guarantee | statements |
-//! | --- | --- |
-//! | lock none | `SELECT warehouse, count …`, then `UPDATE … SET count = <computed>`, each its own transaction |
-//! | lock soft | `SELECT …, version`, then `UPDATE … SET count = count - n, version = version + 1 … AND version = <read>` (several: in one `BEGIN IMMEDIATE`); no row updated means stale |
-//! | lock hard | `BEGIN IMMEDIATE`, `SELECT`, `UPDATE`, `COMMIT`: SQLite's lock is the whole database |
-//! | lock native | one `UPDATE … FROM (window sums) RETURNING` |
-//! | release | one `UPDATE … SET count = count + n`, in every mode |
-//!
-//! The records; a record is a row of an ordinary table (`WITHOUT ROWID` is for rows below a twentieth of a page,
-//! and these have a kilobyte), and its key has a unique index:
-//!
-//! | guarantee | statements |
-//! | --- | --- |
-//! | lock none | `SELECT version`, then `UPDATE … SET version = <read> + 1, <fields>`, each its own transaction |
-//! | lock soft | the same with `AND version = <read>`; no row updated means stale |
-//! | lock hard | both inside `BEGIN IMMEDIATE … COMMIT` |
-//! | lock native | one `UPDATE … SET version = version + 1, <fields> … RETURNING version`; read-modify-write as under a hard lock: `RETURNING` gives new values only |
-//! | insert | one `INSERT … ON CONFLICT DO NOTHING`, in every mode; no row means refused |
-//! | transaction | lock none and soft, and those that only read: `BEGIN DEFERRED`, which fails (`SQLITE_BUSY_SNAPSHOT`) if others wrote between its first read and its first write; lock hard and native: `BEGIN IMMEDIATE` |
-//! | isolation | serializable, always; only a shared cache, which is not used, has read uncommitted |
-//!
-//! The queue is a table of `id INTEGER PRIMARY KEY` and `body BLOB`; a message is a row, and is deleted when it is
-//! consumed:
-//!
-//! | guarantee | statements |
-//! | --- | --- |
-//! | ack confirm | one `INSERT` a message, its own transaction; one at a time |
-//! | ack transaction | `BEGIN IMMEDIATE`, an `INSERT` for each message of the batch, `COMMIT` |
-//! | consume auto | one `DELETE … WHERE id = (SELECT id … ORDER BY id LIMIT 1) RETURNING body` a message, its own transaction |
-//! | consume ack, transaction | the same: `BEGIN IMMEDIATE` and `SELECT … WHERE id > <last> ORDER BY id LIMIT batch`; when the batch is acknowledged, a `DELETE` for each message and `COMMIT`. There is no SKIP LOCKED: from taking to acknowledging the whole database is the consumer's, and all others wait that want to write. A consumer that dies gives back what it had, as its transaction is rolled back; there is no flag that says so |
-//! | nothing there | `SELECT EXISTS (SELECT 1 …)` every 2 ms; nobody waits for a message while it holds others, as none could come |
-//! | order | each producer's, with any number of consumers |
-//!
-//! Transient messages, copies, dropping duplicates and several messages in flight are refused.
-//!
-//! All workloads:
-//!
-//! | guarantee | settings |
-//! | --- | --- |
-//! | durability none | `journal_mode=MEMORY, synchronous=OFF`: killed inside a write, the file may be corrupt |
-//! | durability process | `journal_mode=WAL, synchronous=OFF`: written to the page cache before it is acknowledged |
-//! | durability disk | `journal_mode=WAL, synchronous=FULL`: the log is synced at every commit |
-//!
-//! `SQLITE_BUSY` (after five seconds in the busy handler, or at once where waiting would be a deadlock) and
-//! `SQLITE_LOCKED` are conflicts: the statement changed nothing, and its transaction is rolled back. An
-//! I/O error leaves the outcome unknown.
+#![doc = include_str!("../GUARANTEES.md")]
 
 mod inventory;
 mod join;
@@ -91,12 +40,12 @@ pub const KIND: StoreKind = StoreKind {
         (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
         (Lock::Soft, Support::Yes("version column in the UPDATE's WHERE")),
         (Lock::Hard, Support::Yes("BEGIN IMMEDIATE: the whole database")),
-        (Lock::Native, Support::Yes("one UPDATE … FROM … RETURNING")),
+        (Lock::Native, Support::Yes("one UPDATE … RETURNING")),
     ],
     durability: &[
-        (Durability::None, Support::Yes("journal_mode=MEMORY, synchronous=OFF")),
-        (Durability::Process, Support::Yes("journal_mode=WAL, synchronous=OFF")),
-        (Durability::Disk, Support::Yes("journal_mode=WAL, synchronous=FULL")),
+        (Durability::None, Support::Yes(settings(Durability::None))),
+        (Durability::Process, Support::Yes(settings(Durability::Process))),
+        (Durability::Disk, Support::Yes(settings(Durability::Disk))),
     ],
     isolation: &[
         (
@@ -120,6 +69,15 @@ pub const KIND: StoreKind = StoreKind {
     refuses: |wish| refuses(&Delivery::of(wish)?),
     idle: idle_on_tables,
 };
+
+/// The pragmas of a rung.
+const fn settings(rung: Durability) -> &'static str {
+    match rung {
+        Durability::None => "journal_mode=MEMORY, synchronous=OFF",
+        Durability::Process => "journal_mode=WAL, synchronous=OFF",
+        Durability::Disk => "journal_mode=WAL, synchronous=FULL",
+    }
+}
 
 fn refuses(delivery: &Delivery) -> Option<&'static str> {
     const ONE_BY_ONE: &str =
@@ -200,13 +158,11 @@ impl File {
     fn connect(&self) -> rusqlite::Result<Connection> {
         let mut connection = Connection::open(&self.path)?;
         connection.busy_handler(Some(wait_for_writer))?;
-        let settings = match self.rung {
-            None => return Ok(connection),
-            Some(Durability::None) => "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF",
-            Some(Durability::Process) => "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF",
-            Some(Durability::Disk) => "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL",
-        };
-        connection.execute_batch(settings)?;
+        if let Some(rung) = self.rung {
+            for setting in settings(rung).split(", ") {
+                connection.execute_batch(&format!("PRAGMA {setting}"))?;
+            }
+        }
         Ok(connection)
     }
 }

@@ -1,75 +1,6 @@
 //! Tarantool: one server, one IPROTO connection a client.
 //!
-//! # Guarantees
-//!
-//! Checked on Tarantool 2.6.0, memtx without its MVCC engine. The procedure is a persistent Lua function
-//! (2.2 and later), one a trial, called with the name of an operation (`lua/inventory.lua`,
-//! `lua/records.lua`, `lua/queue.lua`).
-//!
-//! ## Inventory
-//!
-//! | guarantee | requests |
-//! | --- | --- |
-//! | lock none | SELECT of the group, then an UPDATE `=` to the computed count per tuple |
-//! | lock soft | SELECT of the group, then one call that checks every version and updates count and version between `box.begin` and `box.commit`; a changed version means stale |
-//! | lock hard | one call takes the group's latch (`fiber.cond`; owner token, lease of 10 s) and reads; another writes in one transaction and gives the latch up, if the token still holds it: else stale. A latch that another holds is waited for in the server, for 5 s |
-//! | lock native | one call that reads and updates between `box.begin` and `box.commit` |
-//! | release | one UPDATE `+`; soft: and of the version; hard: one call that takes the latch, writes and gives it up |
-//!
-//! ## Records
-//!
-//! A record is a tuple of key, version and fields, in a space of its trial with a tree over the keys.
-//!
-//! | guarantee | requests |
-//! | --- | --- |
-//! | lock none | SELECT of the record, then a REPLACE with the computed version |
-//! | lock soft | SELECT of the record, then one call that checks the version and replaces between `box.begin` and `box.commit`; a changed version means stale |
-//! | lock hard | the inventory's latch, on each record: one call takes it and reads, another replaces and gives it up |
-//! | lock native | update: one UPDATE, `+` of the version and `=` of the fields. Modify: one call that reads and replaces between `box.begin` and `box.commit` |
-//! | read, scan | SELECT, EQ or GE with a limit, in every lock mode |
-//! | insert | INSERT in every lock mode, since it has nothing to decide; a duplicate key is refused |
-//! | transaction, native | one call that does all its operations between `box.begin` and `box.commit`, or rolls them back |
-//! | transaction, none, soft, hard | none: before the streams of 2.10 a transaction ends with its request |
-//! | isolation | no levels: transactions run one after the other |
-//!
-//! ## Queue
-//!
-//! A message is a tuple of id, status, how often it was taken, and body, in a space of its trial. The procedure
-//! (`lua/queue.lua`) does what the fifo tube of the `queue` rock does (<https://github.com/tarantool/queue>), for
-//! several messages at once; the rock itself is not part of the server.
-//!
-//! | guarantee | requests |
-//! | --- | --- |
-//! | ack none | none: IPROTO answers every request |
-//! | ack confirm | one call of `put` a message, so many under way as may be in flight |
-//! | ack transaction | one call of `put_many`, which inserts the batch between `box.begin` and `box.commit` |
-//! | consume auto | one call of `take`, which waits (`fiber.cond`) for messages and deletes up to `prefetch` of the oldest in one transaction |
-//! | consume ack | the same, but marks them taken (status, and how often) in one transaction; one call of `ack` deletes the whole batch |
-//! | consume transaction | the same: `ack` is one transaction, all of the batch or nothing of it, and only of what the session has taken |
-//! | a consumer that is lost | what its session had taken is ready again with the next `take` of another, at most 0.1 s later; after a restart of the server, with the first call |
-//! | redelivered | true of what was taken before, by the tuple's counter |
-//! | order | kept where a producer has one request in flight: the lowest id is taken first; of several requests under way the server promises no order |
-//! | depth | `count` of the ready and of the taken in the index on the status |
-//! | persistence | the server's, by `wal_mode`; a mark as taken is written to the log too |
-//!
-//! ## Durability
-//!
-//! | guarantee | settings |
-//! | --- | --- |
-//! | durability none | `wal_mode=none` |
-//! | durability process | `wal_mode=write`: written to the page cache before the answer |
-//! | durability disk | `wal_mode=fsync`: the log is open with `O_SYNC` |
-//!
-//! Transactions do not yield before `box.commit`, and so run one after the other. The commit itself
-//! waits for the log, and without MVCC others see what it wrote meanwhile: they may decide on data that
-//! is not yet durable. Their own commit follows it into the log, so what is *acknowledged* never
-//! rests on something lost; a refusal, or what was only read, may.
-//!
-//! # Errors
-//!
-//! An answered error, such as that of a server out of memory, is proof that nothing changed, because the
-//! transaction is rolled back; except that of the log itself (`ER_WAL_IO`), after which the outcome is
-//! unknown.
+#![doc = include_str!("../GUARANTEES.md")]
 
 pub mod iproto;
 
@@ -106,10 +37,10 @@ pub const KIND: StoreKind = StoreKind {
     server: acidtest_model::Server::Program,
     default_port: 3301,
     locks: &[
-        (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
+        (Lock::None, Support::Yes("SELECT, then a write of the computed value")),
         (Lock::Soft, Support::Yes("version check inside one stored procedure")),
         (Lock::Hard, Support::Yes("latch in the server with lease, owner token and fencing")),
-        (Lock::Native, Support::Yes("one stored procedure")),
+        (Lock::Native, Support::Yes("one request: an UPDATE, or a stored procedure")),
     ],
     durability: &[
         (Durability::None, Support::Yes("wal_mode=none")),

@@ -1,0 +1,297 @@
+//! Holds the documents to the stores: what `KIND` says in a few words, a store's `GUARANTEES.md` says in the row of that
+//! guarantee, and the tables over all stores are made from both. `GOLDEN=write cargo test -p acidtest pages` makes those
+//! tables anew.
+
+use std::{collections::BTreeSet, env, fs, path::PathBuf};
+
+use acidtest_model::{Ack, Consume, Delivery, Durability, Lock, QueueKind, StoreKind, Support, Wish};
+
+use crate::registry::STORES;
+
+const WORKLOADS: [&str; 4] = ["inventory", "records", "join", "queue"];
+
+/// What a row's first cell begins with, where `KIND` speaks of the same.
+const KEYS: [&str; 6] = ["workload", "lock", "durability", "isolation", "transactions", "refresh"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A store's page; the engines of a crate share it.
+fn page(kind: &StoreKind) -> String {
+    let name = if kind.program() == "mysql" { "mariadb" } else { kind.program() };
+    format!("crates/stores/{name}/GUARANTEES.md")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn kinds() -> impl Iterator<Item = &'static StoreKind> {
+    STORES.iter().map(|store| &store.kind)
+}
+
+/// The engine of a store that is one of several of the same server.
+fn engine(kind: &StoreKind) -> &'static str {
+    let default = if page(kind).contains("mariadb") { "innodb" } else { "" };
+    kind.name.split_once('/').map_or(default, |(_, engine)| engine)
+}
+
+/// A row of a page: `lock soft, hard, MyISAM, Aria` is about two lock modes of two engines.
+struct Row {
+    key: String,
+    /// In small letters.
+    words: Vec<String>,
+    text: String,
+}
+
+fn rows(page: &str) -> Vec<Row> {
+    let text = read(page);
+    let cells =
+        text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+    cells
+        .map(|(label, text)| {
+            let mut words = label.split([' ', ',']).filter(|word| !word.is_empty()).map(str::to_lowercase);
+            Row { key: words.next().unwrap_or_default(), words: words.collect(), text: text.to_owned() }
+        })
+        .collect()
+}
+
+impl Row {
+    fn is_about(&self, kind: &StoreKind, key: &str, name: &str) -> bool {
+        let engines: BTreeSet<&str> = kinds().map(engine).filter(|engine| !engine.is_empty()).collect();
+        let (engines, names): (Vec<&str>, Vec<&str>) =
+            self.words.iter().map(String::as_str).partition(|word| engines.contains(word));
+        self.key == key
+            && (names.is_empty() || names.contains(&name))
+            && (engines.is_empty() || engines.contains(&engine(kind)))
+    }
+
+    /// What it says in bold at its beginning, without the marks of code.
+    fn bold(&self) -> Option<String> {
+        let (bold, _) = self.text.strip_prefix("**")?.split_once("**")?;
+        Some(bold.replace('`', ""))
+    }
+}
+
+/// All that a store's `KIND` says that it has or has not.
+fn said(kind: &StoreKind) -> Vec<(&'static str, &'static str, Support)> {
+    let workloads = WORKLOADS.map(|name| ("workload", name, kind.workload(name)));
+    let locks = Lock::ALL.map(|lock| ("lock", lock.name(), kind.lock(lock)));
+    let rungs = Durability::ALL.map(|rung| ("durability", rung.name(), kind.rung(rung)));
+    let levels = kind.isolation.iter().map(|(level, support)| ("isolation", level.name(), *support));
+    let rest = [("transactions", "", kind.transactions), ("refresh", "", kind.refresh)];
+    // that a write is found at once needs no row
+    let rest = rest.into_iter().filter(|(key, _, support)| *key != "refresh" || support.is_yes());
+    workloads.into_iter().chain(locks).chain(rungs).chain(levels).chain(rest).collect()
+}
+
+#[test]
+fn a_store_s_page_says_in_its_rows_what_the_store_says() {
+    for kind in kinds() {
+        let page = page(kind);
+        let rows = rows(&page);
+        for (key, name, support) in said(kind) {
+            let about: Vec<&Row> = rows.iter().filter(|row| row.is_about(kind, key, name)).collect();
+            let wanted = support.to_string();
+            assert!(!about.is_empty(), "{page} has no row `{key} {name}` for {}: **{wanted}**", kind.name);
+            for row in about {
+                let bold = row.bold();
+                assert_eq!(
+                    bold.as_ref(),
+                    Some(&wanted),
+                    "{page}, `{key} {name}`: the left is what its row says in bold, the right what {} says",
+                    kind.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_s_page_has_no_row_of_what_no_store_says() {
+    for page in kinds().map(page).collect::<BTreeSet<_>>() {
+        let stores: Vec<&StoreKind> = kinds().filter(|kind| self::page(kind) == page).collect();
+        for row in rows(&page).iter().filter(|row| KEYS.contains(&row.key.as_str())) {
+            let mut all =
+                stores.iter().flat_map(|kind| said(kind).into_iter().map(move |said| (*kind, said)));
+            let is_said = all.any(|(kind, (key, name, _))| row.is_about(kind, key, name));
+            assert!(is_said, "{page}: no store says anything of `{} {}`", row.key, row.words.join(", "));
+        }
+    }
+}
+
+/// A line of a table.
+fn line<T: AsRef<str>>(cells: impl IntoIterator<Item = T>) -> String {
+    let cells: Vec<String> = cells.into_iter().map(|cell| format!("| {} ", cell.as_ref())).collect();
+    format!("{}|\n", cells.concat())
+}
+
+fn head(first: &str, rest: &[impl AsRef<str>]) -> String {
+    let rule = vec!["---"; rest.len() + 1];
+    line([first].into_iter().chain(rest.iter().map(AsRef::as_ref))) + &line(rule)
+}
+
+/// A table with a line for all stores of a page that have the same cells; one without cells is left out.
+fn table(header: &[impl AsRef<str>], of: impl Fn(&StoreKind) -> Vec<String>) -> String {
+    let mut stores: Vec<(String, Vec<&str>, Vec<String>)> = Vec::new();
+    for kind in kinds() {
+        let (page, cells) = (page(kind), of(kind));
+        match stores.iter_mut().find(|(other, _, same)| (other, same) == (&page, &cells)) {
+            Some((_, names, _)) => names.push(kind.name),
+            None => stores.push((page, vec![kind.name], cells)),
+        }
+    }
+    let lines = stores.into_iter().filter(|(.., cells)| !cells.is_empty()).map(|(page, names, cells)| {
+        let store = format!("[{}](../{page})", names.join(", "));
+        line([store].into_iter().chain(cells))
+    });
+    [head("store", header)].into_iter().chain(lines).collect()
+}
+
+fn words(supports: impl IntoIterator<Item = Support>) -> Vec<String> {
+    supports.into_iter().map(|support| support.to_string()).collect()
+}
+
+/// What a store says of its queue, and the rows of these names of its page.
+fn of_queue(kind: &StoreKind, labels: &[&str]) -> Vec<String> {
+    let support = kind.workload("queue");
+    if !support.is_yes() {
+        return Vec::new();
+    }
+    let text = read(&page(kind));
+    let cell = |label: &&str| {
+        let row =
+            text.lines().find_map(|line| line.strip_prefix(&format!("| {label} | "))?.strip_suffix(" |"));
+        row.unwrap_or_else(|| panic!("{} has no row `{label}`", page(kind))).to_owned()
+    };
+    [support.to_string()].into_iter().chain(labels.iter().map(cell)).collect()
+}
+
+const PLAIN: Delivery = Delivery {
+    ack: Ack::Confirm,
+    consume: Consume::Ack,
+    persistent: true,
+    queue: QueueKind::Default,
+    replicas: 1,
+    deduplicate: false,
+    batch: 1,
+    in_flight: 1,
+    prefetch: 100,
+    producers: 1,
+    consumers: 1,
+};
+
+/// Why a store's queue is not to be had so.
+fn refusal(kind: &StoreKind, delivery: Delivery) -> Option<&'static str> {
+    (kind.refuses)(&Wish {
+        workload: "queue",
+        operations: vec!["publish", "consume"],
+        lock: Lock::None,
+        isolation: None,
+        transaction: 1,
+        delivery: Some(delivery),
+    })
+}
+
+#[test]
+fn a_store_s_page_says_refused_of_what_its_queue_refuses() {
+    for kind in kinds().filter(|kind| kind.workload("queue").is_yes()) {
+        let page = page(kind);
+        let rows = rows(&page);
+        let acks = Ack::ALL.map(|ack| ("ack", ack.name(), Delivery { ack, ..PLAIN }));
+        let consumes = Consume::ALL.map(|consume| ("consume", consume.name(), Delivery { consume, ..PLAIN }));
+        for (key, name, delivery) in acks.into_iter().chain(consumes) {
+            let row = rows.iter().find(|row| row.is_about(kind, key, name));
+            let row = row.unwrap_or_else(|| panic!("{page} has no row `{key} {name}`"));
+            let (says, does) = (row.text.starts_with("refused: "), refusal(kind, delivery).is_some());
+            assert_eq!(says, does, "{page}, `{key} {name}`: {} {:?}", kind.name, refusal(kind, delivery));
+        }
+    }
+}
+
+/// What a queue may be asked for, and which stores refuse it.
+fn refused() -> String {
+    let asked = [
+        ("`ack none`", Delivery { ack: Ack::None, ..PLAIN }),
+        ("`ack transaction`", Delivery { ack: Ack::Transaction, ..PLAIN }),
+        ("`consume auto`", Delivery { consume: Consume::Auto, ..PLAIN }),
+        ("`consume transaction`", Delivery { consume: Consume::Transaction, ..PLAIN }),
+        ("`in_flight` above 1, `ack confirm`", Delivery { in_flight: 10, ..PLAIN }),
+        ("`persistent false`", Delivery { persistent: false, ..PLAIN }),
+        ("`queue classic`", Delivery { queue: QueueKind::Classic, ..PLAIN }),
+        ("`queue quorum`", Delivery { queue: QueueKind::Quorum, ..PLAIN }),
+        (
+            "`queue quorum`, `persistent false`",
+            Delivery { queue: QueueKind::Quorum, persistent: false, ..PLAIN },
+        ),
+        ("`replicas` above 1", Delivery { replicas: 3, ..PLAIN }),
+        ("`deduplicate`", Delivery { deduplicate: true, ..PLAIN }),
+    ];
+    let stores: Vec<&StoreKind> =
+        kinds().filter(|kind| kind.workload("queue").is_yes() && !kind.name.contains('/')).collect();
+    let names: Vec<&str> = stores.iter().map(|kind| kind.name).collect();
+    let mut reasons: Vec<&str> = Vec::new();
+    let mut cell = |kind: &StoreKind, delivery: Delivery| {
+        let Some(why) = refusal(kind, delivery) else { return String::new() };
+        if !reasons.contains(&why) {
+            reasons.push(why);
+        }
+        let before = reasons.iter().take_while(|reason| **reason != why).count();
+        format!("no ({})", before + 1)
+    };
+    let lines: Vec<String> = asked
+        .into_iter()
+        .map(|(label, delivery)| {
+            let cells: Vec<String> = stores.iter().map(|kind| cell(kind, delivery)).collect();
+            line([label.to_owned()].into_iter().chain(cells))
+        })
+        .collect();
+    let reasons: Vec<String> =
+        (1..).zip(reasons).map(|(number, reason)| format!("{number}. {reason}\n")).collect();
+    format!("{}{}\n{}", head("asked for", &names), lines.concat(), reasons.concat())
+}
+
+#[test]
+fn tables_over_all_stores_say_what_the_stores_say() {
+    let locks = Lock::ALL.map(|lock| format!("lock {}", lock.name()));
+    let rungs = Durability::ALL.map(|rung| format!("durability {}", rung.name()));
+    let of_workload = |kind: &StoreKind| words(WORKLOADS.map(|name| kind.workload(name)));
+    let of_rest = |kind: &StoreKind| {
+        let levels = kind.isolation.iter().filter(|(_, support)| support.is_yes());
+        let levels: Vec<&str> = levels.map(|(level, _)| level.name()).collect();
+        let levels = if levels.is_empty() { "none to set".to_owned() } else { levels.join(", ") };
+        vec![kind.transactions.to_string(), levels, kind.refresh.to_string()]
+    };
+    let queues = ["a consumer that is lost", "order"];
+    for (file, name, made) in [
+        ("guarantees", "workloads", table(&WORKLOADS, of_workload)),
+        ("guarantees", "locks", table(&locks, |kind| words(Lock::ALL.map(|lock| kind.lock(lock))))),
+        ("guarantees", "rungs", table(&rungs, |kind| words(Durability::ALL.map(|rung| kind.rung(rung))))),
+        (
+            "guarantees",
+            "transactions",
+            table(&["transactions of several operations", "isolation levels", "refresh"], of_rest),
+        ),
+        ("queues", "queues", table(&["a queue is", queues[0], queues[1]], |kind| of_queue(kind, &queues))),
+        ("queues", "refused", refused()),
+    ] {
+        let path = format!("docs/{file}.md");
+        let text = read(&path);
+        let (begin, end) =
+            (format!("<!-- {name}: made by crates/acidtest/src/pages.rs -->\n"), "<!-- end -->");
+        let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{path} has no {begin}"));
+        let (stands, after) = rest.split_once(end).unwrap_or_else(|| panic!("{path} has no end of {name}"));
+        let made = format!("\n{made}\n");
+        if env::var_os("GOLDEN").is_some_and(|value| value == "write") {
+            fs::write(root().join(&path), format!("{before}{begin}{made}{end}{after}")).unwrap();
+        } else {
+            let differs = stands.lines().zip(made.lines()).find(|(stands, made)| stands != made);
+            assert!(
+                stands == made,
+                "{path}: {name} stands as the first and is made as the second: {differs:#?}; \
+                 if the second is right, run the test with GOLDEN=write"
+            );
+        }
+    }
+}
