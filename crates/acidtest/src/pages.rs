@@ -4,7 +4,11 @@
 
 use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
-use acidtest_model::{Ack, Consume, Delivery, Durability, Lock, QueueKind, StoreKind, Support, Wish};
+use acidtest_model::{Durability, Lock, StoreKind, Support};
+use acidtest_workloads::{
+    Workload,
+    queue::{Ack, Consume, Parameters, Queue, QueueKind},
+};
 
 use crate::registry::STORES;
 
@@ -168,30 +172,14 @@ fn of_queue(kind: &StoreKind, labels: &[&str]) -> Vec<String> {
     [support.to_string()].into_iter().chain(labels.iter().map(cell)).collect()
 }
 
-const PLAIN: Delivery = Delivery {
-    ack: Ack::Confirm,
-    consume: Consume::Ack,
-    persistent: true,
-    queue: QueueKind::Default,
-    replicas: 1,
-    deduplicate: false,
-    batch: 1,
-    in_flight: 1,
-    prefetch: 100,
-    producers: 1,
-    consumers: 1,
-};
-
 /// Why a store's queue is not to be had so.
-fn refusal(kind: &StoreKind, delivery: Delivery) -> Option<&'static str> {
-    (kind.refuses)(&Wish {
-        workload: "queue",
-        operations: vec!["publish", "consume"],
-        lock: Lock::None,
-        isolation: None,
-        transaction: 1,
-        delivery: Some(delivery),
-    })
+fn refusal(kind: &StoreKind, parameters: &Parameters) -> Option<&'static str> {
+    let queue = Queue::new(parameters.clone()).unwrap();
+    (kind.refuses)(&queue.wish("queue", Lock::None))
+}
+
+fn plain() -> Parameters {
+    Parameters::default()
 }
 
 #[test]
@@ -199,13 +187,14 @@ fn a_store_s_page_says_refused_of_what_its_queue_refuses() {
     for kind in kinds().filter(|kind| kind.workload("queue").is_yes()) {
         let page = page(kind);
         let rows = rows(&page);
-        let acks = Ack::ALL.map(|ack| ("ack", ack.name(), Delivery { ack, ..PLAIN }));
-        let consumes = Consume::ALL.map(|consume| ("consume", consume.name(), Delivery { consume, ..PLAIN }));
-        for (key, name, delivery) in acks.into_iter().chain(consumes) {
+        let acks = Ack::ALL.map(|ack| ("ack", ack.name(), Parameters { ack, ..plain() }));
+        let consumes =
+            Consume::ALL.map(|consume| ("consume", consume.name(), Parameters { consume, ..plain() }));
+        for (key, name, parameters) in acks.into_iter().chain(consumes) {
             let row = rows.iter().find(|row| row.is_about(kind, key, name));
             let row = row.unwrap_or_else(|| panic!("{page} has no row `{key} {name}`"));
-            let (says, does) = (row.text.starts_with("refused: "), refusal(kind, delivery).is_some());
-            assert_eq!(says, does, "{page}, `{key} {name}`: {} {:?}", kind.name, refusal(kind, delivery));
+            let (says, does) = (row.text.starts_with("refused: "), refusal(kind, &parameters).is_some());
+            assert_eq!(says, does, "{page}, `{key} {name}`: {} {:?}", kind.name, refusal(kind, &parameters));
         }
     }
 }
@@ -213,27 +202,27 @@ fn a_store_s_page_says_refused_of_what_its_queue_refuses() {
 /// What a queue may be asked for, and which stores refuse it.
 fn refused() -> String {
     let asked = [
-        ("`ack none`", Delivery { ack: Ack::None, ..PLAIN }),
-        ("`ack transaction`", Delivery { ack: Ack::Transaction, ..PLAIN }),
-        ("`consume auto`", Delivery { consume: Consume::Auto, ..PLAIN }),
-        ("`consume transaction`", Delivery { consume: Consume::Transaction, ..PLAIN }),
-        ("`in_flight` above 1, `ack confirm`", Delivery { in_flight: 10, ..PLAIN }),
-        ("`persistent false`", Delivery { persistent: false, ..PLAIN }),
-        ("`queue classic`", Delivery { queue: QueueKind::Classic, ..PLAIN }),
-        ("`queue quorum`", Delivery { queue: QueueKind::Quorum, ..PLAIN }),
+        ("`ack none`", Parameters { ack: Ack::None, ..plain() }),
+        ("`ack transaction`", Parameters { ack: Ack::Transaction, ..plain() }),
+        ("`consume auto`", Parameters { consume: Consume::Auto, ..plain() }),
+        ("`consume transaction`", Parameters { consume: Consume::Transaction, ..plain() }),
+        ("`in_flight` above 1, `ack confirm`", Parameters { in_flight: 10, ..plain() }),
+        ("`persistent false`", Parameters { persistent: false, ..plain() }),
+        ("`queue classic`", Parameters { queue: QueueKind::Classic, ..plain() }),
+        ("`queue quorum`", Parameters { queue: QueueKind::Quorum, ..plain() }),
         (
             "`queue quorum`, `persistent false`",
-            Delivery { queue: QueueKind::Quorum, persistent: false, ..PLAIN },
+            Parameters { queue: QueueKind::Quorum, persistent: false, ..plain() },
         ),
-        ("`replicas` above 1", Delivery { replicas: 3, ..PLAIN }),
-        ("`deduplicate`", Delivery { deduplicate: true, ..PLAIN }),
+        ("`replicas` above 1", Parameters { replicas: 3, ..plain() }),
+        ("`deduplicate`", Parameters { deduplicate: true, ..plain() }),
     ];
     let stores: Vec<&StoreKind> =
         kinds().filter(|kind| kind.workload("queue").is_yes() && !kind.name.contains('/')).collect();
     let names: Vec<&str> = stores.iter().map(|kind| kind.name).collect();
     let mut reasons: Vec<&str> = Vec::new();
-    let mut cell = |kind: &StoreKind, delivery: Delivery| {
-        let Some(why) = refusal(kind, delivery) else { return String::new() };
+    let mut cell = |kind: &StoreKind, parameters: &Parameters| {
+        let Some(why) = refusal(kind, parameters) else { return String::new() };
         if !reasons.contains(&why) {
             reasons.push(why);
         }
@@ -242,8 +231,8 @@ fn refused() -> String {
     };
     let lines: Vec<String> = asked
         .into_iter()
-        .map(|(label, delivery)| {
-            let cells: Vec<String> = stores.iter().map(|kind| cell(kind, delivery)).collect();
+        .map(|(label, parameters)| {
+            let cells: Vec<String> = stores.iter().map(|kind| cell(kind, &parameters)).collect();
             line([label.to_owned()].into_iter().chain(cells))
         })
         .collect();

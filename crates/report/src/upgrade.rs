@@ -125,6 +125,7 @@ fn from_1(result: &mut Value) -> Result<(), serde_json::Error> {
 
 /// From format 2, in which a finding said whether a lock prevents it, and a cell whether all was promised of it. Of a
 /// queue `lock` meant its acknowledgements.
+#[expect(clippy::unnecessary_wraps, reason = "it is a step like the others")]
 fn from_2(result: &mut Value) -> Result<(), serde_json::Error> {
     let of_queue = result.pointer("/plan/workload") == Some(&json!("queue"));
     let optional = if of_queue { "delivery" } else { "lock" };
