@@ -6,8 +6,8 @@ use acidtest_model::{Address, Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Item, Line, Operations, Reading, Release, Scenario,
-        Seen, Stock,
+        self, Capture, Connector, Held, InventoryStore, Item, Line, Reading, Scenario, Seen, SqlCapture,
+        SqlConnection, SqlSession, Step, Stock,
     },
 };
 use mysql_async::{Conn, Error, Row, Statement, prelude::Queryable};
@@ -16,7 +16,7 @@ use crate::{
     MariaDb, connect,
     fault::{self, Sent},
     object,
-    session::{Bracket, Done, Session, number, one, rows},
+    session::{Bracket, Session, number, one, rows},
 };
 
 const TRANSACTION: Bracket = Bracket::Transaction;
@@ -141,183 +141,125 @@ struct MariaDbConnector {
     procedure: String,
 }
 
-/// The statements of a lock mode.
-enum How {
-    Unprotected { read: Statement, set: Statement },
-    IfUnchanged { read: Statement, take: Statement },
-    Locked { read: Statement, take: Statement },
-    InOne { call: Statement },
-}
-
-struct Connection {
-    taker: Taker,
-    how: How,
-    release: Statement,
-}
-
-struct Taker {
-    session: Session,
-    /// The group last read.
-    seen: Reading,
-}
-
 impl Connector for MariaDbConnector {
-    type Connection = Connection;
+    type Connection = SqlConnection<Session>;
 
-    async fn connect(&self) -> Result<Connection, String> {
+    async fn connect(&self) -> Result<Self::Connection, String> {
         let words = |error: Error| fault::words(&error);
         let mut conn = connect(&self.address).await.map_err(words)?;
-        let (how, release) = self.prepare(&mut conn).await.map_err(words)?;
-        Ok(Connection { taker: Taker { session: Session { conn }, seen: Reading::default() }, how, release })
+        let statements = self.prepare(&mut conn).await.map_err(words)?;
+        Ok(SqlConnection::new(Session { conn }, statements))
     }
 }
 
 impl MariaDbConnector {
-    async fn prepare(&self, conn: &mut Conn) -> Result<(How, Statement), Error> {
+    async fn prepare(&self, conn: &mut Conn) -> Result<(SqlCapture<Statement>, Statement), Error> {
         let Self { table, procedure, .. } = self;
         let group = "sku = ? AND `condition` = ? AND source = ?";
         let read =
             format!("SELECT warehouse, `count`, version FROM {table} WHERE {group} ORDER BY warehouse");
         let update = |set: &str| format!("UPDATE {table} SET {set} WHERE {group} AND warehouse = ?");
-        let how = match self.lock {
-            Lock::None => How::Unprotected {
+        let capture = match self.lock {
+            Lock::None => SqlCapture::Unprotected {
                 read: conn.prep(read).await?,
                 set: conn.prep(update("`count` = ?")).await?,
             },
-            Lock::Soft => How::IfUnchanged {
+            Lock::Soft => SqlCapture::IfUnchanged {
                 read: conn.prep(read).await?,
                 take: {
                     let take = update("`count` = `count` - ?, version = version + 1");
                     conn.prep(format!("{take} AND version = ?")).await?
                 },
             },
-            Lock::Hard => How::Locked {
+            Lock::Hard => SqlCapture::Locked {
                 read: conn.prep(format!("{read} FOR UPDATE")).await?,
                 take: conn.prep(update("`count` = `count` - ?")).await?,
             },
-            Lock::Native => How::InOne { call: conn.prep(format!("CALL {procedure}(?, ?, ?, ?)")).await? },
+            Lock::Native => {
+                SqlCapture::InOne { take: conn.prep(format!("CALL {procedure}(?, ?, ?, ?)")).await? }
+            }
         };
         let release = match self.lock {
             Lock::Soft => update("`count` = `count` + ?, version = version + 1"),
             _ => update("`count` = `count` + ?"),
         };
-        Ok((how, conn.prep(release).await?))
+        Ok((capture, conn.prep(release).await?))
     }
 }
 
-impl Taker {
-    async fn look(&mut self, statement: &Statement, capture: &Capture) -> Result<(), Attempt> {
+impl SqlSession for Session {
+    type Statement = Statement;
+
+    async fn read_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
         let Capture { sku, condition, source, .. } = *capture;
-        let read = self.session.read(statement, (sku, condition, source)).await;
-        self.seen.clear();
-        for row in &read? {
-            self.seen.push(seen(row).map_err(|words| Attempt::Failed(Fault::answered(words)))?);
+        let rows = self.read(read, (sku, condition, source)).await?;
+        let filled = seen.fill(rows.iter().map(tuple));
+        filled.map_err(|words| Attempt::Failed(Fault::answered(words)))
+    }
+
+    async fn lock_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
+        self.begin(&TRANSACTION).await?;
+        self.read_group(read, capture, seen).await
+    }
+
+    async fn change(&mut self, change: &Statement, line: &Line, value: i64) -> Step {
+        self.write(change, with_key(value, line), Sent::Write).await
+    }
+
+    async fn take_if_unchanged(&mut self, take: &Statement, line: &Line, seen: &Reading) -> Step {
+        write_if(self, take, line, seen, Sent::Write).await
+    }
+
+    async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Line], seen: &Reading) -> Step {
+        self.begin(&TRANSACTION).await?;
+        for line in lines {
+            write_if(self, take, line, seen, Sent::Nothing).await?;
         }
         Ok(())
     }
 
-    async fn capture_unprotected(
-        &mut self,
-        (read, set): (&Statement, &Statement),
-        capture: &Capture,
-        taken: &mut Vec<Line>,
-    ) -> Done {
-        self.look(read, capture).await?;
-        if !self.seen.decide(capture, taken) {
-            return Ok(Attempt::Refused);
-        }
-        for (index, line) in taken.iter().enumerate() {
-            let left = self.seen.left(line);
-            self.session.write(set, with_key(left, line), Sent::Write).await.map_err(
-                |trouble| match index {
-                    0 => trouble,
-                    // the lines before have taken effect
-                    _ => trouble.after_a_part(),
-                },
-            )?;
-        }
-        Ok(Attempt::Ok)
-    }
-
-    async fn capture_if_unchanged(
-        &mut self,
-        (read, take): (&Statement, &Statement),
-        capture: &Capture,
-        taken: &mut Vec<Line>,
-    ) -> Done {
-        self.look(read, capture).await?;
-        if !self.seen.decide(capture, taken) {
-            return Ok(Attempt::Refused);
-        }
-        // one statement is atomic by itself
-        if let [line] = taken.as_slice() {
-            return self.take_if_unchanged(take, line, Sent::Write).await.map(|()| Attempt::Ok);
-        }
-        let done = self.take_all_if_unchanged(take, taken).await;
-        self.session.end(&TRANSACTION, done).await
-    }
-
-    async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Line]) -> Done {
-        self.session.begin(&TRANSACTION).await?;
+    async fn take_locked(&mut self, take: &Statement, lines: &[Line]) -> Step {
         for line in lines {
-            self.take_if_unchanged(take, line, Sent::Nothing).await?;
-        }
-        Ok(Attempt::Ok)
-    }
-
-    async fn take_if_unchanged(&mut self, take: &Statement, line: &Line, sent: Sent) -> Result<(), Attempt> {
-        let (units, sku, condition, source, warehouse) = with_key(line.count.into(), line);
-        let values = (units, sku, condition, source, warehouse, self.seen.of(line).version);
-        match self.session.run(take, values, sent).await? {
-            0 => Err(Attempt::Conflict),
-            found => one(found),
-        }
-    }
-
-    async fn capture_locked(
-        &mut self,
-        (read, take): (&Statement, &Statement),
-        capture: &Capture,
-        taken: &mut Vec<Line>,
-    ) -> Done {
-        let done = self.take_locked((read, take), capture, taken).await;
-        self.session.end(&TRANSACTION, done).await
-    }
-
-    async fn take_locked(
-        &mut self,
-        (read, take): (&Statement, &Statement),
-        capture: &Capture,
-        taken: &mut Vec<Line>,
-    ) -> Done {
-        self.session.begin(&TRANSACTION).await?;
-        self.look(read, capture).await?;
-        if !self.seen.decide(capture, taken) {
-            return Ok(Attempt::Refused);
-        }
-        for line in &*taken {
-            self.session.write(take, with_key(line.count.into(), line), Sent::Nothing).await?;
-        }
-        Ok(Attempt::Ok)
-    }
-
-    async fn capture_in_one(&mut self, call: &Statement, capture: &Capture, taken: &mut Vec<Line>) -> Done {
-        let Capture { sku, condition, source, units } = *capture;
-        taken.clear();
-        match rows(&mut self.session.conn, call, (sku, condition, source, units)).await {
-            Ok(lines) => {
-                for row in &lines {
-                    taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
-                }
-                Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
+            let units = with_key(line.count.into(), line);
+            if let Err(ended) = self.write(take, units, Sent::Nothing).await {
+                return Err(self.roll_back(ended).await);
             }
-            // the procedure rolls back by itself, but for errors that end it at once
-            Err(error) => Ok(self.session.give_up(&TRANSACTION, fault::attempt(&error, Sent::Write)).await),
         }
+        self.commit().await
+    }
+
+    async fn take_in_one(&mut self, call: &Statement, capture: &Capture, taken: &mut Vec<Line>) -> Step {
+        let Capture { sku, condition, source, units } = *capture;
+        match rows(&mut self.conn, call, (sku, condition, source, units)).await {
+            Ok(lines) => lines.iter().try_for_each(|row| {
+                taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
+                Ok(())
+            }),
+            // the procedure rolls back by itself, but for errors that end it at once
+            Err(error) => Err(self.roll_back(fault::attempt(&error, Sent::Write)).await),
+        }
+    }
+
+    async fn commit(&mut self) -> Step {
+        self.keep(&TRANSACTION).await
+    }
+
+    async fn roll_back(&mut self, ended: Attempt) -> Attempt {
+        self.give_up(&TRANSACTION, ended).await
     }
 }
 
-fn seen(row: &Row) -> Result<Seen, String> {
+/// Runs a statement that takes a line's units, if its tuple has the version still that was seen.
+async fn write_if(session: &mut Session, take: &Statement, line: &Line, seen: &Reading, sent: Sent) -> Step {
+    let (units, sku, condition, source, warehouse) = with_key(line.count.into(), line);
+    let values = (units, sku, condition, source, warehouse, seen.of(line).version);
+    match session.run(take, values, sent).await? {
+        0 => Err(Attempt::Conflict),
+        found => one(found),
+    }
+}
+
+fn tuple(row: &Row) -> Result<Seen, String> {
     Ok(Seen { warehouse: small(row, 0)?, count: number(row, 1)?, version: number(row, 2)? })
 }
 
@@ -330,26 +272,6 @@ fn line(capture: &Capture, row: &Row) -> Result<Line, String> {
 /// A value with the key of a line's tuple, in the order of the statements' placeholders.
 fn with_key(value: i64, line: &Line) -> (i64, u32, u8, u8, u8) {
     (value, line.sku, line.condition, line.source, line.warehouse)
-}
-
-impl Operations for Connection {
-    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
-        let Self { taker, how, .. } = self;
-        let done = match how {
-            How::Unprotected { read, set } => taker.capture_unprotected((read, set), capture, taken).await,
-            How::IfUnchanged { read, take } => taker.capture_if_unchanged((read, take), capture, taken).await,
-            How::Locked { read, take } => taker.capture_locked((read, take), capture, taken).await,
-            How::InOne { call } => taker.capture_in_one(call, capture, taken).await,
-        };
-        done.unwrap_or_else(|trouble| trouble)
-    }
-
-    async fn release(&mut self, release: &Release) -> Attempt {
-        let Release { sku, warehouse, condition, source, units } = *release;
-        let values = (units, sku, condition, source, warehouse);
-        let done = self.taker.session.write(&self.release, values, Sent::Write).await;
-        done.map_or_else(|trouble| trouble, |()| Attempt::Ok)
-    }
 }
 
 #[cfg(test)]

@@ -98,12 +98,14 @@ impl Session {
     /// Keeps what went well; gives up everything else.
     pub(crate) async fn end(&mut self, bracket: &Bracket, done: Done) -> Done {
         match done {
-            Ok(Attempt::Ok) => {
-                let kept = self.conn.query_drop(bracket.keep()).await;
-                kept.map(|()| Attempt::Ok).map_err(|error| fault::attempt(&error, Sent::Commit))
-            }
+            Ok(Attempt::Ok) => self.keep(bracket).await.map(|()| Attempt::Ok),
             Ok(outcome) | Err(outcome) => Ok(self.give_up(bracket, outcome).await),
         }
+    }
+
+    pub(crate) async fn keep(&mut self, bracket: &Bracket) -> Result<(), Attempt> {
+        let kept = self.conn.query_drop(bracket.keep()).await;
+        kept.map_err(|error| fault::attempt(&error, Sent::Commit))
     }
 
     /// Ends what was not told to be kept. It has no effect even if nobody answers, but the connection is

@@ -4,8 +4,8 @@ use acidtest_model::{Address, Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Item, Line as Taken, Operations, Reading, Release,
-        Scenario, Seen, Stock,
+        self, Capture, Connector, Held, InventoryStore, Item, Line, Reading, Scenario, Seen, SqlCapture,
+        SqlConnection, SqlSession, Step, Stock,
     },
 };
 use tokio_postgres::{Client, Error, Row, Statement};
@@ -104,65 +104,48 @@ struct PostgresConnector {
     table: String,
 }
 
-/// The statements of a lock mode.
-enum How {
-    Unprotected { read: Statement, set: Statement },
-    IfUnchanged { read: Statement, take: Statement },
-    Locked { read: Statement, take: Statement },
-    InOne { capture: Statement },
-}
-
-struct Connection {
-    picker: Picker,
-    how: How,
-    release: Statement,
-}
-
-/// Whoever takes from the stock.
-struct Picker {
-    session: Session,
-    /// The group last read.
-    seen: Reading,
-}
-
 impl Connector for PostgresConnector {
-    type Connection = Connection;
+    type Connection = SqlConnection<Session>;
 
-    async fn connect(&self) -> Result<Connection, String> {
+    async fn connect(&self) -> Result<Self::Connection, String> {
         let prepare = async |client: &Client| prepare(client, self.lock, &self.table).await;
-        let (session, (how, release)) = Session::open(&self.address, prepare).await?;
-        Ok(Connection { picker: Picker { session, seen: Reading::default() }, how, release })
+        let (session, statements) = Session::open(&self.address, prepare).await?;
+        Ok(SqlConnection::new(session, statements))
     }
 }
 
-async fn prepare(client: &Client, lock: Lock, table: &str) -> Result<(How, Statement), Error> {
+async fn prepare(
+    client: &Client,
+    lock: Lock,
+    table: &str,
+) -> Result<(SqlCapture<Statement>, Statement), Error> {
     let group = "sku = $1 AND condition = $2 AND source = $3";
     let tuple = format!("{group} AND warehouse = $4");
     let read = format!("SELECT warehouse, count, version FROM {table} WHERE {group} ORDER BY warehouse");
     let update = |set: &str| format!("UPDATE {table} SET {set} WHERE {tuple}");
-    let how = match lock {
-        Lock::None => How::Unprotected {
+    let capture = match lock {
+        Lock::None => SqlCapture::Unprotected {
             read: client.prepare(&read).await?,
             set: client.prepare(&update("count = $5::bigint")).await?,
         },
-        Lock::Soft => How::IfUnchanged {
+        Lock::Soft => SqlCapture::IfUnchanged {
             read: client.prepare(&read).await?,
             take: {
                 let take = update("count = count - $5::bigint, version = version + 1");
                 client.prepare(&format!("{take} AND version = $6")).await?
             },
         },
-        Lock::Hard => How::Locked {
+        Lock::Hard => SqlCapture::Locked {
             read: client.prepare(&format!("{read} FOR UPDATE")).await?,
             take: client.prepare(&update("count = count - $5::bigint")).await?,
         },
-        Lock::Native => How::InOne { capture: client.prepare(&capture(table, group)).await? },
+        Lock::Native => SqlCapture::InOne { take: client.prepare(&take_in_one(table, group)).await? },
     };
     let release = match lock {
         Lock::Soft => update("count = count + $5::bigint, version = version + 1"),
         _ => update("count = count + $5::bigint"),
     };
-    Ok((how, client.prepare(&release).await?))
+    Ok((capture, client.prepare(&release).await?))
 }
 
 /// Locks the group, decides and takes in one statement.
@@ -170,7 +153,7 @@ async fn prepare(client: &Client, lock: Lock, table: &str) -> Result<(How, State
 /// Under READ COMMITTED a tuple that another transaction has changed meanwhile is read again once it
 /// is locked, so `held` is the group as it is now, not as it was when the statement began. The
 /// `UPDATE` then finds the same tuples, which nobody else can change until it is done.
-fn capture(table: &str, group: &str) -> String {
+fn take_in_one(table: &str, group: &str) -> String {
     format!(
         "WITH held AS MATERIALIZED (
            SELECT warehouse, count FROM {table} WHERE {group} ORDER BY warehouse FOR UPDATE),
@@ -187,209 +170,122 @@ fn capture(table: &str, group: &str) -> String {
     )
 }
 
-/// What an operation came to, or came to too early.
-type Done = Result<Attempt, Attempt>;
+impl SqlSession for Session {
+    type Statement = Statement;
 
-impl Picker {
-    async fn read(&mut self, statement: &Statement, capture: &Capture) -> Result<(), Attempt> {
-        let rows = self.session.ask(async |client| group(client, statement, capture).await).await;
-        let rows = rows.map_err(|error| self.session.failed(&error, Sent::Nothing))?;
-        self.keep(&rows)
+    async fn ready(&mut self) -> Step {
+        Session::ready(self).await
     }
 
-    fn keep(&mut self, rows: &[Row]) -> Result<(), Attempt> {
-        self.seen.clear();
-        for row in rows {
-            self.seen.push(seen(row).map_err(|words| Attempt::Failed(Fault::answered(words)))?);
+    async fn read_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
+        let rows = self.ask(async |client| group(client, read, capture).await).await;
+        fill(seen, &rows.map_err(|error| self.failed(&error, Sent::Nothing))?)
+    }
+
+    /// BEGIN and the SELECT are sent at once.
+    async fn lock_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
+        let lock = async |client: &Client| group(client, read, capture).await;
+        let Answered { begun, came, .. } = self.part(Part::First, lock).await;
+        self.begun(begun, false)?;
+        fill(seen, &came.map_err(|error| self.failed(&error, Sent::Nothing))?)
+    }
+
+    async fn change(&mut self, change: &Statement, line: &Line, value: i64) -> Step {
+        let changed = self.ask(async |client| write(client, change, line, value).await).await;
+        changed_one(changed.map_err(|error| self.failed(&error, Sent::Commit))?)
+    }
+
+    async fn take_if_unchanged(&mut self, take: &Statement, line: &Line, seen: &Reading) -> Step {
+        let changed = self.ask(async |client| write_if(client, take, line, seen).await).await;
+        unless_stale(changed.map_err(|error| self.failed(&error, Sent::Commit))?)
+    }
+
+    /// BEGIN and the UPDATEs are sent at once.
+    async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Line], seen: &Reading) -> Step {
+        let updates = async |client: &Client| {
+            in_order(lines.iter().map(|line| write_if(client, take, line, seen))).await
+        };
+        let Answered { begun, came, .. } = self.part(Part::First, updates).await;
+        self.begun(begun, came.iter().any(|changed| may_have_changed(changed.as_ref().copied())))?;
+        came.into_iter().try_for_each(|changed| {
+            unless_stale(changed.map_err(|error| self.failed(&error, Sent::Nothing))?)
+        })
+    }
+
+    /// The UPDATEs and COMMIT are sent at once.
+    async fn take_locked(&mut self, take: &Statement, lines: &[Line]) -> Step {
+        let updates = async |client: &Client| {
+            in_order(lines.iter().map(|line| write(client, take, line, line.count.into()))).await
+        };
+        let Answered { came, committed, .. } = self.part(Part::Last, updates).await;
+        for changed in came {
+            let rows = changed.map_err(|error| self.failed(&error, Part::Last.sent(&error)))?;
+            // locked and read, but not there: what else was taken is committed
+            changed_one(rows).map_err(Attempt::after_a_part)?;
+        }
+        self.committed(committed)
+    }
+
+    async fn take_in_one(&mut self, take: &Statement, capture: &Capture, taken: &mut Vec<Line>) -> Step {
+        let Capture { sku, condition, source, units } = *capture;
+        let (sku, condition, source) = (i64::from(sku), i16::from(condition), i16::from(source));
+        let units = i64::from(units);
+        let rows =
+            self.ask(async |client| client.query(take, &[&sku, &condition, &source, &units]).await).await;
+        for row in &rows.map_err(|error| self.failed(&error, Sent::Commit))? {
+            taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
         }
         Ok(())
     }
 
-    async fn capture_unprotected(
-        &mut self,
-        (read, set): (&Statement, &Statement),
-        capture: &Capture,
-        taken: &mut Vec<Taken>,
-    ) -> Done {
-        self.read(read, capture).await?;
-        if !self.seen.decide(capture, taken) {
-            return Ok(Attempt::Refused);
-        }
-        for (index, line) in taken.iter().enumerate() {
-            let left = self.seen.left(line);
-            let changed = self.session.ask(async |client| write(client, set, line, left).await).await;
-            self.written(changed).and_then(changed_one).map_err(|trouble| match index {
-                0 => trouble,
-                // the lines before have taken effect
-                _ => trouble.after_a_part(),
-            })?;
-        }
-        Ok(Attempt::Ok)
+    async fn commit(&mut self) -> Step {
+        let committed = self.ask(async |client| client.batch_execute("COMMIT").await).await;
+        self.committed(committed)
     }
 
-    async fn capture_if_unchanged(
-        &mut self,
-        (read, take): (&Statement, &Statement),
-        capture: &Capture,
-        taken: &mut Vec<Taken>,
-    ) -> Done {
-        self.read(read, capture).await?;
-        if !self.seen.decide(capture, taken) {
-            return Ok(Attempt::Refused);
-        }
-        // one statement is atomic by itself
-        if let [line] = taken.as_slice() {
-            let version = self.seen.of(line).version;
-            let changed = self.session.ask(async |client| write_if(client, take, line, version).await).await;
-            return self.written(changed).and_then(unless_stale).map(|()| Attempt::Ok);
-        }
-        match self.take_all_if_unchanged(take, taken).await {
-            Ok(()) => Ok(self.session.commit().await),
-            Err(trouble) => Ok(self.session.roll_back(trouble).await),
-        }
-    }
-
-    /// Begins a transaction and takes all lines in it.
-    async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Taken]) -> Result<(), Attempt> {
-        let versions: Vec<i64> = lines.iter().map(|line| self.seen.of(line).version).collect();
-        let updates = async |client: &Client| {
-            let lines = lines.iter().zip(&versions);
-            in_order(lines.map(|(line, version)| write_if(client, take, line, *version))).await
-        };
-        let Answered { begun, came, .. } = self.session.part(Part::First, updates).await;
-        self.session.begun(begun, came.iter().any(|changed| may_have_changed(changed.as_ref().copied())))?;
-        came.into_iter().try_for_each(|changed| {
-            unless_stale(changed.map_err(|error| self.session.failed(&error, Sent::Nothing))?)
-        })
-    }
-
-    async fn capture_locked(
-        &mut self,
-        (read, take): (&Statement, &Statement),
-        capture: &Capture,
-        taken: &mut Vec<Taken>,
-    ) -> Done {
-        match self.lock(read, capture).await {
-            Ok(()) if self.seen.decide(capture, taken) => self.take_and_commit(take, taken).await,
-            Ok(()) => Ok(self.session.roll_back(Attempt::Refused).await),
-            Err(trouble) => Ok(self.session.roll_back(trouble).await),
-        }
-    }
-
-    /// Begins a transaction and reads the group, locking it.
-    async fn lock(&mut self, read: &Statement, capture: &Capture) -> Result<(), Attempt> {
-        let lock = async |client: &Client| group(client, read, capture).await;
-        let Answered { begun, came, .. } = self.session.part(Part::First, lock).await;
-        self.session.begun(begun, false)?;
-        let rows = came.map_err(|error| self.session.failed(&error, Sent::Nothing))?;
-        self.keep(&rows)
-    }
-
-    async fn take_and_commit(&mut self, take: &Statement, lines: &[Taken]) -> Done {
-        let updates = async |client: &Client| {
-            in_order(lines.iter().map(|line| write(client, take, line, i64::from(line.count)))).await
-        };
-        let Answered { came, committed, .. } = self.session.part(Part::Last, updates).await;
-        for changed in came {
-            let rows = changed.map_err(|error| self.session.failed(&error, Part::Last.sent(&error)))?;
-            // locked and read, but not there: what else was taken is committed
-            changed_one(rows).map_err(Attempt::after_a_part)?;
-        }
-        Ok(self.session.committed(committed))
-    }
-
-    async fn capture_in_one(
-        &mut self,
-        statement: &Statement,
-        capture: &Capture,
-        taken: &mut Vec<Taken>,
-    ) -> Done {
-        taken.clear();
-        let rows = self.session.ask(async |client| take_in_one(client, statement, capture).await).await;
-        for row in &rows.map_err(|error| self.session.failed(&error, Sent::Commit))? {
-            taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
-        }
-        Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
-    }
-
-    async fn release(&mut self, statement: &Statement, release: &Release) -> Done {
-        let line = release.line();
-        let units = i64::from(release.units);
-        let changed = self.session.ask(async |client| write(client, statement, &line, units).await).await;
-        self.written(changed).and_then(changed_one).map(|()| Attempt::Ok)
-    }
-
-    /// What a write outside a transaction came to.
-    fn written(&self, changed: Result<u64, Error>) -> Result<u64, Attempt> {
-        changed.map_err(|error| self.session.failed(&error, Sent::Commit))
+    async fn roll_back(&mut self, ended: Attempt) -> Attempt {
+        Session::roll_back(self, ended).await
     }
 }
 
-fn seen(row: &Row) -> Result<Seen, String> {
+fn fill(seen: &mut Reading, rows: &[Row]) -> Step {
+    let filled = seen.fill(rows.iter().map(tuple));
+    filled.map_err(|words| Attempt::Failed(Fault::answered(words)))
+}
+
+fn tuple(row: &Row) -> Result<Seen, String> {
     let words = |error: Error| fault::words(&error);
     let count: i32 = row.try_get(1).map_err(words)?;
     let version = row.try_get(2).map_err(words)?;
     Ok(Seen { warehouse: small(row, 0)?, count: count.into(), version })
 }
 
-fn line(capture: &Capture, row: &Row) -> Result<Taken, String> {
+fn line(capture: &Capture, row: &Row) -> Result<Line, String> {
     let count: i64 = row.try_get(1).map_err(|error| fault::words(&error))?;
     let count = u32::try_from(count).map_err(|_| format!("{count} units were taken"))?;
     Ok(capture.line(small(row, 0)?, count))
 }
 
-async fn group(client: &Client, statement: &Statement, capture: &Capture) -> Result<Vec<Row>, Error> {
+async fn group(client: &Client, read: &Statement, capture: &Capture) -> Result<Vec<Row>, Error> {
     let Capture { sku, condition, source, .. } = *capture;
-    client.query(statement, &[&i64::from(sku), &i16::from(condition), &i16::from(source)]).await
-}
-
-async fn take_in_one(client: &Client, statement: &Statement, capture: &Capture) -> Result<Vec<Row>, Error> {
-    let Capture { sku, condition, source, units } = *capture;
-    let (condition, source) = (i16::from(condition), i16::from(source));
-    client.query(statement, &[&i64::from(sku), &condition, &source, &i64::from(units)]).await
+    client.query(read, &[&i64::from(sku), &i16::from(condition), &i16::from(source)]).await
 }
 
 /// Runs a statement on a line's tuple, with one value.
-async fn write(client: &Client, statement: &Statement, line: &Taken, value: i64) -> Result<u64, Error> {
+async fn write(client: &Client, statement: &Statement, line: &Line, value: i64) -> Result<u64, Error> {
     let (sku, condition, source, warehouse) = key(line);
     client.execute(statement, &[&sku, &condition, &source, &warehouse, &value]).await
 }
 
-/// Runs a statement that takes a line's units, if its tuple has this version still.
-async fn write_if(client: &Client, statement: &Statement, line: &Taken, version: i64) -> Result<u64, Error> {
+/// Runs a statement that takes a line's units, if its tuple has the version still that was seen.
+async fn write_if(client: &Client, take: &Statement, line: &Line, seen: &Reading) -> Result<u64, Error> {
     let (sku, condition, source, warehouse) = key(line);
-    let units = i64::from(line.count);
-    client.execute(statement, &[&sku, &condition, &source, &warehouse, &units, &version]).await
+    let (units, version) = (i64::from(line.count), seen.of(line).version);
+    client.execute(take, &[&sku, &condition, &source, &warehouse, &units, &version]).await
 }
 
-fn key(line: &Taken) -> (i64, i16, i16, i16) {
+fn key(line: &Line) -> (i64, i16, i16, i16) {
     (line.sku.into(), line.condition.into(), line.source.into(), line.warehouse.into())
-}
-
-impl Operations for Connection {
-    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Taken>) -> Attempt {
-        let Self { picker, how, .. } = self;
-        if let Err(lost) = picker.session.ready().await {
-            return lost;
-        }
-        let done = match how {
-            How::Unprotected { read, set } => picker.capture_unprotected((read, set), capture, taken).await,
-            How::IfUnchanged { read, take } => {
-                picker.capture_if_unchanged((read, take), capture, taken).await
-            }
-            How::Locked { read, take } => picker.capture_locked((read, take), capture, taken).await,
-            How::InOne { capture: statement } => picker.capture_in_one(statement, capture, taken).await,
-        };
-        done.unwrap_or_else(|trouble| trouble)
-    }
-
-    async fn release(&mut self, release: &Release) -> Attempt {
-        let Self { picker, release: statement, .. } = self;
-        if let Err(lost) = picker.session.ready().await {
-            return lost;
-        }
-        picker.release(statement, release).await.unwrap_or_else(|trouble| trouble)
-    }
 }
 
 #[cfg(test)]

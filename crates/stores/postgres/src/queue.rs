@@ -194,10 +194,7 @@ async fn insert_all(session: &mut Session, insert: &Statement, bodies: &[Vec<u8>
     let Answered { begun, came, committed } = session.part(Part::Whole, run).await;
     session.begun(begun, may_have_changed(came.as_ref().copied()))?;
     came.map_err(|error| session.failed(&error, Part::Whole.sent(&error)))?;
-    match session.committed(committed) {
-        Attempt::Ok => Ok(()),
-        trouble => Err(trouble),
-    }
+    session.committed(committed)
 }
 
 type Inserted = Result<u64, Error>;

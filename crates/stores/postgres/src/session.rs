@@ -126,14 +126,9 @@ impl Session {
         })
     }
 
-    pub(crate) async fn commit(&mut self) -> Attempt {
-        let committed = self.line.ask(async |client| client.batch_execute("COMMIT").await).await;
-        self.committed(committed)
-    }
-
     /// What COMMIT came to.
-    pub(crate) fn committed(&self, committed: Result<(), Error>) -> Attempt {
-        committed.map_or_else(|error| self.failed(&error, Sent::Commit), |()| Attempt::Ok)
+    pub(crate) fn committed(&self, committed: Result<(), Error>) -> Result<(), Attempt> {
+        committed.map_err(|error| self.failed(&error, Sent::Commit))
     }
 
     /// Ends a transaction that was not told to commit. It has no effect even if nobody answers, but

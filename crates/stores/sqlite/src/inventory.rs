@@ -4,15 +4,15 @@ use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Line, Operations, Reading, Release, Scenario, Seen,
-        Stock,
+        self, Capture, Connector, Held, InventoryStore, Line, Reading, Scenario, Seen, SqlCapture,
+        SqlConnection, SqlSession, Step, Stock,
     },
 };
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 
 use crate::{
     File, Sqlite, attempt, named,
-    transaction::{Done, IMMEDIATE, begin, end},
+    transaction::{IMMEDIATE, begin, commit, roll_back},
 };
 
 fn table(place: &Place) -> String {
@@ -55,10 +55,7 @@ impl InventoryStore for Sqlite {
     }
 
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
-        inventory::task(
-            SqliteConnector { file: self.file.clone(), lock, sql: Statements::on(&table(place)) },
-            scenario,
-        )
+        inventory::task(SqliteConnector { file: self.file.clone(), lock, table: table(place) }, scenario)
     }
 
     fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
@@ -84,31 +81,36 @@ fn held(row: &Row<'_>) -> rusqlite::Result<Held> {
     Ok(Held { key, count: row.get(4)? })
 }
 
-#[derive(Clone)]
-struct Statements {
-    /// The tuples of a group, ascending by warehouse.
-    read: String,
-    set: String,
-    take: String,
-    take_if_unchanged: String,
-    capture: String,
-    release: String,
-    release_and_mark: String,
+struct SqliteConnector {
+    file: File,
+    lock: Lock,
+    table: String,
 }
 
-impl Statements {
-    fn on(table: &str) -> Self {
-        let group = "sku = ?1 AND condition = ?2 AND source = ?3";
-        let tuple = format!("{group} AND warehouse = ?4");
-        Self {
-            read: format!("SELECT warehouse, count, version FROM {table} WHERE {group} ORDER BY warehouse"),
-            set: format!("UPDATE {table} SET count = ?5 WHERE {tuple}"),
-            take: format!("UPDATE {table} SET count = count - ?5 WHERE {tuple}"),
-            take_if_unchanged: format!(
-                "UPDATE {table} SET count = count - ?5, version = version + 1 WHERE {tuple} AND version = ?6"
-            ),
-            // RETURNING sees only the table that is updated: what was taken is kept in a column
-            capture: format!(
+impl Connector for SqliteConnector {
+    type Connection = SqlConnection<Session>;
+
+    async fn connect(&self) -> Result<Self::Connection, String> {
+        let connection = self.file.connect().map_err(|error| error.to_string())?;
+        Ok(SqlConnection::new(Session { connection }, statements(self.lock, &self.table)))
+    }
+}
+
+fn statements(lock: Lock, table: &str) -> (SqlCapture<String>, String) {
+    let group = "sku = ?1 AND condition = ?2 AND source = ?3";
+    let tuple = format!("{group} AND warehouse = ?4");
+    let read = format!("SELECT warehouse, count, version FROM {table} WHERE {group} ORDER BY warehouse");
+    let update = |set: &str| format!("UPDATE {table} SET {set} WHERE {tuple}");
+    let capture = match lock {
+        Lock::None => SqlCapture::Unprotected { read, set: update("count = ?5") },
+        Lock::Soft => {
+            let take = update("count = count - ?5, version = version + 1");
+            SqlCapture::IfUnchanged { read, take: format!("{take} AND version = ?6") }
+        }
+        Lock::Hard => SqlCapture::Locked { read, take: update("count = count - ?5") },
+        // RETURNING sees only the table that is updated: what was taken is kept in a column
+        Lock::Native => SqlCapture::InOne {
+            take: format!(
                 "WITH held AS (
                    SELECT warehouse, count, sum(count) OVER () AS total,
                           sum(count) OVER (ORDER BY warehouse) - count AS before
@@ -121,163 +123,112 @@ impl Statements {
                    AND stock.warehouse = held.warehouse AND held.total >= ?4 AND held.before < ?4
                  RETURNING warehouse, taken"
             ),
-            release: format!("UPDATE {table} SET count = count + ?5 WHERE {tuple}"),
-            release_and_mark: format!(
-                "UPDATE {table} SET count = count + ?5, version = version + 1 WHERE {tuple}"
-            ),
+        },
+    };
+    let release = match lock {
+        Lock::Soft => update("count = count + ?5, version = version + 1"),
+        _ => update("count = count + ?5"),
+    };
+    (capture, release)
+}
+
+struct Session {
+    connection: Connection,
+}
+
+impl Session {
+    /// Runs a statement, and says how many rows it changed.
+    fn run(&self, sql: &str, values: impl Params) -> Result<usize, Attempt> {
+        let done = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
+        done.map_err(|error| attempt(&error))
+    }
+}
+
+impl SqlSession for Session {
+    type Statement = String;
+
+    async fn read_group(&mut self, read: &String, capture: &Capture, seen: &mut Reading) -> Step {
+        let Capture { sku, condition, source, .. } = *capture;
+        let tuple =
+            |row: &Row<'_>| Ok(Seen { warehouse: row.get(0)?, count: row.get(1)?, version: row.get(2)? });
+        let read = self.connection.prepare_cached(read).and_then(|mut statement| {
+            seen.fill(statement.query_map(params![sku, condition, source], tuple)?)
+        });
+        read.map_err(|error| attempt(&error))
+    }
+
+    async fn lock_group(&mut self, read: &String, capture: &Capture, seen: &mut Reading) -> Step {
+        begin(&self.connection, IMMEDIATE).map_err(|error| attempt(&error))?;
+        self.read_group(read, capture, seen).await
+    }
+
+    async fn change(&mut self, change: &String, line: &Line, value: i64) -> Step {
+        let Line { sku, warehouse, condition, source, .. } = *line;
+        match self.run(change, params![sku, condition, source, warehouse, value])? {
+            1 => Ok(()),
+            rows => Err(Attempt::Failed(Fault::answered(format!("a write changed {rows} rows")))),
         }
     }
-}
 
-struct SqliteConnector {
-    file: File,
-    lock: Lock,
-    sql: Statements,
-}
-
-struct Client {
-    connection: Connection,
-    lock: Lock,
-    sql: Statements,
-    /// The group last read.
-    seen: Reading,
-}
-
-impl Connector for SqliteConnector {
-    type Connection = Client;
-
-    async fn connect(&self) -> Result<Client, String> {
-        let connection = self.file.connect().map_err(|error| error.to_string())?;
-        Ok(Client { connection, lock: self.lock, sql: self.sql.clone(), seen: Reading::default() })
+    async fn take_if_unchanged(&mut self, take: &String, line: &Line, seen: &Reading) -> Step {
+        let Line { sku, warehouse, condition, source, count } = *line;
+        let version = seen.of(line).version;
+        match self.run(take, params![sku, condition, source, warehouse, count, version])? {
+            0 => Err(Attempt::Conflict),
+            _ => Ok(()),
+        }
     }
-}
 
-impl Client {
-    fn read(&mut self, capture: &Capture) -> rusqlite::Result<()> {
-        self.seen.clear();
-        let mut statement = self.connection.prepare_cached(&self.sql.read)?;
-        let mut rows = statement.query(params![capture.sku, capture.condition, capture.source])?;
-        while let Some(row) = rows.next()? {
-            self.seen.push(Seen { warehouse: row.get(0)?, count: row.get(1)?, version: row.get(2)? });
+    async fn take_all_if_unchanged(&mut self, take: &String, lines: &[Line], seen: &Reading) -> Step {
+        begin(&self.connection, IMMEDIATE).map_err(|error| attempt(&error))?;
+        for line in lines {
+            self.take_if_unchanged(take, line, seen).await?;
         }
         Ok(())
     }
 
-    fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
-        self.read(capture)?;
-        if !self.seen.decide(capture, taken) {
-            return Ok(Attempt::Refused);
-        }
-        for (index, line) in taken.iter().enumerate() {
-            let left = self.seen.left(line);
-            let tuple = params![line.sku, line.condition, line.source, line.warehouse, left];
-            match self.connection.prepare_cached(&self.sql.set)?.execute(tuple) {
-                Ok(_) => {}
-                // the lines before have taken effect
-                Err(error) if index > 0 => return Ok(attempt(&error).after_a_part()),
-                Err(error) => return Err(error),
+    async fn take_locked(&mut self, take: &String, lines: &[Line]) -> Step {
+        for line in lines {
+            if let Err(ended) = self.change(take, line, line.count.into()).await {
+                return Err(self.roll_back(ended).await);
             }
         }
-        Ok(Attempt::Ok)
+        self.commit().await
     }
 
-    fn capture_if_unchanged(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
-        self.read(capture)?;
-        if !self.seen.decide(capture, taken) {
-            return Ok(Attempt::Refused);
-        }
-        // one statement is atomic by itself
-        if taken.len() == 1 {
-            return self.take_if_unchanged(taken);
-        }
-        begin(&self.connection, IMMEDIATE)?;
-        let done = self.take_if_unchanged(taken);
-        end(&self.connection, done)
-    }
-
-    fn take_if_unchanged(&self, taken: &[Line]) -> Done {
-        for line in taken {
-            let tuple = params![
-                line.sku,
-                line.condition,
-                line.source,
-                line.warehouse,
-                line.count,
-                self.seen.of(line).version
-            ];
-            if self.connection.prepare_cached(&self.sql.take_if_unchanged)?.execute(tuple)? == 0 {
-                return Ok(Attempt::Conflict);
+    async fn take_in_one(&mut self, take: &String, capture: &Capture, taken: &mut Vec<Line>) -> Step {
+        let Capture { sku, condition, source, units } = *capture;
+        let done = self.connection.prepare_cached(take).and_then(|mut statement| {
+            let mut rows = statement.query(params![sku, condition, source, units])?;
+            let mut told = true;
+            // to the end, where it commits
+            while let Some(row) = rows.next()? {
+                match (row.get(0), row.get(1)) {
+                    (Ok(warehouse), Ok(count)) => taken.push(capture.line(warehouse, count)),
+                    _ => told = false,
+                }
             }
+            Ok(told)
+        });
+        if done.map_err(|error| attempt(&error))? {
+            return Ok(());
         }
-        Ok(Attempt::Ok)
+        Err(Attempt::Unknown(Fault::answered("it does not say what was taken")))
     }
 
-    fn capture_locked(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
-        begin(&self.connection, IMMEDIATE)?;
-        let done = self.take_inside(capture, taken);
-        end(&self.connection, done)
+    async fn commit(&mut self) -> Step {
+        commit(&self.connection).map_err(|error| attempt(&error))
     }
 
-    fn take_inside(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
-        self.read(capture)?;
-        if !self.seen.decide(capture, taken) {
-            return Ok(Attempt::Refused);
-        }
-        for line in &*taken {
-            let tuple = params![line.sku, line.condition, line.source, line.warehouse, line.count];
-            self.connection.prepare_cached(&self.sql.take)?.execute(tuple)?;
-        }
-        Ok(Attempt::Ok)
-    }
-
-    fn capture_in_one(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
-        taken.clear();
-        let mut statement = self.connection.prepare_cached(&self.sql.capture)?;
-        let mut rows =
-            statement.query(params![capture.sku, capture.condition, capture.source, capture.units])?;
-        let mut told = true;
-        // to the end, where it commits
-        while let Some(row) = rows.next()? {
-            match (row.get(0), row.get(1)) {
-                (Ok(warehouse), Ok(count)) => taken.push(capture.line(warehouse, count)),
-                _ => told = false,
-            }
-        }
-        Ok(match taken.is_empty() {
-            _ if !told => Attempt::Unknown(Fault::answered("it does not say what was taken")),
-            true => Attempt::Refused,
-            false => Attempt::Ok,
-        })
-    }
-}
-
-impl Operations for Client {
-    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
-        let done = match self.lock {
-            Lock::None => self.capture_unprotected(capture, taken),
-            Lock::Soft => self.capture_if_unchanged(capture, taken),
-            Lock::Hard => self.capture_locked(capture, taken),
-            Lock::Native => self.capture_in_one(capture, taken),
-        };
-        done.unwrap_or_else(|error| attempt(&error))
-    }
-
-    async fn release(&mut self, release: &Release) -> Attempt {
-        let sql = if self.lock == Lock::Soft { &self.sql.release_and_mark } else { &self.sql.release };
-        let tuple = params![release.sku, release.condition, release.source, release.warehouse, release.units];
-        let done = self.connection.prepare_cached(sql).and_then(|mut update| update.execute(tuple));
-        match done {
-            Ok(1) => Attempt::Ok,
-            Ok(rows) => Attempt::Failed(Fault::answered(format!("a release changed {rows} rows"))),
-            Err(error) => attempt(&error),
-        }
+    async fn roll_back(&mut self, ended: Attempt) -> Attempt {
+        roll_back(&self.connection).map_or_else(|error| attempt(&error), |()| ended)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use acidtest_testbed::{self as testbed, NAMESPACE, wait};
-    use acidtest_workloads::inventory::Item;
+    use acidtest_workloads::inventory::{Item, Operations};
 
     use super::*;
     use crate::opened;
@@ -321,8 +272,7 @@ mod tests {
             let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
             wait(store.load(&place, lock, &stock)).unwrap();
             set(&store, &place, "warehouse", "1000", item.key());
-            let sql = Statements::on(&table(&place));
-            let connector = SqliteConnector { file: store.file.clone(), lock, sql };
+            let connector = SqliteConnector { file: store.file.clone(), lock, table: table(&place) };
             let mut client = wait(connector.connect()).unwrap();
             let ended = wait(client.capture(&capture, &mut Vec::new()));
             let fits = match &ended {

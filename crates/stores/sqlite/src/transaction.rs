@@ -19,15 +19,20 @@ pub(crate) fn begin(connection: &Connection, how: &str) -> rusqlite::Result<()> 
 /// Commits what went well; rolls back everything else.
 pub(crate) fn end(connection: &Connection, done: Done) -> Done {
     if matches!(done, Ok(Attempt::Ok)) {
-        let committed = connection.prepare_cached("COMMIT")?.execute([]);
-        if committed.is_ok() {
-            return done;
-        }
+        commit(connection)?;
+    } else {
         roll_back(connection)?;
-        return committed.map(|_| Attempt::Ok);
     }
-    roll_back(connection)?;
     done
+}
+
+/// Commits, or rolls back what it cannot commit.
+pub(crate) fn commit(connection: &Connection) -> rusqlite::Result<()> {
+    let committed = connection.prepare_cached("COMMIT")?.execute([]);
+    if committed.is_err() {
+        roll_back(connection)?;
+    }
+    committed.map(drop)
 }
 
 /// SQLite rolls back by itself after some errors; then there is nothing left to do.

@@ -27,6 +27,7 @@ mod ledger;
 mod parameters;
 mod port;
 mod sequence;
+mod sql;
 mod stock;
 mod workload;
 
@@ -34,9 +35,8 @@ pub use audit::{Replay, audit};
 pub use client::{OPERATIONS, Scenario, task};
 pub use ledger::Ledger;
 pub use parameters::{InvalidParameters, Parameters};
-pub use port::{
-    Capture, Connector, Held, InventoryStore, Line, Operations, Reading, Release, Seen, plan_capture,
-};
+pub use port::{Capture, Connector, Held, InventoryStore, Line, Operations, Release, plan_capture};
 pub use sequence::Sequence;
+pub use sql::{Reading, Seen, SqlCapture, SqlConnection, SqlSession, Step};
 pub use stock::{Group, Item, Stock};
 pub use workload::{Inventory, KIND};

@@ -68,53 +68,6 @@ impl Capture {
     }
 }
 
-/// What a client read of one tuple before it decides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Where it lies.
-    pub warehouse: u8,
-    /// Units.
-    pub count: i64,
-    /// How often it was changed, where the lock mode keeps a version.
-    pub version: i64,
-}
-
-/// What a client read of a group before it decides, ascending by warehouse. Its room is used again.
-#[derive(Clone, Debug, Default)]
-pub struct Reading {
-    tuples: Vec<Seen>,
-}
-
-impl Reading {
-    /// Forgets the last reading.
-    pub fn clear(&mut self) {
-        self.tuples.clear();
-    }
-
-    /// Adds the next tuple.
-    pub fn push(&mut self, seen: Seen) {
-        self.tuples.push(seen);
-    }
-
-    /// Decides from which warehouses to take, as [`plan_capture`] does.
-    pub fn decide(&self, capture: &Capture, taken: &mut Vec<Line>) -> bool {
-        plan_capture(capture, self.tuples.iter().map(|seen| (seen.warehouse, seen.count)), taken)
-    }
-
-    /// What was read of the tuple that a line takes from; nothing, if that was not read.
-    #[must_use]
-    pub fn of(&self, line: &Line) -> Seen {
-        let seen = self.tuples.iter().find(|seen| seen.warehouse == line.warehouse);
-        seen.copied().unwrap_or_default()
-    }
-
-    /// What that tuple is to hold after the line: what was read, less the line.
-    #[must_use]
-    pub fn left(&self, line: &Line) -> i64 {
-        self.of(line).count.saturating_sub(line.count.into())
-    }
-}
-
 /// Decides from which warehouses to take: in the order of `held` (warehouse, units), which every
 /// store gives ascending by warehouse. Fills `taken` and says whether there was enough; if not,
 /// `taken` is empty.

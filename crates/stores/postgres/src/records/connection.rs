@@ -121,10 +121,7 @@ impl<'a> Transaction<'a> {
             let next = read.and_then(|version| self.statements.then(step, version));
             self.steps.extend(next.map(|next| (*place, next)));
         }
-        match self.session.committed(committed) {
-            Attempt::Ok => Ok(()),
-            trouble => Err(trouble),
-        }
+        self.session.committed(committed)
     }
 }
 
