@@ -1,6 +1,12 @@
 //! The machine: what it is, and how busy it was.
 
-use std::{env::consts::ARCH, fs, path::Path, thread, time::Duration};
+use std::{
+    env::consts::ARCH,
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use procfs::{CpuInfo, CurrentSI, FromRead, KernelStats, Meminfo, process::MountInfos};
 use schemars::JsonSchema;
@@ -75,26 +81,29 @@ fn escaped(path: &str) -> String {
 
 /// Watches how busy the machine is.
 pub(crate) struct MachineWatch {
-    first: Cpu,
-    last: Cpu,
+    /// `None` where the kernel does not say how long it was idle.
+    first: Option<Cpu>,
+    last: Option<Cpu>,
     peak: Peak,
     pressure: [Option<u64>; 5],
 }
 
 impl MachineWatch {
     pub(crate) fn start(every: Duration) -> Self {
-        let now = Cpu::read().unwrap_or_default();
-        Self { first: now, last: now, peak: Peak::new(every), pressure: pressure() }
+        let pressure = pressure();
+        let now = Cpu::read();
+        Self { first: now, last: now, peak: Peak::new(every), pressure }
     }
 
-    /// Reads the CPU counters, the last reading being `seconds` old.
-    pub(crate) fn look(&mut self, seconds: f64) {
-        let now = Cpu::read().unwrap_or(self.last);
-        self.peak.add(now.busy_since(self.last), seconds);
-        self.last = now;
+    /// Reads the CPU counters.
+    pub(crate) fn look(&mut self) {
+        let Some(now) = Cpu::read() else { return };
+        if let Some(last) = self.last.replace(now) {
+            self.peak.add(now.busy_since(&last), now.seconds_since(&last));
+        }
     }
 
-    /// What was used in the `seconds` up to now.
+    /// What was used up to the last look, which ended a span of `seconds`.
     pub(crate) fn result(&self, seconds: f64) -> MachineUse {
         let now = pressure();
         let percent = |which: usize| {
@@ -102,13 +111,17 @@ impl MachineWatch {
             let stalled = Duration::from_micros((*to)?.saturating_sub((*from)?));
             Some((100.0 * rate(stalled.as_secs_f64(), seconds)).min(100.0))
         };
-        let cpu_mean = rate(self.last.busy_since(self.first), seconds);
-        let stolen = self.last.stolen.zip(self.first.stolen).map(|(to, from)| to.saturating_sub(from));
+        let span = self.first.zip(self.last);
+        let cpu_mean = span.map_or(0.0, |(from, to)| rate(to.busy_since(&from), to.seconds_since(&from)));
+        let steal_mean = span.and_then(|(from, to)| {
+            let ticks = to.stolen?.saturating_sub(from.stolen?);
+            Some(rate(seconds_of(ticks), to.seconds_since(&from)))
+        });
         MachineUse {
             cpu_mean,
             cpu_max: self.peak.max(cpu_mean),
-            cores: self.last.cores.max(1),
-            steal_mean: stolen.map(|ticks| rate(seconds_of(ticks), seconds)),
+            cores: self.last.map_or_else(usable_cores, |last| last.cores.max(1)),
+            steal_mean,
             pressure_cpu_some: percent(0),
             pressure_io_some: percent(1),
             pressure_io_full: percent(2),
@@ -118,10 +131,17 @@ impl MachineWatch {
     }
 }
 
-/// CPU counters of the machine, in ticks.
-#[derive(Clone, Copy, Default)]
+/// CPU counters of the machine, in ticks, and when they were read.
+///
+/// Busy is what was neither idle nor stolen. The kernel measures how long a core is idle, but it only samples what a
+/// busy one does: what runs at the moment of a clock interrupt has the whole tick. Work in bursts shorter than that
+/// falls between interrupts, while each process's own CPU time is measured and has all of it. The sum of the sampled
+/// counters may therefore be less than what a single process used; the time that was not idle never is.
+#[derive(Clone, Copy)]
 struct Cpu {
-    busy: u64,
+    at: Instant,
+    /// With nothing to do, or waiting for storage.
+    idle: u64,
     stolen: Option<u64>,
     cores: u64,
 }
@@ -129,15 +149,26 @@ struct Cpu {
 impl Cpu {
     fn read() -> Option<Self> {
         let stats = KernelStats::current().ok()?;
-        let total = &stats.total;
-        let interrupts = total.irq.unwrap_or(0) + total.softirq.unwrap_or(0);
-        // time given to guests is part of user time already
-        let busy = total.user + total.nice + total.system + interrupts;
-        Some(Self { busy, stolen: total.steal, cores: cores(&stats) })
+        Self::of(&stats, Instant::now())
     }
 
-    fn busy_since(self, earlier: Self) -> f64 {
-        seconds_of(self.busy.saturating_sub(earlier.busy))
+    /// `None` where the counters of idle time stand still at zero, as some containers show them.
+    fn of(stats: &KernelStats, at: Instant) -> Option<Self> {
+        let total = &stats.total;
+        let idle = total.idle + total.iowait.unwrap_or(0);
+        (idle > 0).then(|| Self { at, idle, stolen: total.steal, cores: cores(stats) })
+    }
+
+    fn seconds_since(&self, earlier: &Self) -> f64 {
+        (self.at - earlier.at).as_secs_f64()
+    }
+
+    /// Seconds of CPU, over all cores.
+    fn busy_since(&self, earlier: &Self) -> f64 {
+        let idle = self.idle.saturating_sub(earlier.idle);
+        let stolen = self.stolen.unwrap_or(0).saturating_sub(earlier.stolen.unwrap_or(0));
+        let there = self.seconds_since(earlier) * self.cores as f64;
+        (there - seconds_of(idle + stolen)).max(0.0)
     }
 }
 
@@ -167,7 +198,30 @@ fn stalled(file: &str, kind: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use procfs::{FromReadSI, LocalSystemInfo};
+
     use super::*;
+
+    /// Two cores for ten seconds: one process used 6.2 s of them in bursts, of which the clock's interrupts saw 5.9 s.
+    #[test]
+    fn what_runs_between_two_interrupts_is_busy_too() {
+        let stat = |user: u64, idle: u64, iowait: u64, stolen: u64| {
+            let cpus = format!("{user} 0 0 {idle} {iowait} 0 0 {stolen} 0 0");
+            let text = format!(
+                "cpu  {cpus}\ncpu0 {cpus}\ncpu1 {cpus}\nintr 0\nctxt 0\nbtime 1700000000\nprocesses 1\n\
+                 procs_running 1\nprocs_blocked 0\n"
+            );
+            KernelStats::from_read(text.as_bytes(), &LocalSystemInfo).unwrap()
+        };
+        let begun = Instant::now();
+        let first = Cpu::of(&stat(1000, 50_000, 100, 0), begun).unwrap();
+        let last = begun + Duration::from_secs(10);
+        let busy = |now: KernelStats| Cpu::of(&now, last).unwrap().busy_since(&first);
+        assert!((busy(stat(1590, 51_080, 400, 0)) - 6.2).abs() < 1e-9, "by the time that was not idle");
+        assert!((busy(stat(1590, 51_080, 400, 20)) - 6.0).abs() < 1e-9, "what was stolen was not used");
+        assert!(busy(stat(1000, 52_010, 100, 0)).abs() < 1e-9, "ticks are rounded");
+        assert!(Cpu::of(&stat(0, 0, 0, 0), begun).is_none(), "no idle time was ever counted");
+    }
 
     #[test]
     fn a_pressure_file_may_lack_a_line() {

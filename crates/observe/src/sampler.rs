@@ -97,8 +97,10 @@ impl Watch {
     fn start(server: Option<u32>, every: Duration) -> Self {
         let own = own_pid();
         let server = server.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid != own);
-        let now = Instant::now();
         let since = ticks_since_boot();
+        // first, as it looks last of all at its end: what the groups use lies within what the machine does
+        let machine = MachineWatch::start(every);
+        let now = Instant::now();
         let mut watch = Self {
             started: now,
             looked: now,
@@ -106,7 +108,7 @@ impl Watch {
             samples: 0,
             client: Group::new(own, false, since, every),
             server: server.map(|pid| Group::new(pid, true, since, every)),
-            machine: MachineWatch::start(every),
+            machine,
         };
         watch.sample_closely();
         watch
@@ -158,8 +160,9 @@ impl Watch {
         let seconds = (now - self.looked).as_secs_f64();
         self.looked = now;
         self.samples += 1;
-        self.machine.look(seconds);
-        self.groups().flat_map(|group| group.look(seconds)).collect()
+        let ended = self.groups().flat_map(|group| group.look(seconds)).collect();
+        self.machine.look();
+        ended
     }
 
     fn count(&mut self, ended: &[Ended]) {
