@@ -59,6 +59,8 @@ pub(crate) struct Instance {
     pub(crate) store: Box<dyn Store>,
     pub(crate) effective: Effective,
     pub(crate) server: Option<Server>,
+    /// The root of the process tree of a server that `lab up` started and that is used by its address.
+    kept_server: Option<u32>,
     /// Where its hard locks are kept, if not in itself.
     locks: Option<Box<Instance>>,
     /// Where it is.
@@ -126,7 +128,11 @@ impl Instance {
     ) -> Result<Self, Failure> {
         let opening = Opening { rung: None, locks };
         let mut instance = match &target.address {
-            Some(address) => Self::bare(open(target, address, opening).await?, address),
+            Some(address) => {
+                let bare = Self::bare(open(target, address, opening).await?, address);
+                let port = address.port.unwrap_or(target.kind().default_port);
+                Self { kept_server: lab.serving(&address.host, port)?, ..bare }
+            }
             None => Self::private(lab, target, rung, opening, interrupt).await?,
         };
         instance.effective = within(PATIENCE, "reading the settings", instance.store.effective()).await?;
@@ -162,6 +168,7 @@ impl Instance {
             store,
             effective,
             server: None,
+            kept_server: None,
             locks: None,
             address: address.clone(),
             folder: None,
@@ -200,9 +207,9 @@ impl Instance {
         }
     }
 
-    /// The root of the server's process tree, where it is one of ours.
+    /// The root of the server's process tree, where it is one of ours: private, or kept by `lab up`.
     pub(crate) fn pid(&self) -> Option<u32> {
-        self.server.as_ref().map(Server::pid)
+        self.server.as_ref().map(Server::pid).or(self.kept_server)
     }
 
     /// Whether the private server is gone, and how it went.

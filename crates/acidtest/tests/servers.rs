@@ -403,6 +403,33 @@ fn what_cannot_start_or_be_reached_is_one_message() {
     let _machine = beside_others();
     let bench = Bench::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+/// A server that `lab up` started has its row of resources where it is used by its address; to a bench with another lab
+/// the same server is the user's own.
+#[test]
+fn a_kept_server_is_sampled_where_it_is_used_by_its_address() {
+    let _machine = beside_others();
+    for store in servers() {
+        let (bench, stranger) = (Bench::new(), Bench::new());
+        let address = up(&bench, store);
+        let by_name = address.replace("127.0.0.1", "localhost");
+        for (bench, address, is_kept) in
+            [(&bench, &address, true), (&bench, &by_name, true), (&stranger, &address, false)]
+        {
+            let words = ["run", "inventory", "--store", address, "--ops", "200", "--warmup", "0s"];
+            bench.run(&words).expect(0);
+            let result = bench.result();
+            let server = &cells(&result)[0]["trials"][0]["resources"]["server"];
+            assert_eq!(
+                server["processes"].as_u64().is_some_and(|all| all > 0),
+                is_kept,
+                "{address}: {server}"
+            );
+        }
+        bench.run(&["lab", "down"]).expect(0);
+        bench.assert_clean();
+    }
+}
+
     let port = taken.local_addr().unwrap().port().to_string();
     for store in servers() {
         let ended = bench.run(&["lab", "up", store, "--port", &port]).expect(3);

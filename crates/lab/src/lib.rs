@@ -106,6 +106,16 @@ impl Lab {
         Ok(self.root.folders()?.0.iter().map(Entry::of).collect())
     }
 
+    /// The root of the process tree of the kept server that listens on this port of this machine; none where it is no
+    /// server of this lab's, or does not run.
+    pub fn serving(&self, host: &str, port: u16) -> Result<Option<u32>, LabError> {
+        // a private server listens on loopback only, and no two that run have one port
+        let same =
+            |theirs: &Address| theirs.port == Some(port) && [&theirs.host, "localhost"].contains(&host);
+        let kept = self.list()?.into_iter().filter(|entry| entry.holder == Holder::Kept);
+        Ok(kept.filter(|entry| entry.address.as_ref().is_some_and(same)).find_map(|entry| entry.pid))
+    }
+
     /// Stops and removes every kept server, and whatever benches that are dead have left. What belongs
     /// to a living bench stays.
     pub fn down(&self) -> Result<Cleared, LabError> {
