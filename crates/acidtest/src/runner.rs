@@ -1,7 +1,7 @@
 //! The runner: takes a plan through lab, stores, engine and audit to a result.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -129,6 +129,9 @@ pub(crate) struct Order {
 
 /// Runs the plan, or what is left of it, and writes its result as it grows. Whatever fails on the way,
 /// what was measured until then is kept.
+///
+/// # Errors
+/// No trial could be run at all: then nothing is written.
 pub(crate) async fn run(
     order: Order,
     id: &str,
@@ -189,10 +192,23 @@ pub(crate) async fn run(
     };
     let closed = runner.close().await;
     runner.progress.finish();
+    if let (Ok(()), Some(failure)) = (&done, nothing_run(&runner.result, &runner.interrupt)) {
+        return Err(failure);
+    }
     let concluded = runner.conclude();
     let written = file.write(&runner.result);
     let failure = done.and(concluded).and(written).and(closed).err();
     Ok(Finished { result: runner.result, failure })
+}
+
+/// Why no trial could be run at all, where none could: there is no result then.
+fn nothing_run(result: &RunResult, interrupt: &Interrupt) -> Option<Failure> {
+    if interrupt.is_set() || result.cells.iter().any(|cell| !cell.trials.is_empty()) {
+        return None;
+    }
+    let causes = result.cells.iter().map(|cell| cell.error.as_deref()).collect::<Option<BTreeSet<_>>>()?;
+    let causes: Vec<&str> = causes.into_iter().collect();
+    Some(Failure::Store(causes.join("\nerror: ")))
 }
 
 /// The interrupted run, ready to go on: what failed in it is tried again.
@@ -304,8 +320,12 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// A run that is killed loses little; one of many short trials does not spend its time writing.
+    /// A run that is killed loses little; one of many short trials does not spend its time writing. One without a
+    /// trial has nothing to lose.
     fn write_now_and_then(&mut self) -> Result<(), Failure> {
+        if self.result.cells.iter().all(|cell| cell.trials.is_empty()) {
+            return Ok(());
+        }
         let due = self.written.is_none_or(|(last, took)| last.elapsed() >= WRITING.max(took * WRITING_TIMES));
         if due {
             let begun = Instant::now();

@@ -173,13 +173,46 @@ fn a_saved_plan_and_a_refusal_hold_no_password() {
     let plan = fs::read_to_string(bench.path("plan.toml")).unwrap();
     assert!(plan.contains("postgres://ann@127.0.0.1:1/shop") && !plan.contains("s3cr3t"), "{plan}");
     let ended = bench.run(&brief(&["run", "inventory", "--store", address])).expect(3);
+    for word in ["cannot reach postgres://ann@127.0.0.1:1/shop", "refused", "remedy:"] {
+        assert!(ended.stderr.contains(word), "no \"{word}\" in:\n{}", ended.stderr);
+    }
+    let beside = bench.run(&brief(&["run", "inventory", "--store", &format!("sqlite,{address}")])).expect(3);
     let result = fs::read_to_string(bench.results().pop().unwrap()).unwrap();
-    for text in [&ended.stdout, &ended.stderr, &result] {
+    for text in [&ended.stdout, &ended.stderr, &beside.stdout, &beside.stderr, &result] {
         assert!(!text.contains("s3cr3t"), "{text}");
     }
-    for word in ["cannot reach postgres://ann@127.0.0.1:1/shop", "refused", "remedy:"] {
-        assert!(ended.stdout.contains(word), "no \"{word}\" in:\n{}", ended.stdout);
+}
+
+/// Where no store could be opened there is nothing to keep and nothing to show: what is wrong is all that is said. One
+/// that could be opened has its result, with what was wrong with the others.
+#[test]
+fn a_run_without_a_trial_leaves_no_result() {
+    let bench = Bench::new();
+    let stores = "redis://127.0.0.1:1,postgres://127.0.0.1:1/shop";
+    for more in [&["--output", "table"][..], &["--output", "json"], &["--quiet"]] {
+        let words = ["run", "inventory", "--store", stores, "--trials", "2", "--clients", "2,3"];
+        let ended = bench.run(&[&words[..], more].concat()).expect(3);
+        assert_eq!(ended.stdout, "", "{more:?}");
+        for word in
+            ["error: cannot reach redis://127.0.0.1:1", "error: cannot reach postgres://127.0.0.1:1/shop"]
+        {
+            assert_eq!(ended.stderr.matches(word).count(), 1, "{more:?}: {}", ended.stderr);
+        }
+        assert!(!ended.stderr.contains("result: "), "{}", ended.stderr);
+        assert!(bench.results().is_empty(), "{more:?}: {:?}", bench.results());
     }
+    let some = brief(&["run", "inventory", "--store", "sqlite,redis://127.0.0.1:1", "--out", "r.json"]);
+    let ended = bench.run(&some).expect(3);
+    assert!(
+        ended.stdout.contains("the bench itself:") && ended.stdout.contains("cannot reach redis"),
+        "{}",
+        ended.stdout
+    );
+    let ended = bench.run(&["run", "--resume", "r.json"]).expect(3);
+    assert!(ended.stdout.contains("cannot reach redis"), "tried again: {}", ended.stdout);
+    let result: Value = serde_json::from_str(&fs::read_to_string(bench.path("r.json")).unwrap()).unwrap();
+    assert_eq!(result["cells"][0]["trials"].as_array().unwrap().len(), 1);
+    bench.assert_clean();
 }
 
 #[test]
@@ -470,7 +503,7 @@ fn a_user_s_file_is_not_touched_unless_asked() {
     assert!(bench.path("mine.db").exists(), "kept");
     let refused = bench.run(&words).expect(3);
     for word in ["namespace \"acidtest\" exists already", "--replace", "--namespace"] {
-        assert!(refused.stdout.contains(word), "no \"{word}\" in:\n{}", refused.stdout);
+        assert!(refused.stderr.contains(word), "no \"{word}\" in:\n{}", refused.stderr);
     }
     bench.run(&[words.as_slice(), &["--namespace", "other"]].concat()).expect(0);
     bench.run(&[words.as_slice(), &["--replace"]].concat()).expect(0);
@@ -718,7 +751,7 @@ fn what_listens_and_does_not_answer_is_said_and_not_waited_for() {
     for (scheme, child) in children {
         let ended = wait(child).expect(3);
         for word in ["cannot reach", "remedy:"] {
-            assert!(ended.stdout.contains(word), "{scheme}: no \"{word}\" in:\n{}", ended.stdout);
+            assert!(ended.stderr.contains(word), "{scheme}: no \"{word}\" in:\n{}", ended.stderr);
         }
     }
 }

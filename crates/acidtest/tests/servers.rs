@@ -219,9 +219,9 @@ fn a_user_s_server_is_used_in_a_namespace_of_its_own_and_no_password_shows() {
         );
         let refused = bench.run(&words).expect(3);
         assert!(
-            refused.stdout.contains("exists already") && refused.stdout.contains("--replace"),
+            refused.stderr.contains("exists already") && refused.stderr.contains("--replace"),
             "{}",
-            refused.stdout
+            refused.stderr
         );
         bench.run(&[&words[..], &["--replace"]].concat()).expect(0);
         bench.run(&words).expect(0);
@@ -269,7 +269,7 @@ fn a_namespace_left_on_a_user_s_server_is_removed_by_lab_down() {
         child.kill().unwrap();
         child.wait().unwrap();
         let refused = bench.run(&["run", "inventory", "--store", &address, "--ops", "200"]).expect(3);
-        assert!(refused.stdout.contains("exists already"), "{store}: {}", refused.stdout);
+        assert!(refused.stderr.contains("exists already"), "{store}: {}", refused.stderr);
         let down = bench.run(&["lab", "down"]).expect(0);
         assert!(down.stdout.contains("removed namespace \"acidtest\""), "{store}: {}", down.stdout);
         bench.assert_clean();
@@ -289,7 +289,7 @@ fn a_trial_that_fails_leaves_no_namespace() {
     let address = up(&bench, "postgres");
     let words = ["run", "inventory", "--store", &address, "--ops", "200", "--warmup", "0s", "--clients"];
     let ended = bench.run(&[&words[..], &["1500"]].concat()).expect(3);
-    assert!(ended.stdout.contains("a client could not connect"), "{}", ended.stdout);
+    assert!(ended.stderr.contains("a client could not connect"), "{}", ended.stderr);
     bench.run(&[&words[..], &["4"]].concat()).expect(0);
     bench.run(&["lab", "down"]).expect(0);
     bench.assert_clean();
@@ -438,13 +438,13 @@ fn a_kept_server_is_sampled_where_it_is_used_by_its_address() {
         let words = ["run", "inventory", "--store", store];
         let missing = bench.command(&words).env(&variable, "/nowhere/server").output().unwrap();
         assert_eq!(missing.status.code(), Some(3));
-        let said = String::from_utf8_lossy(&missing.stdout).into_owned();
+        let said = String::from_utf8_lossy(&missing.stderr).into_owned();
         assert!(said.contains("/nowhere/server"), "{store}: {said}");
         // nobody listens on port 1
         let address = format!("{store}://127.0.0.1:1");
         let ended = bench.run(&["run", "inventory", "--store", &address]).expect(3);
         for word in ["cannot reach", "127.0.0.1:1", "refused", "remedy:"] {
-            assert!(ended.stdout.contains(word), "{store}: no \"{word}\" in:\n{}", ended.stdout);
+            assert!(ended.stderr.contains(word), "{store}: no \"{word}\" in:\n{}", ended.stderr);
         }
         for text in [&ended.stdout, &ended.stderr, &said] {
             assert!(!text.contains("panicked") && !text.contains("backtrace"), "{text}");
