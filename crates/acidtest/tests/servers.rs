@@ -391,6 +391,11 @@ fn a_kept_server_lives_until_lab_down() {
         let bench = Bench::new();
         let ended = bench.run(&["lab", "up", store]).expect(0);
         assert!(ended.stdout.contains("://") && ended.stdout.contains("127.0.0.1:"), "{}", ended.stdout);
+        assert_eq!(ended.stdout.lines().count(), 1, "the address alone: {}", ended.stdout);
+        let another = format!("; another rung: acidtest lab up {store} --durability ");
+        for word in ["started at durability disk (", &another, "stop it with: acidtest lab down"] {
+            assert!(ended.stderr.contains(word), "{store}: no \"{word}\" in: {}", ended.stderr);
+        }
         let list = bench.run(&["lab", "list"]).expect(0).stdout;
         assert!(list.contains(store) && list.contains("kept"), "{list}");
         bench.run(&["lab", "down"]).expect(0);
@@ -398,11 +403,6 @@ fn a_kept_server_lives_until_lab_down() {
     }
 }
 
-#[test]
-fn what_cannot_start_or_be_reached_is_one_message() {
-    let _machine = beside_others();
-    let bench = Bench::new();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
 /// A server that `lab up` started has its row of resources where it is used by its address; to a bench with another lab
 /// the same server is the user's own.
 #[test]
@@ -430,6 +430,11 @@ fn a_kept_server_is_sampled_where_it_is_used_by_its_address() {
     }
 }
 
+#[test]
+fn what_cannot_start_or_be_reached_is_one_message() {
+    let _machine = beside_others();
+    let bench = Bench::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     for store in servers() {
         let ended = bench.run(&["lab", "up", store, "--port", &port]).expect(3);

@@ -3,13 +3,14 @@
 use std::{fmt::Write, path::PathBuf};
 
 use acidtest_lab::{Entry, Holder, Lab, Lifetime, NamespaceEntry};
-use acidtest_model::{Address, Durability, Server};
+use acidtest_model::{Address, Durability, Server, StoreKind};
+use acidtest_workloads::Store;
 use tokio::task::LocalSet;
 
 use crate::{
     args,
     exit::{Failure, Status},
-    instance,
+    instance::{self, PATIENCE, within},
     interrupt::Interrupt,
     output,
     registry::{Opening, STORES},
@@ -40,15 +41,11 @@ async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, 
             server.stop()?;
             Ok(Status::Interrupted)
         }
-        Ok(_) => {
+        Ok(running) => {
             output::print_text(&format!("{address}\n"))?;
-            let rung = if target.kind().rung_of_data {
-                "durability as each queue has it".to_owned()
-            } else {
-                format!("durability {rung}")
-            };
+            output::say(&started(target.kind(), rung, &*running).await);
             output::say(&format!(
-                "{rung}; log and data in {}; stop it with: acidtest lab down",
+                "log and data in {}; stop it with: acidtest lab down",
                 server.folder().display()
             ));
             Ok(Status::Held)
@@ -58,6 +55,24 @@ async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, 
             Err(failure)
         }
     }
+}
+
+/// At which rung a server was started, as it says itself, and how to have another.
+async fn started(kind: &StoreKind, rung: Durability, store: &dyn Store) -> String {
+    if kind.rung_of_data {
+        return "started; durability as each queue has it".to_owned();
+    }
+    let settings = within(PATIENCE, "reading the settings", store.effective()).await;
+    // what it could not be asked now, a run reads back again
+    let because = settings.map_or_else(|_| String::new(), |settings| format!(" ({})", settings.because));
+    let others = Durability::ALL.into_iter().filter(|other| *other != rung && kind.rung(*other).is_yes());
+    let others: Vec<&str> = others.map(Durability::name).collect();
+    let another = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; another rung: acidtest lab up {} --durability {}", kind.name, others.join("|"))
+    };
+    format!("started at durability {rung}{because}{another}")
 }
 
 /// Clears away what killed runs left on users' servers, which may be kept private ones, and then every
