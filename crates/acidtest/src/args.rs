@@ -130,7 +130,7 @@ pub(crate) enum Arrivals {
 pub(crate) enum OnRefused {
     /// The refusal is the answer
     Count,
-    /// Wait 5 ms and try again, as the inventory study did: with --trace, and always there
+    /// Wait 5 ms and try again, as the inventory study did: by itself with --trace, and only there
     Retry,
 }
 
@@ -159,11 +159,12 @@ pub(crate) struct Driving {
     /// Attempts after a conflict [default: 100]
     #[arg(long)]
     pub(crate) max_retries: Option<u32>,
-    /// What a refused operation does: count, or retry with --trace [default: count]
+    /// What a refused operation does: count; with --trace it is retry, by itself [default: count]
     #[arg(long)]
     pub(crate) on_refused: Option<OnRefused>,
     /// Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds
-    /// in order; the final stock must be the sequence's own
+    /// in order; one that is refused waits 5 ms and is tried again by itself; the final stock must be the
+    /// sequence's own
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100000",
           value_parser = clap::value_parser!(u64).range(1..=100_000_000), conflicts_with_all = ["ops", "duration", "rate", "warmup"])]
     pub(crate) trace: Option<u64>,
