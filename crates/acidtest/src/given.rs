@@ -65,6 +65,11 @@ fn value(text: &str) -> Value {
     }
 }
 
+/// A word of the command line as it stands, unless it is a range that makes none.
+fn word(text: &str) -> Result<String, String> {
+    range(text).transpose().map(|_| text.to_owned())
+}
+
 /// The parameters of workloads that were given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given(Vec<(&'static str, Vec<String>)>);
@@ -97,6 +102,7 @@ fn options() -> Vec<(&'static str, Arg)> {
                 .long(parameter.name.replace('_', "-"))
                 .value_name("VALUE,...")
                 .value_delimiter(',')
+                .value_parser(word)
                 .action(clap::ArgAction::Append)
                 .help_heading(heading.clone())
                 .help(format!("{} [default: {}]", parameter.meaning, parameter.default));

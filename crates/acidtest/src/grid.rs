@@ -7,7 +7,7 @@ use acidtest_report::Plan;
 use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
 
-use crate::{exit::Failure, target::Target};
+use crate::{exit::Failure, plan_file::expected, target::Target};
 
 /// What is said of an operation that decides nothing.
 const NOTHING_TO_PROTECT: &str = "nothing to protect: no write depends on what was read";
@@ -139,8 +139,12 @@ fn wrong(kind: &WorkloadKind, values: &Values, error: &str) -> Failure {
         others.remove(*name);
         (kind.with)(&others).is_ok()
     });
-    let at = at_fault.map_or_else(String::new, |(name, value)| format!("{name} = {value}: "));
-    Failure::Usage(format!("{}: {at}{error}", kind.name))
+    let Some((name, value)) = at_fault else { return Failure::Usage(format!("{}: {error}", kind.name)) };
+    let parameter = (kind.parameters)().into_iter().find(|parameter| parameter.name == name);
+    let must = expected(error).zip(parameter).map(|(must, parameter)| {
+        format!("{name} must be {must}, as in {}; it is the {}", parameter.default, parameter.meaning)
+    });
+    Failure::Usage(format!("{}: {name} = {value}: {}", kind.name, must.as_deref().unwrap_or(error)))
 }
 
 /// The lock modes that make sense.

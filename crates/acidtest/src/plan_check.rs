@@ -67,11 +67,21 @@ impl<'a> Asked<'a> {
         self.keys.contains(key)
     }
 
+    /// Whether a key's value is the file's and not the command line's.
+    pub(crate) fn is_of_file(&self, key: &str) -> bool {
+        self.file.is_some() && !self.given.contains(key)
+    }
+
+    /// A key as whoever gave it wrote it: in the file, or as an option.
+    pub(crate) fn named(&self, key: &str) -> String {
+        if self.is_of_file(key) { key.to_owned() } else { option(key) }
+    }
+
     /// Refuses what has no effect: its key in the plan, with the value where only that has none, and why.
     fn refused(&self, what: &str, why: &str) -> Failure {
         let key = key_of(what);
         match self.file {
-            Some(file) if !self.given.contains(key) => Failure::Usage(format!(
+            Some(file) if self.is_of_file(key) => Failure::Usage(format!(
                 "{file}: {what} has no effect here: {why}\n  remedy: take it out of the file"
             )),
             _ => {
@@ -90,6 +100,7 @@ fn key_of(what: &str) -> &str {
 /// How a key of the plan is given on the command line.
 fn option(key: &str) -> String {
     let name = match key {
+        "stores" => "store",
         "locks" => "lock",
         "rates" => "rate",
         key => key,
@@ -106,15 +117,15 @@ const LONGEST_ANSWER: Duration = Duration::from_hours(24);
 /// # Errors
 /// As [`in_range`], and options that contradict each other.
 pub(crate) fn check(plan: &Plan, asked: &Asked<'_>) -> Result<(), Failure> {
-    in_range(plan)?;
+    in_range(plan, |key| asked.named(key))?;
     contradictions(plan, asked)
 }
 
-/// Checks each value of a plan, and how many cells its lists make.
+/// Checks each value of a plan, and how many cells its lists make. `named` says how a key was written.
 ///
 /// # Errors
 /// The first value that is out of range or given twice.
-pub(crate) fn in_range(plan: &Plan) -> Result<(), Failure> {
+pub(crate) fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failure> {
     let axes = [
         ("stores", plan.stores.is_empty()),
         ("locks", plan.locks.is_empty()),
@@ -125,7 +136,7 @@ pub(crate) fn in_range(plan: &Plan) -> Result<(), Failure> {
         ("timeout", plan.timeout.0.is_zero()),
     ];
     if let Some((name, _)) = axes.into_iter().find(|(_, empty)| *empty) {
-        return Err(Failure::Usage(format!("{name} must not be empty or zero")));
+        return Err(Failure::Usage(format!("{} must not be empty or zero", named(name))));
     }
     let cells = plan.most_cells();
     if cells.is_none_or(|cells| cells > CELLS) {
@@ -148,7 +159,7 @@ pub(crate) fn in_range(plan: &Plan) -> Result<(), Failure> {
     }
     let most = |length: Span, most: Duration| length.0 <= most;
     let limits = [
-        ("rate", "between 0.001 and 10,000,000", plan.rates.iter().all(|rate| (1e-3..=1e7).contains(rate))),
+        ("rates", "between 0.001 and 10,000,000", plan.rates.iter().all(|rate| (1e-3..=1e7).contains(rate))),
         ("trials", "at most 10,000", plan.trials <= TRIALS),
         ("duration", "at most 90 days", most(plan.duration, LONGEST)),
         ("warmup", "at most 90 days", most(plan.warmup, LONGEST)),
@@ -172,9 +183,9 @@ pub(crate) fn in_range(plan: &Plan) -> Result<(), Failure> {
         ("clients", "at most 100,000", plan.clients.iter().all(|clients| *clients <= 100_000)),
     ];
     if let Some((name, must, _)) = limits.into_iter().find(|(.., fits)| !fits) {
-        return Err(Failure::Usage(format!("{name} must be {must}")));
+        return Err(Failure::Usage(format!("{} must be {must}", named(name))));
     }
-    namespace(&plan.namespace)
+    namespace(&plan.namespace, &named("namespace"))
 }
 
 /// What a list holds twice, if anything.
@@ -183,7 +194,7 @@ fn repeated<T: PartialEq + ToString>(list: &[T]) -> Option<String> {
     twice.map(|(_, each)| each.to_string())
 }
 
-fn namespace(name: &str) -> Result<(), Failure> {
+fn namespace(name: &str, key: &str) -> Result<(), Failure> {
     let is_plain =
         name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_');
     let begins = name.starts_with(|first: char| !first.is_ascii_digit());
@@ -191,7 +202,7 @@ fn namespace(name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "namespace \"{name}\" will not do: lower-case letters, digits and _, at most 40, no digit first"
+        "{key} \"{name}\" will not do: lower-case letters, digits and _, at most 40, no digit first"
     )))
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, fs, path::Path};
 
-use acidtest_report::Plan;
+use acidtest_report::{Plan, count};
 use acidtest_workloads::WORKLOADS;
 
 use crate::{exit::Failure, files};
@@ -55,7 +55,48 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
         let hint = acidtest_model::hint(word, known.iter().map(String::as_str));
         return format!("{at}: unknown word \"{word}\"{hint}\n  known are {}", known.join(", "));
     }
-    format!("{at}: {message}")
+    let key = error.span().and_then(|span| key_at(text, span.end));
+    match (key, expected(message)) {
+        (Some((key, example)), Some(must)) => format!("{at}: {key} must be {must}, as in {key} = {example}"),
+        (None, Some(must)) => format!("{at}: it must be {must}"),
+        (_, None) => format!("{at}: {message}"),
+    }
+}
+
+/// The key whose value stands there, and a value that it could have.
+fn key_at(text: &str, end: usize) -> Option<(String, String)> {
+    let usual = Plan {
+        ops: Some(100_000),
+        trace: Some(100_000),
+        threads: Some(2),
+        rates: vec![2000.0],
+        ..Plan::of("inventory")
+    };
+    let known = toml::Value::try_from(usual).ok()?;
+    // a list may take several lines
+    let key = text.get(..end)?.lines().rev().find_map(|line| Some(line.split_once('=')?.0.trim()))?;
+    Some((key.to_owned(), known.get(key)?.to_string()))
+}
+
+/// What a value must be that has another type, in words that are nobody's type names; nothing of other errors.
+pub(crate) fn expected(message: &str) -> Option<String> {
+    let rest =
+        ["invalid type: ", "invalid value: "].into_iter().find_map(|head| message.strip_prefix(head))?;
+    // what was found may hold anything
+    let (_, expected) = rest.rsplit_once(", expected ")?;
+    let to = |most: u64| format!("a whole number from 0 to {}", count(most));
+    Some(match expected.lines().next().unwrap_or_default() {
+        "u8" => to(u8::MAX.into()),
+        "u16" => to(u16::MAX.into()),
+        "u32" => to(u32::MAX.into()),
+        "u64" => "a whole number, 0 or above".to_owned(),
+        "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "a table of values by name".to_owned(),
+        // what is read from words calls itself by its own names
+        _ => "a word".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -103,6 +144,20 @@ mod tests {
         assert!(error.starts_with("/plan.toml:2: \"soon\" is no length of time"), "{error}");
         let error = error_of("workload = \"inventory\"\nlocks = [\"sofft\"]\n");
         assert!(error.starts_with("/plan.toml:2: unknown word \"sofft\"; did you mean \"soft\"?"), "{error}");
+        for (line, said) in [
+            ("clients = \"5..3\"", "/plan.toml:2: clients must be a list, as in clients = [16]"),
+            (
+                "clients = [\n\"5..3\"]",
+                "clients must be a whole number from 0 to 4,294,967,295, as in clients = [16]",
+            ),
+            ("rates = [\"fast\"]", "/plan.toml:2: rates must be a number, as in rates = [2000.0]"),
+            ("keep = 1", "/plan.toml:2: keep must be true or false, as in keep = false"),
+            ("warmup = 2", "/plan.toml:2: warmup must be a word, as in warmup = \"2s\""),
+            ("ops = -1", "/plan.toml:2: ops must be a whole number, 0 or above, as in ops = 100000"),
+        ] {
+            let error = error_of(&format!("workload = \"inventory\"\n{line}\n"));
+            assert!(error.contains(said), "{error}");
+        }
         let error = error_of("workload = \n");
         assert!(error.starts_with("/plan.toml:1: "), "{error}");
     }

@@ -300,21 +300,24 @@ fn a_plan_out_of_all_proportion_is_refused() {
     let cases = [
         (of("trials = 4294967295"), "trials must be at most 10,000"),
         (of("clients = [4294967295]"), "clients must be at most 100,000"),
-        (of("clients = [4294967296]"), "expected u32"),
+        (
+            of("clients = [4294967296]"),
+            "clients must be a whole number from 0 to 4,294,967,295, as in clients = [16]",
+        ),
         (of("duration = \"900000h\""), "duration must be at most 90 days"),
         (of("duration = \"99999999999999999999h\""), "is no length of time"),
         (of("warmup = \"2000000000000h\""), "warmup must be at most 90 days"),
         (of("timeout = \"48h\""), "timeout must be at most one day"),
         (of("ops = 9000000000000000000"), "ops must be between 1 and 1,000,000,000,000"),
-        (of("rates = [1e300]"), "rate must be between 0.001 and 10,000,000"),
-        (of("rates = [1e-300]"), "rate must be between"),
-        (of("rates = [nan]"), "rate must be between"),
-        (of("rates = [inf]"), "rate must be between"),
-        (of("rates = [0.0]"), "rate must be between"),
-        (of("rates = [-5.0]"), "rate must be between"),
+        (of("rates = [1e300]"), "rates must be between 0.001 and 10,000,000"),
+        (of("rates = [1e-300]"), "rates must be between"),
+        (of("rates = [nan]"), "rates must be between"),
+        (of("rates = [inf]"), "rates must be between"),
+        (of("rates = [0.0]"), "rates must be between"),
+        (of("rates = [-5.0]"), "rates must be between"),
         (of("trace = 9000000000000000000"), "trace must be between 1 and 100,000,000"),
         (of("threads = 4294967295"), "threads must be between 1 and 1,024"),
-        (of("seed = -1"), "invalid value"),
+        (of("seed = -1"), "seed must be a whole number, 0 or above, as in seed = 42"),
         (lists, "its lists make 40,000 cells, and a run has at most 10,000: give shorter lists"),
         (parameter("inventory", "items = 4294967295"), "items must be between 1 and 10,000,000"),
         (parameter("inventory", "capture_share = nan"), "capture_share"),
@@ -322,7 +325,7 @@ fn a_plan_out_of_all_proportion_is_refused() {
             parameter("records", "records = 1000000000000000000"),
             "records must be between 1 and 1,000,000,000",
         ),
-        (parameter("records", "records = 1e18"), "expected u64"),
+        (parameter("records", "records = 1e18"), "records must be a whole number, 0 or above, as in 10000"),
         (
             parameter("records", "fields = 100\nfield_bytes = 65536\ntransaction = 10000"),
             "transaction must be of at most 1 GiB",
@@ -825,7 +828,8 @@ fn every_list_is_an_axis() {
         (vec!["--items", "20,20"], "20 is given twice"),
         (vec!["--clients", "9..3"], "holds nothing"),
         (vec!["--mix", "a"], "inventory has no parameter \"mix\"; it belongs to records"),
-        (vec!["--items", "few"], "inventory: items = \"few\""),
+        (vec!["--items", "few"], "inventory: items = \"few\": items must be a whole number"),
+        (vec!["--items", "9..3"], "\"9..3\" holds nothing"),
     ] {
         let ended = bench.run(&[vec!["run", "inventory"], words].concat()).expect(2);
         assert!(ended.stderr.contains(said), "{}", ended.stderr);
@@ -878,6 +882,28 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
     }
 }
 
+/// A run that is complete is shown, and nothing is done; what is given beside it and has no effect is refused.
+#[test]
+fn a_complete_run_is_shown_and_not_gone_on_with() {
+    let bench = Bench::new();
+    let run = bench.run(&brief(&["run", "inventory", "--out", "r.json"])).expect(0);
+    let written = fs::read(bench.path("r.json")).unwrap();
+    let again = bench.run(&["run", "--resume", "r.json"]).expect(0);
+    assert_eq!(again.stdout, run.stdout);
+    assert!(again.stderr.contains("the run is complete"), "{}", again.stderr);
+    assert_eq!(fs::read(bench.path("r.json")).unwrap(), written);
+    for (words, option, why) in [
+        (&["--resume", "r.json", "--out", "x.json"][..], "--out", "in the file of its own result"),
+        (&["inventory", "--save-plan", "plan.toml", "--out", "x.json"], "--out", "nothing is run"),
+        (&["inventory", "--save-plan", "plan.toml", "--output", "table"], "--output", "nothing is run"),
+        (&["inventory", "--save-plan", "plan.toml", "--quiet"], "--quiet", "nothing is run"),
+    ] {
+        let said = bench.run(&[&["run"], words].concat()).expect(2).stderr;
+        assert!(said.contains(&format!("{option} has no effect here: ")) && said.contains(why), "{said}");
+    }
+    assert!(!bench.path("plan.toml").exists() && !bench.path("x.json").exists());
+}
+
 /// The password of a lock service's address is for the run: it stands in no plan and in no message.
 #[test]
 fn a_lock_service_s_password_is_in_no_plan() {
@@ -900,7 +926,9 @@ fn a_result_that_was_changed_is_not_gone_on_with() {
     let bench = Bench::new();
     bench.run(&brief(&["run", "inventory", "--clients", "1,2", "--out", "r.json"])).expect(0);
     let text = fs::read_to_string(bench.path("r.json")).unwrap();
-    let result: Value = serde_json::from_str(&text).unwrap();
+    let mut result: Value = serde_json::from_str(&text).unwrap();
+    // one that is complete is not gone on with either
+    result["interrupted"] = Value::Bool(true);
     let with = |pointer: &str, value: Value| {
         let mut changed = result.clone();
         *changed.pointer_mut(pointer).unwrap() = value;

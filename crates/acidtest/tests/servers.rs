@@ -607,8 +607,7 @@ fn what_a_store_cannot_do_is_refused_or_left_out() {
 
     let words =
         ["run", "records", "--store", "sqlite,redis", "--isolation", "default,serializable", "--mix", "c"];
-    let brief =
-        ["--skip-unsupported", "--ops", "200", "--warmup", "0s", "--quiet", "--save-plan", "plan.toml"];
+    let brief = ["--skip-unsupported", "--ops", "200", "--warmup", "0s", "--save-plan", "plan.toml"];
     bench.run(&[&words[..], &brief].concat()).expect(0);
     if !wanted("redis") {
         return;

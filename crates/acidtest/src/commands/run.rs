@@ -1,8 +1,12 @@
 //! `acidtest run`.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use acidtest_report::{CellResult, Plan, RefusedKind, Span};
+use acidtest_report::{CellResult, Plan, RefusedKind, RunResult, Span};
 use tokio::task::LocalSet;
 
 use crate::{
@@ -18,8 +22,12 @@ use crate::{
     target::Target,
 };
 
+/// The folder for results, unless another is named.
+const RESULTS: &str = "results";
+
 pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
-    let order = match &run.resume {
+    idle_output(&run)?;
+    let mut order = match &run.resume {
         None => order(&run)?,
         Some(file) => resumed(&run, file)?,
     };
@@ -28,20 +36,33 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         output::print_text(&format!("plan written to {0}; run it with: acidtest run {0}\n", path.display()))?;
         return Ok(Status::Held);
     }
+    let (quiet, format) = (run.output.quiet, run.output.format.unwrap_or_default());
+    if let Some(begun) = order.begun.as_ref().filter(|begun| is_complete(begun)) {
+        if !quiet || format == Format::Json {
+            output::print(begun, format)?;
+        }
+        if !quiet {
+            output::say(
+                "the run is complete: it has every trial of its plan, and there is nothing to go on with",
+            );
+        }
+        return Ok(runner::status(begun));
+    }
+    settle(&mut order);
     let id = order.begun.as_ref().map_or_else(id, |begun| begun.run.clone());
-    let out = run.resume.as_ref().unwrap_or(&run.output.out);
-    let file = ResultFile::prepare(out, &id, &order.plan.workload)?;
-    let quiet = run.output.quiet;
+    let folder = || run.output.out.clone().unwrap_or_else(|| PathBuf::from(RESULTS));
+    let out = run.resume.clone().unwrap_or_else(folder);
+    let file = ResultFile::prepare(&out, &id, &order.plan.workload)?;
     let Finished { result, failure } = LocalSet::new()
         .run_until(Box::pin(async {
             let interrupt = Interrupt::listen()?;
             runner::run(order, &id, quiet, interrupt, &file).await
         }))
         .await?;
-    if !quiet || run.output.format == Format::Json {
-        output::print(&result, run.output.format)?;
+    if !quiet || format == Format::Json {
+        output::print(&result, format)?;
     }
-    if quiet || run.output.format == Format::Json {
+    if quiet || format == Format::Json {
         // the table's notes say so otherwise
         for error in result.cells.iter().filter_map(|cell| cell.error.as_ref()).collect::<BTreeSet<_>>() {
             output::say(&format!("error: {error}"));
@@ -61,40 +82,86 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     Ok(status.max(failure.status()))
 }
 
+/// Refuses options on where results go and what is printed that would have no effect.
+fn idle_output(run: &Run) -> Result<(), Failure> {
+    let (output, saves) = (&run.output, run.output.save_plan.is_some());
+    let nothing_runs = "the plan is written to its file, and nothing is run (--save-plan)";
+    let rows = [
+        ("--out", saves && output.out.is_some(), nothing_runs),
+        ("--output", saves && output.format.is_some(), nothing_runs),
+        ("--quiet", saves && output.quiet, nothing_runs),
+        (
+            "--out",
+            run.resume.is_some() && output.out.is_some(),
+            "a run goes on in the file of its own result (--resume)",
+        ),
+    ];
+    match rows.into_iter().find(|(_, is_idle, _)| *is_idle) {
+        Some((option, _, why)) => {
+            Err(Failure::Usage(format!("{option} has no effect here: {why}\n  remedy: leave it out")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a run was ended by itself, with nothing left to do or to try again.
+fn is_complete(result: &RunResult) -> bool {
+    let has_all =
+        |cell: &CellResult| cell.error.is_none() && cell.trials.len() as u64 >= u64::from(result.plan.trials);
+    !result.interrupted && result.cells.iter().all(has_all)
+}
+
 /// What the arguments amount to. The plan's own list of stores never holds a password.
 fn order(run: &Run) -> Result<Order, Failure> {
     let what = run.what.as_deref().unwrap_or_default();
     let is_file = Path::new(what).extension().is_some_and(|extension| extension == "toml");
     let mut plan = if is_file { plan_file::load(Path::new(what))? } else { Plan::of(what) };
+    let filed = is_file.then(|| plan.clone());
     if is_file {
-        plan_check::in_range(&plan).map_err(|failure| failure.of(what))?;
+        plan_check::in_range(&plan, str::to_owned).map_err(|failure| failure.of(what))?;
     }
     run.apply_to(&mut plan);
-    let targets = plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>();
-    let targets = targets.map_err(|failure| match failure {
-        Failure::Usage(said) if is_file && run.grid.store.is_none() => {
+    let asked = Asked::with(&plan, is_file.then_some(what), run.given());
+    let targets = parsed(&plan.stores).map_err(|failure| match failure {
+        Failure::Usage(said) if asked.is_of_file("stores") => {
             Failure::Usage(format!("{what}: in stores: {said}"))
         }
         failure => failure,
     })?;
     plan.stores = targets.iter().map(Target::shown).collect();
-    let asked = Asked::with(&plan, is_file.then_some(what), run.given());
     plan_check::check(&plan, &asked)?;
-    let grid = Grid::of(&plan, &targets);
-    // what nothing of the command line has changed stands in the file
-    let is_of_file = is_file && run.parameters.values().next().is_none();
-    let grid = grid.map_err(|failure| if is_of_file { failure.of(what) } else { failure })?;
+    let grid = Grid::of(&plan, &targets).map_err(|failure| {
+        // what the file says by itself is the file's, whatever else the command line says
+        let own = filed.as_ref().and_then(|filed| Grid::of(filed, &parsed(&filed.stores).ok()?).err());
+        let is_of_file = own.is_some_and(|own| own.to_string() == failure.to_string());
+        if is_of_file { failure.of(what) } else { failure }
+    })?;
     plan_check::check_effect(&plan, &asked, &grid, &targets)?;
-    if !grid.workloads.iter().any(|workload| workload.warms_up()) {
-        plan.warmup = Span(Duration::ZERO);
-    }
-    if plan.trace.is_some() {
-        plan.on_refused = RefusedKind::Retry;
-    }
-    let lock_service = lock_service(&plan)?;
+    let lock_service = lock_service(&plan).map_err(|failure| match failure {
+        Failure::Usage(said) if asked.is_of_file("lock_service") => {
+            Failure::Usage(format!("{what}: in lock_service: {said}"))
+        }
+        Failure::Usage(said) => Failure::Usage(format!("--lock-service {said}")),
+        failure => failure,
+    })?;
     // its password is for the run, not for the plan
     plan.lock_service = lock_service.shown();
     Ok(Order { plan, targets, lock_service, grid, begun: None })
+}
+
+fn parsed(stores: &[String]) -> Result<Vec<Target>, Failure> {
+    stores.iter().map(|text| Target::parse(text)).collect()
+}
+
+/// Settles what a run's workload decides for its plan. A saved plan keeps what it would be without that: whoever
+/// changes the workload's parameters beside it finds the defaults.
+fn settle(order: &mut Order) {
+    if !order.grid.workloads.iter().any(|workload| workload.warms_up()) {
+        order.plan.warmup = Span(Duration::ZERO);
+    }
+    if order.plan.trace.is_some() {
+        order.plan.on_refused = RefusedKind::Retry;
+    }
 }
 
 /// Where a store has its hard locks kept that has none of its own.
@@ -103,7 +170,7 @@ fn lock_service(plan: &Plan) -> Result<Target, Failure> {
     let keeps = ["redis", "postgres"];
     if !keeps.contains(&service.kind().name) {
         return Err(Failure::Usage(format!(
-            "--lock-service {}: locks are kept on {}, or at an address of theirs",
+            "{}: locks are kept on {}, or at an address of theirs",
             service.shown(),
             keeps.join(" or ")
         )));
@@ -120,8 +187,9 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     if asked != begun.plan {
         return refuse("a run goes on with the plan that it began with; leave other options out");
     }
-    let targets = begun.plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let of_file = |failure: Failure| failure.of(&format!("cannot go on with {}", file.display()));
+    let targets = parsed(&begun.plan.stores).map_err(of_file)?;
+    plan_check::in_range(&begun.plan, str::to_owned).map_err(of_file)?;
     plan_check::check(&begun.plan, &Asked::of(&begun.plan)).map_err(of_file)?;
     let grid = Grid::of(&begun.plan, &targets).map_err(of_file)?;
     let same = |(cell, then): (&Cell, &CellResult)| {
@@ -135,7 +203,7 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     if grid.cells.len() != begun.cells.len() || !grid.cells.iter().zip(&begun.cells).all(same) {
         return refuse("this acidtest makes other cells of its plan; use the one that began it");
     }
-    let lock_service = lock_service(&begun.plan)?;
+    let lock_service = lock_service(&begun.plan).map_err(of_file)?;
     Ok(Order { plan: begun.plan.clone(), targets, lock_service, grid, begun: Some(begun) })
 }
 
@@ -312,6 +380,14 @@ mod tests {
                 ordered(path.to_str().unwrap()).unwrap_or_else(|failure| panic!("{words}: {failure}"));
             assert_eq!(again.plan, order.plan, "{words}");
         }
+        // what one phase has no use for is there for another
+        let saved = ordered("queue --phase consume").map(|order| order.plan).unwrap();
+        plan_file::save(&saved, &path).unwrap();
+        let both = ordered(&format!("{} --phase both", path.display())).unwrap();
+        assert_eq!(both.plan.warmup, Plan::of("queue").warmup);
+        let mut run = ordered("queue --phase consume").unwrap();
+        settle(&mut run);
+        assert_eq!(run.plan.warmup, Span(Duration::ZERO));
         // another length than the file's
         fs::write(&path, "workload = \"inventory\"\nduration = \"3s\"\nrates = [3.0]\n").unwrap();
         let shorter = ordered(&format!("{} --ops 10 --arrivals constant", path.display()));
@@ -335,6 +411,39 @@ mod tests {
         let prefetch = "workload = \"queue\"\nstores = [\"sqlite\"]\n[parameters]\nprefetch = 7\n";
         std::fs::write(&path, prefetch).unwrap();
         assert!(refused(path.to_str().unwrap()).contains("plan.toml: prefetch has no effect"));
+    }
+
+    /// What is wrong is told under the name that whoever said it gave it, and of the file only what is the file's.
+    #[test]
+    fn a_wrong_value_has_the_name_that_it_was_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.toml");
+        let file = path.to_str().unwrap();
+        let with = |text: &str, words: &str| {
+            fs::write(&path, format!("workload = \"records\"\n{text}\n")).unwrap();
+            refused(&format!("{file} {words}"))
+        };
+        let locked = "stores = [\"elasticsearch\"]\nlocks = [\"hard\"]\nlock_service = ";
+        for (text, words, is_of_file, said) in [
+            ("rates = [0.0]", "", true, "rates must be between"),
+            ("", "--rate 1e300", false, "--rate must be between"),
+            ("trials = 3", "--trials 99999", false, "--trials must be at most"),
+            ("stores = [\"oracle\"]", "", true, "in stores: unknown store"),
+            ("", "--store oracle", false, "unknown store"),
+            ("", "--store redis --isolation serializable", false, "no isolation level"),
+            ("stores = [\"memory\"]", "", true, "memory has no durability disk"),
+            ("stores = [\"memory\"]", "--clients 3", true, "memory has no durability disk"),
+            ("", "--store memory", false, "memory has no durability disk"),
+            ("[parameters]\nrecords = 0", "--store fjall", true, "records must be between"),
+            ("[parameters]\nrecords = 5", "--records 0", false, "records must be between"),
+            (&format!("{locked}\"mariadb\""), "", true, "in lock_service: mariadb: locks are kept on"),
+            (&format!("{locked}\"redsi\""), "", true, "in lock_service: unknown store \"redsi\""),
+            (&format!("{locked}\"redis\""), "--lock-service mariadb", false, "--lock-service mariadb: locks"),
+        ] {
+            let told = with(text, words);
+            assert!(told.contains(said), "{text} {words}: {told}");
+            assert_eq!(told.contains(file), is_of_file, "{text} {words}: {told}");
+        }
     }
 
     /// Plans of every workload, as they are written, with each parameter.
