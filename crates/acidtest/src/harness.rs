@@ -1,42 +1,171 @@
 //! What the bench itself costs, measured before every run.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use acidtest_engine::{Extent, Load, Trial};
+use acidtest_engine::{Extent, Load, Measurement, Outcome, Trial};
 use acidtest_model::Lock;
-use acidtest_report::Harness;
+use acidtest_report::{Harness, Windows};
 use acidtest_store_memory::Null;
 use acidtest_workloads::{Place, Terms, Workload};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::exit::Failure;
 
-/// Windows that it is measured in. The least disturbed one counts: what other processes take of the
-/// machine meanwhile is no cost of the bench.
-const WINDOWS: u32 = 5;
+/// How long it is measured: a tenth of what a cell is driven, within these bounds. What is shorter says too little, and
+/// what is longer says no more.
+const SHORTEST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(1);
 
-/// Length of a window; all of them together take a fraction of a second, for millions of operations.
-const LENGTH: Duration = Duration::from_millis(40);
+/// Length of a window: long beside the half millisecond that a trial takes to begin and to end, and short beside what
+/// disturbs a machine, so that some windows are left alone.
+const WINDOW: Duration = Duration::from_millis(50);
 
-/// Drives the workload on a store that does nothing: one client on one core, through the code that
-/// drives every store.
-pub(crate) fn measure(workload: &dyn Workload, seed: u64) -> Result<Harness, Failure> {
-    let mut least = Harness { nanoseconds_per_operation: f64::INFINITY, operations: 0 };
-    let place = Place { namespace: "null".to_owned(), trial: 0 };
-    for _ in 0..WINDOWS {
-        let trial = workload.trial(Terms { lock: Lock::Native, seed, clients: 1, trace: None, left: None });
-        let client = trial.client(&Null, &place)?;
-        let load = Load {
-            spans: workload.spans(),
-            threads: 1,
-            warmup: LENGTH / 10,
-            seed,
-            ..Load::closed(workload.operations(), Extent::Time(LENGTH))
-        };
-        let measurement =
-            Trial::new(load, 1).run(vec![client]).map_err(|error| Failure::Other(error.to_string()))?;
-        let operations = measurement.throughput() * f64::from(workload.transaction().max(1));
-        least.nanoseconds_per_operation = least.nanoseconds_per_operation.min(1e9 / operations.max(1.0));
-        least.operations += measurement.arrived.completed;
+/// What each client has of its thread before the next one has its turn, four times over: as much for each of them.
+const TURNS: Duration = Duration::from_micros(400);
+
+/// A window with fewer has mostly measured its own beginning and end.
+const FEWEST: u64 = 1000;
+
+/// Drives the workload's own clients on a store that does nothing, on one core, through the code that drives every
+/// store: as many as a thread of the run has, or all where the workload says how many there are. `length` is how long a
+/// cell is driven, where that is known.
+pub(crate) fn measure(
+    workload: &dyn Workload,
+    clients: u32,
+    length: Duration,
+    seed: u64,
+) -> Result<Harness, Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let a_thread = clients.div_ceil(u32::try_from(cores).unwrap_or(u32::MAX));
+    let clients = workload.clients().unwrap_or(a_thread);
+    let window = WINDOW.max(TURNS * clients);
+    let enough = (length / 10).clamp(SHORTEST, LONGEST);
+    let (mut costs, mut operations) = (Vec::new(), 0);
+    // the first one finds cold caches and memory that was never touched
+    drive(workload, clients, window, seed)?;
+    let begun = Instant::now();
+    while begun.elapsed() < enough {
+        let (spent, measurement) = drive(workload, clients, window, seed)?;
+        let (units, cost) = cost(workload, clients, spent, &measurement);
+        if units >= FEWEST {
+            costs.push(cost);
+            operations += units;
+        }
     }
-    Ok(least)
+    costs.sort_unstable_by(f64::total_cmp);
+    let windows = costs.first().zip(costs.last()).map(|(least, most)| Windows {
+        count: costs.len() as u64,
+        least_nanoseconds: *least,
+        most_nanoseconds: *most,
+    });
+    Ok(Harness {
+        // the median of the less disturbed half: others slow a core down by what they do to its caches
+        nanoseconds_per_operation: costs.get(costs.len() / 4).copied().unwrap_or(0.0),
+        operations,
+        unit: Some(workload.unit()),
+        windows,
+    })
+}
+
+/// One window, with the CPU time that it took: what others take of the machine meanwhile is no cost of the bench.
+fn drive(
+    workload: &dyn Workload,
+    clients: u32,
+    window: Duration,
+    seed: u64,
+) -> Result<(Duration, Measurement), Failure> {
+    let place = Place { namespace: "null".to_owned(), trial: 0 };
+    let trial = workload.trial(Terms { lock: Lock::Native, seed, clients, trace: None, left: None });
+    let tasks = (0..clients).map(|_| trial.client(&Null, &place)).collect::<Result<Vec<_>, _>>()?;
+    let load = Load {
+        spans: workload.spans(),
+        threads: 1,
+        seed,
+        ..Load::closed(workload.operations(), Extent::Time(window))
+    };
+    let driver = Trial::new(load, tasks.len());
+    let before = cpu();
+    let measurement = driver.run(tasks).map_err(|error| Failure::Other(error.to_string()))?;
+    Ok((cpu().saturating_sub(before), measurement))
+}
+
+/// How many of what throughput counts a window had, and the nanoseconds of each, with what others than those who are
+/// counted did for it: a message that is consumed was published. Clients of a thread have equal shares of it.
+fn cost(workload: &dyn Workload, clients: u32, spent: Duration, measurement: &Measurement) -> (u64, f64) {
+    let counted = workload.counted();
+    let of = |is_counted: bool| -> u64 {
+        let kinds = measurement.operations.iter().filter(|each| counted.contains(&each.name) == is_counted);
+        kinds.map(|each| each.count(Outcome::Ok)).sum()
+    };
+    let others = workload.scheduled().map_or(0.0, |first| f64::from(first) / f64::from(clients.max(1)));
+    let nanoseconds = spent.as_nanos() as f64;
+    let each = |share: f64, done: u64| if done > 0 { nanoseconds * share / done as f64 } else { 0.0 };
+    let units = of(true) * u64::from(workload.transaction().max(1));
+    (units, each(1.0 - others, units) + each(others, of(false)))
+}
+
+/// CPU time of this process; but for the window it does nothing.
+fn cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_testbed::with_more_time;
+    use acidtest_workloads::{Values, WORKLOADS};
+    use serde_json::json;
+
+    use super::*;
+
+    fn workload(name: &str, values: &serde_json::Value) -> Box<dyn Workload> {
+        let kind = WORKLOADS.iter().find(|kind| kind.name == name).unwrap();
+        let values: Values = values.as_object().unwrap().clone();
+        (kind.with)(&values).unwrap()
+    }
+
+    #[test]
+    fn it_is_told_in_the_workload_s_own_terms_with_its_spread() {
+        for (name, values, unit) in [
+            ("inventory", json!({}), "a capture or release"),
+            ("inventory", json!({ "capture_share": 1.0 }), "a capture"),
+            ("records", json!({ "mix": "a", "records": 100, "transaction": 5 }), "an operation of mix a"),
+            ("join", json!({ "records": 100 }), "a join"),
+            ("queue", json!({}), "a message published and consumed"),
+            ("queue", json!({ "phase": "publish" }), "a message published"),
+            ("queue", json!({ "phase": "consume", "backlog": 1 }), "a message consumed"),
+        ] {
+            // a machine that has other things to do may leave no window its thousand operations
+            let harness = with_more_time(1000, |millis| {
+                let length = Duration::from_millis(millis);
+                let harness = measure(&*workload(name, &values), 3, length, 1).unwrap();
+                if harness.windows.is_some() { Ok(harness) } else { Err(name.to_owned()) }
+            });
+            let Windows { least_nanoseconds, most_nanoseconds, .. } = harness.windows.unwrap();
+            let cost = harness.nanoseconds_per_operation;
+            assert_eq!(harness.unit.as_deref(), Some(unit));
+            assert!(least_nanoseconds > 0.0 && harness.operations >= FEWEST, "{name} {values}");
+            assert!((least_nanoseconds..=most_nanoseconds).contains(&cost), "{name} {values}");
+        }
+    }
+
+    #[test]
+    fn a_message_costs_what_publishing_and_consuming_it_does() {
+        let workload = workload("queue", &json!({ "producers": 1, "consumers": 3 }));
+        let done = |measurement: &Measurement, name: &str| {
+            let operation = measurement.operations.iter().find(|each| each.name == name).unwrap();
+            operation.count(Outcome::Ok)
+        };
+        let (spent, measurement) = with_more_time(50, |millis| {
+            let (spent, measurement) = drive(&*workload, 4, Duration::from_millis(millis), 1).unwrap();
+            let all = done(&measurement, "publish").min(done(&measurement, "consume"));
+            if all > 0 { Ok((spent, measurement)) } else { Err("no message".to_owned()) }
+        });
+        let done = |name: &str| done(&measurement, name);
+        let (units, cost) = cost(&*workload, 4, spent, &measurement);
+        let nanoseconds = spent.as_nanos() as f64;
+        let expected =
+            nanoseconds / 4.0 / done("publish") as f64 + nanoseconds * 0.75 / done("consume") as f64;
+        assert_eq!(units, done("consume"));
+        assert!((cost / expected - 1.0).abs() < 1e-9, "{cost} and {expected}");
+    }
 }

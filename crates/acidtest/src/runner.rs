@@ -146,6 +146,8 @@ pub(crate) async fn run(
     let length = plan.warmup.0 + plan.duration.0;
     let timed = plan.ops.is_none() && plan.trace.is_none();
     let mut progress = Progress::new(quiet, trials, timed.then_some(length));
+    // a number of operations may take no time at all
+    let driven = if timed { length.saturating_mul(plan.trials) } else { Duration::ZERO };
     let machine = machine(lab.root());
     let resumed = begun.is_some();
     let result = if let Some(begun) = begun {
@@ -161,7 +163,7 @@ pub(crate) async fn run(
             interrupted: false,
             plan: plan.clone(),
             machine,
-            harness: harness::measure(&*workloads[0], plan.seed)?,
+            harness: harness::measure(&*workloads[0], cells[0].clients, driven, plan.seed)?,
             cells: cells
                 .iter()
                 .map(|cell| empty(cell, &targets[cell.target], &*workloads[cell.workload]))

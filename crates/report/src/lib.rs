@@ -43,7 +43,7 @@ pub use plan::{ArrivalKind, CELLS, Plan, RefusedKind, Span, TRIALS};
 pub use price::Price;
 pub use result::{
     About, ArrivedFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, OperationFigures,
-    RunResult, SecondFigures, SpanFigures, StopFigures, TrialResult, schema,
+    RunResult, SecondFigures, SpanFigures, StopFigures, TrialResult, Windows, schema,
 };
 pub use scalability::{FEWEST, Fitted, Law, Sweep, sweeps};
 pub use statistics::{ENOUGH, Mean, Method, Ratio};

@@ -387,8 +387,18 @@ fn shortened(line: &str) -> String {
 pub(crate) fn harness(result: &RunResult) -> String {
     let cost = result.harness.nanoseconds_per_operation;
     let fastest = result.cells.iter().map(CellResult::throughput).fold(0.0, f64::max);
+    if result.harness.operations == 0 {
+        return "the bench itself: too few operations for a figure.".to_owned();
+    }
+    let unit = result.harness.unit.as_ref().map_or("an operation".to_owned(), |unit| format!("for {unit}"));
+    let varies = result.cells.windows(2).any(|two| two[0].headline != two[1].headline);
+    let spread = result.harness.windows.map_or_else(String::new, |windows| {
+        let (least, most) = (nanoseconds(windows.least_nanoseconds), nanoseconds(windows.most_nanoseconds));
+        let choice = if varies { "with the first choice of its parameters, " } else { "" };
+        format!("{least} to {most} in {} windows, {choice}", count(windows.count))
+    });
     format!(
-        "the bench itself: {} of one core an operation (on a store that does nothing), {:.2} % of a core at \
+        "the bench itself: {} of one core {unit} ({spread}on a store that does nothing), {:.2} % of a core at \
          the fastest cell's rate.",
         nanoseconds(cost),
         cost * fastest / 1e9 * 100.0

@@ -53,13 +53,30 @@ pub struct RunResult {
 }
 
 /// The bench's own cost, measured at the start of the run on a store that does nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Harness {
-    /// Nanoseconds per operation on one core, drawing, timing, recording and accounting: the least of
-    /// several windows.
+    /// Nanoseconds of CPU per operation on one core, drawing, timing, recording and accounting: the median of the less
+    /// disturbed half of several windows; 0 where there were too few for a figure.
     pub nanoseconds_per_operation: f64,
     /// Operations that it was measured on.
     pub operations: u64,
+    /// What counts as an operation, in the workload's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// How far the windows lie apart; none of earlier results, and where there were too few operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
+}
+
+/// The spread of a figure that was measured in several windows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Windows {
+    /// How many there were.
+    pub count: u64,
+    /// The least of them.
+    pub least_nanoseconds: f64,
+    /// The most of them.
+    pub most_nanoseconds: f64,
 }
 
 /// One cell of the grid.

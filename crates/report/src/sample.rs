@@ -93,7 +93,12 @@ impl Grid<'_> {
                 kernel: "6.12".to_owned(),
                 filesystem: "ext4".to_owned(),
             },
-            harness: Harness { nanoseconds_per_operation: 250.0, operations: 100_000 },
+            harness: Harness {
+                nanoseconds_per_operation: 250.0,
+                operations: 100_000,
+                unit: None,
+                windows: None,
+            },
             cells,
             left_out: Vec::new(),
         };

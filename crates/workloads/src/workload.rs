@@ -71,6 +71,9 @@ pub trait Workload: Send + Sync {
         self.operations().to_vec()
     }
 
+    /// One of what throughput counts, in words.
+    fn unit(&self) -> String;
+
     /// Every parameter with its value.
     fn values(&self) -> Values;
 

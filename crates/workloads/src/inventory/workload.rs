@@ -45,6 +45,17 @@ impl Workload for Inventory {
         OPERATIONS
     }
 
+    fn unit(&self) -> String {
+        let share = self.parameters.capture_share;
+        if share >= 1.0 {
+            "a capture".to_owned()
+        } else if share <= 0.0 {
+            "a release".to_owned()
+        } else {
+            "a capture or release".to_owned()
+        }
+    }
+
     fn values(&self) -> Values {
         written(&self.parameters)
     }

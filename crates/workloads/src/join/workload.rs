@@ -52,6 +52,10 @@ impl Workload for Join {
         OPERATIONS
     }
 
+    fn unit(&self) -> String {
+        "a join".to_owned()
+    }
+
     fn values(&self) -> Values {
         written(&self.parameters)
     }

@@ -118,6 +118,15 @@ impl Workload for Queue {
         }
     }
 
+    fn unit(&self) -> String {
+        let done = match self.parameters.phase {
+            Phase::Publish => "published",
+            Phase::Consume => "consumed",
+            Phase::Both => "published and consumed",
+        };
+        format!("a message {done}")
+    }
+
     fn values(&self) -> Values {
         let (backlog, prefetch) = (Some(self.parameters.backlog()), Some(self.parameters.prefetch()));
         written(&Parameters { prefetch, backlog, ..self.parameters.clone() })

@@ -64,6 +64,10 @@ impl Workload for Records {
             .collect()
     }
 
+    fn unit(&self) -> String {
+        format!("an operation of mix {}", String::from(self.parameters.mix.clone()))
+    }
+
     fn values(&self) -> Values {
         written(&self.parameters)
     }
