@@ -267,6 +267,7 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload) -> CellResult {
         without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
         durability_asked: (!target.keeps_rung()).then_some(cell.rung),
         clients: cell.clients,
+        scheduled: workload.scheduled(),
         rate: cell.rate,
         parameters: workload.values(),
         headline: workload.headline(),

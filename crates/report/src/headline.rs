@@ -65,14 +65,26 @@ pub(crate) fn driving(result: &RunResult) -> String {
         RefusedKind::Count if plan.trace.is_none() => "",
         RefusedKind::Count | RefusedKind::Retry => " · refused operations wait 5 ms and try again",
     };
-    let mut numbers: Vec<u32> = Vec::new();
-    for cell in &result.cells {
-        if !numbers.contains(&cell.clients) {
-            numbers.push(cell.clients);
+    let all = clients(&each_once(result.cells.iter().map(|cell| cell.clients)));
+    let scheduled = each_once(result.cells.iter().filter_map(|cell| cell.scheduled));
+    let who = if plan.rates.is_empty() || scheduled.is_empty() {
+        all
+    } else {
+        let scheduled: Vec<String> = scheduled.iter().map(ToString::to_string).collect();
+        format!("{all}, {} of them on the schedule", scheduled.join(", "))
+    };
+    let rung = common_rung(result).map_or_else(String::new, |rung| format!(" · durability {rung}"));
+    format!("{who}, {arrivals}{rung} · {extent} · {trials}{refused} · seed {}", plan.seed)
+}
+
+fn each_once(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut once = Vec::new();
+    for number in numbers {
+        if !once.contains(&number) {
+            once.push(number);
         }
     }
-    let rung = common_rung(result).map_or_else(String::new, |rung| format!(" · durability {rung}"));
-    format!("{}, {arrivals}{rung} · {extent} · {trials}{refused} · seed {}", clients(&numbers), plan.seed)
+    once
 }
 
 /// The rung of all cells, as they were read back; none where they differ.
@@ -85,4 +97,20 @@ pub(crate) fn common_rung(result: &RunResult) -> Option<String> {
 pub(crate) fn clients(numbers: &[u32]) -> String {
     let shown: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     format!("{} {}", shown.join(", "), if numbers == [1] { "client" } else { "clients" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rate of a queue is for its producers: consumers take what there is.
+    #[test]
+    fn who_is_on_the_schedule_is_said() {
+        let mut result = crate::sample::queue([("confirm", true, 1000.0); 6]);
+        result.cells.iter_mut().for_each(|cell| cell.scheduled = Some(4));
+        assert!(driving(&result).starts_with("8 clients, closed loop · "), "{}", driving(&result));
+        result.plan.rates = vec![2000.0];
+        let said = "8 clients, 4 of them on the schedule, open loop, 2,000 ops/s offered, Poisson · ";
+        assert!(driving(&result).starts_with(said), "{}", driving(&result));
+    }
 }

@@ -104,6 +104,9 @@ pub struct CellResult {
     pub durability_asked: Option<Durability>,
     /// Clients.
     pub clients: u32,
+    /// How many of them the rate is for, where it is not for all: the others do what there is to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<u32>,
     /// Operations a second that were offered; none in a closed loop.
     pub rate: Option<f64>,
     /// Every parameter of the workload, with its value.

@@ -136,6 +136,7 @@ impl Grid<'_> {
             without: if lock.promises() { Vec::new() } else { vec!["lock".to_owned()] },
             durability_asked: Some(rung),
             clients,
+            scheduled: None,
             rate: None,
             parameters: Values::from_iter([
                 ("items".to_owned(), 1000.into()),
