@@ -1,18 +1,30 @@
-//! The list of stores: one line each.
+//! The list of stores: one line each, and which of them are built in.
 
+#[cfg(feature = "elasticsearch")]
 use acidtest_locks::LockService;
 use acidtest_model::{Address, Durability, StoreError, StoreKind, Task};
+#[cfg(feature = "elasticsearch")]
 use acidtest_store_elasticsearch::Elasticsearch;
+#[cfg(feature = "fjall")]
 use acidtest_store_fjall::Fjall;
+#[cfg(feature = "mariadb")]
 use acidtest_store_mariadb::Variant;
 use acidtest_store_memory::Memory;
+#[cfg(feature = "nats")]
 use acidtest_store_nats::Nats;
+#[cfg(feature = "postgres")]
 use acidtest_store_postgres::Postgres;
+#[cfg(feature = "rabbitmq")]
 use acidtest_store_rabbitmq::RabbitMq;
+#[cfg(feature = "redis")]
 use acidtest_store_redis::Redis;
+#[cfg(feature = "sqlite")]
 use acidtest_store_sqlite::Sqlite;
+#[cfg(feature = "tarantool")]
 use acidtest_store_tarantool::Tarantool;
 use acidtest_workloads::Store;
+
+use crate::exit::Failure;
 
 type Opened = Result<Box<dyn Store>, StoreError>;
 
@@ -33,6 +45,13 @@ pub(crate) struct Opening<'a> {
     pub(crate) locks: Option<&'a Address>,
 }
 
+#[cfg(any(
+    feature = "nats",
+    feature = "postgres",
+    feature = "rabbitmq",
+    feature = "redis",
+    feature = "tarantool"
+))]
 macro_rules! server {
     ($crate_name:ident, $store:ident) => {
         Registered {
@@ -44,6 +63,7 @@ macro_rules! server {
     };
 }
 
+#[cfg(feature = "mariadb")]
 macro_rules! engine {
     ($variant:ident) => {
         Registered {
@@ -55,34 +75,51 @@ macro_rules! engine {
     };
 }
 
-/// Every store, in the order in which they are listed.
+/// Every store that is built in, in the order in which they are listed.
 pub(crate) static STORES: &[Registered] = &[
+    #[cfg(feature = "sqlite")]
     Registered {
         kind: acidtest_store_sqlite::KIND,
         open: |address, opening| {
             Box::pin(async move { Ok(Box::new(Sqlite::open(address, opening.rung)?) as Box<dyn Store>) })
         },
     },
+    #[cfg(feature = "fjall")]
     Registered {
         kind: acidtest_store_fjall::KIND,
         open: |address, opening| {
             Box::pin(async move { Ok(Box::new(Fjall::open(address, opening.rung)?) as Box<dyn Store>) })
         },
     },
+    #[cfg(feature = "postgres")]
     server!(acidtest_store_postgres, Postgres),
+    #[cfg(feature = "mariadb")]
     engine!(MARIADB),
+    #[cfg(feature = "mariadb")]
     engine!(MARIADB_INNODB),
+    #[cfg(feature = "mariadb")]
     engine!(MARIADB_MYISAM),
+    #[cfg(feature = "mariadb")]
     engine!(MARIADB_ARIA),
+    #[cfg(feature = "mariadb")]
     engine!(MARIADB_MEMORY),
+    #[cfg(feature = "mariadb")]
     engine!(MARIADB_CSV),
+    #[cfg(feature = "mariadb")]
     engine!(MARIADB_ARCHIVE),
+    #[cfg(feature = "mariadb")]
     engine!(MARIADB_BLACKHOLE),
+    #[cfg(feature = "mariadb")]
     engine!(MYSQL),
+    #[cfg(feature = "mariadb")]
     engine!(MYSQL_INNODB),
+    #[cfg(feature = "mariadb")]
     engine!(MYSQL_MYISAM),
+    #[cfg(feature = "redis")]
     server!(acidtest_store_redis, Redis),
+    #[cfg(feature = "tarantool")]
     server!(acidtest_store_tarantool, Tarantool),
+    #[cfg(feature = "elasticsearch")]
     Registered {
         kind: acidtest_store_elasticsearch::KIND,
         open: |address, opening| {
@@ -96,7 +133,9 @@ pub(crate) static STORES: &[Registered] = &[
             })
         },
     },
+    #[cfg(feature = "rabbitmq")]
     server!(acidtest_store_rabbitmq, RabbitMq),
+    #[cfg(feature = "nats")]
     server!(acidtest_store_nats, Nats),
     Registered {
         kind: acidtest_store_memory::KIND,
@@ -104,7 +143,96 @@ pub(crate) static STORES: &[Registered] = &[
     },
 ];
 
-/// Names of all stores.
+/// A feature of this crate that builds a store in.
+pub(crate) struct Feature {
+    pub(crate) name: &'static str,
+    built_in: bool,
+    /// What the names and addresses of its stores begin with: all that is known of them where they are not built in.
+    words: &'static [&'static str],
+}
+
+macro_rules! feature {
+    ($name:literal, $($word:literal),+) => {
+        Feature { name: $name, built_in: cfg!(feature = $name), words: &[$($word),+] }
+    };
+}
+
+/// Every feature that is a store, in the order in which they are listed.
+static FEATURES: &[Feature] = &[
+    feature!("sqlite", "sqlite"),
+    feature!("fjall", "fjall"),
+    feature!("postgres", "postgres", "postgresql"),
+    feature!("mariadb", "mariadb", "mysql"),
+    feature!("redis", "redis"),
+    feature!("tarantool", "tarantool"),
+    feature!("elasticsearch", "elasticsearch", "es"),
+    feature!("rabbitmq", "rabbitmq", "amqp"),
+    feature!("nats", "nats"),
+];
+
+/// What is not built in.
+pub(crate) fn left_out() -> impl Iterator<Item = &'static Feature> {
+    FEATURES.iter().filter(|feature| !feature.built_in)
+}
+
+impl Feature {
+    /// The feature to build with for a store, by its name or address.
+    fn of(text: &str) -> Option<&'static Self> {
+        let word = text.split([':', '/', '+']).next().unwrap_or(text);
+        FEATURES.iter().find(|feature| feature.words.contains(&word))
+    }
+
+    /// What it takes to have it.
+    pub(crate) fn remedy(&self) -> String {
+        format!("not in this build: build with --features {}", self.name)
+    }
+}
+
+/// Why a name or an address is no store's here: the store is not built in, or nobody knows it.
+pub(crate) fn missing(text: &str) -> Option<Failure> {
+    let feature = Feature::of(text).filter(|feature| !feature.built_in)?;
+    let word = text.split(':').next().unwrap_or(text);
+    let here: Vec<&str> = names().collect();
+    Some(Failure::Usage(format!("{word} is {}\n  in it are {}", feature.remedy(), here.join(", "))))
+}
+
+/// Names of all stores that are built in.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     STORES.iter().map(|store| store.kind.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of what is built in, the words are seen to fit; what is left out is known by these words alone.
+    #[test]
+    fn every_store_is_known_by_its_feature() {
+        for Registered { kind, .. } in STORES.iter().filter(|store| store.kind.name != "memory") {
+            for text in [kind.name].iter().chain(kind.schemes) {
+                let feature = Feature::of(text);
+                assert!(feature.is_some_and(|feature| feature.built_in), "{text} is registered");
+                assert!(missing(text).is_none(), "{text}");
+            }
+        }
+        for feature in FEATURES {
+            let registered = STORES.iter().any(|store| store.kind.name == feature.name);
+            assert_eq!(registered, feature.built_in, "{}", feature.name);
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_says_how_to_have_it() {
+        for feature in left_out() {
+            for word in feature.words {
+                for text in
+                    [(*word).to_owned(), format!("{word}://ann@db.example/shop"), format!("{word}/engine")]
+                {
+                    let said = missing(&text).unwrap().to_string();
+                    assert!(said.contains(&format!("build with --features {}", feature.name)), "{said}");
+                    assert!(!said.contains("ann@"), "{said}");
+                }
+            }
+        }
+    }
 }

@@ -21,6 +21,9 @@ impl Target {
         if let Some(store) = STORES.iter().find(|store| store.kind.name == text) {
             return Ok(Self { store, address: None });
         }
+        if let Some(failure) = registry::missing(text) {
+            return Err(failure);
+        }
         if text.contains('@') && !text.contains("://") {
             return Err(Failure::Usage(
                 "an address with a login begins with its scheme, as in postgres://USER:PASSWORD@HOST/DATABASE; in a \

@@ -17,16 +17,30 @@
 //! their errors mean: a lock's request must be classified like any other of that server's, and a copy of
 //! that would drift. A store that wants locks depends on this crate and knows of the server only the
 //! address.
+//!
+//! Each of the two is a feature, on by default. With neither, there is no service to open.
+
+// a service that cannot be made is asked for nothing
+#![cfg_attr(
+    not(any(feature = "postgres", feature = "redis")),
+    allow(dead_code, unreachable_code, unused_variables)
+)]
 
 pub mod audit;
 mod grant;
+#[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
 mod redis;
 
-use std::{fmt, sync::Arc, time::Duration};
+#[cfg(any(feature = "postgres", feature = "redis"))]
+use std::sync::Arc;
+use std::{fmt, time::Duration};
 
 use acidtest_model::{Address, StoreError};
+#[cfg(feature = "postgres")]
 use acidtest_store_postgres::Postgres;
+#[cfg(feature = "redis")]
 use acidtest_store_redis::Redis;
 use acidtest_workloads::{Attempt, Fault, Place, Store};
 
@@ -41,7 +55,9 @@ pub struct LockService {
 
 #[derive(Clone, Debug)]
 enum Server {
+    #[cfg(feature = "postgres")]
     Postgres(Arc<Postgres>),
+    #[cfg(feature = "redis")]
     Redis(Arc<Redis>),
 }
 
@@ -58,51 +74,62 @@ impl LockService {
     /// [`StoreError::Unreachable`] where nobody answers, the login fails, or the scheme is another's.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let is = |schemes: &[&str]| schemes.contains(&address.scheme.as_str());
-        let server = if is(acidtest_store_redis::KIND.schemes) {
-            Server::Redis(Arc::new(Redis::open(address).await?))
-        } else if is(acidtest_store_postgres::KIND.schemes) {
-            Server::Postgres(Arc::new(Postgres::open(address).await?))
-        } else {
-            return Err(StoreError::Unreachable {
-                address: address.to_string(),
-                cause: "locks are kept on Redis or PostgreSQL".to_owned(),
-                remedy: "name one: redis://HOST:PORT or postgres://USER@HOST:PORT/DATABASE".to_owned(),
-            });
-        };
-        Ok(Self { server })
+        #[cfg(feature = "redis")]
+        if is(acidtest_store_redis::KIND.schemes) {
+            return Ok(Self { server: Server::Redis(Arc::new(Redis::open(address).await?)) });
+        }
+        #[cfg(feature = "postgres")]
+        if is(acidtest_store_postgres::KIND.schemes) {
+            return Ok(Self { server: Server::Postgres(Arc::new(Postgres::open(address).await?)) });
+        }
+        Err(StoreError::Unreachable {
+            address: address.to_string(),
+            cause: "locks are kept on Redis or PostgreSQL".to_owned(),
+            remedy: "name one: redis://HOST:PORT or postgres://USER@HOST:PORT/DATABASE".to_owned(),
+        })
     }
 
     /// The server as a store: for its settings, and for the namespace, which must be there before
     /// [`prepare`](Self::prepare).
     #[must_use]
     pub fn store(&self) -> &dyn Store {
-        match &self.server {
-            Server::Postgres(store) => &**store,
-            Server::Redis(store) => &**store,
+        match self.server {
+            #[cfg(feature = "postgres")]
+            Server::Postgres(ref store) => &**store,
+            #[cfg(feature = "redis")]
+            Server::Redis(ref store) => &**store,
         }
     }
 
     /// Makes what the locks of a trial need inside its namespace.
     pub async fn prepare(&self, place: &Place) -> Result<(), StoreError> {
-        match &self.server {
-            Server::Postgres(store) => postgres::prepare(store, place).await,
-            Server::Redis(store) => redis::prepare(store).await,
+        match self.server {
+            #[cfg(feature = "postgres")]
+            Server::Postgres(ref store) => postgres::prepare(store, place).await,
+            #[cfg(feature = "redis")]
+            Server::Redis(ref store) => redis::prepare(store).await,
         }
     }
 
     /// Removes the locks of a trial, with what was prepared for them.
     pub async fn clear(&self, place: &Place) -> Result<(), StoreError> {
-        match &self.server {
-            Server::Postgres(store) => postgres::clear(store, place).await,
-            Server::Redis(store) => redis::clear(store, place).await,
+        match self.server {
+            #[cfg(feature = "postgres")]
+            Server::Postgres(ref store) => postgres::clear(store, place).await,
+            #[cfg(feature = "redis")]
+            Server::Redis(ref store) => redis::clear(store, place).await,
         }
     }
 
     /// Opens one client's connection to the locks of a trial.
     pub async fn connect(&self, place: &Place) -> Result<Locker, StoreError> {
-        let line = match &self.server {
-            Server::Postgres(store) => Line::Postgres(Box::new(postgres::Session::open(store, place).await?)),
-            Server::Redis(store) => Line::Redis(redis::Session::open(store, place).await?),
+        let line = match self.server {
+            #[cfg(feature = "postgres")]
+            Server::Postgres(ref store) => {
+                Line::Postgres(Box::new(postgres::Session::open(store, place).await?))
+            }
+            #[cfg(feature = "redis")]
+            Server::Redis(ref store) => Line::Redis(redis::Session::open(store, place).await?),
         };
         Ok(Locker { line, requests: Requests::new() })
     }
@@ -118,7 +145,9 @@ pub struct Locker {
 }
 
 enum Line {
+    #[cfg(feature = "postgres")]
     Postgres(Box<postgres::Session>),
+    #[cfg(feature = "redis")]
     Redis(redis::Session),
 }
 
@@ -136,9 +165,11 @@ impl Locker {
     /// ends.
     pub async fn acquire(&mut self, name: &str, lease: Duration) -> Result<Option<Grant>, LockError> {
         let request = self.requests.next(lease);
-        let token = match &mut self.line {
-            Line::Postgres(session) => session.acquire(name, &request).await?,
-            Line::Redis(session) => session.acquire(name, &request).await?,
+        let token = match self.line {
+            #[cfg(feature = "postgres")]
+            Line::Postgres(ref mut session) => session.acquire(name, &request).await?,
+            #[cfg(feature = "redis")]
+            Line::Redis(ref mut session) => session.acquire(name, &request).await?,
         };
         Ok(token.map(|token| request.granted(name, token)))
     }
@@ -149,9 +180,11 @@ impl Locker {
     /// Whichever way it failed, the grant lasts as long as it says.
     pub async fn renew(&mut self, grant: &mut Grant, lease: Duration) -> Result<bool, LockError> {
         let request = self.requests.next(lease);
-        let ours = match &mut self.line {
-            Line::Postgres(session) => session.renew(grant, &request).await?,
-            Line::Redis(session) => session.renew(grant, &request).await?,
+        let ours = match self.line {
+            #[cfg(feature = "postgres")]
+            Line::Postgres(ref mut session) => session.renew(grant, &request).await?,
+            #[cfg(feature = "redis")]
+            Line::Redis(ref mut session) => session.renew(grant, &request).await?,
         };
         if ours {
             grant.extend(&request);
@@ -164,9 +197,11 @@ impl Locker {
     /// # Errors
     /// Whichever way it failed, the lock may be held by nobody until its lease ends.
     pub async fn release(&mut self, grant: Grant) -> Result<bool, LockError> {
-        match &mut self.line {
-            Line::Postgres(session) => session.release(&grant).await,
-            Line::Redis(session) => session.release(&grant).await,
+        match self.line {
+            #[cfg(feature = "postgres")]
+            Line::Postgres(ref mut session) => session.release(&grant).await,
+            #[cfg(feature = "redis")]
+            Line::Redis(ref mut session) => session.release(&grant).await,
         }
     }
 }

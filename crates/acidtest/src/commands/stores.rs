@@ -20,6 +20,9 @@ pub(crate) fn stores(only: Option<&str>) -> Result<Status, Failure> {
         .collect();
     if kinds.is_empty() {
         let word = only.unwrap_or_default();
+        if let Some(failure) = registry::missing(word) {
+            return Err(failure);
+        }
         let known: Vec<&str> = registry::names().collect();
         let hint = acidtest_model::hint(word, known.iter().copied());
         return Err(Failure::Usage(format!(
@@ -27,7 +30,13 @@ pub(crate) fn stores(only: Option<&str>) -> Result<Status, Failure> {
             known.join(", ")
         )));
     }
-    let blocks: Vec<String> = kinds.into_iter().map(describe).collect();
+    let mut blocks: Vec<String> = kinds.into_iter().map(describe).collect();
+    if only.is_none() {
+        blocks.extend(
+            registry::left_out()
+                .map(|feature| format!("{}\n  {:<11} {}\n", feature.name, "here", feature.remedy())),
+        );
+    }
     output::print_text(&blocks.join("\n"))?;
     Ok(Status::Held)
 }
