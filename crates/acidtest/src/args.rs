@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use acidtest_model::{Durability, Lock};
 use acidtest_report::{ArrivalKind, Plan, RefusedKind, Span};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::{
     commands::{compare::Compare, report::Report},
@@ -51,7 +52,19 @@ pub(crate) enum Command {
     Report(Report),
     /// Print the JSON Schema of result files
     Schema,
+    /// Print a script that completes words in a shell
+    Completions(Completions),
+    /// Print the manual page, of all commands
+    #[command(after_help = MAN_EXAMPLES)]
+    Man,
 }
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  acidtest man | man -l -
+      read it
+  acidtest man > ~/.local/share/man/man1/acidtest.1
+      so that `man acidtest` finds it";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -290,6 +303,22 @@ pub(crate) struct Show {
     /// What is printed
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Format,
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  acidtest completions bash > ~/.local/share/bash-completion/completions/acidtest
+      every bash from now on
+  source <(acidtest completions zsh)
+      this zsh
+  acidtest completions fish > ~/.config/fish/completions/acidtest.fish
+      every fish from now on";
+
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub(crate) struct Completions {
+    /// Which shell
+    pub(crate) shell: Shell,
 }
 
 impl Run {

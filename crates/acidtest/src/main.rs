@@ -62,6 +62,8 @@ async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
         Command::Compare(compare) => commands::compare::compare(*compare),
         Command::Report(report) => commands::report::report(&report),
         Command::Schema => commands::show::schema(),
+        Command::Completions(completions) => commands::manual::completions(completions.shell),
+        Command::Man => commands::manual::man(),
     }
 }
 

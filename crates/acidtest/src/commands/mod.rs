@@ -2,6 +2,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod lab;
+pub(crate) mod manual;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod selftest;
