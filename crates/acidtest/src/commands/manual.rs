@@ -67,7 +67,7 @@ fn add(command: &Command, page: &mut String) -> io::Result<()> {
     // what is a section of a page of its own is a part of a section here
     let parts = String::from_utf8_lossy(&parts).replace("\n.SH ", "\n.SS ");
     let parts = parts.strip_prefix(".SH ").map_or_else(|| parts.clone(), |rest| format!(".SS {rest}"));
-    page.push_str(&format!(".SH \"{}\"\n{parts}", name.to_uppercase()));
+    page.extend([".SH \"", &name.to_uppercase(), "\"\n", &parts]);
     for inner in command.get_subcommands() {
         add(inner, page)?;
     }
