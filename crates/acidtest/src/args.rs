@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 use crate::{
     commands::{compare::Compare, report::Report},
-    given::{Given, Numbers},
+    parameter_arguments::{NumberList, ParameterArguments},
 };
 
 const EXIT_CODES: &str = "\
@@ -98,7 +98,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) driving: Driving,
     #[command(flatten)]
-    pub(crate) parameters: Given,
+    pub(crate) parameters: ParameterArguments,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -118,7 +118,7 @@ pub(crate) struct Grid {
     pub(crate) durability: Option<Vec<Durability>>,
     /// Numbers of clients; 3..66:9 is 3, 12, 21, … 66 [default: 16]
     #[arg(long, value_delimiter = ',', value_name = "N,...")]
-    pub(crate) clients: Option<Vec<Numbers>>,
+    pub(crate) clients: Option<Vec<NumberList>>,
     /// Trials of each cell, interleaved [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) trials: Option<u32>,

@@ -6,7 +6,7 @@ use acidtest_engine::{Extent, Load, Measurement, Outcome, Trial};
 use acidtest_model::Lock;
 use acidtest_report::{Harness, Windows};
 use acidtest_store_memory::Null;
-use acidtest_workloads::{Place, Terms, Workload};
+use acidtest_workloads::{Place, TrialSetup, Workload};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::exit::Failure;
@@ -75,7 +75,7 @@ fn drive(
     seed: u64,
 ) -> Result<(Duration, Measurement), Failure> {
     let place = Place { namespace: "null".to_owned(), trial: 0 };
-    let trial = workload.trial(Terms { lock: Lock::Native, seed, clients, trace: None, left: None });
+    let trial = workload.trial(TrialSetup { lock: Lock::Native, seed, clients, trace: None, left: None });
     let tasks = (0..clients).map(|_| trial.client(&Null, &place)).collect::<Result<Vec<_>, _>>()?;
     let load = Load {
         spans: workload.spans(),

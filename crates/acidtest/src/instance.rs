@@ -7,7 +7,7 @@ use std::{
 
 use acidtest_lab::{Folder, Lab, Lifetime, Note, Server};
 use acidtest_model::{self as model, Address, Durability, Effective, StoreError};
-use acidtest_workloads::{Left, Owner, Place, Store};
+use acidtest_workloads::{Owner, Place, ReusableData, Store};
 
 use crate::{exit::Failure, interrupt::Interrupt, registry::Opening, target::Target};
 
@@ -75,7 +75,7 @@ pub(crate) struct Instance {
 /// What a trial left behind.
 pub(crate) struct Kept {
     pub(crate) place: Place,
-    pub(crate) left: Left,
+    pub(crate) left: ReusableData,
     /// The trial's number in the run.
     pub(crate) by: u32,
 }
@@ -187,18 +187,18 @@ impl Instance {
         let kind = target.kind();
         let opening = Opening { rung: Some(rung), ..opening };
         match kind.server {
-            model::Server::InMemory => {
+            model::Hosting::InMemory => {
                 let nowhere = Address::file(kind.name, "");
                 Ok(Self::bare(open(target, &nowhere, opening).await?, &nowhere))
             }
-            model::Server::Embedded => {
+            model::Hosting::Embedded => {
                 let folder = lab.folder(kind.name, Lifetime::Run)?;
                 let file = folder.path().join("acidtest.db");
                 let address = Address::file(kind.name, &file.to_string_lossy());
                 let store = open(target, &address, opening).await?;
                 Ok(Self { folder: Some(folder), ..Self::bare(store, &address) })
             }
-            model::Server::Program => {
+            model::Hosting::Program => {
                 let mut server = lab.start(kind.program(), rung, Lifetime::Run, None)?;
                 let address = address_of(&server, target);
                 let store = answering(&mut server, target, &address, opening, interrupt).await?;
@@ -304,7 +304,7 @@ pub(crate) async fn remove_leftover(
     namespace: &str,
     run: &str,
 ) -> Result<bool, Failure> {
-    if target.kind().server == model::Server::Embedded && !std::path::Path::new(&address.path).exists() {
+    if target.kind().server == model::Hosting::Embedded && !std::path::Path::new(&address.path).exists() {
         return Ok(true);
     }
     let store = open(target, address, Opening::default()).await?;

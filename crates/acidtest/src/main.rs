@@ -10,7 +10,6 @@ mod commands;
 mod exit;
 mod files;
 mod fuzz;
-mod given;
 mod grid;
 mod harness;
 mod instance;
@@ -18,6 +17,7 @@ mod interrupt;
 mod output;
 #[cfg(test)]
 mod pages;
+mod parameter_arguments;
 mod plan_check;
 mod plan_file;
 mod progress;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Idle, Lock, Server};
+use acidtest_model::{Hosting, Idle, Lock};
 use acidtest_report::{CELLS, Plan, RefusedKind, Span, TRIALS, count};
 use acidtest_workloads::Workload;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::{
 
 /// What of a plan somebody asked for, and where: keys that were given as options, parameters, and what is not as by
 /// default. A plan file that names a default's own value does not ask for it: a saved plan names every key.
-pub(crate) struct Asked<'a> {
+pub(crate) struct GivenOptions<'a> {
     keys: BTreeSet<String>,
     /// Those of the command line.
     given: BTreeSet<&'static str>,
@@ -27,7 +27,7 @@ pub(crate) struct Asked<'a> {
     file: Option<&'a str>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> GivenOptions<'a> {
     /// What a plan asks for that is in no file.
     pub(crate) fn of(plan: &Plan) -> Self {
         Self::with(plan, None, [])
@@ -116,7 +116,7 @@ const LONGEST_ANSWER: Duration = Duration::from_hours(24);
 ///
 /// # Errors
 /// As [`in_range`], and options that contradict each other.
-pub(crate) fn check(plan: &Plan, asked: &Asked<'_>) -> Result<(), Failure> {
+pub(crate) fn check(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> {
     in_range(plan, |key| asked.named(key))?;
     contradictions(plan, asked)
 }
@@ -210,7 +210,7 @@ fn namespace(name: &str, key: &str) -> Result<(), Failure> {
 type Row = (&'static str, bool, &'static str);
 
 /// Options that rule each other out, whatever the workload and the stores are.
-fn contradictions(plan: &Plan, asked: &Asked<'_>) -> Result<(), Failure> {
+fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> {
     let traced = plan.trace.is_some();
     let rows: [Row; 7] = [
         ("duration", plan.ops.is_some(), "the measured part is a number of operations (--ops)"),
@@ -235,7 +235,7 @@ fn contradictions(plan: &Plan, asked: &Asked<'_>) -> Result<(), Failure> {
 /// The first option or parameter that would be without effect, with the reason.
 pub(crate) fn check_effect(
     plan: &Plan,
-    asked: &Asked<'_>,
+    asked: &GivenOptions<'_>,
     grid: &Grid,
     targets: &[Target],
 ) -> Result<(), Failure> {
@@ -307,7 +307,7 @@ pub(crate) fn check_effect(
         ),
         (
             "threads",
-            used.iter().all(|target| target.kind().server == Server::Embedded),
+            used.iter().all(|target| target.kind().server == Hosting::Embedded),
             "an embedded store holds the thread of its client: each client has one of its own",
         ),
         (
@@ -323,7 +323,7 @@ pub(crate) fn check_effect(
     refuse_idle(plan, asked, &idle_in(plan, grid, targets)?)
 }
 
-fn refuse(rows: &[Row], asked: &Asked<'_>) -> Result<(), Failure> {
+fn refuse(rows: &[Row], asked: &GivenOptions<'_>) -> Result<(), Failure> {
     let idle = rows.iter().find(|(what, is_idle, _)| *is_idle && asked.has(key_of(what)));
     idle.map_or(Ok(()), |(what, _, why)| Err(asked.refused(what, why)))
 }
@@ -349,7 +349,7 @@ fn idle_in(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Vec<IdleKeys>
 }
 
 /// Refuses what has an effect in no case, and an axis that has none in some: their cells would be the same.
-fn refuse_idle(plan: &Plan, asked: &Asked<'_>, cases: &[IdleKeys]) -> Result<(), Failure> {
+fn refuse_idle(plan: &Plan, asked: &GivenOptions<'_>, cases: &[IdleKeys]) -> Result<(), Failure> {
     for key in &asked.keys {
         let without: Vec<&String> = cases.iter().filter_map(|idle| idle.get(key.as_str())).collect();
         let values = plan.parameters.get(key).and_then(Value::as_array);

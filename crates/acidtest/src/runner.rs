@@ -8,14 +8,15 @@ use std::{
 
 use acidtest_engine::{Arrivals, EngineError, Extent, Load, Measurement, OnRefused, Outcome, Stop, Trial};
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, Effective, Lock, Server, StoreError};
+use acidtest_model::{Durability, Effective, Hosting, Lock, StoreError};
 use acidtest_observe::{Machine, Resources, Sampler, machine};
 use acidtest_report::{
-    About, ArrivalKind, CellResult, DataFigures, FORMAT, GaugeFigures, Plan, RunResult, StopFigures,
+    ArrivalKind, CellResult, DataFigures, FORMAT, GaugeFigures, Plan, RunResult, StopFigures, TrialFacts,
     TrialResult, bytes,
 };
 use acidtest_workloads::{
-    Audited, ClientTask, Left, Loaded, Place, Remarks, Store, Terms, Verdict, Workload, WorkloadTrial,
+    AuditResult, ClientTask, LoadProgress, Place, Remarks, ReusableData, Store, TrialSetup, Verdict,
+    Workload, WorkloadTrial,
 };
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -260,7 +261,7 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload) -> CellResult {
         store: kind.name.to_owned(),
         title: kind.title.to_owned(),
         address: target.address.as_ref().map(ToString::to_string),
-        embedded: kind.server != Server::Program,
+        embedded: kind.server != Hosting::Program,
         lock: cell.lock,
         lock_how: grid::lock_how(kind, workload, cell.lock).to_owned(),
         decides: workload.decides(),
@@ -445,7 +446,7 @@ impl Runner<'_> {
         let (data, transaction, counted) = (workload.data(), workload.transaction(), workload.counted());
         let kept = data.as_ref().and_then(|data| instance.kept.remove(data));
         let seed = self.plan.seed.wrapping_add(u64::from(round));
-        let trial = workload.trial(Terms {
+        let trial = workload.trial(TrialSetup {
             lock: cell.lock,
             seed,
             clients: cell.clients,
@@ -458,7 +459,7 @@ impl Runner<'_> {
             |kept| kept.place.clone(),
         );
         let left_by = kept.map(|kept| kept.by);
-        let mut about = About {
+        let mut about = TrialFacts {
             round,
             session: self.session,
             transaction,
@@ -480,7 +481,7 @@ impl Runner<'_> {
         let Driven { measurement, resources, died, gauge } =
             self.drive(load, tasks, instance, &*trial).await?;
         self.progress.doing("auditing");
-        let Audited { audit, left, limits } =
+        let AuditResult { audit, left, limits } =
             audit(&*trial, instance, &place, died.as_deref(), &measurement).await;
         let mut result = TrialResult::of(about, measurement, audit, resources);
         result.gauge = gauge;
@@ -519,7 +520,7 @@ impl Runner<'_> {
         instance: &mut Instance,
         place: Place,
         data: Option<String>,
-        left: Option<Left>,
+        left: Option<ReusableData>,
     ) {
         match (data, left) {
             (Some(data), Some(left)) => {
@@ -560,7 +561,7 @@ impl Runner<'_> {
         store: &dyn Store,
         place: &Place,
     ) -> Result<f64, Failure> {
-        let (loaded, begun) = (Loaded::default(), Instant::now());
+        let (loaded, begun) = (LoadProgress::default(), Instant::now());
         let mut loading = trial.load(store, place, &loaded);
         let mut moved = (0, Instant::now());
         loop {
@@ -671,7 +672,7 @@ async fn audit(
     place: &Place,
     died: Option<&str>,
     measurement: &Measurement,
-) -> Audited {
+) -> AuditResult {
     let most = PATIENCE + ROW * u32::try_from(trial.rows_left()).unwrap_or(u32::MAX);
     let lost = match died {
         Some(how) => how.to_owned(),
@@ -693,7 +694,7 @@ async fn audit(
 }
 
 /// A trial in which nothing was acknowledged says nothing, though the warm-up's operations are in the ledger too.
-pub(crate) fn doubt_if_idle(audited: &mut Audited, measurement: &Measurement) {
+pub(crate) fn doubt_if_idle(audited: &mut AuditResult, measurement: &Measurement) {
     let acknowledged: u64 = measurement.operations.iter().map(|operation| operation.count(Outcome::Ok)).sum();
     if audited.audit.verdict == Verdict::Holds && acknowledged == 0 {
         audited.audit.verdict = Verdict::Unknown;

@@ -1,6 +1,6 @@
 //! What `--store` names: a store to start privately, or a server of the user's.
 
-use acidtest_model::{Address, Secret, Server, StoreKind};
+use acidtest_model::{Address, Hosting, Secret, StoreKind};
 
 use crate::{
     exit::Failure,
@@ -39,7 +39,7 @@ impl Target {
         if address.password.is_none() && text.contains('@') {
             address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
         }
-        if store.kind.server == Server::Embedded {
+        if store.kind.server == Hosting::Embedded {
             // so that it is found again from anywhere
             let path = std::path::absolute(&address.path);
             let path = path.map_err(|error| Failure::Usage(format!("cannot use {text}: {error}")))?;

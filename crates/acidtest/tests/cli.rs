@@ -12,7 +12,7 @@ use std::{
 };
 
 use acidtest_testbed::with_more_time;
-use common::{Bench, Ended, signal, until, wait};
+use common::{Bench, CommandResult, signal, until, wait};
 use serde_json::Value;
 
 /// Of so many operations something is acknowledged, however slow the machine is.
@@ -666,7 +666,7 @@ fn nothing_acknowledged_in_the_measured_part_is_unknown() {
 }
 
 /// A run whose stock is gone before the warm-up is over, however long that has to be.
-fn runs_dry(locks: &str) -> (Bench, Ended) {
+fn runs_dry(locks: &str) -> (Bench, CommandResult) {
     with_more_time(1000, |millis| {
         let bench = Bench::new();
         let warmup = format!("{millis}ms");

@@ -93,7 +93,7 @@ pub trait Pipeline {
     ///
     /// # Errors
     /// The connection is gone. What is in `ended` has ended; the rest of what is in flight is unknown.
-    fn settle(&mut self, ended: &mut Vec<Ended>) -> impl Future<Output = Result<(), Fault>>;
+    fn settle(&mut self, ended: &mut Vec<Completion>) -> impl Future<Output = Result<(), Fault>>;
 
     /// Takes note of how the operation ended.
     fn account(&mut self, operation: Self::Operation, outcome: Outcome);
@@ -113,7 +113,7 @@ pub trait Pipeline {
 
 /// An operation of a [`Pipeline`] that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct Completion {
     /// Its number on its connection, from 0.
     pub number: u64,
     /// How it ended. There is no second attempt; an unknown one costs the connection only if the pipeline says

@@ -27,7 +27,7 @@ mod seat;
 mod sleeper;
 mod trial;
 
-pub use client::{Client, ClientTask, Ended, Pipeline};
+pub use client::{Client, ClientTask, Completion, Pipeline};
 pub use control::Stop;
 pub use load::{Arrivals, Extent, Load, OnRefused};
 pub use measurement::{Arrived, Latency, Measurement, OperationStats, Second, SecondCounts, SpanStats};

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::{Attempt, Ended, Fault, Outcome, Pipeline, Seat, gate::Phase, recorder::Effort};
+use crate::{Attempt, Completion, Fault, Outcome, Pipeline, Seat, gate::Phase, recorder::Effort};
 
 /// An operation in flight.
-struct Sent<O> {
+struct InFlight<O> {
     operation: O,
     due: u64,
     start: u64,
@@ -16,7 +16,7 @@ struct Flight<O> {
     /// The number of the first in `sent`.
     first: u64,
     /// What has ended among others that have not is `None`.
-    sent: VecDeque<Option<Sent<O>>>,
+    sent: VecDeque<Option<InFlight<O>>>,
     count: usize,
 }
 
@@ -25,13 +25,13 @@ impl<O> Flight<O> {
         Self { first: 0, sent: VecDeque::new(), count: 0 }
     }
 
-    fn add(&mut self, sent: Sent<O>) {
+    fn add(&mut self, sent: InFlight<O>) {
         self.sent.push_back(Some(sent));
         self.count += 1;
     }
 
     /// What ended; none for a number that is not in flight.
-    fn take(&mut self, number: u64) -> Option<Sent<O>> {
+    fn take(&mut self, number: u64) -> Option<InFlight<O>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let taken = self.sent.get_mut(index)?.take()?;
         self.count -= 1;
@@ -48,7 +48,7 @@ impl<O> Flight<O> {
     }
 
     /// All that is in flight, and numbers begin anew.
-    fn clear(&mut self) -> impl Iterator<Item = Sent<O>> + use<O> {
+    fn clear(&mut self) -> impl Iterator<Item = InFlight<O>> + use<O> {
         std::mem::replace(self, Self::new()).sent.into_iter().flatten()
     }
 }
@@ -117,7 +117,7 @@ impl Seat {
                     let deadline = start.saturating_add(self.timeout());
                     self.started(phase, late);
                     let sent = self.guard(client.send(&operation), deadline).await;
-                    flight.add(Sent { operation, due: moment, start });
+                    flight.add(InFlight { operation, due: moment, start });
                     sent.unwrap_or_else(|| Err(Fault::lost(self.no_answer(deadline))))
                 }
                 Step::Settle(until) => {
@@ -140,7 +140,7 @@ impl Seat {
                 Step::End => break,
             };
             let end = self.now();
-            for Ended { number, attempt } in ended.drain(..) {
+            for Completion { number, attempt } in ended.drain(..) {
                 let outcome = self.outcome(attempt);
                 if let Some(sent) = flight.take(number) {
                     self.settled(client, sent, outcome, end, phase);
@@ -178,12 +178,12 @@ impl Seat {
     fn settled<P: Pipeline>(
         &mut self,
         client: &mut P,
-        sent: Sent<P::Operation>,
+        sent: InFlight<P::Operation>,
         outcome: Outcome,
         end: u64,
         phase: Phase,
     ) {
-        let Sent { operation, due, start } = sent;
+        let InFlight { operation, due, start } = sent;
         let kind = P::kind(&operation);
         client.account(operation, outcome);
         if phase == Phase::Measured {
@@ -196,8 +196,8 @@ impl Seat {
 mod tests {
     use super::*;
 
-    fn sent(operation: u32) -> Sent<u32> {
-        Sent { operation, due: 0, start: u64::from(operation) }
+    fn sent(operation: u32) -> InFlight<u32> {
+        InFlight { operation, due: 0, start: u64::from(operation) }
     }
 
     #[test]

@@ -110,12 +110,12 @@ pub(crate) struct Recorder {
     second_end: u64,
     batch: Batch,
     arrived: Arrived,
-    ends: Ends,
+    ends: EndTimes,
 }
 
 /// When things last ended, in nanoseconds of the trial's clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ends {
+pub(crate) struct EndTimes {
     /// An operation of a client on the schedule, however.
     pub(crate) scheduled: u64,
     /// An operation that was acknowledged.
@@ -133,7 +133,7 @@ impl Recorder {
             second_end: u64::MAX,
             batch,
             arrived: Arrived::default(),
-            ends: Ends::default(),
+            ends: EndTimes::default(),
         }
     }
 
@@ -231,7 +231,7 @@ struct Inner {
     arrived: Arrived,
     reconnects: u64,
     faults: BTreeMap<String, u64>,
-    ends: Ends,
+    ends: EndTimes,
 }
 
 /// What all threads reported. Locked once a second a thread, and on a fault.
@@ -260,7 +260,7 @@ impl Totals {
                 arrived: Arrived::default(),
                 reconnects: 0,
                 faults: BTreeMap::new(),
-                ends: Ends::default(),
+                ends: EndTimes::default(),
             }),
             completed: AtomicU64::new(0),
         }
@@ -332,7 +332,7 @@ impl Totals {
         inner.close_seconds();
     }
 
-    fn arrive(&self, arrived: Arrived, ends: Ends) {
+    fn arrive(&self, arrived: Arrived, ends: EndTimes) {
         let mut inner = self.lock();
         inner.ends.scheduled = inner.ends.scheduled.max(ends.scheduled);
         inner.ends.ok = inner.ends.ok.max(ends.ok);
@@ -362,11 +362,11 @@ impl Totals {
         (self.completed.load(Ordering::Relaxed), inner.series.last().cloned(), inner.reconnects)
     }
 
-    pub(crate) fn collect(&self) -> Collected {
+    pub(crate) fn collect(&self) -> RecorderTotals {
         let mut inner = self.lock();
         inner.progress.fill(u64::MAX);
         inner.close_seconds();
-        Collected {
+        RecorderTotals {
             operations: mem::take(&mut inner.operations),
             spans: mem::take(&mut inner.spans),
             series: mem::take(&mut inner.series),
@@ -378,14 +378,14 @@ impl Totals {
     }
 }
 
-pub(crate) struct Collected {
+pub(crate) struct RecorderTotals {
     pub(crate) operations: Vec<OperationStats>,
     pub(crate) spans: Vec<SpanStats>,
     pub(crate) series: Vec<Second>,
     pub(crate) arrived: Arrived,
     pub(crate) reconnects: u64,
     pub(crate) faults: BTreeMap<String, u64>,
-    pub(crate) ends: Ends,
+    pub(crate) ends: EndTimes,
 }
 
 impl Inner {

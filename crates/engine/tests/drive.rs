@@ -17,7 +17,7 @@ use std::{
 };
 
 use acidtest_engine::{
-    Arrivals, Attempt, Client, ClientTask, Ended, Extent, Fault, Load, Measurement, OnRefused,
+    Arrivals, Attempt, Client, ClientTask, Completion, Extent, Fault, Load, Measurement, OnRefused,
     OperationStats, Outcome, Pipeline, Stop, Trial,
 };
 use tokio::time::Instant;
@@ -466,7 +466,7 @@ fn clients_that_never_wait_take_turns() {
 
 /// What a scripted store does with the operations of a pipeline that are in flight on one connection, by
 /// number: which of them it answers now, after what wait.
-type Answers = dyn Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync;
+type Answers = dyn Fn(&BTreeSet<u64>) -> (Duration, Vec<Completion>) + Send + Sync;
 
 #[derive(Default)]
 struct Pipe {
@@ -525,7 +525,7 @@ impl Pipeline for Scripting {
         Ok(())
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         self.pipe.settles.fetch_add(1, SeqCst);
         self.pipe.flights.lock().unwrap().push(self.flight.len());
         let (wait, answered) = (self.answers)(&self.flight);
@@ -563,7 +563,7 @@ fn shape(depth: usize, settles_early: bool) -> Shape {
 fn pipelines(
     clients: usize,
     shape: Shape,
-    answers: impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync + 'static,
+    answers: impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Completion>) + Send + Sync + 'static,
 ) -> (Vec<ClientTask>, Vec<Arc<Pipe>>) {
     let answers: Arc<Answers> = Arc::new(answers);
     let pipes: Vec<Arc<Pipe>> = (0..clients).map(|_| Arc::default()).collect();
@@ -581,23 +581,23 @@ fn pipe(
     load: Load,
     clients: usize,
     shape: Shape,
-    answers: impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync + 'static,
+    answers: impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Completion>) + Send + Sync + 'static,
 ) -> (Measurement, Vec<Arc<Pipe>>) {
     let (tasks, pipes) = pipelines(clients, shape, answers);
     (simulated(load, tasks), pipes)
 }
 
-fn ok(number: u64) -> Ended {
-    Ended { number, attempt: Attempt::Ok }
+fn ok(number: u64) -> Completion {
+    Completion { number, attempt: Attempt::Ok }
 }
 
 /// All that is in flight, after so many milliseconds.
-fn all_after(millis: u64) -> impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync {
+fn all_after(millis: u64) -> impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Completion>) + Send + Sync {
     move |flight| (Duration::from_millis(millis), flight.iter().copied().map(ok).collect())
 }
 
 /// The first, after so many milliseconds.
-fn first_after(millis: u64) -> impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Ended>) + Send + Sync {
+fn first_after(millis: u64) -> impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Completion>) + Send + Sync {
     move |flight| (Duration::from_millis(millis), flight.first().copied().map(ok).into_iter().collect())
 }
 
@@ -638,7 +638,7 @@ fn each_operation_has_its_own_end() {
             Attempt::Unknown(Fault::answered("who knows")),
             Attempt::Ok,
         ];
-        let end = |(number, attempt)| Ended { number, attempt };
+        let end = |(number, attempt)| Completion { number, attempt };
         // a number that is not in flight is of no account
         (Duration::ZERO, flight.iter().copied().zip(attempts).map(end).chain([ok(77)]).collect())
     });
@@ -773,7 +773,7 @@ fn a_pipeline_s_warm_up_leaves_nothing_in_the_measurement() {
     let (measurement, pipes) = pipe(load, 2, shape(10, true), move |flight| {
         let warm = !passed(&begun, 250);
         let attempt = || if warm { Attempt::Failed(Fault::answered("cold")) } else { Attempt::Ok };
-        let end = |number| Ended { number, attempt: attempt() };
+        let end = |number| Completion { number, attempt: attempt() };
         (Duration::from_millis(5), flight.iter().copied().map(end).collect())
     });
     let operation = &measurement.operations[0];

@@ -26,7 +26,7 @@ struct Cell {
     holder: Option<Holder>,
     /// The highest token acknowledged.
     token: u64,
-    seen: Seen,
+    seen: Observations,
 }
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct Holder {
 
 /// What was seen of one lock, or of several.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Observations {
     grants: u64,
     overlaps: u64,
     stale_tokens: u64,
@@ -118,7 +118,7 @@ pub enum Fencing {
 /// A counter that holders of a lock raise by reading it and writing one more: an increment that is
 /// acknowledged and missing was overwritten.
 #[derive(Debug)]
-pub struct Guarded {
+pub struct GuardedCounter {
     fencing: Fencing,
     state: Mutex<State>,
 }
@@ -136,7 +136,7 @@ struct State {
 #[error("a holder with a later token was here")]
 pub struct Stale;
 
-impl Guarded {
+impl GuardedCounter {
     /// A counter at zero.
     #[must_use]
     pub fn new(fencing: Fencing) -> Self {
@@ -181,8 +181,8 @@ impl State {
 /// above those before it. `lost`: an acknowledged increment is missing: after an `overlap`, or where a holder
 /// outlived its lease (`outlived`) and nothing fenced it off.
 #[must_use]
-pub fn audit(watch: &Watch, counters: &[Guarded]) -> Audit {
-    let mut seen = Seen::default();
+pub fn audit(watch: &Watch, counters: &[GuardedCounter]) -> Audit {
+    let mut seen = Observations::default();
     for cell in &watch.cells {
         let each = locked(cell).seen;
         seen.grants += each.grants;

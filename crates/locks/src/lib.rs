@@ -50,11 +50,11 @@ use crate::grant::Requests;
 /// A server that keeps locks.
 #[derive(Clone, Debug)]
 pub struct LockService {
-    server: Server,
+    server: Backend,
 }
 
 #[derive(Clone, Debug)]
-enum Server {
+enum Backend {
     #[cfg(feature = "postgres")]
     Postgres(Arc<Postgres>),
     #[cfg(feature = "redis")]
@@ -76,11 +76,11 @@ impl LockService {
         let is = |schemes: &[&str]| schemes.contains(&address.scheme.as_str());
         #[cfg(feature = "redis")]
         if is(acidtest_store_redis::KIND.schemes) {
-            return Ok(Self { server: Server::Redis(Arc::new(Redis::open(address).await?)) });
+            return Ok(Self { server: Backend::Redis(Arc::new(Redis::open(address).await?)) });
         }
         #[cfg(feature = "postgres")]
         if is(acidtest_store_postgres::KIND.schemes) {
-            return Ok(Self { server: Server::Postgres(Arc::new(Postgres::open(address).await?)) });
+            return Ok(Self { server: Backend::Postgres(Arc::new(Postgres::open(address).await?)) });
         }
         Err(StoreError::Unreachable {
             address: address.to_string(),
@@ -95,9 +95,9 @@ impl LockService {
     pub fn store(&self) -> &dyn Store {
         match self.server {
             #[cfg(feature = "postgres")]
-            Server::Postgres(ref store) => &**store,
+            Backend::Postgres(ref store) => &**store,
             #[cfg(feature = "redis")]
-            Server::Redis(ref store) => &**store,
+            Backend::Redis(ref store) => &**store,
         }
     }
 
@@ -105,9 +105,9 @@ impl LockService {
     pub async fn prepare(&self, place: &Place) -> Result<(), StoreError> {
         match self.server {
             #[cfg(feature = "postgres")]
-            Server::Postgres(ref store) => postgres::prepare(store, place).await,
+            Backend::Postgres(ref store) => postgres::prepare(store, place).await,
             #[cfg(feature = "redis")]
-            Server::Redis(ref store) => redis::prepare(store).await,
+            Backend::Redis(ref store) => redis::prepare(store).await,
         }
     }
 
@@ -115,9 +115,9 @@ impl LockService {
     pub async fn clear(&self, place: &Place) -> Result<(), StoreError> {
         match self.server {
             #[cfg(feature = "postgres")]
-            Server::Postgres(ref store) => postgres::clear(store, place).await,
+            Backend::Postgres(ref store) => postgres::clear(store, place).await,
             #[cfg(feature = "redis")]
-            Server::Redis(ref store) => redis::clear(store, place).await,
+            Backend::Redis(ref store) => redis::clear(store, place).await,
         }
     }
 
@@ -125,11 +125,11 @@ impl LockService {
     pub async fn connect(&self, place: &Place) -> Result<Locker, StoreError> {
         let line = match self.server {
             #[cfg(feature = "postgres")]
-            Server::Postgres(ref store) => {
-                Line::Postgres(Box::new(postgres::Session::open(store, place).await?))
+            Backend::Postgres(ref store) => {
+                Connection::Postgres(Box::new(postgres::Session::open(store, place).await?))
             }
             #[cfg(feature = "redis")]
-            Server::Redis(ref store) => Line::Redis(redis::Session::open(store, place).await?),
+            Backend::Redis(ref store) => Connection::Redis(redis::Session::open(store, place).await?),
         };
         Ok(Locker { line, requests: Requests::new() })
     }
@@ -140,11 +140,11 @@ impl LockService {
 /// A future of its that is dropped leaves its request in doubt, as [`LockError::Unknown`] does; the locker
 /// must then be dropped too.
 pub struct Locker {
-    line: Line,
+    line: Connection,
     requests: Requests,
 }
 
-enum Line {
+enum Connection {
     #[cfg(feature = "postgres")]
     Postgres(Box<postgres::Session>),
     #[cfg(feature = "redis")]
@@ -167,9 +167,9 @@ impl Locker {
         let request = self.requests.next(lease);
         let token = match self.line {
             #[cfg(feature = "postgres")]
-            Line::Postgres(ref mut session) => session.acquire(name, &request).await?,
+            Connection::Postgres(ref mut session) => session.acquire(name, &request).await?,
             #[cfg(feature = "redis")]
-            Line::Redis(ref mut session) => session.acquire(name, &request).await?,
+            Connection::Redis(ref mut session) => session.acquire(name, &request).await?,
         };
         Ok(token.map(|token| request.granted(name, token)))
     }
@@ -182,9 +182,9 @@ impl Locker {
         let request = self.requests.next(lease);
         let ours = match self.line {
             #[cfg(feature = "postgres")]
-            Line::Postgres(ref mut session) => session.renew(grant, &request).await?,
+            Connection::Postgres(ref mut session) => session.renew(grant, &request).await?,
             #[cfg(feature = "redis")]
-            Line::Redis(ref mut session) => session.renew(grant, &request).await?,
+            Connection::Redis(ref mut session) => session.renew(grant, &request).await?,
         };
         if ours {
             grant.extend(&request);
@@ -199,9 +199,9 @@ impl Locker {
     pub async fn release(&mut self, grant: Grant) -> Result<bool, LockError> {
         match self.line {
             #[cfg(feature = "postgres")]
-            Line::Postgres(ref mut session) => session.release(&grant).await,
+            Connection::Postgres(ref mut session) => session.release(&grant).await,
             #[cfg(feature = "redis")]
-            Line::Redis(ref mut session) => session.release(&grant).await,
+            Connection::Redis(ref mut session) => session.release(&grant).await,
         }
     }
 }

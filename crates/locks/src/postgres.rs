@@ -3,8 +3,8 @@
 
 use acidtest_model::StoreError;
 use acidtest_store_postgres::{
-    Line, Postgres,
-    fault::{self, Sent},
+    Connection, Postgres,
+    fault::{self, SendState},
     quoted,
 };
 use acidtest_workloads::{Fault, Place};
@@ -20,7 +20,7 @@ const SETTINGS: &str =
     "SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan";
 
 pub(crate) struct Session {
-    line: Line,
+    line: Connection,
     statements: Statements,
 }
 
@@ -129,10 +129,10 @@ impl Session {
     ) -> Result<T, LockError> {
         let Self { line, statements } = self;
         if !line.is_open().await {
-            return Err(LockError::of(fault::lost(Sent::Nothing, line.ended())));
+            return Err(LockError::of(fault::lost(SendState::Nothing, line.ended())));
         }
         let answer = line.ask(async |client| request(client, statements).await).await;
-        answer.map_err(|error| LockError::of(fault::attempt(&error, Sent::Commit, line.words(&error))))
+        answer.map_err(|error| LockError::of(fault::attempt(&error, SendState::Commit, line.words(&error))))
     }
 }
 

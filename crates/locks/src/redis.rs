@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use acidtest_model::StoreError;
-use acidtest_store_redis::{Redis, Request as Effect, Script, Session as Line, attempt};
+use acidtest_store_redis::{Redis, Request as Effect, Script, Session as RedisSession, attempt};
 use acidtest_workloads::Place;
 
 use crate::{
@@ -17,7 +17,7 @@ static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redi
 static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redis/release.lua")));
 
 pub(crate) struct Session {
-    line: Line,
+    line: RedisSession,
     locks: String,
     tokens: String,
 }

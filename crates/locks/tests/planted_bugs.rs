@@ -15,7 +15,7 @@ use std::{
 
 use acidtest_locks::{
     Grant, LockError,
-    audit::{Fencing, Guarded, Watch, audit},
+    audit::{Fencing, GuardedCounter, Watch, audit},
 };
 use acidtest_workloads::{Audit, Fault, Verdict};
 use common::{Drill, Locking};
@@ -191,7 +191,7 @@ fn an_overwritten_increment_is_caught() {
     let watch = Watch::new(1);
     let grant = Grant::new("a", "1", 1, Instant::now() + Duration::from_mins(1));
     assert!(watch.granted(0, 0, &grant));
-    let counter = Guarded::new(Fencing::Off);
+    let counter = GuardedCounter::new(Fencing::Off);
     let read = counter.read(1).unwrap();
     counter.write(2, read + 1).unwrap();
     counter.write(1, read + 1).unwrap();

@@ -17,7 +17,7 @@ use std::{
 
 use acidtest_locks::{
     Grant, LockError, LockService, Locker,
-    audit::{Fencing, Guarded, Stale, Watch, audit},
+    audit::{Fencing, GuardedCounter, Stale, Watch, audit},
 };
 use acidtest_model::{Address, Durability};
 use acidtest_store_postgres::Postgres;
@@ -119,7 +119,7 @@ fn no_alarm_where_holders_outlive_their_leases_and_are_fenced_off() {
 
 /// A holder reads, pauses past the end of its lease while another does its whole turn, and writes.
 async fn pause_past_the_lease(world: &World, fencing: Fencing) -> (Result<(), Stale>, Audit) {
-    let (watch, counter) = (Watch::new(1), Guarded::new(fencing));
+    let (watch, counter) = (Watch::new(1), GuardedCounter::new(fencing));
     let (mut paused, mut other) = (world.locker().await, world.locker().await);
     let mut first = in_time(&mut paused, "a", &watch).await;
     let read = counter.read(first.token()).unwrap();
@@ -162,7 +162,7 @@ fn without_fencing_two_hold_the_lock_and_an_update_is_lost() {
 
 /// The stale write arrives after the next holder has read, and before it has written.
 async fn write_between_read_and_write(world: &World, fencing: Fencing) -> (Result<(), Stale>, Audit) {
-    let (watch, counter) = (Watch::new(1), Guarded::new(fencing));
+    let (watch, counter) = (Watch::new(1), GuardedCounter::new(fencing));
     let (mut paused, mut other) = (world.locker().await, world.locker().await);
     let first = in_time(&mut paused, "b", &watch).await;
     let read = counter.read(first.token()).unwrap();

@@ -34,7 +34,7 @@ impl Support {
 
 /// What runs a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Server {
+pub enum Hosting {
     /// It runs inside acidtest's own process; on disk, in a private directory.
     Embedded,
     /// It runs inside acidtest's own process and keeps nothing on disk.
@@ -55,7 +55,7 @@ pub struct StoreKind {
     /// What an address of this kind looks like; empty if it has none.
     pub address: &'static str,
     /// What runs it.
-    pub server: Server,
+    pub server: Hosting,
     /// The port that a server of this kind usually listens on.
     pub default_port: u16,
     /// The lock modes, each with how it is done.
@@ -76,9 +76,9 @@ pub struct StoreKind {
     /// The workloads that it can carry, by name.
     pub workloads: &'static [(&'static str, Support)],
     /// What it cannot do of what the rest of its row allows by itself, and why; [`never()`] for most.
-    pub refuses: fn(&Wish<'_>) -> Option<&'static str>,
+    pub refuses: fn(&CellRequest<'_>) -> Option<&'static str>,
     /// What of a plan has no effect on what a cell asks of it; [`all_has_effect()`] for most.
-    pub idle: fn(&Wish<'_>) -> &'static [Idle],
+    pub idle: fn(&CellRequest<'_>) -> &'static [Idle],
 }
 
 /// An option or a parameter that has no effect.
@@ -95,7 +95,7 @@ pub const NO_REFRESH: Support = Support::No("what is written is found at once");
 
 /// What one cell asks of a store besides its rung.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish<'a> {
+pub struct CellRequest<'a> {
     /// The workload's name.
     pub workload: &'a str,
     /// Those of its operations that the cell really does.
@@ -110,7 +110,7 @@ pub struct Wish<'a> {
     pub parameters: Map<String, Value>,
 }
 
-impl Wish<'_> {
+impl CellRequest<'_> {
     /// Whether the cell does one of these operations.
     #[must_use]
     pub fn does(&self, operations: &[&str]) -> bool {
@@ -120,13 +120,13 @@ impl Wish<'_> {
 
 /// Refuses no combination of what a store has.
 #[must_use]
-pub fn never(_: &Wish<'_>) -> Option<&'static str> {
+pub fn never(_: &CellRequest<'_>) -> Option<&'static str> {
     None
 }
 
 /// Of a store on which whatever a plan says has an effect.
 #[must_use]
-pub fn all_has_effect(_: &Wish<'_>) -> &'static [Idle] {
+pub fn all_has_effect(_: &CellRequest<'_>) -> &'static [Idle] {
     &[]
 }
 

@@ -14,7 +14,7 @@ pub use address::{Address, AddressError, Secret};
 pub use error::StoreError;
 pub use figure::count;
 pub use guarantee::{Durability, Effective, Isolation, Lock, UnknownWord};
-pub use kind::{Idle, NO_REFRESH, Server, StoreKind, Support, Wish, all_has_effect, never};
+pub use kind::{CellRequest, Hosting, Idle, NO_REFRESH, StoreKind, Support, all_has_effect, never};
 pub use nearest::{hint, nearest};
 
 use std::{future::Future, pin::Pin};

@@ -48,13 +48,13 @@ impl Counter {
 
 /// Ticks of CPU and bytes of storage.
 #[derive(Clone, Copy, Default)]
-struct Spent {
+struct Usage {
     cpu: u64,
     read: u64,
     written: u64,
 }
 
-impl Spent {
+impl Usage {
     fn add(&mut self, other: Self) {
         self.cpu = self.cpu.saturating_add(other.cpu);
         self.read = self.read.saturating_add(other.read);
@@ -63,10 +63,10 @@ impl Spent {
 }
 
 /// A process that ended: whose it was and its last counters, as its parent inherits them.
-pub(crate) struct Ended {
+pub(crate) struct EndedProcess {
     pid: i32,
     parent: i32,
-    left: Spent,
+    left: Usage,
 }
 
 /// One living process.
@@ -123,7 +123,7 @@ impl Member {
         written.last = io.write_bytes;
     }
 
-    fn inherit(&mut self, left: Spent) {
+    fn inherit(&mut self, left: Usage) {
         self.waited_cpu.counted_elsewhere += left.cpu;
         if let Some((read, written)) = &mut self.storage {
             read.counted_elsewhere += left.read;
@@ -141,18 +141,18 @@ impl Member {
     }
 
     /// What of it belongs to the span.
-    fn spent(&self) -> Spent {
+    fn spent(&self) -> Usage {
         self.sum(|counter| counter.counted)
     }
 
     /// All it ever used: what its parent inherits.
-    fn left(&self) -> Spent {
+    fn left(&self) -> Usage {
         self.sum(Counter::left)
     }
 
-    fn sum(&self, figure: impl Fn(&Counter) -> u64) -> Spent {
+    fn sum(&self, figure: impl Fn(&Counter) -> u64) -> Usage {
         let (read, written) = self.storage.unwrap_or_default();
-        Spent {
+        Usage {
             cpu: figure(&self.own_cpu) + figure(&self.waited_cpu),
             read: figure(&read),
             written: figure(&written),
@@ -170,7 +170,7 @@ pub(crate) struct Group {
     /// In ticks after boot.
     span_start: u64,
     /// What members that ended had spent.
-    ended: Spent,
+    ended: Usage,
     most: usize,
     peak: Peak,
     memory: Memory,
@@ -186,7 +186,7 @@ impl Group {
             members: root.into_iter().collect(),
             inherits,
             span_start,
-            ended: Spent::default(),
+            ended: Usage::default(),
             most: 0,
             peak: Peak::new(every),
             memory: Memory::default(),
@@ -196,10 +196,10 @@ impl Group {
 
     /// Reads the CPU counters of the known members, the last reading being `seconds` old; returns
     /// those that ended.
-    pub(crate) fn look(&mut self, seconds: f64) -> Vec<Ended> {
+    pub(crate) fn look(&mut self, seconds: f64) -> Vec<EndedProcess> {
         let mut ticks = 0;
         let mut ended = Vec::new();
-        let mut spent = Spent::default();
+        let mut spent = Usage::default();
         self.members.retain_mut(|member| match stat(member.pid) {
             Ok(stat) if stat.starttime == member.birth => {
                 ticks += member.see(&stat);
@@ -209,7 +209,7 @@ impl Group {
             Err(_) if Path::new(&format!("/proc/{}", member.pid)).exists() => true,
             _ => {
                 spent.add(member.spent());
-                ended.push(Ended { pid: member.pid, parent: member.parent, left: member.left() });
+                ended.push(EndedProcess { pid: member.pid, parent: member.parent, left: member.left() });
                 false
             }
         });
@@ -237,7 +237,7 @@ impl Group {
     }
 
     /// Counts what was read, after the members have inherited from those that ended.
-    pub(crate) fn count(&mut self, ended: &[Ended]) {
+    pub(crate) fn count(&mut self, ended: &[EndedProcess]) {
         for member in &mut self.members {
             let pid = member.pid;
             for child in ended.iter().filter(|child| child.parent == pid) {
@@ -292,7 +292,7 @@ impl Group {
 
 /// Of processes that ended between the same two looks, parents first, a child is taken to have been
 /// waited for by its parent, as most are, which then left the child's use with its own.
-fn leave_to_parents(ended: &mut [Ended]) {
+fn leave_to_parents(ended: &mut [EndedProcess]) {
     for child in (1..ended.len()).rev() {
         let (before, rest) = ended.split_at_mut(child);
         let parent = rest.first().and_then(|child| before.iter_mut().find(|one| one.pid == child.parent));
@@ -416,7 +416,8 @@ mod tests {
 
     #[test]
     fn a_family_that_ended_at_once_leaves_all_to_the_grandparent() {
-        let ended = |pid, cpu| Ended { pid, parent: pid - 1, left: Spent { cpu, read: 1, written: 2 } };
+        let ended =
+            |pid, cpu| EndedProcess { pid, parent: pid - 1, left: Usage { cpu, read: 1, written: 2 } };
         let mut family = [ended(2, 10), ended(3, 20), ended(4, 30), ended(9, 40)];
         leave_to_parents(&mut family);
         assert_eq!(family.map(|one| (one.left.cpu, one.left.written)), [(60, 6), (50, 4), (30, 2), (40, 2)]);

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::{
     machine::MachineWatch,
-    process::{Ended, Group, by_parent},
+    process::{EndedProcess, Group, by_parent},
     resources::{ProcessUse, Resources},
 };
 
@@ -155,7 +155,7 @@ impl Watch {
     }
 
     /// Reads the CPU counters; returns the processes that ended.
-    fn look(&mut self) -> Vec<Ended> {
+    fn look(&mut self) -> Vec<EndedProcess> {
         let now = Instant::now();
         let seconds = (now - self.looked).as_secs_f64();
         self.looked = now;
@@ -165,7 +165,7 @@ impl Watch {
         ended
     }
 
-    fn count(&mut self, ended: &[Ended]) {
+    fn count(&mut self, ended: &[EndedProcess]) {
         self.groups().for_each(|group| group.count(ended));
     }
 

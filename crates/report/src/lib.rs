@@ -42,8 +42,8 @@ pub use page::{Named, page};
 pub use plan::{ArrivalKind, CELLS, Plan, RefusedKind, Span, TRIALS};
 pub use price::Price;
 pub use result::{
-    About, ArrivedFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, OperationFigures,
-    RunResult, SecondFigures, SpanFigures, StopFigures, TrialResult, Windows, schema,
+    ArrivedFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, OperationFigures, RunResult,
+    SecondFigures, SpanFigures, StopFigures, TrialFacts, TrialResult, Windows, schema,
 };
 pub use scalability::{FEWEST, Fitted, Law, Sweep, sweeps};
 pub use statistics::{ENOUGH, Mean, Method, Ratio};

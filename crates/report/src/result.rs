@@ -325,7 +325,7 @@ impl From<Arrived> for ArrivedFigures {
 
 /// What is known of a trial besides what was measured.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct TrialFacts {
     /// Which round of the run, from 1.
     pub round: u32,
     /// Which session of the run, from 1.
@@ -343,7 +343,7 @@ pub struct About {
 impl TrialResult {
     /// The trial as results carry it.
     #[must_use]
-    pub fn of(about: About, measurement: Measurement, audit: Audit, resources: Resources) -> Self {
+    pub fn of(about: TrialFacts, measurement: Measurement, audit: Audit, resources: Resources) -> Self {
         let names: Vec<&str> = measurement.operations.iter().map(|operation| operation.name).collect();
         Self {
             round: about.round,

@@ -10,7 +10,7 @@ const NAMED: usize = 4;
 
 /// Shares of the clients' time in the measured part, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Waiting {
+struct WastedTime {
     /// Attempts that lost against other clients, and the waits before the next.
     conflicts: f64,
     /// Locks that others held.
@@ -23,7 +23,7 @@ struct Waiting {
     failures: f64,
 }
 
-impl Waiting {
+impl WastedTime {
     /// What a cell's clients waited for; none where nothing was measured.
     fn of(cell: &CellResult) -> Option<Self> {
         let time: f64 = cell.trials.iter().map(|trial| trial.seconds * 1e9 * f64::from(cell.clients)).sum();
@@ -71,7 +71,7 @@ impl Waiting {
 /// Of which cells the clients waited in vain for most of their time, in a line; none if of none.
 pub(crate) fn waiting(result: &RunResult, names: &Names) -> Option<String> {
     let mostly = |cell: &CellResult| {
-        let waiting = Waiting::of(cell).filter(|waiting| waiting.share() > MOSTLY)?;
+        let waiting = WastedTime::of(cell).filter(|waiting| waiting.share() > MOSTLY)?;
         Some(format!("{}, {}", names.cell(cell), waiting.shown()))
     };
     let all: Vec<String> = result.cells.iter().filter_map(mostly).collect();
@@ -123,7 +123,7 @@ mod tests {
             trial.operations[0].response.clear();
             trial.operations[0].service.insert("refused".to_owned(), times.clone());
         }
-        let refusals = |cell: &CellResult| Waiting::of(cell).unwrap().refusals;
+        let refusals = |cell: &CellResult| WastedTime::of(cell).unwrap().refusals;
         assert!(refusals(&cell) > 0.0);
         cell.rate = Some(20.0);
         assert!(refusals(&cell).abs() < f64::EPSILON);
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_was_in_flight_side_by_side_is_no_more_than_all_the_time() {
-        let waiting = Waiting { unanswered: 40.0, ..Waiting::default() };
+        let waiting = WastedTime { unanswered: 40.0, ..WastedTime::default() };
         assert_eq!(waiting.shown(), "100 % of the time (no answer 100 %)");
     }
 }

@@ -6,7 +6,7 @@ use acidtest_engine::{Extent, Load, Measurement, OnRefused};
 use acidtest_model::{Lock, StoreError};
 use acidtest_workloads::{
     Audit, ClientTask, Place, Store,
-    inventory::{self, Held, InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock},
+    inventory::{self, InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, StockRow},
 };
 
 use crate::{steps, steps::Steps, wait};
@@ -18,7 +18,7 @@ pub const NAMESPACE: &str = "acidtest";
 
 /// One trial: laid in, driven, audited.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct InventoryRun {
     /// How it is protected.
     pub lock: Lock,
     /// Where it is.
@@ -29,7 +29,7 @@ pub struct Case {
     pub scenario: Scenario,
 }
 
-impl Case {
+impl InventoryRun {
     /// A trial of operations drawn at random.
     #[must_use]
     pub fn random(lock: Lock, trial: u32) -> Self {
@@ -72,7 +72,7 @@ impl Case {
     }
 
     /// The final stock, sorted.
-    pub fn held(&self, store: &impl Store) -> Result<Vec<Held>, StoreError> {
+    pub fn held(&self, store: &impl Store) -> Result<Vec<StockRow>, StoreError> {
         let mut held = wait(port(store).stock(&self.place))?;
         held.sort_unstable_by_key(|tuple| tuple.key);
         Ok(held)
@@ -80,8 +80,8 @@ impl Case {
 
     /// The stock as it was laid in, sorted.
     #[must_use]
-    pub fn laid_in(&self) -> Vec<Held> {
-        self.stock.items.iter().map(|item| Held { key: item.key(), count: item.initial.into() }).collect()
+    pub fn laid_in(&self) -> Vec<StockRow> {
+        self.stock.items.iter().map(|item| StockRow { key: item.key(), count: item.initial.into() }).collect()
     }
 
     /// Holds what was acknowledged against the final stock. `in_order`: whether one client did it all.
@@ -96,8 +96,8 @@ impl Case {
     }
 }
 
-impl Steps for Case {
-    type State = Vec<Held>;
+impl Steps for InventoryRun {
+    type State = Vec<StockRow>;
 
     const OPERATIONS: &'static [&'static str] = OPERATIONS;
 
@@ -117,11 +117,11 @@ impl Steps for Case {
         Self::drive(self, store, load, clients)
     }
 
-    fn state(&self, store: &impl Store) -> Result<Vec<Held>, StoreError> {
+    fn state(&self, store: &impl Store) -> Result<Vec<StockRow>, StoreError> {
         self.held(store)
     }
 
-    fn laid_in(&self) -> Vec<Held> {
+    fn laid_in(&self) -> Vec<StockRow> {
         Self::laid_in(self)
     }
 

@@ -2,14 +2,16 @@
 //! early where the store is left out.
 
 use acidtest_engine::Outcome;
-use acidtest_model::{Address, Durability, Effective, Lock, Server, StoreError, StoreKind, Support, Wish};
+use acidtest_model::{
+    Address, CellRequest, Durability, Effective, Hosting, Lock, StoreError, StoreKind, Support,
+};
 use acidtest_workloads::{
     Owner, Place, Store, Values, Verdict,
-    inventory::{Held, InventoryStore, Item, KIND, Parameters, Stock},
+    inventory::{InventoryStore, Item, KIND, Parameters, Stock, StockRow},
 };
 
 use crate::{
-    Case, NAMESPACE, SEED, Subject, World, for_time, login,
+    InventoryRun, NAMESPACE, SEED, Subject, World, for_time, login,
     steps::{Repaired, acknowledged, crash, gone, namespace, prepared, survives},
     to_the_end, wait, with_more_time,
 };
@@ -18,7 +20,7 @@ use crate::{
 pub const NAMES: [&str; 5] =
     [NAMESPACE, "it's \"ours\"; -- é", "it's `theirs`\\", "acidtest_t[e]st*?", "100%_a]]b$$"];
 
-fn wish(lock: Lock) -> Wish<'static> {
+fn wish(lock: Lock) -> CellRequest<'static> {
     // its defaults fit
     (KIND.with)(&Values::new()).unwrap().wish(KIND.name, lock)
 }
@@ -41,7 +43,7 @@ pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
     for (trial, lock) in (0..).zip(locks(subject)) {
         let (clients, expected) = if lock.promises() { (12, Verdict::Holds) } else { (16, Verdict::Broken) };
         with_more_time(1500, |millis| {
-            let case = Case::random(lock, trial);
+            let case = InventoryRun::random(lock, trial);
             case.load(store);
             let measured = case.drive(store, &for_time(millis), clients);
             let audit = case.audit(store, false);
@@ -65,7 +67,7 @@ pub fn replay<S: Store>(subject: &Subject<S>, store: &S) {
     let several = promising(subject).into_iter().map(|lock| (lock, 8));
     let runs = locks(subject).into_iter().map(|lock| (lock, 1)).chain(several);
     for (trial, (lock, clients)) in (0..).zip(runs) {
-        let case = Case::replay(lock, trial, 3000);
+        let case = InventoryRun::replay(lock, trial, 3000);
         case.load(store);
         let measured = case.drive(store, &to_the_end(), clients);
         let audit = case.audit(store, clients == 1);
@@ -90,9 +92,9 @@ pub async fn garbled(store: &impl Store, spoil: impl AsyncFn(&Place, &Item)) {
     spoil(&place, spoiled).await;
     let mut seen = port.stock(&place).await.unwrap();
     seen.sort_unstable_by_key(|held| held.key);
-    let mut expected: Vec<Held> =
-        stock.items.iter().map(|item| Held { key: item.key(), count: item.initial.into() }).collect();
-    expected[2] = Held::foreign();
+    let mut expected: Vec<StockRow> =
+        stock.items.iter().map(|item| StockRow { key: item.key(), count: item.initial.into() }).collect();
+    expected[2] = StockRow::foreign();
     expected.sort_unstable_by_key(|held| held.key);
     assert_eq!(seen, expected, "{spoiled:?}");
 }
@@ -104,7 +106,7 @@ pub async fn garbled(store: &impl Store, spoil: impl AsyncFn(&Place, &Item)) {
 pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
     assert_eq!(effective.durability, asked, "{}: {effective:?}", kind.name);
     let Support::Yes(how) = kind.rung(asked) else { panic!("{} has no rung {asked}", kind.name) };
-    if kind.server != Server::Program {
+    if kind.server != Hosting::Program {
         return;
     }
     let settings = how.split(':').next().unwrap_or(how).split(", ").filter_map(|setting| {
@@ -145,7 +147,7 @@ pub fn rungs<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effectiv
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
     let Some(world) = subject.start(Durability::None) else { return };
     let cases = |namespace: &str| {
-        let case = |lock: Lock| Case::random(lock, 1 + lock as u32).within(namespace);
+        let case = |lock: Lock| InventoryRun::random(lock, 1 + lock as u32).within(namespace);
         locks(subject).into_iter().map(case).collect::<Vec<_>>()
     };
     for name in names {
@@ -174,7 +176,7 @@ pub fn large_stock<S: Store>(_: &Subject<S>, store: &S) {
     let mut held = wait(port.stock(&place)).unwrap();
     held.sort_unstable_by_key(|tuple| tuple.key);
     let laid: Vec<_> =
-        stock.items.iter().map(|item| Held { key: item.key(), count: item.initial.into() }).collect();
+        stock.items.iter().map(|item| StockRow { key: item.key(), count: item.initial.into() }).collect();
     assert_eq!(held, laid);
 }
 
@@ -194,7 +196,7 @@ pub fn kills<S: Store>(subject: &Subject<S>) {
     for (durability, kills) in [(disk, synced.collect()), (process, vec![(Lock::Soft, true)])] {
         let Some(mut world) = prepared(subject, durability) else { return };
         for (trial, (lock, comes_back)) in (0..).zip(kills) {
-            survives(subject, &mut world, &Case::random(lock, trial), comes_back, Repaired::First);
+            survives(subject, &mut world, &InventoryRun::random(lock, trial), comes_back, Repaired::First);
         }
     }
 }
@@ -202,7 +204,7 @@ pub fn kills<S: Store>(subject: &Subject<S>) {
 /// What is kept nowhere is lost with the server, and the audit finds it missing.
 pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut world) = prepared(subject, Durability::None) else { return };
-    let (_, audit) = crash(subject, &mut world, &Case::random(Lock::Native, 0), false);
+    let (_, audit) = crash(subject, &mut world, &InventoryRun::random(Lock::Native, 0), false);
     assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
 }
 
@@ -215,7 +217,7 @@ pub fn half_way<S: Store>(subject: &Subject<S>, obstruct: impl Fn(&World<S>, &Pl
     for lock in locks(subject) {
         with_more_time(1000, |millis| {
             // what obstructs one trial may outlive it
-            let case = Case::random(lock, trials.next().unwrap());
+            let case = InventoryRun::random(lock, trials.next().unwrap());
             case.load(&world.store);
             obstruct(&world, &case.place);
             let clients = if lock.promises() { 4 } else { 1 };

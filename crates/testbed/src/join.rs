@@ -4,8 +4,8 @@
 use acidtest_engine::{Load, Outcome};
 use acidtest_model::Lock;
 use acidtest_workloads::{
-    Loaded, Place, Store, Terms, Verdict, Workload,
-    join::{Join, JoinStore, OPERATIONS, Order, Parameters},
+    LoadProgress, Place, Store, TrialSetup, Verdict, Workload,
+    join::{Join, JoinStore, OPERATIONS, Parameters, TableOrder},
 };
 
 use crate::{Gone, NAMESPACE, SEED, Subject, for_time, steps, wait, with_more_time};
@@ -19,9 +19,9 @@ pub fn finds_its_rows<S: Store>(_: &Subject<S>, store: &S) {
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
         let rows = parameters.records;
         with_more_time(500, |millis| {
-            let terms = Terms { lock: Lock::None, seed: SEED, clients: 4, trace: None, left: None };
+            let terms = TrialSetup { lock: Lock::None, seed: SEED, clients: 4, trace: None, left: None };
             let trial = Join::new(parameters.clone()).unwrap().trial(terms);
-            let loaded = Loaded::default();
+            let loaded = LoadProgress::default();
             wait(trial.load(store, &place, &loaded)).unwrap();
             assert!(loaded.rows() >= rows, "{} of {rows} rows were counted", loaded.rows());
             let load = Load { operations: OPERATIONS, ..for_time(millis) };
@@ -46,8 +46,8 @@ pub fn is_explained<S: Store>(subject: &Subject<S>, store: &S) {
     let parameters = Parameters { records: 2_000, ..Parameters::default() };
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
     let (layout, ext) = (parameters.layout(), parameters.ext());
-    wait(port.load(&place, &layout, &ext, &Loaded::default())).unwrap();
-    for order in Order::ALL {
+    wait(port.load(&place, &layout, &ext, &LoadProgress::default())).unwrap();
+    for order in TableOrder::ALL {
         let mut begun = 0;
         wait(port.first(&place, order, parameters.value, &mut || begun += 1)).unwrap();
         assert_eq!(begun, 1, "{order:?}");
@@ -57,7 +57,7 @@ pub fn is_explained<S: Store>(subject: &Subject<S>, store: &S) {
     }
     wait(port.unload(&place)).unwrap();
     if subject.gone == Gone::Error {
-        wait(port.first(&place, Order::ExtFirst, parameters.value, &mut || ())).unwrap_err();
+        wait(port.first(&place, TableOrder::ExtFirst, parameters.value, &mut || ())).unwrap_err();
     }
 }
 

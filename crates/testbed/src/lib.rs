@@ -27,7 +27,7 @@ mod relay;
 mod steps;
 mod subject;
 
-pub use case::{Case, NAMESPACE, SEED, for_operations, for_time, to_the_end};
+pub use case::{InventoryRun, NAMESPACE, SEED, for_operations, for_time, to_the_end};
 pub use garbled::{Change, changes, garble};
 pub use private::{Private, wanted};
 pub use relay::{Pace, Relay};

@@ -4,14 +4,14 @@
 use acidtest_engine::Attempt;
 use acidtest_model::Lock;
 use acidtest_workloads::{
-    Loaded, Place, Store,
+    LoadProgress, Place, Store,
     records::{
-        Action, Answer, Connector, Fields, Layout, Operations, RecordsStore, Refresh, Request, Wanted,
+        Action, Answer, Connector, Fields, Layout, Operations, RecordsStore, Refresh, Request, Requirements,
         key_name,
     },
 };
 
-use crate::{NAMESPACE, records::Seen};
+use crate::{NAMESPACE, records::RecordRow};
 
 /// Three records, each with the tag of its number.
 const LAYOUT: Layout = Layout { records: 3, fields: 2, field_bytes: 20, scans: true };
@@ -22,8 +22,8 @@ type Record = (u64, u64, u64);
 const LAID_IN: [Record; 3] = [(0, 0, 0), (1, 0, 1), (2, 0, 2)];
 
 /// Makes the connector of a trial.
-pub trait Connect<C>: Fn(&Place, Wanted) -> C {}
-impl<C, F: Fn(&Place, Wanted) -> C> Connect<C> for F {}
+pub trait Connect<C>: Fn(&Place, Requirements) -> C {}
+impl<C, F: Fn(&Place, Requirements) -> C> Connect<C> for F {}
 
 fn request(action: Action, number: u64, tag: u64) -> Request {
     let mut fields = Fields::default();
@@ -73,7 +73,7 @@ async fn several(connection: &mut impl Operations, requests: &[Request]) -> (Att
 struct Trial<'a> {
     port: &'a dyn RecordsStore,
     place: Place,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 impl<'a> Trial<'a> {
@@ -82,8 +82,9 @@ impl<'a> Trial<'a> {
         let trial = lock as u32 + 10 * check;
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
         let port = store.records().unwrap();
-        port.load(&place, &LAYOUT, &Loaded::default()).await.unwrap();
-        let wanted = Wanted { lock, isolation: None, transaction, refresh: Refresh::No, layout: LAYOUT };
+        port.load(&place, &LAYOUT, &LoadProgress::default()).await.unwrap();
+        let wanted =
+            Requirements { lock, isolation: None, transaction, refresh: Refresh::No, layout: LAYOUT };
         Self { port, place, wanted }
     }
 
@@ -98,7 +99,7 @@ impl<'a> Trial<'a> {
 
     /// The same, and in the place of this record something that is none.
     async fn holds_beside(&self, records: &[Record], torn: Option<u64>) {
-        let mut seen: Vec<Seen> = Vec::new();
+        let mut seen: Vec<RecordRow> = Vec::new();
         // the version of what is torn is not looked at
         let mut each = |key: &str, version, tag: Option<u64>| {
             seen.push((key.to_owned(), if tag.is_some() { version } else { 0 }, tag));
@@ -107,7 +108,7 @@ impl<'a> Trial<'a> {
         seen.sort_unstable();
         let of = |&(number, version, tag): &Record| (key_name(number), version, Some(tag));
         let torn = torn.map(|number| (key_name(number), 0, None));
-        let mut expected: Vec<Seen> = records.iter().map(of).chain(torn).collect();
+        let mut expected: Vec<RecordRow> = records.iter().map(of).chain(torn).collect();
         expected.sort_unstable();
         assert_eq!(seen, expected, "{:?}", self.wanted);
     }

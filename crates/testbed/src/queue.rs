@@ -9,12 +9,13 @@ use std::{
 };
 
 use acidtest_engine::{Attempt, Extent, Load, Measurement, Outcome, Stop, Trial};
-use acidtest_model::{Durability, Effective, Lock, StoreError, Wish};
+use acidtest_model::{CellRequest, Durability, Effective, Lock, StoreError};
 use acidtest_workloads::{
-    Audit, ClientTask, Loaded, Place, Store, Terms, Verdict, Workload, WorkloadTrial,
+    Audit, ClientTask, LoadProgress, Place, Store, TrialSetup, Verdict, Workload, WorkloadTrial,
     queue::{
-        Ack, Connector, Consume, Depth, Ledger, Message, OPERATIONS, Parameters, Phase, Publisher, Queue,
-        QueueAdapter, QueueKind, QueueStore, Received, SPANS, Scenario, Settled, Subscriber, Wanted, audit,
+        Ack, AckAnswer, Connector, Consume, Depth, Ledger, Message, OPERATIONS, Parameters, Phase, Publisher,
+        Queue, QueueAdapter, QueueKind, QueueStore, ReceivedMessage, Requirements, SPANS, Scenario,
+        Subscriber, audit,
     },
 };
 
@@ -39,21 +40,22 @@ pub async fn what_is_no_body_is_taken<S: Store + QueueAdapter>(store: &S, spoil:
     store.create(NAMESPACE, "run 1").await.unwrap();
     for (trial, consume) in (0..).zip([Consume::Auto, Consume::Ack]) {
         let parameters = Parameters { consume, ..Parameters::default() };
-        let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+        let wanted =
+            Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
         store.declare(&place, &wanted).await.unwrap();
         spoil(&place).await;
         let mut subscriber = store.connector(&place, &wanted).subscriber().await.unwrap();
-        let mut received = Received { body: vec![1], ..Received::default() };
+        let mut received = ReceivedMessage { body: vec![1], ..ReceivedMessage::default() };
         assert_eq!(subscriber.take(Duration::ZERO, &mut received).await, Attempt::Ok);
         assert_eq!(received.body, b"", "{consume:?}");
-        assert_eq!(subscriber.settle().await, Ok(Settled::Answered));
+        assert_eq!(subscriber.settle().await, Ok(AckAnswer::Answered));
         assert_eq!(QueueAdapter::depth(store, &place, &wanted).await.unwrap(), Depth::default());
     }
 }
 
 /// One trial: made, driven, audited, as the runner does it.
-pub struct Case {
+pub struct QueueRun {
     /// Where it is.
     pub place: Place,
     /// What it does.
@@ -62,7 +64,7 @@ pub struct Case {
     trial: Box<dyn WorkloadTrial>,
 }
 
-impl Case {
+impl QueueRun {
     /// A trial with these parameters.
     #[must_use]
     pub fn new(trial: u32, parameters: Parameters) -> Self {
@@ -74,14 +76,14 @@ impl Case {
     pub fn within(namespace: &str, trial: u32, parameters: Parameters) -> Self {
         let workload = Queue::new(parameters.clone()).unwrap();
         let clients = workload.clients().unwrap();
-        let terms = Terms { lock: Lock::None, seed: SEED, clients, trace: None, left: None };
+        let terms = TrialSetup { lock: Lock::None, seed: SEED, clients, trace: None, left: None };
         let place = Place { namespace: namespace.to_owned(), trial };
         Self { place, trial: workload.trial(terms), parameters, workload }
     }
 
     /// Makes the queue and lays the backlog in.
     pub fn load(&self, store: &impl Store) {
-        let loaded = Loaded::default();
+        let loaded = LoadProgress::default();
         wait(self.trial.load(store, &self.place, &loaded)).unwrap();
         assert_eq!(loaded.rows(), self.parameters.backlog(), "{}", self.shown());
     }
@@ -151,7 +153,7 @@ pub fn few() -> Parameters {
     }
 }
 
-fn wish(parameters: &Parameters) -> Wish<'static> {
+fn wish(parameters: &Parameters) -> CellRequest<'static> {
     Queue::new(parameters.clone()).unwrap().wish("queue", Lock::None)
 }
 
@@ -165,9 +167,10 @@ fn fitting<S: Store>(subject: &Subject<S>, parameters: &Parameters) -> Option<Pa
 }
 
 /// Those of them that the store has, numbered from 1.
-fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Parameters>) -> Vec<Case> {
+fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Parameters>) -> Vec<QueueRun> {
     let all = all.into_iter().filter_map(|parameters| fitting(subject, &parameters));
-    let cases: Vec<Case> = (1..).zip(all).map(|(trial, parameters)| Case::new(trial, parameters)).collect();
+    let cases: Vec<QueueRun> =
+        (1..).zip(all).map(|(trial, parameters)| QueueRun::new(trial, parameters)).collect();
     assert!(!cases.is_empty(), "{} has nothing of this to check", subject.kind.name);
     cases
 }
@@ -192,7 +195,7 @@ fn modes() -> Vec<Parameters> {
 /// Lays a trial in, reads its settings back and drives it. It goes through without a fault, and holds if it promises
 /// to.
 #[track_caller]
-fn drives<S: Store>(store: &S, case: &Case, millis: u64) -> (Measurement, Audit) {
+fn drives<S: Store>(store: &S, case: &QueueRun, millis: u64) -> (Measurement, Audit) {
     case.load(store);
     case.settings(store);
     let measured = case.drive(store, millis);
@@ -215,9 +218,9 @@ fn drives<S: Store>(store: &S, case: &Case, millis: u64) -> (Measurement, Audit)
 /// The same, until each of the operations has been done, which takes a slow machine longer: again and again, with
 /// more time. What was unloaded can be made again.
 #[track_caller]
-fn goes_through<S: Store>(store: &S, case: &Case, operations: &[usize]) -> (Measurement, Audit) {
+fn goes_through<S: Store>(store: &S, case: &QueueRun, operations: &[usize]) -> (Measurement, Audit) {
     with_more_time(250, |millis| {
-        let again = Case::new(case.place.trial, case.parameters.clone());
+        let again = QueueRun::new(case.place.trial, case.parameters.clone());
         let (measured, audit) = drives(store, &again, millis);
         again.unload(store);
         if operations.iter().all(|operation| did(&measured, *operation)) {
@@ -289,7 +292,7 @@ pub fn consumes_unless_still<S: Store>(still: Duration, subject: &Subject<S>, st
 }
 
 /// Waits until a trial is over, or no message has come or gone for too long.
-fn stands_still(case: &Case, still: Duration, is_over: &dyn Fn() -> bool) {
+fn stands_still(case: &QueueRun, still: Duration, is_over: &dyn Fn() -> bool) {
     let mut last = (case.depth(), Instant::now());
     while !is_over() && last.1.elapsed() < still {
         thread::sleep(Duration::from_millis(2));
@@ -312,8 +315,8 @@ pub fn occupied<S: Store>(subject: &Subject<S>, store: &S) {
     let laid = Parameters { backlog: Some(20), phase: Phase::Consume, ..few() };
     let case = offered(subject, [laid.clone()]).remove(0);
     case.load(store);
-    let other = Case::new(case.place.trial, case.parameters.clone());
-    let again = wait(other.trial.load(store, &other.place, &Loaded::default())).unwrap_err();
+    let other = QueueRun::new(case.place.trial, case.parameters.clone());
+    let again = wait(other.trial.load(store, &other.place, &LoadProgress::default())).unwrap_err();
     eprintln!("{again}");
     assert!(matches!(again, StoreError::Server { .. } | StoreError::Occupied { .. }), "{again:?}");
     assert!(again.to_string().contains("exist"), "{again}");
@@ -330,7 +333,7 @@ pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
     let Some(world) = subject.start(subject.rung(Durability::None)) else { return };
     let store = &world.store;
     let parameters = Parameters { backlog: Some(20), ..offered(subject, [few()]).remove(0).parameters };
-    let consumed = |case: &Case| {
+    let consumed = |case: &QueueRun| {
         let audit = case.audit(store);
         assert_eq!(audit.verdict, Verdict::Holds, "{}: {audit:?}", case.place.namespace);
         audit.evidence["consumed_messages"]
@@ -338,22 +341,22 @@ pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
     for name in names {
         let neighbour = format!("{name}_2");
         wait(store.create(&neighbour, "run 2")).unwrap();
-        let theirs = Case::within(&neighbour, 1, parameters.clone());
+        let theirs = QueueRun::within(&neighbour, 1, parameters.clone());
         theirs.load(store);
 
         wait(store.create(name, "run 1")).unwrap();
-        let first = Case::within(name, 1, parameters.clone());
+        let first = QueueRun::within(name, 1, parameters.clone());
         first.load(store);
         let measured = first.drive(store, 50);
         assert!(measured.faults.is_empty() && measured.stopped.is_none(), "{name}: {:?}", measured.faults);
-        let full = Case::within(name, 2, parameters.clone());
+        let full = QueueRun::within(name, 2, parameters.clone());
         full.load(store);
         wait(store.remove(name)).unwrap();
 
         // nothing of them is left
         wait(store.create(name, "run 3")).unwrap();
         for trial in [1, 2] {
-            let anew = Case::within(name, trial, parameters.clone());
+            let anew = QueueRun::within(name, trial, parameters.clone());
             anew.load(store);
             assert_eq!(consumed(&anew), 20, "{name}");
         }
@@ -364,14 +367,14 @@ pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
 }
 
 /// A queue of so many messages that a test takes by itself.
-struct Laid<'a, S> {
+struct FilledQueue<'a, S> {
     store: &'a S,
     place: Place,
-    wanted: Wanted,
+    wanted: Requirements,
     scenario: Scenario,
 }
 
-impl<'a, S: Store + QueueAdapter> Laid<'a, S> {
+impl<'a, S: Store + QueueAdapter> FilledQueue<'a, S> {
     /// How many there are.
     const ALL: usize = 20;
     /// How many the consumer that dies has taken.
@@ -379,9 +382,10 @@ impl<'a, S: Store + QueueAdapter> Laid<'a, S> {
 
     async fn new(store: &'a S, trial: u32, parameters: &Parameters) -> Self {
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
-        let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+        let wanted =
+            Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
         let scenario = Scenario::new(Arc::new(Ledger::new(0, Self::ALL as u64)));
-        QueueStore::load(store, &place, &wanted, &scenario, &Loaded::default()).await.unwrap();
+        QueueStore::load(store, &place, &wanted, &scenario, &LoadProgress::default()).await.unwrap();
         Self { store, place, wanted, scenario }
     }
 
@@ -404,7 +408,7 @@ impl<'a, S: Store + QueueAdapter> Laid<'a, S> {
 
 /// The name of the next message, and whether the store says that it may have come before.
 async fn take(subscriber: &mut impl Subscriber) -> Option<(String, Option<bool>)> {
-    let mut received = Received::default();
+    let mut received = ReceivedMessage::default();
     match subscriber.take(Duration::from_secs(1), &mut received).await {
         Attempt::Ok => Some((Message { body: received.body }.name(), received.redelivered)),
         Attempt::Refused => None,
@@ -424,13 +428,13 @@ pub fn dying_consumers_within<S: Store + QueueAdapter>(soon: Duration, subject: 
     for case in offered(subject, all) {
         let shown = case.shown();
         wait(async {
-            let laid = Laid::new(store, case.place.trial, &case.parameters).await;
+            let laid = FilledQueue::new(store, case.place.trial, &case.parameters).await;
             let held = laid.dies().await;
             let mut heir = laid.subscriber().await;
             let mut seen = BTreeMap::new();
-            let mut settled = Ok(Settled::Answered);
+            let mut settled = Ok(AckAnswer::Answered);
             let start = Instant::now();
-            while settled.is_ok() && seen.len() < Laid::<S>::ALL && start.elapsed() < soon {
+            while settled.is_ok() && seen.len() < FilledQueue::<S>::ALL && start.elapsed() < soon {
                 let Some((name, redelivered)) = take(&mut heir).await else {
                     // as a client does: what a transaction has passed by comes in the next one
                     settled = heir.settle().await;
@@ -441,7 +445,7 @@ pub fn dying_consumers_within<S: Store + QueueAdapter>(soon: Duration, subject: 
             }
             assert_eq!(
                 seen.len(),
-                Laid::<S>::ALL,
+                FilledQueue::<S>::ALL,
                 "{shown}: not all came again of {held:?}: {seen:?}, {settled:?}"
             );
             for name in &held {
@@ -459,7 +463,7 @@ pub fn dying_consumers_within<S: Store + QueueAdapter>(soon: Duration, subject: 
     }
 }
 
-impl<S: Store + QueueAdapter> Laid<'_, S> {
+impl<S: Store + QueueAdapter> FilledQueue<'_, S> {
     async fn depth(&self) -> Depth {
         QueueAdapter::depth(self.store, &self.place, &self.wanted).await.unwrap()
     }
@@ -471,13 +475,13 @@ pub fn taken_along<S: Store + QueueAdapter>(subject: &Subject<S>, store: &S) {
     let auto = Parameters { consume: Consume::Auto, phase: Phase::Consume, ..few() };
     for case in offered(subject, [auto]) {
         let audit = wait(async {
-            let laid = Laid::new(store, case.place.trial, &case.parameters).await;
+            let laid = FilledQueue::new(store, case.place.trial, &case.parameters).await;
             laid.dies().await;
             let drained = QueueStore::drain(laid.store, &laid.place, &laid.wanted, &laid.scenario).await;
             audit(&laid.scenario.ledger, drained)
         });
         eprintln!("{}: {audit}", case.shown());
-        assert!(audit.count("lost") >= Laid::<S>::TAKEN as u64, "{audit:?}");
+        assert!(audit.count("lost") >= FilledQueue::<S>::TAKEN as u64, "{audit:?}");
         assert!(!audit.breaks_promise(&case.without()) && audit.reason.is_none(), "{audit:?}");
         case.unload(store);
     }
@@ -492,7 +496,7 @@ pub fn handed_over<S: Store + QueueAdapter>(subject: &Subject<S>, world: &World<
     relay.pace(Pace { latency: Duration::from_millis(50), ..Pace::default() });
     let place = Place { namespace: NAMESPACE.to_owned(), trial };
     let parameters = Parameters { ack: Ack::None, phase: Phase::Publish, ..few() };
-    let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+    let wanted = Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
     wait(async {
         world.store.declare(&place, &wanted).await.unwrap();
         let mut publisher = QueueAdapter::connector(&far, &place, &wanted).publisher().await.unwrap();
@@ -543,9 +547,9 @@ pub fn killed_young<S: Store>(
     subject: &Subject<S>,
     parameters: &Parameters,
     noted: impl Fn(&Private, &Place) -> bool,
-) -> Option<(World<S>, [Case; 2])> {
+) -> Option<(World<S>, [QueueRun; 2])> {
     let mut world = prepared(subject, Durability::Process)?;
-    let publish = |trial| Case::new(trial, Parameters { phase: Phase::Publish, ..parameters.clone() });
+    let publish = |trial| QueueRun::new(trial, Parameters { phase: Phase::Publish, ..parameters.clone() });
     let old = publish(1);
     old.load(&world.store);
     until(format!("{}: not noted", old.shown()), SOON, || noted(world.private(), &old.place));
@@ -588,7 +592,12 @@ pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
 
 /// Kills the server in the middle of a trial. Either it comes back at once and the trial goes on for a while, or
 /// the trial ends there and the server is started again.
-fn crash<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &Case, comes_back: bool) -> Measurement {
+fn crash<S: Store>(
+    subject: &Subject<S>,
+    world: &mut World<S>,
+    case: &QueueRun,
+    comes_back: bool,
+) -> Measurement {
     let World { store, home: Home::Server(private) } = world else { panic!("there is no server to kill") };
     let measured = drives_until(case, store, |trial| {
         moves(case, trial);
@@ -613,7 +622,7 @@ fn crash<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &Case, come
 }
 
 /// Runs a trial that is laid in until the watching ends.
-fn drives_until<S: Store>(case: &Case, store: &S, watch: impl FnOnce(&Trial)) -> Measurement {
+fn drives_until<S: Store>(case: &QueueRun, store: &S, watch: impl FnOnce(&Trial)) -> Measurement {
     let measured = steps::drives_until(store, &load(3_600_000), case.tasks(store), |trial, _| watch(trial));
     assert_eq!(measured.stopped, Some(Stop::Interrupted), "{}: {:?}", case.shown(), measured.faults);
     measured
@@ -622,7 +631,7 @@ fn drives_until<S: Store>(case: &Case, store: &S, watch: impl FnOnce(&Trial)) ->
 /// Waits until messages come or go: as many of them as come leave the depth as it is, which a whole second
 /// of theirs shows.
 #[track_caller]
-fn moves(case: &Case, trial: &Trial) {
+fn moves(case: &QueueRun, trial: &Trial) {
     let depth = case.depth();
     let passed = trial.progress().measured.unwrap_or_default().as_secs();
     let acknowledged = || trial.progress().last.is_some_and(|last| last.second > passed && last.p50 > 0);

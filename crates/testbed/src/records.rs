@@ -3,9 +3,10 @@
 //! left out.
 
 use acidtest_engine::{Load, Measurement, Outcome};
-use acidtest_model::{Durability, Isolation, Lock, StoreError, Wish};
+use acidtest_model::{CellRequest, Durability, Isolation, Lock, StoreError};
 use acidtest_workloads::{
-    Audit, ClientTask, Left, Loaded, Place, Store, Terms, Verdict, Workload, WorkloadTrial,
+    Audit, ClientTask, LoadProgress, Place, ReusableData, Store, TrialSetup, Verdict, Workload,
+    WorkloadTrial,
     records::{Action, Choice, Mix, OPERATIONS, Parameters, Records, RecordsStore, key_name},
 };
 
@@ -19,10 +20,10 @@ use crate::{
 pub const MIXES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "read", "write", "modify", "modify-locked"];
 
 /// A record as it is read back: key, version, tag.
-pub type Seen = (String, u64, Option<u64>);
+pub type RecordRow = (String, u64, Option<u64>);
 
 /// One trial: laid in, driven, audited, as the runner does it.
-pub struct Case {
+pub struct RecordsRun {
     /// How it is protected.
     pub lock: Lock,
     /// Where it is.
@@ -32,7 +33,7 @@ pub struct Case {
     trial: Box<dyn WorkloadTrial>,
 }
 
-impl Case {
+impl RecordsRun {
     /// A trial with these parameters.
     #[must_use]
     pub fn new(lock: Lock, trial: u32, parameters: Parameters) -> Self {
@@ -45,9 +46,9 @@ impl Case {
         Self::new(lock, trial, few(mix, 200))
     }
 
-    fn over(lock: Lock, trial: u32, parameters: Parameters, left: Option<Left>) -> Self {
+    fn over(lock: Lock, trial: u32, parameters: Parameters, left: Option<ReusableData>) -> Self {
         let workload = Records::new(parameters.clone()).unwrap();
-        let terms = Terms { lock, seed: SEED, clients: 12, trace: None, left };
+        let terms = TrialSetup { lock, seed: SEED, clients: 12, trace: None, left };
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
         Self { lock, place, trial: workload.trial(terms), parameters, workload }
     }
@@ -66,14 +67,14 @@ impl Case {
 
     /// Another trial over what this one left.
     #[must_use]
-    pub fn next(&self, left: Left) -> Self {
+    pub fn next(&self, left: ReusableData) -> Self {
         let next = Self::over(self.lock, self.place.trial, self.parameters.clone(), Some(left));
         Self { place: self.place.clone(), ..next }
     }
 
     /// What it asks of a store.
     #[must_use]
-    pub fn wish(&self) -> Wish<'static> {
+    pub fn wish(&self) -> CellRequest<'static> {
         self.workload.wish("records", self.lock)
     }
 
@@ -87,7 +88,7 @@ impl Case {
 
     /// Lays the records in, and gives how many were counted.
     pub fn load(&self, store: &impl Store) -> u64 {
-        let loaded = Loaded::default();
+        let loaded = LoadProgress::default();
         wait(self.trial.load(store, &self.place, &loaded)).unwrap();
         loaded.rows()
     }
@@ -103,7 +104,7 @@ impl Case {
     }
 
     /// The records that are there, sorted.
-    pub fn state(&self, store: &impl Store) -> Result<Vec<Seen>, StoreError> {
+    pub fn state(&self, store: &impl Store) -> Result<Vec<RecordRow>, StoreError> {
         let mut seen = Vec::new();
         let mut each = |key: &str, version, tag| seen.push((key.to_owned(), version, tag));
         wait(port(store).state(&self.place, &self.parameters.layout(), &mut each))?;
@@ -113,15 +114,15 @@ impl Case {
 
     /// The records as they were laid in, sorted.
     #[must_use]
-    pub fn laid_in(&self) -> Vec<Seen> {
+    pub fn laid_in(&self) -> Vec<RecordRow> {
         let laid = |number| (key_name(number), 0, Some(number));
-        let mut laid: Vec<Seen> = (0..self.parameters.records).map(laid).collect();
+        let mut laid: Vec<RecordRow> = (0..self.parameters.records).map(laid).collect();
         laid.sort_unstable();
         laid
     }
 
     /// Holds what was acknowledged against what is there; what is left for another trial.
-    pub fn judge(&self, store: &impl Store) -> (Audit, Option<Left>) {
+    pub fn judge(&self, store: &impl Store) -> (Audit, Option<ReusableData>) {
         let audited = wait(self.trial.audit(Ok(store), &self.place));
         (audited.audit, audited.left)
     }
@@ -138,8 +139,8 @@ impl Case {
     }
 }
 
-impl Steps for Case {
-    type State = Vec<Seen>;
+impl Steps for RecordsRun {
+    type State = Vec<RecordRow>;
 
     const OPERATIONS: &'static [&'static str] = OPERATIONS;
 
@@ -159,11 +160,11 @@ impl Steps for Case {
         Self::drive(self, store, load, clients)
     }
 
-    fn state(&self, store: &impl Store) -> Result<Vec<Seen>, StoreError> {
+    fn state(&self, store: &impl Store) -> Result<Vec<RecordRow>, StoreError> {
         Self::state(self, store)
     }
 
-    fn laid_in(&self) -> Vec<Seen> {
+    fn laid_in(&self) -> Vec<RecordRow> {
         Self::laid_in(self)
     }
 
@@ -182,13 +183,13 @@ fn few(mix: &str, records: u64) -> Parameters {
 }
 
 /// The trials of these parameters in every lock mode that the store has for them, numbered from 1.
-fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Parameters>) -> Vec<Case> {
+fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Parameters>) -> Vec<RecordsRun> {
     let each = |parameters: Parameters| Lock::ALL.map(|lock| (lock, parameters.clone()));
     let locked = |mix: &Mix, lock| !mix.is_locked() || lock == Lock::Hard;
     let cases = all.into_iter().flat_map(each).filter(|(lock, parameters)| locked(&parameters.mix, *lock));
-    let cases: Vec<Case> = (1..)
+    let cases: Vec<RecordsRun> = (1..)
         .zip(cases)
-        .map(|(trial, (lock, parameters))| Case::new(lock, trial, parameters))
+        .map(|(trial, (lock, parameters))| RecordsRun::new(lock, trial, parameters))
         .filter(|case| subject.offers(&case.wish()))
         .collect();
     assert!(!cases.is_empty(), "{} has nothing of this to check", subject.kind.name);
@@ -198,7 +199,7 @@ fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Paramet
 /// Drives a trial that is laid in. It goes through without a fault, and holds if it promises to and anything was
 /// acknowledged.
 #[track_caller]
-fn drives(store: &impl Store, case: &Case, millis: u64, clients: usize) -> Driven {
+fn drives(store: &impl Store, case: &RecordsRun, millis: u64, clients: usize) -> DrivenTrial {
     let measured = case.drive(store, &for_time(millis), clients);
     let (audit, left) = case.judge(store);
     let shown = case.shown();
@@ -212,17 +213,17 @@ fn drives(store: &impl Store, case: &Case, millis: u64, clients: usize) -> Drive
             assert_ne!(audit.verdict, Verdict::Unknown, "{shown}: {audit:?}");
         }
     }
-    Driven { measured, audit, left }
+    DrivenTrial { measured, audit, left }
 }
 
 /// What driving a trial came to.
-struct Driven {
+struct DrivenTrial {
     measured: Measurement,
     audit: Audit,
-    left: Option<Left>,
+    left: Option<ReusableData>,
 }
 
-impl Driven {
+impl DrivenTrial {
     /// Itself if it was enough, else what it was.
     fn enough(self, is_enough: bool) -> Result<Self, String> {
         if is_enough && acknowledged(&self.measured) {
@@ -236,10 +237,10 @@ impl Driven {
 fn goes_through<S: Store>(
     subject: &Subject<S>,
     store: &S,
-    case: &Case,
+    case: &RecordsRun,
     (millis, clients): (u64, usize),
-    is_enough: impl Fn(&Driven) -> bool,
-) -> Driven {
+    is_enough: impl Fn(&DrivenTrial) -> bool,
+) -> DrivenTrial {
     with_more_time(millis, |millis| {
         let case = case.anew();
         case.load(store);
@@ -293,7 +294,7 @@ pub fn transactions<S: Store>(subject: &Subject<S>, store: &S) {
         })
     });
     for case in offered(subject, all) {
-        let count = |driven: &Driven, outcome| driven.measured.operations[TRANSACTION].count(outcome);
+        let count = |driven: &DrivenTrial, outcome| driven.measured.operations[TRANSACTION].count(outcome);
         let driven = goes_through(subject, store, &case, (250, 6), |driven| count(driven, Outcome::Ok) > 0);
         assert_eq!(count(&driven, Outcome::Refused), 0, "{}: {:?}", case.shown(), driven.audit);
     }
@@ -379,7 +380,7 @@ fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
 }
 
 /// What this trial has acknowledged is there after the server was killed in its midst and came back.
-pub fn kept<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &Case) {
+pub fn kept<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &RecordsRun) {
     survives(subject, world, case, true, Repaired::First);
 }
 
@@ -392,10 +393,10 @@ pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
 }
 
 /// One trial in each lock mode, that writes as variously as the store can and promises to hold.
-fn writing<S: Store>(subject: &Subject<S>) -> Vec<Case> {
+fn writing<S: Store>(subject: &Subject<S>) -> Vec<RecordsRun> {
     let mixes = ["read:1+update:1+rmw:1+insert:1", "read:1+update:1+insert:1", "read:1+insert:1"];
     let mut cases = offered(subject, mixes.map(|mix| Parameters { keys: Choice::Uniform, ..few(mix, 200) }));
-    cases.retain(Case::promises);
+    cases.retain(RecordsRun::promises);
     let mut seen = Vec::new();
     cases.retain(|case| {
         let first = !seen.contains(&case.lock) && (case.lock.promises() || seen.is_empty());

@@ -55,7 +55,7 @@ impl Relay {
         let (end, ended) = oneshot::channel();
         let (told, hears) = watch::channel(true);
         let pace = Arc::<Mutex<Pace>>::default();
-        let way = Way { server: server.endpoint(0), pace: Arc::clone(&pace), told: hears };
+        let way = RelayState { server: server.endpoint(0), pace: Arc::clone(&pace), told: hears };
         let thread = thread::spawn(move || {
             crate::wait(async {
                 let listener = TcpListener::from_std(listener).unwrap();
@@ -98,13 +98,13 @@ impl Drop for Relay {
 
 /// What every connection must know.
 #[derive(Clone)]
-struct Way {
+struct RelayState {
     server: String,
     pace: Arc<Mutex<Pace>>,
     told: watch::Receiver<bool>,
 }
 
-impl Way {
+impl RelayState {
     async fn serve(&self, listener: TcpListener) {
         while let Ok((client, _)) = listener.accept().await {
             let way = self.clone();

@@ -60,7 +60,7 @@ pub(crate) fn drives_until(
     let trial = trial(store, load, tasks.len());
     thread::scope(|scope| {
         let running = scope.spawn(|| trial.run(tasks).unwrap());
-        let ends = Ends(&trial);
+        let ends = StopOnDrop(&trial);
         watch(&trial, &|| running.is_finished());
         drop(ends);
         running.join().unwrap()
@@ -68,9 +68,9 @@ pub(crate) fn drives_until(
 }
 
 /// Stops a trial when dropped, by a panic too.
-struct Ends<'a>(&'a Trial);
+struct StopOnDrop<'a>(&'a Trial);
 
-impl Drop for Ends<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.stop(Stop::Interrupted);
     }

@@ -1,14 +1,14 @@
 //! A store under test.
 
 use acidtest_engine::Measurement;
-use acidtest_model::{Address, Durability, Secret, Server, StoreError, StoreKind, Task, Wish};
+use acidtest_model::{Address, CellRequest, Durability, Hosting, Secret, StoreError, StoreKind, Task};
 use acidtest_workloads::Store;
 use tempfile::TempDir;
 
 use crate::{NAMESPACE, Private, wait};
 
 /// Opens a store at the rung, where that is not its server's to set.
-type Open<S> = for<'a> fn(&'a Address, Durability) -> Task<'a, Result<S, StoreError>>;
+type OpenStore<S> = for<'a> fn(&'a Address, Durability) -> Task<'a, Result<S, StoreError>>;
 
 /// A check of a store that leaves its server as it is. It has a namespace to itself.
 pub type Check<S> = fn(&Subject<S>, &S);
@@ -19,7 +19,7 @@ pub struct Subject<S> {
     /// Its row of the matrix.
     pub kind: StoreKind,
     /// How it is opened.
-    pub open: Open<S>,
+    pub open: OpenStore<S>,
     /// What it says of a stock that is not there.
     pub gone: Gone,
 }
@@ -51,7 +51,7 @@ impl<S: Store> Subject<S> {
     /// Opens the store, on a server of its own if it needs one; none if it is left out.
     #[must_use]
     pub fn start(&self, durability: Durability) -> Option<World<S>> {
-        let mut home = if self.kind.server == Server::Program {
+        let mut home = if self.kind.server == Hosting::Program {
             Home::Server(Box::new(Private::start(self.kind.program(), durability)?))
         } else {
             let folder = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ impl<S: Store> Subject<S> {
 
     /// Whether the store's row of the matrix has all that a cell asks for.
     #[must_use]
-    pub fn offers(&self, wish: &Wish<'_>) -> bool {
+    pub fn offers(&self, wish: &CellRequest<'_>) -> bool {
         let kind = &self.kind;
         kind.workload(wish.workload).is_yes()
             && kind.lock(wish.lock).is_yes()
@@ -92,7 +92,7 @@ impl<S: Store> Subject<S> {
 
     /// Sees that no operation conflicted where the store's row of the matrix says that none does.
     #[track_caller]
-    pub(crate) fn conflicts_as_it_says(&self, wish: &Wish<'_>, measured: &Measurement) {
+    pub(crate) fn conflicts_as_it_says(&self, wish: &CellRequest<'_>, measured: &Measurement) {
         let conflicts: u64 = measured.operations.iter().map(|operation| operation.conflicts).sum();
         let says_none = (self.kind.idle)(wish).iter().any(|idle| idle.name == "max_retries");
         assert!(conflicts == 0 || !says_none, "{conflicts} conflicts where there are none: {wish:?}");

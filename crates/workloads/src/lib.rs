@@ -15,12 +15,15 @@ mod store;
 mod verdict;
 mod workload;
 
-pub use acidtest_engine::{Attempt, ClientTask, Ended, Fault};
+pub use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
 pub use guarantee::{Guarantee, Levels};
 pub use keys::{Skew, SkewError};
 pub use store::{Owner, Place, Store};
 pub use verdict::{Audit, Finding, Verdict};
-pub use workload::{Audited, Left, Loaded, Remarks, Terms, Values, Workload, WorkloadKind, WorkloadTrial};
+pub use workload::{
+    AuditResult, LoadProgress, Remarks, ReusableData, TrialSetup, Values, Workload, WorkloadKind,
+    WorkloadTrial,
+};
 
 /// Every workload, in the order in which they are listed.
 pub static WORKLOADS: &[WorkloadKind] = &[inventory::KIND, records::KIND, join::KIND, queue::KIND];

@@ -9,11 +9,11 @@ use std::{
 };
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Effective, Idle, Isolation, Lock, StoreError, Task, Wish};
+use acidtest_model::{CellRequest, Effective, Idle, Isolation, Lock, StoreError, Task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Audit, Guarantee, Parameter, Place, Store, guarantee::LOCK, records::Written};
+use crate::{Audit, Guarantee, Parameter, Place, Store, guarantee::LOCK, records::WrittenVersion};
 
 /// Values of a workload's parameters, by name.
 pub type Values = serde_json::Map<String, serde_json::Value>;
@@ -143,8 +143,8 @@ pub trait Workload: Send + Sync {
     }
 
     /// What a cell asks of a store besides its rung, under the workload's name.
-    fn wish<'a>(&self, name: &'a str, lock: Lock) -> Wish<'a> {
-        Wish {
+    fn wish<'a>(&self, name: &'a str, lock: Lock) -> CellRequest<'a> {
+        CellRequest {
             workload: name,
             operations: self.does(),
             lock,
@@ -155,12 +155,12 @@ pub trait Workload: Send + Sync {
     }
 
     /// One trial.
-    fn trial(&self, terms: Terms) -> Box<dyn WorkloadTrial>;
+    fn trial(&self, terms: TrialSetup) -> Box<dyn WorkloadTrial>;
 }
 
 /// What a trial is to be, besides its workload's parameters.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct TrialSetup {
     /// How read-decide-writes are protected.
     pub lock: Lock,
     /// Seeds every draw of the trial.
@@ -170,42 +170,42 @@ pub struct Terms {
     /// Replay a generated sequence of so many operations, where the workload has one.
     pub trace: Option<u64>,
     /// What an earlier trial left in the store; `None` where data is laid in anew.
-    pub left: Option<Left>,
+    pub left: Option<ReusableData>,
 }
 
 /// What a trial left behind that the next one may begin with: proved by its audit, which read it all.
 #[derive(Clone, Debug, Default)]
-pub struct Left {
+pub struct ReusableData {
     /// Of records: what was written of each, by its number; empty where nothing was changed.
-    pub(crate) records: Arc<Vec<Written>>,
+    pub(crate) records: Arc<Vec<WrittenVersion>>,
     /// The first tag that no trial has written.
     pub(crate) tag: Option<u64>,
 }
 
 /// What a trial's audit came to.
 #[derive(Clone, Debug)]
-pub struct Audited {
+pub struct AuditResult {
     /// The verdict.
     pub audit: Audit,
     /// What may serve the next trial: only where nothing is in doubt.
-    pub left: Option<Left>,
+    pub left: Option<ReusableData>,
     /// What the store limited its clients by, in its own words, and how often it said so.
     pub limits: BTreeMap<String, u64>,
 }
 
-impl Audited {
+impl AuditResult {
     /// An audit, and what may serve the next trial.
     #[must_use]
-    pub fn new(audit: Audit, left: Option<Left>) -> Self {
+    pub fn new(audit: Audit, left: Option<ReusableData>) -> Self {
         Self { audit, left, limits: BTreeMap::new() }
     }
 }
 
 /// How far loading is; shared with whoever shows it.
 #[derive(Debug, Default)]
-pub struct Loaded(AtomicU64);
+pub struct LoadProgress(AtomicU64);
 
-impl Loaded {
+impl LoadProgress {
     /// More rows are in.
     pub fn add(&self, rows: u64) {
         self.0.fetch_add(rows, Relaxed);
@@ -252,7 +252,7 @@ pub trait WorkloadTrial: Send + Sync {
         &'a self,
         store: &'a dyn Store,
         place: &'a Place,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>>;
 
     /// What is to be found out once, after loading and before the clients.
@@ -287,7 +287,11 @@ pub trait WorkloadTrial: Send + Sync {
     fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError>;
 
     /// Reads the final state back, where the store is still there, and holds the ledger against it.
-    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, place: &'a Place) -> Task<'a, Audited>;
+    fn audit<'a>(
+        &'a self,
+        store: Result<&'a dyn Store, StoreError>,
+        place: &'a Place,
+    ) -> Task<'a, AuditResult>;
 
     /// Removes the data.
     fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>>;

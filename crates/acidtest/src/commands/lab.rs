@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::PathBuf};
 
 use acidtest_lab::{Entry, Holder, Lab, Lifetime, NamespaceEntry};
-use acidtest_model::{Address, Durability, Server, StoreKind};
+use acidtest_model::{Address, Durability, Hosting, StoreKind};
 use acidtest_workloads::Store;
 use tokio::task::LocalSet;
 
@@ -30,7 +30,7 @@ pub(crate) async fn lab(lab: args::Lab) -> Result<Status, Failure> {
 /// Starts a private server, waits for its first answer, and leaves it running.
 async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, Failure> {
     let target = Target::parse(store)?;
-    if target.address.is_some() || target.kind().server != Server::Program {
+    if target.address.is_some() || target.kind().server != Hosting::Program {
         return Err(Failure::Usage(format!("{} has no server to start", target.shown())));
     }
     let interrupt = Interrupt::listen()?;

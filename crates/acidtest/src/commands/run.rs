@@ -16,7 +16,7 @@ use crate::{
     interrupt::Interrupt,
     output,
     output::ResultFile,
-    plan_check::{self, Asked},
+    plan_check::{self, GivenOptions},
     plan_file,
     runner::{self, Finished, Order},
     target::Target,
@@ -121,7 +121,7 @@ fn order(run: &Run) -> Result<Order, Failure> {
         plan_check::in_range(&plan, str::to_owned).map_err(|failure| failure.of(what))?;
     }
     run.apply_to(&mut plan);
-    let asked = Asked::with(&plan, is_file.then_some(what), run.given());
+    let asked = GivenOptions::with(&plan, is_file.then_some(what), run.given());
     let targets = parsed(&plan.stores).map_err(|failure| match failure {
         Failure::Usage(said) if asked.is_of_file("stores") => {
             Failure::Usage(format!("{what}: in stores: {said}"))
@@ -190,7 +190,7 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     let of_file = |failure: Failure| failure.of(&format!("cannot go on with {}", file.display()));
     let targets = parsed(&begun.plan.stores).map_err(of_file)?;
     plan_check::in_range(&begun.plan, str::to_owned).map_err(of_file)?;
-    plan_check::check(&begun.plan, &Asked::of(&begun.plan)).map_err(of_file)?;
+    plan_check::check(&begun.plan, &GivenOptions::of(&begun.plan)).map_err(of_file)?;
     let grid = Grid::of(&begun.plan, &targets).map_err(of_file)?;
     let same = |(cell, then): (&Cell, &CellResult)| {
         let target = &targets[cell.target];
@@ -520,7 +520,7 @@ mod tests {
             }
             fs::write(&path, &text).unwrap();
             let grid = plan_file::load(&path).and_then(|plan| {
-                let asked = Asked::of(&plan);
+                let asked = GivenOptions::of(&plan);
                 plan_check::check(&plan, &asked)?;
                 let targets: Vec<Target> =
                     plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<_, _>>()?;

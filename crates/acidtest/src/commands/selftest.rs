@@ -7,7 +7,7 @@ use std::{
 };
 
 use acidtest_report::{Entry, Table, Tone, Worth};
-use acidtest_store_memory::selftest::{Case, Driven, run};
+use acidtest_store_memory::selftest::{Case, DrivenTrial, run};
 use acidtest_workloads::Verdict;
 
 use crate::{
@@ -31,7 +31,7 @@ pub(crate) fn selftest(arguments: &args::Selftest) -> Result<Status, Failure> {
 /// Runs every case and shows which check caught what. A bug that goes uncaught, or an alarm about a
 /// correct store, breaks what acidtest itself promises.
 fn one_by_one(seed: u64) -> Result<Status, Failure> {
-    let mut rows: Vec<(Case, Driven)> = Vec::new();
+    let mut rows: Vec<(Case, DrivenTrial)> = Vec::new();
     for case in Case::all() {
         let driven = run(&case, seed).map_err(|error| Failure::Other(error.to_string()))?;
         rows.push((case, driven));
@@ -49,13 +49,13 @@ fn one_by_one(seed: u64) -> Result<Status, Failure> {
 }
 
 /// What must be seen was, by a case that had something to show; and nothing else.
-fn judged_right(case: &Case, driven: &Driven) -> bool {
+fn judged_right(case: &Case, driven: &DrivenTrial) -> bool {
     let expected = if case.is_broken() { Verdict::Broken } else { Verdict::Holds };
     driven.audited.audit.verdict == expected && (driven.shown > 0) == case.is_broken()
 }
 
 /// The cases of one workload: a row each, with all that its audit counted.
-fn table(rows: &[(Case, Driven)]) -> Table {
+fn table(rows: &[(Case, DrivenTrial)]) -> Table {
     let workload = rows.first().map_or("", |(case, _)| case.workload.name);
     let mut table = Table::new([
         (workload, Worth::Needed),
@@ -127,7 +127,7 @@ fn by_lot(plans: u32, seed: u64, folder: &Path) -> Result<Status, Failure> {
 
 /// Drives a case again.
 fn replay(file: &Path) -> Result<Status, Failure> {
-    let case = fuzz::Case::load(file)?;
+    let case = fuzz::FuzzCase::load(file)?;
     let (done, wrong) = fuzz::examine(&case)?;
     for trial in &done.trials {
         output::print_text(&format!("{}: {}\n", trial.name, trial.driven.audited.audit))?;

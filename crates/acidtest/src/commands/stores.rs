@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, Lock, Server, StoreKind, Support};
+use acidtest_model::{Durability, Hosting, Lock, StoreKind, Support};
 
 use crate::{
     exit::{Failure, Status},
@@ -66,9 +66,9 @@ fn describe(kind: &StoreKind) -> String {
 /// What is installed here and where, or how to install it.
 fn here(kind: &StoreKind) -> String {
     match kind.server {
-        Server::Embedded => "built in: nothing to install".to_owned(),
-        Server::InMemory => "built in, and keeps nothing on disk: nothing to install".to_owned(),
-        Server::Program => match Lab::locate(kind.program()) {
+        Hosting::Embedded => "built in: nothing to install".to_owned(),
+        Hosting::InMemory => "built in, and keeps nothing on disk: nothing to install".to_owned(),
+        Hosting::Program => match Lab::locate(kind.program()) {
             Ok(found) => format!("{} ({})", found.program.display(), found.version),
             Err(error) => error.to_string().replace('\n', "\n              "),
         },

@@ -15,7 +15,7 @@ const LONGEST: u64 = 1 << 20;
 /// What is driven.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Case {
+pub(crate) struct FuzzCase {
     /// Seeds all that goes wrong in the store; the plan has a seed of its own.
     pub(crate) seed: u64,
     /// By which clock.
@@ -31,7 +31,7 @@ pub(crate) struct Case {
     pub(crate) plan: Plan,
 }
 
-impl Case {
+impl FuzzCase {
     pub(crate) fn to_text(&self) -> String {
         // of plain values, in an order in which TOML can hold them
         toml::to_string(self).unwrap_or_else(|error| format!("# {error}\n"))

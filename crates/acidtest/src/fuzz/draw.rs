@@ -12,7 +12,7 @@ use rand::{
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::{Value, json};
 
-use super::{Case, drive::grid};
+use super::{FuzzCase, drive::grid};
 
 type Rng = Xoshiro256PlusPlus;
 
@@ -39,7 +39,7 @@ pub(crate) fn case(
     planted: Option<(&'static str, Bug)>,
     clock: Clock,
     refused: &mut u64,
-) -> Case {
+) -> FuzzCase {
     loop {
         let workload = planted.map_or_else(|| one(rng, &WORKLOADS), |(workload, _)| workload);
         let mut store = faults(rng, clock);
@@ -49,7 +49,7 @@ pub(crate) fn case(
         let plan = plan(rng, workload, clock);
         let sound = if planted.is_some() && chance(rng, 0.3) { rng.random_range(1..=plan.trials) } else { 0 };
         let halt = (clock == Clock::Simulated && chance(rng, 0.15)).then(|| rng.random_range(5..200));
-        let case = Case { seed: rng.random_range(0..1 << 40), clock, sound, halt, store, plan };
+        let case = FuzzCase { seed: rng.random_range(0..1 << 40), clock, sound, halt, store, plan };
         match grid(&case) {
             Ok(grid) if grid.cells.len() * case.plan.trials as usize <= MOST_TRIALS => return case,
             Ok(_) => {}

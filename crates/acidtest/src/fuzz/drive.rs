@@ -4,18 +4,18 @@ use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_store_memory::{
     Memory, Watch,
-    selftest::{self, Clock, Driven, Way},
+    selftest::{self, Clock, DriveOptions, DrivenTrial},
 };
-use acidtest_workloads::{Left, Place, Terms};
+use acidtest_workloads::{Place, ReusableData, TrialSetup};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tokio::time::timeout;
 
-use super::Case;
+use super::FuzzCase;
 use crate::{
     exit::Failure,
     grid::{Cell, Grid},
-    plan_check::{self, Asked},
+    plan_check::{self, GivenOptions},
     runner,
     target::Target,
 };
@@ -25,7 +25,7 @@ const FOR_EVER: Duration = Duration::from_hours(100);
 
 /// What a case came to.
 #[derive(Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct CaseResult {
     pub(crate) trials: Vec<TrialDone>,
     /// What happened, the last events of it.
     pub(crate) history: Vec<String>,
@@ -44,13 +44,13 @@ pub(crate) struct TrialDone {
     pub(crate) took_over: bool,
     /// How often the bug had struck until its end, in earlier trials, too.
     pub(crate) struck: u64,
-    pub(crate) driven: Driven,
+    pub(crate) driven: DrivenTrial,
 }
 
 /// The cells of a plan, if its check accepts it.
-pub(crate) fn grid(case: &Case) -> Result<Grid, Failure> {
+pub(crate) fn grid(case: &FuzzCase) -> Result<Grid, Failure> {
     let plan = &case.plan;
-    let asked = Asked::of(plan);
+    let asked = GivenOptions::of(plan);
     plan_check::check(plan, &asked)?;
     let targets = plan.stores.iter().map(|name| Target::parse(name)).collect::<Result<Vec<_>, _>>()?;
     let grid = Grid::of(plan, &targets)?;
@@ -62,13 +62,13 @@ pub(crate) fn grid(case: &Case) -> Result<Grid, Failure> {
 ///
 /// # Errors
 /// A plan that is refused, and what keeps a trial from being driven.
-pub(crate) fn drive(case: &Case) -> Result<Done, Failure> {
+pub(crate) fn drive(case: &FuzzCase) -> Result<CaseResult, Failure> {
     // its workloads are the thread's own that drives them
     selftest::by(case.clock, || async move {
         let grid = grid(case)?;
         let watch = Watch { exact: case.clock == Clock::Simulated, recorded: true };
         let store = Memory::watched(case.store, case.seed, watch);
-        let mut done = Done::default();
+        let mut done = CaseResult::default();
         let ended = timeout(FOR_EVER, trials(case, &grid, &store, &mut done)).await;
         done.hung = ended.is_err();
         done.history = store.history();
@@ -76,11 +76,11 @@ pub(crate) fn drive(case: &Case) -> Result<Done, Failure> {
     })
 }
 
-async fn trials(case: &Case, grid: &Grid, store: &Memory, done: &mut Done) -> Result<(), Failure> {
+async fn trials(case: &FuzzCase, grid: &Grid, store: &Memory, done: &mut CaseResult) -> Result<(), Failure> {
     let plan = &case.plan;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
     // the data that trials left, by what they are
-    let mut kept: BTreeMap<String, (Place, Left)> = BTreeMap::new();
+    let mut kept: BTreeMap<String, (Place, ReusableData)> = BTreeMap::new();
     let mut number = 0;
     for round in 1..=plan.trials {
         let mut order: Vec<usize> = (0..grid.cells.len()).collect();
@@ -98,12 +98,12 @@ async fn trials(case: &Case, grid: &Grid, store: &Memory, done: &mut Done) -> Re
 }
 
 async fn trial(
-    case: &Case,
+    case: &FuzzCase,
     cell: &Cell,
     grid: &Grid,
     store: &Memory,
     (round, number): (u32, u32),
-    kept: &mut BTreeMap<String, (Place, Left)>,
+    kept: &mut BTreeMap<String, (Place, ReusableData)>,
 ) -> Result<TrialDone, Failure> {
     let plan = &case.plan;
     let workload = &*grid.workloads[cell.workload];
@@ -116,10 +116,10 @@ async fn trial(
         None => (Place { namespace: plan.namespace.clone(), trial: number }, None),
     };
     let took_over = left.is_some();
-    let terms = Terms { lock: cell.lock, seed, clients: cell.clients, trace: plan.trace, left };
+    let terms = TrialSetup { lock: cell.lock, seed, clients: cell.clients, trace: plan.trace, left };
     let trial = workload.trial(terms);
     let halt = case.halt.map(Duration::from_millis);
-    let way = Way { clients: cell.clients, clock: case.clock, halt };
+    let way = DriveOptions { clients: cell.clients, clock: case.clock, halt };
     let driven = selftest::drive(store, &*trial, &place, took_over, load, way).await;
     let mut driven = driven.map_err(|error| Failure::Other(error.to_string()))?;
     runner::doubt_if_idle(&mut driven.audited, &driven.measurement);

@@ -7,19 +7,19 @@ use acidtest_store_memory::Faults;
 use acidtest_workloads::{Audit, Verdict};
 
 use super::{
-    Case,
-    drive::{Done, TrialDone},
+    FuzzCase,
+    drive::{CaseResult, TrialDone},
 };
 
 /// A case that was judged wrongly, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct Misjudgement {
     pub(crate) kind: Kind,
     /// Which trial, and what was said of it.
     text: String,
 }
 
-impl Wrong {
+impl Misjudgement {
     pub(crate) fn new(kind: Kind, text: String) -> Self {
         Self { kind, text }
     }
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
     Endless,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for Misjudgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.kind {
             Kind::FalseAlarm => "a correct store was called broken",
@@ -54,9 +54,9 @@ impl fmt::Display for Wrong {
 }
 
 /// The first wrong verdict, if there is one.
-pub(crate) fn judge(case: &Case, done: &Done) -> Option<Wrong> {
+pub(crate) fn judge(case: &FuzzCase, done: &CaseResult) -> Option<Misjudgement> {
     if done.hung {
-        return Some(Wrong {
+        return Some(Misjudgement {
             kind: Kind::Endless,
             text: "a hundred hours of its own time have passed".to_owned(),
         });
@@ -70,11 +70,11 @@ pub(crate) fn judge(case: &Case, done: &Done) -> Option<Wrong> {
             "{name}: {audit}\n  the bug has struck {struck} times, {shown} things are to be seen; {:?}",
             audit.evidence
         );
-        Some(Wrong::new(kind, text))
+        Some(Misjudgement::new(kind, text))
     })
 }
 
-fn wrong(case: &Case, trial: &TrialDone) -> Option<Kind> {
+fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
     let TrialDone { without, driven, struck, .. } = trial;
     let audit = &driven.audited.audit;
     let no_bug = *struck == 0;
@@ -91,7 +91,7 @@ fn wrong(case: &Case, trial: &TrialDone) -> Option<Kind> {
 
 /// Whether something in the plan explains that it could not be told: nothing was acknowledged, or not all of a
 /// sequence, or the trial was interrupted, or the store was not there when the audit asked.
-fn is_explained(case: &Case, trial: &TrialDone) -> bool {
+fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     let operations = &trial.driven.measurement.operations;
     let ended = |outcome| operations.iter().map(|each| each.count(outcome)).sum::<u64>();
     let others: u64 = Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::Ok).map(ended).sum();

@@ -21,8 +21,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{exit::Failure, output};
 
-pub(crate) use case::Case;
-use judge::Wrong;
+pub(crate) use case::FuzzCase;
+use judge::Misjudgement;
 pub(crate) use tally::Tally;
 
 /// One of so many cases is driven by the system's clock, on several threads; the others replay exactly.
@@ -59,8 +59,8 @@ pub(crate) struct Report {
 
 /// A case that was judged wrongly.
 pub(crate) struct Broken {
-    pub(crate) case: Case,
-    pub(crate) wrong: Wrong,
+    pub(crate) case: FuzzCase,
+    pub(crate) wrong: Misjudgement,
     /// How often it failed again, where it does not replay exactly.
     pub(crate) again: Option<(u32, u32)>,
     /// What happened in it, the last events of it.
@@ -110,14 +110,14 @@ fn one(
 }
 
 /// Drives a case and looks at its verdicts.
-pub(crate) fn examine(case: &Case) -> Result<(drive::Done, Option<Wrong>), Failure> {
+pub(crate) fn examine(case: &FuzzCase) -> Result<(drive::CaseResult, Option<Misjudgement>), Failure> {
     let done = drive::drive(case)?;
     let wrong = judge::judge(case, &done);
     Ok((done, wrong))
 }
 
 /// Makes a case small that was judged wrongly; one that does not fail each time is driven again and again.
-fn broken(case: Case, wrong: Wrong, history: Vec<String>) -> Broken {
+fn broken(case: FuzzCase, wrong: Misjudgement, history: Vec<String>) -> Broken {
     if case.clock == Clock::Simulated {
         let (case, wrong) = shrink::shrink(case, wrong, |case| examine(case).ok()?.1);
         let history = drive::drive(&case).map_or_else(|_| history, |done| done.history);
@@ -158,7 +158,7 @@ mod tests {
     use super::{judge::Kind, *};
 
     /// A correct inventory on a store that fails as stores do.
-    fn case() -> Case {
+    fn case() -> FuzzCase {
         let plan = Plan {
             stores: vec!["memory".to_owned()],
             durability: vec![acidtest_model::Durability::None],
@@ -171,16 +171,16 @@ mod tests {
             ..Plan::of("inventory")
         };
         let store = Faults { delays: 0.3, cuts: 0.05, unanswered: 0.05, outages: true, ..Faults::default() };
-        Case { seed: 1, clock: Clock::Simulated, sound: 0, halt: None, store, plan }
+        FuzzCase { seed: 1, clock: Clock::Simulated, sound: 0, halt: None, store, plan }
     }
 
     #[test]
     fn a_case_replays_exactly_from_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("case.toml");
-        let case = Case { halt: Some(150), ..case() };
+        let case = FuzzCase { halt: Some(150), ..case() };
         std::fs::write(&file, case.to_text()).unwrap();
-        let read = Case::load(&file).unwrap();
+        let read = FuzzCase::load(&file).unwrap();
         assert_eq!(read, case);
         let histories = [&case, &read].map(|case| drive::drive(case).unwrap().history);
         assert!(histories[0].len() > 100, "{} events", histories[0].len());
@@ -188,21 +188,21 @@ mod tests {
         let differing = pairs.enumerate().find(|(_, (one, other))| one != other);
         assert_eq!(differing, None);
         assert_eq!(histories[0].len(), histories[1].len());
-        let other = drive::drive(&Case { seed: 2, ..case }).unwrap();
+        let other = drive::drive(&FuzzCase { seed: 2, ..case }).unwrap();
         assert_ne!(other.history, histories[0]);
     }
 
     #[test]
     fn a_case_that_was_judged_wrongly_is_kept_and_read_again() {
         let folder = tempfile::tempdir().unwrap();
-        let wrong = Wrong::new(Kind::FalseAlarm, "made up".to_owned());
+        let wrong = Misjudgement::new(Kind::FalseAlarm, "made up".to_owned());
         let history = vec!["first".to_owned(), "second".to_owned()];
         let mut broken = Broken { case: case(), wrong, again: None, history };
         let said = broken.save(folder.path()).unwrap();
         let file = folder.path().join("selftest-failure.toml");
         assert!(said.contains("a correct store was called broken: made up"), "{said}");
         assert!(said.contains(&format!("it replays exactly: acidtest selftest --replay {}", file.display())));
-        assert_eq!(Case::load(&file).unwrap(), broken.case);
+        assert_eq!(FuzzCase::load(&file).unwrap(), broken.case);
         let history = std::fs::read_to_string(folder.path().join("selftest-failure.history")).unwrap();
         assert_eq!(history, "first\nsecond\n");
         broken.again = Some((3, 20));
@@ -212,8 +212,8 @@ mod tests {
     #[test]
     fn wrong_verdicts_are_told_by_their_kind() {
         let sound = case();
-        let planted = Case { store: sound.store.with(Bug::DropWrite), ..sound.clone() };
-        let told = |case: &Case, verdict: Verdict| {
+        let planted = FuzzCase { store: sound.store.with(Bug::DropWrite), ..sound.clone() };
+        let told = |case: &FuzzCase, verdict: Verdict| {
             let mut done = drive::drive(case).unwrap();
             assert_eq!(judge::judge(case, &done), None, "it is judged as it should be");
             for trial in &mut done.trials {
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(told(&sound, Verdict::Unknown), Some(Kind::Unexplained));
         // no plan of records does everything that there is to do with them
         let records =
-            Case { plan: Plan { workload: "records".to_owned(), ..sound.plan.clone() }, ..sound.clone() };
+            FuzzCase { plan: Plan { workload: "records".to_owned(), ..sound.plan.clone() }, ..sound.clone() };
         assert_eq!(told(&records, Verdict::Unknown), Some(Kind::Unexplained));
         assert_eq!(told(&planted, Verdict::Holds), Some(Kind::Missed));
         assert_eq!(told(&planted, Verdict::Broken), None);
@@ -245,14 +245,14 @@ mod tests {
         let mut large = case();
         large.plan.parameters.insert("items".to_owned(), serde_json::json!([10, 20]));
         large.plan.parameters.insert("units_max".to_owned(), 5.into());
-        let wrong = |case: &Case| {
+        let wrong = |case: &FuzzCase| {
             let enough = case.plan.locks.contains(&Lock::Soft)
                 && case.plan.clients.iter().any(|clients| *clients > 2)
                 && case.store.unanswered > 0.0;
-            enough.then(|| Wrong::new(Kind::FalseAlarm, "made up".to_owned()))
+            enough.then(|| Misjudgement::new(Kind::FalseAlarm, "made up".to_owned()))
         };
         let (small, _) = shrink::shrink(large.clone(), wrong(&large).unwrap(), wrong);
-        let expected = Case {
+        let expected = FuzzCase {
             store: Faults { unanswered: 0.05, ..Faults::default() },
             plan: Plan {
                 stores: large.plan.stores.clone(),
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(small.plan.clients.len(), 1);
         assert!(small.plan.clients[0] > 2 && small.plan.clients[0] <= 4, "{:?}", small.plan.clients);
         let same =
-            Case { plan: Plan { clients: expected.plan.clients.clone(), ..small.plan.clone() }, ..small };
+            FuzzCase { plan: Plan { clients: expected.plan.clients.clone(), ..small.plan.clone() }, ..small };
         assert_eq!(same, expected);
     }
 

@@ -6,13 +6,17 @@ use acidtest_report::{Plan, Span};
 use acidtest_store_memory::Faults;
 use serde_json::Value;
 
-use super::{Case, judge::Wrong};
+use super::{FuzzCase, judge::Misjudgement};
 
 /// Cases that are tried at most.
 const TRIES: u32 = 400;
 
 /// Makes a case smaller as long as it is found wrong in the same way.
-pub(crate) fn shrink(case: Case, wrong: Wrong, examine: impl Fn(&Case) -> Option<Wrong>) -> (Case, Wrong) {
+pub(crate) fn shrink(
+    case: FuzzCase,
+    wrong: Misjudgement,
+    examine: impl Fn(&FuzzCase) -> Option<Misjudgement>,
+) -> (FuzzCase, Misjudgement) {
     let (mut case, mut wrong, mut tries) = (case, wrong, 0);
     'smaller: loop {
         for candidate in candidates(&case) {
@@ -30,11 +34,11 @@ pub(crate) fn shrink(case: Case, wrong: Wrong, examine: impl Fn(&Case) -> Option
 }
 
 /// Cases that are a little smaller.
-fn candidates(case: &Case) -> Vec<Case> {
-    let plans = plans(&case.plan).into_iter().map(|plan| Case { plan, ..case.clone() });
-    let stores = stores(case.store).into_iter().map(|store| Case { store, ..case.clone() });
-    let sound = (case.sound > 0).then(|| Case { sound: case.sound - 1, ..case.clone() });
-    let halt = Case { halt: None, ..case.clone() };
+fn candidates(case: &FuzzCase) -> Vec<FuzzCase> {
+    let plans = plans(&case.plan).into_iter().map(|plan| FuzzCase { plan, ..case.clone() });
+    let stores = stores(case.store).into_iter().map(|store| FuzzCase { store, ..case.clone() });
+    let sound = (case.sound > 0).then(|| FuzzCase { sound: case.sound - 1, ..case.clone() });
+    let halt = FuzzCase { halt: None, ..case.clone() };
     plans.chain(stores).chain(sound).chain([halt]).filter(|candidate| candidate != case).collect()
 }
 

@@ -7,21 +7,21 @@ use acidtest_report::{Entry, Table, Worth, count};
 use acidtest_store_memory::Bug;
 use acidtest_workloads::Verdict;
 
-use super::{Case, drive::Done};
+use super::{FuzzCase, drive::CaseResult};
 
 /// What was judged.
 pub(crate) struct Tally {
     /// Of correct stores, by workload.
-    sound: BTreeMap<String, Sound>,
+    sound: BTreeMap<String, CorrectStoreTally>,
     /// Of planted bugs, by workload and bug.
-    planted: BTreeMap<(String, Bug), Planted>,
+    planted: BTreeMap<(String, Bug), BugTally>,
     /// Plans that were drawn and refused by their check.
     pub(crate) refused: u64,
 }
 
 /// What became of trials on correct stores.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sound {
+struct CorrectStoreTally {
     plans: u64,
     trials: u64,
     taken_over: u64,
@@ -35,7 +35,7 @@ struct Sound {
 
 /// What became of a bug.
 #[derive(Clone, Copy, Debug, Default)]
-struct Planted {
+struct BugTally {
     plans: u64,
     struck: u64,
     /// Trials in which it did what an audit must see.
@@ -47,11 +47,12 @@ struct Planted {
 impl Tally {
     /// Nothing was judged yet of these bugs, nor of any correct store.
     pub(crate) fn new(bugs: &[(&'static str, Bug)]) -> Self {
-        let planted = bugs.iter().map(|(workload, bug)| (((*workload).to_owned(), *bug), Planted::default()));
+        let planted =
+            bugs.iter().map(|(workload, bug)| (((*workload).to_owned(), *bug), BugTally::default()));
         Self { sound: BTreeMap::new(), planted: planted.collect(), refused: 0 }
     }
 
-    pub(crate) fn add(&mut self, case: &Case, done: &Done) {
+    pub(crate) fn add(&mut self, case: &FuzzCase, done: &CaseResult) {
         let workload = case.plan.workload.clone();
         match case.store.bug {
             None => self.sound.entry(workload).or_default().add(done),
@@ -72,7 +73,7 @@ impl Tally {
                 "\"{meaning}\" did nothing in any plan of {workload} that an audit must see"
             ));
         }
-        let seldom = |sound: &Sound| sound.held * 2 < sound.trials - sound.excused;
+        let seldom = |sound: &CorrectStoreTally| sound.held * 2 < sound.trials - sound.excused;
         let (workload, sound) = self.sound.iter().find(|(_, sound)| seldom(sound))?;
         let [held, trials] = [sound.held, sound.trials - sound.excused].map(count);
         Some(format!("of {trials} trials of {workload} on correct stores only {held} could be said to hold"))
@@ -91,7 +92,16 @@ impl Tally {
             ("unknown", Worth::Needed),
         ]);
         for (workload, each) in &self.sound {
-            let Sound { plans, trials, taken_over, acknowledged, unanswered, held, excused, unknown } = *each;
+            let CorrectStoreTally {
+                plans,
+                trials,
+                taken_over,
+                acknowledged,
+                unanswered,
+                held,
+                excused,
+                unknown,
+            } = *each;
             let share = unknown as f64 / (trials.max(1) as f64) * 100.0;
             let counts = [plans, trials, taken_over, acknowledged, unanswered, held, excused].map(count);
             let unknown = format!("{} ({share:.0} %)", count(unknown));
@@ -117,8 +127,8 @@ impl Tally {
     }
 }
 
-impl Sound {
-    fn add(&mut self, done: &Done) {
+impl CorrectStoreTally {
+    fn add(&mut self, done: &CaseResult) {
         self.plans += 1;
         for trial in &done.trials {
             let operations = &trial.driven.measurement.operations;
@@ -136,8 +146,8 @@ impl Sound {
     }
 }
 
-impl Planted {
-    fn add(&mut self, done: &Done) {
+impl BugTally {
+    fn add(&mut self, done: &CaseResult) {
         self.plans += 1;
         for driven in done.trials.iter().map(|trial| &trial.driven) {
             let shown = driven.struck > 0 && driven.shown > 0;

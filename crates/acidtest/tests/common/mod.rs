@@ -24,13 +24,13 @@ pub struct Bench {
 }
 
 /// How a command ended.
-pub struct Ended {
+pub struct CommandResult {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Ended {
+impl CommandResult {
     fn of(output: &Output) -> Self {
         Self {
             code: output.status.code(),
@@ -73,8 +73,8 @@ impl Bench {
         command
     }
 
-    pub fn run(&self, words: &[&str]) -> Ended {
-        Ended::of(&self.command(words).output().unwrap())
+    pub fn run(&self, words: &[&str]) -> CommandResult {
+        CommandResult::of(&self.command(words).output().unwrap())
     }
 
     pub fn spawn(&self, words: &[&str]) -> Child {
@@ -137,17 +137,17 @@ impl Drop for Bench {
 }
 
 /// Waits for a child to end; it is killed if it does not.
-pub fn wait(mut child: Child) -> Ended {
+pub fn wait(mut child: Child) -> CommandResult {
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if begun.elapsed() > SOON {
             child.kill().unwrap();
-            let ended = Ended::of(&child.wait_with_output().unwrap());
+            let ended = CommandResult::of(&child.wait_with_output().unwrap());
             panic!("still running after {SOON:?}: {} {}", ended.stdout, ended.stderr);
         }
         thread::sleep(Duration::from_millis(20));
     }
-    Ended::of(&child.wait_with_output().unwrap())
+    CommandResult::of(&child.wait_with_output().unwrap())
 }
 
 /// Sends a signal by name to a process that the test started.

@@ -6,7 +6,7 @@ use std::{thread, time::Duration};
 
 use acidtest_locks::{
     Grant, LockError, Locker,
-    audit::{Fencing, Guarded, Watch, audit},
+    audit::{Fencing, GuardedCounter, Watch, audit},
 };
 use acidtest_testbed::wait;
 use acidtest_workloads::Audit;
@@ -59,7 +59,8 @@ impl Drill {
     /// Runs every client in a thread of its own.
     pub fn run<L: Locking>(self, connect: impl AsyncFn() -> L + Sync) -> Audit {
         let watch = Watch::new(self.locks);
-        let counters: Vec<Guarded> = (0..self.locks).map(|_| Guarded::new(Fencing::Full)).collect();
+        let counters: Vec<GuardedCounter> =
+            (0..self.locks).map(|_| GuardedCounter::new(Fencing::Full)).collect();
         thread::scope(|scope| {
             for client in 0..self.clients {
                 let (watch, counters, connect) = (&watch, &counters, &connect);
@@ -82,7 +83,7 @@ impl Drill {
         client: u32,
         turn: u32,
         watch: &Watch,
-        counters: &[Guarded],
+        counters: &[GuardedCounter],
     ) {
         let lock = turn as usize % self.locks;
         let Some(mut grant) = self.take(locks, lock).await else { return };

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub use condition::{Condition, Judge, Judged, Ruling};
 pub use figures::Figure;
-pub use select::{Choice, Selector, Unselected};
+pub use select::{Choice, SelectionError, Selector};
 
 use self::figures::TrialFigures;
 use crate::{
@@ -32,7 +32,7 @@ const FORMAT: u32 = 1;
 pub enum CompareError {
     /// Selectors that do not fit.
     #[error("{0}")]
-    Unselected(#[from] Unselected),
+    SelectionError(#[from] SelectionError),
     /// A result that cannot be read.
     #[error("{0}")]
     Unreadable(#[from] UnreadableHistogram),
@@ -123,13 +123,13 @@ pub struct Compared {
     /// B over A.
     pub ratio: Option<Ratio>,
     /// What it comes to.
-    pub says: Says,
+    pub says: Assessment,
 }
 
 /// What a ratio comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Says {
+pub enum Assessment {
     /// B is better, beyond the noise.
     Better,
     /// B is worse, beyond the noise.
@@ -142,7 +142,7 @@ pub enum Says {
     Void,
 }
 
-impl Says {
+impl Assessment {
     /// In a reader's words.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -277,16 +277,16 @@ fn one(
         Ratio::of_groups(&values(&b), &values(&a))
     };
     let says = match ratio {
-        _ if void => Says::Void,
-        Some(ratio) if ratio.interval.is_some() && !ratio.differs() => Says::NoDifferenceShown,
+        _ if void => Assessment::Void,
+        Some(ratio) if ratio.interval.is_some() && !ratio.differs() => Assessment::NoDifferenceShown,
         Some(ratio) if ratio.differs() => {
             if (ratio.estimate > 1.0) == figure.more_is_better() {
-                Says::Better
+                Assessment::Better
             } else {
-                Says::Worse
+                Assessment::Worse
             }
         }
-        _ => Says::TooFewTrials,
+        _ => Assessment::TooFewTrials,
     };
     Some(Compared {
         operation: operation.map(str::to_owned),
@@ -411,7 +411,7 @@ mod tests {
         assert!(compared.paired && !compared.failed);
         let throughput = &compared.pairs[0].figures[0];
         let (low, high) = throughput.ratio.unwrap().interval.unwrap();
-        assert!(low < 0.7 && 0.7 < high && throughput.says == Says::Worse, "{throughput:?}");
+        assert!(low < 0.7 && 0.7 < high && throughput.says == Assessment::Worse, "{throughput:?}");
         // what one side names is meant for both where it is needed to tell cells apart
         let eight = within(&result, &["lock=none"], &["lock=soft", "clients=8"], &[]).unwrap();
         assert_eq!((eight.pairs.len(), eight.pairs[0].a.as_str()), (1, "sqlite none, 8 clients"));
@@ -445,7 +445,7 @@ mod tests {
             "{:?}",
             void.pairs[0]
         );
-        assert!(void.pairs[0].figures.iter().all(|figure| figure.says == Says::Void));
+        assert!(void.pairs[0].figures.iter().all(|figure| figure.says == Assessment::Void));
     }
 
     /// What is no operation's own time is compared and judged by its name too.
@@ -489,7 +489,8 @@ mod tests {
         assert_eq!(same.differences, ["acidtest: 0.1.0 / 0.2.0"]);
         for figure in same.pairs.iter().filter(|pair| pair.void.is_none()).flat_map(|pair| &pair.figures) {
             assert!(
-                (figure.ratio.unwrap().estimate - 1.0).abs() < 1e-9 && figure.says == Says::NoDifferenceShown
+                (figure.ratio.unwrap().estimate - 1.0).abs() < 1e-9
+                    && figure.says == Assessment::NoDifferenceShown
             );
         }
     }

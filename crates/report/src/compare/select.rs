@@ -62,10 +62,10 @@ impl Choice {
 /// Selectors that do not fit the results.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unselected(String);
+pub struct SelectionError(String);
 
 /// Cells that belong together, and those that stay alone.
-pub(super) struct Matched<'a> {
+pub(super) struct CellPairs<'a> {
     pub(super) pairs: Vec<(&'a CellResult, &'a CellResult)>,
     pub(super) only_a: Vec<&'a CellResult>,
     pub(super) only_b: Vec<&'a CellResult>,
@@ -73,9 +73,9 @@ pub(super) struct Matched<'a> {
 
 /// Finds for every cell of B the one of A that is equal in everything that no selector names, or, where several are,
 /// in everything that not both selectors name.
-pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<Matched<'a>, Unselected> {
+pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, SelectionError> {
     if a.result.plan.workload != b.result.plan.workload {
-        return Err(Unselected(format!(
+        return Err(SelectionError(format!(
             "{} is of {} and {} of {}: different workloads cannot be compared",
             a.name, a.result.plan.workload, b.name, b.result.plan.workload
         )));
@@ -84,7 +84,7 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<Matched<'a>, Unselec
     if one_result && a.selector == b.selector {
         let varying = varying(&a.result.cells);
         let example = varying.first().map_or("lock", String::as_str);
-        return Err(Unselected(format!(
+        return Err(SelectionError(format!(
             "A and B are the same cells: say which are which, such as --a {example}=… --b {example}=…{}",
             if varying.is_empty() {
                 String::new()
@@ -103,7 +103,7 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<Matched<'a>, Unselec
     if both.contains(&STORE) {
         both.push(ADDRESS);
     }
-    let mut matched = Matched { pairs: Vec::new(), only_a: Vec::new(), only_b: Vec::new() };
+    let mut matched = CellPairs { pairs: Vec::new(), only_a: Vec::new(), only_b: Vec::new() };
     for &cell in &of_b {
         let mut fitting: Vec<&CellResult> =
             of_a.iter().copied().filter(|other| other.same_but(cell, free)).collect();
@@ -130,7 +130,7 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<Matched<'a>, Unselec
     let alone = |cell: &CellResult| !matched.pairs.iter().any(|(one, _)| std::ptr::eq(*one, cell));
     matched.only_a = of_a.iter().copied().filter(|cell| alone(cell) && meant(cell)).collect();
     if matched.pairs.is_empty() {
-        return Err(Unselected(
+        return Err(SelectionError(
             "no cell of B is equal to one of A in everything that no selector names: compare results of the same \
              grid, or name what differs with --a and --b"
                 .to_owned(),
@@ -139,13 +139,13 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<Matched<'a>, Unselec
     Ok(matched)
 }
 
-fn ambiguous(of_a: &[&CellResult], cell: &CellResult, free: &[&str]) -> Unselected {
+fn ambiguous(of_a: &[&CellResult], cell: &CellResult, free: &[&str]) -> SelectionError {
     let fitting: Vec<&CellResult> = of_a.iter().copied().filter(|other| other.same_but(cell, free)).collect();
     let differ = varying(fitting.iter().copied());
     let name = differ.first().cloned().unwrap_or_default();
     let values: BTreeSet<String> = fitting.iter().map(|cell| cell.dimension(&name)).collect();
     let values = values.into_iter().collect::<Vec<_>>();
-    Unselected(format!(
+    SelectionError(format!(
         "several cells of A fit one of B: they differ in {} ({}); name one, such as --a {name}={}",
         differ.join(", "),
         values.join(", "),
@@ -154,26 +154,26 @@ fn ambiguous(of_a: &[&CellResult], cell: &CellResult, free: &[&str]) -> Unselect
 }
 
 /// The cells that a side means.
-fn selected<'a>(side: Side<'a>, option: &str) -> Result<Vec<&'a CellResult>, Unselected> {
+fn selected<'a>(side: Side<'a>, option: &str) -> Result<Vec<&'a CellResult>, SelectionError> {
     for choice in &side.selector.0 {
         known(choice, side.result, option)?;
     }
     let cells: Vec<&CellResult> = side.result.cells.iter().filter(|cell| side.selector.fits(cell)).collect();
     if cells.is_empty() {
         let asked = side.selector.words().join(" and ");
-        return Err(Unselected(format!("{option}: no cell of {} has {asked}", side.name)));
+        return Err(SelectionError(format!("{option}: no cell of {} has {asked}", side.name)));
     }
     Ok(cells)
 }
 
 /// A dimension that some cell has, and a value of it that some cell has.
-fn known(choice: &Choice, result: &RunResult, option: &str) -> Result<(), Unselected> {
+fn known(choice: &Choice, result: &RunResult, option: &str) -> Result<(), SelectionError> {
     let names: BTreeSet<String> =
         result.cells.iter().flat_map(CellResult::dimensions).map(|(name, _)| name).collect();
     if !names.contains(&choice.name) {
         let hint = acidtest_model::hint(&choice.name, names.iter().map(String::as_str));
         let names: Vec<String> = names.into_iter().collect();
-        return Err(Unselected(format!(
+        return Err(SelectionError(format!(
             "{option}: cells have no \"{}\"{hint}\n  they have {}",
             choice.name,
             names.join(", ")
@@ -186,7 +186,7 @@ fn known(choice: &Choice, result: &RunResult, option: &str) -> Result<(), Unsele
                 values.push(value);
             }
         }
-        return Err(Unselected(format!(
+        return Err(SelectionError(format!(
             "{option}: no cell has {}={}\n  there are {}",
             choice.name,
             choice.value,

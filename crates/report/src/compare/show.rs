@@ -2,7 +2,7 @@
 
 use acidtest_workloads::Verdict;
 
-use super::{Compared, Comparison, Figure, Pair, Ruling, Says};
+use super::{Assessment, Compared, Comparison, Figure, Pair, Ruling};
 use crate::{
     Style,
     table::{Entry, Table, Tone, Worth, wrapped},
@@ -152,18 +152,18 @@ fn detailed(pair: &Pair) -> Table {
 
 fn against(figure: &Compared) -> String {
     match (figure.says, &figure.ratio) {
-        (Says::Void, _) => "void".to_owned(),
+        (Assessment::Void, _) => "void".to_owned(),
         (_, None) => "–".to_owned(),
         (_, Some(each)) => ratio(each),
     }
 }
 
-fn says(says: Says) -> Entry {
+fn says(says: Assessment) -> Entry {
     let tone = match says {
-        Says::Better => Tone::Good,
-        Says::Worse => Tone::Bad,
-        Says::Void => Tone::Doubtful,
-        Says::NoDifferenceShown | Says::TooFewTrials => Tone::Plain,
+        Assessment::Better => Tone::Good,
+        Assessment::Worse => Tone::Bad,
+        Assessment::Void => Tone::Doubtful,
+        Assessment::NoDifferenceShown | Assessment::TooFewTrials => Tone::Plain,
     };
     Entry::toned(says.name(), tone)
 }
@@ -193,7 +193,7 @@ fn summary(pairs: &[Pair]) -> Table {
             Entry::left(&pair.b),
             Entry::verdict(pair.b_verdict.to_string(), pair.b_verdict),
             shown(throughput),
-            says(throughput.map_or(Says::TooFewTrials, |figure| figure.says)),
+            says(throughput.map_or(Assessment::TooFewTrials, |figure| figure.says)),
             shown(p50),
             shown(p99),
         ]);

@@ -21,7 +21,7 @@ pub(super) struct Chart {
     #[serde(skip)]
     pub(super) title: String,
     kind: Kind,
-    lines: Vec<Line>,
+    lines: Vec<Curve>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -38,7 +38,7 @@ enum Kind {
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-struct Line {
+struct Curve {
     label: String,
     x: Vec<f64>,
     y: Vec<f64>,
@@ -63,14 +63,14 @@ pub(super) fn sweeps(sweeps: &[Sweep<'_>], names: &Names, prefix: &str) -> Vec<C
             let points = sweep.points();
             let label = sweep.cells.values().next().map_or_else(String::new, |cell| names.cell(cell));
             let verdict = sweep.verdict();
-            lines.push(Line {
+            lines.push(Curve {
                 label: format!("{label} ({verdict})"),
                 x: points.iter().map(|(n, _)| f64::from(*n)).collect(),
                 y: points.iter().map(|(_, mean)| rounded(mean.estimate)).collect(),
                 low: points.iter().map(|(_, mean)| mean.interval.map(|(low, _)| rounded(low))).collect(),
                 high: points.iter().map(|(_, mean)| mean.interval.map(|(_, high)| rounded(high))).collect(),
                 color,
-                ..Line::default()
+                ..Curve::default()
             });
             if let (Some(law), Some((first, _)), Some((last, _))) = (sweep.law, points.first(), points.last())
             {
@@ -78,13 +78,13 @@ pub(super) fn sweeps(sweeps: &[Sweep<'_>], names: &Names, prefix: &str) -> Vec<C
                 let x: Vec<f64> =
                     (0..=40).map(|step| rounded(first + (last - first) * f64::from(step) / 40.0)).collect();
                 let y = x.iter().map(|n| rounded(law.at(*n))).collect();
-                lines.push(Line {
+                lines.push(Curve {
                     label: format!("{label}: law"),
                     x,
                     y,
                     dashed: true,
                     color,
-                    ..Line::default()
+                    ..Curve::default()
                 });
             }
         }
@@ -129,7 +129,7 @@ pub(super) fn percentiles(
                 if let Some(times) = times {
                     let color = lines.len() % LINES;
                     let label = format!("{} ({})", names.cell(cell), cell.verdict());
-                    lines.push(Line { color, ..curve(label, &times)? });
+                    lines.push(Curve { color, ..curve(label, &times)? });
                 }
             }
             for (place, some) in lines.chunks(LINES).enumerate() {
@@ -150,14 +150,14 @@ pub(super) fn percentiles(
 }
 
 /// A distribution over 1 / (1 − p), eight points a decade, as far as there are values.
-fn curve(label: String, times: &LatencyFigures) -> Result<Line, UnreadableHistogram> {
+fn curve(label: String, times: &LatencyFigures) -> Result<Curve, UnreadableHistogram> {
     let histogram = times.histogram()?;
     let last = times.count.max(1) as f64;
     let places = (0..).map(|step| 10_f64.powf(f64::from(step) / 8.0));
     let x: Vec<f64> = places.take_while(|x| *x < last).chain([last]).collect();
     let y = x.iter().map(|x| histogram.value_at_quantile(1.0 - 1.0 / x) as f64).collect();
     let x = x.into_iter().map(rounded).collect();
-    Ok(Line { label, x, y, ..Line::default() })
+    Ok(Curve { label, x, y, ..Curve::default() })
 }
 
 /// A cell's trials second by second: throughput, and median and 99th percentile of the service time.
@@ -168,13 +168,13 @@ pub(super) fn seconds(cell: &CellResult, id: &str) -> Vec<Chart> {
         let color = place % LINES;
         let seconds = thinned(trial);
         let x: Vec<f64> = seconds.iter().map(|second| second.at).collect();
-        let line = |label: String, y: Vec<f64>, dashed| Line {
+        let line = |label: String, y: Vec<f64>, dashed| Curve {
             label,
             x: x.clone(),
             y,
             dashed,
             color,
-            ..Line::default()
+            ..Curve::default()
         };
         let round = trial.round;
         rates.push(line(format!("trial {round}"), seconds.iter().map(|second| second.ok).collect(), false));
@@ -199,18 +199,18 @@ pub(super) fn seconds(cell: &CellResult, id: &str) -> Vec<Chart> {
 /// What rose and fell, a line a trial.
 fn gauge(cell: &CellResult, id: &str) -> Option<Chart> {
     let seen = cell.trials.iter().filter_map(|trial| Some((trial.round, trial.gauge.as_ref()?)));
-    let lines: Vec<Line> = seen
+    let lines: Vec<Curve> = seen
         .clone()
         .enumerate()
         .map(|(place, (round, gauge))| {
             let step = gauge.each_second.len().div_ceil(POINTS).max(1);
             let points = || gauge.each_second.iter().enumerate().step_by(step);
-            Line {
+            Curve {
                 label: format!("trial {round}"),
                 x: points().map(|(second, _)| second as f64).collect(),
                 y: points().map(|(_, value)| *value as f64).collect(),
                 color: place % LINES,
-                ..Line::default()
+                ..Curve::default()
             }
         })
         .collect();

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, io::Write};
 
-use acidtest_workloads::records::{Answer, Fields, Found};
+use acidtest_workloads::records::{Answer, Fields, Lookup};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny, MapAccess, Visitor},
@@ -59,24 +59,24 @@ impl Document<'_> {
 /// What is kept under an id, whatever it is.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Kept<'a>(#[serde(borrow)] &'a RawValue);
+pub(crate) struct StoredDocument<'a>(#[serde(borrow)] &'a RawValue);
 
-impl<'a> Kept<'a> {
+impl<'a> StoredDocument<'a> {
     /// The record, if it is one.
     pub(crate) fn document(&self) -> Option<Document<'a>> {
         serde_json::from_str(self.0.get()).ok()
     }
 
     /// What it is, told in the answer if the whole record was asked for, and in any case if it is none.
-    pub(crate) fn found(&self, whole: bool, answer: &mut Answer) -> Found {
+    pub(crate) fn found(&self, whole: bool, answer: &mut Answer) -> Lookup {
         let Some(document) = self.document() else {
             answer.torn();
-            return Found::Torn;
+            return Lookup::Torn;
         };
         if whole {
             answer.record(document.version, document.fields());
         }
-        Found::Record(document.version)
+        Lookup::Record(document.version)
     }
 }
 
@@ -120,13 +120,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Document<'a> {
 
 /// The answer to a get.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Got<'a> {
+pub(crate) struct GetAnswer<'a> {
     #[serde(rename = "_seq_no")]
     pub(crate) seq_no: u64,
     #[serde(rename = "_primary_term")]
     pub(crate) primary_term: u64,
     #[serde(rename = "_source", borrow)]
-    pub(crate) kept: Kept<'a>,
+    pub(crate) kept: StoredDocument<'a>,
 }
 
 /// The answer to a search.
@@ -147,22 +147,22 @@ struct Shards {
 #[derive(Debug, Deserialize)]
 struct Hits<'a> {
     #[serde(borrow)]
-    hits: Vec<Hit<'a>>,
+    hits: Vec<SearchHit<'a>>,
 }
 
 /// A document that a search found.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Hit<'a> {
+pub(crate) struct SearchHit<'a> {
     #[serde(rename = "_id", borrow)]
     pub(crate) id: Text<'a>,
     #[serde(rename = "_source", borrow)]
-    pub(crate) kept: Kept<'a>,
+    pub(crate) kept: StoredDocument<'a>,
     /// Where it stands in the order of all.
     #[serde(borrow)]
     sort: &'a RawValue,
 }
 
-impl Hit<'_> {
+impl SearchHit<'_> {
     /// What the next page comes after.
     pub(crate) fn place(&self) -> Value {
         // it was read as JSON before
@@ -172,7 +172,7 @@ impl Hit<'_> {
 
 impl<'a> Page<'a> {
     /// What it found, if that is all that there is to be found.
-    pub(crate) fn whole(self) -> Result<Vec<Hit<'a>>, String> {
+    pub(crate) fn whole(self) -> Result<Vec<SearchHit<'a>>, String> {
         match (self.timed_out, self.shards.failed) {
             (false, 0) => Ok(self.hits.hits),
             (timed_out, failed) => {
@@ -208,10 +208,10 @@ pub(crate) mod tests {
         #[test]
         fn what_was_garbled_does_no_harm(changes in changes()) {
             let got = r#"{"_id":"u1","found":true,"_seq_no":1,"_primary_term":1,"_source":{"key":"u1","version":7,"field0":"a\u0063"}}"#;
-            if let Ok(Got { kept, .. }) = serde_json::from_slice(&garbled(got, &changes)) {
+            if let Ok(GetAnswer { kept, .. }) = serde_json::from_slice(&garbled(got, &changes)) {
                 let mut answer = Answer::default();
                 let found = kept.found(true, &mut answer);
-                prop_assert_eq!(found == Found::Torn, kept.document().is_none());
+                prop_assert_eq!(found == Lookup::Torn, kept.document().is_none());
             }
             let page = r#"{"timed_out":false,"_shards":{"failed":0},"hits":{"hits":[{"_id":"u1","_source":{"version":3},"sort":["u1"]}]}}"#;
             if let Ok(Ok(hits)) = serde_json::from_slice(&garbled(page, &changes)).map(Page::whole) {
@@ -270,17 +270,17 @@ pub(crate) mod tests {
     fn what_is_kept_and_no_record_is_torn() {
         let found = |source: &str| {
             let text = format!(r#"{{"found":true,"_seq_no":1,"_primary_term":1,"_source":{source}}}"#);
-            let got: Got<'_> = serde_json::from_str(&text).unwrap();
+            let got: GetAnswer<'_> = serde_json::from_str(&text).unwrap();
             let mut answer = Answer::default();
             (got.kept.found(true, &mut answer), format!("{answer:?}"))
         };
         let mut record = Answer::default();
         record.record(7, [&b"a"[..]]);
-        assert_eq!(found(r#"{"version":7,"field0":"a"}"#), (Found::Record(7), format!("{record:?}")));
+        assert_eq!(found(r#"{"version":7,"field0":"a"}"#), (Lookup::Record(7), format!("{record:?}")));
         let mut torn = Answer::default();
         torn.torn();
         for source in ["null", "7", "[]", "{}", r#"{"version":"x"}"#, r#"{"version":7,"field0":[]}"#] {
-            assert_eq!(found(source), (Found::Torn, format!("{torn:?}")), "{source}");
+            assert_eq!(found(source), (Lookup::Torn, format!("{torn:?}")), "{source}");
         }
     }
 

@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{
     Method, Request,
     body::Incoming,
-    client::conn::http1::{Connection, SendRequest, handshake},
+    client::conn::http1::{self, SendRequest, handshake},
     header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
@@ -69,7 +69,7 @@ pub(crate) enum Content {
 }
 
 /// One connection to the server.
-pub(crate) struct Line {
+pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     wire: Wire,
     host: HeaderValue,
@@ -80,7 +80,7 @@ pub(crate) struct Line {
 /// The half that reads and writes the socket.
 struct Wire {
     /// None once it has ended.
-    connection: Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>,
+    connection: Option<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>,
     /// Why it ended, where that is known.
     ended: Option<String>,
 }
@@ -127,7 +127,7 @@ pub(crate) fn beginning(body: &[u8]) -> String {
     if shown.len() < body.len() { format!("{shown}…") } else { shown }
 }
 
-impl Line {
+impl Connection {
     /// Connects to `endpoint`, `host:port`.
     pub(crate) async fn open(endpoint: &str, login: Option<Login>) -> Result<Self, Error> {
         let lost = |cause: String| Error::Lost { sent: false, cause };

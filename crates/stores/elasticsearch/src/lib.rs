@@ -25,8 +25,8 @@ use serde_json::json;
 
 use crate::{
     fault::{Error, kind},
-    http::{Answer, Line},
-    server::{Greeting, Server, call, script_languages, send, settled},
+    http::{Answer, Connection},
+    server::{Endpoint, Greeting, call, script_languages, send, settled},
 };
 
 /// The store's row of the matrix.
@@ -35,7 +35,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "Elasticsearch",
     schemes: &["elasticsearch", "es"],
     address: "elasticsearch://USER:PASSWORD@HOST:9200",
-    server: acidtest_model::Server::Program,
+    server: acidtest_model::Hosting::Program,
     default_port: 9200,
     locks: &[
         (Lock::None, Support::Yes("get, then index with the computed version")),
@@ -73,7 +73,7 @@ const NO_LEVELS: Support = Support::No("it has no transactions: each document is
 /// An Elasticsearch server.
 #[derive(Debug)]
 pub struct Elasticsearch {
-    server: Server,
+    server: Endpoint,
     /// `index.translog.durability` of the indices that it makes.
     translog: &'static str,
     locks: Option<LockService>,
@@ -95,7 +95,7 @@ impl Elasticsearch {
         rung: Option<Durability>,
         locks: Option<LockService>,
     ) -> Result<Self, StoreError> {
-        let server = Server::new(address, KIND.default_port)?;
+        let server = Endpoint::new(address, KIND.default_port)?;
         let languages = first(&server).await.map_err(|error| server.unreachable(&error))?;
         let translog = settings::translog(rung.unwrap_or(Durability::Disk));
         Ok(Self { server, translog, locks, languages })
@@ -111,7 +111,7 @@ impl Elasticsearch {
     /// The namespace's indices, with the run's id where they hold a mark.
     async fn indices(
         &self,
-        line: &mut Line,
+        line: &mut Connection,
         namespace: &str,
     ) -> Result<BTreeMap<String, Option<String>>, Error> {
         let path = format!("/{}*/_mapping?expand_wildcards=all", names::prefix(namespace));
@@ -121,7 +121,7 @@ impl Elasticsearch {
     }
 }
 
-async fn first(server: &Server) -> Result<Option<Vec<String>>, Error> {
+async fn first(server: &Endpoint) -> Result<Option<Vec<String>>, Error> {
     let mut line = server.connect().await?;
     let _: Greeting = line.get("/").await?.read()?;
     settled(&mut line).await?;
@@ -211,7 +211,7 @@ impl Store for Elasticsearch {
 }
 
 /// Removes an index, if it is there.
-async fn delete(line: &mut Line, index: &str) -> Result<(), Error> {
+async fn delete(line: &mut Connection, index: &str) -> Result<(), Error> {
     match call(line, Method::DELETE, &format!("/{index}")).await.and_then(Answer::done) {
         Err(error) if error.is(kind::NO_INDEX) => Ok(()),
         done => done,

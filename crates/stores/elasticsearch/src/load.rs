@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use acidtest_workloads::{
-    Loaded,
+    LoadProgress,
     records::{Batches, Fields, Layout, key_name},
 };
 use bytes::Bytes;
@@ -14,9 +14,9 @@ use serde_json::{Value, json, value::RawValue};
 use crate::{
     document,
     fault::{Error, Refusal},
-    http::{Content, Line},
+    http::{Connection, Content},
     names::Table,
-    server::{Server, on_shards, send},
+    server::{Endpoint, on_shards, send},
 };
 
 /// Bytes of fields in one bulk request.
@@ -32,11 +32,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Makes a trial's index, lays the records in, and makes them visible and lasting.
 pub(crate) async fn load(
-    server: &Server,
+    server: &Endpoint,
     table: &Table,
     translog: &str,
     layout: &Layout,
-    loaded: &Loaded,
+    loaded: &LoadProgress,
 ) -> Result<(), Error> {
     let mut line = server.connect().await?;
     make(&mut line, table, translog, layout).await?;
@@ -56,7 +56,7 @@ pub(crate) async fn load(
     Ok(())
 }
 
-async fn make(line: &mut Line, table: &Table, translog: &str, layout: &Layout) -> Result<(), Error> {
+async fn make(line: &mut Connection, table: &Table, translog: &str, layout: &Layout) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Made {
         shards_acknowledged: bool,
@@ -89,7 +89,7 @@ async fn make(line: &mut Line, table: &Table, translog: &str, layout: &Layout) -
 }
 
 /// `index.translog.durability` of an index, read back.
-async fn translog_of(line: &mut Line, index: &str) -> Result<String, Error> {
+async fn translog_of(line: &mut Connection, index: &str) -> Result<String, Error> {
     const NAME: &str = "index.translog.durability";
     let path = format!("/{index}/_settings/{NAME}?flat_settings=true&include_defaults=true");
     let said: Value = line.get(&path).await?.read()?;
@@ -101,11 +101,11 @@ async fn translog_of(line: &mut Line, index: &str) -> Result<String, Error> {
 
 /// Lays in chunk after chunk of what is left.
 async fn fill(
-    server: &Server,
+    server: &Endpoint,
     table: &Table,
     layout: &Layout,
     batches: &Batches,
-    loaded: &Loaded,
+    loaded: &LoadProgress,
 ) -> Result<(), Error> {
     let mut line = None;
     while let Some(numbers) = batches.take() {
@@ -121,7 +121,12 @@ async fn fill(
 }
 
 /// Lays in records by their numbers. What the server turns away is sent again, a few times.
-async fn lay(line: &mut Line, table: &Table, layout: &Layout, mut numbers: Vec<u64>) -> Result<(), Error> {
+async fn lay(
+    line: &mut Connection,
+    table: &Table,
+    layout: &Layout,
+    mut numbers: Vec<u64>,
+) -> Result<(), Error> {
     let path =
         format!("/{}/_bulk?require_alias=true&filter_path=errors,items.*.status,items.*.error", table.alias);
     let mut wait = FIRST_WAIT;

@@ -10,10 +10,10 @@ use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_locks::{Grant, LockError, LockService, Locker};
 use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
-    Loaded, Place,
+    LoadProgress, Place,
     records::{
-        self, Action, Answer, Connector, Each, Found, Layout, Operations, RecordsStore, Refresh, Request,
-        Scenario, Wanted, tag_of,
+        self, Action, Answer, Connector, Layout, Lookup, Operations, RecordVisitor, RecordsStore, Refresh,
+        Request, Requirements, Scenario, tag_of,
     },
 };
 use bytes::Bytes;
@@ -25,12 +25,12 @@ use serde_json::json;
 
 use crate::{
     Elasticsearch, delete,
-    document::{self, Got, Kept, Page},
+    document::{self, GetAnswer, Page, StoredDocument},
     fault::{Effect, Error, ended, kind},
-    http::{self, Content, Line},
+    http::{self, Connection, Content},
     load,
     names::{Table, push_id},
-    server::{Server, on_shards, ready, send, settled},
+    server::{Endpoint, on_shards, ready, send, settled},
 };
 
 /// The language that updates are scripted in.
@@ -73,7 +73,7 @@ impl RecordsStore for Elasticsearch {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let table = Table::of(place);
@@ -86,7 +86,7 @@ impl RecordsStore for Elasticsearch {
         })
     }
 
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let connector = Clients {
             server: self.server.clone(),
             table: Table::of(place),
@@ -103,7 +103,7 @@ impl RecordsStore for Elasticsearch {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        each: &'a mut Each<'_>,
+        each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let mut line = self.server.reach().await?;
@@ -136,10 +136,10 @@ fn refresh(refresh: Refresh) -> &'static str {
 
 /// Reads all records, page by page, in the order of their keys.
 async fn read_back(
-    line: &mut Line,
+    line: &mut Connection,
     Table { index, .. }: &Table,
     layout: &Layout,
-    each: &mut Each<'_>,
+    each: &mut RecordVisitor<'_>,
 ) -> Result<(), Error> {
     settled(line).await?;
     // what no search would see yet; a shard that is still being recovered cannot be refreshed
@@ -175,7 +175,7 @@ async fn read_back(
 
 /// What the clients of a trial share.
 struct Clients {
-    server: Server,
+    server: Endpoint,
     table: Table,
     place: Place,
     lock: Lock,
@@ -186,7 +186,7 @@ struct Clients {
 
 /// One client's connection to the server, and to the lock service where it needs one.
 struct Client {
-    line: Line,
+    line: Connection,
     alias: String,
     lock: Lock,
     refresh: &'static str,
@@ -235,8 +235,8 @@ impl Connector for Clients {
 }
 
 /// What a get has found, for the write that follows it.
-struct Seen {
-    found: Found,
+struct ReadDocument {
+    found: Lookup,
     seq_no: u64,
     primary_term: u64,
 }
@@ -259,7 +259,7 @@ struct Scripted<'a> {
 #[derive(Deserialize)]
 struct Written<'a> {
     #[serde(rename = "_source", borrow)]
-    kept: Kept<'a>,
+    kept: StoredDocument<'a>,
 }
 
 impl Client {
@@ -275,28 +275,28 @@ impl Client {
     }
 
     /// The same for a write.
-    fn write_path(&mut self, endpoint: &str, key: &str, demand: Demand, seen: Option<&Seen>) {
+    fn write_path(&mut self, endpoint: &str, key: &str, demand: Demand, seen: Option<&ReadDocument>) {
         let refresh = self.refresh;
         let path = self.path(endpoint, key);
         path.push_str("?require_alias=true");
         path.push_str(refresh);
-        if let (Demand::Unchanged, Some(Seen { seq_no, primary_term, .. })) = (demand, seen) {
+        if let (Demand::Unchanged, Some(ReadDocument { seq_no, primary_term, .. })) = (demand, seen) {
             // writing into a string cannot fail
             let _ = write!(path, "&if_seq_no={seq_no}&if_primary_term={primary_term}");
         }
     }
 
     /// Gets a document, whole or its version alone.
-    async fn get(&mut self, key: &str, whole: bool, answer: &mut Answer) -> Step<Option<Seen>> {
+    async fn get(&mut self, key: &str, whole: bool, answer: &mut Answer) -> Step<Option<ReadDocument>> {
         let path = self.path("/_doc/", key);
         if !whole {
             path.push_str("?_source_includes=version");
         }
-        let got = self.line.get(&self.path).await.and_then(http::Answer::read_found::<Got<'_>>);
-        let Some(Got { seq_no, primary_term, kept }) = got.map_err(ended(Effect::None))? else {
+        let got = self.line.get(&self.path).await.and_then(http::Answer::read_found::<GetAnswer<'_>>);
+        let Some(GetAnswer { seq_no, primary_term, kept }) = got.map_err(ended(Effect::None))? else {
             return Ok(None);
         };
-        Ok(Some(Seen { found: kept.found(whole, answer), seq_no, primary_term }))
+        Ok(Some(ReadDocument { found: kept.found(whole, answer), seq_no, primary_term }))
     }
 
     async fn read(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     fault::{Error, Refusal, remedy},
-    http::{Answer, Content, Line, Login},
+    http::{Answer, Connection, Content, Login},
 };
 
 /// How long a server that is up may take to know its own state.
@@ -18,7 +18,7 @@ const STATE: Duration = Duration::from_secs(2);
 
 /// How connections to the server are opened: alike for clients and for the untimed edge.
 #[derive(Clone, Debug)]
-pub(crate) struct Server {
+pub(crate) struct Endpoint {
     endpoint: String,
     login: Option<Login>,
     address: String,
@@ -39,7 +39,7 @@ pub(crate) struct Version {
     pub(crate) distribution: Option<String>,
 }
 
-impl Server {
+impl Endpoint {
     pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
         let unusable = |cause: &str, remedy: &str| StoreError::Unreachable {
             address: address.to_string(),
@@ -74,12 +74,12 @@ impl Server {
         &self.address
     }
 
-    pub(crate) async fn connect(&self) -> Result<Line, Error> {
-        Line::open(&self.endpoint, self.login.clone()).await
+    pub(crate) async fn connect(&self) -> Result<Connection, Error> {
+        Connection::open(&self.endpoint, self.login.clone()).await
     }
 
     /// Connects for something that is not timed.
-    pub(crate) async fn reach(&self) -> Result<Line, StoreError> {
+    pub(crate) async fn reach(&self) -> Result<Connection, StoreError> {
         self.connect().await.map_err(|error| self.unreachable(&error))
     }
 
@@ -103,7 +103,7 @@ impl Server {
 
 /// Sends a JSON value.
 pub(crate) async fn send<'a>(
-    line: &'a mut Line,
+    line: &'a mut Connection,
     method: Method,
     path: &str,
     body: &Value,
@@ -112,20 +112,24 @@ pub(crate) async fn send<'a>(
 }
 
 /// Sends a request of another method than GET, without a body.
-pub(crate) async fn call<'a>(line: &'a mut Line, method: Method, path: &str) -> Result<Answer<'a>, Error> {
+pub(crate) async fn call<'a>(
+    line: &'a mut Connection,
+    method: Method,
+    path: &str,
+) -> Result<Answer<'a>, Error> {
     line.ask(method, path, Content::Json, Bytes::new()).await
 }
 
 /// Sees that the cluster has a master and knows what it holds. Until it does, a server that is up says of its
 /// indices that there are none; but not of their mappings, which it lets nobody read.
-pub(crate) async fn settled(line: &mut Line) -> Result<(), Error> {
+pub(crate) async fn settled(line: &mut Connection) -> Result<(), Error> {
     // no namespace has names like these
     let path = format!("/acidtest---*/_mapping?master_timeout={}ms", STATE.as_millis());
     line.get(&path).await?.done()
 }
 
 /// Waits until an index is ready to be read and written.
-pub(crate) async fn ready(line: &mut Line, index: &str, most: Duration) -> Result<(), Error> {
+pub(crate) async fn ready(line: &mut Connection, index: &str, most: Duration) -> Result<(), Error> {
     // of an index that is not there the health would be waited for all the same
     line.get(&format!("/{index}/_alias")).await?.done()?;
     let most = most.as_millis();
@@ -141,7 +145,7 @@ pub(crate) async fn ready(line: &mut Line, index: &str, most: Duration) -> Resul
 }
 
 /// Asks for something that an index' shards do, and says whether they did it.
-pub(crate) async fn on_shards(line: &mut Line, path: &str) -> Result<bool, Error> {
+pub(crate) async fn on_shards(line: &mut Connection, path: &str) -> Result<bool, Error> {
     #[derive(Deserialize)]
     struct Done {
         #[serde(rename = "_shards")]
@@ -157,7 +161,7 @@ pub(crate) async fn on_shards(line: &mut Line, path: &str) -> Result<bool, Error
 }
 
 /// Languages in which an update can be scripted; none where the server does not say.
-pub(crate) async fn script_languages(line: &mut Line) -> Option<Vec<String>> {
+pub(crate) async fn script_languages(line: &mut Connection) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     struct Languages {
         language_contexts: Vec<Language>,

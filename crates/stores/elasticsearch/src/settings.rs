@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     fault::Error,
-    http::{Answer, Line},
+    http::{Answer, Connection},
     server::{Greeting, Version},
 };
 
@@ -80,7 +80,7 @@ struct Health {
 }
 
 pub(crate) async fn read(
-    line: &mut Line,
+    line: &mut Connection,
     wanted: &str,
     languages: Option<&[String]>,
 ) -> Result<Effective, Error> {
@@ -111,7 +111,7 @@ pub(crate) async fn read(
     Ok(Effective { version: version(&greeting.version), durability, because, settings })
 }
 
-async fn cluster(line: &mut Line) -> Result<BTreeMap<String, String>, Error> {
+async fn cluster(line: &mut Connection) -> Result<BTreeMap<String, String>, Error> {
     let path = "/_cluster/settings?include_defaults=true&flat_settings=true";
     let cluster: Cluster = line.get(path).await?.read()?;
     let of = |name: &str| {
@@ -123,7 +123,7 @@ async fn cluster(line: &mut Line) -> Result<BTreeMap<String, String>, Error> {
     Ok(CLUSTER.into_iter().filter_map(|name| Some((name.to_owned(), of(name)?))).collect())
 }
 
-async fn node(line: &mut Line) -> Result<BTreeMap<String, String>, Error> {
+async fn node(line: &mut Connection) -> Result<BTreeMap<String, String>, Error> {
     let health: Health = line.get("/_cluster/health").await.and_then(Answer::read)?;
     let path = "/_nodes/_local/jvm?filter_path=nodes.*.jvm.version,nodes.*.jvm.mem.heap_max_in_bytes";
     let nodes: Nodes = line.get(path).await?.read()?;

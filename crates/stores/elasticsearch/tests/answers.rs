@@ -16,9 +16,9 @@ use std::{
 use acidtest_engine::{Measurement, Outcome};
 use acidtest_model::{Address, Lock, StoreError};
 use acidtest_store_elasticsearch::{Elasticsearch, KIND};
-use acidtest_testbed::{Gone, Subject, for_operations, login, records::Case, wait};
+use acidtest_testbed::{Gone, Subject, for_operations, login, records::RecordsRun, wait};
 use acidtest_workloads::{
-    Loaded, Place,
+    LoadProgress, Place,
     records::{Layout, RecordsStore as _},
 };
 
@@ -155,7 +155,7 @@ fn driven(reply: impl Fn() -> Reply + Clone + Send + 'static, method: &'static s
         },
     );
     let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
-    Case::of(Lock::Soft, 0, "update:1").drive(&store, &for_operations(3), 1)
+    RecordsRun::of(Lock::Soft, 0, "update:1").drive(&store, &for_operations(3), 1)
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn what_is_kept_and_no_record_is_torn_in_the_trial_and_at_its_end() {
         }
     });
     let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
-    let case = Case::of(Lock::Soft, 0, "read:1");
+    let case = RecordsRun::of(Lock::Soft, 0, "read:1");
     let measured = case.drive(&store, &for_operations(5), 1);
     let read = measured.operations[0].count(Outcome::Ok);
     let (audit, _) = case.judge(&store);
@@ -239,7 +239,7 @@ fn pages_that_do_not_go_on_are_no_final_state() {
         if path.contains("/_search") { says(200, &page(&[("user0", "{}")])) } else { usual(method, path) }
     });
     let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
-    let error = Case::of(Lock::Soft, 0, "a").state(&store).unwrap_err().to_string();
+    let error = RecordsRun::of(Lock::Soft, 0, "a").state(&store).unwrap_err().to_string();
     assert!(error.contains("a page that ends where the last one did"), "{error}");
 }
 
@@ -259,7 +259,7 @@ fn laid(reply: impl Fn() -> Reply + Clone + Send + 'static) -> Result<u64, Store
     let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
     let place = Place { namespace: "acidtest".to_owned(), trial: 0 };
     let layout = Layout { records: 10, fields: 2, field_bytes: 20, scans: false };
-    let loaded = Loaded::default();
+    let loaded = LoadProgress::default();
     wait(store.load(&place, &layout, &loaded)).map(|()| loaded.rows())
 }
 

@@ -12,11 +12,11 @@ use std::{
 
 use acidtest_engine::Outcome;
 use acidtest_locks::LockService;
-use acidtest_model::{Address, Durability, Lock, StoreKind, Wish};
+use acidtest_model::{Address, CellRequest, Durability, Lock, StoreKind};
 use acidtest_store_elasticsearch::{Elasticsearch, KIND};
 use acidtest_testbed::{
     Gone, NAMESPACE, Private, Subject, World, for_operations, for_time, inventory, login,
-    records::{self, Case},
+    records::{self, RecordsRun},
     wait, with_more_time,
 };
 use acidtest_workloads::{
@@ -49,7 +49,7 @@ static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
 };
 
 /// What the test's server lacks of what the store can do.
-fn missing_here(wish: &Wish<'_>) -> Option<&'static str> {
+fn missing_here(wish: &CellRequest<'_>) -> Option<&'static str> {
     match wish.lock {
         Lock::Native if !SCRIPTS.get() => Some("its server has no scripts"),
         Lock::Hard if LOCKS.with_borrow(Option::is_none) => Some("there is no lock service"),
@@ -113,7 +113,7 @@ fn each_rung_is_read_back() {
             assert!(effective.settings.contains_key(name), "{effective:?}");
         }
         wait(world.store.create(NAMESPACE, "run 1")).unwrap();
-        let case = Case::of(Lock::None, 0, "a");
+        let case = RecordsRun::of(Lock::None, 0, "a");
         case.load(&world.store);
         let (_, settings) = raw(world, "GET", &format!("/{INDEX}/_settings?flat_settings=true"), "");
         let made = &settings[INDEX]["settings"];
@@ -193,7 +193,7 @@ fn a_namespace_is_ours_only_with_our_mark(world: &World<Elasticsearch>) {
 }
 
 fn a_write_that_arrives_late_leaves_nothing(world: &World<Elasticsearch>) {
-    let case = Case::of(Lock::None, 0, "a");
+    let case = RecordsRun::of(Lock::None, 0, "a");
     case.load(&world.store);
     case.unload(&world.store);
     for (method, path) in [("PUT", "_doc/u1"), ("PUT", "_create/u1")] {
@@ -217,7 +217,7 @@ fn where_mutual_exclusion_fails_the_fence_holds() {
     };
     let mut raw = redis::Client::open(service.address().to_string()).unwrap().get_connection().unwrap();
     with_more_time(1500, |millis| {
-        let case = Case::new(Lock::Hard, 0, parameters.clone());
+        let case = RecordsRun::new(Lock::Hard, 0, parameters.clone());
         case.load(&world.store);
         let measured = thread::scope(|scope| {
             let trial = scope.spawn(|| case.drive(&world.store, &for_time(millis), 12));
@@ -243,7 +243,7 @@ fn where_mutual_exclusion_fails_the_fence_holds() {
 
 fn the_hard_lock_needs_a_lock_service_and_the_native_one_scripts(world: &World<Elasticsearch>) {
     let said = |lock| {
-        let case = Case::of(lock, lock as u32, "a");
+        let case = RecordsRun::of(lock, lock as u32, "a");
         case.load(&world.store);
         format!("{:?}", case.drive(&world.store, &for_time(50), 1).stopped)
     };
@@ -260,7 +260,7 @@ fn a_bulk_that_the_server_turns_away_is_sent_again(world: &World<Elasticsearch>)
         done(world, "PUT", "/_cluster/settings", &settings.to_string());
     };
     let few = Parameters { mix: "modify".parse().unwrap(), records: 3_000, ..Parameters::default() };
-    let case = Case::new(Lock::Soft, 0, few);
+    let case = RecordsRun::new(Lock::Soft, 0, few);
     limit(json!("100kb"));
     let start = Instant::now();
     thread::scope(|scope| {
@@ -287,7 +287,7 @@ fn a_bulk_that_the_server_turns_away_is_sent_again(world: &World<Elasticsearch>)
 }
 
 fn a_disk_that_is_full_is_told_with_a_remedy(world: &World<Elasticsearch>) {
-    let case = Case::of(Lock::Soft, 0, "modify");
+    let case = RecordsRun::of(Lock::Soft, 0, "modify");
     case.load(&world.store);
     let path = format!("/{INDEX}/_settings");
     done(world, "PUT", &path, r#"{"index":{"blocks.read_only_allow_delete":true}}"#);
@@ -304,7 +304,7 @@ fn a_write_with_refresh_is_seen_by_searches_at_once(world: &World<Elasticsearch>
     for refresh in [Refresh::WaitFor, Refresh::Yes] {
         let mix = "read:1+update:1+insert:2+scan:1".parse().unwrap();
         let case =
-            Case::new(Lock::Soft, 0, Parameters { mix, refresh, records: 50, ..Parameters::default() });
+            RecordsRun::new(Lock::Soft, 0, Parameters { mix, refresh, records: 50, ..Parameters::default() });
         case.load(&world.store);
         // only what the writes themselves do makes them visible
         let put = |interval: Value| {

@@ -36,7 +36,7 @@ fn words(error: &fjall::Error) -> String {
 }
 
 /// How an operation went, or the error that ended it before anything was committed.
-pub(crate) type Done = Result<Attempt, Error>;
+pub(crate) type OperationResult = Result<Attempt, Error>;
 
 /// What an error means that came before anything was committed.
 pub(crate) fn undone(error: &Error) -> Attempt {

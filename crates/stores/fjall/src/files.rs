@@ -38,12 +38,12 @@ impl From<Lock> for Mode {
 }
 
 #[derive(Clone)]
-enum Open {
+enum FileState {
     Optimistic(OptimisticTxDatabase),
     SingleWriter(SingleWriterTxDatabase),
 }
 
-impl Open {
+impl FileState {
     fn database(&self) -> &Database {
         match self {
             Self::Optimistic(database) => database.inner(),
@@ -69,7 +69,7 @@ pub(crate) struct Files {
 
 #[derive(Default)]
 struct State {
-    open: Option<Open>,
+    open: Option<FileState>,
     /// Whether acidtest made the folder, and so may remove it.
     made: bool,
 }
@@ -95,7 +95,7 @@ impl Files {
     }
 
     /// Opens the database in a mode, making it if it is not there.
-    fn open(&self, mode: Mode, state: &mut State) -> Result<Open, Error> {
+    fn open(&self, mode: Mode, state: &mut State) -> Result<FileState, Error> {
         if !self.path.try_exists()? {
             state.made = true;
         } else if self.path.is_dir()
@@ -107,10 +107,10 @@ impl Files {
         // by hand means: not before the journal's buffer is full
         let by_hand = self.persist.is_none();
         let open = match mode {
-            Mode::Optimistic => Open::Optimistic(
+            Mode::Optimistic => FileState::Optimistic(
                 OptimisticTxDatabase::builder(&self.path).manual_journal_persist(by_hand).open()?,
             ),
-            Mode::SingleWriter => Open::SingleWriter(
+            Mode::SingleWriter => FileState::SingleWriter(
                 SingleWriterTxDatabase::builder(&self.path).manual_journal_persist(by_hand).open()?,
             ),
         };
@@ -143,11 +143,11 @@ impl Files {
             return Err(Error::Missing(name.to_owned()));
         }
         let handle = match open {
-            Open::Optimistic(database) => {
+            FileState::Optimistic(database) => {
                 let keyspace = database.keyspace(name, KeyspaceCreateOptions::default)?;
                 Handle::Optimistic(database, keyspace)
             }
-            Open::SingleWriter(database) => {
+            FileState::SingleWriter(database) => {
                 let keyspace = database.keyspace(name, KeyspaceCreateOptions::default)?;
                 Handle::SingleWriter(database, keyspace)
             }

@@ -9,7 +9,7 @@ use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Line, Operations, Release, Scenario, Stock,
+        self, Capture, Connector, InventoryStore, Operations, Release, Scenario, Stock, StockRow, Withdrawal,
         plan_capture,
     },
 };
@@ -17,7 +17,7 @@ use fjall::{Iter, PersistMode};
 
 use crate::{
     Fjall,
-    error::{Done, Error, in_doubt, undone},
+    error::{Error, OperationResult, in_doubt, undone},
     files::{Files, Table, drop_keyspace, keyspace, make_keyspace},
     named,
 };
@@ -45,7 +45,7 @@ fn tuple_of(key: &[u8]) -> Option<(u32, u8, u8, u8)> {
     Some((u32::from_be_bytes(*sku), *condition, *source, *warehouse))
 }
 
-fn key_of(line: &Line) -> [u8; 7] {
+fn key_of(line: &Withdrawal) -> [u8; 7] {
     key((line.sku, line.condition, line.source, line.warehouse))
 }
 
@@ -91,7 +91,7 @@ impl InventoryStore for Fjall {
         inventory::task(connector, scenario)
     }
 
-    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
         Box::pin(async move {
             self.on_files("reading the final stock", |database| {
                 let tuples = keyspace(database, &named(place, STOCK))?.iter();
@@ -99,7 +99,10 @@ impl InventoryStore for Fjall {
                     .map(|tuple| {
                         let (key, value) = tuple.into_inner()?;
                         let held = tuple_of(&key).zip(Tuple::decode(&value));
-                        Ok(held.map_or_else(Held::foreign, |(key, Tuple { count, .. })| Held { key, count }))
+                        Ok(held.map_or_else(StockRow::foreign, |(key, Tuple { count, .. })| StockRow {
+                            key,
+                            count,
+                        }))
                     })
                     .collect()
             })
@@ -140,7 +143,7 @@ fn decide(
     tuples: Iter,
     capture: &Capture,
     seen: &mut Vec<(u8, Tuple)>,
-    taken: &mut Vec<Line>,
+    taken: &mut Vec<Withdrawal>,
 ) -> Result<bool, Error> {
     seen.clear();
     for tuple in tuples {
@@ -153,13 +156,13 @@ fn decide(
 }
 
 /// The value of the tuple that a line takes from, without what it takes.
-fn left(seen: &[(u8, Tuple)], line: &Line) -> Result<[u8; 12], Error> {
+fn left(seen: &[(u8, Tuple)], line: &Withdrawal) -> Result<[u8; 12], Error> {
     let (_, tuple) = seen.iter().find(|(warehouse, _)| *warehouse == line.warehouse).ok_or(Error::Value)?;
     Ok(Tuple { count: tuple.count.saturating_sub(line.count.into()), ..*tuple }.encode())
 }
 
 impl Client {
-    fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
+    fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> OperationResult {
         let group = group(capture.sku, capture.condition, capture.source);
         if !decide(self.table.snapshot().prefix(&group), capture, &mut self.seen, taken)? {
             return Ok(Attempt::Refused);
@@ -176,13 +179,13 @@ impl Client {
         Ok(Attempt::Ok)
     }
 
-    fn put_alone(&self, line: &Line) -> Done {
+    fn put_alone(&self, line: &Withdrawal) -> OperationResult {
         let mut transaction = self.table.begin()?;
         transaction.put(&key_of(line), &left(&self.seen, line)?);
         Ok(transaction.commit())
     }
 
-    fn capture_inside(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Done {
+    fn capture_inside(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> OperationResult {
         let group = group(capture.sku, capture.condition, capture.source);
         let mut transaction = self.table.begin()?;
         if !decide(transaction.prefix(&group), capture, &mut self.seen, taken)? {
@@ -194,7 +197,7 @@ impl Client {
         Ok(transaction.commit())
     }
 
-    fn put_back(&self, release: &Release) -> Done {
+    fn put_back(&self, release: &Release) -> OperationResult {
         let mut done = Ok(Attempt::Failed(Fault::answered("a release found no tuple")));
         let put = self.table.fetch_update(&key_of(&release.line()), |value| {
             let value = value?;
@@ -210,7 +213,7 @@ impl Client {
 }
 
 impl Operations for Client {
-    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Attempt {
         let done = match self.lock {
             Lock::None => self.capture_unprotected(capture, taken),
             Lock::Soft | Lock::Hard | Lock::Native => self.capture_inside(capture, taken),

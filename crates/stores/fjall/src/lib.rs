@@ -10,7 +10,7 @@ mod records;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support,
+    Address, Durability, Effective, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support,
     Task, all_has_effect, never,
 };
 use acidtest_workloads::{Owner, Place, Store, inventory::InventoryStore, records::RecordsStore};
@@ -30,7 +30,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "fjall",
     schemes: &["fjall"],
     address: "fjall:FOLDER",
-    server: Server::Embedded,
+    server: Hosting::Embedded,
     default_port: 0,
     locks: &[
         (Lock::None, Support::Yes("get, then insert")),

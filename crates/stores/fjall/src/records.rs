@@ -7,17 +7,17 @@ use std::{slice, sync::Arc};
 
 use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Loaded, Place,
+    Attempt, ClientTask, LoadProgress, Place,
     records::{
-        self, Action, Answer, Connector, Each, Fields, Found, Layout, Operations, RecordsStore, Request,
-        Scenario, Wanted, key_name, tag_of,
+        self, Action, Answer, Connector, Fields, Layout, Lookup, Operations, RecordVisitor, RecordsStore,
+        Request, Requirements, Scenario, key_name, tag_of,
     },
 };
 use fjall::{Iter, PersistMode, UserValue};
 
 use crate::{
     Fjall,
-    error::{Done, in_doubt, undone},
+    error::{OperationResult, in_doubt, undone},
     files::{Files, Table, Transaction, drop_keyspace, keyspace, make_keyspace},
     named,
 };
@@ -55,7 +55,7 @@ impl RecordsStore for Fjall {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let name = named(place, TABLE);
@@ -83,8 +83,8 @@ impl RecordsStore for Fjall {
         })
     }
 
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
-        let Wanted { lock, layout, .. } = *wanted;
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
+        let Requirements { lock, layout, .. } = *wanted;
         let connector =
             FjallConnector { files: Arc::clone(&self.files), name: named(place, TABLE), lock, layout };
         records::task(connector, scenario)
@@ -94,7 +94,7 @@ impl RecordsStore for Fjall {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        each: &'a mut Each<'_>,
+        each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.on_files("reading the final records", |database| {
@@ -147,16 +147,16 @@ struct Codec {
 
 impl Codec {
     /// What is there, told in the answer if it was asked for, and in any case if it is no record.
-    fn found(&self, value: Option<&UserValue>, asked: bool, answer: &mut Answer) -> Found {
-        let Some(value) = value else { return Found::Nothing };
+    fn found(&self, value: Option<&UserValue>, asked: bool, answer: &mut Answer) -> Lookup {
+        let Some(value) = value else { return Lookup::Nothing };
         let Some((version, fields)) = decode(value) else {
             answer.torn();
-            return Found::Torn;
+            return Lookup::Torn;
         };
         if asked {
             answer.record(version, split(fields, &self.layout));
         }
-        Found::Record(version)
+        Lookup::Record(version)
     }
 
     fn read(&self, value: Option<&UserValue>, answer: &mut Answer) -> Attempt {
@@ -164,7 +164,7 @@ impl Codec {
     }
 
     /// The first records of a range.
-    fn listed(&self, range: Iter, request: &Request, answer: &mut Answer) -> Done {
+    fn listed(&self, range: Iter, request: &Request, answer: &mut Answer) -> OperationResult {
         for record in range.take(request.length as usize) {
             self.read(Some(&record.value()?), answer);
         }
@@ -185,7 +185,12 @@ impl Codec {
     }
 
     /// One operation inside a transaction.
-    fn apply(&mut self, inside: &mut Transaction<'_>, request: &Request, answer: &mut Answer) -> Done {
+    fn apply(
+        &mut self,
+        inside: &mut Transaction<'_>,
+        request: &Request,
+        answer: &mut Answer,
+    ) -> OperationResult {
         let key = request.key.as_bytes();
         let done = match request.action {
             Action::Read => return Ok(self.read(inside.get(key)?.as_ref(), answer)),
@@ -205,7 +210,7 @@ impl Codec {
 }
 
 impl Client {
-    fn alone(&mut self, request: &Request, answer: &mut Answer) -> Done {
+    fn alone(&mut self, request: &Request, answer: &mut Answer) -> OperationResult {
         let key = request.key.as_bytes();
         match (request.action, self.lock) {
             (Action::Read, _) => Ok(self.codec.read(self.table.get(key)?.as_ref(), answer)),
@@ -216,7 +221,7 @@ impl Client {
         }
     }
 
-    fn write_unprotected(&mut self, request: &Request, answer: &mut Answer) -> Done {
+    fn write_unprotected(&mut self, request: &Request, answer: &mut Answer) -> OperationResult {
         let key = request.key.as_bytes();
         let done = self.codec.changed(self.table.get(key)?.as_ref(), request, answer);
         if done != Attempt::Ok {
@@ -241,7 +246,7 @@ impl Client {
         committed.map_or_else(in_doubt, |_| done)
     }
 
-    fn together(&mut self, requests: &[Request], answers: &mut [Answer]) -> Done {
+    fn together(&mut self, requests: &[Request], answers: &mut [Answer]) -> OperationResult {
         let mut transaction = self.table.begin()?;
         for (request, answer) in requests.iter().zip(answers) {
             let done = self.codec.apply(&mut transaction, request, answer)?;
@@ -253,7 +258,7 @@ impl Client {
     }
 
     /// Reads by themselves: at one moment, with nothing to lock or to refuse.
-    fn read_together(&self, requests: &[Request], answers: &mut [Answer]) -> Done {
+    fn read_together(&self, requests: &[Request], answers: &mut [Answer]) -> OperationResult {
         let view = self.table.snapshot();
         for (request, answer) in requests.iter().zip(answers) {
             let key = request.key.as_bytes();
@@ -296,7 +301,7 @@ mod tests {
     fn what_is_no_record_is_told_as_torn_and_not_written_over() {
         let folder = tempfile::tempdir().unwrap();
         let store = Fjall { files: Arc::new(Files::at(&folder.path().join("db"), Some(Durability::None))) };
-        let connect = |place: &Place, Wanted { lock, layout, .. }| FjallConnector {
+        let connect = |place: &Place, Requirements { lock, layout, .. }| FjallConnector {
             files: Arc::clone(&store.files),
             name: named(place, TABLE),
             lock,

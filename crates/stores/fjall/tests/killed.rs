@@ -14,7 +14,7 @@ use std::{
 use acidtest_engine::Outcome;
 use acidtest_model::{Address, Durability, Lock};
 use acidtest_store_fjall::Fjall;
-use acidtest_testbed::{for_operations, records::Case};
+use acidtest_testbed::{for_operations, records::RecordsRun};
 use acidtest_workloads::records::Parameters;
 
 /// Tells the child what to do: folder, rung and lock.
@@ -25,9 +25,9 @@ const UPDATES: u64 = 5;
 
 const ACKNOWLEDGED: &str = "all were acknowledged";
 
-fn case(lock: Lock) -> Case {
+fn case(lock: Lock) -> RecordsRun {
     let mix = "update:1".parse().unwrap();
-    Case::new(lock, 1, Parameters { mix, records: 20, ..Parameters::default() })
+    RecordsRun::new(lock, 1, Parameters { mix, records: 20, ..Parameters::default() })
 }
 
 fn open(folder: &Path, rung: Durability) -> Fjall {

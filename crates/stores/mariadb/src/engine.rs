@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use acidtest_model::{Durability, Isolation, Lock, NO_REFRESH, Server, StoreKind, Support, Wish, never};
+use acidtest_model::{
+    CellRequest, Durability, Hosting, Isolation, Lock, NO_REFRESH, StoreKind, Support, never,
+};
 use acidtest_workloads::queue::{Delivery, idle_on_tables};
 
 use crate::queue;
@@ -187,7 +189,7 @@ impl Variant {
             title,
             schemes,
             address,
-            server: Server::Program,
+            server: Hosting::Program,
             default_port: DEFAULT_PORT,
             locks: row.locks,
             durability: row.durability,
@@ -211,7 +213,7 @@ struct Row {
     isolation: &'static [(Isolation, Support)],
     transactions: Support,
     workloads: &'static [(&'static str, Support)],
-    refuses: fn(&Wish<'_>) -> Option<&'static str>,
+    refuses: fn(&CellRequest<'_>) -> Option<&'static str>,
 }
 
 impl Row {
@@ -424,7 +426,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_changed_or_found_is_refused_with_the_reason() {
-        let wish = |operations: &[&'static str]| Wish {
+        let wish = |operations: &[&'static str]| CellRequest {
             workload: "records",
             operations: operations.to_vec(),
             lock: Lock::None,

@@ -32,7 +32,7 @@ pub(crate) const DUPLICATE: u16 = 1062;
 
 /// What had been sent when an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum SendState {
     /// Nothing that could take effect: reads, and writes in a transaction not told to commit.
     Nothing,
     /// A write that is a transaction by itself, or a call that commits.
@@ -44,7 +44,7 @@ pub(crate) enum Sent {
 }
 
 /// What an error means for the operation that met it.
-pub(crate) fn attempt(error: &Error, sent: Sent) -> Attempt {
+pub(crate) fn attempt(error: &Error, sent: SendState) -> Attempt {
     match error {
         Error::Server(answer) if is_conflict(answer, sent) => Attempt::Conflict,
         Error::Server(answer) if is_settled(answer, sent) => Attempt::Failed(Fault::answered(words(error))),
@@ -53,12 +53,12 @@ pub(crate) fn attempt(error: &Error, sent: Sent) -> Attempt {
 }
 
 /// Whether an error proves that there was no effect.
-fn is_settled(answer: &ServerError, sent: Sent) -> bool {
+fn is_settled(answer: &ServerError, sent: SendState) -> bool {
     let settled = !UNSETTLED.contains(&answer.code);
     match sent {
-        Sent::Nothing | Sent::Write => settled,
-        Sent::InPlace => settled && is_early(answer),
-        Sent::Commit => false,
+        SendState::Nothing | SendState::Write => settled,
+        SendState::InPlace => settled && is_early(answer),
+        SendState::Commit => false,
     }
 }
 
@@ -69,15 +69,15 @@ fn is_early(answer: &ServerError) -> bool {
 }
 
 /// A COMMIT that fails has rolled back for certain only where the server says so.
-fn is_conflict(answer: &ServerError, sent: Sent) -> bool {
-    answer.state == ROLLED_BACK || (sent != Sent::Commit && CONFLICTS.contains(&answer.code))
+fn is_conflict(answer: &ServerError, sent: SendState) -> bool {
+    answer.state == ROLLED_BACK || (sent != SendState::Commit && CONFLICTS.contains(&answer.code))
 }
 
 /// What it means for an operation that its connection is gone.
-pub(crate) fn lost(sent: Sent, words: String) -> Attempt {
+pub(crate) fn lost(sent: SendState, words: String) -> Attempt {
     match sent {
-        Sent::Nothing => Attempt::Failed(Fault::lost(words)),
-        Sent::Write | Sent::InPlace | Sent::Commit => Attempt::Unknown(Fault::lost(words)),
+        SendState::Nothing => Attempt::Failed(Fault::lost(words)),
+        SendState::Write | SendState::InPlace | SendState::Commit => Attempt::Unknown(Fault::lost(words)),
     }
 }
 
@@ -138,31 +138,39 @@ mod tests {
         let down = server(1053, "08S01");
         let failed = |attempt| matches!(attempt, Attempt::Failed(_));
         let unknown = |attempt| matches!(attempt, Attempt::Unknown(_));
-        assert!(failed(attempt(&full, Sent::Nothing)) && failed(attempt(&full, Sent::Write)));
-        assert!(unknown(attempt(&full, Sent::Commit)));
+        assert!(failed(attempt(&full, SendState::Nothing)) && failed(attempt(&full, SendState::Write)));
+        assert!(unknown(attempt(&full, SendState::Commit)));
         for error in [closed, down] {
-            assert!(failed(attempt(&error, Sent::Nothing)));
-            assert!(unknown(attempt(&error, Sent::Write)) && unknown(attempt(&error, Sent::Commit)));
+            assert!(failed(attempt(&error, SendState::Nothing)));
+            assert!(
+                unknown(attempt(&error, SendState::Write)) && unknown(attempt(&error, SendState::Commit))
+            );
         }
     }
 
     #[test]
     fn what_an_engine_without_a_log_meets_half_way_is_in_doubt() {
         for (code, state) in [(1062, "23000"), (1142, "42000"), (1114, "HY000")] {
-            assert!(matches!(attempt(&server(code, state), Sent::InPlace), Attempt::Failed(_)), "{code}");
+            assert!(
+                matches!(attempt(&server(code, state), SendState::InPlace), Attempt::Failed(_)),
+                "{code}"
+            );
         }
         for code in [1026, 1030, 1034, 1053] {
-            assert!(matches!(attempt(&server(code, "HY000"), Sent::InPlace), Attempt::Unknown(_)), "{code}");
+            assert!(
+                matches!(attempt(&server(code, "HY000"), SendState::InPlace), Attempt::Unknown(_)),
+                "{code}"
+            );
         }
-        assert_eq!(attempt(&server(1205, "HY000"), Sent::InPlace), Attempt::Conflict);
+        assert_eq!(attempt(&server(1205, "HY000"), SendState::InPlace), Attempt::Conflict);
     }
 
     #[test]
     fn losing_to_another_is_a_conflict() {
-        for sent in [Sent::Nothing, Sent::Write, Sent::Commit] {
+        for sent in [SendState::Nothing, SendState::Write, SendState::Commit] {
             assert_eq!(attempt(&server(1213, "40001"), sent), Attempt::Conflict);
         }
-        assert_eq!(attempt(&server(1205, "HY000"), Sent::Write), Attempt::Conflict);
-        assert_ne!(attempt(&server(1205, "HY000"), Sent::Commit), Attempt::Conflict);
+        assert_eq!(attempt(&server(1205, "HY000"), SendState::Write), Attempt::Conflict);
+        assert_ne!(attempt(&server(1205, "HY000"), SendState::Commit), Attempt::Conflict);
     }
 }

@@ -6,15 +6,15 @@ use acidtest_model::{Address, Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Item, Line, Reading, Scenario, Seen, SqlCapture,
-        SqlConnection, SqlSession, Step, Stock,
+        self, Capture, Connector, InventoryStore, Item, Reading, Scenario, SqlCapture, SqlConnection,
+        SqlSession, Step, Stock, StockLevel, StockRow, Withdrawal,
     },
 };
 use mysql_async::{Conn, Error, Row, Statement, prelude::Queryable};
 
 use crate::{
     MariaDb, connect,
-    fault::{self, Sent},
+    fault::{self, SendState},
     object,
     session::{Bracket, Session, number, one, rows},
 };
@@ -53,13 +53,13 @@ impl InventoryStore for MariaDb {
         inventory::task(connector, scenario)
     }
 
-    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
         Box::pin(async move {
             let table = object(place, "stock");
             let sql = format!("SELECT sku, `condition`, source, warehouse, `count` FROM {table}");
             let read = async |conn: &mut Conn| rows(conn, sql, ()).await;
             let rows = self.on_server("reading the final stock", read).await?;
-            Ok(rows.iter().map(|row| held(row).unwrap_or_else(|_| Held::foreign())).collect())
+            Ok(rows.iter().map(|row| held(row).unwrap_or_else(|_| StockRow::foreign())).collect())
         })
     }
 
@@ -122,10 +122,10 @@ fn procedure(name: &str, table: &str) -> String {
     )
 }
 
-fn held(row: &Row) -> Result<Held, String> {
+fn held(row: &Row) -> Result<StockRow, String> {
     let sku: i64 = number(row, 0)?;
     let sku = u32::try_from(sku).map_err(|_| format!("a tuple of sku {sku}"))?;
-    Ok(Held { key: (sku, small(row, 1)?, small(row, 2)?, small(row, 3)?), count: number(row, 4)? })
+    Ok(StockRow { key: (sku, small(row, 1)?, small(row, 2)?, small(row, 3)?), count: number(row, 4)? })
 }
 
 /// A condition, source or warehouse.
@@ -202,33 +202,43 @@ impl SqlSession for Session {
         self.read_group(read, capture, seen).await
     }
 
-    async fn change(&mut self, change: &Statement, line: &Line, value: i64) -> Step {
-        self.write(change, with_key(value, line), Sent::Write).await
+    async fn change(&mut self, change: &Statement, line: &Withdrawal, value: i64) -> Step {
+        self.write(change, with_key(value, line), SendState::Write).await
     }
 
-    async fn take_if_unchanged(&mut self, take: &Statement, line: &Line, seen: &Reading) -> Step {
-        write_if(self, take, line, seen, Sent::Write).await
+    async fn take_if_unchanged(&mut self, take: &Statement, line: &Withdrawal, seen: &Reading) -> Step {
+        write_if(self, take, line, seen, SendState::Write).await
     }
 
-    async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Line], seen: &Reading) -> Step {
+    async fn take_all_if_unchanged(
+        &mut self,
+        take: &Statement,
+        lines: &[Withdrawal],
+        seen: &Reading,
+    ) -> Step {
         self.begin(&TRANSACTION).await?;
         for line in lines {
-            write_if(self, take, line, seen, Sent::Nothing).await?;
+            write_if(self, take, line, seen, SendState::Nothing).await?;
         }
         Ok(())
     }
 
-    async fn take_locked(&mut self, take: &Statement, lines: &[Line]) -> Step {
+    async fn take_locked(&mut self, take: &Statement, lines: &[Withdrawal]) -> Step {
         for line in lines {
             let units = with_key(line.count.into(), line);
-            if let Err(ended) = self.write(take, units, Sent::Nothing).await {
+            if let Err(ended) = self.write(take, units, SendState::Nothing).await {
                 return Err(self.roll_back(ended).await);
             }
         }
         self.commit().await
     }
 
-    async fn take_in_one(&mut self, call: &Statement, capture: &Capture, taken: &mut Vec<Line>) -> Step {
+    async fn take_in_one(
+        &mut self,
+        call: &Statement,
+        capture: &Capture,
+        taken: &mut Vec<Withdrawal>,
+    ) -> Step {
         let Capture { sku, condition, source, units } = *capture;
         match rows(&mut self.conn, call, (sku, condition, source, units)).await {
             Ok(lines) => lines.iter().try_for_each(|row| {
@@ -236,7 +246,7 @@ impl SqlSession for Session {
                 Ok(())
             }),
             // the procedure rolls back by itself, but for errors that end it at once
-            Err(error) => Err(self.roll_back(fault::attempt(&error, Sent::Write)).await),
+            Err(error) => Err(self.roll_back(fault::attempt(&error, SendState::Write)).await),
         }
     }
 
@@ -250,7 +260,13 @@ impl SqlSession for Session {
 }
 
 /// Runs a statement that takes a line's units, if its tuple has the version still that was seen.
-async fn write_if(session: &mut Session, take: &Statement, line: &Line, seen: &Reading, sent: Sent) -> Step {
+async fn write_if(
+    session: &mut Session,
+    take: &Statement,
+    line: &Withdrawal,
+    seen: &Reading,
+    sent: SendState,
+) -> Step {
     let (units, sku, condition, source, warehouse) = with_key(line.count.into(), line);
     let values = (units, sku, condition, source, warehouse, seen.of(line).version);
     match session.run(take, values, sent).await? {
@@ -259,18 +275,18 @@ async fn write_if(session: &mut Session, take: &Statement, line: &Line, seen: &R
     }
 }
 
-fn tuple(row: &Row) -> Result<Seen, String> {
-    Ok(Seen { warehouse: small(row, 0)?, count: number(row, 1)?, version: number(row, 2)? })
+fn tuple(row: &Row) -> Result<StockLevel, String> {
+    Ok(StockLevel { warehouse: small(row, 0)?, count: number(row, 1)?, version: number(row, 2)? })
 }
 
-fn line(capture: &Capture, row: &Row) -> Result<Line, String> {
+fn line(capture: &Capture, row: &Row) -> Result<Withdrawal, String> {
     let count: i64 = number(row, 1)?;
     let count = u32::try_from(count).map_err(|_| format!("{count} units were taken"))?;
     Ok(capture.line(small(row, 0)?, count))
 }
 
 /// A value with the key of a line's tuple, in the order of the statements' placeholders.
-fn with_key(value: i64, line: &Line) -> (i64, u32, u8, u8, u8) {
+fn with_key(value: i64, line: &Withdrawal) -> (i64, u32, u8, u8, u8) {
     (value, line.sku, line.condition, line.source, line.warehouse)
 }
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use acidtest_model::{Address, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Loaded, Place,
-    join::{self, Connector, Ext, JoinStore, Joined, Operations, Order, Scenario},
+    Attempt, ClientTask, LoadProgress, Place,
+    join::{self, Connector, Ext, JoinStore, Joined, Operations, Scenario, TableOrder},
     records::Layout,
 };
 use mysql_async::{Conn, Error, Row, Statement, prelude::Queryable};
@@ -34,7 +34,7 @@ impl Tables {
     }
 
     /// The query, with `value` as its condition; a row begins with the key.
-    fn query(&self, order: Order, value: &str) -> String {
+    fn query(&self, order: TableOrder, value: &str) -> String {
         let Self { ext, usertable } = self;
         let from = order.joined(ext, usertable);
         format!("SELECT ext.*, usertable.* FROM {from} ON usertable.id = ext.id WHERE ext.value = {value}")
@@ -47,7 +47,7 @@ impl JoinStore for MariaDb {
         place: &'a Place,
         layout: &'a Layout,
         ext: &'a [Ext],
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(self.on_server("loading the tables", async move |conn| {
             load::records(conn, place, layout, self.engine, loaded).await?;
@@ -58,7 +58,7 @@ impl JoinStore for MariaDb {
     fn explain<'a>(
         &'a self,
         place: &'a Place,
-        order: Order,
+        order: TableOrder,
         value: u8,
     ) -> Task<'a, Result<String, StoreError>> {
         let explain = format!("EXPLAIN {}", Tables::of(place).query(order, &value.to_string()));
@@ -71,7 +71,7 @@ impl JoinStore for MariaDb {
     fn first<'a>(
         &'a self,
         place: &'a Place,
-        order: Order,
+        order: TableOrder,
         value: u8,
         begin: &'a mut (dyn FnMut() + 'a),
     ) -> Task<'a, Result<(), StoreError>> {
@@ -143,18 +143,18 @@ impl Connector for JoinConnector {
     async fn connect(&self) -> Result<Connection, String> {
         let words = |error: Error| fault::words(&error);
         let mut conn = connect(&self.address).await.map_err(words)?;
-        let ext_first = conn.prep(self.tables.query(Order::ExtFirst, "?")).await.map_err(words)?;
+        let ext_first = conn.prep(self.tables.query(TableOrder::ExtFirst, "?")).await.map_err(words)?;
         let usertable_first =
-            conn.prep(self.tables.query(Order::UsertableFirst, "?")).await.map_err(words)?;
+            conn.prep(self.tables.query(TableOrder::UsertableFirst, "?")).await.map_err(words)?;
         Ok(Connection { session: Session { conn }, ext_first, usertable_first, value: self.value })
     }
 }
 
 impl Operations for Connection {
-    async fn join(&mut self, order: Order, joined: &mut Joined) -> Attempt {
+    async fn join(&mut self, order: TableOrder, joined: &mut Joined) -> Attempt {
         let statement = match order {
-            Order::ExtFirst => &self.ext_first,
-            Order::UsertableFirst => &self.usertable_first,
+            TableOrder::ExtFirst => &self.ext_first,
+            TableOrder::UsertableFirst => &self.usertable_first,
         };
         match self.session.read(statement, (self.value,)).await {
             Ok(rows) => {

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use acidtest_model::StoreError;
 use acidtest_workloads::{
-    Loaded, Place,
-    records::{Each, Fields, Layout, key_name, tag_of},
+    LoadProgress, Place,
+    records::{Fields, Layout, RecordVisitor, key_name, tag_of},
 };
 use futures_util::{StreamExt, stream};
 use mysql_async::{Conn, Error, Row, Value, prelude::Queryable};
@@ -85,7 +85,7 @@ pub(crate) async fn records(
     place: &Place,
     layout: &Layout,
     engine: Engine,
-    loaded: &Loaded,
+    loaded: &LoadProgress,
 ) -> Result<(), Error> {
     let table = usertable(place);
     if engine == Engine::Memory {
@@ -221,7 +221,7 @@ pub(crate) async fn state(
     store: &MariaDb,
     place: &Place,
     layout: &Layout,
-    each: &mut Each<'_>,
+    each: &mut RecordVisitor<'_>,
 ) -> Result<(), StoreError> {
     let tags = list(fields(layout).map(|field| format!("LEFT({field}, 16)")));
     let sql = format!("SELECT id, version, {tags} FROM {}", usertable(place));
@@ -233,7 +233,7 @@ pub(crate) async fn state(
     store.on_server("reading the final records", read).await
 }
 
-fn take(row: &Row, each: &mut Each<'_>) {
+fn take(row: &Row, each: &mut RecordVisitor<'_>) {
     let version = number(row, 1).ok();
     let tag = version.and_then(|_| tag_of(bytes(row, 2)));
     each(&text(row, 0), version.unwrap_or_default(), tag);

@@ -4,10 +4,10 @@ use std::{collections::VecDeque, mem, time::Duration};
 
 use acidtest_model::{Address, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, Ended, Fault, Place,
+    Attempt, Completion, Fault, Place,
     queue::{
-        self, Ack, Connector, Consume, Delivery, Depth, Message, Numbers, Publisher, QueueAdapter, Received,
-        Settled, Subscriber, Wanted,
+        self, Ack, AckAnswer, Connector, Consume, Delivery, Depth, Message, MessageNumbers, Publisher,
+        QueueAdapter, ReceivedMessage, Requirements, Subscriber,
     },
 };
 use mysql_async::{Error, Row, Statement, Value, prelude::Queryable};
@@ -15,7 +15,7 @@ use mysql_async::{Error, Row, Statement, Value, prelude::Queryable};
 use crate::{
     MariaDb, connect,
     engine::Engine,
-    fault::{self, Sent},
+    fault::{self, SendState},
     load::drop_tables,
     object,
     session::{Bracket, Session, number},
@@ -47,18 +47,18 @@ fn table(place: &Place) -> String {
 impl QueueAdapter for MariaDb {
     type Connector = MariaDbConnector;
 
-    fn connector(&self, place: &Place, wanted: &Wanted) -> MariaDbConnector {
+    fn connector(&self, place: &Place, wanted: &Requirements) -> MariaDbConnector {
         MariaDbConnector { address: self.address.clone(), table: table(place), wanted: *wanted }
     }
 
-    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
         let columns = "id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, body LONGBLOB NOT NULL";
         let create = format!("CREATE TABLE {} ({columns}) ENGINE={}", table(place), Engine::InnoDb.name());
         Box::pin(self.on_server("making the queue", async move |conn| conn.query_drop(create).await))
     }
 
     /// Who has locked a message is not asked: it can be delivered as soon as the lock is given up.
-    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         let count = format!("SELECT COUNT(*) FROM {}", table(place));
         Box::pin(self.on_server("counting the messages", async move |conn| {
             match conn.query_first(count).await {
@@ -78,11 +78,11 @@ impl QueueAdapter for MariaDb {
 
     /// A search that locks sees what is committed while it goes on: it may have passed by a message that was not
     /// committed yet, and find its producer's next.
-    fn keeps_order(&self, _: &Wanted) -> bool {
+    fn keeps_order(&self, _: &Requirements) -> bool {
         false
     }
 
-    fn filling(&self, wanted: &Wanted) -> Wanted {
+    fn filling(&self, wanted: &Requirements) -> Requirements {
         wanted.in_transactions()
     }
 }
@@ -91,7 +91,7 @@ impl QueueAdapter for MariaDb {
 pub struct MariaDbConnector {
     address: Address,
     table: String,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 impl Connector for MariaDbConnector {
@@ -118,7 +118,7 @@ impl MariaDbConnector {
         }
         let insert = conn.prep(insert(&self.table, rows)).await?;
         let (session, table) = (Session { conn }, self.table.clone());
-        let (bodies, numbers) = (Vec::new(), Numbers::default());
+        let (bodies, numbers) = (Vec::new(), MessageNumbers::default());
         Ok(MariaDbPublisher { session, table, insert, rows, together, bodies, numbers })
     }
 
@@ -162,7 +162,7 @@ pub struct MariaDbPublisher {
     /// Whether messages are one transaction that are settled at once.
     together: bool,
     bodies: Vec<Value>,
-    numbers: Numbers,
+    numbers: MessageNumbers,
 }
 
 impl Publisher for MariaDbPublisher {
@@ -171,15 +171,15 @@ impl Publisher for MariaDbPublisher {
         Ok(())
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         let bodies = mem::take(&mut self.bodies);
         let sent = bodies.len();
         let done = if self.together {
-            let inserted = self.insert(bodies, Sent::Nothing).await.map(|()| Attempt::Ok);
+            let inserted = self.insert(bodies, SendState::Nothing).await.map(|()| Attempt::Ok);
             self.session.end(&TRANSACTION, inserted).await
         } else {
             // one by one: no more than one is in flight
-            self.insert(bodies, Sent::Write).await.map(|()| Attempt::Ok)
+            self.insert(bodies, SendState::Write).await.map(|()| Attempt::Ok)
         };
         self.numbers.end(sent, done.unwrap_or_else(|trouble| trouble), ended)
     }
@@ -187,7 +187,7 @@ impl Publisher for MariaDbPublisher {
 
 impl MariaDbPublisher {
     /// Inserts messages by as few statements as have room for them.
-    async fn insert(&mut self, bodies: Vec<Value>, sent: Sent) -> Result<(), Attempt> {
+    async fn insert(&mut self, bodies: Vec<Value>, sent: SendState) -> Result<(), Attempt> {
         let mut bodies = bodies.into_iter();
         loop {
             let batch: Vec<Value> = bodies.by_ref().take(self.rows).collect();
@@ -213,7 +213,7 @@ pub struct MariaDbSubscriber {
     delete_one: Statement,
     /// Deletes those whose ids are in a JSON array.
     delete: Statement,
-    wanted: Wanted,
+    wanted: Requirements,
     /// Locked and not taken, in the order of their ids.
     ahead: VecDeque<Row>,
     /// The ids of what was taken: it is deleted when it is acknowledged.
@@ -222,7 +222,7 @@ pub struct MariaDbSubscriber {
 }
 
 impl Subscriber for MariaDbSubscriber {
-    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+    async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         if self.stopped {
             return Attempt::Refused;
         }
@@ -238,11 +238,11 @@ impl Subscriber for MariaDbSubscriber {
         .await
     }
 
-    async fn settle(&mut self) -> Result<Settled, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         if !self.taken.is_empty() {
             self.delete().await?;
         }
-        Ok(Settled::Answered)
+        Ok(AckAnswer::Answered)
     }
 
     /// Others can take what was locked and not taken.
@@ -257,7 +257,7 @@ impl Subscriber for MariaDbSubscriber {
 }
 
 impl MariaDbSubscriber {
-    async fn take_one(&mut self, received: &mut Received) -> Result<bool, Attempt> {
+    async fn take_one(&mut self, received: &mut ReceivedMessage) -> Result<bool, Attempt> {
         if self.ahead.is_empty() {
             self.lock().await?;
         }
@@ -290,8 +290,8 @@ impl MariaDbSubscriber {
         let taken = mem::take(&mut self.taken);
         self.forget();
         let deleted = match taken.as_slice() {
-            [id] => self.session.run(&self.delete_one, (id,), Sent::Nothing).await,
-            ids => self.session.run(&self.delete, (format!("{ids:?}"),), Sent::Nothing).await,
+            [id] => self.session.run(&self.delete_one, (id,), SendState::Nothing).await,
+            ids => self.session.run(&self.delete, (format!("{ids:?}"),), SendState::Nothing).await,
         };
         let done = deleted.and_then(|deleted| {
             let all = deleted == taken.len() as u64;

@@ -2,10 +2,10 @@
 
 use acidtest_model::{Address, Isolation, Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Fault, Loaded, Place,
+    Attempt, ClientTask, Fault, LoadProgress, Place,
     records::{
-        self, Action, Answer, Connector, Each, Found, Layout, Operations, RecordsStore, Request, Scenario,
-        Wanted,
+        self, Action, Answer, Connector, Layout, Lookup, Operations, RecordVisitor, RecordsStore, Request,
+        Requirements, Scenario,
     },
 };
 use mysql_async::{Conn, Error, Params, Row, Statement, Value, prelude::Queryable};
@@ -13,10 +13,10 @@ use mysql_async::{Conn, Error, Params, Row, Statement, Value, prelude::Queryable
 use crate::{
     MariaDb, connect,
     engine::Engine,
-    fault::{self, DUPLICATE, Sent},
+    fault::{self, DUPLICATE, SendState},
     load::{self, bytes, fields, list, usertable},
     object,
-    session::{Bracket, Done, Session, number, one, rows, text},
+    session::{Bracket, OperationResult, Session, number, one, rows, text},
 };
 
 impl RecordsStore for MariaDb {
@@ -24,7 +24,7 @@ impl RecordsStore for MariaDb {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(self.on_server("loading the records", async move |conn| {
             load::records(conn, place, layout, self.engine, loaded).await?;
@@ -35,7 +35,7 @@ impl RecordsStore for MariaDb {
         }))
     }
 
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let connector = RecordsConnector {
             address: self.address.clone(),
             engine: self.engine,
@@ -50,7 +50,7 @@ impl RecordsStore for MariaDb {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        each: &'a mut Each<'_>,
+        each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(load::state(self, place, layout, each))
     }
@@ -118,13 +118,13 @@ fn noting(table: &str, layout: &Layout) -> String {
 struct RecordsConnector {
     address: Address,
     engine: Engine,
-    wanted: Wanted,
+    wanted: Requirements,
     table: String,
     procedure: String,
 }
 
 /// How a record is read and written in a lock mode.
-enum How {
+enum LockStatements {
     /// Decided here: read, then set. `checked`: only if the version is still the one that was read.
     Decided { version: Statement, whole: Statement, update: Statement, checked: bool },
     /// Decided in the server.
@@ -138,11 +138,11 @@ struct Connection {
     read: Statement,
     scan: Statement,
     insert: Statement,
-    how: How,
+    how: LockStatements,
     /// What holds the statements of an update or a modify together.
     held: Option<Bracket>,
     /// What a write by itself is.
-    alone: Sent,
+    alone: SendState,
 }
 
 impl Connector for RecordsConnector {
@@ -182,16 +182,16 @@ impl RecordsConnector {
         let read = conn.prep(format!("{select} WHERE id = ?")).await?;
         let scan = conn.prep(format!("{select} WHERE id >= ? ORDER BY id LIMIT ?")).await?;
         let insert = conn.prep(insert).await?;
-        let how = if engine.is_updated() { self.how(&mut conn).await? } else { How::Never };
+        let how = if engine.is_updated() { self.how(&mut conn).await? } else { LockStatements::Never };
         let held = (lock == Lock::Hard).then(|| {
             if engine.is_transactional() { Bracket::Transaction } else { Bracket::TableLock(table.clone()) }
         });
-        let alone = if engine.is_transactional() { Sent::Write } else { Sent::InPlace };
+        let alone = if engine.is_transactional() { SendState::Write } else { SendState::InPlace };
         Ok(Connection { session: Session { conn }, read, scan, insert, how, held, alone })
     }
 
-    async fn how(&self, conn: &mut Conn) -> Result<How, Error> {
-        let Self { table, procedure, engine, wanted: Wanted { lock, layout, .. }, .. } = self;
+    async fn how(&self, conn: &mut Conn) -> Result<LockStatements, Error> {
+        let Self { table, procedure, engine, wanted: Requirements { lock, layout, .. }, .. } = self;
         let set = assignments(layout, |_| "?".to_owned());
         if *lock == Lock::Native {
             // the version comes back beside the count of rows
@@ -199,13 +199,16 @@ impl RecordsConnector {
                 format!("UPDATE {table} SET version = LAST_INSERT_ID(version + 1), {set} WHERE id = ?");
             let values = ", ?".repeat(layout.fields.into());
             let modify = format!("CALL {procedure}(?, ?{values})");
-            return Ok(How::InOne { update: conn.prep(update).await?, modify: conn.prep(modify).await? });
+            return Ok(LockStatements::InOne {
+                update: conn.prep(update).await?,
+                modify: conn.prep(modify).await?,
+            });
         }
         let locked = if *lock == Lock::Hard && engine.is_transactional() { " FOR UPDATE" } else { "" };
         let checked = *lock == Lock::Soft;
         let check = if checked { " AND version = ?" } else { "" };
         let found = format!("FROM {table} WHERE id = ?{locked}");
-        Ok(How::Decided {
+        Ok(LockStatements::Decided {
             version: conn.prep(format!("SELECT version {found}")).await?,
             whole: conn.prep(format!("SELECT version, {} {found}", list(fields(layout)))).await?,
             update: conn.prep(format!("UPDATE {table} SET version = ?, {set} WHERE id = ?{check}")).await?,
@@ -216,7 +219,13 @@ impl RecordsConnector {
 
 impl Connection {
     /// One operation. `sent`: what a write of it is; `alone`: whether it is a transaction by itself.
-    async fn step(&mut self, request: &Request, answer: &mut Answer, sent: Sent, alone: bool) -> Done {
+    async fn step(
+        &mut self,
+        request: &Request,
+        answer: &mut Answer,
+        sent: SendState,
+        alone: bool,
+    ) -> OperationResult {
         match (request.action, &self.how) {
             (Action::Read, _) => {
                 let found = self.session.read(&self.read, (request.key.as_str(),)).await?;
@@ -230,26 +239,29 @@ impl Connection {
                 Ok(Attempt::Ok)
             }
             (Action::Insert, _) => insert(&mut self.session, &self.insert, request, sent).await,
-            (Action::Update | Action::Modify, How::Decided { version, whole, update, checked }) => {
+            (
+                Action::Update | Action::Modify,
+                LockStatements::Decided { version, whole, update, checked },
+            ) => {
                 let read = if request.action == Action::Modify { whole } else { version };
                 set_to_computed(&mut self.session, (read, update, *checked), request, answer, sent).await
             }
-            (Action::Update, How::InOne { update, .. }) => {
+            (Action::Update, LockStatements::InOne { update, .. }) => {
                 update_in_one(&mut self.session, update, request, answer, sent).await
             }
-            (Action::Modify, How::InOne { modify, .. }) => {
+            (Action::Modify, LockStatements::InOne { modify, .. }) => {
                 modify_in_one(&mut self.session, modify, request, answer, (sent, alone)).await
             }
-            (Action::Update | Action::Modify, How::Never) => {
+            (Action::Update | Action::Modify, LockStatements::Never) => {
                 Err(Attempt::Failed(Fault::answered("this engine changes no records")))
             }
         }
     }
 
-    async fn all(&mut self, requests: &[Request], answers: &mut [Answer]) -> Done {
+    async fn all(&mut self, requests: &[Request], answers: &mut [Answer]) -> OperationResult {
         self.session.begin(&Bracket::Transaction).await?;
         for (request, answer) in requests.iter().zip(answers) {
-            match self.step(request, answer, Sent::Nothing, false).await? {
+            match self.step(request, answer, SendState::Nothing, false).await? {
                 Attempt::Ok => {}
                 other => return Ok(other),
             }
@@ -257,7 +269,7 @@ impl Connection {
         Ok(Attempt::Ok)
     }
 
-    async fn held(&mut self, bracket: &Bracket, request: &Request, answer: &mut Answer) -> Done {
+    async fn held(&mut self, bracket: &Bracket, request: &Request, answer: &mut Answer) -> OperationResult {
         self.session.begin(bracket).await?;
         self.step(request, answer, bracket.writes(), false).await
     }
@@ -284,16 +296,16 @@ impl Operations for Connection {
 }
 
 /// Takes what was read: its version, and then its fields if the whole record was asked for.
-fn take(row: Option<&Row>, whole: bool, answer: &mut Answer) -> Found {
-    let Some(row) = row else { return Found::Nothing };
+fn take(row: Option<&Row>, whole: bool, answer: &mut Answer) -> Lookup {
+    let Some(row) = row else { return Lookup::Nothing };
     let Ok(version) = number(row, 0) else {
         answer.torn();
-        return Found::Torn;
+        return Lookup::Torn;
     };
     if whole {
         answer.record(version, bytes(row, 1));
     }
-    Found::Record(version)
+    Lookup::Record(version)
 }
 
 /// The values of a statement: some, the fields, some more.
@@ -302,7 +314,12 @@ fn values(before: &[Value], request: &Request, after: &[Value]) -> Params {
     Params::Positional(before.iter().cloned().chain(fields).chain(after.iter().cloned()).collect())
 }
 
-async fn insert(session: &mut Session, insert: &Statement, request: &Request, sent: Sent) -> Done {
+async fn insert(
+    session: &mut Session,
+    insert: &Statement,
+    request: &Request,
+    sent: SendState,
+) -> OperationResult {
     let values = values(&[request.key.as_str().into()], request, &[]);
     match session.conn.exec_drop(insert, values).await {
         Ok(()) => Ok(Attempt::Ok),
@@ -317,8 +334,8 @@ async fn set_to_computed(
     (read, update, checked): (&Statement, &Statement, bool),
     request: &Request,
     answer: &mut Answer,
-    sent: Sent,
-) -> Done {
+    sent: SendState,
+) -> OperationResult {
     let key: Value = request.key.as_str().into();
     let found = session.read(read, (&key,)).await?;
     let written = take(found.first(), request.action == Action::Modify, answer).above()?;
@@ -336,8 +353,8 @@ async fn update_in_one(
     update: &Statement,
     request: &Request,
     answer: &mut Answer,
-    sent: Sent,
-) -> Done {
+    sent: SendState,
+) -> OperationResult {
     let key = request.key.as_str().into();
     match session.run(update, values(&[], request, &[key]), sent).await? {
         0 => return Ok(Attempt::Refused),
@@ -359,22 +376,22 @@ async fn modify_in_one(
     modify: &Statement,
     request: &Request,
     answer: &mut Answer,
-    (sent, alone): (Sent, bool),
-) -> Done {
+    (sent, alone): (SendState, bool),
+) -> OperationResult {
     let values = values(&[request.key.as_str().into(), alone.into()], request, &[]);
     match rows(&mut session.conn, modify, values).await {
         Ok(found) => {
             let Some(row) = found.first() else { return Ok(Attempt::Refused) };
             // it has taken effect, whatever it says of it; and what it says need not be what is kept
-            let version = number(row, 0).map_err(|words| fault::lost(Sent::Write, words))?;
+            let version = number(row, 0).map_err(|words| fault::lost(SendState::Write, words))?;
             answer.record(version, bytes(row, 1));
-            answer.wrote(Found::Record(version).above().map_err(Attempt::after_a_part)?);
+            answer.wrote(Lookup::Record(version).above().map_err(Attempt::after_a_part)?);
             Ok(Attempt::Ok)
         }
         Err(error) => {
             let ended = fault::attempt(&error, sent);
             // the procedure rolls back by itself, but for errors that end it at once
-            if sent == Sent::Write {
+            if sent == SendState::Write {
                 Ok(session.give_up(&Bracket::Transaction, ended).await)
             } else {
                 Err(ended)
@@ -398,7 +415,7 @@ mod tests {
         for variant in [Variant::MARIADB, Variant::MARIADB_MYISAM] {
             let store = private.open(async |address| variant.open(address).await);
             wait(store.create(NAMESPACE, "run 1")).unwrap();
-            let connect = |place: &Place, wanted: Wanted| RecordsConnector {
+            let connect = |place: &Place, wanted: Requirements| RecordsConnector {
                 address: store.address.clone(),
                 engine: store.engine,
                 wanted,

@@ -6,10 +6,10 @@ use mysql_async::{
     prelude::{FromValue, Queryable, StatementLike},
 };
 
-use crate::fault::{self, Sent};
+use crate::fault::{self, SendState};
 
 /// What an operation came to, or came to too early.
-pub(crate) type Done = Result<Attempt, Attempt>;
+pub(crate) type OperationResult = Result<Attempt, Attempt>;
 
 /// What holds several statements together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,10 +43,10 @@ impl Bracket {
     }
 
     /// What a write inside it is.
-    pub(crate) fn writes(&self) -> Sent {
+    pub(crate) fn writes(&self) -> SendState {
         match self {
-            Self::Transaction => Sent::Nothing,
-            Self::TableLock(_) => Sent::InPlace,
+            Self::Transaction => SendState::Nothing,
+            Self::TableLock(_) => SendState::InPlace,
         }
     }
 }
@@ -66,7 +66,7 @@ impl Session {
         values: impl Into<Params>,
     ) -> Result<Vec<Row>, Attempt> {
         let read = rows(&mut self.conn, statement, values).await;
-        read.map_err(|error| fault::attempt(&error, Sent::Nothing))
+        read.map_err(|error| fault::attempt(&error, SendState::Nothing))
     }
 
     /// Runs a statement, and says how many rows it found.
@@ -74,7 +74,7 @@ impl Session {
         &mut self,
         statement: &Statement,
         values: impl Into<Params> + Send,
-        sent: Sent,
+        sent: SendState,
     ) -> Result<u64, Attempt> {
         self.conn.exec_drop(statement, values).await.map_err(|error| fault::attempt(&error, sent))?;
         Ok(self.conn.affected_rows())
@@ -85,18 +85,18 @@ impl Session {
         &mut self,
         statement: &Statement,
         values: impl Into<Params> + Send,
-        sent: Sent,
+        sent: SendState,
     ) -> Result<(), Attempt> {
         one(self.run(statement, values, sent).await?)
     }
 
     pub(crate) async fn begin(&mut self, bracket: &Bracket) -> Result<(), Attempt> {
         let begun = self.conn.query_drop(bracket.open()).await;
-        begun.map_err(|error| fault::attempt(&error, Sent::Nothing))
+        begun.map_err(|error| fault::attempt(&error, SendState::Nothing))
     }
 
     /// Keeps what went well; gives up everything else.
-    pub(crate) async fn end(&mut self, bracket: &Bracket, done: Done) -> Done {
+    pub(crate) async fn end(&mut self, bracket: &Bracket, done: OperationResult) -> OperationResult {
         match done {
             Ok(Attempt::Ok) => self.keep(bracket).await.map(|()| Attempt::Ok),
             Ok(outcome) | Err(outcome) => Ok(self.give_up(bracket, outcome).await),
@@ -105,7 +105,7 @@ impl Session {
 
     pub(crate) async fn keep(&mut self, bracket: &Bracket) -> Result<(), Attempt> {
         let kept = self.conn.query_drop(bracket.keep()).await;
-        kept.map_err(|error| fault::attempt(&error, Sent::Commit))
+        kept.map_err(|error| fault::attempt(&error, SendState::Commit))
     }
 
     /// Ends what was not told to be kept. It has no effect even if nobody answers, but the connection is
@@ -118,7 +118,7 @@ impl Session {
             return outcome;
         }
         let done = self.conn.query_drop(bracket.give_up()).await;
-        done.map_or_else(|error| fault::lost(Sent::Nothing, fault::words(&error)), |()| outcome)
+        done.map_or_else(|error| fault::lost(SendState::Nothing, fault::words(&error)), |()| outcome)
     }
 }
 

@@ -8,7 +8,7 @@ use acidtest_model::{Durability, Lock};
 use acidtest_store_mariadb::{MariaDb, Variant};
 use acidtest_testbed::{
     NAMESPACE, Private, Subject, for_operations, inventory,
-    records::{self, Case},
+    records::{self, RecordsRun},
     wait,
 };
 use acidtest_workloads::{Store, Verdict, records::Parameters};
@@ -102,7 +102,7 @@ fn archive_loses_what_it_was_still_to_compress() {
     let Some(mut private) = Private::start("mariadb", Durability::None) else { return };
     let store = private.open(async |address| Variant::MARIADB_ARCHIVE.open(address).await);
     wait(store.create(NAMESPACE, "run 1")).unwrap();
-    let case = Case::of(Lock::None, 1, "write");
+    let case = RecordsRun::of(Lock::None, 1, "write");
     case.load(&store);
     assert!(case.drive(&store, &for_operations(400), 4).faults.is_empty());
     private.kill();
@@ -117,7 +117,7 @@ fn archive_loses_what_it_was_still_to_compress() {
 fn blackhole_loses_every_record_and_the_audit_says_so() {
     let Some(world) = BLACKHOLE.start(Durability::None) else { return };
     wait(world.store.create(NAMESPACE, "run 1")).unwrap();
-    let case = Case::of(Lock::None, 1, "write");
+    let case = RecordsRun::of(Lock::None, 1, "write");
     assert_eq!(case.load(&world.store), 200);
     let measured = case.drive(&world.store, &for_operations(400), 4);
     assert!(measured.faults.is_empty(), "{measured:?}");
@@ -161,7 +161,7 @@ fn records_of_every_shape_are_laid_in() {
         let mix = "read:1+update:1+rmw:1".parse().unwrap();
         let parameters = Parameters { mix, records: 50, fields, field_bytes, ..Parameters::default() };
         for lock in [Lock::Soft, Lock::Native] {
-            let case = Case::new(lock, trial, parameters.clone());
+            let case = RecordsRun::new(lock, trial, parameters.clone());
             assert_eq!(case.load(&world.store), 50);
             assert!(case.state(&world.store).unwrap() == case.laid_in(), "{fields} x {field_bytes}");
             let measured = case.drive(&world.store, &for_operations(40), 2);
@@ -176,7 +176,7 @@ fn records_of_every_shape_are_laid_in() {
 fn a_memory_table_that_is_full_says_what_let_it_grow() {
     let Some(world) = MEMORY.start(Durability::None) else { return };
     wait(world.store.create(NAMESPACE, "run 1")).unwrap();
-    let case = Case::of(Lock::None, 1, "write");
+    let case = RecordsRun::of(Lock::None, 1, "write");
     case.load(&world.store);
     // the table is made again, with the room that this session gives it
     let shrink =

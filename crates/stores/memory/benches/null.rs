@@ -7,7 +7,7 @@ use std::{fs, time::Duration};
 use acidtest_engine::{Extent, Load, Measurement, Trial};
 use acidtest_model::{Lock, StoreError};
 use acidtest_store_memory::Null;
-use acidtest_workloads::{ClientTask, Place, Terms, Values, WORKLOADS, Workload};
+use acidtest_workloads::{ClientTask, Place, TrialSetup, Values, WORKLOADS, Workload};
 
 /// What is driven: a workload and its parameters.
 const DRIVEN: [(&str, &str, &str); 3] =
@@ -27,7 +27,8 @@ fn measure(
     length: Duration,
 ) -> Result<Measurement, String> {
     let place = Place { namespace: "null".to_owned(), trial: 0 };
-    let trial = workload.trial(Terms { lock: Lock::Native, seed: 1, clients: 1, trace: None, left: None });
+    let trial =
+        workload.trial(TrialSetup { lock: Lock::Native, seed: 1, clients: 1, trace: None, left: None });
     let load = Load {
         threads,
         warmup: Duration::from_millis(300),

@@ -9,7 +9,7 @@ use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Line, Operations, Release, Scenario, Stock,
+        self, Capture, Connector, InventoryStore, Operations, Release, Scenario, Stock, StockRow, Withdrawal,
         plan_capture,
     },
 };
@@ -38,13 +38,13 @@ pub(crate) struct Table {
 struct State {
     bins: BTreeMap<Group, Bin>,
     /// Changes that become visible later.
-    later: VecDeque<Later>,
+    later: VecDeque<DelayedWrite>,
 }
 
 #[derive(Debug)]
-struct Later {
+struct DelayedWrite {
     due: Instant,
-    lines: Vec<Line>,
+    lines: Vec<Withdrawal>,
     sign: i64,
     /// Decided on when it is done, as a correct store does; a bug does it regardless.
     decided_then: bool,
@@ -57,7 +57,7 @@ struct Bin {
     counts: Vec<(u8, i64)>,
 }
 
-fn group(line: &Line) -> Group {
+fn group(line: &Withdrawal) -> Group {
     (line.sku, line.condition, line.source)
 }
 
@@ -80,17 +80,19 @@ impl State {
     }
 
     /// Every tuple with its count.
-    fn held(&mut self) -> Vec<Held> {
+    fn held(&mut self) -> Vec<StockRow> {
         self.settle();
         let tuples = |(&(sku, condition, source), bin): (&Group, &Bin)| {
-            let held =
-                |&(warehouse, count): &(u8, i64)| Held { key: (sku, condition, source, warehouse), count };
+            let held = |&(warehouse, count): &(u8, i64)| StockRow {
+                key: (sku, condition, source, warehouse),
+                count,
+            };
             bin.counts.iter().map(held).collect::<Vec<_>>()
         };
         self.bins.iter().flat_map(tuples).collect()
     }
 
-    fn has(&self, lines: &[Line]) -> bool {
+    fn has(&self, lines: &[Withdrawal]) -> bool {
         lines.iter().all(|line| {
             self.bins.get(&group(line)).is_some_and(|bin| {
                 bin.counts
@@ -101,7 +103,7 @@ impl State {
     }
 
     /// Adds each line's count `sign` times.
-    fn add(&mut self, lines: &[Line], sign: i64) {
+    fn add(&mut self, lines: &[Withdrawal], sign: i64) {
         for line in lines {
             let bin = self.bins.entry(group(line)).or_default();
             bin.version += 1;
@@ -114,7 +116,7 @@ impl State {
     }
 
     /// Sets each line's tuple to what was computed from an earlier reading.
-    fn set(&mut self, lines: &[Line], read: &Bin) {
+    fn set(&mut self, lines: &[Withdrawal], read: &Bin) {
         for line in lines {
             let before = read.counts.iter().find(|(warehouse, _)| *warehouse == line.warehouse);
             let bin = self.bins.entry(group(line)).or_default();
@@ -147,7 +149,7 @@ impl InventoryStore for Memory {
         inventory::task(MemoryConnector { table, lock, world: Arc::clone(&self.world) }, scenario)
     }
 
-    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
         let table = locked(&self.tables).get(&place.object("stock")).cloned();
         Box::pin(async move {
             let doing = "reading the final stock";
@@ -168,7 +170,7 @@ impl Table {
     /// How much an audit must see.
     pub(crate) fn shown(&self) -> u64 {
         let held = locked(&self.state).held();
-        locked(&self.witness).shown(held.into_iter().map(|Held { key, count }| (key, count)))
+        locked(&self.witness).shown(held.into_iter().map(|StockRow { key, count }| (key, count)))
     }
 }
 
@@ -225,7 +227,7 @@ impl Connection {
 }
 
 impl Operations for Connection {
-    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Attempt {
         let mut pending = self.pending((capture.sku, capture.condition, capture.source));
         let attempt = match self.link.send().await {
             Ok(()) => {
@@ -263,13 +265,17 @@ impl Operations for Connection {
 
 impl Client {
     /// Applies a decided change, with whatever was planted. None is never answered.
-    fn apply(&mut self, state: &mut State, lines: &[Line], sign: i64) -> Option<Attempt> {
+    fn apply(&mut self, state: &mut State, lines: &[Withdrawal], sign: i64) -> Option<Attempt> {
         let plant = &mut self.plant;
         let unanswered = plant.is_unanswered();
         let (drops, hides) = (plant.strikes(Bug::DropWrite), plant.strikes(Bug::HideCommit));
         let (twice, late) = (plant.strikes(Bug::ApplyTwice), plant.strikes(Bug::LateApply));
-        let later =
-            |decided_then| Later { due: Instant::now() + LATER, lines: lines.to_vec(), sign, decided_then };
+        let later = |decided_then| DelayedWrite {
+            due: Instant::now() + LATER,
+            lines: lines.to_vec(),
+            sign,
+            decided_then,
+        };
         if unanswered {
             // as a slow network would: done, done later, or not done, and nobody is told
             match plant.rng.random_range(0..3) {
@@ -288,7 +294,7 @@ impl Client {
     }
 
     /// Decides on a reading: the lines to take, or a refusal.
-    fn decide(&mut self, capture: &Capture, bin: &Bin, taken: &mut Vec<Line>) -> bool {
+    fn decide(&mut self, capture: &Capture, bin: &Bin, taken: &mut Vec<Withdrawal>) -> bool {
         let enough = plan_capture(capture, bin.counts.iter().copied(), taken);
         if !enough && self.plant.strikes(Bug::Oversell) {
             let warehouse = bin.counts.first().map_or(1, |(warehouse, _)| *warehouse);
@@ -312,7 +318,7 @@ impl Client {
     fn capture_at_once(
         &mut self,
         capture: &Capture,
-        taken: &mut Vec<Line>,
+        taken: &mut Vec<Withdrawal>,
         version: Option<u64>,
     ) -> Option<Attempt> {
         let table = Arc::clone(&self.table);
@@ -329,7 +335,7 @@ impl Client {
 }
 
 impl Client {
-    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Attempt {
         let key = (capture.sku, capture.condition, capture.source);
         match self.lock {
             Lock::None => {
@@ -359,7 +365,7 @@ impl Client {
 
     async fn release(&mut self, release: &Release) -> Attempt {
         let Release { sku, warehouse, condition, source, units } = *release;
-        let line = Line { sku, warehouse, condition, source, count: units };
+        let line = Withdrawal { sku, warehouse, condition, source, count: units };
         let done = {
             let table = Arc::clone(&self.table);
             let mut state = locked(&table.state);

@@ -10,8 +10,8 @@ use std::{
 
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Loaded, Place,
-    join::{self, Connector, Ext, JoinStore, Joined, Operations, Order, Scenario},
+    Attempt, ClientTask, LoadProgress, Place,
+    join::{self, Connector, Ext, JoinStore, Joined, Operations, Scenario, TableOrder},
     records::{Fields, Layout, key_name},
 };
 
@@ -33,14 +33,14 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// The keys of the join, looked up in one table for each row of the other.
-    fn join(&self, order: Order, value: u8) -> Vec<&str> {
+    fn join(&self, order: TableOrder, value: u8) -> Vec<&str> {
         let has_value = |key: &&String| self.ext.get(*key) == Some(&value);
         let keys: Vec<&String> = match order {
-            Order::ExtFirst => {
+            TableOrder::ExtFirst => {
                 let ext = self.ext.keys().filter(has_value);
                 ext.filter(|key| self.usertable.contains_key(*key)).collect()
             }
-            Order::UsertableFirst => self.usertable.keys().filter(has_value).collect(),
+            TableOrder::UsertableFirst => self.usertable.keys().filter(has_value).collect(),
         };
         keys.into_iter().map(String::as_str).collect()
     }
@@ -64,7 +64,7 @@ impl JoinStore for Memory {
         place: &'a Place,
         layout: &'a Layout,
         ext: &'a [Ext],
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         let row = |number| {
             let mut fields = Fields::default();
@@ -81,10 +81,10 @@ impl JoinStore for Memory {
         Box::pin(async { Ok(()) })
     }
 
-    fn explain<'a>(&'a self, _: &'a Place, order: Order, _: u8) -> Task<'a, Result<String, StoreError>> {
+    fn explain<'a>(&'a self, _: &'a Place, order: TableOrder, _: u8) -> Task<'a, Result<String, StoreError>> {
         let plan = match order {
-            Order::ExtFirst => "each row of ext with the value, looked up in usertable by its key",
-            Order::UsertableFirst => "each row of usertable, looked up in ext by its key",
+            TableOrder::ExtFirst => "each row of ext with the value, looked up in usertable by its key",
+            TableOrder::UsertableFirst => "each row of usertable, looked up in ext by its key",
         };
         Box::pin(async { Ok(plan.to_owned()) })
     }
@@ -92,7 +92,7 @@ impl JoinStore for Memory {
     fn first<'a>(
         &'a self,
         place: &'a Place,
-        order: Order,
+        order: TableOrder,
         value: u8,
         begin: &'a mut (dyn FnMut() + 'a),
     ) -> Task<'a, Result<(), StoreError>> {
@@ -139,7 +139,7 @@ impl Connector for MemoryConnector {
 }
 
 impl Operations for Connection {
-    async fn join(&mut self, order: Order, joined: &mut Joined) -> Attempt {
+    async fn join(&mut self, order: TableOrder, joined: &mut Joined) -> Attempt {
         if let Err(attempt) = self.link.send().await {
             return attempt;
         }

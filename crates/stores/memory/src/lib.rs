@@ -20,8 +20,8 @@ use std::{
 };
 
 use acidtest_model::{
-    Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support, Task, Wish,
-    all_has_effect,
+    CellRequest, Durability, Effective, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support,
+    Task, all_has_effect,
 };
 use acidtest_workloads::{
     Attempt, Owner, Place, Store,
@@ -43,7 +43,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "memory (reference)",
     schemes: &[],
     address: "",
-    server: Server::InMemory,
+    server: Hosting::InMemory,
     default_port: 0,
     locks: &[
         (Lock::None, Support::Yes("read, give way, write the computed value")),
@@ -72,7 +72,7 @@ pub const KIND: StoreKind = StoreKind {
 };
 
 /// What a queue in memory has not.
-fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
+fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     let delivery = Delivery::of(wish)?;
     let refused = [
         (!delivery.persistent, "no message outlives this process: there is nothing weaker to ask for"),

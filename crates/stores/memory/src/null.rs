@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use acidtest_engine::{Ended, Fault};
+use acidtest_engine::{Completion, Fault};
 use acidtest_model::{Durability, Effective, Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Loaded, Owner, Place, Store,
-    inventory::{self, Capture, Held, InventoryStore, Line, Release, Stock},
-    join::{self, Ext, JoinStore, Joined, Order},
-    queue::{self, Depth, Message, QueueStore, Received, Settled},
-    records::{self, Action, Answer, Each, Fields, Layout, RecordsStore, Request, Wanted},
+    Attempt, ClientTask, LoadProgress, Owner, Place, Store,
+    inventory::{self, Capture, InventoryStore, Release, Stock, StockRow, Withdrawal},
+    join::{self, Ext, JoinStore, Joined, TableOrder},
+    queue::{self, AckAnswer, Depth, Message, QueueStore, ReceivedMessage},
+    records::{self, Action, Answer, Fields, Layout, RecordVisitor, RecordsStore, Request, Requirements},
 };
 
 /// A store that acknowledges every operation at once, and keeps nothing. What it answers has the size of a
@@ -72,7 +72,7 @@ impl InventoryStore for Null {
         inventory::task(Self, scenario)
     }
 
-    fn stock<'a>(&'a self, _: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+    fn stock<'a>(&'a self, _: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
@@ -90,7 +90,7 @@ impl inventory::Connector for Null {
 }
 
 impl inventory::Operations for Null {
-    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Attempt {
         taken.clear();
         taken.push(capture.line(1, capture.units));
         Attempt::Ok
@@ -102,11 +102,16 @@ impl inventory::Operations for Null {
 }
 
 impl RecordsStore for Null {
-    fn load<'a>(&'a self, _: &'a Place, _: &'a Layout, _: &'a Loaded) -> Task<'a, Result<(), StoreError>> {
+    fn load<'a>(
+        &'a self,
+        _: &'a Place,
+        _: &'a Layout,
+        _: &'a LoadProgress,
+    ) -> Task<'a, Result<(), StoreError>> {
         nothing()
     }
 
-    fn client(&self, _: &Place, wanted: &Wanted, scenario: records::Scenario) -> ClientTask {
+    fn client(&self, _: &Place, wanted: &Requirements, scenario: records::Scenario) -> ClientTask {
         let mut fields = Fields::default();
         wanted.layout.fill(0, &mut fields);
         records::task(NullRecords { fields }, scenario)
@@ -116,7 +121,7 @@ impl RecordsStore for Null {
         &'a self,
         _: &'a Place,
         _: &'a Layout,
-        _: &'a mut Each<'_>,
+        _: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         nothing()
     }
@@ -167,19 +172,19 @@ impl JoinStore for Null {
         _: &'a Place,
         _: &'a Layout,
         _: &'a [Ext],
-        _: &'a Loaded,
+        _: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         nothing()
     }
 
-    fn explain<'a>(&'a self, _: &'a Place, _: Order, _: u8) -> Task<'a, Result<String, StoreError>> {
+    fn explain<'a>(&'a self, _: &'a Place, _: TableOrder, _: u8) -> Task<'a, Result<String, StoreError>> {
         Box::pin(async { Ok("nothing is done".to_owned()) })
     }
 
     fn first<'a>(
         &'a self,
         _: &'a Place,
-        _: Order,
+        _: TableOrder,
         _: u8,
         begin: &'a mut (dyn FnMut() + 'a),
     ) -> Task<'a, Result<(), StoreError>> {
@@ -205,7 +210,7 @@ impl join::Connector for Null {
 }
 
 impl join::Operations for Null {
-    async fn join(&mut self, _: Order, _: &mut Joined) -> Attempt {
+    async fn join(&mut self, _: TableOrder, _: &mut Joined) -> Attempt {
         Attempt::Ok
     }
 }
@@ -213,15 +218,15 @@ impl join::Operations for Null {
 impl queue::QueueAdapter for Null {
     type Connector = NullQueue;
 
-    fn connector(&self, _: &Place, wanted: &queue::Wanted) -> NullQueue {
+    fn connector(&self, _: &Place, wanted: &queue::Requirements) -> NullQueue {
         NullQueue { message: Message::laid(0, wanted.message_bytes), stopped: false }
     }
 
-    fn declare<'a>(&'a self, _: &'a Place, _: &'a queue::Wanted) -> Task<'a, Result<(), StoreError>> {
+    fn declare<'a>(&'a self, _: &'a Place, _: &'a queue::Requirements) -> Task<'a, Result<(), StoreError>> {
         nothing()
     }
 
-    fn depth<'a>(&'a self, _: &'a Place, _: &'a queue::Wanted) -> Task<'a, Result<Depth, StoreError>> {
+    fn depth<'a>(&'a self, _: &'a Place, _: &'a queue::Requirements) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(async { Ok(Depth::default()) })
     }
 
@@ -229,7 +234,7 @@ impl queue::QueueAdapter for Null {
         nothing()
     }
 
-    fn keeps_order(&self, _: &queue::Wanted) -> bool {
+    fn keeps_order(&self, _: &queue::Requirements) -> bool {
         false
     }
 }
@@ -267,15 +272,15 @@ impl queue::Publisher for NullPublisher {
         Ok(())
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
-        ended.extend((self.ended..self.sent).map(|number| Ended { number, attempt: Attempt::Ok }));
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
+        ended.extend((self.ended..self.sent).map(|number| Completion { number, attempt: Attempt::Ok }));
         self.ended = self.sent;
         Ok(())
     }
 }
 
 impl queue::Subscriber for NullQueue {
-    async fn take(&mut self, _: Duration, received: &mut Received) -> Attempt {
+    async fn take(&mut self, _: Duration, received: &mut ReceivedMessage) -> Attempt {
         if self.stopped {
             return Attempt::Refused;
         }
@@ -284,8 +289,8 @@ impl queue::Subscriber for NullQueue {
         Attempt::Ok
     }
 
-    async fn settle(&mut self) -> Result<Settled, Fault> {
-        Ok(Settled::Sent)
+    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
+        Ok(AckAnswer::Sent)
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {

@@ -7,11 +7,13 @@ use std::{
     time::Duration,
 };
 
-use acidtest_engine::Ended;
+use acidtest_engine::Completion;
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, Fault, Place,
-    queue::{self, Ack, Consume, Delivery, Depth, Message, QueueAdapter, Received, Settled, Wanted},
+    queue::{
+        self, Ack, AckAnswer, Consume, Delivery, Depth, Message, QueueAdapter, ReceivedMessage, Requirements,
+    },
 };
 use rand::RngExt;
 use tokio::{
@@ -126,13 +128,13 @@ fn name(place: &Place) -> String {
 }
 
 /// As it is wanted before and after a trial, when no client is at work.
-fn edge(wanted: &Wanted) -> Wanted {
+fn edge(wanted: &Requirements) -> Requirements {
     let (ack, consume) = (Ack::Confirm, Consume::Ack);
     let (producers, consumers) = (0, 0);
     let (in_flight, prefetch, batch) = (1000, 1000, 500);
     let delivery =
         Delivery { ack, consume, producers, consumers, in_flight, prefetch, batch, ..wanted.delivery };
-    Wanted { delivery, ..*wanted }
+    Requirements { delivery, ..*wanted }
 }
 
 fn is_edge(delivery: &Delivery) -> bool {
@@ -142,19 +144,19 @@ fn is_edge(delivery: &Delivery) -> bool {
 impl QueueAdapter for Memory {
     type Connector = Connector;
 
-    fn connector(&self, place: &Place, wanted: &Wanted) -> Connector {
+    fn connector(&self, place: &Place, wanted: &Requirements) -> Connector {
         Connector { queue: self.queue_of(place), wanted: *wanted, world: Arc::clone(&self.world) }
     }
 
-    fn filling(&self, wanted: &Wanted) -> Wanted {
+    fn filling(&self, wanted: &Requirements) -> Requirements {
         edge(wanted)
     }
 
-    fn draining(&self, wanted: &Wanted) -> Wanted {
+    fn draining(&self, wanted: &Requirements) -> Requirements {
         edge(wanted)
     }
 
-    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
         let name = name(place);
         let mut queues = locked(&self.queues);
         let there = queues.contains_key(&name);
@@ -167,7 +169,7 @@ impl QueueAdapter for Memory {
         })
     }
 
-    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         let depth = self.queue_of(place).map_or_else(Depth::default, |queue| {
             let state = queue.settled();
             let unacknowledged = (state.out.len() + state.returning.len()) as u64;
@@ -181,7 +183,7 @@ impl QueueAdapter for Memory {
         Box::pin(async { Ok(()) })
     }
 
-    fn keeps_order(&self, _: &Wanted) -> bool {
+    fn keeps_order(&self, _: &Requirements) -> bool {
         true
     }
 }
@@ -190,7 +192,7 @@ impl QueueAdapter for Memory {
 #[derive(Debug)]
 pub struct Connector {
     queue: Option<Arc<Queue>>,
-    wanted: Wanted,
+    wanted: Requirements,
     world: Arc<World>,
 }
 
@@ -248,7 +250,7 @@ pub struct Publisher {
     /// By number; on their way to the queue.
     written: Vec<(u64, Vec<u8>)>,
     /// On their way back: when they come.
-    answers: Vec<(Instant, Vec<u8>, Ended)>,
+    answers: Vec<(Instant, Vec<u8>, Completion)>,
     /// Since when nothing more is answered: what becomes of it.
     cut: Option<Fate>,
 }
@@ -272,7 +274,7 @@ impl queue::Publisher for Publisher {
         Ok(())
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         if !self.written.is_empty() {
             if let Err(fault) = self.link.carry().await {
                 self.give_up();
@@ -323,7 +325,8 @@ impl Publisher {
                     Instant::now() + if self.ack == Ack::None { Duration::ZERO } else { self.link.delay() };
                 let answers = numbers.into_iter().zip(bodies);
                 self.answers.extend(done.into_iter().flat_map(|attempt| {
-                    let answer = |(number, body)| (due, body, Ended { number, attempt: attempt.clone() });
+                    let answer =
+                        |(number, body)| (due, body, Completion { number, attempt: attempt.clone() });
                     answers.clone().map(answer).collect::<Vec<_>>()
                 }));
             }
@@ -432,7 +435,7 @@ impl Subscriber {
 }
 
 impl queue::Subscriber for Subscriber {
-    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+    async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         self.asked = true;
         let attempt = match self.link.send().await {
             Ok(()) => {
@@ -460,7 +463,7 @@ impl queue::Subscriber for Subscriber {
         }
     }
 
-    async fn settle(&mut self) -> Result<Settled, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         let taken = mem::take(&mut self.taken);
         self.asked = true;
         if let Err(attempt) = self.link.carry().await {
@@ -477,14 +480,14 @@ impl queue::Subscriber for Subscriber {
             format!("acknowledged {}: {settled:?}", taken.join(", "))
         });
         match settled {
-            Ok(Settled::Answered) => {
+            Ok(AckAnswer::Answered) => {
                 let mut witness = locked(&self.client.queue.witness);
                 for body in &taken {
                     witness.answered(body);
                 }
-                Ok(Settled::Answered)
+                Ok(AckAnswer::Answered)
             }
-            Ok(Settled::Sent) => Ok(Settled::Sent),
+            Ok(AckAnswer::Sent) => Ok(AckAnswer::Sent),
             Err(fault) => Err(self.lost(fault)),
         }
     }
@@ -502,7 +505,7 @@ struct Client {
     queue: Arc<Queue>,
     number: u64,
     plant: Plant,
-    wanted: Wanted,
+    wanted: Requirements,
     /// Handed out and not taken yet.
     fetched: VecDeque<(u64, Letter)>,
     /// Taken and not acknowledged.
@@ -537,13 +540,13 @@ impl Client {
         self.fetched.remove(at)
     }
 
-    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+    async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         if self.acknowledges() && self.plant.is_unanswered() {
             return answered(None).await;
         }
         if self.plant.strikes(Bug::MakeUp) {
             let made_up = Message::laid(self.plant.rng.random(), self.wanted.message_bytes);
-            *received = Received { body: made_up.body, redelivered: Some(false) };
+            *received = ReceivedMessage { body: made_up.body, redelivered: Some(false) };
             return Attempt::Ok;
         }
         let until = Instant::now() + patience;
@@ -567,7 +570,7 @@ impl Client {
         }
     }
 
-    async fn settle(&mut self) -> Result<Settled, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         if self.plant.is_unanswered() {
             // acknowledged or not, and nobody is told
             if self.plant.rng.random() {
@@ -580,7 +583,7 @@ impl Client {
         }
         let all = self.acknowledge();
         let answers = all && !self.plant.faults.unconfirmed;
-        Ok(if answers { Settled::Answered } else { Settled::Sent })
+        Ok(if answers { AckAnswer::Answered } else { AckAnswer::Sent })
     }
 
     /// Acknowledges what is held, and says whether all of it was still this consumer's to acknowledge.

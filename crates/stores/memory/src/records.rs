@@ -9,10 +9,10 @@ use std::{
 
 use acidtest_model::{Isolation, Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Fault, Loaded, Place,
+    Attempt, ClientTask, Fault, LoadProgress, Place,
     records::{
-        self, Action, Answer, Connector, Each, Fields, Layout, Operations, RecordsStore, Request, Scenario,
-        Wanted, key_name, tag_of,
+        self, Action, Answer, Connector, Fields, Layout, Operations, RecordVisitor, RecordsStore, Request,
+        Requirements, Scenario, key_name, tag_of,
     },
 };
 use rand::RngExt;
@@ -22,7 +22,7 @@ use crate::{
     Bug, Faults, LATER, Memory, answered,
     faults::Plant,
     gone,
-    witness::{self, Records as Witness, Told},
+    witness::{self, RecordVersion, Records as Witness},
     world::{Link, World, locked},
 };
 
@@ -83,7 +83,7 @@ fn torn(first: &[u8], second: &[u8], layout: &Layout) -> Arc<[u8]> {
 
 /// What an operation has read and is to write.
 #[derive(Debug, Default)]
-struct Staged {
+struct PendingWrite {
     /// Of each key that was looked at: the version that was there.
     read: Vec<(String, Option<u64>)>,
     /// Commits that a scan has seen.
@@ -93,7 +93,7 @@ struct Staged {
     doubles: Vec<(String, Row)>,
 }
 
-impl Staged {
+impl PendingWrite {
     fn row<'a>(&'a self, state: &'a State, key: &str) -> Option<&'a Row> {
         self.written.get(key).or_else(|| state.rows.get(key))
     }
@@ -134,7 +134,7 @@ impl Table {
 
 impl State {
     /// Every record, as whoever reads it is told.
-    fn told(&self, layout: &Layout) -> impl Iterator<Item = (&str, Told)> {
+    fn told(&self, layout: &Layout) -> impl Iterator<Item = (&str, RecordVersion)> {
         let doubles = self.doubles.iter().map(|(key, row)| (key, row));
         let each = layout.field_bytes as usize;
         let rows = self.rows.iter().chain(doubles);
@@ -145,7 +145,7 @@ impl State {
     fn settle(&mut self, layout: &Layout, world: &Arc<World>) {
         while self.later.front().is_some_and(|(due, _)| *due <= Instant::now()) {
             let Some((_, requests)) = self.later.pop_front() else { return };
-            let mut staged = Staged::default();
+            let mut staged = PendingWrite::default();
             let mut plant = Plant::new(world, Faults::default());
             let done = requests.iter().try_for_each(|request| {
                 step(layout, self, &mut staged, &mut plant, request, &mut Answer::default())
@@ -157,7 +157,7 @@ impl State {
     }
 
     /// Writes all that is staged. Refused, with nothing changed, if a key that is to be inserted is there.
-    fn commit(&mut self, staged: Staged) -> Attempt {
+    fn commit(&mut self, staged: PendingWrite) -> Attempt {
         if staged.inserted.iter().any(|key| self.rows.contains_key(key)) {
             return Attempt::Refused;
         }
@@ -172,7 +172,7 @@ impl State {
 fn step(
     layout: &Layout,
     state: &State,
-    staged: &mut Staged,
+    staged: &mut PendingWrite,
     plant: &mut Plant,
     request: &Request,
     answer: &mut Answer,
@@ -207,7 +207,7 @@ fn step(
 }
 
 /// Writes what was meant for one record into the next one, too.
-fn stray(state: &State, staged: &mut Staged, request: &Request) {
+fn stray(state: &State, staged: &mut PendingWrite, request: &Request) {
     let others = state.rows.range(request.key.clone()..).chain(&state.rows);
     if let Some((key, row)) = others.skip(1).find(|(key, _)| **key != request.key) {
         let other = Row { bytes: bytes(request.fields.iter()), ..row.clone() };
@@ -233,7 +233,7 @@ fn read(layout: &Layout, plant: &mut Plant, row: &Row, answer: &mut Answer) -> R
     Ok(())
 }
 
-fn insert(staged: &mut Staged, plant: &mut Plant, request: &Request) {
+fn insert(staged: &mut PendingWrite, plant: &mut Plant, request: &Request) {
     if plant.strikes(Bug::LoseInsert) {
         return;
     }
@@ -247,7 +247,7 @@ fn insert(staged: &mut Staged, plant: &mut Plant, request: &Request) {
 
 fn update(
     layout: &Layout,
-    staged: &mut Staged,
+    staged: &mut PendingWrite,
     plant: &mut Plant,
     request: &Request,
     row: &Row,
@@ -281,7 +281,7 @@ impl RecordsStore for Memory {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         let mut state = State::default();
         let mut fields = Fields::default();
@@ -298,7 +298,7 @@ impl RecordsStore for Memory {
         Box::pin(async { Ok(()) })
     }
 
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let table = self.records_of(place);
         records::task(MemoryConnector { table, wanted: *wanted, world: Arc::clone(&self.world) }, scenario)
     }
@@ -307,7 +307,7 @@ impl RecordsStore for Memory {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        each: &'a mut Each<'_>,
+        each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let doing = "reading the final records";
@@ -330,7 +330,7 @@ impl RecordsStore for Memory {
 
 struct MemoryConnector {
     table: Option<Arc<Table>>,
-    wanted: Wanted,
+    wanted: Requirements,
     world: Arc<World>,
 }
 
@@ -345,7 +345,7 @@ struct Connection {
 /// What the store does for one client.
 struct Client {
     table: Arc<Table>,
-    wanted: Wanted,
+    wanted: Requirements,
     plant: Plant,
 }
 
@@ -371,7 +371,7 @@ impl Pending {
         match attempt {
             Attempt::Ok => {
                 for (request, answer) in self.requests.iter().zip(answers) {
-                    let read: Vec<Told> =
+                    let read: Vec<RecordVersion> =
                         answer.read().map(|(version, fields)| (version, tag_of(fields))).collect();
                     witness.acknowledged(request, &read, answer.written());
                 }
@@ -453,7 +453,8 @@ impl Connection {
 /// An operation and its end, for the history.
 fn shown(requests: &[Request], answers: &[Answer], attempt: &Attempt) -> String {
     let one = |(request, answer): (&Request, &Answer)| {
-        let read: Vec<Told> = answer.read().map(|(version, fields)| (version, tag_of(fields))).collect();
+        let read: Vec<RecordVersion> =
+            answer.read().map(|(version, fields)| (version, tag_of(fields))).collect();
         let (tag, wrote) = (request.fields.tag(), answer.written());
         format!("{:?} {} tag {tag:x}: read {read:x?}, wrote {wrote:?}", request.action, request.number)
     };
@@ -472,7 +473,7 @@ impl Client {
             }
         }
         let gives_way = self.wanted.lock != Lock::Native && !reads_once(requests);
-        let mut staged = Staged::default();
+        let mut staged = PendingWrite::default();
         if gives_way {
             for (request, answer) in requests.iter().zip(answers.iter_mut()) {
                 if let Err(end) = self.step(&table.settled(&self.plant.world), &mut staged, request, answer) {
@@ -501,7 +502,7 @@ impl Client {
     fn step(
         &mut self,
         state: &State,
-        staged: &mut Staged,
+        staged: &mut PendingWrite,
         request: &Request,
         answer: &mut Answer,
     ) -> Result<(), Attempt> {
@@ -515,7 +516,7 @@ impl Client {
     }
 
     /// Commits what is staged, with whatever was planted. None is never answered.
-    fn commit(&mut self, state: &mut State, staged: Staged, requests: &[Request]) -> Option<Attempt> {
+    fn commit(&mut self, state: &mut State, staged: PendingWrite, requests: &[Request]) -> Option<Attempt> {
         let plant = &mut self.plant;
         let later = |state: &mut State| state.later.push_back((Instant::now() + LATER, requests.to_vec()));
         if plant.is_unanswered() {
@@ -570,7 +571,7 @@ mod tests {
 
     use super::*;
 
-    fn connector(store: &Memory) -> impl Fn(&Place, Wanted) -> MemoryConnector {
+    fn connector(store: &Memory) -> impl Fn(&Place, Requirements) -> MemoryConnector {
         |place, wanted| MemoryConnector {
             table: store.records_of(place),
             wanted,

@@ -6,8 +6,8 @@ use std::{convert::Infallible, thread, time::Duration};
 use acidtest_engine::{EngineError, Extent, Load, Measurement, OnRefused, Stop, Trial};
 use acidtest_model::{Lock, StoreError};
 use acidtest_workloads::{
-    Audited, Left, Loaded, Place, Terms, Values, Workload, WorkloadKind, WorkloadTrial, inventory, join,
-    queue, records,
+    AuditResult, LoadProgress, Place, ReusableData, TrialSetup, Values, Workload, WorkloadKind,
+    WorkloadTrial, inventory, join, queue, records,
 };
 use serde::{Deserialize, Serialize};
 
@@ -206,11 +206,11 @@ impl Case {
 
 /// What driving a trial came to.
 #[derive(Clone, Debug)]
-pub struct Driven {
+pub struct DrivenTrial {
     /// What was measured.
     pub measurement: Measurement,
     /// What the audit made of it, and what it leaves to the next trial.
-    pub audited: Audited,
+    pub audited: AuditResult,
     /// How often the bug has struck.
     pub struck: u64,
     /// How much of that the audit must see.
@@ -229,7 +229,7 @@ pub enum Clock {
 
 /// How a trial is driven.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct DriveOptions {
     /// So many clients.
     pub clients: u32,
     /// By which clock.
@@ -259,10 +259,10 @@ pub async fn drive(
     place: &Place,
     is_left: bool,
     load: Load,
-    Way { clients, clock, halt }: Way,
-) -> Result<Driven, SelftestError> {
+    DriveOptions { clients, clock, halt }: DriveOptions,
+) -> Result<DrivenTrial, SelftestError> {
     if !is_left {
-        trial.load(store, place, &Loaded::default()).await?;
+        trial.load(store, place, &LoadProgress::default()).await?;
     }
     let before = store.strikes();
     let tasks = (0..clients).map(|_| trial.client(store, place)).collect::<Result<Vec<_>, _>>()?;
@@ -278,7 +278,7 @@ pub async fn drive(
         Clock::System => Trial::new(load, clients as usize).run(tasks)?,
     };
     let audited = trial.audit(Ok(store), place).await;
-    Ok(Driven { measurement, audited, struck: store.strikes() - before, shown: store.shown(place) })
+    Ok(DrivenTrial { measurement, audited, struck: store.strikes() - before, shown: store.shown(place) })
 }
 
 /// Runs a task by the clock. By the simulated one, time passes only while all of the task waits.
@@ -307,7 +307,7 @@ pub fn by<T: Send, F: Future<Output = T>>(clock: Clock, task: impl FnOnce() -> F
 ///
 /// # Errors
 /// Parameters that describe no workload.
-pub fn run(case: &Case, seed: u64) -> Result<Driven, SelftestError> {
+pub fn run(case: &Case, seed: u64) -> Result<DrivenTrial, SelftestError> {
     let mut tries = 1..=TRIES;
     loop {
         let number = tries.next().unwrap_or(TRIES);
@@ -327,7 +327,7 @@ pub fn run(case: &Case, seed: u64) -> Result<Driven, SelftestError> {
 ///
 /// # Panics
 /// Where the first trial leaves nothing to the second.
-pub fn run_twice(case: &Case, seed: u64) -> Result<[Driven; 2], SelftestError> {
+pub fn run_twice(case: &Case, seed: u64) -> Result<[DrivenTrial; 2], SelftestError> {
     by(Clock::Simulated, || async {
         let store = case.store(seed);
         store.plant(false);
@@ -352,13 +352,13 @@ impl Case {
         store: &Memory,
         seed: u64,
         length: Duration,
-        left: Option<Left>,
-    ) -> Result<Driven, SelftestError> {
+        left: Option<ReusableData>,
+    ) -> Result<DrivenTrial, SelftestError> {
         let workload = self.workload()?;
         let clients = workload.clients().unwrap_or(8);
         let trace = self.replayed.then_some(REPLAYED);
         let is_left = left.is_some();
-        let trial = workload.trial(Terms { lock: self.lock, seed, clients, trace, left });
+        let trial = workload.trial(TrialSetup { lock: self.lock, seed, clients, trace, left });
         let place = Place { namespace: "selftest".to_owned(), trial: 0 };
         let (extent, on_refused) = if self.replayed {
             (Extent::Operations(REPLAYED), OnRefused::Retry(Duration::from_millis(1)))
@@ -369,7 +369,7 @@ impl Case {
         let load = Load { seed, on_refused, timeout, ..Load::closed(workload.operations(), extent) };
         let scheduled = workload.scheduled().map(|clients| clients as usize);
         let load = Load { spans: workload.spans(), scheduled, ..load };
-        let way = Way { clients, clock: Clock::Simulated, halt: None };
+        let way = DriveOptions { clients, clock: Clock::Simulated, halt: None };
         drive(store, &*trial, &place, is_left, load, way).await
     }
 }

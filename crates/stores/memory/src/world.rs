@@ -42,13 +42,13 @@ pub(crate) struct World {
     connections: AtomicU64,
     struck: AtomicU64,
     is_sound: AtomicBool,
-    presence: Mutex<Presence>,
+    presence: Mutex<Availability>,
     history: Option<Mutex<History>>,
 }
 
 /// Whether the store is there.
 #[derive(Debug)]
-struct Presence {
+struct Availability {
     rng: Xoshiro256PlusPlus,
     is_there: bool,
     /// Counts how often it went away: connections do not outlive that.
@@ -64,8 +64,12 @@ struct History {
 
 impl World {
     pub(crate) fn new(faults: Faults, seed: u64, Watch { exact, recorded }: Watch) -> Self {
-        let presence =
-            Presence { rng: Xoshiro256PlusPlus::seed_from_u64(!seed), is_there: true, left: 0, until: None };
+        let presence = Availability {
+            rng: Xoshiro256PlusPlus::seed_from_u64(!seed),
+            is_there: true,
+            left: 0,
+            until: None,
+        };
         let history = || Mutex::new(History { begun: Instant::now(), events: VecDeque::new() });
         Self {
             faults,

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::{
     protocol::{ApiError, Connection, Error},
-    server::Server,
+    server::Endpoint,
 };
 
 /// How long a request that is not timed may take. A server that is not asked in the way it expects says nothing.
@@ -177,12 +177,12 @@ struct Refusal {
 #[derive(Debug)]
 pub(crate) struct Api<'a> {
     connection: Connection,
-    server: &'a Server,
+    server: &'a Endpoint,
     asked: u64,
 }
 
 impl<'a> Api<'a> {
-    pub(crate) fn new(connection: Connection, server: &'a Server) -> Self {
+    pub(crate) fn new(connection: Connection, server: &'a Endpoint) -> Self {
         Self { connection, server, asked: 0 }
     }
 

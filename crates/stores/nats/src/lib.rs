@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::{
     jetstream::{AccountInfo, Api, Retention, Storage, StreamConfig},
-    server::Server,
+    server::Endpoint,
 };
 
 /// The store's row of the matrix.
@@ -28,7 +28,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "NATS JetStream",
     schemes: &["nats"],
     address: "nats://USER:PASSWORD@HOST:4222",
-    server: acidtest_model::Server::Program,
+    server: acidtest_model::Hosting::Program,
     default_port: 4222,
     locks: LOCKS_OF_QUEUES,
     durability: &[
@@ -65,7 +65,7 @@ const SYNC_INTERVAL: &str = "2m (default)";
 /// A NATS server.
 #[derive(Debug)]
 pub struct Nats {
-    server: Server,
+    server: Endpoint,
 }
 
 impl Nats {
@@ -74,7 +74,7 @@ impl Nats {
     /// # Errors
     /// A server that does not answer, or not to this user and password, or has no `JetStream`.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let mut server = Server::new(address, KIND.default_port)?;
+        let mut server = Endpoint::new(address, KIND.default_port)?;
         server.check().await?;
         Ok(Self { server })
     }

@@ -5,10 +5,10 @@ mod subscriber;
 
 use std::time::Duration;
 
-use acidtest_model::{Durability, Effective, StoreError, Task, Wish};
+use acidtest_model::{CellRequest, Durability, Effective, StoreError, Task};
 use acidtest_workloads::{
     Place,
-    queue::{Ack, Connector, Consume, Delivery, Depth, QueueAdapter, QueueKind, Wanted},
+    queue::{Ack, Connector, Consume, Delivery, Depth, QueueAdapter, QueueKind, Requirements},
 };
 
 use self::{publisher::Producer, subscriber::Consumer};
@@ -18,7 +18,7 @@ use crate::{
     prefix,
     protocol::{ApiError, Error},
     rung,
-    server::Server,
+    server::Endpoint,
 };
 
 const NAME: &str = "queue";
@@ -31,7 +31,7 @@ const ACK_WAIT: Duration = Duration::from_secs(5);
 const WAITING: u32 = 512;
 
 /// Why this server cannot deliver messages in that way.
-pub(crate) fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
+pub(crate) fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     let Delivery { ack, consume, queue, .. } = Delivery::of(wish)?;
     match (ack, consume, queue) {
         (Ack::Transaction, ..) => {
@@ -83,10 +83,10 @@ fn consumer(delivery: &Delivery) -> ConsumerConfig {
 
 /// Opens connections to one trial's queue.
 pub struct Connections {
-    server: Server,
+    server: Endpoint,
     stream: String,
     subject: String,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 impl Connector for Connections {
@@ -123,7 +123,7 @@ impl Connections {
 impl QueueAdapter for Nats {
     type Connector = Connections;
 
-    fn connector(&self, place: &Place, wanted: &Wanted) -> Connections {
+    fn connector(&self, place: &Place, wanted: &Requirements) -> Connections {
         Connections {
             server: self.server.clone(),
             stream: name(place),
@@ -132,7 +132,7 @@ impl QueueAdapter for Nats {
         }
     }
 
-    fn declare<'a>(&'a self, place: &'a Place, wanted: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+    fn declare<'a>(&'a self, place: &'a Place, wanted: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let doing = "making the queue";
             let mut api = self.server.reach().await?;
@@ -149,7 +149,7 @@ impl QueueAdapter for Nats {
     fn settings<'a>(
         &'a self,
         place: &'a Place,
-        wanted: &'a Wanted,
+        wanted: &'a Requirements,
         server: &'a Effective,
     ) -> Task<'a, Result<Effective, StoreError>> {
         Box::pin(async move {
@@ -163,7 +163,7 @@ impl QueueAdapter for Nats {
         })
     }
 
-    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(async move {
             let mut api = self.server.reach().await?;
             match api.consumer(&name(place), CONSUMER).await {
@@ -186,12 +186,12 @@ impl QueueAdapter for Nats {
     }
 
     /// A stream has one order, in which its consumer hands messages out.
-    fn keeps_order(&self, _: &Wanted) -> bool {
+    fn keeps_order(&self, _: &Requirements) -> bool {
         true
     }
 
     /// A consumer's way of acknowledging is its own for good.
-    fn draining(&self, wanted: &Wanted) -> Wanted {
+    fn draining(&self, wanted: &Requirements) -> Requirements {
         wanted.in_bulk()
     }
 }

@@ -4,19 +4,19 @@
 
 use std::time::{Duration, Instant};
 
-use acidtest_engine::Ended;
+use acidtest_engine::Completion;
 use acidtest_model::{Durability, StoreError};
 use acidtest_store_nats::{KIND, Nats};
 use acidtest_testbed::{
     Gone, NAMESPACE, Pace, Relay, Subject, World,
-    queue::{self, Case, few},
+    queue::{self, QueueRun, few},
     wait,
 };
 use acidtest_workloads::{
     Attempt, Place, Store, Verdict,
     queue::{
-        Ack, Connector, Consume, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, Received,
-        Subscriber, Wanted,
+        Ack, Connector, Consume, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, ReceivedMessage,
+        Requirements, Subscriber,
     },
 };
 
@@ -58,8 +58,8 @@ fn place(trial: u32) -> Place {
     Place { namespace: NAMESPACE.to_owned(), trial }
 }
 
-fn wanted(parameters: &Parameters) -> Wanted {
-    Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes }
+fn wanted(parameters: &Parameters) -> Requirements {
+    Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes }
 }
 
 #[test]
@@ -92,7 +92,7 @@ async fn publish(publisher: &mut impl Publisher, message: &Message) -> Attempt {
     while ended.is_empty() {
         publisher.settle(&mut ended).await.unwrap();
     }
-    let [Ended { attempt, .. }] = &ended[..] else { panic!("{ended:?}") };
+    let [Completion { attempt, .. }] = &ended[..] else { panic!("{ended:?}") };
     attempt.clone()
 }
 
@@ -119,7 +119,7 @@ fn a_message_is_known_again_by_its_id_if_that_is_asked_for() {
 }
 
 /// A queue with so many messages in it.
-async fn filled(store: &Nats, place: &Place, wanted: &Wanted, messages: u64) {
+async fn filled(store: &Nats, place: &Place, wanted: &Requirements, messages: u64) {
     store.declare(place, wanted).await.unwrap();
     let mut publisher = store.connector(place, wanted).publisher().await.unwrap();
     for sequence in 0..messages {
@@ -146,11 +146,11 @@ fn a_consumer_that_stops_gives_back_at_once_what_it_has_not_taken() {
 }
 
 /// A consumer takes some of the messages and stops: how long it takes from its first until another has the rest.
-async fn gives_back(store: &Nats, place: &Place, wanted: &Wanted) -> Duration {
+async fn gives_back(store: &Nats, place: &Place, wanted: &Requirements) -> Duration {
     filled(store, place, wanted, 30).await;
     let connector = store.connector(place, wanted);
     let mut first = connector.subscriber().await.unwrap();
-    let mut received = Received::default();
+    let mut received = ReceivedMessage::default();
     let begun = Instant::now();
     for _ in 0..10 {
         assert_eq!(first.take(SOON, &mut received).await, Attempt::Ok);
@@ -180,7 +180,7 @@ fn without_acknowledgements_a_consumer_that_stops_still_takes_what_it_was_handed
         filled(store, &place, &wanted, 30).await;
         let connector = store.connector(&place, &wanted);
         let mut first = connector.subscriber().await.unwrap();
-        let mut received = Received::default();
+        let mut received = ReceivedMessage::default();
         let begun = Instant::now();
         assert_eq!(first.take(SOON, &mut received).await, Attempt::Ok);
         while store.depth(&place, &wanted).await.unwrap() != Depth::default() {
@@ -196,17 +196,17 @@ fn without_acknowledgements_a_consumer_that_stops_still_takes_what_it_was_handed
 }
 
 /// A queue in which so many messages of so many bytes are laid in, for one consumer.
-fn laid(store: &Nats, trial: u32, consume: Consume, backlog: u64, message_bytes: u32) -> Case {
+fn laid(store: &Nats, trial: u32, consume: Consume, backlog: u64, message_bytes: u32) -> QueueRun {
     let (phase, backlog, consumers) = (Phase::Consume, Some(backlog), 1);
     let parameters =
         Parameters { phase, consume, backlog, message_bytes, consumers, ..Parameters::default() };
-    let case = Case::new(trial, parameters);
+    let case = QueueRun::new(trial, parameters);
     case.load(store);
     case
 }
 
 #[track_caller]
-fn holds(store: &Nats, case: &Case) {
+fn holds(store: &Nats, case: &QueueRun) {
     let audit = case.audit(store);
     assert_eq!(audit.verdict, Verdict::Holds, "{audit:?}");
     assert_eq!(audit.evidence["consumed_messages"], i64::try_from(case.parameters.backlog()).unwrap());

@@ -11,7 +11,7 @@ use tokio_postgres::{
 
 /// What had been sent when an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendState {
     /// Nothing that could take effect: reads, and writes in a transaction not told to commit.
     Nothing,
     /// A write that is a transaction by itself, or a COMMIT.
@@ -24,7 +24,7 @@ pub enum Sent {
 /// effect: past the moment of commit PostgreSQL reports none, it panics. Not so where the server
 /// goes down or the answer does not come.
 #[must_use]
-pub fn attempt(error: &Error, sent: Sent, words: String) -> Attempt {
+pub fn attempt(error: &Error, sent: SendState, words: String) -> Attempt {
     match error.as_db_error() {
         Some(answer) if is_conflict(answer.code()) => Attempt::Conflict,
         Some(answer) if !ends_connection(answer) => Attempt::Failed(Fault::answered(words)),
@@ -34,10 +34,10 @@ pub fn attempt(error: &Error, sent: Sent, words: String) -> Attempt {
 
 /// What it means for an operation that its connection is gone.
 #[must_use]
-pub fn lost(sent: Sent, words: String) -> Attempt {
+pub fn lost(sent: SendState, words: String) -> Attempt {
     match sent {
-        Sent::Nothing => Attempt::Failed(Fault::lost(words)),
-        Sent::Commit => Attempt::Unknown(Fault::lost(words)),
+        SendState::Nothing => Attempt::Failed(Fault::lost(words)),
+        SendState::Commit => Attempt::Unknown(Fault::lost(words)),
     }
 }
 

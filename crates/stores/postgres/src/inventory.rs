@@ -4,16 +4,16 @@ use acidtest_model::{Address, Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Item, Line, Reading, Scenario, Seen, SqlCapture,
-        SqlConnection, SqlSession, Step, Stock,
+        self, Capture, Connector, InventoryStore, Item, Reading, Scenario, SqlCapture, SqlConnection,
+        SqlSession, Step, Stock, StockLevel, StockRow, Withdrawal,
     },
 };
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::{
     Postgres,
-    fault::{self, Sent},
-    line::in_order,
+    connection::in_order,
+    fault::{self, SendState},
     quoted,
     session::{Answered, Part, Session, changed_one, may_have_changed, unless_stale},
 };
@@ -44,12 +44,12 @@ impl InventoryStore for Postgres {
         inventory::task(connector, scenario)
     }
 
-    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
         Box::pin(async move {
             let sql = format!("SELECT sku, condition, source, warehouse, count FROM {}", table(place));
             let read = async |client: &Client| client.query(&sql, &[]).await;
             let rows = self.on_server("reading the final stock", read).await?;
-            Ok(rows.iter().map(|row| held(row).unwrap_or_else(|_| Held::foreign())).collect())
+            Ok(rows.iter().map(|row| held(row).unwrap_or_else(|_| StockRow::foreign())).collect())
         })
     }
 
@@ -84,12 +84,12 @@ async fn insert(client: &Client, table: &str, items: &[Item]) -> Result<u64, Err
     client.execute(&sql, &[&sku, &condition, &source, &warehouse, &price, &count]).await
 }
 
-fn held(row: &Row) -> Result<Held, String> {
+fn held(row: &Row) -> Result<StockRow, String> {
     let read = |error: Error| fault::words(&error);
     let sku: i64 = row.try_get(0).map_err(read)?;
     let sku = u32::try_from(sku).map_err(|_| format!("a tuple of sku {sku}"))?;
     let count: i32 = row.try_get(4).map_err(read)?;
-    Ok(Held { key: (sku, small(row, 1)?, small(row, 2)?, small(row, 3)?), count: count.into() })
+    Ok(StockRow { key: (sku, small(row, 1)?, small(row, 2)?, small(row, 3)?), count: count.into() })
 }
 
 /// A condition, source or warehouse.
@@ -179,7 +179,7 @@ impl SqlSession for Session {
 
     async fn read_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
         let rows = self.ask(async |client| group(client, read, capture).await).await;
-        fill(seen, &rows.map_err(|error| self.failed(&error, Sent::Nothing))?)
+        fill(seen, &rows.map_err(|error| self.failed(&error, SendState::Nothing))?)
     }
 
     /// BEGIN and the SELECT are sent at once.
@@ -187,33 +187,38 @@ impl SqlSession for Session {
         let lock = async |client: &Client| group(client, read, capture).await;
         let Answered { begun, came, .. } = self.part(Part::First, lock).await;
         self.begun(begun, false)?;
-        fill(seen, &came.map_err(|error| self.failed(&error, Sent::Nothing))?)
+        fill(seen, &came.map_err(|error| self.failed(&error, SendState::Nothing))?)
     }
 
-    async fn change(&mut self, change: &Statement, line: &Line, value: i64) -> Step {
+    async fn change(&mut self, change: &Statement, line: &Withdrawal, value: i64) -> Step {
         let changed = self.ask(async |client| write(client, change, line, value).await).await;
-        changed_one(changed.map_err(|error| self.failed(&error, Sent::Commit))?)
+        changed_one(changed.map_err(|error| self.failed(&error, SendState::Commit))?)
     }
 
-    async fn take_if_unchanged(&mut self, take: &Statement, line: &Line, seen: &Reading) -> Step {
+    async fn take_if_unchanged(&mut self, take: &Statement, line: &Withdrawal, seen: &Reading) -> Step {
         let changed = self.ask(async |client| write_if(client, take, line, seen).await).await;
-        unless_stale(changed.map_err(|error| self.failed(&error, Sent::Commit))?)
+        unless_stale(changed.map_err(|error| self.failed(&error, SendState::Commit))?)
     }
 
     /// BEGIN and the UPDATEs are sent at once.
-    async fn take_all_if_unchanged(&mut self, take: &Statement, lines: &[Line], seen: &Reading) -> Step {
+    async fn take_all_if_unchanged(
+        &mut self,
+        take: &Statement,
+        lines: &[Withdrawal],
+        seen: &Reading,
+    ) -> Step {
         let updates = async |client: &Client| {
             in_order(lines.iter().map(|line| write_if(client, take, line, seen))).await
         };
         let Answered { begun, came, .. } = self.part(Part::First, updates).await;
         self.begun(begun, came.iter().any(|changed| may_have_changed(changed.as_ref().copied())))?;
         came.into_iter().try_for_each(|changed| {
-            unless_stale(changed.map_err(|error| self.failed(&error, Sent::Nothing))?)
+            unless_stale(changed.map_err(|error| self.failed(&error, SendState::Nothing))?)
         })
     }
 
     /// The UPDATEs and COMMIT are sent at once.
-    async fn take_locked(&mut self, take: &Statement, lines: &[Line]) -> Step {
+    async fn take_locked(&mut self, take: &Statement, lines: &[Withdrawal]) -> Step {
         let updates = async |client: &Client| {
             in_order(lines.iter().map(|line| write(client, take, line, line.count.into()))).await
         };
@@ -226,13 +231,18 @@ impl SqlSession for Session {
         self.committed(committed)
     }
 
-    async fn take_in_one(&mut self, take: &Statement, capture: &Capture, taken: &mut Vec<Line>) -> Step {
+    async fn take_in_one(
+        &mut self,
+        take: &Statement,
+        capture: &Capture,
+        taken: &mut Vec<Withdrawal>,
+    ) -> Step {
         let Capture { sku, condition, source, units } = *capture;
         let (sku, condition, source) = (i64::from(sku), i16::from(condition), i16::from(source));
         let units = i64::from(units);
         let rows =
             self.ask(async |client| client.query(take, &[&sku, &condition, &source, &units]).await).await;
-        for row in &rows.map_err(|error| self.failed(&error, Sent::Commit))? {
+        for row in &rows.map_err(|error| self.failed(&error, SendState::Commit))? {
             taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
         }
         Ok(())
@@ -253,14 +263,14 @@ fn fill(seen: &mut Reading, rows: &[Row]) -> Step {
     filled.map_err(|words| Attempt::Failed(Fault::answered(words)))
 }
 
-fn tuple(row: &Row) -> Result<Seen, String> {
+fn tuple(row: &Row) -> Result<StockLevel, String> {
     let words = |error: Error| fault::words(&error);
     let count: i32 = row.try_get(1).map_err(words)?;
     let version = row.try_get(2).map_err(words)?;
-    Ok(Seen { warehouse: small(row, 0)?, count: count.into(), version })
+    Ok(StockLevel { warehouse: small(row, 0)?, count: count.into(), version })
 }
 
-fn line(capture: &Capture, row: &Row) -> Result<Line, String> {
+fn line(capture: &Capture, row: &Row) -> Result<Withdrawal, String> {
     let count: i64 = row.try_get(1).map_err(|error| fault::words(&error))?;
     let count = u32::try_from(count).map_err(|_| format!("{count} units were taken"))?;
     Ok(capture.line(small(row, 0)?, count))
@@ -272,19 +282,24 @@ async fn group(client: &Client, read: &Statement, capture: &Capture) -> Result<V
 }
 
 /// Runs a statement on a line's tuple, with one value.
-async fn write(client: &Client, statement: &Statement, line: &Line, value: i64) -> Result<u64, Error> {
+async fn write(client: &Client, statement: &Statement, line: &Withdrawal, value: i64) -> Result<u64, Error> {
     let (sku, condition, source, warehouse) = key(line);
     client.execute(statement, &[&sku, &condition, &source, &warehouse, &value]).await
 }
 
 /// Runs a statement that takes a line's units, if its tuple has the version still that was seen.
-async fn write_if(client: &Client, take: &Statement, line: &Line, seen: &Reading) -> Result<u64, Error> {
+async fn write_if(
+    client: &Client,
+    take: &Statement,
+    line: &Withdrawal,
+    seen: &Reading,
+) -> Result<u64, Error> {
     let (sku, condition, source, warehouse) = key(line);
     let (units, version) = (i64::from(line.count), seen.of(line).version);
     client.execute(take, &[&sku, &condition, &source, &warehouse, &units, &version]).await
 }
 
-fn key(line: &Line) -> (i64, i16, i16, i16) {
+fn key(line: &Withdrawal) -> (i64, i16, i16, i16) {
     (line.sku.into(), line.condition.into(), line.source.into(), line.warehouse.into())
 }
 

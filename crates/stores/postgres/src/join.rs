@@ -2,15 +2,15 @@
 
 use acidtest_model::{Address, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Loaded, Place,
-    join::{self, Connector, Ext, JoinStore, Joined, Operations, Order, Scenario},
+    Attempt, ClientTask, LoadProgress, Place,
+    join::{self, Connector, Ext, JoinStore, Joined, Operations, Scenario, TableOrder},
     records::Layout,
 };
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::{
     Postgres,
-    fault::Sent,
+    fault::SendState,
     quoted, records,
     session::{PLANNED_ONCE, Session},
 };
@@ -29,7 +29,7 @@ impl Tables {
     }
 
     /// The query. Either way the first column is the key.
-    fn query(&self, order: Order) -> String {
+    fn query(&self, order: TableOrder) -> String {
         let Self { ext, usertable } = self;
         let from = order.joined(ext, usertable);
         format!("SELECT * FROM {from} ON usertable.key = ext.key WHERE ext.value = $1")
@@ -54,7 +54,7 @@ impl JoinStore for Postgres {
         place: &'a Place,
         layout: &'a Layout,
         ext: &'a [Ext],
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(self.on_server("loading the tables", async move |client| {
             let tables = Tables::of(place);
@@ -66,7 +66,7 @@ impl JoinStore for Postgres {
     fn explain<'a>(
         &'a self,
         place: &'a Place,
-        order: Order,
+        order: TableOrder,
         value: u8,
     ) -> Task<'a, Result<String, StoreError>> {
         Box::pin(self.on_server("explaining the join", async move |client| {
@@ -84,7 +84,7 @@ impl JoinStore for Postgres {
     fn first<'a>(
         &'a self,
         place: &'a Place,
-        order: Order,
+        order: TableOrder,
         value: u8,
         begin: &'a mut (dyn FnMut() + 'a),
     ) -> Task<'a, Result<(), StoreError>> {
@@ -127,8 +127,8 @@ impl Connector for PostgresConnector {
 
     async fn connect(&self) -> Result<Connection, String> {
         let prepare = async |client: &Client| {
-            let ext_first = client.prepare(&self.tables.query(Order::ExtFirst)).await?;
-            Ok((ext_first, client.prepare(&self.tables.query(Order::UsertableFirst)).await?))
+            let ext_first = client.prepare(&self.tables.query(TableOrder::ExtFirst)).await?;
+            Ok((ext_first, client.prepare(&self.tables.query(TableOrder::UsertableFirst)).await?))
         };
         let (session, (ext_first, usertable_first)) = Session::open(&self.address, prepare).await?;
         Ok(Connection { session, ext_first, usertable_first, value: self.value })
@@ -136,20 +136,20 @@ impl Connector for PostgresConnector {
 }
 
 impl Connection {
-    async fn rows(&mut self, order: Order) -> Result<Vec<Row>, Attempt> {
+    async fn rows(&mut self, order: TableOrder) -> Result<Vec<Row>, Attempt> {
         let Self { session, ext_first, usertable_first, value } = self;
         let query = match order {
-            Order::ExtFirst => ext_first,
-            Order::UsertableFirst => usertable_first,
+            TableOrder::ExtFirst => ext_first,
+            TableOrder::UsertableFirst => usertable_first,
         };
         session.ready().await?;
         let rows = session.ask(async |client| client.query(query, &[value]).await).await;
-        rows.map_err(|error| session.failed(&error, Sent::Nothing))
+        rows.map_err(|error| session.failed(&error, SendState::Nothing))
     }
 }
 
 impl Operations for Connection {
-    async fn join(&mut self, order: Order, joined: &mut Joined) -> Attempt {
+    async fn join(&mut self, order: TableOrder, joined: &mut Joined) -> Attempt {
         let rows = match self.rows(order).await {
             Ok(rows) => rows,
             Err(trouble) => return trouble,

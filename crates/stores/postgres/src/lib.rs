@@ -2,10 +2,10 @@
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
+mod connection;
 pub mod fault;
 mod inventory;
 mod join;
-mod line;
 mod point;
 mod queue;
 mod records;
@@ -15,7 +15,8 @@ mod value;
 use std::collections::BTreeMap;
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support, Task,
+    Address, Durability, Effective, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support,
+    Task,
 };
 use acidtest_workloads::{
     Owner, Store,
@@ -26,7 +27,7 @@ use acidtest_workloads::{
 };
 use tokio_postgres::{Client, Error, error::SqlState};
 
-pub use crate::{line::Line, point::Point};
+pub use crate::{connection::Connection, point::Point};
 
 const DEFAULT_PORT: u16 = 5432;
 
@@ -36,7 +37,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "PostgreSQL",
     schemes: &["postgres", "postgresql"],
     address: "postgres://USER:PASSWORD@HOST:5432/DATABASE",
-    server: Server::Program,
+    server: Hosting::Program,
     default_port: DEFAULT_PORT,
     locks: &[
         (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
@@ -113,8 +114,8 @@ impl Postgres {
     }
 
     /// Opens a connection.
-    pub async fn line(&self) -> Result<Line, StoreError> {
-        Line::open(&self.address).await.map_err(|error| StoreError::Unreachable {
+    pub async fn line(&self) -> Result<Connection, StoreError> {
+        Connection::open(&self.address).await.map_err(|error| StoreError::Unreachable {
             address: self.address.to_string(),
             cause: fault::words(&error),
             remedy: fault::remedy(&error, &self.address),

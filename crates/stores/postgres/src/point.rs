@@ -4,7 +4,7 @@ use acidtest_model::Address;
 use acidtest_workloads::{Attempt, Fault};
 use tokio_postgres::{Client, Statement};
 
-use crate::{fault::Sent, session::Session};
+use crate::{fault::SendState, session::Session};
 
 /// A client's connection, with a statement that reads and one that changes a row of the table
 /// `points (id bigint PRIMARY KEY, value bigint)`.
@@ -42,7 +42,7 @@ impl Point {
         match value {
             Ok(Some(_)) => Attempt::Ok,
             Ok(None) => absent(id),
-            Err(error) => session.failed(&error, Sent::Nothing),
+            Err(error) => session.failed(&error, SendState::Nothing),
         }
     }
 
@@ -55,7 +55,7 @@ impl Point {
         match session.ask(async |client| client.execute(update, &[&id]).await).await {
             Ok(1) => Attempt::Ok,
             Ok(_) => absent(id),
-            Err(error) => session.failed(&error, Sent::Commit),
+            Err(error) => session.failed(&error, SendState::Commit),
         }
     }
 }

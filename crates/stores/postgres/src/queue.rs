@@ -11,10 +11,10 @@ use std::{
 
 use acidtest_model::{Address, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, Ended, Fault, Place,
+    Attempt, Completion, Fault, Place,
     queue::{
-        self, Ack, Connector, Consume, Delivery, Depth, Message, Numbers, Publisher, QueueAdapter, Received,
-        Settled, Subscriber, Wanted,
+        self, Ack, AckAnswer, Connector, Consume, Delivery, Depth, Message, MessageNumbers, Publisher,
+        QueueAdapter, ReceivedMessage, Requirements, Subscriber,
     },
 };
 use futures_util::future::{MaybeDone, maybe_done};
@@ -22,7 +22,7 @@ use tokio_postgres::{Client, Error, Row, Statement, error::SqlState};
 
 use crate::{
     Postgres,
-    fault::Sent,
+    fault::SendState,
     quoted,
     records::BY_KEY,
     session::{Answered, Part, Session, may_have_changed},
@@ -36,11 +36,11 @@ fn table(place: &Place) -> String {
 impl QueueAdapter for Postgres {
     type Connector = PostgresConnector;
 
-    fn connector(&self, place: &Place, wanted: &Wanted) -> PostgresConnector {
+    fn connector(&self, place: &Place, wanted: &Requirements) -> PostgresConnector {
         PostgresConnector { address: self.address.clone(), table: table(place), wanted: *wanted }
     }
 
-    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
         Box::pin(self.on_server("making the queue", async move |client| {
             let columns = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea NOT NULL";
             client.batch_execute(&format!("CREATE TABLE {} ({columns})", table(place))).await
@@ -48,7 +48,7 @@ impl QueueAdapter for Postgres {
     }
 
     /// Who has locked a message is not asked: it can be delivered as soon as the lock is given up.
-    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(self.on_server("counting the messages", async move |client| {
             let count = format!("SELECT count(*) FROM {}", table(place));
             let ready: i64 = match client.query_one(&count, &[]).await {
@@ -69,12 +69,12 @@ impl QueueAdapter for Postgres {
 
     /// What one consumer gives back comes after what others have taken meanwhile. And one that holds several
     /// looks only behind them for more: what is committed late is for its next transaction.
-    fn keeps_order(&self, wanted: &Wanted) -> bool {
+    fn keeps_order(&self, wanted: &Requirements) -> bool {
         let Delivery { consumers, consume, batch, .. } = wanted.delivery;
         consumers <= 1 && (batch == 1 || consume == Consume::Auto)
     }
 
-    fn filling(&self, wanted: &Wanted) -> Wanted {
+    fn filling(&self, wanted: &Requirements) -> Requirements {
         wanted.in_transactions()
     }
 }
@@ -83,7 +83,7 @@ impl QueueAdapter for Postgres {
 pub struct PostgresConnector {
     address: Address,
     table: String,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 /// A consumer's transaction stays open while there is nothing to take, and must see what comes.
@@ -105,7 +105,7 @@ impl Connector for PostgresConnector {
             Ack::None | Ack::Confirm => Sending::Each(Requests::default()),
             Ack::Transaction => Sending::Together(Vec::new()),
         };
-        Ok(PostgresPublisher { session, insert, sent, numbers: Numbers::default() })
+        Ok(PostgresPublisher { session, insert, sent, numbers: MessageNumbers::default() })
     }
 
     async fn subscriber(&self) -> Result<PostgresSubscriber, String> {
@@ -119,10 +119,10 @@ impl Connector for PostgresConnector {
         let prepare = async |client: &Client| {
             client.batch_execute(&format!("{BY_KEY}; {READ_COMMITTED}")).await?;
             Ok(match self.wanted.delivery.consume {
-                Consume::Auto => Taking::AtOnce(client.prepare(&take).await?),
+                Consume::Auto => ConsumeStatements::AtOnce(client.prepare(&take).await?),
                 Consume::Ack | Consume::Transaction => {
                     let (lock, delete) = (client.prepare(&lock).await?, client.prepare(&delete).await?);
-                    Taking::Locked(Box::new(Locked::new(lock, delete, self.wanted)))
+                    ConsumeStatements::Locked(Box::new(Locked::new(lock, delete, self.wanted)))
                 }
             })
         };
@@ -136,7 +136,7 @@ pub struct PostgresPublisher {
     session: Session,
     insert: Statement,
     sent: Sending,
-    numbers: Numbers,
+    numbers: MessageNumbers,
 }
 
 /// What was handed over and has not ended.
@@ -160,7 +160,7 @@ impl Publisher for PostgresPublisher {
         Ok(())
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         let Self { session, insert, sent, numbers } = self;
         match sent {
             Sending::Each(requests) => {
@@ -184,7 +184,7 @@ impl Publisher for PostgresPublisher {
 }
 
 fn inserted(session: &Session, answer: Inserted) -> Attempt {
-    answer.map_or_else(|error| session.failed(&error, Sent::Commit), |_| Attempt::Ok)
+    answer.map_or_else(|error| session.failed(&error, SendState::Commit), |_| Attempt::Ok)
 }
 
 /// Inserts messages in one transaction, all of which is sent at once.
@@ -240,12 +240,12 @@ impl Requests {
 /// A consumer's connection.
 pub struct PostgresSubscriber {
     session: Session,
-    taking: Taking,
+    taking: ConsumeStatements,
     stopped: bool,
 }
 
 /// How messages are taken.
-enum Taking {
+enum ConsumeStatements {
     /// By the statement that removes them.
     AtOnce(Statement),
     /// In a transaction that locks them first.
@@ -253,23 +253,23 @@ enum Taking {
 }
 
 impl Subscriber for PostgresSubscriber {
-    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+    async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         let Self { session, taking, stopped } = self;
         if *stopped {
             return Attempt::Refused;
         }
         received.redelivered = None;
         queue::poll(patience, async || match taking {
-            Taking::AtOnce(take) => remove_one(session, take, received).await,
-            Taking::Locked(locked) => locked.take(session, received).await,
+            ConsumeStatements::AtOnce(take) => remove_one(session, take, received).await,
+            ConsumeStatements::Locked(locked) => locked.take(session, received).await,
         })
         .await
     }
 
-    async fn settle(&mut self) -> Result<Settled, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         match &mut self.taking {
-            Taking::AtOnce(_) => Ok(Settled::Answered),
-            Taking::Locked(locked) => locked.settle(&mut self.session).await,
+            ConsumeStatements::AtOnce(_) => Ok(AckAnswer::Answered),
+            ConsumeStatements::Locked(locked) => locked.settle(&mut self.session).await,
         }
     }
 
@@ -277,14 +277,14 @@ impl Subscriber for PostgresSubscriber {
     async fn stop(&mut self) -> Result<(), Fault> {
         self.stopped = true;
         match &mut self.taking {
-            Taking::Locked(locked) if locked.open => locked.give_back(&mut self.session).await,
+            ConsumeStatements::Locked(locked) if locked.open => locked.give_back(&mut self.session).await,
             _ => Ok(()),
         }
     }
 }
 
 /// Takes a message whatever becomes of it.
-async fn remove_one(session: &mut Session, take: &Statement, received: &mut Received) -> Attempt {
+async fn remove_one(session: &mut Session, take: &Statement, received: &mut ReceivedMessage) -> Attempt {
     if let Err(lost) = session.ready().await {
         return lost;
     }
@@ -292,12 +292,12 @@ async fn remove_one(session: &mut Session, take: &Statement, received: &mut Rece
     match taken.map(|rows| rows.first().map(|row| read(row, 0, received))) {
         Ok(Some(())) => Attempt::Ok,
         Ok(None) => Attempt::Refused,
-        Err(error) => session.failed(&error, Sent::Commit),
+        Err(error) => session.failed(&error, SendState::Commit),
     }
 }
 
 /// Takes a message's body; what is none is a message all the same, and as good as empty.
-fn read(row: &Row, column: usize, received: &mut Received) {
+fn read(row: &Row, column: usize, received: &mut ReceivedMessage) {
     received.body.clear();
     received.body.extend_from_slice(row.try_get(column).unwrap_or_default());
 }
@@ -306,7 +306,7 @@ fn read(row: &Row, column: usize, received: &mut Received) {
 struct Locked {
     lock: Statement,
     delete: Statement,
-    wanted: Wanted,
+    wanted: Requirements,
     /// Whether the transaction has begun.
     open: bool,
     /// Locked and not taken, in the order of their ids.
@@ -316,11 +316,11 @@ struct Locked {
 }
 
 impl Locked {
-    fn new(lock: Statement, delete: Statement, wanted: Wanted) -> Self {
+    fn new(lock: Statement, delete: Statement, wanted: Requirements) -> Self {
         Self { lock, delete, wanted, open: false, ahead: VecDeque::new(), taken: Vec::new() }
     }
 
-    async fn take(&mut self, session: &mut Session, received: &mut Received) -> Attempt {
+    async fn take(&mut self, session: &mut Session, received: &mut ReceivedMessage) -> Attempt {
         if self.ahead.is_empty()
             && let Err(trouble) = self.lock(session).await
         {
@@ -334,7 +334,7 @@ impl Locked {
                 Attempt::Ok
             }
             Err(error) => {
-                let trouble = session.failed(&error, Sent::Nothing);
+                let trouble = session.failed(&error, SendState::Nothing);
                 self.failed(session, trouble).await
             }
         }
@@ -354,7 +354,7 @@ impl Locked {
         let Answered { begun, came, .. } = session.part(Part::of(!self.open, false), run).await;
         session.begun(begun, false)?;
         self.open = true;
-        let rows = came.map_err(|error| session.failed(&error, Sent::Nothing))?;
+        let rows = came.map_err(|error| session.failed(&error, SendState::Nothing))?;
         self.ahead.extend(rows);
         Ok(())
     }
@@ -374,9 +374,9 @@ impl Locked {
     }
 
     /// Deletes what was taken, and gives back what was not.
-    async fn settle(&mut self, session: &mut Session) -> Result<Settled, Fault> {
+    async fn settle(&mut self, session: &mut Session) -> Result<AckAnswer, Fault> {
         if self.taken.is_empty() {
-            return Ok(Settled::Answered);
+            return Ok(AckAnswer::Answered);
         }
         let taken = mem::take(&mut self.taken);
         let run = async |client: &Client| client.execute(&self.delete, &[&taken]).await;
@@ -384,7 +384,7 @@ impl Locked {
         self.forget();
         let deleted = came.and_then(|deleted| committed.map(|()| deleted));
         match deleted.map_err(|error| Fault::lost(session.words(&error)))? {
-            deleted if deleted == taken.len() as u64 => Ok(Settled::Answered),
+            deleted if deleted == taken.len() as u64 => Ok(AckAnswer::Answered),
             deleted => Err(Fault::lost(format!("{deleted} of {} messages were there", taken.len()))),
         }
     }

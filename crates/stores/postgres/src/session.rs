@@ -7,13 +7,13 @@ use acidtest_workloads::{Attempt, Fault};
 use tokio_postgres::{Client, Error};
 
 use crate::{
-    fault::{self, Sent},
-    line::Line,
+    connection::Connection,
+    fault::{self, SendState},
 };
 
 /// One client's connection with its settings made.
 pub(crate) struct Session {
-    line: Line,
+    line: Connection,
 }
 
 /// What of a transaction is sent at once.
@@ -50,10 +50,10 @@ impl Part {
 
     /// What had been sent when a statement of this part failed: an error that the server reports for it
     /// has ended the transaction, so that a COMMIT behind it only rolled back.
-    pub(crate) fn sent(self, error: &Error) -> Sent {
+    pub(crate) fn sent(self, error: &Error) -> SendState {
         match error.as_db_error() {
-            None if self.commits() => Sent::Commit,
-            _ => Sent::Nothing,
+            None if self.commits() => SendState::Commit,
+            _ => SendState::Nothing,
         }
     }
 }
@@ -75,7 +75,7 @@ impl Session {
         address: &Address,
         prepare: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<(Self, T), String> {
-        let mut line = Line::open(address).await.map_err(|error| fault::words(&error))?;
+        let mut line = Connection::open(address).await.map_err(|error| fault::words(&error))?;
         let ready = line.ask(async |client| {
             client.batch_execute(PLANNED_ONCE).await?;
             prepare(client).await
@@ -89,7 +89,7 @@ impl Session {
         if self.line.is_open().await {
             return Ok(());
         }
-        Err(fault::lost(Sent::Nothing, self.line.ended()))
+        Err(fault::lost(SendState::Nothing, self.line.ended()))
     }
 
     /// Sends a request, or several at once, and waits for the answers.
@@ -97,7 +97,7 @@ impl Session {
         self.line.ask(request).await
     }
 
-    /// See [`Line::client`].
+    /// See [`Connection::client`].
     pub(crate) fn client(&self) -> Arc<Client> {
         self.line.client()
     }
@@ -121,14 +121,14 @@ impl Session {
     /// itself, which may have `changed` something.
     pub(crate) fn begun(&self, begun: Result<(), Error>, changed: bool) -> Result<(), Attempt> {
         begun.map_err(|error| {
-            let trouble = self.failed(&error, Sent::Nothing);
+            let trouble = self.failed(&error, SendState::Nothing);
             if changed { trouble.after_a_part() } else { trouble }
         })
     }
 
     /// What COMMIT came to.
     pub(crate) fn committed(&self, committed: Result<(), Error>) -> Result<(), Attempt> {
-        committed.map_err(|error| self.failed(&error, Sent::Commit))
+        committed.map_err(|error| self.failed(&error, SendState::Commit))
     }
 
     /// Ends a transaction that was not told to commit. It has no effect even if nobody answers, but
@@ -140,16 +140,16 @@ impl Session {
             return outcome;
         }
         let done = self.line.ask(async |client| client.batch_execute("ROLLBACK").await).await;
-        done.map_or_else(|error| fault::lost(Sent::Nothing, self.line.words(&error)), |()| outcome)
+        done.map_or_else(|error| fault::lost(SendState::Nothing, self.line.words(&error)), |()| outcome)
     }
 
-    /// See [`Line::words`].
+    /// See [`Connection::words`].
     pub(crate) fn words(&self, error: &Error) -> String {
         self.line.words(error)
     }
 
     /// What an error means for the operation that met it.
-    pub(crate) fn failed(&self, error: &Error, sent: Sent) -> Attempt {
+    pub(crate) fn failed(&self, error: &Error, sent: SendState) -> Attempt {
         fault::attempt(error, sent, self.line.words(error))
     }
 }

@@ -6,7 +6,7 @@ use tokio_postgres::{
     types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
 };
 
-type Bad = Box<dyn std::error::Error + Sync + Send>;
+type BoxedError = Box<dyn std::error::Error + Sync + Send>;
 
 /// One value: `text` or `bigint`.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(crate) enum Value<'a> {
 }
 
 impl ToSql for Value<'_> {
-    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Bad> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, BoxedError> {
         match self {
             Self::Text(text) => text.to_sql(kind, out),
             Self::Number(number) => number.to_sql(kind, out),
@@ -31,18 +31,18 @@ impl ToSql for Value<'_> {
 }
 
 /// Values whose number is known, as the driver wants them.
-pub(crate) struct Counted<I> {
+pub(crate) struct ValueList<I> {
     values: I,
     left: usize,
 }
 
-impl<I: Iterator> Counted<I> {
+impl<I: Iterator> ValueList<I> {
     pub(crate) fn new(values: I, count: usize) -> Self {
         Self { values, left: count }
     }
 }
 
-impl<I: Iterator> Iterator for Counted<I> {
+impl<I: Iterator> Iterator for ValueList<I> {
     type Item = I::Item;
 
     fn next(&mut self) -> Option<I::Item> {
@@ -56,13 +56,13 @@ impl<I: Iterator> Iterator for Counted<I> {
     }
 }
 
-impl<I: Iterator> ExactSizeIterator for Counted<I> {}
+impl<I: Iterator> ExactSizeIterator for ValueList<I> {}
 
 /// A record's version: a `bigint` that is not negative.
 struct Version(u64);
 
 impl<'a> FromSql<'a> for Version {
-    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Bad> {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, BoxedError> {
         Ok(Self(u64::try_from(i64::from_sql(kind, raw)?)?))
     }
 

@@ -11,11 +11,11 @@ use acidtest_model::{Durability, Isolation, Lock};
 use acidtest_store_postgres::Postgres;
 use acidtest_testbed::{
     NAMESPACE, World, for_operations, for_time,
-    records::{self, Case, NAMES},
+    records::{self, NAMES, RecordsRun},
     until, wait, with_more_time,
 };
 use acidtest_workloads::{
-    Loaded, Place, Store, Verdict,
+    LoadProgress, Place, Store, Verdict,
     records::{Choice, OPERATIONS, Parameters, key_name},
 };
 use common::{POSTGRES, execute, on_server};
@@ -66,7 +66,8 @@ fn a_transaction_is_there_whole_or_not_at_all_after_the_server_was_killed() {
     wait(world.store.create(NAMESPACE, "run 1")).unwrap();
     for (trial, lock) in (1..).zip(Lock::ALL.into_iter().filter(|lock| lock.promises())) {
         let mix = "read:1+update:1+rmw:1+insert:1";
-        let case = Case::new(lock, trial, Parameters { transaction: 4, keys: Choice::Uniform, ..few(mix) });
+        let case =
+            RecordsRun::new(lock, trial, Parameters { transaction: 4, keys: Choice::Uniform, ..few(mix) });
         records::kept(&POSTGRES, &mut world, &case);
     }
 }
@@ -77,7 +78,7 @@ fn records_are_found_by_their_keys_whatever_the_planner_thinks_of_it() {
     execute(world.address(), "ALTER ROLE CURRENT_USER SET random_page_cost = 1000");
     for (trial, records) in (1..).zip([5, 5_000]) {
         let parameters = Parameters { records, ..few("read:1+update:1+rmw:1+scan:1") };
-        let case = Case::new(Lock::Native, trial, parameters);
+        let case = RecordsRun::new(Lock::Native, trial, parameters);
         case.load(&world.store);
         let table = case.place.object("usertable");
         let sql = "SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = $1";
@@ -112,7 +113,7 @@ fn what_ends_loading_is_told_in_the_server_s_words_and_leaves_nothing() {
     let port = world.store.records().unwrap();
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
     let layout = Parameters { records: 30_000, ..few("c") }.layout();
-    let loaded = Loaded::default();
+    let loaded = LoadProgress::default();
     let error = wait(port.load(&place, &layout, &loaded)).unwrap_err().to_string();
     assert!(error.contains("loading the records failed") && error.contains("full_disk"), "{error}");
     assert_eq!(loaded.rows(), 10_000);
@@ -131,7 +132,7 @@ fn an_isolation_level_is_what_the_session_has() {
         let mut parameters =
             Parameters { records: 20, keys: Choice::Uniform, transaction: 2, ..few("rmw:1") };
         parameters.isolation.0 = Some(level);
-        is_judged(&world, &level, 1000, verdict, || Case::new(Lock::None, trial, parameters.clone()));
+        is_judged(&world, &level, 1000, verdict, || RecordsRun::new(Lock::None, trial, parameters.clone()));
     }
 }
 
@@ -145,7 +146,7 @@ fn single_operations_lose_nothing_at_a_strict_level_but_without_a_lock_mode() {
         parameters.isolation.0 = Some(level);
         let verdict = if lock.promises() { Verdict::Holds } else { Verdict::Broken };
         is_judged(&world, &format!("{level}, {lock}"), 500, verdict, || {
-            Case::new(lock, trial, parameters.clone())
+            RecordsRun::new(lock, trial, parameters.clone())
         });
     }
 }
@@ -156,7 +157,7 @@ fn is_judged(
     shown: &dyn Display,
     millis: u64,
     verdict: Verdict,
-    case: impl Fn() -> Case,
+    case: impl Fn() -> RecordsRun,
 ) {
     with_more_time(millis, |millis| {
         let case = case();
@@ -176,7 +177,7 @@ fn is_judged(
 fn a_record_that_is_not_there_is_refused() {
     let Some(world) = world() else { return };
     for (trial, (lock, transaction)) in (1..).zip(everyhow()) {
-        let case = Case::new(lock, trial, Parameters { transaction, ..few("read:1+update:1+rmw:1") });
+        let case = RecordsRun::new(lock, trial, Parameters { transaction, ..few("read:1+update:1+rmw:1") });
         case.load(&world.store);
         execute(world.address(), &format!("DELETE FROM acidtest.{}", case.place.object("usertable")));
         let measured = case.drive(&world.store, &for_operations(50), 2);
@@ -193,7 +194,7 @@ fn a_record_that_is_there_already_is_refused_with_all_of_its_transaction() {
     for (trial, (lock, transaction)) in (1..).zip(everyhow()) {
         let parameters = Parameters { transaction, ..few("update:9+insert:1") };
         let records = parameters.records;
-        let case = Case::new(lock, trial, parameters);
+        let case = RecordsRun::new(lock, trial, parameters);
         case.load(&world.store);
         let theirs: Vec<_> = (records..records + 100_000).map(key_name).collect();
         let table = case.place.object("usertable");
@@ -220,7 +221,7 @@ fn what_fails_half_way_is_rolled_back() {
     let Some(world) = world() else { return };
     for (trial, (lock, transaction)) in (1..).zip(everyhow()) {
         let parameters = Parameters { transaction, keys: Choice::Uniform, ..few("update:1+rmw:1+insert:1") };
-        let case = Case::new(lock, trial, parameters);
+        let case = RecordsRun::new(lock, trial, parameters);
         case.load(&world.store);
         let table = case.place.object("usertable");
         execute(
@@ -249,7 +250,7 @@ fn a_long_transaction_is_answered_in_its_turn() {
     let mixes = ["read:8+scan:1", "insert:1", "read:2+update:1+rmw:1+insert:1"];
     for (trial, (mix, lock)) in (1..).zip(mixes.into_iter().flat_map(|mix| Lock::ALL.map(|lock| (mix, lock))))
     {
-        let case = Case::new(lock, trial, Parameters { transaction: 1_000, ..few(mix) });
+        let case = RecordsRun::new(lock, trial, Parameters { transaction: 1_000, ..few(mix) });
         case.load(&world.store);
         let measured = case.drive(&world.store, &for_operations(2), 1);
         assert_eq!(measured.operations[OPERATIONS.len() - 1].count(Outcome::Ok), 2, "{:?}", measured.faults);

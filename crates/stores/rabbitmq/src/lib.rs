@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::{
     amqp::{Arguments, Connection, Envelope, Error, Value, ids},
-    server::Server,
+    server::Endpoint,
 };
 
 /// The store's row of the matrix.
@@ -26,7 +26,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "RabbitMQ",
     schemes: &["amqp"],
     address: "amqp://USER:PASSWORD@HOST:5672/VHOST",
-    server: acidtest_model::Server::Program,
+    server: acidtest_model::Hosting::Program,
     default_port: 5672,
     locks: LOCKS_OF_QUEUES,
     durability: &[
@@ -57,7 +57,7 @@ const MARK: &str = "acidtest run ";
 
 /// A RabbitMQ server.
 pub struct RabbitMq {
-    server: Server,
+    server: Endpoint,
     version: String,
 }
 
@@ -73,7 +73,7 @@ impl RabbitMq {
     /// # Errors
     /// A server that does not answer, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let server = Server::new(address, KIND.default_port);
+        let server = Endpoint::new(address, KIND.default_port);
         let connection = server.reach().await?;
         let about = |name| connection.about(name).unwrap_or("unknown").to_owned();
         let version = format!("{} {}", about("product"), about("version"));

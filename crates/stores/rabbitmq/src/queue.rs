@@ -2,13 +2,13 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use acidtest_engine::{Ended, Fault};
-use acidtest_model::{Durability, Effective, Idle, StoreError, Task, Wish};
+use acidtest_engine::{Completion, Fault};
+use acidtest_model::{CellRequest, Durability, Effective, Idle, StoreError, Task};
 use acidtest_workloads::{
     Attempt, Place,
     queue::{
-        self, Ack, Consume, Delivery, Depth, Message, NO_CONFLICTS, QueueAdapter, QueueKind, Received,
-        Settled, Wanted,
+        self, Ack, AckAnswer, Consume, Delivery, Depth, Message, NO_CONFLICTS, QueueAdapter, QueueKind,
+        ReceivedMessage, Requirements,
     },
 };
 use tokio::time::timeout;
@@ -17,11 +17,11 @@ use crate::{
     RabbitMq,
     amqp::{Arguments, Connection, Envelope, Error, Event, ids},
     declaration, delete, leave, look, names,
-    server::Server,
+    server::Endpoint,
 };
 
 /// What it cannot do of what a queue may be asked.
-pub(crate) fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
+pub(crate) fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     let delivery = Delivery::of(wish)?;
     match () {
         () if delivery.deduplicate => Some("it does not know a message again by its id"),
@@ -36,7 +36,7 @@ pub(crate) fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
 }
 
 /// What has no effect on a queue.
-pub(crate) fn idle(wish: &Wish<'_>) -> &'static [Idle] {
+pub(crate) fn idle(wish: &CellRequest<'_>) -> &'static [Idle] {
     const PUSHED: Idle = Idle {
         name: "prefetch",
         why: "with consume auto the broker pushes messages as fast as they are read",
@@ -59,7 +59,7 @@ fn name(place: &Place) -> String {
 
 impl RabbitMq {
     /// Declares the queue as it is wanted; one that is there and differs is refused by the broker.
-    async fn declared(&self, place: &Place, wanted: &Wanted, doing: &str) -> Result<(), StoreError> {
+    async fn declared(&self, place: &Place, wanted: &Requirements, doing: &str) -> Result<(), StoreError> {
         let delivery = &wanted.delivery;
         let arguments = declaration(&name(place), false, delivery.persistent, Some(kind(delivery)));
         let mut connection = self.server.reach().await?;
@@ -71,11 +71,11 @@ impl RabbitMq {
 impl QueueAdapter for RabbitMq {
     type Connector = Connector;
 
-    fn connector(&self, place: &Place, wanted: &Wanted) -> Connector {
+    fn connector(&self, place: &Place, wanted: &Requirements) -> Connector {
         Connector { server: self.server.clone(), queue: name(place), delivery: wanted.delivery }
     }
 
-    fn declare<'a>(&'a self, place: &'a Place, wanted: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+    fn declare<'a>(&'a self, place: &'a Place, wanted: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let doing = "declaring the queue";
             let failed = self.server.failed(doing);
@@ -93,7 +93,7 @@ impl QueueAdapter for RabbitMq {
     fn settings<'a>(
         &'a self,
         place: &'a Place,
-        wanted: &'a Wanted,
+        wanted: &'a Requirements,
         server: &'a Effective,
     ) -> Task<'a, Result<Effective, StoreError>> {
         Box::pin(async move {
@@ -114,7 +114,7 @@ impl QueueAdapter for RabbitMq {
 
     /// What a consumer holds, or is on its way to it, is in no count of the broker's; but the consumer is, until
     /// what it held is ready again.
-    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(async move {
             let failed = self.server.failed("counting messages");
             let queue = name(place);
@@ -138,7 +138,7 @@ impl QueueAdapter for RabbitMq {
         })
     }
 
-    fn keeps_order(&self, _: &Wanted) -> bool {
+    fn keeps_order(&self, _: &Requirements) -> bool {
         true
     }
 }
@@ -191,7 +191,7 @@ fn rung(delivery: &Delivery) -> (Durability, String) {
 /// Opens connections to a queue.
 #[derive(Clone)]
 pub struct Connector {
-    server: Server,
+    server: Endpoint,
     queue: String,
     delivery: Delivery,
 }
@@ -251,7 +251,7 @@ fn start(body: &[u8]) -> Start {
 
 /// A message that was sent and has not ended.
 #[derive(Clone, Debug)]
-struct Open {
+struct InFlight {
     start: Start,
     /// Why no queue took it.
     returned: Option<String>,
@@ -265,12 +265,12 @@ pub struct Publisher {
     ack: Ack,
     /// The number of the first that is open.
     first: u64,
-    open: VecDeque<Open>,
+    open: VecDeque<InFlight>,
 }
 
 impl Publisher {
     /// Notes what the broker said of messages.
-    fn note(&mut self, event: Event, ended: &mut Vec<Ended>) {
+    fn note(&mut self, event: Event, ended: &mut Vec<Completion>) {
         match event {
             // numbers of confirmed messages begin at 1
             Event::Confirmed { tag, multiple } => self.end(tag.saturating_sub(1), multiple, None, ended),
@@ -290,7 +290,7 @@ impl Publisher {
     }
 
     /// The message of this number has ended, or all up to it.
-    fn end(&mut self, number: u64, multiple: bool, refused: Option<&str>, ended: &mut Vec<Ended>) {
+    fn end(&mut self, number: u64, multiple: bool, refused: Option<&str>, ended: &mut Vec<Completion>) {
         let Some(last) = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok()) else {
             return;
         };
@@ -305,7 +305,7 @@ impl Publisher {
                 (None, Some(why)) => Attempt::Unknown(Fault::answered(why)),
                 (None, None) => Attempt::Ok,
             };
-            ended.push(Ended { number, attempt });
+            ended.push(Completion { number, attempt });
         }
         while self.open.front().is_some_and(|open| open.ended) {
             self.open.pop_front();
@@ -314,14 +314,14 @@ impl Publisher {
     }
 
     /// All that is open has ended.
-    fn end_all(&mut self, ended: &mut Vec<Ended>) {
+    fn end_all(&mut self, ended: &mut Vec<Completion>) {
         if let Some(last) = self.open.len().checked_sub(1) {
             self.end(self.first + last as u64, true, None, ended);
         }
     }
 
     /// What the broker has said already.
-    fn note_heard(&mut self, ended: &mut Vec<Ended>) {
+    fn note_heard(&mut self, ended: &mut Vec<Completion>) {
         while let Some(event) = self.connection.heard() {
             self.note(event, ended);
         }
@@ -330,11 +330,11 @@ impl Publisher {
 
 impl queue::Publisher for Publisher {
     async fn send(&mut self, message: &Message) -> Result<(), Fault> {
-        self.open.push_back(Open { start: start(&message.body), returned: None, ended: false });
+        self.open.push_back(InFlight { start: start(&message.body), returned: None, ended: false });
         Ok(self.connection.publish(&self.envelope, &message.body).await?)
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         match self.ack {
             Ack::None => {
                 self.connection.flush().await?;
@@ -391,11 +391,11 @@ impl Subscriber {
     }
 
     /// What an event is to a consumer: a message, nothing, or the end.
-    fn note(&mut self, event: Event, received: &mut Received) -> Option<Attempt> {
+    fn note(&mut self, event: Event, received: &mut ReceivedMessage) -> Option<Attempt> {
         match event {
             Event::Delivered { tag, redelivered, body } => {
                 self.last = Some(tag);
-                *received = Received { body, redelivered: Some(redelivered) };
+                *received = ReceivedMessage { body, redelivered: Some(redelivered) };
                 Some(Attempt::Ok)
             }
             Event::Cancelled => {
@@ -410,7 +410,7 @@ impl Subscriber {
 }
 
 impl queue::Subscriber for Subscriber {
-    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+    async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         while let Some(event) = self.connection.heard() {
             if let Some(attempt) = self.note(event, received) {
                 return attempt;
@@ -432,20 +432,20 @@ impl queue::Subscriber for Subscriber {
         }
     }
 
-    async fn settle(&mut self) -> Result<Settled, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         const MULTIPLE: u8 = 1;
         if let Some(tag) = self.last.take() {
             self.connection.say(ids::ACK, &Arguments::default().longlong(tag).byte(MULTIPLE));
         }
         if self.consume == Consume::Transaction {
             self.connection.ask(ids::COMMIT, &Arguments::default(), ids::COMMIT_OK).await?;
-            return Ok(Settled::Answered);
+            return Ok(AckAnswer::Answered);
         }
         // while messages are at hand, acknowledgements are written several at once
         if !self.connection.has_heard() {
             self.connection.flush().await?;
         }
-        Ok(Settled::Sent)
+        Ok(AckAnswer::Sent)
     }
 
     /// A subscription that is cancelled is not counted any more, while what it holds is in no other count: where

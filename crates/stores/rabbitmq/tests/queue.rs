@@ -13,14 +13,14 @@ use acidtest_model::{Address, Durability, StoreError};
 use acidtest_store_rabbitmq::{KIND, RabbitMq};
 use acidtest_testbed::{
     Gone, NAMESPACE, Pace, Private, Relay, Subject, World, login,
-    queue::{self, Case, few},
+    queue::{self, QueueRun, few},
     wait,
 };
 use acidtest_workloads::{
     Attempt, Fault, Owner, Place, Store, Verdict,
     queue::{
-        Connector, Consume, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, QueueKind, Received,
-        Subscriber, Wanted,
+        Connector, Consume, Depth, Message, Parameters, Phase, Publisher, QueueAdapter, QueueKind,
+        ReceivedMessage, Requirements, Subscriber,
     },
 };
 use tokio::time::timeout;
@@ -75,7 +75,7 @@ fn a_quorum_queue_that_was_just_made_loses_what_it_confirmed() {
     assert_eq!(found.verdict, Verdict::Holds, "{found:?}");
 }
 
-fn is_not_taken_for_empty(rabbit: &RabbitMq, case: &Case) {
+fn is_not_taken_for_empty(rabbit: &RabbitMq, case: &QueueRun) {
     wait(async {
         let asked =
             timeout(Duration::from_secs(1), rabbit.depth(&case.place, &wanted(&case.parameters))).await;
@@ -97,8 +97,8 @@ fn has_noted_its_log(private: &Private, place: &Place) -> bool {
     listed.windows(entry.len()).any(|window| window == entry.as_bytes())
 }
 
-fn wanted(parameters: &Parameters) -> Wanted {
-    Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes }
+fn wanted(parameters: &Parameters) -> Requirements {
+    Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes }
 }
 
 /// Publishes one message, for at most so long: how it ended, if it did.
@@ -213,15 +213,15 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
 }
 
 /// A queue in which so many messages of so many bytes are laid in.
-fn laid(rabbit: &RabbitMq, trial: u32, backlog: u64, message_bytes: u32) -> Case {
+fn laid(rabbit: &RabbitMq, trial: u32, backlog: u64, message_bytes: u32) -> QueueRun {
     let (phase, backlog) = (Phase::Consume, Some(backlog));
-    let case = Case::new(trial, Parameters { phase, backlog, message_bytes, ..Parameters::default() });
+    let case = QueueRun::new(trial, Parameters { phase, backlog, message_bytes, ..Parameters::default() });
     case.load(rabbit);
     case
 }
 
 #[track_caller]
-fn holds(rabbit: &RabbitMq, case: &Case) {
+fn holds(rabbit: &RabbitMq, case: &QueueRun) {
     let audit = case.audit(rabbit);
     assert_eq!(audit.verdict, Verdict::Holds, "{audit:?}");
     assert_eq!(audit.evidence["consumed_messages"], i64::try_from(case.parameters.backlog()).unwrap());
@@ -252,7 +252,7 @@ fn what_is_on_its_way_or_in_dead_hands_is_not_lost() {
     let asked = wanted(&held.parameters);
     wait(async {
         let mut dying = far.connector(&held.place, &asked).subscriber().await.unwrap();
-        assert_eq!(dying.take(SOON, &mut Received::default()).await, Attempt::Ok);
+        assert_eq!(dying.take(SOON, &mut ReceivedMessage::default()).await, Attempt::Ok);
         dying.stop().await.unwrap();
     });
     let depth = wait(rabbit.depth(&held.place, &asked)).unwrap();
@@ -291,7 +291,7 @@ fn a_stranger_s_queue_stays_though_it_is_listed_among_ours(world: &World<RabbitM
     let publish = "rabbit_basic:publish(rabbit_misc:r(<<\"/\">>, exchange, <<>>), <<\"acidtest:names\">>";
     let listing = format!("[{publish}, [{{delivery_mode, 2}}], Name) || Name <- [{listed}]].");
     control(world.private(), &["eval", &listing]);
-    let theirs = Case::within("acidtest_2", 1, ours.parameters.clone());
+    let theirs = QueueRun::within("acidtest_2", 1, ours.parameters.clone());
     wait(rabbit.create("acidtest_2", "run 2")).unwrap();
     theirs.load(rabbit);
 
@@ -318,7 +318,7 @@ fn nothing_is_sent_to_a_consumer_before_it_asks(world: &World<RabbitMq>) {
         let mut subscriber = connector.subscriber().await.unwrap();
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(rabbit.depth(&place, &wanted).await.unwrap().ready, 3);
-        let mut received = Received::default();
+        let mut received = ReceivedMessage::default();
         assert_eq!(subscriber.take(SOON, &mut received).await, Attempt::Ok);
         assert_eq!(rabbit.depth(&place, &wanted).await.unwrap().ready, 0);
     });

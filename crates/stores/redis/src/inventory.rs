@@ -7,8 +7,8 @@ use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Item, Line, Operations, Release, Scenario, Stock,
-        plan_capture,
+        self, Capture, Connector, InventoryStore, Item, Operations, Release, Scenario, Stock, StockRow,
+        Withdrawal, plan_capture,
     },
 };
 use redis::{Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection, cmd, pipe};
@@ -17,7 +17,7 @@ use crate::{
     Redis,
     keys::{self, Scan},
     lock::{self, Locked, Locks},
-    server::{Request, Server, ended},
+    server::{Endpoint, Request, ended},
     session::{Script, Session, Step},
 };
 
@@ -115,7 +115,7 @@ impl InventoryStore for Redis {
         inventory::task(RedisConnector { server: self.server.clone(), lock, keys: Keys::of(place) }, scenario)
     }
 
-    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
         Box::pin(async move {
             let mut connection = self.server.reach().await?;
             read_stock(&mut connection, &Keys::of(place))
@@ -148,7 +148,7 @@ fn lay_in(batch: &mut Pipeline, keys: &Keys, items: &[Item]) {
     }
 }
 
-async fn read_stock(connection: &mut MultiplexedConnection, keys: &Keys) -> RedisResult<Vec<Held>> {
+async fn read_stock(connection: &mut MultiplexedConnection, keys: &Keys) -> RedisResult<Vec<StockRow>> {
     // a scan may show a key twice
     let mut found = BTreeSet::new();
     let mut scan = Scan::of(&keys.counts());
@@ -170,7 +170,7 @@ async fn read_stock(connection: &mut MultiplexedConnection, keys: &Keys) -> Redi
                     let group = str::from_utf8(name).ok().and_then(|name| keys.group(name));
                     held.extend(counts.iter().map(|(warehouse, count)| tuple(group, warehouse, count)));
                 }
-                None => held.push(Held::foreign()),
+                None => held.push(StockRow::foreign()),
             }
         }
     }
@@ -178,17 +178,17 @@ async fn read_stock(connection: &mut MultiplexedConnection, keys: &Keys) -> Redi
 }
 
 /// A tuple of the final stock, if its group and what is kept of it make one.
-fn tuple(group: Option<Group>, warehouse: &[u8], count: &[u8]) -> Held {
+fn tuple(group: Option<Group>, warehouse: &[u8], count: &[u8]) -> StockRow {
     let held = || {
         let (sku, condition, source) = group?;
         let key = (sku, condition, source, str::from_utf8(warehouse).ok()?.parse().ok()?);
-        Some(Held { key, count: str::from_utf8(count).ok()?.parse().ok()? })
+        Some(StockRow { key, count: str::from_utf8(count).ok()?.parse().ok()? })
     };
-    held().unwrap_or_else(Held::foreign)
+    held().unwrap_or_else(StockRow::foreign)
 }
 
 struct RedisConnector {
-    server: Server,
+    server: Endpoint,
     lock: Lock,
     keys: Keys,
 }
@@ -234,11 +234,11 @@ impl Client {
         self.read = counts;
     }
 
-    fn decide(&self, capture: &Capture, taken: &mut Vec<Line>) -> bool {
+    fn decide(&self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> bool {
         plan_capture(capture, self.read.iter().copied(), taken)
     }
 
-    async fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+    async fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Step<Attempt> {
         let key = self.keys.count((capture.sku, capture.condition, capture.source));
         let group = self.session.ask(cmd("HGETALL").arg(&key)).await;
         self.seen(group.map_err(ended(Request::Harmless))?);
@@ -257,7 +257,11 @@ impl Client {
         Ok(Attempt::Ok)
     }
 
-    async fn capture_if_unchanged(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+    async fn capture_if_unchanged(
+        &mut self,
+        capture: &Capture,
+        taken: &mut Vec<Withdrawal>,
+    ) -> Step<Attempt> {
         let key = self.keys.count((capture.sku, capture.condition, capture.source));
         self.watch(&key).await?;
         if !self.decide(capture, taken) {
@@ -282,7 +286,7 @@ impl Client {
         Ok(())
     }
 
-    async fn capture_locked(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+    async fn capture_locked(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Step<Attempt> {
         let group = (capture.sku, capture.condition, capture.source);
         let (hash, lock) = (self.keys.count(group), self.keys.lock(group));
         let locked = Locked { hash: &hash, lock: &lock };
@@ -325,7 +329,7 @@ impl Client {
         lock::write(&mut self.session, locked, token, write).await
     }
 
-    async fn capture_in_one(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+    async fn capture_in_one(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Step<Attempt> {
         let key = self.keys.count((capture.sku, capture.condition, capture.source));
         let asked = self.session.run(&CAPTURE, |script| {
             script.arg(1).arg(&key).arg(capture.units);
@@ -351,7 +355,7 @@ impl Operations for Client {
         self.locks.take_waited()
     }
 
-    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Attempt {
         let done = match self.lock {
             Lock::None => self.capture_unprotected(capture, taken).await,
             Lock::Soft => self.capture_if_unchanged(capture, taken).await,
@@ -411,8 +415,8 @@ mod tests {
         let mut held = wait(redis.stock(&place)).unwrap();
         held.sort_unstable_by_key(|held| held.key);
         // two of each group that is none, and of each that is one, and the one that holds no counts
-        let mut expected = vec![Held::foreign(); 3 + 3 + 2 + 1];
-        expected.push(Held { key: (7, 1, 2, 3), count: 5 });
+        let mut expected = vec![StockRow::foreign(); 3 + 3 + 2 + 1];
+        expected.push(StockRow { key: (7, 1, 2, 3), count: 5 });
         assert_eq!(held, expected);
     }
 }

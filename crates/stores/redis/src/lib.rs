@@ -15,8 +15,8 @@ mod session;
 mod settings;
 
 use acidtest_model::{
-    Address, Durability, Effective, Idle, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support, Task,
-    Wish,
+    Address, CellRequest, Durability, Effective, Idle, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
+    Support, Task,
 };
 use acidtest_workloads::{
     Owner, Store,
@@ -26,7 +26,7 @@ use acidtest_workloads::{
 };
 use redis::{RedisResult, Value, cmd};
 
-use crate::server::Server;
+use crate::server::Endpoint;
 pub use crate::{
     point::Point,
     server::{Request, attempt},
@@ -39,7 +39,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "Redis",
     schemes: &["redis"],
     address: "redis://USER:PASSWORD@HOST:6379/NUMBER",
-    server: acidtest_model::Server::Program,
+    server: acidtest_model::Hosting::Program,
     default_port: 6379,
     locks: &[
         (Lock::None, Support::Yes("read, then HSET to the computed values")),
@@ -75,14 +75,14 @@ pub const KIND: StoreKind = StoreKind {
 const ONE_BY_ONE: Support =
     Support::No("it has no levels: commands, scripts and transactions run one after the other");
 
-fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
+fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     if let Some(delivery) = Delivery::of(wish) {
         return queue::refuses(&delivery);
     }
     (wish.transaction > 1 && wish.lock == Lock::Hard).then_some(records::ONE_LOCK)
 }
 
-fn idle(wish: &Wish<'_>) -> &'static [Idle] {
+fn idle(wish: &CellRequest<'_>) -> &'static [Idle] {
     const ONE_AFTER_THE_OTHER: &[Idle] = &[Idle {
         name: "max_retries",
         why: "commands and scripts run one after the other: none conflicts with another",
@@ -96,7 +96,7 @@ fn idle(wish: &Wish<'_>) -> &'static [Idle] {
 /// A Redis server.
 #[derive(Debug)]
 pub struct Redis {
-    server: Server,
+    server: Endpoint,
 }
 
 impl Redis {
@@ -105,7 +105,7 @@ impl Redis {
     /// # Errors
     /// A server that does not answer, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let server = Server::new(address, KIND.default_port)?;
+        let server = Endpoint::new(address, KIND.default_port)?;
         server.reach().await?;
         Ok(Self { server })
     }

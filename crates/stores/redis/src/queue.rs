@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_engine::{Attempt, Ended, Fault};
+use acidtest_engine::{Attempt, Completion, Fault};
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Place,
     queue::{
-        Ack, Connector, Consume, Delivery, Depth, Message, Numbers, Publisher, QueueAdapter, QueueKind,
-        Received, Settled, Subscriber, Wanted,
+        Ack, AckAnswer, Connector, Consume, Delivery, Depth, Message, MessageNumbers, Publisher,
+        QueueAdapter, QueueKind, ReceivedMessage, Requirements, Subscriber,
     },
 };
 use redis::{
@@ -25,7 +25,7 @@ use redis::{
 use crate::{
     Redis, keys,
     queue::wire::{Reply, Wire},
-    server::{Request, Server, attempt, ended},
+    server::{Endpoint, Request, attempt, ended},
     session::{Script, Session, Step},
 };
 
@@ -71,11 +71,11 @@ fn key(place: &Place) -> String {
 impl QueueAdapter for Redis {
     type Connector = RedisConnector;
 
-    fn connector(&self, place: &Place, wanted: &Wanted) -> RedisConnector {
+    fn connector(&self, place: &Place, wanted: &Requirements) -> RedisConnector {
         RedisConnector { server: self.server.clone(), key: key(place), wanted: *wanted }
     }
 
-    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let (key, doing) = (key(place), "declaring the queue");
             let failed = self.server.failed(doing);
@@ -94,7 +94,7 @@ impl QueueAdapter for Redis {
         })
     }
 
-    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(async move {
             let mut connection = self.server.reach().await?;
             depth(&mut connection, &key(place)).await.map_err(self.server.failed("reading the queue's depth"))
@@ -111,7 +111,7 @@ impl QueueAdapter for Redis {
 
     /// A producer's entries are added in the order in which they are sent, and handed out by their ids, which
     /// ascend.
-    fn keeps_order(&self, _: &Wanted) -> bool {
+    fn keeps_order(&self, _: &Requirements) -> bool {
         true
     }
 }
@@ -145,9 +145,9 @@ async fn depth(connection: &mut MultiplexedConnection, key: &str) -> RedisResult
 
 /// Opens connections to a trial's stream.
 pub struct RedisConnector {
-    server: Server,
+    server: Endpoint,
     key: String,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 impl Connector for RedisConnector {
@@ -156,16 +156,16 @@ impl Connector for RedisConnector {
 
     async fn publisher(&self) -> Result<RedisPublisher, String> {
         let way = match self.wanted.delivery.ack {
-            Ack::None => Way::Silent(Wire::open(&self.server, false).await?),
-            Ack::Confirm => Way::Answered(Wire::open(&self.server, true).await?),
+            Ack::None => PublishMethod::Silent(Wire::open(&self.server, false).await?),
+            Ack::Confirm => PublishMethod::Answered(Wire::open(&self.server, true).await?),
             Ack::Transaction => {
                 let connection = self.server.connect().await.map_err(|error| error.to_string())?;
                 let mut batch = pipe();
                 batch.atomic();
-                Way::Transaction(Session::new(connection), batch)
+                PublishMethod::Transaction(Session::new(connection), batch)
             }
         };
-        Ok(RedisPublisher { way, key: self.key.clone(), open: 0, numbers: Numbers::default() })
+        Ok(RedisPublisher { way, key: self.key.clone(), open: 0, numbers: MessageNumbers::default() })
     }
 
     async fn subscriber(&self) -> Result<RedisSubscriber, String> {
@@ -192,7 +192,7 @@ impl Connector for RedisConnector {
 }
 
 /// How a producer's messages reach the server.
-enum Way {
+enum PublishMethod {
     /// With replies switched off.
     Silent(Wire),
     /// Each with its answer.
@@ -203,11 +203,11 @@ enum Way {
 
 /// A producer's connection.
 pub struct RedisPublisher {
-    way: Way,
+    way: PublishMethod,
     key: String,
     /// Messages that have been sent and have not ended.
     open: usize,
-    numbers: Numbers,
+    numbers: MessageNumbers,
 }
 
 /// What the server says by nil to `NOMKSTREAM`.
@@ -223,14 +223,14 @@ impl Publisher for RedisPublisher {
     async fn send(&mut self, message: &Message) -> Result<(), Fault> {
         self.open += 1;
         match &mut self.way {
-            Way::Silent(wire) | Way::Answered(wire) => {
+            PublishMethod::Silent(wire) | PublishMethod::Answered(wire) => {
                 let key = self.key.as_bytes();
                 wire.push(&[b"XADD", key, b"NOMKSTREAM", b"*", FIELD.as_bytes(), &message.body]);
                 if wire.unwritten() >= WRITTEN_AT_ONCE {
                     wire.flush().await.map_err(|error| lost(&error))?;
                 }
             }
-            Way::Transaction(_, batch) => {
+            PublishMethod::Transaction(_, batch) => {
                 let add = batch.cmd("XADD").arg(&self.key).arg("NOMKSTREAM").arg("*").arg(FIELD);
                 add.arg(&message.body);
             }
@@ -238,13 +238,13 @@ impl Publisher for RedisPublisher {
         Ok(())
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         match &mut self.way {
-            Way::Silent(wire) => {
+            PublishMethod::Silent(wire) => {
                 wire.flush().await.map_err(|error| lost(&error))?;
                 self.numbers.end(mem::take(&mut self.open), Attempt::Ok, ended)
             }
-            Way::Answered(wire) => {
+            PublishMethod::Answered(wire) => {
                 wire.flush().await.map_err(|error| lost(&error))?;
                 let before = ended.len();
                 loop {
@@ -264,7 +264,7 @@ impl Publisher for RedisPublisher {
                     wire.read().await.map_err(|error| lost(&error))?;
                 }
             }
-            Way::Transaction(session, batch) => {
+            PublishMethod::Transaction(session, batch) => {
                 let done = session.exec(batch).await;
                 batch.clear();
                 let attempt = match done {
@@ -279,7 +279,7 @@ impl Publisher for RedisPublisher {
 
     /// The server may not have read yet what it is not to answer.
     async fn close(&mut self) {
-        if let Way::Silent(wire) = &mut self.way {
+        if let PublishMethod::Silent(wire) = &mut self.way {
             // there is nobody left to tell
             let _ = wire.end_silence().await;
         }
@@ -296,7 +296,7 @@ type Stream = (Value, Vec<Entry>);
 const FROM_THE_FIRST: &str = "0-0";
 
 /// A message that was read and not taken yet.
-struct Waiting {
+struct PendingMessage {
     id: String,
     body: Vec<u8>,
     redelivered: bool,
@@ -307,10 +307,10 @@ pub struct RedisSubscriber {
     session: Session,
     key: String,
     consume: Consume,
-    wanted: Wanted,
+    wanted: Requirements,
     /// Among the group's consumers.
     name: String,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingMessage>,
     /// The ids of what was taken and not acknowledged.
     held: Vec<String>,
     /// The ids of what was handed out and need not be kept, where nothing is acknowledged.
@@ -399,7 +399,7 @@ impl RedisSubscriber {
         if self.held.is_empty() && self.waiting.is_empty() {
             self.since = start;
         }
-        let waiting = entries.map(|(id, (_, body))| Waiting { id, body, redelivered });
+        let waiting = entries.map(|(id, (_, body))| PendingMessage { id, body, redelivered });
         self.waiting.extend(waiting);
         if self.consume == Consume::Auto {
             self.gone.extend(self.waiting.iter().map(|waiting| waiting.id.clone()));
@@ -437,7 +437,7 @@ impl RedisSubscriber {
         self.session.run(&KEEP, arguments).await
     }
 
-    async fn next(&mut self, patience: Duration) -> Step<Waiting> {
+    async fn next(&mut self, patience: Duration) -> Step<PendingMessage> {
         if self.consume != Consume::Auto {
             self.keep().await?;
         }
@@ -456,9 +456,9 @@ fn fault(error: &RedisError) -> Fault {
 }
 
 impl Subscriber for RedisSubscriber {
-    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+    async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         match self.next(patience).await {
-            Ok(Waiting { id, body, redelivered }) => {
+            Ok(PendingMessage { id, body, redelivered }) => {
                 received.body = body;
                 received.redelivered = Some(redelivered);
                 if self.consume != Consume::Auto {
@@ -470,9 +470,9 @@ impl Subscriber for RedisSubscriber {
         }
     }
 
-    async fn settle(&mut self) -> Result<Settled, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         if self.held.is_empty() {
-            return Ok(Settled::Answered);
+            return Ok(AckAnswer::Answered);
         }
         let mut batch = pipe();
         if self.consume == Consume::Transaction {
@@ -484,7 +484,7 @@ impl Subscriber for RedisSubscriber {
         let (acknowledged, _) = done.map_err(|error| fault(&error))?;
         let held = mem::take(&mut self.held).len() as u64;
         // of the rest it only says that it does not wait for it: others have acknowledged it, or it knows nothing of it
-        Ok(if acknowledged == held { Settled::Answered } else { Settled::Sent })
+        Ok(if acknowledged == held { AckAnswer::Answered } else { AckAnswer::Sent })
     }
 
     /// Gives back what waits, so that others can claim it at once.

@@ -10,10 +10,10 @@ use std::{
 use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
-    Loaded, Place,
+    LoadProgress, Place,
     records::{
-        self, Action, Answer, Batches, Connector, Each, Fields, Found, Layout, RecordsStore, Scenario,
-        Wanted, key_name, tag_of,
+        self, Action, Answer, Batches, Connector, Fields, Layout, Lookup, RecordVisitor, RecordsStore,
+        Requirements, Scenario, key_name, tag_of,
     },
 };
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value, aio::MultiplexedConnection, cmd, pipe};
@@ -23,7 +23,7 @@ use crate::{
     keys::{self, Scan},
     lock::{self, Locks},
     records::client::Client,
-    server::Server,
+    server::Endpoint,
     session::{Script, Session, Step},
 };
 
@@ -110,7 +110,7 @@ impl RecordsStore for Redis {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let names = Names::of(place, layout);
@@ -132,7 +132,7 @@ impl RecordsStore for Redis {
         })
     }
 
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let connector = RecordsConnector {
             server: self.server.clone(),
             wanted: *wanted,
@@ -145,7 +145,7 @@ impl RecordsStore for Redis {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        each: &'a mut Each<'_>,
+        each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let mut connection = self.server.reach().await?;
@@ -171,7 +171,7 @@ async fn load_some(
     names: &Names,
     layout: &Layout,
     batches: &Batches,
-    loaded: &Loaded,
+    loaded: &LoadProgress,
 ) -> RedisResult<()> {
     let mut fields = Fields::default();
     let mut batch_of = pipe();
@@ -202,7 +202,7 @@ async fn read_state(
     connection: &mut MultiplexedConnection,
     names: &Names,
     layout: &Layout,
-    each: &mut Each<'_>,
+    each: &mut RecordVisitor<'_>,
 ) -> RedisResult<()> {
     // a scan may show a key twice; of a record that it has shown its number's hash is kept, eight bytes
     let mut shown: HashSet<u64> = HashSet::new();
@@ -272,25 +272,25 @@ fn number(value: &Value) -> Option<u64> {
 }
 
 /// Takes what was read of a record as `HMGET` returns it: its version, and its other columns if they were wanted.
-fn take(reply: &Value, wanted: &[String], answer: &mut Answer) -> Step<Found> {
+fn take(reply: &Value, wanted: &[String], answer: &mut Answer) -> Step<Lookup> {
     let nonsense = || Attempt::Failed(Fault::lost("the server's answer is no record"));
     let (version, fields) = columns(reply, wanted).ok_or_else(nonsense)?;
     if [version].into_iter().chain(fields).all(|value| *value == Value::Nil) {
-        return Ok(Found::Nothing);
+        return Ok(Lookup::Nothing);
     }
     let Some(version) = number(version) else {
         answer.torn();
-        return Ok(Found::Torn);
+        return Ok(Lookup::Torn);
     };
     if !fields.is_empty() {
         answer.record(version, fields.iter().map(bytes));
     }
-    Ok(Found::Record(version))
+    Ok(Lookup::Record(version))
 }
 
 struct RecordsConnector {
-    server: Server,
-    wanted: Wanted,
+    server: Endpoint,
+    wanted: Requirements,
     names: Arc<Names>,
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use acidtest_model::{Address, Durability, Lock, Secret};
 use acidtest_store_redis::{KIND, Redis};
-use acidtest_testbed::{Case, Gone, Subject, World, for_time, inventory, login, to_the_end, wait};
+use acidtest_testbed::{Gone, InventoryRun, Subject, World, for_time, inventory, login, to_the_end, wait};
 use acidtest_workloads::{Owner, Store, Verdict};
 use redis::{Commands, FromRedisValue};
 
@@ -107,7 +107,7 @@ fn a_namespace_is_ours_only_with_our_mark() {
 
     wait(store.create(NAMESPACE, "run 1")).unwrap();
     assert_eq!(owner(), Owner::Run("run 1".to_owned()));
-    let case = Case::random(Lock::Hard, 3).within(NAMESPACE);
+    let case = InventoryRun::random(Lock::Hard, 3).within(NAMESPACE);
     case.load(store);
     case.drive(store, &for_time(50), 2);
     wait(store.remove(NAMESPACE)).unwrap();
@@ -182,7 +182,7 @@ fn a_holder_that_outlives_its_lease_is_fenced_off() {
 #[test]
 fn a_lock_left_behind_is_waited_for_and_flushed_scripts_are_loaded_again() {
     let Some(world) = REDIS.start(Durability::None) else { return };
-    let case = Case::replay(Lock::Hard, 3, 200).within(NAMESPACE);
+    let case = InventoryRun::replay(Lock::Hard, 3, 200).within(NAMESPACE);
     case.load(&world.store);
     let mut raw = raw(&world);
     let start = Instant::now();

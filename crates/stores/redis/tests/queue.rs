@@ -12,12 +12,14 @@ use acidtest_model::Durability;
 use acidtest_store_redis::{KIND, Redis};
 use acidtest_testbed::{
     Gone, NAMESPACE, Subject, World,
-    queue::{self, Case, few},
+    queue::{self, QueueRun, few},
     wait, with_more_time,
 };
 use acidtest_workloads::{
     Store, Verdict,
-    queue::{Ack, Connector, Parameters, Phase, QueueAdapter, Received, Settled, Subscriber, Wanted},
+    queue::{
+        Ack, AckAnswer, Connector, Parameters, Phase, QueueAdapter, ReceivedMessage, Requirements, Subscriber,
+    },
 };
 use tokio::time::timeout;
 
@@ -63,7 +65,7 @@ fn a_server_out_of_memory_says_so_and_nothing_breaks() {
     for (trial, ack) in (1..).zip([Ack::Confirm, Ack::Transaction]) {
         // refused first, and then not
         with_more_time(50, |millis| {
-            let case = Case::new(trial, Parameters { ack, ..few() });
+            let case = QueueRun::new(trial, Parameters { ack, ..few() });
             case.load(&world.store);
             limit("1");
             let measurement = thread::scope(|scope| {
@@ -92,7 +94,7 @@ const LEASE: Duration = Duration::from_secs(2);
 
 /// Whether the next message is flagged; none if there is none.
 async fn take(subscriber: &mut impl Subscriber) -> Option<bool> {
-    let mut received = Received::default();
+    let mut received = ReceivedMessage::default();
     match subscriber.take(Duration::ZERO, &mut received).await {
         Attempt::Ok => received.redelivered,
         _ => None,
@@ -102,7 +104,7 @@ async fn take(subscriber: &mut impl Subscriber) -> Option<bool> {
 /// Queues of five messages each on one server, and connections to them.
 struct Queues {
     world: World<Redis>,
-    cases: Vec<Case>,
+    cases: Vec<QueueRun>,
     raw: redis::Connection,
 }
 
@@ -112,7 +114,8 @@ impl Queues {
         wait(world.store.create(NAMESPACE, "run")).unwrap();
         let raw = redis::Client::open(world.address().to_string()).unwrap().get_connection().unwrap();
         let parameters = Parameters { phase: Phase::Consume, backlog: Some(5), ..few() };
-        let cases: Vec<Case> = (1..=count).map(|trial| Case::new(trial, parameters.clone())).collect();
+        let cases: Vec<QueueRun> =
+            (1..=count).map(|trial| QueueRun::new(trial, parameters.clone())).collect();
         for case in &cases {
             case.load(&world.store);
         }
@@ -120,8 +123,9 @@ impl Queues {
     }
 
     async fn subscriber(&self, queue: usize) -> impl Subscriber + use<> {
-        let Case { place, parameters, .. } = &self.cases[queue];
-        let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+        let QueueRun { place, parameters, .. } = &self.cases[queue];
+        let wanted =
+            Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
         QueueAdapter::connector(&self.world.store, place, &wanted).subscriber().await.unwrap()
     }
 
@@ -167,9 +171,9 @@ fn a_consumer_at_work_keeps_what_it_holds_and_one_that_stalls_does_not() {
             }
         };
         assert!(timeout(Duration::from_mins(1), inherited).await.unwrap());
-        assert_eq!(heir.settle().await.unwrap(), Settled::Answered);
+        assert_eq!(heir.settle().await.unwrap(), AckAnswer::Answered);
         // what it held was not its own to acknowledge
-        assert_eq!(stalled.settle().await.unwrap(), Settled::Sent);
+        assert_eq!(stalled.settle().await.unwrap(), AckAnswer::Sent);
     });
 }
 
@@ -193,7 +197,7 @@ async fn keeps_what_it_holds(queues: &mut Queues, queue: u32) -> bool {
     }
     assert!(pending.iter().all(|(_, _, idle)| *idle <= most), "{pending:?}");
     assert_eq!(taken, None, "it is in other hands");
-    assert_eq!(settled, Settled::Answered);
+    assert_eq!(settled, AckAnswer::Answered);
     true
 }
 
@@ -215,12 +219,12 @@ fn what_others_have_claimed_is_left_to_them() {
         assert_eq!(others(queues.pending(0)), claimed);
         // which they acknowledge: of three that are held two are pending
         assert_eq!(queues.tell::<u64>(0, "XACK", &claimed[..1]), 1);
-        assert_eq!(first.settle().await.unwrap(), Settled::Sent);
+        assert_eq!(first.settle().await.unwrap(), AckAnswer::Sent);
         assert_eq!(others(queues.pending(0)), claimed[1..]);
 
         let mut stopped = queues.subscriber(1).await;
         assert_eq!(take(&mut stopped).await, Some(false));
-        assert_eq!(stopped.settle().await.unwrap(), Settled::Answered);
+        assert_eq!(stopped.settle().await.unwrap(), AckAnswer::Answered);
         let ids: Vec<String> = queues.pending(1).into_iter().map(|(id, ..)| id).collect();
         let claimed = Instant::now();
         queues.claim(1, &[&ids[0], &ids[2]]);

@@ -6,11 +6,11 @@ use acidtest_model::{Durability, Lock};
 use acidtest_store_redis::{KIND, Redis};
 use acidtest_testbed::{
     Gone, NAMESPACE, Subject, for_operations, for_time,
-    records::{self, Case},
+    records::{self, RecordsRun},
     wait, with_more_time,
 };
 use acidtest_workloads::{
-    Loaded, Place, Store, Verdict,
+    LoadProgress, Place, Store, Verdict,
     records::{Layout, RecordsStore},
 };
 
@@ -74,7 +74,7 @@ fn a_server_out_of_memory_says_so_and_nothing_breaks() {
     limit("8mb");
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
     let layout = Layout { records: 100_000, fields: 10, field_bytes: 100, scans: true };
-    let error = wait(world.store.load(&place, &layout, &Loaded::default())).unwrap_err().to_string();
+    let error = wait(world.store.load(&place, &layout, &LoadProgress::default())).unwrap_err().to_string();
     assert!(error.contains("loading the records") && error.contains("maxmemory"), "{error}");
     assert!(error.len() < 400, "{error}");
     limit("0");
@@ -82,7 +82,7 @@ fn a_server_out_of_memory_says_so_and_nothing_breaks() {
 
     for (trial, (lock, mix)) in (1..).zip(Lock::ALL.iter().flat_map(|lock| [(*lock, "modify"), (*lock, "a")]))
     {
-        let case = Case::of(lock, trial, mix);
+        let case = RecordsRun::of(lock, trial, mix);
         case.load(&world.store);
         limit("1mb");
         with_more_time(50, |millis| {

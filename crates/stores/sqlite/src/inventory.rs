@@ -4,8 +4,8 @@ use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Line, Reading, Scenario, Seen, SqlCapture,
-        SqlConnection, SqlSession, Step, Stock,
+        self, Capture, Connector, InventoryStore, Reading, Scenario, SqlCapture, SqlConnection, SqlSession,
+        Step, Stock, StockLevel, StockRow, Withdrawal,
     },
 };
 use rusqlite::{Connection, Params, Row, params};
@@ -58,13 +58,13 @@ impl InventoryStore for Sqlite {
         inventory::task(SqliteConnector { file: self.file.clone(), lock, table: table(place) }, scenario)
     }
 
-    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
         Box::pin(async move {
             self.on_file("reading the final stock", |connection| {
                 let sql = format!("SELECT sku, condition, source, warehouse, count FROM {}", table(place));
                 connection
                     .prepare(&sql)?
-                    .query_map([], |row| Ok(held(row).unwrap_or_else(|_| Held::foreign())))?
+                    .query_map([], |row| Ok(held(row).unwrap_or_else(|_| StockRow::foreign())))?
                     .collect()
             })
         })
@@ -76,9 +76,9 @@ impl InventoryStore for Sqlite {
 }
 
 /// A tuple of the final stock. What is no number, or too large a one, SQLite can have in every column.
-fn held(row: &Row<'_>) -> rusqlite::Result<Held> {
+fn held(row: &Row<'_>) -> rusqlite::Result<StockRow> {
     let key = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-    Ok(Held { key, count: row.get(4)? })
+    Ok(StockRow { key, count: row.get(4)? })
 }
 
 struct SqliteConnector {
@@ -149,8 +149,9 @@ impl SqlSession for Session {
 
     async fn read_group(&mut self, read: &String, capture: &Capture, seen: &mut Reading) -> Step {
         let Capture { sku, condition, source, .. } = *capture;
-        let tuple =
-            |row: &Row<'_>| Ok(Seen { warehouse: row.get(0)?, count: row.get(1)?, version: row.get(2)? });
+        let tuple = |row: &Row<'_>| {
+            Ok(StockLevel { warehouse: row.get(0)?, count: row.get(1)?, version: row.get(2)? })
+        };
         let read = self.connection.prepare_cached(read).and_then(|mut statement| {
             seen.fill(statement.query_map(params![sku, condition, source], tuple)?)
         });
@@ -162,16 +163,16 @@ impl SqlSession for Session {
         self.read_group(read, capture, seen).await
     }
 
-    async fn change(&mut self, change: &String, line: &Line, value: i64) -> Step {
-        let Line { sku, warehouse, condition, source, .. } = *line;
+    async fn change(&mut self, change: &String, line: &Withdrawal, value: i64) -> Step {
+        let Withdrawal { sku, warehouse, condition, source, .. } = *line;
         match self.run(change, params![sku, condition, source, warehouse, value])? {
             1 => Ok(()),
             rows => Err(Attempt::Failed(Fault::answered(format!("a write changed {rows} rows")))),
         }
     }
 
-    async fn take_if_unchanged(&mut self, take: &String, line: &Line, seen: &Reading) -> Step {
-        let Line { sku, warehouse, condition, source, count } = *line;
+    async fn take_if_unchanged(&mut self, take: &String, line: &Withdrawal, seen: &Reading) -> Step {
+        let Withdrawal { sku, warehouse, condition, source, count } = *line;
         let version = seen.of(line).version;
         match self.run(take, params![sku, condition, source, warehouse, count, version])? {
             0 => Err(Attempt::Conflict),
@@ -179,7 +180,7 @@ impl SqlSession for Session {
         }
     }
 
-    async fn take_all_if_unchanged(&mut self, take: &String, lines: &[Line], seen: &Reading) -> Step {
+    async fn take_all_if_unchanged(&mut self, take: &String, lines: &[Withdrawal], seen: &Reading) -> Step {
         begin(&self.connection, IMMEDIATE).map_err(|error| attempt(&error))?;
         for line in lines {
             self.take_if_unchanged(take, line, seen).await?;
@@ -187,7 +188,7 @@ impl SqlSession for Session {
         Ok(())
     }
 
-    async fn take_locked(&mut self, take: &String, lines: &[Line]) -> Step {
+    async fn take_locked(&mut self, take: &String, lines: &[Withdrawal]) -> Step {
         for line in lines {
             if let Err(ended) = self.change(take, line, line.count.into()).await {
                 return Err(self.roll_back(ended).await);
@@ -196,7 +197,7 @@ impl SqlSession for Session {
         self.commit().await
     }
 
-    async fn take_in_one(&mut self, take: &String, capture: &Capture, taken: &mut Vec<Line>) -> Step {
+    async fn take_in_one(&mut self, take: &String, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Step {
         let Capture { sku, condition, source, units } = *capture;
         let done = self.connection.prepare_cached(take).and_then(|mut statement| {
             let mut rows = statement.query(params![sku, condition, source, units])?;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Loaded, Place,
-    join::{self, Connector, Ext, JoinStore, Joined, Operations, Order, Scenario},
+    Attempt, ClientTask, LoadProgress, Place,
+    join::{self, Connector, Ext, JoinStore, Joined, Operations, Scenario, TableOrder},
     records::Layout,
 };
 use rusqlite::{Connection, params};
@@ -19,7 +19,7 @@ use crate::{
 const EXT: &str = "ext";
 
 /// The join as the study writes it, in one of its two orders.
-fn query(place: &Place, order: Order, value: u8) -> String {
+fn query(place: &Place, order: TableOrder, value: u8) -> String {
     let from = order.joined(&named(place, EXT), &named(place, TABLE));
     // the key's columns come first, whatever the order
     format!(
@@ -45,7 +45,7 @@ impl JoinStore for Sqlite {
         place: &'a Place,
         layout: &'a Layout,
         ext: &'a [Ext],
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             lay_in(self, place, layout, loaded).await?;
@@ -71,7 +71,7 @@ impl JoinStore for Sqlite {
     fn explain<'a>(
         &'a self,
         place: &'a Place,
-        order: Order,
+        order: TableOrder,
         value: u8,
     ) -> Task<'a, Result<String, StoreError>> {
         Box::pin(async move {
@@ -99,7 +99,7 @@ impl JoinStore for Sqlite {
     fn first<'a>(
         &'a self,
         place: &'a Place,
-        order: Order,
+        order: TableOrder,
         value: u8,
         begin: &'a mut (dyn FnMut() + 'a),
     ) -> Task<'a, Result<(), StoreError>> {
@@ -115,7 +115,7 @@ impl JoinStore for Sqlite {
     }
 
     fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask {
-        let sql = Order::ALL.map(|order| query(place, order, value));
+        let sql = TableOrder::ALL.map(|order| query(place, order, value));
         join::task(SqliteConnector { file: self.file.clone(), sql }, scenario)
     }
 
@@ -148,7 +148,7 @@ impl Connector for SqliteConnector {
 }
 
 impl Operations for Client {
-    async fn join(&mut self, order: Order, joined: &mut Joined) -> Attempt {
+    async fn join(&mut self, order: TableOrder, joined: &mut Joined) -> Attempt {
         match run(&self.connection, &self.sql[order as usize], joined) {
             Ok(()) => Attempt::Ok,
             Err(error) => attempt(&error),
@@ -171,16 +171,16 @@ mod tests {
         let layout = Layout { records: 1, fields: 1, field_bytes: 20, scans: false };
         let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
         let ext = [Ext { key: "theirs".to_owned(), value: 4 }];
-        wait(store.load(&place, &layout, &ext, &Loaded::default())).unwrap();
+        wait(store.load(&place, &layout, &ext, &LoadProgress::default())).unwrap();
         for table in [EXT, TABLE] {
             let spoil = format!("UPDATE {} SET key = CAST(x'FF' AS TEXT)", named(&place, table));
             store.on_file("spoiling", |connection| connection.execute_batch(&spoil)).unwrap();
         }
-        let sql = Order::ALL.map(|order| query(&place, order, 4));
+        let sql = TableOrder::ALL.map(|order| query(&place, order, 4));
         let mut client = wait(SqliteConnector { file: store.file.clone(), sql }.connect()).unwrap();
         let mut expected = Joined::default();
         expected.row("\u{FFFD}");
-        for order in Order::ALL {
+        for order in TableOrder::ALL {
             let mut joined = Joined::default();
             assert_eq!(wait(client.join(order, &mut joined)), Attempt::Ok);
             assert_eq!(joined, expected);

@@ -17,7 +17,8 @@ use std::{
 };
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, Server, StoreError, StoreKind, Support, Task,
+    Address, Durability, Effective, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support,
+    Task,
 };
 use acidtest_workloads::{
     Attempt, Fault, Owner, Place, Store,
@@ -34,7 +35,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "SQLite",
     schemes: &["sqlite"],
     address: "sqlite:FILE",
-    server: Server::Embedded,
+    server: Hosting::Embedded,
     default_port: 0,
     locks: &[
         (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),

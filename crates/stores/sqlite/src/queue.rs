@@ -4,17 +4,17 @@ use std::{collections::VecDeque, mem, time::Duration};
 
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
-    Attempt, Ended, Fault, Place,
+    Attempt, Completion, Fault, Place,
     queue::{
-        self, Ack, Connector, Consume, Depth, Message, Numbers, Publisher, QueueAdapter, Received, Settled,
-        Subscriber, Wanted,
+        self, Ack, AckAnswer, Connector, Consume, Depth, Message, MessageNumbers, Publisher, QueueAdapter,
+        ReceivedMessage, Requirements, Subscriber,
     },
 };
 use rusqlite::{Connection, Row, params};
 
 use crate::{
     File, Sqlite, attempt, named,
-    transaction::{Done, IMMEDIATE, begin, end, roll_back},
+    transaction::{IMMEDIATE, OperationResult, begin, end, roll_back},
 };
 
 /// The queue's name among the trial's tables.
@@ -23,13 +23,13 @@ const QUEUE: &str = "queue";
 impl QueueAdapter for Sqlite {
     type Connector = SqliteConnector;
 
-    fn connector(&self, place: &Place, wanted: &Wanted) -> SqliteConnector {
+    fn connector(&self, place: &Place, wanted: &Requirements) -> SqliteConnector {
         SqliteConnector { file: self.file.clone(), table: named(place, QUEUE), wanted: *wanted }
     }
 
     /// Ids are one above the highest that is there: so they ascend without AUTOINCREMENT, whose own table nobody
     /// can remove.
-    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let columns = "id INTEGER PRIMARY KEY, body BLOB NOT NULL";
             let create = format!("CREATE TABLE {} ({columns})", named(place, QUEUE));
@@ -38,7 +38,7 @@ impl QueueAdapter for Sqlite {
     }
 
     /// Who is about to delete a message is not known: it can be delivered if they do not.
-    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(async move {
             let count = format!("SELECT count(*) FROM {}", named(place, QUEUE));
             self.on_file("counting the messages", |connection| {
@@ -53,11 +53,11 @@ impl QueueAdapter for Sqlite {
     }
 
     /// What a consumer gives back it had alone: nobody has taken anything behind it.
-    fn keeps_order(&self, _: &Wanted) -> bool {
+    fn keeps_order(&self, _: &Requirements) -> bool {
         true
     }
 
-    fn filling(&self, wanted: &Wanted) -> Wanted {
+    fn filling(&self, wanted: &Requirements) -> Requirements {
         wanted.in_transactions()
     }
 }
@@ -66,7 +66,7 @@ impl QueueAdapter for Sqlite {
 pub struct SqliteConnector {
     file: File,
     table: String,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 impl Connector for SqliteConnector {
@@ -79,7 +79,7 @@ impl Connector for SqliteConnector {
             insert: format!("INSERT INTO {} (body) VALUES (?1)", self.table),
             together: self.wanted.delivery.ack == Ack::Transaction,
             bodies: Vec::new(),
-            numbers: Numbers::default(),
+            numbers: MessageNumbers::default(),
         })
     }
 
@@ -109,7 +109,7 @@ pub struct SqlitePublisher {
     /// Whether messages are one transaction that are settled at once.
     together: bool,
     bodies: Vec<Vec<u8>>,
-    numbers: Numbers,
+    numbers: MessageNumbers,
 }
 
 impl Publisher for SqlitePublisher {
@@ -118,7 +118,7 @@ impl Publisher for SqlitePublisher {
         Ok(())
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         let bodies = mem::take(&mut self.bodies);
         if self.together {
             let done = self.insert_all(&bodies).unwrap_or_else(|error| attempt(&error));
@@ -137,7 +137,7 @@ impl SqlitePublisher {
         self.connection.prepare_cached(&self.insert)?.execute([body]).map(drop)
     }
 
-    fn insert_all(&self, bodies: &[Vec<u8>]) -> Done {
+    fn insert_all(&self, bodies: &[Vec<u8>]) -> OperationResult {
         begin(&self.connection, IMMEDIATE)?;
         let done = bodies.iter().try_for_each(|body| self.insert(body));
         end(&self.connection, done.map(|()| Attempt::Ok))
@@ -163,7 +163,7 @@ struct Statements {
 pub struct SqliteSubscriber {
     connection: Connection,
     sql: Statements,
-    wanted: Wanted,
+    wanted: Requirements,
     /// Read in the transaction and not taken, in the order of their ids.
     ahead: VecDeque<(i64, Vec<u8>)>,
     /// The ids of what was taken: it is deleted when it is acknowledged.
@@ -172,7 +172,7 @@ pub struct SqliteSubscriber {
 }
 
 impl Subscriber for SqliteSubscriber {
-    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+    async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         if self.stopped {
             return Attempt::Refused;
         }
@@ -182,15 +182,15 @@ impl Subscriber for SqliteSubscriber {
         queue::poll(patience, async || self.try_to_take(received)).await
     }
 
-    async fn settle(&mut self) -> Result<Settled, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         if self.taken.is_empty() {
-            return Ok(Settled::Answered);
+            return Ok(AckAnswer::Answered);
         }
         let taken = mem::take(&mut self.taken);
         self.ahead.clear();
         let deleted = self.delete(&taken);
         match end(&self.connection, deleted) {
-            Ok(Attempt::Ok) => Ok(Settled::Answered),
+            Ok(Attempt::Ok) => Ok(AckAnswer::Answered),
             Ok(_) => Err(Fault::lost("a message that was taken was not there any more")),
             Err(error) => Err(Fault::lost(error.to_string())),
         }
@@ -204,7 +204,7 @@ impl Subscriber for SqliteSubscriber {
 }
 
 impl SqliteSubscriber {
-    fn try_to_take(&mut self, received: &mut Received) -> Attempt {
+    fn try_to_take(&mut self, received: &mut ReceivedMessage) -> Attempt {
         // asked first: to write, if only in vain, is to keep all others from writing
         let taken = match self.any() {
             Ok(false) => return Attempt::Refused,
@@ -221,7 +221,7 @@ impl SqliteSubscriber {
         Ok(holds || self.connection.prepare_cached(&self.sql.any)?.query_row([], |row| row.get(0))?)
     }
 
-    fn remove_one(&self, received: &mut Received) -> Done {
+    fn remove_one(&self, received: &mut ReceivedMessage) -> OperationResult {
         let mut statement = self.connection.prepare_cached(&self.sql.take)?;
         let mut rows = statement.query([])?;
         let mut taken = Attempt::Refused;
@@ -234,7 +234,7 @@ impl SqliteSubscriber {
         Ok(taken)
     }
 
-    fn take_one(&mut self, received: &mut Received) -> Done {
+    fn take_one(&mut self, received: &mut ReceivedMessage) -> OperationResult {
         if self.ahead.is_empty() {
             self.read()?;
         }
@@ -268,7 +268,7 @@ impl SqliteSubscriber {
     }
 
     /// Deletes what was taken.
-    fn delete(&self, taken: &[i64]) -> Done {
+    fn delete(&self, taken: &[i64]) -> OperationResult {
         let mut delete = self.connection.prepare_cached(&self.sql.delete)?;
         for id in taken {
             if delete.execute([id])? != 1 {
@@ -310,7 +310,8 @@ mod tests {
         let store = opened(&folder);
         for (trial, consume) in (0..).zip([Consume::Auto, Consume::Ack]) {
             let parameters = Parameters { consume, ..Parameters::default() };
-            let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+            let wanted =
+                Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
             let place = Place { namespace: NAMESPACE.to_owned(), trial };
             let bodies = [("x'61'", &b"a"[..]), ("'text'", b"text"), ("7", b""), ("1.5", b"")];
             wait(async {
@@ -320,10 +321,10 @@ mod tests {
                 store.on_file("publishing", |connection| connection.execute_batch(&insert)).unwrap();
                 let mut subscriber = store.connector(&place, &wanted).subscriber().await.unwrap();
                 for (_, body) in bodies {
-                    let mut received = Received::default();
+                    let mut received = ReceivedMessage::default();
                     assert_eq!(subscriber.take(Duration::ZERO, &mut received).await, Attempt::Ok);
                     assert_eq!(received.body, body, "{consume:?}");
-                    assert_eq!(subscriber.settle().await, Ok(Settled::Answered));
+                    assert_eq!(subscriber.settle().await, Ok(AckAnswer::Answered));
                 }
                 assert_eq!(store.depth(&place, &wanted).await.unwrap(), Depth::default());
             });

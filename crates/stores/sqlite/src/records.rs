@@ -2,17 +2,17 @@
 
 use acidtest_model::{Isolation, Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Fault, Loaded, Place,
+    Attempt, ClientTask, Fault, LoadProgress, Place,
     records::{
-        self, Action, Answer, Connector, Each, Fields, Found, Layout, Operations, RecordsStore, Request,
-        Scenario, Wanted, key_name, tag_of,
+        self, Action, Answer, Connector, Fields, Layout, Lookup, Operations, RecordVisitor, RecordsStore,
+        Request, Requirements, Scenario, key_name, tag_of,
     },
 };
 use rusqlite::{Connection, OptionalExtension, Row, Statement};
 
 use crate::{
     File, Sqlite, attempt, named, quoted,
-    transaction::{DEFERRED, Done, IMMEDIATE, begin, end},
+    transaction::{DEFERRED, IMMEDIATE, OperationResult, begin, end},
 };
 
 /// The table's name among the trial's.
@@ -34,7 +34,7 @@ pub(crate) async fn lay_in(
     store: &Sqlite,
     place: &Place,
     layout: &Layout,
-    loaded: &Loaded,
+    loaded: &LoadProgress,
 ) -> Result<(), StoreError> {
     let table = named(place, TABLE);
     let mut connection = store.told(LOADING, store.file.connect())?;
@@ -79,12 +79,12 @@ impl RecordsStore for Sqlite {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(lay_in(self, place, layout, loaded))
     }
 
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let fields = wanted.layout.fields;
         let sql = Statements::on(&named(place, TABLE), fields);
         let connector = SqliteConnector {
@@ -101,7 +101,7 @@ impl RecordsStore for Sqlite {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        each: &'a mut Each<'_>,
+        each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.on_file("reading the final records", |connection| {
@@ -206,13 +206,13 @@ fn version(row: &Row<'_>) -> Option<u64> {
 }
 
 /// What is there by its version, told in the answer if it is no record.
-fn found(version: Option<u64>, answer: &mut Answer) -> Found {
+fn found(version: Option<u64>, answer: &mut Answer) -> Lookup {
     version.map_or_else(
         || {
             answer.torn();
-            Found::Torn
+            Lookup::Torn
         },
-        Found::Record,
+        Lookup::Record,
     )
 }
 
@@ -228,9 +228,9 @@ fn writes(requests: &[Request]) -> bool {
 
 impl Client {
     /// One operation, inside a transaction or by itself.
-    fn apply(&self, request: &Request, answer: &mut Answer) -> Done {
+    fn apply(&self, request: &Request, answer: &mut Answer) -> OperationResult {
         match request.action {
-            Action::Read => self.read(request, answer).map(Found::read),
+            Action::Read => self.read(request, answer).map(Lookup::read),
             Action::Scan => self.scan(request, answer),
             Action::Insert => self.insert(request),
             Action::Update if self.lock == Lock::Native => self.raise(request, answer),
@@ -246,19 +246,19 @@ impl Client {
     }
 
     /// What is there, by its version alone.
-    fn look(&self, request: &Request, answer: &mut Answer) -> rusqlite::Result<Found> {
+    fn look(&self, request: &Request, answer: &mut Answer) -> rusqlite::Result<Lookup> {
         let mut statement = self.connection.prepare_cached(&self.sql.version)?;
         let found = statement.query_row([&request.key], |row| Ok(found(version(row), answer)));
-        found.optional().map(|found| found.unwrap_or(Found::Nothing))
+        found.optional().map(|found| found.unwrap_or(Lookup::Nothing))
     }
 
-    fn read(&self, request: &Request, answer: &mut Answer) -> rusqlite::Result<Found> {
+    fn read(&self, request: &Request, answer: &mut Answer) -> rusqlite::Result<Lookup> {
         let mut statement = self.connection.prepare_cached(&self.sql.read)?;
         let found = statement.query_row([&request.key], |row| Ok(self.give(row, answer)));
-        found.optional().map(|found| found.unwrap_or(Found::Nothing))
+        found.optional().map(|found| found.unwrap_or(Lookup::Nothing))
     }
 
-    fn scan(&self, request: &Request, answer: &mut Answer) -> Done {
+    fn scan(&self, request: &Request, answer: &mut Answer) -> OperationResult {
         let mut statement = self.connection.prepare_cached(&self.sql.scan)?;
         let mut rows = statement.query((&request.key, request.length))?;
         while let Some(row) = rows.next()? {
@@ -267,7 +267,7 @@ impl Client {
         Ok(Attempt::Ok)
     }
 
-    fn give(&self, row: &Row<'_>, answer: &mut Answer) -> Found {
+    fn give(&self, row: &Row<'_>, answer: &mut Answer) -> Lookup {
         let version = version(row);
         if let Some(version) = version {
             answer.record(version, texts(row, 1..1 + self.fields));
@@ -275,14 +275,14 @@ impl Client {
         found(version, answer)
     }
 
-    fn insert(&self, request: &Request) -> Done {
+    fn insert(&self, request: &Request) -> OperationResult {
         let mut statement = self.connection.prepare_cached(&self.sql.insert)?;
         bind(&mut statement, &request.key, 0, &request.fields)?;
         Ok(if statement.raw_execute()? == 0 { Attempt::Refused } else { Attempt::Ok })
     }
 
     /// Writes the version above the one that was read, where a record was there.
-    fn write(&self, request: &Request, read: Found, answer: &mut Answer) -> Done {
+    fn write(&self, request: &Request, read: Lookup, answer: &mut Answer) -> OperationResult {
         let above = match read.above() {
             Ok(above) => above,
             Err(ended) => return Ok(ended),
@@ -302,7 +302,7 @@ impl Client {
         }
     }
 
-    fn raise(&self, request: &Request, answer: &mut Answer) -> Done {
+    fn raise(&self, request: &Request, answer: &mut Answer) -> OperationResult {
         let mut statement = self.connection.prepare_cached(&self.sql.raise)?;
         bind(&mut statement, &request.key, 0, &request.fields)?;
         let mut rows = statement.raw_query();
@@ -319,7 +319,7 @@ impl Client {
         })
     }
 
-    fn alone(&self, request: &Request, answer: &mut Answer) -> Done {
+    fn alone(&self, request: &Request, answer: &mut Answer) -> OperationResult {
         match (request.action, self.lock) {
             (Action::Update, Lock::Hard) | (Action::Modify, Lock::Hard | Lock::Native) => {
                 begin(&self.connection, IMMEDIATE)?;
@@ -330,7 +330,7 @@ impl Client {
         }
     }
 
-    fn together(&self, requests: &[Request], answers: &mut [Answer]) -> Done {
+    fn together(&self, requests: &[Request], answers: &mut [Answer]) -> OperationResult {
         let locked = matches!(self.lock, Lock::Hard | Lock::Native) && writes(requests);
         begin(&self.connection, if locked { IMMEDIATE } else { DEFERRED })?;
         let mut done = Ok(Attempt::Ok);
@@ -365,7 +365,7 @@ mod tests {
     fn connector(
         store: &Sqlite,
         place: &Place,
-        Wanted { lock, isolation, layout, .. }: Wanted,
+        Requirements { lock, isolation, layout, .. }: Requirements,
     ) -> SqliteConnector {
         let sql = Statements::on(&named(place, TABLE), layout.fields);
         SqliteConnector { file: store.file.clone(), lock, isolation, fields: layout.fields.into(), sql }
@@ -409,13 +409,13 @@ mod tests {
         let store = opened(&folder);
         let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
         let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
-        wait(store.load(&place, &layout, &Loaded::default())).unwrap();
+        wait(store.load(&place, &layout, &LoadProgress::default())).unwrap();
         let sql = format!("UPDATE {} SET version = {}", named(&place, TABLE), i64::MAX);
         store.on_file("spoiling", |connection| connection.execute(&sql, [])).unwrap();
         let mut request = Request { action: Action::Update, key: key_name(0), ..Request::default() };
         request.fields.fill(&layout, 1);
         for lock in [Lock::None, Lock::Soft, Lock::Hard, Lock::Native] {
-            let wanted = Wanted { lock, isolation: None, transaction: 1, refresh: Refresh::No, layout };
+            let wanted = Requirements { lock, isolation: None, transaction: 1, refresh: Refresh::No, layout };
             let mut client = wait(connector(&store, &place, wanted).connect()).unwrap();
             let ended = wait(client.single(&request, &mut Answer::default()));
             let fits = match &ended {

@@ -10,14 +10,14 @@ pub(crate) const IMMEDIATE: &str = "BEGIN IMMEDIATE";
 pub(crate) const DEFERRED: &str = "BEGIN DEFERRED";
 
 /// How an operation went, or the error that ended it.
-pub(crate) type Done = rusqlite::Result<Attempt>;
+pub(crate) type OperationResult = rusqlite::Result<Attempt>;
 
 pub(crate) fn begin(connection: &Connection, how: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(how)?.execute([]).map(drop)
 }
 
 /// Commits what went well; rolls back everything else.
-pub(crate) fn end(connection: &Connection, done: Done) -> Done {
+pub(crate) fn end(connection: &Connection, done: OperationResult) -> OperationResult {
     if matches!(done, Ok(Attempt::Ok)) {
         commit(connection)?;
     } else {

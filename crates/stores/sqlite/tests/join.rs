@@ -8,7 +8,7 @@ use acidtest_model::Address;
 use acidtest_store_sqlite::Sqlite;
 use acidtest_testbed::join;
 use acidtest_workloads::{
-    Loaded, Place, Store,
+    LoadProgress, Place, Store,
     join::{JoinStore, Parameters},
 };
 use common::SQLITE;
@@ -44,7 +44,7 @@ fn statistics_go_with_the_tables_and_those_of_others_stay() {
         let parameters = Parameters { records: 100, ..Parameters::default() };
         let place = Place { namespace: "acidtest".to_owned(), trial: 1 };
         let (layout, ext) = (parameters.layout(), parameters.ext());
-        runtime.block_on(JoinStore::load(&store, &place, &layout, &ext, &Loaded::default())).unwrap();
+        runtime.block_on(JoinStore::load(&store, &place, &layout, &ext, &LoadProgress::default())).unwrap();
         assert!(objects(file).contains(&"sqlite_stat1".to_owned()));
         runtime.block_on(JoinStore::unload(&store, &place)).unwrap();
         assert_eq!(objects(file), before);
@@ -61,7 +61,7 @@ fn a_file_of_ours_goes_with_its_namespace_statistics_and_all() {
     let place = Place { namespace: "acidtest".to_owned(), trial: 1 };
     runtime.block_on(store.create("acidtest", "run 1")).unwrap();
     let (layout, ext) = (parameters.layout(), parameters.ext());
-    runtime.block_on(JoinStore::load(&store, &place, &layout, &ext, &Loaded::default())).unwrap();
+    runtime.block_on(JoinStore::load(&store, &place, &layout, &ext, &LoadProgress::default())).unwrap();
     runtime.block_on(store.remove("acidtest")).unwrap();
     assert!(!file.exists());
 }

@@ -5,7 +5,7 @@ mod common;
 use acidtest_model::{Durability, Lock};
 use acidtest_testbed::{
     NAMESPACE, for_time,
-    records::{self, Case},
+    records::{self, RecordsRun},
     with_more_time,
 };
 use acidtest_workloads::{
@@ -59,7 +59,7 @@ fn a_transaction_over_a_stale_snapshot_is_a_conflict() {
     let few = Parameters { mix, records: 8, keys: Choice::Uniform, transaction: 4, ..Parameters::default() };
     for (trial, lock) in (1..).zip([Lock::None, Lock::Soft, Lock::Hard, Lock::Native]) {
         with_more_time(500, |millis| {
-            let case = Case::new(lock, trial, few.clone());
+            let case = RecordsRun::new(lock, trial, few.clone());
             case.load(&world.store);
             let measured = case.drive(&world.store, &for_time(millis), 8);
             let (audit, _) = case.judge(&world.store);

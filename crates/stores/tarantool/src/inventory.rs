@@ -5,15 +5,15 @@ use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Place,
     inventory::{
-        self, Capture, Connector, Held, InventoryStore, Item, Line, Operations, Release, Scenario, Stock,
-        plan_capture,
+        self, Capture, Connector, InventoryStore, Item, Operations, Release, Scenario, Stock, StockRow,
+        Withdrawal, plan_capture,
     },
 };
 
 use crate::{
     Tarantool,
     iproto::{Connection, Encoder, Error, IteratorType, Reader},
-    server::{Request, Server, ended},
+    server::{Endpoint, Request, ended},
     trial::{self, LEASE, PATIENCE, Plan, Step, length, part, read_done, space_of},
 };
 
@@ -65,7 +65,7 @@ impl InventoryStore for Tarantool {
         inventory::task(connector, scenario)
     }
 
-    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>> {
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
         Box::pin(async move {
             let mut connection = self.server.reach().await?;
             read_stock(&mut connection, &trial::name(place, OBJECT))
@@ -91,8 +91,8 @@ fn load(args: &mut Encoder, items: &[Item]) {
     }
 }
 
-async fn read_stock(connection: &mut Connection, name: &str) -> Result<Vec<Held>, Error> {
-    let mut held: Vec<Held> = Vec::new();
+async fn read_stock(connection: &mut Connection, name: &str) -> Result<Vec<StockRow>, Error> {
+    let mut held: Vec<StockRow> = Vec::new();
     // a server that kept nothing has no space either: then every tuple is missing
     let Some(space) = space_of(connection, name).await? else { return Ok(held) };
     let mut last: Option<[u64; 4]> = None;
@@ -113,7 +113,7 @@ async fn read_stock(connection: &mut Connection, name: &str) -> Result<Vec<Held>
         for _ in 0..count {
             let tuple = tuples.value()?;
             last = Some(key_of(tuple)?);
-            held.push(read_tuple(&mut { tuple }).map_or_else(|_| Held::foreign(), Tuple::held));
+            held.push(read_tuple(&mut { tuple }).map_or_else(|_| StockRow::foreign(), Tuple::held));
         }
         if count < usize::from(BATCH) {
             return Ok(held);
@@ -130,8 +130,8 @@ struct Tuple {
 }
 
 impl Tuple {
-    fn held(self) -> Held {
-        Held { key: self.key, count: self.count }
+    fn held(self) -> StockRow {
+        StockRow { key: self.key, count: self.count }
     }
 
     fn warehouse(&self) -> u8 {
@@ -165,7 +165,7 @@ fn read_tuples(values: &mut Reader<'_>, into: &mut Vec<Tuple>) -> Result<(), Err
 }
 
 struct TarantoolConnector {
-    server: Server,
+    server: Endpoint,
     lock: Lock,
     name: String,
 }
@@ -231,18 +231,18 @@ impl Client {
             .map_err(ended(Request::Harmless))
     }
 
-    fn decide(&self, capture: &Capture, taken: &mut Vec<Line>) -> bool {
+    fn decide(&self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> bool {
         plan_capture(capture, self.read.iter().map(|tuple| (tuple.warehouse(), tuple.count)), taken)
     }
 
     /// What was read of the tuple that a line takes from.
-    fn seen(&self, line: &Line) -> (i64, u64) {
+    fn seen(&self, line: &Withdrawal) -> (i64, u64) {
         let tuple = self.read.iter().find(|tuple| tuple.warehouse() == line.warehouse);
         tuple.map_or((0, 0), |tuple| (tuple.count, tuple.version))
     }
 
-    fn changes(&self, taken: &[Line]) -> Vec<Change> {
-        let change = |line: &Line| Change {
+    fn changes(&self, taken: &[Withdrawal]) -> Vec<Change> {
+        let change = |line: &Withdrawal| Change {
             warehouse: line.warehouse,
             units: -i64::from(line.count),
             version: self.seen(line).1,
@@ -260,7 +260,7 @@ impl Client {
         }
     }
 
-    async fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+    async fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Step<Attempt> {
         let group = (capture.sku, capture.condition, capture.source);
         self.read(group).await?;
         if !self.decide(capture, taken) {
@@ -280,7 +280,11 @@ impl Client {
         Ok(Attempt::Ok)
     }
 
-    async fn capture_if_unchanged(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+    async fn capture_if_unchanged(
+        &mut self,
+        capture: &Capture,
+        taken: &mut Vec<Withdrawal>,
+    ) -> Step<Attempt> {
         let group = (capture.sku, capture.condition, capture.source);
         self.read(group).await?;
         if !self.decide(capture, taken) {
@@ -293,7 +297,7 @@ impl Client {
         values.await.and_then(|mut values| read_done(&mut values)).map_err(ended(Request::Change))
     }
 
-    async fn capture_latched(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+    async fn capture_latched(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Step<Attempt> {
         let group = (capture.sku, capture.condition, capture.source);
         let Some(latch) = self.acquire(group).await? else { return Ok(Attempt::Conflict) };
         if !self.decide(capture, taken) {
@@ -340,7 +344,7 @@ impl Client {
         values.await.and_then(|mut values| read_done(&mut values)).map_err(ended(Request::Change))
     }
 
-    async fn capture_in_one(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Step<Attempt> {
+    async fn capture_in_one(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Step<Attempt> {
         let group = (capture.sku, capture.condition, capture.source);
         let values = self.connection.call(&self.name, |args| {
             begin(args, "capture", group, 1).u64(capture.units.into());
@@ -370,7 +374,7 @@ impl Client {
 }
 
 impl Operations for Client {
-    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Attempt {
         let done = match self.lock {
             Lock::None => self.capture_unprotected(capture, taken).await,
             Lock::Soft => self.capture_if_unchanged(capture, taken).await,

@@ -13,8 +13,8 @@ mod trial;
 use std::collections::BTreeMap;
 
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support, Task, Wish,
-    all_has_effect,
+    Address, CellRequest, Durability, Effective, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support,
+    Task, all_has_effect,
 };
 use acidtest_workloads::{
     Owner, Store,
@@ -25,7 +25,7 @@ use acidtest_workloads::{
 
 use crate::{
     iproto::{Encoder, Error, Reader},
-    server::{Server, code},
+    server::{Endpoint, code},
 };
 
 /// The store's row of the matrix.
@@ -34,7 +34,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "Tarantool",
     schemes: &["tarantool"],
     address: "tarantool://USER:PASSWORD@HOST:3301",
-    server: acidtest_model::Server::Program,
+    server: acidtest_model::Hosting::Program,
     default_port: 3301,
     locks: &[
         (Lock::None, Support::Yes("SELECT, then a write of the computed value")),
@@ -70,7 +70,7 @@ pub const KIND: StoreKind = StoreKind {
 const ONE_BY_ONE: Support =
     Support::No("it has no levels to set: memtx runs transactions one after the other");
 
-fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
+fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     if let Some(delivery) = Delivery::of(wish) {
         return delivery.beyond_a_table();
     }
@@ -80,7 +80,7 @@ fn refuses(wish: &Wish<'_>) -> Option<&'static str> {
 /// A Tarantool server.
 #[derive(Debug)]
 pub struct Tarantool {
-    server: Server,
+    server: Endpoint,
 }
 
 impl Tarantool {
@@ -89,7 +89,7 @@ impl Tarantool {
     /// # Errors
     /// A server that does not answer, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let server = Server::new(address, KIND.default_port)?;
+        let server = Endpoint::new(address, KIND.default_port)?;
         let mut connection = server.reach().await?;
         connection.eval("return", nothing).await.map_err(|error| server.unreachable(&error))?;
         drop(connection);

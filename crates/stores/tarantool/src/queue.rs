@@ -2,20 +2,20 @@
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
-use acidtest_engine::{Attempt, Ended, Fault};
+use acidtest_engine::{Attempt, Completion, Fault};
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Place,
     queue::{
-        Ack, Connector, Consume, Delivery, Depth, Message, Publisher, QueueAdapter, Received, Settled,
-        Subscriber, Wanted,
+        Ack, AckAnswer, Connector, Consume, Delivery, Depth, Message, Publisher, QueueAdapter,
+        ReceivedMessage, Requirements, Subscriber,
     },
 };
 
 use crate::{
     Tarantool,
     iproto::{Connection, Error, Pipeline, Reader},
-    server::{Request, Server, ended},
+    server::{Endpoint, Request, ended},
     trial::{self, Plan, Step, length, space_of},
 };
 
@@ -39,12 +39,12 @@ const WRITTEN_AT_ONCE: usize = 64 * 1024;
 impl QueueAdapter for Tarantool {
     type Connector = TarantoolConnector;
 
-    fn connector(&self, place: &Place, wanted: &Wanted) -> TarantoolConnector {
+    fn connector(&self, place: &Place, wanted: &Requirements) -> TarantoolConnector {
         let name = trial::name(place, OBJECT);
         TarantoolConnector { server: self.server.clone(), name, wanted: *wanted }
     }
 
-    fn declare<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<(), StoreError>> {
+    fn declare<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let mut connection = self.server.reach().await?;
             let made = trial::lay_out(&mut connection, &trial::name(place, OBJECT), &PLAN).await;
@@ -52,7 +52,7 @@ impl QueueAdapter for Tarantool {
         })
     }
 
-    fn depth<'a>(&'a self, place: &'a Place, _: &'a Wanted) -> Task<'a, Result<Depth, StoreError>> {
+    fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(async move {
             let mut connection = self.server.reach().await?;
             let depth = depth(&mut connection, &trial::name(place, OBJECT)).await;
@@ -68,12 +68,12 @@ impl QueueAdapter for Tarantool {
 
     /// Ids ascend as messages are put, and the lowest is taken first. But of several requests on their way on one
     /// connection the server promises no order.
-    fn keeps_order(&self, wanted: &Wanted) -> bool {
+    fn keeps_order(&self, wanted: &Requirements) -> bool {
         let Delivery { producers, ack, in_flight, .. } = wanted.delivery;
         producers == 0 || ack == Ack::Transaction || in_flight == 1
     }
 
-    fn filling(&self, wanted: &Wanted) -> Wanted {
+    fn filling(&self, wanted: &Requirements) -> Requirements {
         wanted.in_transactions()
     }
 }
@@ -93,9 +93,9 @@ async fn depth(connection: &mut Connection, name: &str) -> Result<Depth, Error> 
 
 /// Opens connections to a trial's queue.
 pub struct TarantoolConnector {
-    server: Server,
+    server: Endpoint,
     name: String,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 impl Connector for TarantoolConnector {
@@ -164,14 +164,14 @@ impl TarantoolPublisher {
     }
 
     /// Takes the answers that have arrived.
-    fn note(&mut self, ended_messages: &mut Vec<Ended>) -> Result<(), Fault> {
+    fn note(&mut self, ended_messages: &mut Vec<Completion>) -> Result<(), Fault> {
         while let Some((number, refusal)) = self.pipeline.arrived().map_err(|error| lost(&error))? {
             let place = self.requests.iter().position(|(request, _)| *request == number);
             let Some((_, messages)) = place.and_then(|place| self.requests.remove(place)) else {
                 return Err(Fault::lost(format!("an answer to request {number}, which is not under way")));
             };
             let attempt = refusal.map_or(Attempt::Ok, ended(Request::Change));
-            ended_messages.extend(messages.map(|number| Ended { number, attempt: attempt.clone() }));
+            ended_messages.extend(messages.map(|number| Completion { number, attempt: attempt.clone() }));
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Publisher for TarantoolPublisher {
         Ok(())
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         self.commit()?;
         self.pipeline.flush().await.map_err(|error| lost(&error))?;
         let before = ended.len();
@@ -209,7 +209,7 @@ impl Publisher for TarantoolPublisher {
 }
 
 /// A message that was handed out and not taken yet.
-struct Waiting {
+struct PendingMessage {
     id: u64,
     body: Vec<u8>,
     redelivered: bool,
@@ -222,8 +222,8 @@ pub struct TarantoolSubscriber {
     name: String,
     /// Whether messages are kept until they are acknowledged.
     keeps: bool,
-    wanted: Wanted,
-    waiting: VecDeque<Waiting>,
+    wanted: Requirements,
+    waiting: VecDeque<PendingMessage>,
     /// The ids of what was taken and not acknowledged.
     held: Vec<u64>,
     stopped: bool,
@@ -243,7 +243,7 @@ impl TarantoolSubscriber {
         handed.await.and_then(|mut values| read_messages(&mut values, waiting)).map_err(ended(request))
     }
 
-    async fn next(&mut self, patience: Duration) -> Step<Waiting> {
+    async fn next(&mut self, patience: Duration) -> Step<PendingMessage> {
         if self.waiting.is_empty() && !self.stopped {
             self.fetch(patience).await?;
         }
@@ -251,7 +251,7 @@ impl TarantoolSubscriber {
     }
 }
 
-fn read_messages(values: &mut Reader<'_>, into: &mut VecDeque<Waiting>) -> Result<(), Error> {
+fn read_messages(values: &mut Reader<'_>, into: &mut VecDeque<PendingMessage>) -> Result<(), Error> {
     values.tuple(1)?;
     for _ in 0..values.array_len()? {
         let mut message = values.value()?;
@@ -261,15 +261,15 @@ fn read_messages(values: &mut Reader<'_>, into: &mut VecDeque<Waiting>) -> Resul
         let redelivered = message.u64()? > 0;
         // what is no text is a message all the same, and as good as empty
         let body = message.bytes().unwrap_or_default().to_owned();
-        into.push_back(Waiting { id, body, redelivered });
+        into.push_back(PendingMessage { id, body, redelivered });
     }
     Ok(())
 }
 
 impl Subscriber for TarantoolSubscriber {
-    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+    async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         match self.next(patience).await {
-            Ok(Waiting { id, body, redelivered }) => {
+            Ok(PendingMessage { id, body, redelivered }) => {
                 received.body = body;
                 received.redelivered = Some(redelivered);
                 if self.keeps {
@@ -281,7 +281,7 @@ impl Subscriber for TarantoolSubscriber {
         }
     }
 
-    async fn settle(&mut self) -> Result<Settled, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         if !self.held.is_empty() {
             let deleted = self.connection.call(&self.name, |args| {
                 args.array(2).str("ack").array(length(&self.held));
@@ -292,7 +292,7 @@ impl Subscriber for TarantoolSubscriber {
             deleted.await.map_err(fault)?;
             self.held.clear();
         }
-        Ok(Settled::Answered)
+        Ok(AckAnswer::Answered)
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {

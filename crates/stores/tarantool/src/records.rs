@@ -3,17 +3,17 @@
 use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
-    Loaded, Place,
+    LoadProgress, Place,
     records::{
-        self, Action, Answer, Batches, Connector, Each, Fields, Found, Layout, OPERATIONS, Operations,
-        RecordsStore, Request, Scenario, Wanted, key_name, tag_of,
+        self, Action, Answer, Batches, Connector, Fields, Layout, Lookup, OPERATIONS, Operations,
+        RecordVisitor, RecordsStore, Request, Requirements, Scenario, key_name, tag_of,
     },
 };
 
 use crate::{
     Tarantool,
     iproto::{Connection, Encoder, Error, IteratorType, Reader},
-    server::{Request as Effect, Server, ended},
+    server::{Endpoint, Request as Effect, ended},
     trial::{self, LEASE, PATIENCE, Plan, Step, length, read_done, space_of},
 };
 
@@ -43,7 +43,7 @@ impl RecordsStore for Tarantool {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let name = trial::name(place, OBJECT);
@@ -61,7 +61,7 @@ impl RecordsStore for Tarantool {
         })
     }
 
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let connector = RecordsConnector {
             server: self.server.clone(),
             name: trial::name(place, OBJECT),
@@ -74,7 +74,7 @@ impl RecordsStore for Tarantool {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        each: &'a mut Each<'_>,
+        each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let mut connection = self.server.reach().await?;
@@ -105,7 +105,7 @@ async fn load_some(
     name: &str,
     layout: &Layout,
     batches: &Batches,
-    loaded: &Loaded,
+    loaded: &LoadProgress,
 ) -> Result<(), Error> {
     let mut fields = Fields::default();
     while let Some(numbers) = batches.take() {
@@ -127,7 +127,7 @@ async fn read_state(
     connection: &mut Connection,
     name: &str,
     batch: u32,
-    each: &mut Each<'_>,
+    each: &mut RecordVisitor<'_>,
 ) -> Result<(), Error> {
     // a server that kept nothing has no space either: then every record is missing
     let Some(space) = space_of(connection, name).await? else { return Ok(()) };
@@ -193,20 +193,20 @@ fn parts(mut tuple: Reader<'_>) -> Option<(u64, impl Iterator<Item = &[u8]>)> {
 }
 
 /// Takes a tuple that was read: its version, and its fields too where the whole record is asked for.
-fn read_record(values: &mut Reader<'_>, whole: bool, answer: &mut Answer) -> Result<Found, Error> {
+fn read_record(values: &mut Reader<'_>, whole: bool, answer: &mut Answer) -> Result<Lookup, Error> {
     let Some((version, fields)) = parts(values.value()?) else {
         answer.torn();
-        return Ok(Found::Torn);
+        return Ok(Lookup::Torn);
     };
     if whole {
         answer.record(version, fields);
     }
-    Ok(Found::Record(version))
+    Ok(Lookup::Record(version))
 }
 
 /// Takes an array of tuples that were read, and returns what the last one is.
-fn read_records(values: &mut Reader<'_>, whole: bool, answer: &mut Answer) -> Result<Found, Error> {
-    let mut found = Found::Nothing;
+fn read_records(values: &mut Reader<'_>, whole: bool, answer: &mut Answer) -> Result<Lookup, Error> {
+    let mut found = Lookup::Nothing;
     for _ in 0..values.array_len()? {
         found = read_record(values, whole, answer)?;
     }
@@ -219,9 +219,9 @@ fn whole(action: Action) -> bool {
 }
 
 struct RecordsConnector {
-    server: Server,
+    server: Endpoint,
     name: String,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 impl Connector for RecordsConnector {
@@ -243,7 +243,7 @@ struct Client {
 
 impl Client {
     /// Reads a record.
-    async fn get(&mut self, key: &str, whole: bool, answer: &mut Answer) -> Step<Found> {
+    async fn get(&mut self, key: &str, whole: bool, answer: &mut Answer) -> Step<Lookup> {
         let key = |args: &mut Encoder| write_key(args, key);
         let records = self.connection.select(self.space, 0, key, 1, IteratorType::Eq).await;
         let read = records.and_then(|mut records| read_records(&mut records, whole, answer));
@@ -299,7 +299,7 @@ impl Client {
 
     /// Takes the latch of a record and reads it. Returns the token and what is there; none if another holds
     /// the latch for too long.
-    async fn acquire(&mut self, request: &Request, answer: &mut Answer) -> Step<Option<(u64, Found)>> {
+    async fn acquire(&mut self, request: &Request, answer: &mut Answer) -> Step<Option<(u64, Lookup)>> {
         let whole = whole(request.action);
         let values = self.connection.call(&self.name, |args| {
             args.array(5).str("acquire").str(&request.key).bool(whole).f64(LEASE).f64(PATIENCE);
@@ -311,7 +311,7 @@ impl Client {
             }
             let token = values.u64()?;
             let is_there = more > 0 && !values.take_nil();
-            let found = if is_there { read_record(&mut values, whole, answer)? } else { Found::Nothing };
+            let found = if is_there { read_record(&mut values, whole, answer)? } else { Lookup::Nothing };
             Ok(Some((token, found)))
         };
         values.await.and_then(read).map_err(ended(Effect::Harmless))
@@ -341,12 +341,12 @@ impl Client {
         let records = self.connection.update(self.space, 0, key, change).await;
         let read = records.and_then(|mut records| read_records(&mut records, false, answer));
         match read.map_err(ended(Effect::Change))? {
-            Found::Nothing => Ok(Attempt::Refused),
-            Found::Record(version) => {
+            Lookup::Nothing => Ok(Attempt::Refused),
+            Lookup::Record(version) => {
                 answer.wrote(version);
                 Ok(Attempt::Ok)
             }
-            Found::Torn => Ok(Attempt::Unknown(Fault::answered("what it has written is no record"))),
+            Lookup::Torn => Ok(Attempt::Unknown(Fault::answered("what it has written is no record"))),
         }
     }
 
@@ -357,10 +357,10 @@ impl Client {
         });
         let read = |mut values: Reader<'_>| {
             values.tuple(1)?;
-            if values.take_nil() { Ok(Found::Nothing) } else { read_record(&mut values, true, answer) }
+            if values.take_nil() { Ok(Lookup::Nothing) } else { read_record(&mut values, true, answer) }
         };
         let found = values.await.and_then(read).map_err(ended(Effect::Change))?;
-        if found == Found::Nothing {
+        if found == Lookup::Nothing {
             return Ok(Attempt::Refused);
         }
         // what was there was written over, whatever it was
@@ -420,7 +420,7 @@ fn read_answer(values: &mut Reader<'_>, answer: &mut Answer) -> Result<(), Error
 impl Operations for Client {
     async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
         let done = match (request.action, self.lock) {
-            (Action::Read, _) => self.get(&request.key, true, answer).await.map(Found::read),
+            (Action::Read, _) => self.get(&request.key, true, answer).await.map(Lookup::read),
             (Action::Insert, _) => self.insert(request).await,
             (Action::Scan, _) => self.scan(request, answer).await,
             (Action::Update | Action::Modify, Lock::None) => self.write_unprotected(request, answer).await,

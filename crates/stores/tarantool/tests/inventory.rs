@@ -9,7 +9,7 @@ use acidtest_store_tarantool::{
     KIND, Tarantool,
     iproto::{Connection, Encoder},
 };
-use acidtest_testbed::{Case, Gone, SEED, Subject, World, for_time, inventory, login, wait};
+use acidtest_testbed::{Gone, InventoryRun, SEED, Subject, World, for_time, inventory, login, wait};
 use acidtest_workloads::{
     Owner, Place, Store,
     inventory::{InventoryStore, Parameters, Stock},
@@ -139,7 +139,7 @@ fn a_namespace_is_ours_only_with_our_mark() {
 
     wait(store.create(NAMESPACE, "run 1")).unwrap();
     assert_eq!(owner(), Owner::Run("run 1".to_owned()));
-    let case = Case::random(Lock::Hard, 3).within(NAMESPACE);
+    let case = InventoryRun::random(Lock::Hard, 3).within(NAMESPACE);
     case.load(store);
     case.drive(store, &for_time(50), 2);
     assert_ne!(objects(&world), theirs);

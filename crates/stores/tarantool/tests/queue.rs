@@ -11,12 +11,12 @@ use acidtest_store_tarantool::{
 };
 use acidtest_testbed::{
     Gone, NAMESPACE, Subject,
-    queue::{self, Case, few},
+    queue::{self, QueueRun, few},
     wait, with_more_time,
 };
 use acidtest_workloads::{
-    Loaded, Store, Verdict,
-    queue::{Ledger, Parameters, QueueStore, Scenario, Wanted},
+    LoadProgress, Store, Verdict,
+    queue::{Ledger, Parameters, QueueStore, Requirements, Scenario},
 };
 
 static TARANTOOL: Subject<Tarantool> =
@@ -48,7 +48,7 @@ fn a_message_over_the_limit_says_so_and_nothing_breaks() {
     wait(world.store.create(NAMESPACE, "run")).unwrap();
     let parameters = Parameters { message_bytes: 2 << 20, ..few() };
     with_more_time(50, |millis| {
-        let case = Case::new(1, parameters.clone());
+        let case = QueueRun::new(1, parameters.clone());
         case.load(&world.store);
         let measurement = case.drive(&world.store, millis);
         case.unload(&world.store);
@@ -58,10 +58,10 @@ fn a_message_over_the_limit_says_so_and_nothing_breaks() {
         if is_told { Ok(()) } else { Err(format!("{words:?}")) }
     });
 
-    let wanted = Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
+    let wanted = Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes };
     let scenario = Scenario::new(Arc::new(Ledger::new(0, 3)));
-    let place = Case::new(2, parameters).place;
-    let loaded = Loaded::default();
+    let place = QueueRun::new(2, parameters).place;
+    let loaded = LoadProgress::default();
     let loading = QueueStore::load(&world.store, &place, &wanted, &scenario, &loaded);
     let error = wait(loading).unwrap_err().to_string();
     assert!(error.contains("filling the queue") && error.contains("memtx_max_tuple_size"), "{error}");
@@ -71,7 +71,7 @@ fn a_message_over_the_limit_says_so_and_nothing_breaks() {
 fn only_what_a_session_has_taken_can_it_acknowledge() {
     let Some(world) = TARANTOOL.start(Durability::None) else { return };
     wait(world.store.create(NAMESPACE, "run")).unwrap();
-    let case = Case::new(1, Parameters { backlog: Some(2), ..few() });
+    let case = QueueRun::new(1, Parameters { backlog: Some(2), ..few() });
     case.load(&world.store);
     wait(async {
         let name = format!("{NAMESPACE}:{}", case.place.object("queue"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use acidtest_model::StoreError;
 
-use super::{Held, Ledger, Sequence, Stock};
+use super::{Ledger, Sequence, Stock, StockRow};
 use crate::{
     Audit, Finding, Verdict,
     guarantee::{ATOMICITY, INTEGRITY, LOCK},
@@ -29,10 +29,10 @@ pub struct Replay<'a> {
 pub fn audit(
     stock: &Stock,
     ledger: &Ledger,
-    held: Result<Vec<Held>, StoreError>,
+    held: Result<Vec<StockRow>, StoreError>,
     replay: Option<Replay<'_>>,
 ) -> Audit {
-    let mut found = Found::from_ledger(stock, ledger);
+    let mut found = FindingCounts::from_ledger(stock, ledger);
     match held {
         Ok(held) => {
             let counts = found.place(stock, &held);
@@ -50,7 +50,7 @@ pub fn audit(
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct FindingCounts {
     oversold: u64,
     surplus: u64,
     deficit: u64,
@@ -63,7 +63,7 @@ struct Found {
     doubt: Option<String>,
 }
 
-impl Found {
+impl FindingCounts {
     /// What the ledger proves without the store.
     fn from_ledger(stock: &Stock, ledger: &Ledger) -> Self {
         let mut found = Self { torn: ledger.torn(), ..Self::default() };
@@ -98,7 +98,7 @@ impl Found {
     }
 
     /// The final count of each tuple; what is missing counts as 0 and as misplaced.
-    fn place(&mut self, stock: &Stock, held: &[Held]) -> Vec<i64> {
+    fn place(&mut self, stock: &Stock, held: &[StockRow]) -> Vec<i64> {
         let mut counts: Vec<Option<i64>> = vec![None; stock.items.len()];
         for tuple in held {
             match stock.find(tuple.key) {
@@ -190,13 +190,13 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;
-    use crate::inventory::{Line, Parameters};
+    use crate::inventory::{Parameters, Withdrawal};
 
     /// A correct store and its ledger after some operations, of which some are unanswered.
     struct World {
         stock: Stock,
         ledger: Ledger,
-        held: Vec<Held>,
+        held: Vec<StockRow>,
         unanswered: u32,
     }
 
@@ -204,8 +204,8 @@ mod tests {
         let parameters = Parameters { items: 12, skus: 2, ..Parameters::default() };
         let stock = Stock::draw(&parameters, seed);
         let ledger = Ledger::new(&stock);
-        let mut held: Vec<Held> =
-            stock.items.iter().map(|item| Held { key: item.key(), count: item.initial.into() }).collect();
+        let mut held: Vec<StockRow> =
+            stock.items.iter().map(|item| StockRow { key: item.key(), count: item.initial.into() }).collect();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut unanswered = 0;
         for _ in 0..operations {
@@ -234,7 +234,13 @@ mod tests {
         World { stock, ledger, held, unanswered }
     }
 
-    fn take(stock: &Stock, held: &mut [Held], group: u32, units: u32, done: bool) -> Option<Vec<Line>> {
+    fn take(
+        stock: &Stock,
+        held: &mut [StockRow],
+        group: u32,
+        units: u32,
+        done: bool,
+    ) -> Option<Vec<Withdrawal>> {
         let items = stock.groups[group as usize].items();
         let mut wanted = i64::from(units);
         if items.clone().map(|item| held[item].count).sum::<i64>() < wanted {
@@ -247,7 +253,7 @@ mod tests {
                 held[item].count -= count;
                 let (sku, condition, source, warehouse) = held[item].key;
                 let count = u32::try_from(count).unwrap();
-                lines.push(Line { sku, warehouse, condition, source, count });
+                lines.push(Withdrawal { sku, warehouse, condition, source, count });
             }
             wanted -= count;
         }
@@ -301,7 +307,7 @@ mod tests {
             || Err(StoreError::Server { doing: "reading".into(), address: "x".into(), cause: "gone".into() });
         assert_eq!(audit(&world.stock, &world.ledger, gone(), None).verdict, Verdict::Unknown);
         let tuple = world.stock.items[0];
-        let line = Line {
+        let line = Withdrawal {
             sku: tuple.sku,
             warehouse: tuple.warehouse,
             condition: tuple.condition,
@@ -331,7 +337,7 @@ mod tests {
     #[test]
     fn what_is_no_tuple_is_misplaced() {
         let mut world = world(3, 50, 0.0);
-        world.held.push(Held::foreign());
+        world.held.push(StockRow::foreign());
         assert_eq!(verdict(&world).to_string(), "broken: misplaced 1 tuples");
     }
 
@@ -342,7 +348,7 @@ mod tests {
         assert!(verdict(&world).count("misplaced") >= 1, "lost {last:?}");
         world.held.push(world.held[0]);
         assert_eq!(verdict(&world).count("misplaced"), 2, "one lost, one doubled");
-        world.held.push(Held { key: (999, 1, 1, 1), count: 0 });
+        world.held.push(StockRow { key: (999, 1, 1, 1), count: 0 });
         assert_eq!(verdict(&world).count("misplaced"), 3);
     }
 

@@ -6,7 +6,7 @@ use acidtest_engine::{Attempt, Client, ClientTask, Outcome};
 use rand::{Rng, RngExt, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{Capture, Connector, Ledger, Line, Operations, Parameters, Release, Sequence, Stock};
+use super::{Capture, Connector, Ledger, Operations, Parameters, Release, Sequence, Stock, Withdrawal};
 use crate::keys::Ranks;
 
 /// Names of the operations, in the order of their kinds.
@@ -46,7 +46,7 @@ impl Scenario {
 
 /// One operation, by index into the stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drawn {
+pub(crate) enum StockOperation {
     /// Units of a group.
     Capture {
         /// Which group.
@@ -86,17 +86,17 @@ impl Draw {
         }
     }
 
-    pub(crate) fn operation(&self, stock: &Stock, rng: &mut impl Rng) -> Drawn {
+    pub(crate) fn operation(&self, stock: &Stock, rng: &mut impl Rng) -> StockOperation {
         if rng.random::<f64>() < self.capture_share { self.capture(stock, rng) } else { self.release(rng) }
     }
 
-    pub(crate) fn capture(&self, stock: &Stock, rng: &mut impl Rng) -> Drawn {
+    pub(crate) fn capture(&self, stock: &Stock, rng: &mut impl Rng) -> StockOperation {
         let group = stock.group_of[self.item(rng) as usize];
-        Drawn::Capture { group, units: rng.random_range(1..=self.units_max) }
+        StockOperation::Capture { group, units: rng.random_range(1..=self.units_max) }
     }
 
-    pub(crate) fn release(&self, rng: &mut impl Rng) -> Drawn {
-        Drawn::Release { item: self.item(rng), units: rng.random_range(1..=self.units_max) }
+    pub(crate) fn release(&self, rng: &mut impl Rng) -> StockOperation {
+        StockOperation::Release { item: self.item(rng), units: rng.random_range(1..=self.units_max) }
     }
 
     #[allow(clippy::cast_possible_truncation)] // a rank is below the number of items
@@ -117,20 +117,20 @@ struct InventoryClient<C: Connector> {
     connector: C,
     connection: Option<C::Connection>,
     rng: Xoshiro256PlusPlus,
-    taken: Vec<Line>,
+    taken: Vec<Withdrawal>,
 }
 
 impl<C: Connector> InventoryClient<C> {
-    fn operation(&self, drawn: Drawn) -> Operation {
+    fn operation(&self, drawn: StockOperation) -> Operation {
         let stock = &self.scenario.stock;
         match drawn {
-            Drawn::Capture { group, units } => {
+            StockOperation::Capture { group, units } => {
                 let head = &stock.items[stock.groups[group as usize].first as usize];
                 let request =
                     Capture { sku: head.sku, condition: head.condition, source: head.source, units };
                 Operation::Capture { group, request }
             }
-            Drawn::Release { item, units } => {
+            StockOperation::Release { item, units } => {
                 let tuple = &stock.items[item as usize];
                 let request = Release {
                     sku: tuple.sku,
@@ -153,7 +153,7 @@ impl<C: Connector> Client for InventoryClient<C> {
             Some(sequence) => sequence.take()?,
             None => self.scenario.draw.operation(&self.scenario.stock, &mut self.rng),
         };
-        if let Drawn::Release { item, units } = drawn {
+        if let StockOperation::Release { item, units } = drawn {
             self.scenario.ledger.release_invoked(item, units);
         }
         Some(self.operation(drawn))

@@ -5,7 +5,7 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-use super::{Line, Stock};
+use super::{Stock, Withdrawal};
 
 /// One tuple's account in units, on a cache line of its own: an operation touches just one. Each count
 /// only grows.
@@ -65,7 +65,7 @@ impl Ledger {
 
     /// An acknowledged capture of `units` of a group, with what it says it took. A capture whose
     /// lines do not add up, or name tuples that it cannot have taken from, is torn.
-    pub(crate) fn captured(&self, stock: &Stock, group: u32, units: u32, lines: &[Line]) {
+    pub(crate) fn captured(&self, stock: &Stock, group: u32, units: u32, lines: &[Withdrawal]) {
         let mut sum = 0_u64;
         let mut fits = true;
         for line in lines {
@@ -146,7 +146,7 @@ impl Ledger {
 }
 
 /// The tuple that a line names, if it is one of the group's.
-fn item_of(stock: &Stock, group: u32, line: &Line) -> Option<usize> {
+fn item_of(stock: &Stock, group: u32, line: &Withdrawal) -> Option<usize> {
     let key = (line.sku, line.condition, line.source, line.warehouse);
     stock.groups[group as usize].items().find(|&item| stock.items[item].key() == key)
 }

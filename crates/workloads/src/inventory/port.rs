@@ -39,15 +39,15 @@ pub struct Release {
 impl Release {
     /// The line that it puts back.
     #[must_use]
-    pub fn line(&self) -> Line {
+    pub fn line(&self) -> Withdrawal {
         let Self { sku, warehouse, condition, source, units } = *self;
-        Line { sku, warehouse, condition, source, count: units }
+        Withdrawal { sku, warehouse, condition, source, count: units }
     }
 }
 
 /// What an acknowledged capture took from one warehouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct Withdrawal {
     /// As asked.
     pub sku: u32,
     /// Where it was taken.
@@ -63,8 +63,8 @@ pub struct Line {
 impl Capture {
     /// The line that takes `count` units from `warehouse`.
     #[must_use]
-    pub fn line(&self, warehouse: u8, count: u32) -> Line {
-        Line { sku: self.sku, warehouse, condition: self.condition, source: self.source, count }
+    pub fn line(&self, warehouse: u8, count: u32) -> Withdrawal {
+        Withdrawal { sku: self.sku, warehouse, condition: self.condition, source: self.source, count }
     }
 }
 
@@ -74,7 +74,7 @@ impl Capture {
 pub fn plan_capture(
     capture: &Capture,
     held: impl IntoIterator<Item = (u8, i64)>,
-    taken: &mut Vec<Line>,
+    taken: &mut Vec<Withdrawal>,
 ) -> bool {
     taken.clear();
     let mut wanted = capture.units;
@@ -100,7 +100,7 @@ pub fn plan_capture(
 pub trait Operations {
     /// Takes units, all or nothing, from warehouses in ascending order; on [`Attempt::Ok`] `taken`
     /// says from where. [`Attempt::Refused`] if there are too few.
-    fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> impl Future<Output = Attempt>;
+    fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> impl Future<Output = Attempt>;
 
     /// Puts units back. One atomic addition in every lock mode: there is nothing to decide. Where
     /// captures are protected by a lock that the store does not know of, the addition takes it too.
@@ -128,14 +128,14 @@ pub trait Connector {
 
 /// One tuple of the final stock, as read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct StockRow {
     /// (sku, condition, source, warehouse).
     pub key: (u32, u8, u8, u8),
     /// Units that are there.
     pub count: i64,
 }
 
-impl Held {
+impl StockRow {
     /// Something that lies among the tuples and is none: not even its key or its count can be read. Skus,
     /// conditions, sources and warehouses are numbered from 1.
     #[must_use]
@@ -154,7 +154,7 @@ pub trait InventoryStore: Send + Sync {
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask;
 
     /// Reads the final stock.
-    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<Held>, StoreError>>;
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>>;
 
     /// Removes the trial's objects.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;

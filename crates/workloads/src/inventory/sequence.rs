@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     Parameters, Stock,
-    client::{Draw, Drawn},
+    client::{Draw, StockOperation},
 };
 
 /// How many tuples are tried for a capture that would succeed, before a release is drawn instead.
@@ -21,7 +21,7 @@ const TRIES: usize = 64;
 /// retried, a replay by many clients cannot block itself.
 #[derive(Debug)]
 pub struct Sequence {
-    operations: Vec<Drawn>,
+    operations: Vec<StockOperation>,
     /// Units that it leaves on each tuple.
     last: Vec<i64>,
     next: AtomicUsize,
@@ -68,16 +68,16 @@ impl Sequence {
         self.next.load(Relaxed) >= self.operations.len()
     }
 
-    pub(crate) fn take(&self) -> Option<Drawn> {
+    pub(crate) fn take(&self) -> Option<StockOperation> {
         self.operations.get(self.next.fetch_add(1, Relaxed)).copied()
     }
 }
 
-fn draw_possible(draw: &Draw, stock: &Stock, held: &[i64], rng: &mut impl Rng) -> Drawn {
+fn draw_possible(draw: &Draw, stock: &Stock, held: &[i64], rng: &mut impl Rng) -> StockOperation {
     let drawn = draw.operation(stock, rng);
-    let possible = |drawn: Drawn| match drawn {
-        Drawn::Release { .. } => true,
-        Drawn::Capture { group, units } => {
+    let possible = |drawn: StockOperation| match drawn {
+        StockOperation::Release { .. } => true,
+        StockOperation::Capture { group, units } => {
             let there: i64 = stock.groups[group as usize].items().map(|item| held[item]).sum();
             there >= units.into()
         }
@@ -92,10 +92,10 @@ fn draw_possible(draw: &Draw, stock: &Stock, held: &[i64], rng: &mut impl Rng) -
 }
 
 /// Does the operation, as every store does it: from warehouses in ascending order.
-fn apply(drawn: Drawn, stock: &Stock, held: &mut [i64]) {
+fn apply(drawn: StockOperation, stock: &Stock, held: &mut [i64]) {
     match drawn {
-        Drawn::Release { item, units } => held[item as usize] += i64::from(units),
-        Drawn::Capture { group, units } => {
+        StockOperation::Release { item, units } => held[item as usize] += i64::from(units),
+        StockOperation::Capture { group, units } => {
             let mut wanted = i64::from(units);
             for item in stock.groups[group as usize].items() {
                 let count = held[item].min(wanted);
@@ -123,7 +123,7 @@ mod tests {
             let mut held: Vec<i64> = stock.items.iter().map(|item| item.initial.into()).collect();
             let mut captures = 0;
             while let Some(drawn) = sequence.take() {
-                if let Drawn::Capture { group, units } = drawn {
+                if let StockOperation::Capture { group, units } = drawn {
                     captures += 1;
                     let there: i64 = stock.groups[group as usize].items().map(|item| held[item]).sum();
                     prop_assert!(there >= i64::from(units));

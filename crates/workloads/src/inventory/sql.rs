@@ -5,7 +5,7 @@ use std::future::Future;
 
 use acidtest_engine::Attempt;
 
-use super::{Capture, Line, Operations, Release, plan_capture};
+use super::{Capture, Operations, Release, Withdrawal, plan_capture};
 
 /// That a step was done, or how the operation has ended with it.
 pub type Step = Result<(), Attempt>;
@@ -67,13 +67,18 @@ pub trait SqlSession {
     ) -> impl Future<Output = Step>;
 
     /// Runs a statement on a line's tuple with a value, in a transaction by itself; it must change that tuple alone.
-    fn change(&mut self, change: &Self::Statement, line: &Line, value: i64) -> impl Future<Output = Step>;
+    fn change(
+        &mut self,
+        change: &Self::Statement,
+        line: &Withdrawal,
+        value: i64,
+    ) -> impl Future<Output = Step>;
 
     /// Takes a line in a transaction by itself, if its tuple has the version still that was seen; a conflict if not.
     fn take_if_unchanged(
         &mut self,
         take: &Self::Statement,
-        line: &Line,
+        line: &Withdrawal,
         seen: &Reading,
     ) -> impl Future<Output = Step>;
 
@@ -81,19 +86,19 @@ pub trait SqlSession {
     fn take_all_if_unchanged(
         &mut self,
         take: &Self::Statement,
-        lines: &[Line],
+        lines: &[Withdrawal],
         seen: &Reading,
     ) -> impl Future<Output = Step>;
 
     /// Takes all lines from the group that is locked and commits; what fails is rolled back.
-    fn take_locked(&mut self, take: &Self::Statement, lines: &[Line]) -> impl Future<Output = Step>;
+    fn take_locked(&mut self, take: &Self::Statement, lines: &[Withdrawal]) -> impl Future<Output = Step>;
 
     /// Takes from a group, all or nothing, and adds to `taken` from where: nothing if there was too little.
     fn take_in_one(
         &mut self,
         take: &Self::Statement,
         capture: &Capture,
-        taken: &mut Vec<Line>,
+        taken: &mut Vec<Withdrawal>,
     ) -> impl Future<Output = Step>;
 
     /// Commits the transaction.
@@ -106,7 +111,7 @@ pub trait SqlSession {
 
 /// What a client read of one tuple before it decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct StockLevel {
     /// Where it lies.
     pub warehouse: u8,
     /// Units.
@@ -118,7 +123,7 @@ pub struct Seen {
 /// What a client read of a group before it decides, ascending by warehouse. Its room is used again.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    tuples: Vec<Seen>,
+    tuples: Vec<StockLevel>,
 }
 
 impl Reading {
@@ -126,25 +131,25 @@ impl Reading {
     ///
     /// # Errors
     /// The first of `tuples`.
-    pub fn fill<E>(&mut self, tuples: impl IntoIterator<Item = Result<Seen, E>>) -> Result<(), E> {
+    pub fn fill<E>(&mut self, tuples: impl IntoIterator<Item = Result<StockLevel, E>>) -> Result<(), E> {
         self.tuples.clear();
         tuples.into_iter().try_for_each(|tuple| tuple.map(|seen| self.tuples.push(seen)))
     }
 
     /// What was read of the tuple that a line takes from; nothing, if that was not read.
     #[must_use]
-    pub fn of(&self, line: &Line) -> Seen {
+    pub fn of(&self, line: &Withdrawal) -> StockLevel {
         let seen = self.tuples.iter().find(|seen| seen.warehouse == line.warehouse);
         seen.copied().unwrap_or_default()
     }
 
     /// What that tuple is to hold after the line: what was read, less the line.
-    fn left(&self, line: &Line) -> i64 {
+    fn left(&self, line: &Withdrawal) -> i64 {
         self.of(line).count.saturating_sub(line.count.into())
     }
 
     /// Decides from which warehouses to take, as [`plan_capture`] does.
-    fn decide(&self, capture: &Capture, taken: &mut Vec<Line>) -> Step {
+    fn decide(&self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Step {
         let held = self.tuples.iter().map(|seen| (seen.warehouse, seen.count));
         if plan_capture(capture, held, taken) { Ok(()) } else { Err(Attempt::Refused) }
     }
@@ -165,7 +170,7 @@ impl<S: SqlSession> SqlConnection<S> {
         Self { session, capture, release, seen: Reading::default() }
     }
 
-    async fn take(&mut self, wanted: &Capture, taken: &mut Vec<Line>) -> Step {
+    async fn take(&mut self, wanted: &Capture, taken: &mut Vec<Withdrawal>) -> Step {
         let Self { session, capture, seen, .. } = self;
         session.ready().await?;
         match capture {
@@ -215,7 +220,7 @@ impl<S: SqlSession> SqlConnection<S> {
 }
 
 impl<S: SqlSession> Operations for SqlConnection<S> {
-    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Line>) -> Attempt {
+    async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Attempt {
         self.take(capture, taken).await.err().unwrap_or(Attempt::Ok)
     }
 
@@ -231,8 +236,10 @@ mod tests {
     use super::*;
 
     /// Two units in the first warehouse, five in the second.
-    const HELD: [Seen; 2] =
-        [Seen { warehouse: 1, count: 2, version: 7 }, Seen { warehouse: 2, count: 5, version: 8 }];
+    const HELD: [StockLevel; 2] = [
+        StockLevel { warehouse: 1, count: 2, version: 7 },
+        StockLevel { warehouse: 2, count: 5, version: 8 },
+    ];
 
     /// Notes each step, and ends one of them as it is told.
     struct Scripted {
@@ -261,19 +268,29 @@ mod tests {
             self.step(format!("begin {read}"))
         }
 
-        async fn change(&mut self, change: &&'static str, line: &Line, value: i64) -> Step {
+        async fn change(&mut self, change: &&'static str, line: &Withdrawal, value: i64) -> Step {
             self.step(format!("{change} {}: {value}", line.warehouse))
         }
 
-        async fn take_if_unchanged(&mut self, take: &&'static str, line: &Line, seen: &Reading) -> Step {
+        async fn take_if_unchanged(
+            &mut self,
+            take: &&'static str,
+            line: &Withdrawal,
+            seen: &Reading,
+        ) -> Step {
             self.step(format!("{take} v{}", seen.of(line).version))
         }
 
-        async fn take_all_if_unchanged(&mut self, take: &&'static str, lines: &[Line], _: &Reading) -> Step {
+        async fn take_all_if_unchanged(
+            &mut self,
+            take: &&'static str,
+            lines: &[Withdrawal],
+            _: &Reading,
+        ) -> Step {
             self.step(format!("begin {take} {}", lines.len()))
         }
 
-        async fn take_locked(&mut self, take: &&'static str, lines: &[Line]) -> Step {
+        async fn take_locked(&mut self, take: &&'static str, lines: &[Withdrawal]) -> Step {
             self.step(format!("{take} {} commit", lines.len()))
         }
 
@@ -281,7 +298,7 @@ mod tests {
             &mut self,
             take: &&'static str,
             wanted: &Capture,
-            taken: &mut Vec<Line>,
+            taken: &mut Vec<Withdrawal>,
         ) -> Step {
             taken.extend((wanted.units <= 7).then(|| wanted.line(1, wanted.units)));
             self.step(*take)

@@ -7,7 +7,7 @@ use acidtest_model::{Lock, StoreError, Task};
 
 use super::{InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, audit};
 use crate::{
-    Audited, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
+    AuditResult, LoadProgress, Place, Store, TrialSetup, Values, Workload, WorkloadKind, WorkloadTrial,
     guarantee::OF_READ_DECIDE_WRITE,
     workload::{no_port, read, written},
 };
@@ -70,8 +70,8 @@ impl Workload for Inventory {
     }
 
     /// Every trial of a round has the same stock and operations, and those of another round others.
-    fn trial(&self, terms: Terms) -> Box<dyn WorkloadTrial> {
-        let Terms { lock, seed, clients, trace, left: _ } = terms;
+    fn trial(&self, terms: TrialSetup) -> Box<dyn WorkloadTrial> {
+        let TrialSetup { lock, seed, clients, trace, left: _ } = terms;
         let stock = Arc::new(Stock::draw(&self.parameters, seed));
         let sequence = trace.map(|length| {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -101,7 +101,7 @@ impl WorkloadTrial for InventoryTrial {
         &'a self,
         store: &'a dyn Store,
         place: &'a Place,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             port(store)?.load(place, self.lock, &self.scenario.stock).await?;
@@ -114,12 +114,16 @@ impl WorkloadTrial for InventoryTrial {
         Ok(port(store)?.client(place, self.lock, self.scenario.clone()))
     }
 
-    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, place: &'a Place) -> Task<'a, Audited> {
+    fn audit<'a>(
+        &'a self,
+        store: Result<&'a dyn Store, StoreError>,
+        place: &'a Place,
+    ) -> Task<'a, AuditResult> {
         Box::pin(async move {
             let Scenario { stock, ledger, sequence, .. } = &self.scenario;
             let held = async { port(store?)?.stock(place).await };
             let replay = sequence.as_deref().map(|sequence| Replay { sequence, in_order: self.in_order });
-            Audited::new(audit(stock, ledger, held.await, replay), None)
+            AuditResult::new(audit(stock, ledger, held.await, replay), None)
         })
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
 
-use super::{Connector, Joined, Operations, Order};
+use super::{Connector, Joined, Operations, TableOrder};
 
 /// Names of the operations, in the order of their kinds.
 pub const OPERATIONS: &[&str] = &["ext_first", "usertable_first"];
@@ -19,11 +19,11 @@ pub const OPERATIONS: &[&str] = &["ext_first", "usertable_first"];
 #[derive(Clone, Debug)]
 pub struct Scenario {
     expected: Arc<BTreeSet<String>>,
-    found: Arc<Found>,
+    found: Arc<JoinCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct JoinCounts {
     acknowledged: AtomicU64,
     wrong: AtomicU64,
 }
@@ -51,18 +51,18 @@ struct JoinClient<C: Connector> {
 }
 
 impl<C: Connector> Client for JoinClient<C> {
-    type Operation = Order;
+    type Operation = TableOrder;
 
-    fn draw(&mut self) -> Option<Order> {
+    fn draw(&mut self) -> Option<TableOrder> {
         self.turn += 1;
-        Some(Order::ALL[self.turn % Order::ALL.len()])
+        Some(TableOrder::ALL[self.turn % TableOrder::ALL.len()])
     }
 
-    fn kind(operation: &Order) -> usize {
+    fn kind(operation: &TableOrder) -> usize {
         *operation as usize
     }
 
-    async fn attempt(&mut self, operation: &Order) -> Attempt {
+    async fn attempt(&mut self, operation: &TableOrder) -> Attempt {
         let Some(connection) = &mut self.connection else {
             return Attempt::Failed(Fault::lost("no connection"));
         };
@@ -70,7 +70,7 @@ impl<C: Connector> Client for JoinClient<C> {
         connection.join(*operation, &mut self.joined).await
     }
 
-    fn account(&mut self, _: Order, outcome: Outcome) {
+    fn account(&mut self, _: TableOrder, outcome: Outcome) {
         if outcome == Outcome::Ok {
             let Scenario { expected, found } = &self.scenario;
             found.acknowledged.fetch_add(1, Relaxed);
@@ -123,9 +123,9 @@ mod tests {
     }
 
     impl Operations for Fake {
-        async fn join(&mut self, order: Order, joined: &mut Joined) -> Attempt {
+        async fn join(&mut self, order: TableOrder, joined: &mut Joined) -> Attempt {
             joined.row("a");
-            if order == Order::UsertableFirst && std::mem::take(&mut self.planted) {
+            if order == TableOrder::UsertableFirst && std::mem::take(&mut self.planted) {
                 joined.row("b");
             }
             Attempt::Ok
@@ -151,7 +151,7 @@ mod tests {
             client.account(order, Outcome::Ok);
         }
         assert_eq!((kinds, scenario.found()), ([3, 3], (6, 1)));
-        client.account(Order::ExtFirst, Outcome::Failed);
+        client.account(TableOrder::ExtFirst, Outcome::Failed);
         assert_eq!(scenario.found(), (6, 1), "what was not acknowledged is not looked at");
     }
 }

@@ -6,18 +6,18 @@ use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{StoreError, Task};
 
 use super::{Ext, Scenario};
-use crate::{Loaded, Place, records::Layout};
+use crate::{LoadProgress, Place, records::Layout};
 
 /// Which table the query names first. The planner may turn it round; its plan says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Order {
+pub enum TableOrder {
     /// `FROM ext JOIN usertable`.
     ExtFirst,
     /// `FROM usertable JOIN ext`.
     UsertableFirst,
 }
 
-impl Order {
+impl TableOrder {
     /// Both, in the order of their operations' kinds.
     pub const ALL: [Self; 2] = [Self::ExtFirst, Self::UsertableFirst];
 
@@ -65,7 +65,7 @@ impl Joined {
 pub trait Operations {
     /// `SELECT` of all columns of both tables, joined on the key, `WHERE value =`; `joined` is empty when
     /// it is called and takes each row's key.
-    fn join(&mut self, order: Order, joined: &mut Joined) -> impl Future<Output = Attempt>;
+    fn join(&mut self, order: TableOrder, joined: &mut Joined) -> impl Future<Output = Attempt>;
 }
 
 /// Opens connections for one client.
@@ -89,14 +89,14 @@ pub trait JoinStore: Send + Sync {
         place: &'a Place,
         layout: &'a Layout,
         ext: &'a [Ext],
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>>;
 
     /// The store's plan of the join, in its own words.
     fn explain<'a>(
         &'a self,
         place: &'a Place,
-        order: Order,
+        order: TableOrder,
         value: u8,
     ) -> Task<'a, Result<String, StoreError>>;
 
@@ -105,7 +105,7 @@ pub trait JoinStore: Send + Sync {
     fn first<'a>(
         &'a self,
         place: &'a Place,
-        order: Order,
+        order: TableOrder,
         value: u8,
         begin: &'a mut (dyn FnMut() + 'a),
     ) -> Task<'a, Result<(), StoreError>>;

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, time::Instant};
 use acidtest_engine::ClientTask;
 use acidtest_model::{StoreError, Task};
 
-use super::{Ext, JoinStore, OPERATIONS, Order, Parameters, Scenario};
+use super::{Ext, JoinStore, OPERATIONS, Parameters, Scenario, TableOrder};
 use crate::{
-    Audit, Audited, Finding, Left, Loaded, Place, Remarks, Store, Terms, Values, Verdict, Workload,
-    WorkloadKind, WorkloadTrial,
+    Audit, AuditResult, Finding, LoadProgress, Place, Remarks, ReusableData, Store, TrialSetup, Values,
+    Verdict, Workload, WorkloadKind, WorkloadTrial,
     guarantee::{INTEGRITY, OF_READ_DECIDE_WRITE},
     workload::{NOTHING_WRITTEN, idle, no_port, read, written},
 };
@@ -74,7 +74,7 @@ impl Workload for Join {
         Some(format!("{records} records of {fields} x {field_bytes} B and {ext_rows} rows of ext"))
     }
 
-    fn trial(&self, _: Terms) -> Box<dyn WorkloadTrial> {
+    fn trial(&self, _: TrialSetup) -> Box<dyn WorkloadTrial> {
         let ext = self.parameters.ext();
         let hits = ext.iter().filter(|row| row.value == self.parameters.value);
         let scenario = Scenario::new(hits.map(|row| row.key.clone()).collect());
@@ -101,7 +101,7 @@ impl WorkloadTrial for JoinTrial {
         &'a self,
         store: &'a dyn Store,
         place: &'a Place,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move { port(store)?.load(place, &self.parameters.layout(), &self.ext, loaded).await })
     }
@@ -114,11 +114,11 @@ impl WorkloadTrial for JoinTrial {
         Box::pin(async move {
             let store = port(store)?;
             let (mut first_ns, mut plans) = (BTreeMap::new(), BTreeMap::new());
-            for (turn, (order, name)) in Order::ALL.into_iter().zip(OPERATIONS).enumerate() {
+            for (turn, (order, name)) in TableOrder::ALL.into_iter().zip(OPERATIONS).enumerate() {
                 if turn > 0 {
                     // what the other order has touched is warm
                     store.unload(place).await?;
-                    store.load(place, &self.parameters.layout(), &self.ext, &Loaded::default()).await?;
+                    store.load(place, &self.parameters.layout(), &self.ext, &LoadProgress::default()).await?;
                 }
                 let mut clock = Instant::now();
                 let mut begin = || clock = Instant::now();
@@ -137,7 +137,7 @@ impl WorkloadTrial for JoinTrial {
     }
 
     /// Nothing is written, so what came is all that there is to look at.
-    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, _: &'a Place) -> Task<'a, Audited> {
+    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, _: &'a Place) -> Task<'a, AuditResult> {
         let (acknowledged, wrong) = self.scenario.found();
         let doubt = match (store, acknowledged) {
             (Err(error), _) => Some(error.to_string()),
@@ -150,12 +150,12 @@ impl WorkloadTrial for JoinTrial {
             (0, None) => Verdict::Holds,
         };
         // rows that are not as they were laid in may be so for the next trial too
-        let left = (verdict == Verdict::Holds).then(Left::default);
+        let left = (verdict == Verdict::Holds).then(ReusableData::default);
         let finding = Finding::new("wrong", wrong, "joins", INTEGRITY);
         let count = i64::try_from(acknowledged).unwrap_or(i64::MAX);
         let evidence = BTreeMap::from([("acknowledged_joins".to_owned(), count)]);
         let audit = Audit { verdict, reason: doubt, findings: vec![finding], evidence };
-        Box::pin(async { Audited::new(audit, left) })
+        Box::pin(async { AuditResult::new(audit, left) })
     }
 
     fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>> {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use acidtest_engine::{Attempt, Ended, Fault};
+use acidtest_engine::{Attempt, Completion, Fault};
 
-use super::{Ack, Delivery, Wanted};
+use super::{Ack, Delivery, Requirements};
 
 /// How long a consumer waits before it asks again a store that had no message for it and does not tell when
 /// one comes.
@@ -19,7 +19,7 @@ const FILLING: u32 = 1000;
 /// Messages that may be on their way to a consumer that reads all there is.
 const BULK: u32 = 1000;
 
-impl Wanted {
+impl Requirements {
     /// So many messages at once, or fewer where they are large.
     #[must_use]
     pub fn at_once(&self, messages: u32) -> u32 {
@@ -45,22 +45,27 @@ impl Wanted {
 
 /// Numbers the messages of a producer's connection as they end, in the order in which they were sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Numbers {
+pub struct MessageNumbers {
     next: u64,
 }
 
-impl Numbers {
+impl MessageNumbers {
     /// The next so many messages have ended alike.
     ///
     /// # Errors
     /// An attempt that leaves the end open, or that cost the connection.
-    pub fn end(&mut self, messages: usize, attempt: Attempt, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    pub fn end(
+        &mut self,
+        messages: usize,
+        attempt: Attempt,
+        ended: &mut Vec<Completion>,
+    ) -> Result<(), Fault> {
         if let Attempt::Unknown(fault) = attempt {
             return Err(fault);
         }
         let numbers = self.next..self.next + messages as u64;
         self.next = numbers.end;
-        ended.extend(numbers.map(|number| Ended { number, attempt: attempt.clone() }));
+        ended.extend(numbers.map(|number| Completion { number, attempt: attempt.clone() }));
         match attempt {
             Attempt::Failed(fault) if fault.connection_lost => Err(fault),
             _ => Ok(()),
@@ -92,18 +97,18 @@ mod tests {
 
     #[test]
     fn messages_end_in_their_order() {
-        let (mut numbers, mut ended) = (Numbers::default(), Vec::new());
+        let (mut numbers, mut ended) = (MessageNumbers::default(), Vec::new());
         let failed = Attempt::Failed(Fault::answered("full"));
         assert_eq!(numbers.end(2, Attempt::Ok, &mut ended), Ok(()));
         assert_eq!(numbers.end(1, failed.clone(), &mut ended), Ok(()));
         let expected = [(0, Attempt::Ok), (1, Attempt::Ok), (2, failed)];
-        assert_eq!(ended, expected.map(|(number, attempt)| Ended { number, attempt }));
+        assert_eq!(ended, expected.map(|(number, attempt)| Completion { number, attempt }));
     }
 
     #[test]
     fn what_cost_the_connection_ends_the_messages_only_if_it_proves_something() {
         let fault = Fault::lost("gone");
-        let (mut numbers, mut ended) = (Numbers::default(), Vec::new());
+        let (mut numbers, mut ended) = (MessageNumbers::default(), Vec::new());
         assert_eq!(numbers.end(1, Attempt::Unknown(fault.clone()), &mut ended), Err(fault.clone()));
         assert!(ended.is_empty());
         assert_eq!(numbers.end(1, Attempt::Failed(fault.clone()), &mut ended), Err(fault));
@@ -112,7 +117,7 @@ mod tests {
 
     #[test]
     fn large_messages_come_one_by_one() {
-        let of = |message_bytes| Wanted { delivery: Parameters::default().delivery(), message_bytes };
+        let of = |message_bytes| Requirements { delivery: Parameters::default().delivery(), message_bytes };
         assert_eq!(of(128).at_once(500), 500);
         assert_eq!(of(1 << 20).at_once(500), 8);
         assert_eq!(of(1 << 28).at_once(500), 1);

@@ -6,7 +6,7 @@ use acidtest_model::StoreError;
 
 use super::{
     Depth,
-    ledger::{Ledger, Published, Totals},
+    ledger::{Ledger, PublishState, Totals},
     workload::DELIVERY,
 };
 use crate::{
@@ -25,11 +25,11 @@ use crate::{
 pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     let totals = ledger.totals();
     let doubt = doubt(&totals, drained);
-    let mut left = Left::default();
+    let mut left = MessageCounts::default();
     for entry in ledger.entries() {
-        left.lost += u64::from(entry.published() == Published::Ok && !entry.was_delivered());
-        left.indeterminate += u64::from(entry.published() == Published::Sent && !entry.was_delivered());
-        left.phantom += u64::from(entry.published() == Published::Failed && entry.was_delivered());
+        left.lost += u64::from(entry.published() == PublishState::Ok && !entry.was_delivered());
+        left.indeterminate += u64::from(entry.published() == PublishState::Sent && !entry.was_delivered());
+        left.phantom += u64::from(entry.published() == PublishState::Failed && entry.was_delivered());
     }
     let lost = if doubt.is_some() { 0 } else { left.lost };
     let findings = vec![
@@ -75,7 +75,7 @@ fn doubt(totals: &Totals, drained: Result<Depth, StoreError>) -> Option<String> 
 }
 
 #[derive(Default)]
-struct Left {
+struct MessageCounts {
     lost: u64,
     indeterminate: u64,
     phantom: u64,
@@ -114,9 +114,9 @@ mod tests {
     fn tell(ledger: &Ledger, id: Id, event: &str) {
         match event {
             "sent" => ledger.sending(id),
-            "ok" => ledger.published(id, Published::Ok),
-            "unknown" => ledger.published(id, Published::Sent),
-            "failed" => ledger.published(id, Published::Failed),
+            "ok" => ledger.published(id, PublishState::Ok),
+            "unknown" => ledger.published(id, PublishState::Sent),
+            "failed" => ledger.published(id, PublishState::Failed),
             "fresh" => _ = ledger.delivered(id, Some(false)),
             "flagged" => _ = ledger.delivered(id, Some(true)),
             "unflagged" => _ = ledger.delivered(id, None),

@@ -6,12 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_engine::{Attempt, Client, ClientTask, Ended, Fault, Outcome, Pipeline};
+use acidtest_engine::{Attempt, Client, ClientTask, Completion, Fault, Outcome, Pipeline};
 
 use super::{
-    Ack, Connector, Consume, Ledger, Message, Published, Publisher, Received, Settled, Subscriber, Wanted,
+    Ack, AckAnswer, Connector, Consume, Ledger, Message, PublishState, Publisher, ReceivedMessage,
+    Requirements, Subscriber,
     message::{self, Id, LAID},
-    order::Order,
+    order::ArrivalOrder,
 };
 
 /// Names of the operations, in the order of their kinds.
@@ -76,13 +77,13 @@ struct Producer<C: Connector> {
     scenario: Scenario,
     connector: C,
     connection: Option<C::Publisher>,
-    wanted: Wanted,
+    wanted: Requirements,
     next: Id,
     spare: Vec<Message>,
 }
 
 impl<C: Connector> Producer<C> {
-    fn new(connector: C, scenario: Scenario, wanted: Wanted, index: usize) -> Self {
+    fn new(connector: C, scenario: Scenario, wanted: Requirements, index: usize) -> Self {
         // indices of clients are far below LAID
         let producer = u32::try_from(index).unwrap_or(LAID);
         let next = Id { producer, sequence: 0 };
@@ -121,7 +122,7 @@ impl<C: Connector> Pipeline for Producer<C> {
         }
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         match &mut self.connection {
             Some(connection) => connection.settle(ended).await,
             None => Err(Fault::lost("no connection")),
@@ -130,9 +131,9 @@ impl<C: Connector> Pipeline for Producer<C> {
 
     fn account(&mut self, draft: Draft, outcome: Outcome) {
         let how = match outcome {
-            Outcome::Ok => Published::Ok,
-            Outcome::Unknown => Published::Sent,
-            Outcome::Failed | Outcome::Refused | Outcome::Conflict => Published::Failed,
+            Outcome::Ok => PublishState::Ok,
+            Outcome::Unknown => PublishState::Sent,
+            Outcome::Failed | Outcome::Refused | Outcome::Conflict => PublishState::Failed,
         };
         self.scenario.ledger.published(draft.id, how);
         self.spare.push(draft.message);
@@ -158,38 +159,38 @@ impl<C: Connector> Pipeline for Producer<C> {
 
 /// The next message, and its acknowledgement where one is due.
 #[derive(Clone, Copy, Debug)]
-struct Take;
+struct ConsumeOperation;
 
 /// One consumer.
 struct Consumer<C: Connector> {
     scenario: Scenario,
     connector: C,
     connection: Option<C::Subscriber>,
-    wanted: Wanted,
-    received: Received,
+    wanted: Requirements,
+    received: ReceivedMessage,
     /// When `received` was taken, if it has not been accounted for.
     taken: Option<u64>,
     /// Taken and not acknowledged.
     held: Vec<Id>,
     /// What the last acknowledgement, of all that is held and `received`, came to.
-    settled: Option<Settled>,
+    settled: Option<AckAnswer>,
     /// None where no order is promised.
-    order: Option<Order>,
+    order: Option<ArrivalOrder>,
     span: Option<u64>,
 }
 
 impl<C: Connector> Consumer<C> {
-    fn new(connector: C, scenario: Scenario, wanted: Wanted, ordered: bool) -> Self {
+    fn new(connector: C, scenario: Scenario, wanted: Requirements, ordered: bool) -> Self {
         Self {
             scenario,
             connector,
             connection: None,
             wanted,
-            received: Received::default(),
+            received: ReceivedMessage::default(),
             taken: None,
             held: Vec::new(),
             settled: None,
-            order: ordered.then(Order::default),
+            order: ordered.then(ArrivalOrder::default),
             span: None,
         }
     }
@@ -259,25 +260,25 @@ impl<C: Connector> Consumer<C> {
 }
 
 impl<C: Connector> Client for Consumer<C> {
-    type Operation = Take;
+    type Operation = ConsumeOperation;
 
-    fn draw(&mut self) -> Option<Take> {
+    fn draw(&mut self) -> Option<ConsumeOperation> {
         let ledger = &self.scenario.ledger;
         let drains = self.wanted.delivery.producers == 0;
         let is_left = !drains || ledger.totals().delivered < ledger.backlog();
         // who waits for an empty queue might wait for ever
-        (is_left && !ledger.is_endless()).then_some(Take)
+        (is_left && !ledger.is_endless()).then_some(ConsumeOperation)
     }
 
-    fn kind(_: &Take) -> usize {
+    fn kind(_: &ConsumeOperation) -> usize {
         CONSUME
     }
 
-    async fn attempt(&mut self, _: &Take) -> Attempt {
+    async fn attempt(&mut self, _: &ConsumeOperation) -> Attempt {
         self.take(PATIENCE).await
     }
 
-    fn account(&mut self, _: Take, outcome: Outcome) {
+    fn account(&mut self, _: ConsumeOperation, outcome: Outcome) {
         self.note();
         if matches!(outcome, Outcome::Failed | Outcome::Unknown) {
             self.scenario.ledger.consumer_lost();
@@ -340,7 +341,7 @@ impl<C: Connector> Client for Consumer<C> {
 pub(super) fn task<C: Connector>(
     connector: C,
     scenario: Scenario,
-    wanted: Wanted,
+    wanted: Requirements,
     ordered: bool,
 ) -> ClientTask {
     Box::new(move |seat| {
@@ -382,8 +383,8 @@ mod tests {
 
     /// Takes what comes next.
     fn take(consumer: &mut Consumer<Table>) {
-        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Ok);
-        consumer.account(Take, Outcome::Ok);
+        assert_eq!(at_once(consumer.attempt(&ConsumeOperation)), Attempt::Ok);
+        consumer.account(ConsumeOperation, Outcome::Ok);
     }
 
     fn laid(sequence: u64) -> Id {
@@ -395,7 +396,7 @@ mod tests {
             let scenario = Scenario::new(Arc::new(Ledger::new(0, next.len() as u64)));
             for id in (0..scenario.ledger.backlog()).map(laid) {
                 scenario.ledger.sending(id);
-                scenario.ledger.published(id, Published::Ok);
+                scenario.ledger.published(id, PublishState::Ok);
             }
             let next = next.iter().rev().map(|each| each.map(laid)).collect();
             Self {
@@ -407,9 +408,9 @@ mod tests {
             }
         }
 
-        fn wanted() -> Wanted {
+        fn wanted() -> Requirements {
             let parameters = Parameters { batch: 10, message_bytes: 40, ..Parameters::default() };
-            Wanted { delivery: parameters.delivery(), message_bytes: parameters.message_bytes }
+            Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes }
         }
 
         fn consumer(&self) -> Consumer<Self> {
@@ -424,55 +425,55 @@ mod tests {
     }
 
     /// What a connection has taken and not acknowledged.
-    struct Taking {
+    struct Unacknowledged {
         table: Table,
         taken: usize,
     }
 
     /// A producer's connection, of which no answer comes.
-    struct Mute;
+    struct SilentPublisher;
 
     impl Connector for Table {
-        type Publisher = Mute;
-        type Subscriber = Taking;
+        type Publisher = SilentPublisher;
+        type Subscriber = Unacknowledged;
 
-        async fn publisher(&self) -> Result<Mute, String> {
-            Ok(Mute)
+        async fn publisher(&self) -> Result<SilentPublisher, String> {
+            Ok(SilentPublisher)
         }
 
-        async fn subscriber(&self) -> Result<Taking, String> {
-            Ok(Taking { table: self.clone(), taken: 0 })
+        async fn subscriber(&self) -> Result<Unacknowledged, String> {
+            Ok(Unacknowledged { table: self.clone(), taken: 0 })
         }
     }
 
-    impl Publisher for Mute {
+    impl Publisher for SilentPublisher {
         async fn send(&mut self, _: &Message) -> Result<(), Fault> {
             Ok(())
         }
 
-        async fn settle(&mut self, _: &mut Vec<Ended>) -> Result<(), Fault> {
+        async fn settle(&mut self, _: &mut Vec<Completion>) -> Result<(), Fault> {
             Ok(())
         }
     }
 
-    impl Subscriber for Taking {
-        async fn take(&mut self, _: Duration, received: &mut Received) -> Attempt {
+    impl Subscriber for Unacknowledged {
+        async fn take(&mut self, _: Duration, received: &mut ReceivedMessage) -> Attempt {
             let Some(Some(id)) = self.table.next.lock().unwrap().pop() else { return Attempt::Refused };
             let mut message = Message::default();
             message.write(id, 0, BYTES);
-            *received = Received { body: message.body, redelivered: self.table.redelivered };
+            *received = ReceivedMessage { body: message.body, redelivered: self.table.redelivered };
             self.taken += 1;
             Attempt::Ok
         }
 
         /// As a table does: what is to be acknowledged is no longer to be once that was asked for, and with
         /// nothing to acknowledge there is nothing to ask.
-        async fn settle(&mut self) -> Result<Settled, Fault> {
+        async fn settle(&mut self) -> Result<AckAnswer, Fault> {
             if std::mem::take(&mut self.taken) > 0 && self.table.hangs && !self.table.hung.swap(true, SeqCst)
             {
                 std::future::pending::<()>().await;
             }
-            Ok(Settled::Answered)
+            Ok(AckAnswer::Answered)
         }
     }
 
@@ -486,7 +487,7 @@ mod tests {
             at_once(consumer.connect()).unwrap();
             if lost {
                 // its first search was cut off: its locks outlive it for a while
-                consumer.account(Take, Outcome::Unknown);
+                consumer.account(ConsumeOperation, Outcome::Unknown);
                 at_once(consumer.connect()).unwrap();
             }
             (0..2).for_each(|_| take(&mut consumer));
@@ -534,19 +535,19 @@ mod tests {
         let mut consumer = table.consumer();
         at_once(consumer.connect()).unwrap();
         (0..2).for_each(|_| take(&mut consumer));
-        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Refused);
+        assert_eq!(at_once(consumer.attempt(&ConsumeOperation)), Attempt::Refused);
         (0..2).for_each(|_| take(&mut consumer));
-        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Refused);
+        assert_eq!(at_once(consumer.attempt(&ConsumeOperation)), Attempt::Refused);
         let totals = table.scenario.ledger.totals();
         assert_eq!([totals.delivered, totals.redelivered, totals.duplicated], [2, 1, 1]);
         assert_eq!([totals.foreign, totals.torn, totals.reordered], [1, 0, 0]);
 
         let table = Table::new(&[Some(0)], false);
-        let longer = Wanted { message_bytes: 41, ..Table::wanted() };
+        let longer = Requirements { message_bytes: 41, ..Table::wanted() };
         let mut consumer = Consumer::new(table.clone(), table.scenario.clone(), longer, false);
         at_once(consumer.connect()).unwrap();
         take(&mut consumer);
-        consumer.account(Take, Outcome::Ok);
+        consumer.account(ConsumeOperation, Outcome::Ok);
         let totals = table.scenario.ledger.totals();
         assert_eq!([totals.delivered, totals.torn], [0, 1]);
     }
@@ -573,7 +574,7 @@ mod tests {
         let mut consumer = table.consumer();
         at_once(consumer.connect()).unwrap();
         take(&mut consumer);
-        assert_eq!(at_once(consumer.attempt(&Take)), Attempt::Refused);
+        assert_eq!(at_once(consumer.attempt(&ConsumeOperation)), Attempt::Refused);
         take(&mut consumer);
         assert_eq!(consumer.held, [laid(1)]);
         assert_eq!(table.twice(1), 0, "it was not acknowledged yet");

@@ -1,6 +1,6 @@
 //! What a run asks of a queue.
 
-use acidtest_model::Wish;
+use acidtest_model::CellRequest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -113,7 +113,7 @@ pub struct Delivery {
 impl Delivery {
     /// How a cell asks for its messages to be delivered; none of a cell of another workload.
     #[must_use]
-    pub fn of(wish: &Wish<'_>) -> Option<Self> {
+    pub fn of(wish: &CellRequest<'_>) -> Option<Self> {
         let parameters = (wish.workload == NAME).then(|| read::<Parameters>(&wish.parameters))?;
         Some(parameters.ok()?.delivery())
     }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use acidtest_engine::{Attempt, Ended, Fault};
+use acidtest_engine::{Attempt, Completion, Fault};
 use acidtest_model::StoreError;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Connector, Consume, Depth, Message, Published, Publisher, Received, Scenario, Settled, Subscriber,
-    Wanted,
+    AckAnswer, Connector, Consume, Depth, Message, PublishState, Publisher, ReceivedMessage, Requirements,
+    Scenario, Subscriber,
     message::{self, Id, LAID},
 };
-use crate::Loaded;
+use crate::LoadProgress;
 
 /// How long a message is waited for at first while the queue is emptied, and longer each time that none came though
 /// something is left: it may have been on its way.
@@ -27,12 +27,12 @@ const ANSWER: Duration = Duration::from_secs(30);
 const BYTE: Duration = Duration::from_micros(1);
 
 /// So long, with the time that a message takes.
-fn with_a_message(time: Duration, wanted: &Wanted) -> Duration {
+fn with_a_message(time: Duration, wanted: &Requirements) -> Duration {
     time + BYTE * wanted.message_bytes
 }
 
 /// Waits for an answer, but not for ever.
-async fn in_time<T>(wanted: &Wanted, answer: impl Future<Output = T>) -> Result<T, Fault> {
+async fn in_time<T>(wanted: &Requirements, answer: impl Future<Output = T>) -> Result<T, Fault> {
     let most = with_a_message(ANSWER, wanted);
     let late = |_| Fault::lost(format!("no answer within {} s", most.as_secs()));
     timeout(most, answer).await.map_err(late)
@@ -45,9 +45,9 @@ fn failed(doing: &str, cause: String) -> StoreError {
 /// Publishes the scenario's backlog on one connection.
 pub(super) async fn fill<C: Connector>(
     connector: &C,
-    wanted: &Wanted,
+    wanted: &Requirements,
     scenario: &Scenario,
-    loaded: &Loaded,
+    loaded: &LoadProgress,
 ) -> Result<(), StoreError> {
     let broken = |cause: String| failed("filling the queue", cause);
     let mut publisher = connector.publisher().await.map_err(broken)?;
@@ -66,11 +66,11 @@ pub(super) async fn fill<C: Connector>(
         let settled = in_time(wanted, publisher.settle(&mut ended)).await.flatten();
         settled.map_err(|fault| broken(publisher.limit().unwrap_or(fault.message)))?;
         let before = done;
-        for Ended { number, attempt } in ended.drain(..) {
+        for Completion { number, attempt } in ended.drain(..) {
             if attempt != Attempt::Ok {
                 return Err(broken(why(attempt)));
             }
-            scenario.ledger.published(Id { producer: LAID, sequence: number }, Published::Ok);
+            scenario.ledger.published(Id { producer: LAID, sequence: number }, PublishState::Ok);
             done += 1;
         }
         loaded.add(done - before);
@@ -91,7 +91,7 @@ fn why(attempt: Attempt) -> String {
 /// connection of ours is open, to which something may be on its way.
 pub(super) async fn drain<C: Connector>(
     connector: &C,
-    wanted: &Wanted,
+    wanted: &Requirements,
     scenario: &Scenario,
     depth: impl AsyncFn() -> Result<Depth, StoreError>,
 ) -> Result<Depth, StoreError> {
@@ -135,7 +135,7 @@ pub(super) async fn drain<C: Connector>(
 /// Consuming on one connection until nothing has come for a while.
 struct Round<'a> {
     scenario: &'a Scenario,
-    wanted: &'a Wanted,
+    wanted: &'a Requirements,
     patience: Duration,
     /// How many may still be taken.
     most: u64,
@@ -149,7 +149,7 @@ struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    fn new(scenario: &'a Scenario, wanted: &'a Wanted, patience: Duration, most: u64) -> Self {
+    fn new(scenario: &'a Scenario, wanted: &'a Requirements, patience: Duration, most: u64) -> Self {
         let (held, took) = (Vec::new(), Duration::ZERO);
         Self { scenario, wanted, patience, most, taken: 0, held, moved: false, took }
     }
@@ -164,7 +164,7 @@ impl<'a> Round<'a> {
     }
 
     async fn take_all(&mut self, subscriber: &mut impl Subscriber) -> Result<(), Fault> {
-        let mut received = Received::default();
+        let mut received = ReceivedMessage::default();
         while self.take(subscriber, self.patience, &mut received).await? {
             if self.taken >= self.wanted.delivery.batch {
                 self.settle(subscriber).await?;
@@ -183,7 +183,7 @@ impl<'a> Round<'a> {
         &mut self,
         subscriber: &mut impl Subscriber,
         patience: Duration,
-        received: &mut Received,
+        received: &mut ReceivedMessage,
     ) -> Result<bool, Fault> {
         match in_time(self.wanted, subscriber.take(patience, received)).await? {
             Attempt::Ok => {
@@ -204,7 +204,7 @@ impl<'a> Round<'a> {
     }
 
     async fn settle(&mut self, subscriber: &mut impl Subscriber) -> Result<(), Fault> {
-        let mut settled = Settled::Sent;
+        let mut settled = AckAnswer::Sent;
         if self.wanted.delivery.consume != Consume::Auto {
             settled = in_time(self.wanted, subscriber.settle()).await.flatten()?;
         }
@@ -279,13 +279,13 @@ mod tests {
             unreachable!()
         }
 
-        async fn settle(&mut self, _: &mut Vec<Ended>) -> Result<(), Fault> {
+        async fn settle(&mut self, _: &mut Vec<Completion>) -> Result<(), Fault> {
             unreachable!()
         }
     }
 
     impl Subscriber for Taking {
-        async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+        async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
             if self.carries == Some(0) {
                 return Attempt::Failed(Fault::lost("cut"));
             }
@@ -300,7 +300,7 @@ mod tests {
                     tokio::time::sleep_until(due).await;
                     self.carries = self.carries.map(|more| more - 1);
                     self.held.push(body.clone());
-                    *received = Received { body, redelivered: Some(false) };
+                    *received = ReceivedMessage { body, redelivered: Some(false) };
                     Attempt::Ok
                 }
                 late => {
@@ -311,13 +311,13 @@ mod tests {
             }
         }
 
-        async fn settle(&mut self) -> Result<Settled, Fault> {
+        async fn settle(&mut self) -> Result<AckAnswer, Fault> {
             let held = std::mem::take(&mut self.held);
             let mut state = self.store.state();
             if state.keeps {
                 state.ready.extend(held);
             }
-            Ok(Settled::Sent)
+            Ok(AckAnswer::Sent)
         }
 
         async fn close(&mut self) {
@@ -347,7 +347,7 @@ mod tests {
         consume: Consume,
     ) -> (Result<Depth, StoreError>, Totals, Duration) {
         let delivery = Parameters { consume, batch: 2, ..Parameters::default() }.delivery();
-        let wanted = Wanted { delivery, message_bytes: 40 };
+        let wanted = Requirements { delivery, message_bytes: 40 };
         let scenario = Scenario::new(Arc::new(Ledger::new(0, ALL)));
         let ids = (0..ALL).map(|sequence| Id { producer: LAID, sequence });
         ids.for_each(|id| scenario.ledger.sending(id));

@@ -1,6 +1,6 @@
 //! What rows of the matrix say alike of stores that carry queues.
 
-use acidtest_model::{Idle, Lock, Support, Wish};
+use acidtest_model::{CellRequest, Idle, Lock, Support};
 
 use super::NAME;
 
@@ -22,7 +22,7 @@ pub const NO_CONFLICTS: Idle = Idle {
 
 /// Of a store whose queues are tables.
 #[must_use]
-pub fn idle_on_tables(wish: &Wish<'_>) -> &'static [Idle] {
+pub fn idle_on_tables(wish: &CellRequest<'_>) -> &'static [Idle] {
     const AHEAD: &[Idle] = &[Idle {
         name: "prefetch",
         why: "a message is taken out of a table when it is asked for, and none ahead",

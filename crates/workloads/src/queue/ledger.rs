@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    Settled,
+    AckAnswer,
     message::{Id, LAID},
 };
 use crate::pieces::Pieces;
@@ -20,7 +20,7 @@ use crate::pieces::Pieces;
 /// How a publish stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Published {
+pub(crate) enum PublishState {
     /// Nobody sent it.
     Never = 0,
     /// Sent, and not answered.
@@ -31,7 +31,7 @@ pub(crate) enum Published {
     Failed = 3,
 }
 
-/// The lowest two bits: [`Published`].
+/// The lowest two bits: [`PublishState`].
 const PUBLISHED: u8 = 0b11;
 /// One delivery, in the two bits above; more than three are three.
 const DELIVERY: u8 = 0b100;
@@ -54,12 +54,12 @@ const MORE: u64 = 10_000;
 pub(crate) struct Entry(u8);
 
 impl Entry {
-    pub(crate) fn published(self) -> Published {
+    pub(crate) fn published(self) -> PublishState {
         match self.0 & PUBLISHED {
-            0 => Published::Never,
-            1 => Published::Sent,
-            2 => Published::Ok,
-            _ => Published::Failed,
+            0 => PublishState::Never,
+            1 => PublishState::Sent,
+            2 => PublishState::Ok,
+            _ => PublishState::Failed,
         }
     }
 
@@ -181,16 +181,16 @@ impl Ledger {
             self.counts.rounds.fetch_max(id.sequence + 1, Relaxed);
         }
         if let Some(byte) = self.made(id) {
-            byte.fetch_or(Published::Sent as u8, Relaxed);
+            byte.fetch_or(PublishState::Sent as u8, Relaxed);
         }
     }
 
     /// How a publish ended.
-    pub(crate) fn published(&self, id: Id, how: Published) {
+    pub(crate) fn published(&self, id: Id, how: PublishState) {
         let (count, change) = match how {
-            Published::Ok => (&self.counts.published, PUBLISHED),
-            Published::Failed => (&self.counts.failed, Published::Ok as u8),
-            Published::Sent | Published::Never => (&self.counts.unknown, 0),
+            PublishState::Ok => (&self.counts.published, PUBLISHED),
+            PublishState::Failed => (&self.counts.failed, PublishState::Ok as u8),
+            PublishState::Sent | PublishState::Never => (&self.counts.unknown, 0),
         };
         count.fetch_add(1, Relaxed);
         if let Some(byte) = self.made(id) {
@@ -229,8 +229,8 @@ impl Ledger {
     }
 
     /// What a consumer held was acknowledged; a store that does not answer has promised nothing by that.
-    pub(crate) fn acknowledged(&self, held: impl Iterator<Item = Id>, how: Settled) {
-        if how == Settled::Answered {
+    pub(crate) fn acknowledged(&self, held: impl Iterator<Item = Id>, how: AckAnswer) {
+        if how == AckAnswer::Answered {
             held.for_each(|id| self.settled(id));
         }
     }
@@ -340,7 +340,7 @@ impl Ledger {
             LAID => self.laid.get(usize::try_from(id.sequence).ok()?),
             _ => self.sent.made(self.number(id)?),
         };
-        byte.filter(|byte| Entry(byte.load(Relaxed)).published() != Published::Never)
+        byte.filter(|byte| Entry(byte.load(Relaxed)).published() != PublishState::Never)
     }
 
     fn number(&self, id: Id) -> Option<u64> {
@@ -358,13 +358,17 @@ mod tests {
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Event {
-        Ended,
+        Completion,
         Delivered(Option<bool>),
-        Settled,
+        AckAnswer,
     }
 
-    const EVENTS: [Event; 4] =
-        [Event::Delivered(None), Event::Delivered(Some(true)), Event::Delivered(Some(false)), Event::Settled];
+    const EVENTS: [Event; 4] = [
+        Event::Delivered(None),
+        Event::Delivered(Some(true)),
+        Event::Delivered(Some(false)),
+        Event::AckAnswer,
+    ];
 
     proptest! {
         /// How its publishing ended, whether it was delivered and how often too often: whatever the order in which
@@ -373,19 +377,19 @@ mod tests {
         fn a_byte_tells_what_happened_in_whatever_order(
             mut told in prop::collection::vec(prop::sample::select(&EVENTS[..]), 0..8),
             at: prop::sample::Index,
-            how in prop::sample::select(vec![Published::Sent, Published::Ok, Published::Failed]),
+            how in prop::sample::select(vec![PublishState::Sent, PublishState::Ok, PublishState::Failed]),
         ) {
             let ledger = Ledger::new(3, 0);
             let id = Id { producer: 1, sequence: 4 };
             ledger.delivered(id, None);
             prop_assert_eq!(ledger.totals().foreign, 1, "it was not sent yet");
             ledger.sending(id);
-            told.insert(at.index(told.len() + 1), Event::Ended);
+            told.insert(at.index(told.len() + 1), Event::Completion);
             for event in &told {
                 match *event {
-                    Event::Ended => ledger.published(id, how),
+                    Event::Completion => ledger.published(id, how),
                     Event::Delivered(flagged) => _ = ledger.delivered(id, flagged),
-                    Event::Settled => ledger.settled(id),
+                    Event::AckAnswer => ledger.settled(id),
                 }
             }
             let count = |wanted: &[Event]| told.iter().filter(|event| wanted.contains(event)).count() as u64;
@@ -393,11 +397,11 @@ mod tests {
             let (delivered, fresh, settled) = (count(&EVENTS[..3]), count(&EVENTS[2..3]), count(&EVENTS[3..]));
 
             let entries: Vec<_> =
-                ledger.entries().filter(|entry| entry.published() != Published::Never).collect();
+                ledger.entries().filter(|entry| entry.published() != PublishState::Never).collect();
             prop_assert_eq!(entries.len(), 1);
             prop_assert_eq!((entries[0].published(), entries[0].was_delivered()), (how, delivered > 0));
             let totals = ledger.totals();
-            let ended = [Published::Sent, Published::Ok, Published::Failed].map(|each| u64::from(each == how));
+            let ended = [PublishState::Sent, PublishState::Ok, PublishState::Failed].map(|each| u64::from(each == how));
             prop_assert_eq!([totals.unknown, totals.published, totals.failed], ended);
             prop_assert_eq!(totals.delivered, delivered.min(1));
             let again = fresh.saturating_sub(1);

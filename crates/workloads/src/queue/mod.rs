@@ -34,16 +34,17 @@ mod workload;
 /// The workload's name.
 const NAME: &str = "queue";
 
-pub use adapter::{Numbers, POLL, poll};
+pub use adapter::{MessageNumbers, POLL, poll};
 pub use audit::audit;
 pub use client::{OPERATIONS, SPANS, Scenario};
 pub use delivery::{Ack, Consume, Delivery, QueueKind};
 pub use kind::{LOCKS_OF_QUEUES, NO_CONFLICTS, idle_on_tables};
 pub use ledger::Ledger;
-pub(crate) use ledger::Published;
+pub(crate) use ledger::PublishState;
 pub use message::{HEADER, Id, LAID, Message};
 pub use parameters::{BACKLOG, PREFETCH, Parameters, Phase};
 pub use port::{
-    Connector, Depth, Publisher, QueueAdapter, QueueStore, Received, Settled, Subscriber, Wanted,
+    AckAnswer, Connector, Depth, Publisher, QueueAdapter, QueueStore, ReceivedMessage, Requirements,
+    Subscriber,
 };
 pub use workload::{KIND, Queue};

@@ -7,7 +7,7 @@ use super::{Ledger, message::Id};
 /// What one consumer has seen of each producer's connections. No store promises an order between connections: what was
 /// on its way when one was given up may come after what was sent on the next.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct ArrivalOrder {
     /// The first message of each connection, as the ledger had them when it was last asked.
     connections: BTreeSet<Id>,
     /// How many there were then.
@@ -16,7 +16,7 @@ pub(super) struct Order {
     next: BTreeMap<Id, u64>,
 }
 
-impl Order {
+impl ArrivalOrder {
     /// Whether a message comes after one that was sent later on the same connection.
     pub(super) fn is_late(&mut self, id: Id, ledger: &Ledger) -> bool {
         if self.known != ledger.count_connections() {
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn each_connection_has_an_order_of_its_own() {
         let ledger = Ledger::new(1, 0);
-        let mut order = Order::default();
+        let mut order = ArrivalOrder::default();
         let mut late = |sequence| order.is_late(id(sequence), &ledger);
         ledger.connecting(id(0));
         assert_eq!([0, 2].map(&mut late), [false, false]);

@@ -2,15 +2,15 @@
 
 use std::{future::Future, time::Duration};
 
-use acidtest_engine::{Attempt, ClientTask, Ended, Fault};
+use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
 use acidtest_model::{Effective, StoreError, Task};
 
 use super::{Ack, Consume, Delivery, Message, Scenario, client, drain};
-use crate::{Loaded, Place};
+use crate::{LoadProgress, Place};
 
 /// What a trial asks of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Requirements {
     /// How messages are to be delivered.
     pub delivery: Delivery,
     /// Bytes of a message.
@@ -19,7 +19,7 @@ pub struct Wanted {
 
 /// A message as a consumer received it. Its room is used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedMessage {
     /// Its body.
     pub body: Vec<u8>,
     /// The store's word on whether it may have been delivered before; none where a store has no such word.
@@ -38,7 +38,7 @@ pub struct Depth {
 
 /// Whether a store answers a consumer's acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum AckAnswer {
     /// It has answered: none of them must come again.
     Answered,
     /// It does not: an acknowledgement may be lost with the connection.
@@ -62,7 +62,7 @@ pub trait Publisher {
     ///
     /// # Errors
     /// The connection is gone. `ended` holds what has ended; the rest is unknown.
-    fn settle(&mut self, ended: &mut Vec<Ended>) -> impl Future<Output = Result<(), Fault>>;
+    fn settle(&mut self, ended: &mut Vec<Completion>) -> impl Future<Output = Result<(), Fault>>;
 
     /// Closes the connection in order, nothing being in flight: what was written without being acknowledged must
     /// not be lost by that.
@@ -82,14 +82,14 @@ pub trait Subscriber {
     /// Takes the next message, waiting so long for one: [`Attempt::Refused`] if none came. Messages are in the
     /// consumer's hands, unacknowledged, until [`settle`](Subscriber::settle); with [`Consume::Auto`] they are
     /// gone.
-    fn take(&mut self, patience: Duration, received: &mut Received) -> impl Future<Output = Attempt>;
+    fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> impl Future<Output = Attempt>;
 
     /// Acknowledges every message that was taken since the last time, and commits that if it is part of a
     /// transaction. Not called with [`Consume::Auto`].
     ///
     /// # Errors
     /// They may be delivered again.
-    fn settle(&mut self) -> impl Future<Output = Result<Settled, Fault>>;
+    fn settle(&mut self) -> impl Future<Output = Result<AckAnswer, Fault>>;
 
     /// Asks for no more messages. What has been handed out already is still taken, where it would be lost
     /// otherwise.
@@ -130,20 +130,20 @@ pub trait QueueAdapter: Send + Sync {
     type Connector: Connector;
 
     /// Opens connections to the trial's queue.
-    fn connector(&self, place: &Place, wanted: &Wanted) -> Self::Connector;
+    fn connector(&self, place: &Place, wanted: &Requirements) -> Self::Connector;
 
     /// Makes the trial's queue.
     ///
     /// # Errors
     /// One of that name that is there already, and what the store will not have.
-    fn declare<'a>(&'a self, place: &'a Place, wanted: &'a Wanted) -> Task<'a, Result<(), StoreError>>;
+    fn declare<'a>(&'a self, place: &'a Place, wanted: &'a Requirements) -> Task<'a, Result<(), StoreError>>;
 
     /// Version, settings and rung, read back from the queue where they are the queue's own; `server` is what
     /// was read back from the server.
     fn settings<'a>(
         &'a self,
         place: &'a Place,
-        wanted: &'a Wanted,
+        wanted: &'a Requirements,
         server: &'a Effective,
     ) -> Task<'a, Result<Effective, StoreError>> {
         let _ = (place, wanted);
@@ -153,25 +153,26 @@ pub trait QueueAdapter: Send + Sync {
     /// How many messages the queue holds, as the store says once no connection of ours is open; none where the
     /// store says that there is no such queue, as of one that went with its server. A store that cannot tell is
     /// an error.
-    fn depth<'a>(&'a self, place: &'a Place, wanted: &'a Wanted) -> Task<'a, Result<Depth, StoreError>>;
+    fn depth<'a>(&'a self, place: &'a Place, wanted: &'a Requirements)
+    -> Task<'a, Result<Depth, StoreError>>;
 
     /// Removes the queue.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
 
     /// Whether each consumer is promised the messages of one producer in the order of their publishing, but for
     /// what is delivered again.
-    fn keeps_order(&self, wanted: &Wanted) -> bool;
+    fn keeps_order(&self, wanted: &Requirements) -> bool;
 
     /// How the backlog is laid in fastest.
-    fn filling(&self, wanted: &Wanted) -> Wanted {
+    fn filling(&self, wanted: &Requirements) -> Requirements {
         let delivery = Delivery { ack: Ack::Confirm, in_flight: 1000, ..wanted.delivery };
-        Wanted { delivery, ..*wanted }
+        Requirements { delivery, ..*wanted }
     }
 
     /// How what is left is read fastest, without losing any.
-    fn draining(&self, wanted: &Wanted) -> Wanted {
+    fn draining(&self, wanted: &Requirements) -> Requirements {
         let wanted = wanted.in_bulk();
-        Wanted { delivery: Delivery { consume: Consume::Ack, ..wanted.delivery }, ..wanted }
+        Requirements { delivery: Delivery { consume: Consume::Ack, ..wanted.delivery }, ..wanted }
     }
 }
 
@@ -181,28 +182,28 @@ pub trait QueueStore: Send + Sync {
     fn load<'a>(
         &'a self,
         place: &'a Place,
-        wanted: &'a Wanted,
+        wanted: &'a Requirements,
         scenario: &'a Scenario,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>>;
 
     /// See [`QueueAdapter::settings`].
     fn settings<'a>(
         &'a self,
         place: &'a Place,
-        wanted: &'a Wanted,
+        wanted: &'a Requirements,
         server: &'a Effective,
     ) -> Task<'a, Result<Effective, StoreError>>;
 
     /// One client of the trial: a producer or a consumer, by its index.
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask;
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask;
 
     /// Consumes what is left, into the scenario's ledger, and says what the queue still holds then: nothing, but
     /// for messages that the store does not hand out.
     fn drain<'a>(
         &'a self,
         place: &'a Place,
-        wanted: &'a Wanted,
+        wanted: &'a Requirements,
         scenario: &'a Scenario,
     ) -> Task<'a, Result<Depth, StoreError>>;
 
@@ -215,9 +216,9 @@ impl<T: QueueAdapter> QueueStore for T {
     fn load<'a>(
         &'a self,
         place: &'a Place,
-        wanted: &'a Wanted,
+        wanted: &'a Requirements,
         scenario: &'a Scenario,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.declare(place, wanted).await?;
@@ -232,20 +233,20 @@ impl<T: QueueAdapter> QueueStore for T {
     fn settings<'a>(
         &'a self,
         place: &'a Place,
-        wanted: &'a Wanted,
+        wanted: &'a Requirements,
         server: &'a Effective,
     ) -> Task<'a, Result<Effective, StoreError>> {
         QueueAdapter::settings(self, place, wanted, server)
     }
 
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         client::task(self.connector(place, wanted), scenario, *wanted, self.keeps_order(wanted))
     }
 
     fn drain<'a>(
         &'a self,
         place: &'a Place,
-        wanted: &'a Wanted,
+        wanted: &'a Requirements,
         scenario: &'a Scenario,
     ) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(async move {

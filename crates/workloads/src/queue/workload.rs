@@ -6,11 +6,12 @@ use acidtest_engine::ClientTask;
 use acidtest_model::{Durability, Effective, Lock, StoreError, Task};
 
 use super::{
-    Ack, Consume, Delivery, Ledger, NAME, OPERATIONS, Parameters, Phase, QueueKind, QueueStore, SPANS,
-    Scenario, Wanted, audit,
+    Ack, Consume, Delivery, Ledger, NAME, OPERATIONS, Parameters, Phase, QueueKind, QueueStore, Requirements,
+    SPANS, Scenario, audit,
 };
 use crate::{
-    Audited, Guarantee, Levels, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
+    AuditResult, Guarantee, Levels, LoadProgress, Place, Store, TrialSetup, Values, Workload, WorkloadKind,
+    WorkloadTrial,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER},
     workload::{no_port, read, written},
 };
@@ -196,10 +197,10 @@ impl Workload for Queue {
         self.parameters.phase != Phase::Consume
     }
 
-    fn trial(&self, _: Terms) -> Box<dyn WorkloadTrial> {
+    fn trial(&self, _: TrialSetup) -> Box<dyn WorkloadTrial> {
         let delivery = self.parameters.delivery();
         let ledger = Arc::new(Ledger::new(delivery.producers, self.parameters.backlog()));
-        let wanted = Wanted { delivery, message_bytes: self.parameters.message_bytes };
+        let wanted = Requirements { delivery, message_bytes: self.parameters.message_bytes };
         Box::new(QueueTrial { scenario: Scenario::new(ledger), wanted })
     }
 }
@@ -215,7 +216,7 @@ fn acknowledged(delivery: &Delivery, settings: Effective) -> Effective {
 
 struct QueueTrial {
     scenario: Scenario,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 fn port(store: &dyn Store) -> Result<&dyn QueueStore, StoreError> {
@@ -235,7 +236,7 @@ impl WorkloadTrial for QueueTrial {
         &'a self,
         store: &'a dyn Store,
         place: &'a Place,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move { port(store)?.load(place, &self.wanted, &self.scenario, loaded).await })
     }
@@ -260,12 +261,16 @@ impl WorkloadTrial for QueueTrial {
         Some(("depth", self.scenario.ledger.depth()))
     }
 
-    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, place: &'a Place) -> Task<'a, Audited> {
+    fn audit<'a>(
+        &'a self,
+        store: Result<&'a dyn Store, StoreError>,
+        place: &'a Place,
+    ) -> Task<'a, AuditResult> {
         Box::pin(async move {
             let drained = async { port(store?)?.drain(place, &self.wanted, &self.scenario).await };
             let drained = drained.await;
             let audit = audit(&self.scenario.ledger, drained);
-            Audited { audit, left: None, limits: self.scenario.limits() }
+            AuditResult { audit, left: None, limits: self.scenario.limits() }
         })
     }
 

@@ -9,10 +9,10 @@ use acidtest_model::StoreError;
 
 use super::{
     content::hash,
-    ledger::{Entry, Inserted, Ledger, Written},
+    ledger::{Entry, InsertState, Ledger, WrittenVersion},
 };
 use crate::{
-    Audit, Audited, Finding, Left, Verdict,
+    Audit, AuditResult, Finding, ReusableData, Verdict,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK},
 };
 
@@ -67,9 +67,9 @@ impl Final {
     }
 
     /// What was written of each record; none where one is not whole, or has a version beyond what is kept of it.
-    fn written(&self) -> Option<Vec<Written>> {
+    fn written(&self) -> Option<Vec<WrittenVersion>> {
         let whole = |(version, tag): (&u64, &Option<u64>)| {
-            tag.filter(|_| u32::try_from(*version).is_ok()).map(|tag| Written::new(*version, tag))
+            tag.filter(|_| u32::try_from(*version).is_ok()).map(|tag| WrittenVersion::new(*version, tag))
         };
         self.versions.iter().zip(&self.tags).map(whole).collect()
     }
@@ -82,9 +82,9 @@ impl Final {
 /// to have had no effect. The newest version that was acknowledged has the fields that were written with
 /// it. What is unknown proves nothing either way.
 #[must_use]
-pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> Audited {
+pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
     let proved = ledger.proved();
-    let mut found = Found::default();
+    let mut found = FindingCounts::default();
     let mut doubt = None;
     let mut records = None;
     match state {
@@ -131,16 +131,16 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> Audited {
     );
     // what may still arrive, what is not whole and what was added would be in the next trial's way
     let settled = doubt.is_none() && proved.unknown == 0 && !ledger.has_inserts() && found.is_whole();
-    Audited::new(
+    AuditResult::new(
         Audit { verdict, reason: doubt, findings, evidence },
         records
             .filter(|_| settled)
-            .map(|records| Left { records: Arc::new(records), tag: Some(ledger.next_tag()) }),
+            .map(|records| ReusableData { records: Arc::new(records), tag: Some(ledger.next_tag()) }),
     )
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct FindingCounts {
     lost_updates: u64,
     unasked: u64,
     lost: u64,
@@ -156,7 +156,7 @@ struct Found {
     records: u64,
 }
 
-impl Found {
+impl FindingCounts {
     fn compare(&mut self, ledger: &Ledger, state: &Final) {
         self.torn = state.torn;
         self.phantom = state.foreign;
@@ -176,16 +176,16 @@ impl Found {
 
     fn existence(&mut self, ledger: &Ledger, number: u64, seen: u8, entry: &Entry) {
         let inserted = ledger.inserted(number);
-        if number >= ledger.layout().records && inserted == Inserted::Acknowledged {
+        if number >= ledger.layout().records && inserted == InsertState::Acknowledged {
             self.inserts += 1;
         }
         self.duplicated += u64::from(seen.saturating_sub(1));
         match (inserted, seen > 0) {
-            (Inserted::Acknowledged, false) => self.lost += 1,
-            (Inserted::Not | Inserted::Undone, true) => self.phantom += 1,
+            (InsertState::Acknowledged, false) => self.lost += 1,
+            (InsertState::Not | InsertState::Undone, true) => self.phantom += 1,
             // what was updated was there, and nothing removes records
-            (Inserted::Unknown | Inserted::Sent, false) if entry.ok > 0 => self.lost += 1,
-            (Inserted::Unknown | Inserted::Sent, false) => self.indeterminate += 1,
+            (InsertState::Unknown | InsertState::Sent, false) if entry.ok > 0 => self.lost += 1,
+            (InsertState::Unknown | InsertState::Sent, false) => self.indeterminate += 1,
             _ => {}
         }
     }
@@ -220,29 +220,29 @@ mod tests {
     const LAYOUT: Layout = Layout { records: 4, fields: 2, field_bytes: 20, scans: false };
 
     /// How an insert may have ended, and whether its record may be there then.
-    const INSERTS: [(Inserted, bool); 5] = [
-        (Inserted::Acknowledged, true),
-        (Inserted::Undone, false),
-        (Inserted::Unknown, true),
-        (Inserted::Unknown, false),
-        (Inserted::Sent, true),
+    const INSERTS: [(InsertState, bool); 5] = [
+        (InsertState::Acknowledged, true),
+        (InsertState::Undone, false),
+        (InsertState::Unknown, true),
+        (InsertState::Unknown, false),
+        (InsertState::Sent, true),
     ];
 
     /// A record as it is read back: key, version, tag.
-    type Seen = (String, u64, Option<u64>);
-    type Damage<'a> = &'a dyn Fn(&mut Vec<Seen>);
+    type RecordRow = (String, u64, Option<u64>);
+    type Damage<'a> = &'a dyn Fn(&mut Vec<RecordRow>);
 
     /// A trial as its clients know it, on a correct store, and the records that it ended with.
     struct Trial {
         ledger: Ledger,
-        state: Vec<Seen>,
+        state: Vec<RecordRow>,
     }
 
     impl Trial {
         /// Over records as they are laid in.
         fn fresh() -> Self {
             let state = (0..4).map(|number| (key_name(number), 0, Some(number))).collect();
-            Self { ledger: Ledger::new(LAYOUT, Left::default()), state }
+            Self { ledger: Ledger::new(LAYOUT, ReusableData::default()), state }
         }
 
         /// Each record updated as often, with an answer.
@@ -271,18 +271,18 @@ mod tests {
             self
         }
 
-        fn insert(mut self, how: Inserted, is_there: bool) -> Self {
+        fn insert(mut self, how: InsertState, is_there: bool) -> Self {
             let (number, tag) = (self.ledger.draw_insert(), self.ledger.deal_tags().start);
             match how {
-                Inserted::Acknowledged => self.ledger.was_inserted(number, tag),
-                Inserted::Not | Inserted::Sent => {}
-                Inserted::Undone | Inserted::Unknown => self.ledger.insert_ended(number, how),
+                InsertState::Acknowledged => self.ledger.was_inserted(number, tag),
+                InsertState::Not | InsertState::Sent => {}
+                InsertState::Undone | InsertState::Unknown => self.ledger.insert_ended(number, how),
             }
             self.state.extend(is_there.then(|| (key_name(number), 0, Some(tag))));
             self
         }
 
-        fn judge(&self, state: &[Seen]) -> Audited {
+        fn judge(&self, state: &[RecordRow]) -> AuditResult {
             let mut last = Final::of(&self.ledger);
             for (key, version, tag) in state {
                 last.take(key, *version, *tag);
@@ -348,7 +348,7 @@ mod tests {
             for (damage, name, count, unit) in damages {
                 let mut state = trial.state.clone();
                 damage(&mut state);
-                let Audited { audit, left, .. } = trial.judge(&state);
+                let AuditResult { audit, left, .. } = trial.judge(&state);
                 let found = if count > 0 { format!("broken: {name} {count} {unit}") } else { "holds".to_owned() };
                 prop_assert_eq!(audit.to_string(), found);
                 prop_assert_eq!(left.is_some(), settled && name == "lost_updates", "{}", name);
@@ -359,10 +359,10 @@ mod tests {
     #[test]
     fn how_an_insert_ended_says_whether_its_record_is_there() {
         let insert = |how, is_there| Trial::fresh().updated(1).insert(how, is_there);
-        assert_eq!(insert(Inserted::Acknowledged, false).told(), "broken: lost 1 records");
-        assert_eq!(insert(Inserted::Undone, true).told(), "broken: phantom 1 records");
+        assert_eq!(insert(InsertState::Acknowledged, false).told(), "broken: lost 1 records");
+        assert_eq!(insert(InsertState::Undone, true).told(), "broken: phantom 1 records");
         // one whose insert was never answered was there if it was updated: it must not be gone
-        for how in [Inserted::Unknown, Inserted::Sent] {
+        for how in [InsertState::Unknown, InsertState::Sent] {
             let trial = insert(how, false);
             assert_eq!(trial.judge(&trial.state).audit.evidence["indeterminate_inserts"], 1);
             trial.ledger.updated(4, 1, Some(1), trial.ledger.newest(4));
@@ -404,7 +404,7 @@ mod tests {
     fn what_is_left_is_what_was_read_back() {
         let trial = Trial::fresh().updated(2);
         let left = trial.judge(&trial.state).left.unwrap();
-        let written = |(_, version, tag): &Seen| Written::new(*version, tag.unwrap());
+        let written = |(_, version, tag): &RecordRow| WrittenVersion::new(*version, tag.unwrap());
         assert_eq!(*left.records, trial.state.iter().map(written).collect::<Vec<_>>());
         assert_eq!(Ledger::new(LAYOUT, left).deal_tags(), trial.ledger.deal_tags());
         // the statement of a read that was never answered may still run

@@ -9,8 +9,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{
     Action, Answer, Connector, Fields, Layout, Ledger, Mix, Operations, Parameters, Request,
     content::{hash, whole},
-    keys::Numbers,
-    ledger::{Inserted, Written},
+    keys::KeyChooser,
+    ledger::{InsertState, WrittenVersion},
 };
 
 /// Names of the operations, in the order of their kinds: the actions, and several of them in one
@@ -29,7 +29,7 @@ pub struct Scenario {
     /// What was acknowledged.
     pub ledger: Arc<Ledger>,
     mix: Arc<Mix>,
-    numbers: Numbers,
+    numbers: KeyChooser,
     layout: Layout,
     scan_max: u32,
     transaction: usize,
@@ -44,7 +44,7 @@ impl Scenario {
         Self {
             ledger,
             mix: Arc::new(parameters.mix.clone()),
-            numbers: Numbers::new(parameters.choice(), layout.records),
+            numbers: KeyChooser::new(parameters.choice(), layout.records),
             layout,
             scan_max: parameters.scan_max,
             transaction: parameters.transaction.max(1) as usize,
@@ -56,7 +56,7 @@ impl Scenario {
 /// What must be found if the store keeps its word, as known before the operation was sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    newest: Written,
+    newest: WrittenVersion,
     is_there: bool,
 }
 
@@ -86,7 +86,7 @@ struct RecordsClient<C: Connector> {
     connector: C,
     connection: Option<C::Connection>,
     /// This client's own: where records are added, it grows with them.
-    numbers: Numbers,
+    numbers: KeyChooser,
     rng: Xoshiro256PlusPlus,
     /// Tags for this client's next writes, which no other client gives.
     tags: Range<u64>,
@@ -154,8 +154,8 @@ impl<C: Connector> RecordsClient<C> {
             }
             (Action::Update | Action::Modify, Outcome::Unknown) => ledger.update_unknown(request.number),
             (Action::Insert, Outcome::Ok) => ledger.was_inserted(request.number, request.fields.tag()),
-            (Action::Insert, Outcome::Unknown) => ledger.insert_ended(request.number, Inserted::Unknown),
-            (Action::Insert, _) => ledger.insert_ended(request.number, Inserted::Undone),
+            (Action::Insert, Outcome::Unknown) => ledger.insert_ended(request.number, InsertState::Unknown),
+            (Action::Insert, _) => ledger.insert_ended(request.number, InsertState::Undone),
             // its statement may still run
             (Action::Read | Action::Scan, Outcome::Unknown) => ledger.doubtful(),
             (_, Outcome::Refused | Outcome::Conflict | Outcome::Failed) => {}
@@ -195,7 +195,7 @@ fn next_tag(tags: &mut Range<u64>, ledger: &Ledger) -> u64 {
 }
 
 /// A record that should be there; one that may not be is drawn again, a few times.
-fn draw_number(numbers: &mut Numbers, ledger: &Ledger, rng: &mut Xoshiro256PlusPlus) -> u64 {
+fn draw_number(numbers: &mut KeyChooser, ledger: &Ledger, rng: &mut Xoshiro256PlusPlus) -> u64 {
     let mut number = numbers.draw(ledger.drawable(), rng);
     for _ in 0..REDRAWN {
         if ledger.is_there(number) {
@@ -285,8 +285,8 @@ where
 mod tests {
     use super::*;
     use crate::{
-        Audited, Left, Verdict, at_once,
-        records::{Choice, Final, Found, audit, key_name},
+        AuditResult, ReusableData, Verdict, at_once,
+        records::{Choice, Final, Lookup, audit, key_name},
     };
 
     /// One record, as a store has it.
@@ -298,9 +298,9 @@ mod tests {
 
     /// Answers whatever is asked of it with what it is told to.
     #[derive(Clone)]
-    struct Told(Attempt, Answer);
+    struct FixedAnswer(Attempt, Answer);
 
-    impl Connector for Told {
+    impl Connector for FixedAnswer {
         type Connection = Self;
 
         async fn connect(&self) -> Result<Self, String> {
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    impl Operations for Told {
+    impl Operations for FixedAnswer {
         async fn single(&mut self, _: &Request, answer: &mut Answer) -> Attempt {
             answer.clone_from(&self.1);
             self.0.clone()
@@ -319,12 +319,22 @@ mod tests {
 
     /// A trial of one operation on one record, over what an earlier one left: the store answers as told, and has
     /// the record then as `after` makes it of the tag that was to be written.
-    fn trial(mix: &str, left: Left, answer: Answer, after: impl Fn(u64) -> Row) -> (Audited, Row) {
-        trial_of(mix, left, Told(Attempt::Ok, answer), after)
+    fn trial(
+        mix: &str,
+        left: ReusableData,
+        answer: Answer,
+        after: impl Fn(u64) -> Row,
+    ) -> (AuditResult, Row) {
+        trial_of(mix, left, FixedAnswer(Attempt::Ok, answer), after)
     }
 
     /// The same, however the operation ends. One more is drawn, and finds no connection.
-    fn trial_of(mix: &str, left: Left, told: Told, after: impl Fn(u64) -> Row) -> (Audited, Row) {
+    fn trial_of(
+        mix: &str,
+        left: ReusableData,
+        told: FixedAnswer,
+        after: impl Fn(u64) -> Row,
+    ) -> (AuditResult, Row) {
         let parameters = Parameters {
             mix: mix.parse().unwrap(),
             keys: Choice::Uniform,
@@ -376,8 +386,9 @@ mod tests {
     }
 
     /// An update by the first client, as the first write of a trial: what it leaves.
-    fn updated() -> (Left, Row) {
-        let (audited, row) = trial("update:1", Left::default(), wrote(1), |tag| Row { version: 1, tag });
+    fn updated() -> (ReusableData, Row) {
+        let (audited, row) =
+            trial("update:1", ReusableData::default(), wrote(1), |tag| Row { version: 1, tag });
         assert_eq!(audited.audit.verdict, Verdict::Holds, "{}", audited.audit);
         (audited.left.unwrap(), row)
     }
@@ -415,7 +426,7 @@ mod tests {
         let mut modified = read(0, [tag; 2]);
         modified.wrote(2);
         let nothing = Answer::default;
-        let no_record = Found::Torn.above().unwrap_err();
+        let no_record = Lookup::Torn.above().unwrap_err();
         for (mix, attempt, answer, found) in [
             ("read:1", Attempt::Refused, nothing(), "missing 1 reads"),
             ("read:1", Attempt::Ok, nothing(), "missing 1 reads"),
@@ -433,7 +444,7 @@ mod tests {
             let writes = attempt == Attempt::Ok && ["update:1", "rmw:1"].contains(&mix);
             let after = |new| if writes { Row { version: 2, tag: new } } else { Row { version: 1, tag } };
             let told = format!("{mix}, {attempt:?}, {answer:?}");
-            let (audited, _) = trial_of(mix, left.clone(), Told(attempt, answer), after);
+            let (audited, _) = trial_of(mix, left.clone(), FixedAnswer(attempt, answer), after);
             assert_eq!(audited.audit.to_string(), format!("broken: {found}"), "{told}");
         }
         // a scan does not say whose its records are
@@ -473,8 +484,10 @@ mod tests {
 
     #[test]
     fn no_two_clients_are_dealt_the_same_tags() {
-        let ledger =
-            Ledger::new(Layout { records: 1, fields: 1, field_bytes: 16, scans: false }, Left::default());
+        let ledger = Ledger::new(
+            Layout { records: 1, fields: 1, field_bytes: 16, scans: false },
+            ReusableData::default(),
+        );
         let (mut one, mut other) = (0..0, 0..0);
         let mut drawn: Vec<u64> =
             (0..20_000).flat_map(|_| [next_tag(&mut one, &ledger), next_tag(&mut other, &ledger)]).collect();

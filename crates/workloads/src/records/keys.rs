@@ -89,14 +89,14 @@ impl fmt::Display for Choice {
 
 /// Draws numbers of records, for one client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Numbers {
+pub(crate) enum KeyChooser {
     Zipfian(Zipf),
     Latest(Zipf),
     Uniform,
     Hotspot { records: f64, operations: f64 },
 }
 
-impl Numbers {
+impl KeyChooser {
     pub(crate) fn new(choice: Choice, records: u64) -> Self {
         match choice {
             Choice::Own | Choice::Zipfian => {
@@ -140,7 +140,7 @@ mod tests {
     const DRAWS: u64 = 400_000;
 
     fn shares(choice: Choice, count: u64) -> Vec<f64> {
-        let mut numbers = Numbers::new(choice, count);
+        let mut numbers = KeyChooser::new(choice, count);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         let mut hits = vec![0_u32; usize::try_from(count).unwrap()];
         for _ in 0..DRAWS {
@@ -201,12 +201,12 @@ mod tests {
 
     #[test]
     fn what_is_added_later_is_drawn_as_if_it_had_been_there() {
-        let mut grown = Numbers::new(Choice::Latest, 10);
+        let mut grown = KeyChooser::new(Choice::Latest, 10);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         grown.draw(10, &mut rng);
         grown.draw(300, &mut rng);
-        let mut fresh = Numbers::new(Choice::Latest, 300);
-        let draws = |numbers: &mut Numbers| {
+        let mut fresh = KeyChooser::new(Choice::Latest, 300);
+        let draws = |numbers: &mut KeyChooser| {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
             (0..100).map(|_| numbers.draw(300, &mut rng)).collect::<Vec<_>>()
         };

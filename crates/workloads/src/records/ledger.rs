@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::Layout;
-use crate::{Left, pieces::Pieces};
+use crate::{ReusableData, pieces::Pieces};
 
 /// The first tag that is written: above every number of a record, which is the tag that it is laid in with.
 const FIRST_TAG: u64 = 1 << 40;
@@ -22,16 +22,16 @@ const TAGS: u64 = 1 << 12;
 struct Account {
     ok: AtomicU32,
     unknown: AtomicU32,
-    /// The newest [`Written`] that was acknowledged.
+    /// The newest [`WrittenVersion`] that was acknowledged.
     newest: AtomicU64,
 }
 
 /// A version that is known to have been written, with a mark of its fields; 0 where they are not known.
 /// Ordered by version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Written(u64);
+pub(crate) struct WrittenVersion(u64);
 
-impl Written {
+impl WrittenVersion {
     pub(crate) fn new(version: u64, tag: u64) -> Self {
         let version = u32::try_from(version).unwrap_or(u32::MAX);
         Self(u64::from(version) << 32 | u64::from(mark(tag)))
@@ -57,7 +57,7 @@ fn mark(tag: u64) -> u32 {
 /// What became of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Inserted {
+pub(crate) enum InsertState {
     /// Never sent.
     Not = 0,
     /// Sent, and not ended.
@@ -69,7 +69,7 @@ pub(crate) enum Inserted {
     Unknown = 4,
 }
 
-impl Inserted {
+impl InsertState {
     fn of(state: u8) -> Self {
         match state {
             1 => Self::Sent,
@@ -91,7 +91,7 @@ impl Inserted {
 pub struct Ledger {
     layout: Layout,
     /// What was taken over; where it is empty, each record is as it is laid in.
-    first: Arc<Vec<Written>>,
+    first: Arc<Vec<WrittenVersion>>,
     /// The next tags that are dealt out.
     tags: AtomicU64,
     laid: Vec<Account>,
@@ -122,12 +122,12 @@ pub(crate) struct Entry {
     pub(crate) first: u64,
     pub(crate) ok: u64,
     pub(crate) unknown: u64,
-    pub(crate) newest: Written,
+    pub(crate) newest: WrittenVersion,
 }
 
 /// What the ledger proves by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Proved {
+pub(crate) struct ProvedCounts {
     pub(crate) acknowledged: u64,
     pub(crate) unknown: u64,
     pub(crate) torn: u64,
@@ -140,7 +140,7 @@ pub(crate) struct Proved {
 impl Ledger {
     /// An empty ledger over the records that are laid in, or over what an earlier trial left of them.
     #[must_use]
-    pub fn new(layout: Layout, left: Left) -> Self {
+    pub fn new(layout: Layout, left: ReusableData) -> Self {
         Self {
             laid: (0..layout.records).map(|_| Account::default()).collect(),
             layout,
@@ -177,14 +177,14 @@ impl Ledger {
 
     /// Whether a record must be there.
     pub(crate) fn is_there(&self, number: u64) -> bool {
-        number < self.layout.records || self.inserted(number) == Inserted::Acknowledged
+        number < self.layout.records || self.inserted(number) == InsertState::Acknowledged
     }
 
     /// What became of a record's insert; laid in counts as acknowledged.
-    pub(crate) fn inserted(&self, number: u64) -> Inserted {
+    pub(crate) fn inserted(&self, number: u64) -> InsertState {
         match number.checked_sub(self.layout.records) {
-            None => Inserted::Acknowledged,
-            Some(index) => Inserted::of(self.inserts.made(index).map_or(0, |state| state.load(SeqCst))),
+            None => InsertState::Acknowledged,
+            Some(index) => InsertState::of(self.inserts.made(index).map_or(0, |state| state.load(SeqCst))),
         }
     }
 
@@ -192,7 +192,7 @@ impl Ledger {
     pub(crate) fn draw_insert(&self) -> u64 {
         let index = self.drawn.fetch_add(1, Relaxed);
         if let Some(state) = self.inserts.at(index) {
-            state.store(Inserted::Sent as u8, SeqCst);
+            state.store(InsertState::Sent as u8, SeqCst);
         }
         self.layout.records + index
     }
@@ -200,26 +200,26 @@ impl Ledger {
     /// An acknowledged insert, with the tag that it wrote.
     pub(crate) fn was_inserted(&self, number: u64, tag: u64) {
         if let Some(account) = self.account(number) {
-            account.newest.fetch_max(Written::new(0, tag).0, Relaxed);
+            account.newest.fetch_max(WrittenVersion::new(0, tag).0, Relaxed);
         }
-        self.insert_ended(number, Inserted::Acknowledged);
+        self.insert_ended(number, InsertState::Acknowledged);
     }
 
-    pub(crate) fn insert_ended(&self, number: u64, how: Inserted) {
+    pub(crate) fn insert_ended(&self, number: u64, how: InsertState) {
         let Some(index) = number.checked_sub(self.layout.records) else { return };
         if let Some(state) = self.inserts.at(index) {
             state.store(how as u8, SeqCst);
         }
         match how {
-            Inserted::Acknowledged => self.acknowledged(),
-            Inserted::Unknown => self.doubtful(),
+            InsertState::Acknowledged => self.acknowledged(),
+            InsertState::Unknown => self.doubtful(),
             _ => {}
         }
         // whoever ends the one at the edge moves it on, over all that ended meanwhile
         loop {
             let edge = self.ended.load(SeqCst);
             let ended =
-                self.inserts.made(edge).is_some_and(|state| Inserted::of(state.load(SeqCst)).has_ended());
+                self.inserts.made(edge).is_some_and(|state| InsertState::of(state.load(SeqCst)).has_ended());
             if !ended || self.ended.compare_exchange(edge, edge + 1, SeqCst, SeqCst).is_err() {
                 break;
             }
@@ -234,33 +234,33 @@ impl Ledger {
     }
 
     /// The newest version of a record that is known to have been written, and what.
-    pub(crate) fn newest(&self, number: u64) -> Written {
+    pub(crate) fn newest(&self, number: u64) -> WrittenVersion {
         self.newest_of(number, self.account(number))
     }
 
     /// Before anything was acknowledged it is what was laid in, or taken over.
-    fn newest_of(&self, number: u64, account: Option<&Account>) -> Written {
-        let newest = Written(account.map_or(0, |account| account.newest.load(Relaxed)));
+    fn newest_of(&self, number: u64, account: Option<&Account>) -> WrittenVersion {
+        let newest = WrittenVersion(account.map_or(0, |account| account.newest.load(Relaxed)));
         newest.max(self.first(number))
     }
 
     /// What the trial began with; nothing is known of what is added in it.
-    fn first(&self, number: u64) -> Written {
+    fn first(&self, number: u64) -> WrittenVersion {
         if number >= self.layout.records {
-            return Written::default();
+            return WrittenVersion::default();
         }
         let taken_over = usize::try_from(number).ok().and_then(|number| self.first.get(number));
-        taken_over.copied().unwrap_or_else(|| Written::new(0, number))
+        taken_over.copied().unwrap_or_else(|| WrittenVersion::new(0, number))
     }
 
     /// An acknowledged update or modify: the tag that it wrote, the version where the store said it, and the
     /// newest that was known before it was sent.
-    pub(crate) fn updated(&self, number: u64, tag: u64, version: Option<u64>, before: Written) {
+    pub(crate) fn updated(&self, number: u64, tag: u64, version: Option<u64>, before: WrittenVersion) {
         self.acknowledged();
         let Some(account) = self.account(number) else { return };
         account.ok.fetch_add(1, Relaxed);
         if let Some(version) = version {
-            account.newest.fetch_max(Written::new(version, tag).0, Relaxed);
+            account.newest.fetch_max(WrittenVersion::new(version, tag).0, Relaxed);
             if version <= before.version() {
                 self.counts.overwritten.fetch_add(1, Relaxed);
             }
@@ -322,10 +322,10 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn proved(&self) -> Proved {
+    pub(crate) fn proved(&self) -> ProvedCounts {
         let count = |of: &AtomicU64| of.load(Relaxed);
         let Counts { acknowledged, unknown, torn, mismatched, missing, stale, overwritten } = &self.counts;
-        Proved {
+        ProvedCounts {
             acknowledged: count(acknowledged),
             unknown: count(unknown),
             torn: count(torn),
@@ -364,7 +364,7 @@ mod tests {
 
     const LAYOUT: Layout = Layout { records: 6, fields: 2, field_bytes: 20, scans: false };
 
-    const ENDED: [Inserted; 3] = [Inserted::Acknowledged, Inserted::Undone, Inserted::Unknown];
+    const ENDED: [InsertState; 3] = [InsertState::Acknowledged, InsertState::Undone, InsertState::Unknown];
 
     proptest! {
         /// In whatever order inserts end, none is drawn before it and all before it have.
@@ -373,7 +373,7 @@ mod tests {
             order in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle(),
             how in prop::collection::vec(prop::sample::select(&ENDED[..]), 40),
         ) {
-            let ledger = Ledger::new(LAYOUT, Left::default());
+            let ledger = Ledger::new(LAYOUT, ReusableData::default());
             let first = ledger.drawable();
             for number in first..first + 40 {
                 prop_assert_eq!(ledger.draw_insert(), number);
@@ -384,7 +384,7 @@ mod tests {
                 ended[usize::try_from(index).unwrap()] = true;
                 let edge = ended.iter().take_while(|ended| **ended).count() as u64;
                 prop_assert_eq!(ledger.drawable(), first + edge);
-                prop_assert_eq!(ledger.is_there(first + index), how == Inserted::Acknowledged);
+                prop_assert_eq!(ledger.is_there(first + index), how == InsertState::Acknowledged);
             }
             prop_assert_eq!(ledger.drawable(), ledger.known());
         }
@@ -394,7 +394,7 @@ mod tests {
     /// has an insert open at all times, so that one step too many is seen whenever it was made.
     #[test]
     fn the_edge_of_inserts_is_never_ahead_nor_left_behind() {
-        let ledger = Ledger::new(LAYOUT, Left::default());
+        let ledger = Ledger::new(LAYOUT, ReusableData::default());
         let insert = || {
             let (mut open, mut last) = (ledger.draw_insert(), 0);
             for _ in 0..200_000 {
@@ -403,10 +403,10 @@ mod tests {
                 assert!((last..=open).contains(&edge), "{edge} comes after {last}, and {open} has not ended");
                 assert!(ledger.is_there(edge - 1));
                 last = edge;
-                ledger.insert_ended(open, Inserted::Acknowledged);
+                ledger.insert_ended(open, InsertState::Acknowledged);
                 open = next;
             }
-            ledger.insert_ended(open, Inserted::Acknowledged);
+            ledger.insert_ended(open, InsertState::Acknowledged);
         };
         thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(insert)));
         assert_eq!(ledger.drawable(), ledger.known());

@@ -61,7 +61,9 @@ pub use client::{OPERATIONS, Scenario, task};
 pub use content::{Batches, Fields, Layout, key_name, tag_of};
 pub use keys::Choice;
 pub use ledger::Ledger;
-pub(crate) use ledger::Written;
+pub(crate) use ledger::WrittenVersion;
 pub use parameters::{Mix, Parameters, Refresh};
-pub use port::{Action, Answer, Connector, Each, Found, Operations, RecordsStore, Request, Wanted};
+pub use port::{
+    Action, Answer, Connector, Lookup, Operations, RecordVisitor, RecordsStore, Request, Requirements,
+};
 pub use workload::{KIND, Records};

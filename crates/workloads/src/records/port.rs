@@ -6,7 +6,7 @@ use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_model::{Isolation, Lock, StoreError, Task};
 
 use super::{Fields, Layout, Refresh, Scenario};
-use crate::{Loaded, Place};
+use crate::{LoadProgress, Place};
 
 /// What an operation does with its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,7 +112,7 @@ impl Answer {
 
 /// What is there where a record is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Lookup {
     /// Nothing.
     Nothing,
     /// Something that is no record: see [`Answer::torn`].
@@ -121,7 +121,7 @@ pub enum Found {
     Record(u64),
 }
 
-impl Found {
+impl Lookup {
     /// How a read ends that has found it.
     #[must_use]
     pub fn read(self) -> Attempt {
@@ -150,7 +150,7 @@ fn unwritten(why: String) -> Attempt {
 
 /// What a trial asks of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Requirements {
     /// How updates and modifies are protected.
     pub lock: Lock,
     /// The level of every transaction and single statement; the store's own default if none.
@@ -172,7 +172,7 @@ pub trait Operations {
     fn single(&mut self, request: &Request, answer: &mut Answer) -> impl Future<Output = Attempt>;
 
     /// Several operations in one transaction, in their order, with an answer for each. What a single one would
-    /// be refused for ends it with [`Attempt::Refused`], rolled back. Called only if [`Wanted::transaction`] is
+    /// be refused for ends it with [`Attempt::Refused`], rolled back. Called only if [`Requirements::transaction`] is
     /// above 1, which the plan's check lets through for stores that have transactions.
     fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> impl Future<Output = Attempt> {
         let _ = (requests, answers);
@@ -202,7 +202,7 @@ pub trait Connector {
 /// Takes one record of the final state: its key, its version, and the tag that all its fields agree on
 /// ([`tag_of`](super::tag_of)). There is no tag where they disagree, nor where the version cannot be read: that is
 /// torn, and its version, whatever is given for it, is not looked at.
-pub type Each<'a> = dyn FnMut(&str, u64, Option<u64>) + 'a;
+pub type RecordVisitor<'a> = dyn FnMut(&str, u64, Option<u64>) + 'a;
 
 /// The untimed edge: what is done before and after a trial.
 pub trait RecordsStore: Send + Sync {
@@ -212,18 +212,18 @@ pub trait RecordsStore: Send + Sync {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>>;
 
     /// One client of the trial: `records::task(connector, scenario)`, called in the store's crate.
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask;
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask;
 
     /// Reads back every record that is there, as it streams in.
     fn state<'a>(
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        each: &'a mut Each<'_>,
+        each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>>;
 
     /// Removes the trial's objects.
@@ -263,10 +263,10 @@ mod tests {
     #[test]
     fn a_write_follows_from_a_record_alone() {
         let most = i64::MAX.unsigned_abs();
-        assert_eq!(Found::Record(0).above(), Ok(1));
-        assert_eq!(Found::Record(most - 1).above(), Ok(most));
-        assert_eq!(Found::Nothing.above(), Err(Attempt::Refused));
-        for found in [Found::Torn, Found::Record(most), Found::Record(u64::MAX)] {
+        assert_eq!(Lookup::Record(0).above(), Ok(1));
+        assert_eq!(Lookup::Record(most - 1).above(), Ok(most));
+        assert_eq!(Lookup::Nothing.above(), Err(Attempt::Refused));
+        for found in [Lookup::Torn, Lookup::Record(most), Lookup::Record(u64::MAX)] {
             assert!(
                 matches!(found.above(), Err(Attempt::Failed(fault)) if !fault.connection_lost),
                 "{found:?}"

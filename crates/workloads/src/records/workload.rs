@@ -6,10 +6,11 @@ use acidtest_engine::ClientTask;
 use acidtest_model::{Isolation, Lock, StoreError, Task};
 
 use super::{
-    Action, Final, Layout, Ledger, OPERATIONS, Parameters, RecordsStore, Refresh, Scenario, Wanted, audit,
+    Action, Final, Layout, Ledger, OPERATIONS, Parameters, RecordsStore, Refresh, Requirements, Scenario,
+    audit,
 };
 use crate::{
-    Audited, Loaded, Place, Store, Terms, Values, Workload, WorkloadKind, WorkloadTrial,
+    AuditResult, LoadProgress, Place, Store, TrialSetup, Values, Workload, WorkloadKind, WorkloadTrial,
     guarantee::OF_READ_DECIDE_WRITE,
     workload::{no_port, read, written},
 };
@@ -110,10 +111,10 @@ impl Workload for Records {
         (!grows).then(|| format!("{records} records of {fields} x {field_bytes} B, scans: {scans}"))
     }
 
-    fn trial(&self, terms: Terms) -> Box<dyn WorkloadTrial> {
+    fn trial(&self, terms: TrialSetup) -> Box<dyn WorkloadTrial> {
         let layout = self.parameters.layout();
         let ledger = Arc::new(Ledger::new(layout, terms.left.unwrap_or_default()));
-        let wanted = Wanted {
+        let wanted = Requirements {
             lock: terms.lock,
             isolation: self.isolation(),
             transaction: self.parameters.transaction,
@@ -126,7 +127,7 @@ impl Workload for Records {
 
 struct RecordsTrial {
     scenario: Scenario,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 fn port(store: &dyn Store) -> Result<&dyn RecordsStore, StoreError> {
@@ -142,7 +143,7 @@ impl WorkloadTrial for RecordsTrial {
         &'a self,
         store: &'a dyn Store,
         place: &'a Place,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move { port(store)?.load(place, &self.wanted.layout, loaded).await })
     }
@@ -151,7 +152,11 @@ impl WorkloadTrial for RecordsTrial {
         Ok(port(store)?.client(place, &self.wanted, self.scenario.clone()))
     }
 
-    fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, place: &'a Place) -> Task<'a, Audited> {
+    fn audit<'a>(
+        &'a self,
+        store: Result<&'a dyn Store, StoreError>,
+        place: &'a Place,
+    ) -> Task<'a, AuditResult> {
         Box::pin(async move {
             let ledger = &self.scenario.ledger;
             let state = async {

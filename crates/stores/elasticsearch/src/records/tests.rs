@@ -20,7 +20,7 @@ fn start() -> Option<(Private, Private, Elasticsearch)> {
 }
 
 /// Makes clients' connectors.
-fn clients(store: &Elasticsearch, place: &Place, wanted: Wanted) -> Clients {
+fn clients(store: &Elasticsearch, place: &Place, wanted: Requirements) -> Clients {
     Clients {
         server: store.server.clone(),
         table: Table::of(place),
@@ -40,7 +40,8 @@ fn single_requests_find_change_and_refuse_and_tell_what_is_no_record() {
         locks.push(Lock::Native);
     }
     // a scan sees what was refreshed
-    let connect = |place: &Place, wanted| clients(&store, place, Wanted { refresh: Refresh::Yes, ..wanted });
+    let connect =
+        |place: &Place, wanted| clients(&store, place, Requirements { refresh: Refresh::Yes, ..wanted });
     wait(operations::singles(&store, &locks, connect));
     let spoil = async |place: &Place, key: &str| {
         let mut line = store.server.reach().await.unwrap();
@@ -60,7 +61,7 @@ fn single_requests_find_change_and_refuse_and_tell_what_is_no_record() {
     let layout = Layout { records: 2, fields: 2, field_bytes: 20, scans: false };
     let mut seen = Vec::new();
     wait(async {
-        store.load(&place, &layout, &Loaded::default()).await.unwrap();
+        store.load(&place, &layout, &LoadProgress::default()).await.unwrap();
         let mut line = store.server.reach().await.unwrap();
         for id in ["theirs", "user0"] {
             let path = format!("/{}/_doc/{id}?refresh=true", Table::of(&place).index);
@@ -82,7 +83,8 @@ fn a_write_on_what_has_changed_is_a_conflict_and_without_effect() {
     let Some((_service, _server, store)) = start() else { return };
     let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
-    let wanted = Wanted { lock: Lock::Soft, isolation: None, transaction: 1, refresh: Refresh::No, layout };
+    let wanted =
+        Requirements { lock: Lock::Soft, isolation: None, transaction: 1, refresh: Refresh::No, layout };
     let key = records::key_name(0);
     let mut request = Request {
         action: Action::Update,
@@ -93,7 +95,7 @@ fn a_write_on_what_has_changed_is_a_conflict_and_without_effect() {
     };
     request.fields.fill(&layout, 9);
     wait(async {
-        store.load(&place, &layout, &Loaded::default()).await.unwrap();
+        store.load(&place, &layout, &LoadProgress::default()).await.unwrap();
         let connector = clients(&store, &place, wanted);
         let (mut one, mut other) = (connector.connect().await.unwrap(), connector.connect().await.unwrap());
         let mut answer = Answer::default();
@@ -105,11 +107,11 @@ fn a_write_on_what_has_changed_is_a_conflict_and_without_effect() {
         let refused = one.put(body(&request, 1)).await.map_err(ended(Effect::Change));
         assert_eq!(refused, Err(Attempt::Conflict));
         let now = one.get(&key, false, &mut answer).await.unwrap().unwrap();
-        assert_eq!((now.found, now.seq_no), (Found::Record(1), stale.seq_no + 1));
+        assert_eq!((now.found, now.seq_no), (Lookup::Record(1), stale.seq_no + 1));
         // without the demand it overwrites
         one.write_path("/_doc/", &key, Demand::Nothing, Some(&stale));
         assert_eq!(one.put(body(&request, 1)).await, Ok(()));
-        assert_eq!(one.get(&key, false, &mut answer).await.unwrap().unwrap().found, Found::Record(1));
+        assert_eq!(one.get(&key, false, &mut answer).await.unwrap().unwrap().found, Lookup::Record(1));
     });
 }
 
@@ -118,10 +120,11 @@ fn a_lock_that_another_holds_is_waited_for_and_then_a_conflict() {
     let Some((_service, _server, store)) = start() else { return };
     let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
-    let wanted = Wanted { lock: Lock::Hard, isolation: None, transaction: 1, refresh: Refresh::No, layout };
+    let wanted =
+        Requirements { lock: Lock::Hard, isolation: None, transaction: 1, refresh: Refresh::No, layout };
     let key = records::key_name(0);
     wait(async {
-        store.load(&place, &layout, &Loaded::default()).await.unwrap();
+        store.load(&place, &layout, &LoadProgress::default()).await.unwrap();
         let connector = clients(&store, &place, wanted);
         let (mut one, mut other) = (connector.connect().await.unwrap(), connector.connect().await.unwrap());
         let held = one.acquire(&key).await.unwrap();

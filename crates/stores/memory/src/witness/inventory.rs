@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acidtest_workloads::inventory::{Capture, Line, Release, Stock};
+use acidtest_workloads::inventory::{Capture, Release, Stock, Withdrawal};
 
 /// (sku, condition, source, warehouse).
 pub(crate) type Key = (u32, u8, u8, u8);
@@ -30,7 +30,7 @@ pub(crate) struct Inventory {
     exact: bool,
 }
 
-fn key(line: &Line) -> Key {
+fn key(line: &Withdrawal) -> Key {
     (line.sku, line.condition, line.source, line.warehouse)
 }
 
@@ -61,7 +61,7 @@ impl Inventory {
     }
 
     /// A capture was acknowledged.
-    pub(crate) fn captured(&mut self, capture: &Capture, taken: &[Line]) {
+    pub(crate) fn captured(&mut self, capture: &Capture, taken: &[Withdrawal]) {
         let mut units = 0;
         for line in taken {
             units += u64::from(line.count);

@@ -10,4 +10,4 @@ mod records;
 
 pub(crate) use inventory::Inventory;
 pub(crate) use queue::{Delivered, Queue};
-pub(crate) use records::{Records, Request, Told};
+pub(crate) use records::{RecordVersion, Records, Request};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use acidtest_workloads::records::Action;
 
 /// A record as a client was told of it, or as it is: its version, and its tag; none where it is torn.
-pub(crate) type Told = (u64, Option<u64>);
+pub(crate) type RecordVersion = (u64, Option<u64>);
 
 /// One operation of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Known {
     }
 
     /// Whether a record cannot be so, if no newer version was written.
-    fn contradicts(&self, (version, tag): Told) -> bool {
+    fn contradicts(&self, (version, tag): RecordVersion) -> bool {
         self.newest.is_some_and(|newest| {
             version == newest.version && newest.tag.is_some() && tag.is_some() && tag != newest.tag
         })
@@ -77,8 +77,8 @@ pub(crate) struct Records {
 
 impl Records {
     /// A trial over these records. `exact`: clients run one after the other.
-    pub(crate) fn over<'a>(records: impl IntoIterator<Item = (&'a str, Told)>, exact: bool) -> Self {
-        let account = |(version, tag): Told| Account {
+    pub(crate) fn over<'a>(records: impl IntoIterator<Item = (&'a str, RecordVersion)>, exact: bool) -> Self {
+        let account = |(version, tag): RecordVersion| Account {
             known: Known { is_there: true, newest: Some(Newest { version, tag }) },
             first: version,
             ..Account::default()
@@ -97,7 +97,7 @@ impl Records {
     }
 
     /// An operation was acknowledged, with what it read and the version that it wrote.
-    pub(crate) fn acknowledged(&mut self, request: &Request, read: &[Told], wrote: Option<u64>) {
+    pub(crate) fn acknowledged(&mut self, request: &Request, read: &[RecordVersion], wrote: Option<u64>) {
         let Request { action, key, tag, known } = request;
         self.look(*action, *known, read);
         let account = self.accounts.entry(key.clone()).or_default();
@@ -117,7 +117,7 @@ impl Records {
         }
     }
 
-    fn look(&mut self, action: Action, known: Known, read: &[Told]) {
+    fn look(&mut self, action: Action, known: Known, read: &[RecordVersion]) {
         let reads = matches!(action, Action::Read | Action::Modify);
         for told in read {
             let wrong = self.exact && reads && (told.0 < known.version() || known.contradicts(*told));
@@ -151,7 +151,7 @@ impl Records {
     }
 
     /// How much an audit must see: in the answers, and in the records that the store ended with.
-    pub(crate) fn shown<'a>(&self, records: impl IntoIterator<Item = (&'a str, Told)>) -> u64 {
+    pub(crate) fn shown<'a>(&self, records: impl IntoIterator<Item = (&'a str, RecordVersion)>) -> u64 {
         let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
         let mut shown = self.seen;
         for (key, (version, tag)) in records {

@@ -1,10 +1,10 @@
 //! What the tests of planted bugs share.
 
-use acidtest_store_memory::selftest::{Case, Driven, run};
+use acidtest_store_memory::selftest::{Case, DrivenTrial, run};
 use acidtest_workloads::{Audit, Verdict};
 
 /// What driving a case came to, and the verdict on it.
-pub(crate) fn judged(case: &Case, seed: u64) -> (Driven, Audit) {
+pub(crate) fn judged(case: &Case, seed: u64) -> (DrivenTrial, Audit) {
     let driven = run(case, seed).unwrap();
     let audit = driven.audited.audit.clone();
     (driven, audit)
@@ -23,7 +23,7 @@ pub(crate) fn holds(case: &Case, seed: u64) {
 #[track_caller]
 pub(crate) fn caught_as(case: &Case, seed: u64, counts: &[&str]) {
     let (driven, audit) = judged(case, seed);
-    let Driven { struck, shown, .. } = driven;
+    let DrivenTrial { struck, shown, .. } = driven;
     let told = format!(
         "{}, lock {}, seed {seed}: struck {struck} times, {shown} to be seen: {audit}",
         case.meaning(),

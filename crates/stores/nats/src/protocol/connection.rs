@@ -93,7 +93,7 @@ pub struct Connection {
 }
 
 /// What a caller may wait for.
-enum Heard {
+enum ServerEvent {
     Message(usize, Places),
     Pong,
 }
@@ -224,7 +224,7 @@ impl Connection {
     /// The next message, after writing what is to be sent.
     pub async fn next(&mut self) -> Result<Message<'_>, Error> {
         let (start, places) = loop {
-            if let Heard::Message(start, places) = poll_fn(|context| self.poll_heard(context)).await? {
+            if let ServerEvent::Message(start, places) = poll_fn(|context| self.poll_heard(context)).await? {
                 break (start, places);
             }
         };
@@ -235,8 +235,8 @@ impl Connection {
     pub fn arrived(&mut self) -> Result<Option<Message<'_>>, Error> {
         loop {
             match self.hear()? {
-                Some(Heard::Message(start, places)) => return self.message(start, places).map(Some),
-                Some(Heard::Pong) => {}
+                Some(ServerEvent::Message(start, places)) => return self.message(start, places).map(Some),
+                Some(ServerEvent::Pong) => {}
                 None => return Ok(None),
             }
         }
@@ -246,7 +246,7 @@ impl Connection {
     pub async fn ping(&mut self) -> Result<(), Error> {
         self.look()?;
         self.output.extend_from_slice(b"PING\r\n");
-        while !matches!(poll_fn(|context| self.poll_heard(context)).await?, Heard::Pong) {}
+        while !matches!(poll_fn(|context| self.poll_heard(context)).await?, ServerEvent::Pong) {}
         Ok(())
     }
 
@@ -275,7 +275,7 @@ impl Connection {
         }
     }
 
-    fn poll_heard(&mut self, context: &mut Context<'_>) -> Poll<Result<Heard, Error>> {
+    fn poll_heard(&mut self, context: &mut Context<'_>) -> Poll<Result<ServerEvent, Error>> {
         loop {
             if let Some(heard) = self.hear()? {
                 return Poll::Ready(Ok(heard));
@@ -358,7 +358,7 @@ impl Connection {
     }
 
     /// The next thing that somebody may wait for, of what has arrived.
-    fn hear(&mut self) -> Result<Option<Heard>, Error> {
+    fn hear(&mut self) -> Result<Option<ServerEvent>, Error> {
         loop {
             let unread = self.input.get(self.consumed..).unwrap_or_default();
             let (op, length) = match wire::split(unread) {
@@ -370,8 +370,8 @@ impl Connection {
             let start = self.consumed;
             self.consumed += length;
             match op {
-                Op::Message(places) => return Ok(Some(Heard::Message(start, places))),
-                Op::Pong => return Ok(Some(Heard::Pong)),
+                Op::Message(places) => return Ok(Some(ServerEvent::Message(start, places))),
+                Op::Pong => return Ok(Some(ServerEvent::Pong)),
                 Op::Ping if self.pongs < PONGS_MAX => {
                     self.pongs += 1;
                     self.output.extend_from_slice(b"PONG\r\n");

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use acidtest_engine::{Attempt, Ended, Fault};
+use acidtest_engine::{Attempt, Completion, Fault};
 use acidtest_workloads::{
     queue::{Ack, Delivery},
     queue::{Message, Publisher},
@@ -29,7 +29,7 @@ pub struct Producer {
     /// Messages of which it is not yet known that they were handed to the network.
     unwritten: VecDeque<(u64, Place)>,
     /// Messages that ended without being sent.
-    unsent: Vec<Ended>,
+    unsent: Vec<Completion>,
 }
 
 impl Producer {
@@ -47,18 +47,18 @@ impl Producer {
 
     /// What the end of the connection means for what is in flight: what was never handed to the network has
     /// failed; of the rest nothing is known.
-    fn lost(&mut self, error: &Error, ended: &mut Vec<Ended>) -> Fault {
+    fn lost(&mut self, error: &Error, ended: &mut Vec<Completion>) -> Fault {
         let fault = Fault::lost(error.to_string());
         for (number, place) in self.unwritten.drain(..) {
             if !self.connection.reached(place) {
-                ended.push(Ended { number, attempt: Attempt::Failed(fault.clone()) });
+                ended.push(Completion { number, attempt: Attempt::Failed(fault.clone()) });
             }
         }
         fault
     }
 
     /// Waits for answers, and takes all that have arrived.
-    async fn answers(&mut self, ended: &mut Vec<Ended>) -> Result<(), Error> {
+    async fn answers(&mut self, ended: &mut Vec<Completion>) -> Result<(), Error> {
         let before = ended.len();
         while ended.len() == before {
             ended.extend(answer(&self.connection.next().await?));
@@ -70,9 +70,9 @@ impl Producer {
     }
 
     /// Writes everything: all messages have ended by that.
-    async fn written(&mut self, ended: &mut Vec<Ended>) -> Result<(), Error> {
+    async fn written(&mut self, ended: &mut Vec<Completion>) -> Result<(), Error> {
         self.connection.flush().await?;
-        ended.extend(self.unwritten.drain(..).map(|(number, _)| Ended { number, attempt: Attempt::Ok }));
+        ended.extend(self.unwritten.drain(..).map(|(number, _)| Completion { number, attempt: Attempt::Ok }));
         Ok(())
     }
 }
@@ -91,7 +91,7 @@ impl Publisher for Producer {
                 let message = error.to_string();
                 let connection_lost = !matches!(error, Error::TooLong { .. });
                 let attempt = Attempt::Failed(Fault { message, connection_lost });
-                self.unsent.push(Ended { number, attempt });
+                self.unsent.push(Completion { number, attempt });
             }
         }
         if self.connection.unwritten() > UNWRITTEN_MAX {
@@ -101,7 +101,7 @@ impl Publisher for Producer {
         Ok(())
     }
 
-    async fn settle(&mut self, ended: &mut Vec<Ended>) -> Result<(), Fault> {
+    async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         let unsent = !self.unsent.is_empty();
         ended.append(&mut self.unsent);
         let settled = match (self.confirms, unsent) {
@@ -136,7 +136,7 @@ struct PubAck {
 }
 
 /// Which message is answered, and how it ended; none if it is no answer.
-fn answer(message: &protocol::Message<'_>) -> Option<Ended> {
+fn answer(message: &protocol::Message<'_>) -> Option<Completion> {
     let number = message.token()?;
     let attempt = match message.status() {
         Some((503, _)) => Attempt::Failed(Fault::answered("no stream takes the message (503 No Responders)")),
@@ -151,7 +151,7 @@ fn answer(message: &protocol::Message<'_>) -> Option<Ended> {
             Err(error) => Attempt::Unknown(Fault::answered(format!("malformed answer: {error}"))),
         },
     };
-    Some(Ended { number, attempt })
+    Some(Completion { number, attempt })
 }
 
 #[cfg(test)]

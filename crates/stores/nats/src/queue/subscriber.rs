@@ -7,7 +7,7 @@ use std::{
 
 use acidtest_engine::{Attempt, Fault};
 use acidtest_workloads::queue::Consume;
-use acidtest_workloads::queue::{Received, Settled, Subscriber, Wanted};
+use acidtest_workloads::queue::{AckAnswer, ReceivedMessage, Requirements, Subscriber};
 use tokio::time::{sleep, timeout};
 
 use crate::protocol::{Connection, Error, Message};
@@ -55,7 +55,7 @@ pub struct Consumer {
 }
 
 /// What a message is to a consumer.
-enum Came {
+enum Arrival {
     /// One that was asked for; whether it may have been handed out before.
     Delivery(bool),
     /// So many of those that were asked for do not come.
@@ -72,7 +72,7 @@ impl Consumer {
         stream: &str,
         consumer: &str,
         doubtful: u64,
-        wanted: &Wanted,
+        wanted: &Requirements,
     ) -> Self {
         let prefetch = wanted.delivery.prefetch;
         Self {
@@ -110,7 +110,7 @@ impl Consumer {
     }
 
     /// Takes the next message into `received`. Whether one has come.
-    async fn next(&mut self, patience: Duration, received: &mut Received) -> Result<bool, Error> {
+    async fn next(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Result<bool, Error> {
         let deadline = Instant::now() + patience;
         loop {
             // most of the time it is here already, and no timer is needed
@@ -126,7 +126,7 @@ impl Consumer {
                 }
             };
             let came = look(&message, self.doubtful);
-            if let Came::Delivery(redelivered) = came {
+            if let Arrival::Delivery(redelivered) = came {
                 received.body.clear();
                 received.body.extend_from_slice(message.payload);
                 received.redelivered = Some(redelivered);
@@ -143,15 +143,15 @@ impl Consumer {
     }
 
     /// Keeps account of what was asked for. Whether it was a message.
-    fn counted(&mut self, came: Came) -> Result<bool, Error> {
+    fn counted(&mut self, came: Arrival) -> Result<bool, Error> {
         match came {
-            Came::Delivery(_) => {
+            Arrival::Delivery(_) => {
                 self.asked = self.asked.saturating_sub(1);
                 return Ok(true);
             }
-            Came::Short(missing) => self.asked = self.asked.saturating_sub(missing),
-            Came::Nothing => {}
-            Came::Refusal(words) => return Err(Error::Closed(words)),
+            Arrival::Short(missing) => self.asked = self.asked.saturating_sub(missing),
+            Arrival::Nothing => {}
+            Arrival::Refusal(words) => return Err(Error::Closed(words)),
         }
         Ok(false)
     }
@@ -173,7 +173,7 @@ impl Consumer {
             let message = message?;
             deadline = deadline.max(Instant::now() + GRACE);
             let came = look(&message, self.doubtful);
-            if let Came::Delivery(redelivered) = came {
+            if let Arrival::Delivery(redelivered) = came {
                 if self.acknowledges {
                     self.replies.push_str(message.reply.unwrap_or_default());
                     self.replies.push('\n');
@@ -198,7 +198,7 @@ impl Consumer {
 }
 
 impl Subscriber for Consumer {
-    async fn take(&mut self, patience: Duration, received: &mut Received) -> Attempt {
+    async fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Attempt {
         if let Some((body, redelivered)) = self.left.pop_front() {
             received.body = body;
             received.redelivered = Some(redelivered);
@@ -214,7 +214,7 @@ impl Subscriber for Consumer {
         }
     }
 
-    async fn settle(&mut self) -> Result<Settled, Fault> {
+    async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         let settled = async {
             self.answer(b"+ACK")?;
             // the next messages are asked for in the same breath; while some are at hand, answers are sent several at
@@ -225,7 +225,7 @@ impl Subscriber for Consumer {
             Ok(())
         };
         settled.await.map_err(|error: Error| Fault::lost(error.to_string()))?;
-        Ok(Settled::Sent)
+        Ok(AckAnswer::Sent)
     }
 
     /// Without acknowledgements what was handed out is kept to be taken; else it is given back at once, where a
@@ -248,18 +248,18 @@ impl Subscriber for Consumer {
     }
 }
 
-fn look(message: &Message<'_>, doubtful: u64) -> Came {
+fn look(message: &Message<'_>, doubtful: u64) -> Arrival {
     if let Some(delivered) = message.delivered() {
-        return Came::Delivery(delivered.times > 1 || delivered.sequence <= doubtful);
+        return Arrival::Delivery(delivered.times > 1 || delivered.sequence <= doubtful);
     }
     match message.status() {
         Some((TIMED_OUT | NOTHING, _)) => {
             // servers older than 2.9 do not say; then none of this client's requests is known to be open
-            Came::Short(message.header(PENDING).and_then(|number| number.parse().ok()).unwrap_or(u32::MAX))
+            Arrival::Short(message.header(PENDING).and_then(|number| number.parse().ok()).unwrap_or(u32::MAX))
         }
         // a heartbeat
-        Some((100, _)) | None => Came::Nothing,
-        Some((code, words)) => Came::Refusal(format!("{code} {words}")),
+        Some((100, _)) | None => Arrival::Nothing,
+        Some((code, words)) => Arrival::Refusal(format!("{code} {words}")),
     }
 }
 
@@ -267,7 +267,7 @@ fn look(message: &Message<'_>, doubtful: u64) -> Came {
 mod tests {
     use super::*;
 
-    fn seen(headers: &[u8], reply: Option<&str>) -> Came {
+    fn seen(headers: &[u8], reply: Option<&str>) -> Arrival {
         let mut message = Message::sample("_INBOX.a.", "_INBOX.a.5", headers, b"");
         message.reply = reply;
         look(&message, 5)
@@ -275,15 +275,18 @@ mod tests {
 
     #[test]
     fn a_message_is_told_from_the_end_of_a_request() {
-        assert!(matches!(seen(b"", Some("$JS.ACK.s.c.1.6.1.9.0")), Came::Delivery(false)));
-        assert!(matches!(seen(b"", Some("$JS.ACK.s.c.1.5.1.9.0")), Came::Delivery(true)), "it may have been");
-        assert!(matches!(seen(b"", Some("$JS.ACK.s.c.2.6.1.9.0")), Came::Delivery(true)));
+        assert!(matches!(seen(b"", Some("$JS.ACK.s.c.1.6.1.9.0")), Arrival::Delivery(false)));
+        assert!(
+            matches!(seen(b"", Some("$JS.ACK.s.c.1.5.1.9.0")), Arrival::Delivery(true)),
+            "it may have been"
+        );
+        assert!(matches!(seen(b"", Some("$JS.ACK.s.c.2.6.1.9.0")), Arrival::Delivery(true)));
         let short =
             b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 7\r\nNats-Pending-Bytes: 0\r\n\r\n";
-        assert!(matches!(seen(short, None), Came::Short(7)));
-        assert!(matches!(seen(b"NATS/1.0 404 No Messages\r\n\r\n", None), Came::Short(u32::MAX)));
-        assert!(matches!(seen(b"NATS/1.0 100 Idle Heartbeat\r\n\r\n", None), Came::Nothing));
+        assert!(matches!(seen(short, None), Arrival::Short(7)));
+        assert!(matches!(seen(b"NATS/1.0 404 No Messages\r\n\r\n", None), Arrival::Short(u32::MAX)));
+        assert!(matches!(seen(b"NATS/1.0 100 Idle Heartbeat\r\n\r\n", None), Arrival::Nothing));
         let refused = seen(b"NATS/1.0 409 Consumer Deleted\r\n\r\n", None);
-        assert!(matches!(refused, Came::Refusal(words) if words == "409 Consumer Deleted"));
+        assert!(matches!(refused, Arrival::Refusal(words) if words == "409 Consumer Deleted"));
     }
 }

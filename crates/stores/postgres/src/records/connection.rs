@@ -4,14 +4,14 @@ use std::{mem, slice};
 
 use acidtest_workloads::{
     Attempt,
-    records::{Answer, Found, Operations, Request},
+    records::{Answer, Lookup, Operations, Request},
 };
 use tokio_postgres::{Client, Error, Row, error::SqlState};
 
-use super::statements::{Came, Guard, Statements, Step, What};
+use super::statements::{Guard, StatementKind, Statements, Step, StepAnswer};
 use crate::{
-    fault::{self, Sent},
-    line::in_order,
+    connection::in_order,
+    fault::{self, SendState},
     session::{self, Answered, Part, Session, changed_one, unless_stale},
     value::{texts, version},
 };
@@ -34,7 +34,7 @@ impl Connection {
         let mut step = Some(statements.first(request));
         while let Some(now) = step {
             let came = session.ask(async |client| now.run(client).await).await;
-            let sent = if now.what.writes() { Sent::Commit } else { Sent::Nothing };
+            let sent = if now.what.writes() { SendState::Commit } else { SendState::Nothing };
             let came = came.map_err(|error| failed(session, &now, &error, sent))?;
             let read = take(&now, &came, sent, answer)?;
             step = read.and_then(|version| statements.then(&now, version));
@@ -116,7 +116,7 @@ impl<'a> Transaction<'a> {
                 let sent = part.sent(&error);
                 failed(self.session, step, &error, sent)
             })?;
-            let read = take(step, &came, Sent::Nothing, &mut self.answers[*place])
+            let read = take(step, &came, SendState::Nothing, &mut self.answers[*place])
                 .map_err(|trouble| if commits { trouble.after_a_part() } else { trouble })?;
             let next = read.and_then(|version| self.statements.then(step, version));
             self.steps.extend(next.map(|next| (*place, next)));
@@ -125,49 +125,54 @@ impl<'a> Transaction<'a> {
     }
 }
 
-fn may_have_changed(((_, step), came): (&(usize, Step<'_>), &Result<Came, Error>)) -> bool {
+fn may_have_changed(((_, step), came): (&(usize, Step<'_>), &Result<StepAnswer, Error>)) -> bool {
     step.what.writes() && session::may_have_changed(came.as_ref().map(|came| came.count))
 }
 
 /// What an error means for the operation whose step it ended. That a record is there already is no
 /// fault.
-fn failed(session: &Session, step: &Step<'_>, error: &Error, sent: Sent) -> Attempt {
+fn failed(session: &Session, step: &Step<'_>, error: &Error, sent: SendState) -> Attempt {
     match (step.what, error.code()) {
-        (What::Insert, Some(code)) if *code == SqlState::UNIQUE_VIOLATION => Attempt::Refused,
+        (StatementKind::Insert, Some(code)) if *code == SqlState::UNIQUE_VIOLATION => Attempt::Refused,
         _ => session.failed(error, sent),
     }
 }
 
 /// Takes a step's answer: the version that is to be written next, where one is.
-fn take(step: &Step<'_>, came: &Came, sent: Sent, answer: &mut Answer) -> Result<Option<u64>, Attempt> {
+fn take(
+    step: &Step<'_>,
+    came: &StepAnswer,
+    sent: SendState,
+    answer: &mut Answer,
+) -> Result<Option<u64>, Attempt> {
     let one = || came.rows.first().ok_or(Attempt::Refused);
     // whatever was done is done, but an answer that cannot be read is as good as none
     let unreadable = || fault::lost(sent, "the version that it has written is none".to_owned());
     match step.what {
-        What::Read => {
+        StatementKind::Read => {
             found(one()?, true, answer);
             Ok(None)
         }
-        What::Scan => {
+        StatementKind::Scan => {
             for row in &came.rows {
                 found(row, true, answer);
             }
             Ok(None)
         }
-        What::Insert => changed_one(came.count).map(|()| None),
-        What::UpdateFrom => found(one()?, false, answer).above().map(Some),
-        What::ModifyFrom => found(one()?, true, answer).above().map(Some),
-        What::Write(version, guard) => {
+        StatementKind::Insert => changed_one(came.count).map(|()| None),
+        StatementKind::UpdateFrom => found(one()?, false, answer).above().map(Some),
+        StatementKind::ModifyFrom => found(one()?, true, answer).above().map(Some),
+        StatementKind::Write(version, guard) => {
             let changed = if guard == Guard::Version { unless_stale } else { changed_one };
             changed(came.count)?;
             answer.wrote(version);
             Ok(None)
         }
-        What::Update => {
+        StatementKind::Update => {
             answer.wrote(version(one()?, 0).ok_or_else(unreadable)?);
             Ok(None)
         }
-        What::Modify => {
+        StatementKind::Modify => {
             let above = found(one()?, true, answer).above();
             answer.wrote(above.map_err(|_| unreadable())?);
             Ok(None)
@@ -176,13 +181,13 @@ fn take(step: &Step<'_>, came: &Came, sent: Sent, answer: &mut Answer) -> Result
 }
 
 /// What a row is that was read, told in the answer if the whole record was asked for, and in any case if it is none.
-fn found(row: &Row, whole: bool, answer: &mut Answer) -> Found {
+fn found(row: &Row, whole: bool, answer: &mut Answer) -> Lookup {
     let Some(version) = version(row, 0) else {
         answer.torn();
-        return Found::Torn;
+        return Lookup::Torn;
     };
     if whole {
         answer.record(version, texts(row, 1));
     }
-    Found::Record(version)
+    Lookup::Record(version)
 }

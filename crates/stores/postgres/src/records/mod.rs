@@ -6,8 +6,8 @@ mod table;
 
 use acidtest_model::{Address, Isolation, StoreError, Task};
 use acidtest_workloads::{
-    ClientTask, Loaded, Place,
-    records::{self, Connector, Each, Layout, RecordsStore, Scenario, Wanted},
+    ClientTask, LoadProgress, Place,
+    records::{self, Connector, Layout, RecordVisitor, RecordsStore, Requirements, Scenario},
 };
 use tokio_postgres::{Client, Error};
 
@@ -21,14 +21,14 @@ impl RecordsStore for Postgres {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        loaded: &'a Loaded,
+        loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(self.on_server("loading the records", async move |client| {
             load(client, &table(place), layout, loaded).await
         }))
     }
 
-    fn client(&self, place: &Place, wanted: &Wanted, scenario: Scenario) -> ClientTask {
+    fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let connector =
             PostgresConnector { address: self.address.clone(), table: table(place), wanted: *wanted };
         records::task(connector, scenario)
@@ -38,7 +38,7 @@ impl RecordsStore for Postgres {
         &'a self,
         place: &'a Place,
         layout: &'a Layout,
-        each: &'a mut Each<'_>,
+        each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(self.on_server("reading the final records", async move |client| {
             table::state(client, &table(place), layout, each).await
@@ -55,7 +55,7 @@ impl RecordsStore for Postgres {
 struct PostgresConnector {
     address: Address,
     table: String,
-    wanted: Wanted,
+    wanted: Requirements,
 }
 
 /// A plan that is made once does not know how few records a scan will ask for: without these it may
@@ -105,7 +105,7 @@ mod tests {
         let Some(mut private) = Private::start("postgres", Durability::None) else { return };
         let store = private.open(Postgres::open);
         wait(store.create(NAMESPACE, "run 1")).unwrap();
-        let connect = |place: &Place, wanted: Wanted| PostgresConnector {
+        let connect = |place: &Place, wanted: Requirements| PostgresConnector {
             address: store.address.clone(),
             table: table(place),
             wanted,

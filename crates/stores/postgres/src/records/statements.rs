@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use acidtest_model::Lock;
-use acidtest_workloads::records::{Action, Request, Wanted};
+use acidtest_workloads::records::{Action, Request, Requirements};
 use futures_util::TryStreamExt;
 use tokio_postgres::{Client, Error, Row, Statement};
 
@@ -14,11 +14,11 @@ pub(crate) struct Statements {
     read: Statement,
     scan: Statement,
     insert: Statement,
-    how: How,
+    how: ChangeStatements,
 }
 
 /// How records are changed.
-enum How {
+enum ChangeStatements {
     /// Reads, then writes what follows from it.
     InSteps {
         /// Reads the version.
@@ -47,12 +47,12 @@ pub(crate) enum Guard {
 pub(crate) struct Step<'a> {
     statement: &'a Statement,
     request: &'a Request,
-    pub(crate) what: What,
+    pub(crate) what: StatementKind,
 }
 
 /// What a statement does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum StatementKind {
     /// Reads the record.
     Read,
     /// Reads from a key on.
@@ -71,14 +71,14 @@ pub(crate) enum What {
 }
 
 /// What the server answered to a step.
-pub(crate) struct Came {
+pub(crate) struct StepAnswer {
     pub(crate) rows: Vec<Row>,
     /// Rows written, or read.
     pub(crate) count: u64,
 }
 
 impl Statements {
-    pub(crate) async fn prepare(client: &Client, table: &str, wanted: &Wanted) -> Result<Self, Error> {
+    pub(crate) async fn prepare(client: &Client, table: &str, wanted: &Requirements) -> Result<Self, Error> {
         let layout = &wanted.layout;
         let names = each_field(layout, |field| format!("field{field}"));
         let set = |first: u16| each_field(layout, |field| format!("field{field} = ${}", first + field));
@@ -88,7 +88,7 @@ impl Statements {
         let scan =
             format!("SELECT version, {names} FROM {table} WHERE key >= $1 ORDER BY key LIMIT $2::bigint");
         let in_steps = async |locking: &str, write: String, guard| {
-            Ok(How::InSteps {
+            Ok(ChangeStatements::InSteps {
                 version: client.prepare(&format!("{version}{locking}")).await?,
                 record: client.prepare(&format!("{record}{locking}")).await?,
                 write: client.prepare(&write).await?,
@@ -106,7 +106,7 @@ impl Statements {
             Lock::Hard => in_steps(" FOR UPDATE", computed(), Guard::Locked).await?,
             Lock::Native => {
                 let update = format!("UPDATE {table} SET {} WHERE key = $1 RETURNING version", raise(2));
-                How::InOne {
+                ChangeStatements::InOne {
                     update: client.prepare(&update).await?,
                     modify: client.prepare(&modify(table, &record, &set(2))).await?,
                 }
@@ -123,13 +123,15 @@ impl Statements {
     /// What a request begins with.
     pub(crate) fn first<'a>(&'a self, request: &'a Request) -> Step<'a> {
         let (what, statement) = match (request.action, &self.how) {
-            (Action::Read, _) => (What::Read, &self.read),
-            (Action::Scan, _) => (What::Scan, &self.scan),
-            (Action::Insert, _) => (What::Insert, &self.insert),
-            (Action::Update, How::InSteps { version, .. }) => (What::UpdateFrom, version),
-            (Action::Update, How::InOne { update, .. }) => (What::Update, update),
-            (Action::Modify, How::InSteps { record, .. }) => (What::ModifyFrom, record),
-            (Action::Modify, How::InOne { modify, .. }) => (What::Modify, modify),
+            (Action::Read, _) => (StatementKind::Read, &self.read),
+            (Action::Scan, _) => (StatementKind::Scan, &self.scan),
+            (Action::Insert, _) => (StatementKind::Insert, &self.insert),
+            (Action::Update, ChangeStatements::InSteps { version, .. }) => {
+                (StatementKind::UpdateFrom, version)
+            }
+            (Action::Update, ChangeStatements::InOne { update, .. }) => (StatementKind::Update, update),
+            (Action::Modify, ChangeStatements::InSteps { record, .. }) => (StatementKind::ModifyFrom, record),
+            (Action::Modify, ChangeStatements::InOne { modify, .. }) => (StatementKind::Modify, modify),
         };
         Step { statement, request, what }
     }
@@ -137,16 +139,18 @@ impl Statements {
     /// What follows from a step that was to find out the version to write, if it was one.
     pub(crate) fn then<'a>(&'a self, step: &Step<'a>, version: u64) -> Option<Step<'a>> {
         match &self.how {
-            How::InSteps { write, guard, .. } if step.what.is_followed() => {
-                Some(Step { statement: write, request: step.request, what: What::Write(version, *guard) })
-            }
+            ChangeStatements::InSteps { write, guard, .. } if step.what.is_followed() => Some(Step {
+                statement: write,
+                request: step.request,
+                what: StatementKind::Write(version, *guard),
+            }),
             _ => None,
         }
     }
 
     /// Whether changes lock their record when they read it, for which they need a transaction.
     pub(crate) fn lock(&self) -> bool {
-        matches!(self.how, How::InSteps { guard: Guard::Locked, .. })
+        matches!(self.how, ChangeStatements::InSteps { guard: Guard::Locked, .. })
     }
 }
 
@@ -163,7 +167,7 @@ fn modify(table: &str, record: &str, set: &str) -> String {
     )
 }
 
-impl What {
+impl StatementKind {
     /// Whether a write follows.
     pub(crate) fn is_followed(self) -> bool {
         matches!(self, Self::UpdateFrom | Self::ModifyFrom)
@@ -182,13 +186,13 @@ impl What {
 
 impl Step<'_> {
     /// Sends it, and waits for the answer.
-    pub(crate) async fn run(&self, client: &Client) -> Result<Came, Error> {
+    pub(crate) async fn run(&self, client: &Client) -> Result<StepAnswer, Error> {
         let Request { key, length, fields, .. } = self.request;
         let number = match self.what {
-            What::Scan => Some(i64::from(*length)),
+            StatementKind::Scan => Some(i64::from(*length)),
             // it is above another one, and below what has a sign
-            What::Write(version, Guard::Version) => Some(version.cast_signed() - 1),
-            What::Write(version, _) => Some(version.cast_signed()),
+            StatementKind::Write(version, Guard::Version) => Some(version.cast_signed() - 1),
+            StatementKind::Write(version, _) => Some(version.cast_signed()),
             _ => None,
         };
         let fields = self.what.writes().then_some(fields);
@@ -197,6 +201,6 @@ impl Step<'_> {
         while let Some(row) = answers.try_next().await? {
             rows.push(row);
         }
-        Ok(Came { rows, count: answers.rows_affected().unwrap_or(0) })
+        Ok(StepAnswer { rows, count: answers.rows_affected().unwrap_or(0) })
     }
 }

@@ -3,15 +3,15 @@
 use std::{iter, pin::pin};
 
 use acidtest_workloads::{
-    Loaded, Place,
-    records::{Each, Fields, Layout, key_name, tag_of},
+    LoadProgress, Place,
+    records::{Fields, Layout, RecordVisitor, key_name, tag_of},
 };
 use futures_util::TryStreamExt;
 use tokio_postgres::{Client, Error, binary_copy::BinaryCopyInWriter, types::Type};
 
 use crate::{
     quoted,
-    value::{Counted, Value, texts, version},
+    value::{Value, ValueList, texts, version},
 };
 
 /// Records laid in by one COPY: what is wrong with one is known at its end.
@@ -38,7 +38,7 @@ pub(crate) fn values<'a>(
 ) -> impl ExactSizeIterator<Item = Value<'a>> {
     let count = 1 + usize::from(number.is_some()) + fields.map_or(0, |fields| fields.iter().len());
     let fields = fields.into_iter().flat_map(Fields::iter).map(Value::Text);
-    Counted::new(iter::once(Value::Text(key)).chain(number.map(Value::Number)).chain(fields), count)
+    ValueList::new(iter::once(Value::Text(key)).chain(number.map(Value::Number)).chain(fields), count)
 }
 
 /// Makes the table and lays its records in, in one transaction.
@@ -49,7 +49,7 @@ pub(crate) async fn load(
     client: &Client,
     table: &str,
     layout: &Layout,
-    loaded: &Loaded,
+    loaded: &LoadProgress,
 ) -> Result<(), Error> {
     let fields = each_field(layout, |field| format!("field{field} text NOT NULL"));
     let create = format!(
@@ -90,7 +90,7 @@ pub(crate) async fn state(
     client: &Client,
     table: &str,
     layout: &Layout,
-    each: &mut Each<'_>,
+    each: &mut RecordVisitor<'_>,
 ) -> Result<(), Error> {
     let tags = each_field(layout, |field| format!("left(field{field}, {TAG})"));
     let sql = format!("SELECT key, version, {tags} FROM {table}");

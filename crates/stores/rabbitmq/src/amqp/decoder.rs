@@ -12,7 +12,7 @@ const BODY: u64 = 1 << 29;
 
 /// What the server said.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum ServerMessage {
     /// Something that somebody waits for.
     Event(Event),
     /// Why it takes no messages.
@@ -50,7 +50,7 @@ enum Kind {
 enum Method {
     /// The beginning of content.
     Begun(Kind),
-    Said(Said),
+    ServerMessage(ServerMessage),
     Nothing,
 }
 
@@ -93,7 +93,7 @@ impl Decoder {
     ///
     /// # Errors
     /// What no server says: nothing can be understood any more.
-    pub(super) fn next(&mut self) -> Result<Option<Said>, Error> {
+    pub(super) fn next(&mut self) -> Result<Option<ServerMessage>, Error> {
         loop {
             let rest = self.input.get(self.understood..).unwrap_or_default();
             let Some((frame, used)) = wire::first(rest, self.frame_max).map_err(Error::Protocol)? else {
@@ -108,7 +108,7 @@ impl Decoder {
 }
 
 /// Takes one frame to the content that has begun, or as what it is by itself.
-fn take(content: &mut Option<Content>, frame: &Frame<'_>) -> Result<Option<Said>, Error> {
+fn take(content: &mut Option<Content>, frame: &Frame<'_>) -> Result<Option<ServerMessage>, Error> {
     match *frame {
         Frame::Heartbeat => return Ok(None),
         Frame::Method(id, arguments) => {
@@ -118,7 +118,7 @@ fn take(content: &mut Option<Content>, frame: &Frame<'_>) -> Result<Option<Said>
             }
             match method(id, arguments).ok_or_else(|| short(id))? {
                 Method::Begun(kind) => *content = Some(Content { kind, size: None, body: Vec::new() }),
-                Method::Said(said) => return Ok(Some(said)),
+                Method::ServerMessage(said) => return Ok(Some(said)),
                 Method::Nothing => {}
             }
             return Ok(None);
@@ -139,7 +139,7 @@ fn take(content: &mut Option<Content>, frame: &Frame<'_>) -> Result<Option<Said>
     }
     let whole = content.take_if(|content| content.size == Some(content.body.len()));
     Ok(whole.map(|Content { kind, body, .. }| {
-        Said::Event(match kind {
+        ServerMessage::Event(match kind {
             Kind::Delivered { tag, redelivered } => Event::Delivered { tag, redelivered, body },
             Kind::Returned { text } => Event::Returned { text, body },
             Kind::Got => Event::Answer(wire::GET_OK, body),
@@ -164,21 +164,21 @@ fn method(id: Id, arguments: &[u8]) -> Option<Method> {
         wire::UNBLOCKED => return Some(Method::Nothing),
         wire::ACK => {
             let (tag, multiple) = (reader.longlong()?, reader.byte()? != 0);
-            Said::Event(Event::Confirmed { tag, multiple })
+            ServerMessage::Event(Event::Confirmed { tag, multiple })
         }
         wire::NACK => {
             let (tag, multiple) = (reader.longlong()?, reader.byte()? & 1 != 0);
-            Said::Event(Event::Refused { tag, multiple })
+            ServerMessage::Event(Event::Refused { tag, multiple })
         }
-        wire::CANCEL => Said::Event(Event::Cancelled),
-        wire::BLOCKED => Said::Blocked(reader.name()?),
-        wire::FLOW => Said::Flow(reader.byte()?),
+        wire::CANCEL => ServerMessage::Event(Event::Cancelled),
+        wire::BLOCKED => ServerMessage::Blocked(reader.name()?),
+        wire::FLOW => ServerMessage::Flow(reader.byte()?),
         CLOSE | CHANNEL_CLOSE => {
-            Said::Closed { connection: id == CLOSE, code: reader.short()?, text: reader.name()? }
+            ServerMessage::Closed { connection: id == CLOSE, code: reader.short()?, text: reader.name()? }
         }
-        other => Said::Event(Event::Answer(other, arguments.to_vec())),
+        other => ServerMessage::Event(Event::Answer(other, arguments.to_vec())),
     };
-    Some(Method::Said(said))
+    Some(Method::ServerMessage(said))
 }
 
 pub(super) fn short(id: Id) -> Error {
@@ -202,7 +202,7 @@ mod tests {
 
     /// Something that a server says.
     #[derive(Clone, Debug)]
-    enum Saying {
+    enum AnyServerMessage {
         Delivered(u64, bool, Vec<u8>),
         Returned(u16, String, Vec<u8>),
         Got(Vec<u8>),
@@ -217,7 +217,7 @@ mod tests {
         Closed(bool, u16, String),
     }
 
-    impl Saying {
+    impl AnyServerMessage {
         fn write(&self, out: &mut Vec<u8>) {
             let (id, arguments, body) = match self {
                 Self::Delivered(tag, redelivered, body) => {
@@ -259,7 +259,7 @@ mod tests {
 
         /// What it is to be understood as.
         fn shown(&self) -> Option<String> {
-            let event = |event: Event| Some(format!("{:?}", Said::Event(event)));
+            let event = |event: Event| Some(format!("{:?}", ServerMessage::Event(event)));
             match self.clone() {
                 Self::Delivered(tag, redelivered, body) => event(Event::Delivered { tag, redelivered, body }),
                 Self::Returned(code, text, body) => {
@@ -269,39 +269,42 @@ mod tests {
                 Self::Confirmed(tag, multiple) => event(Event::Confirmed { tag, multiple }),
                 Self::Refused(tag, multiple) => event(Event::Refused { tag, multiple }),
                 Self::Cancelled => event(Event::Cancelled),
-                Self::Blocked(why) => Some(format!("{:?}", Said::Blocked(why))),
-                Self::Flow(active) => Some(format!("{:?}", Said::Flow(active))),
+                Self::Blocked(why) => Some(format!("{:?}", ServerMessage::Blocked(why))),
+                Self::Flow(active) => Some(format!("{:?}", ServerMessage::Flow(active))),
                 Self::Unblocked | Self::Heartbeat => None,
                 Self::Answer(arguments) => event(Event::Answer(wire::DECLARE_OK, arguments)),
                 Self::Closed(connection, code, text) => {
-                    Some(format!("{:?}", Said::Closed { connection, code, text }))
+                    Some(format!("{:?}", ServerMessage::Closed { connection, code, text }))
                 }
             }
         }
     }
 
-    fn saying() -> impl Strategy<Value = Saying> {
+    fn saying() -> impl Strategy<Value = AnyServerMessage> {
         let body = || prop::collection::vec(any::<u8>(), 0..200);
         let text = || "[a-zé]{0,9}";
         prop_oneof![
             (any::<u64>(), any::<bool>(), body())
-                .prop_map(|(tag, again, body)| Saying::Delivered(tag, again, body)),
-            (any::<u16>(), text(), body()).prop_map(|(code, text, body)| Saying::Returned(code, text, body)),
-            body().prop_map(Saying::Got),
-            (any::<u64>(), any::<bool>()).prop_map(|(tag, multiple)| Saying::Confirmed(tag, multiple)),
-            (any::<u64>(), any::<bool>()).prop_map(|(tag, multiple)| Saying::Refused(tag, multiple)),
-            Just(Saying::Cancelled),
-            text().prop_map(Saying::Blocked),
-            Just(Saying::Unblocked),
-            any::<u8>().prop_map(Saying::Flow),
-            Just(Saying::Heartbeat),
-            prop::collection::vec(any::<u8>(), 0..40).prop_map(Saying::Answer),
+                .prop_map(|(tag, again, body)| AnyServerMessage::Delivered(tag, again, body)),
+            (any::<u16>(), text(), body())
+                .prop_map(|(code, text, body)| AnyServerMessage::Returned(code, text, body)),
+            body().prop_map(AnyServerMessage::Got),
+            (any::<u64>(), any::<bool>())
+                .prop_map(|(tag, multiple)| AnyServerMessage::Confirmed(tag, multiple)),
+            (any::<u64>(), any::<bool>())
+                .prop_map(|(tag, multiple)| AnyServerMessage::Refused(tag, multiple)),
+            Just(AnyServerMessage::Cancelled),
+            text().prop_map(AnyServerMessage::Blocked),
+            Just(AnyServerMessage::Unblocked),
+            any::<u8>().prop_map(AnyServerMessage::Flow),
+            Just(AnyServerMessage::Heartbeat),
+            prop::collection::vec(any::<u8>(), 0..40).prop_map(AnyServerMessage::Answer),
             (any::<bool>(), any::<u16>(), text())
-                .prop_map(|(all, code, text)| Saying::Closed(all, code, text)),
+                .prop_map(|(all, code, text)| AnyServerMessage::Closed(all, code, text)),
         ]
     }
 
-    fn written(sayings: &[Saying]) -> Vec<u8> {
+    fn written(sayings: &[AnyServerMessage]) -> Vec<u8> {
         let mut out = Vec::new();
         for saying in sayings {
             saying.write(&mut out);
@@ -347,7 +350,7 @@ mod tests {
             lengths in prop::collection::vec(1_usize..90, 1..6),
         ) {
             let bytes = written(&sayings);
-            let shown = (sayings.iter().filter_map(Saying::shown).collect::<Vec<_>>(), None);
+            let shown = (sayings.iter().filter_map(AnyServerMessage::shown).collect::<Vec<_>>(), None);
             prop_assert_eq!(&said([&bytes[..]]), &shown);
             prop_assert_eq!(&said(pieces(&bytes, &lengths)), &shown);
             prop_assert_eq!(&said(bytes.chunks(1)), &shown);
@@ -421,7 +424,7 @@ mod tests {
         // the server's last words are heard wherever they stand
         for connection in [true, false] {
             let mut cut = [begun, &header[..]].concat();
-            Saying::Closed(connection, 320, "it stops".to_owned()).write(&mut cut);
+            AnyServerMessage::Closed(connection, 320, "it stops".to_owned()).write(&mut cut);
             let (all, error) = said([&cut[..]]);
             assert!(all[0].contains("it stops") && error.is_none(), "{all:?} {error:?}");
         }

@@ -17,7 +17,7 @@ use tokio::{
 pub(crate) use wire::{Arguments, Envelope, Id, Value};
 
 use self::{
-    decoder::{Decoder, Said, short},
+    decoder::{Decoder, ServerMessage, short},
     wire::{CHANNEL, CONNECTION, Reader},
 };
 
@@ -366,18 +366,20 @@ impl Connection {
         }
     }
 
-    fn hear(&mut self, said: Said) {
+    fn hear(&mut self, said: ServerMessage) {
         match said {
-            Said::Event(event) => {
+            ServerMessage::Event(event) => {
                 self.kept += event.size();
                 self.events.push_back(event);
             }
-            Said::Blocked(why) => self.blocked = Some(format!("the broker blocks publishers: {why}")),
-            Said::Flow(active) => self.say(wire::FLOW_OK, &Arguments::default().byte(active)),
-            Said::Closed { connection: true, code, text } => {
+            ServerMessage::Blocked(why) => {
+                self.blocked = Some(format!("the broker blocks publishers: {why}"))
+            }
+            ServerMessage::Flow(active) => self.say(wire::FLOW_OK, &Arguments::default().byte(active)),
+            ServerMessage::Closed { connection: true, code, text } => {
                 self.closed(CONNECTION, wire::CLOSE_OK, Error::Closed { what: "connection", code, text });
             }
-            Said::Closed { connection: false, code, text } => {
+            ServerMessage::Closed { connection: false, code, text } => {
                 self.closed(CHANNEL, wire::CHANNEL_CLOSE_OK, Error::Closed { what: "channel", code, text });
             }
         }
@@ -468,12 +470,12 @@ mod tests {
         let mut much = vec![0; KEPT + 100];
         much.truncate(KEPT);
         let (mut unheard, _broker) = connected().await;
-        unheard.hear(Said::Event(Event::Answer(wire::QOS_OK, much)));
+        unheard.hear(ServerMessage::Event(Event::Answer(wire::QOS_OK, much)));
         let mut much = vec![0; KEPT + 100];
         much.truncate(KEPT);
         let (mut unread, _broker) = connected().await;
         unread.out = much;
-        unread.hear(Said::Flow(1));
+        unread.hear(ServerMessage::Flow(1));
         for ended in [unheard.ended, unread.ended] {
             let words = "the broker says more than it was asked for".to_owned();
             assert_eq!(ended, Some(Error::Protocol(words)));

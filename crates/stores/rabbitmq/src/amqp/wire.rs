@@ -280,7 +280,7 @@ impl<'a> Reader<'a> {
         let mut texts = Vec::new();
         while !table.0.is_empty() {
             let name = table.name()?;
-            if let Found::Text(text) = table.value()? {
+            if let TableValue::Text(text) = table.value()? {
                 texts.push((name, text));
             }
         }
@@ -288,12 +288,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A value of a table, if it is a text.
-    fn value(&mut self) -> Option<Found> {
+    fn value(&mut self) -> Option<TableValue> {
         let size = match self.byte()? {
             b'S' | b'x' => {
                 let size = self.long()?;
                 let text = self.bytes(size as usize)?;
-                return Some(Found::Text(String::from_utf8_lossy(text).into_owned()));
+                return Some(TableValue::Text(String::from_utf8_lossy(text).into_owned()));
             }
             b'F' | b'A' => self.long()? as usize,
             b't' | b'b' | b'B' => 1,
@@ -305,12 +305,12 @@ impl<'a> Reader<'a> {
             _ => return None,
         };
         self.bytes(size)?;
-        Some(Found::Other)
+        Some(TableValue::Other)
     }
 }
 
 /// A value of a table that was read.
-enum Found {
+enum TableValue {
     Text(String),
     Other,
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::Lock;
-use acidtest_workloads::records::{Action, Answer, Found, Operations, Request};
+use acidtest_workloads::records::{Action, Answer, Lookup, Operations, Request};
 use redis::{Cmd, RedisResult, Value, cmd, pipe};
 
 use super::{INSERT, MODIFY, Names, SCAN, TRANSACT, UPDATE, take};
@@ -48,7 +48,7 @@ impl Client {
     }
 
     /// Reads the record under way.
-    async fn read(&mut self, action: Action, answer: &mut Answer) -> Step<Found> {
+    async fn read(&mut self, action: Action, answer: &mut Answer) -> Step<Lookup> {
         self.command.clear();
         self.command.arg("HMGET").arg(&self.key).arg(self.names.wanted(action));
         let reply: Value = self.session.ask(&self.command).await.map_err(ended(Effect::Harmless))?;
@@ -143,7 +143,7 @@ impl Client {
         });
         let reply: Value = asked.await.map_err(ended(Effect::Change))?;
         let found = take(&reply, &self.names.columns, answer).map_err(Attempt::after_a_part)?;
-        if found == Found::Nothing {
+        if found == Lookup::Nothing {
             return Ok(Attempt::Refused);
         }
         // what was there was written over, whatever it was
@@ -192,7 +192,7 @@ impl Client {
         for ((request, answer), reply) in requests.iter().zip(answers).zip(&found) {
             match (request.action, reply) {
                 (Action::Scan, Value::Array(records)) => self.take_all(records, answer)?,
-                _ if take(reply, &self.names.columns, answer)? == Found::Nothing => {
+                _ if take(reply, &self.names.columns, answer)? == Lookup::Nothing => {
                     return Ok(Attempt::Refused);
                 }
                 _ => {}
@@ -231,13 +231,13 @@ impl Client {
                     if matches!(request.action, Action::Read | Action::Modify) {
                         answer.record(version, requests[by].fields.iter().map(str::as_bytes));
                     }
-                    Found::Record(version)
+                    Lookup::Record(version)
                 }
                 None => take(&reply, self.names.wanted(request.action), answer)?,
             };
             let version = match (request.action, found) {
-                (Action::Insert, Found::Nothing) => 0,
-                (Action::Insert, _) | (Action::Read, Found::Nothing) => return Ok(Attempt::Refused),
+                (Action::Insert, Lookup::Nothing) => 0,
+                (Action::Insert, _) | (Action::Read, Lookup::Nothing) => return Ok(Attempt::Refused),
                 (Action::Read, _) => continue,
                 (_, found) => {
                     let version = found.above()?;
@@ -317,7 +317,7 @@ impl Operations for Client {
         self.key.push_str(&self.names.record);
         self.key.push_str(&request.key);
         let done = match (request.action, self.lock) {
-            (Action::Read, _) => self.read(Action::Read, answer).await.map(Found::read),
+            (Action::Read, _) => self.read(Action::Read, answer).await.map(Lookup::read),
             (Action::Insert, _) => self.insert(request).await,
             (Action::Scan, _) => self.scan(request, answer).await,
             (Action::Update | Action::Modify, Lock::None) => self.write_unprotected(request, answer).await,

@@ -52,14 +52,14 @@ fn what_is_kept_and_no_record_is_torn_and_an_answer_of_another_shape_a_fault() {
         format!("{answer:?}")
     };
     let record = told(&|answer| answer.record(7, [&b"x"[..]]));
-    assert_eq!(take(Value::Array(vec![text("7"), text("x")])), Ok((Found::Record(7), record)));
-    assert_eq!(take(Value::Array(vec![Value::Nil, Value::Nil])), Ok((Found::Nothing, told(&|_| {}))));
+    assert_eq!(take(Value::Array(vec![text("7"), text("x")])), Ok((Lookup::Record(7), record)));
+    assert_eq!(take(Value::Array(vec![Value::Nil, Value::Nil])), Ok((Lookup::Nothing, told(&|_| {}))));
     for version in ["seven", "", "-1", "+7", "07", "7.0", "18446744073709551616"]
         .map(text)
         .into_iter()
         .chain([Value::Nil])
     {
-        let torn = Ok((Found::Torn, told(&Answer::torn)));
+        let torn = Ok((Lookup::Torn, told(&Answer::torn)));
         assert_eq!(take(Value::Array(vec![version.clone(), text("x")])), torn, "{version:?}");
     }
     let lengths = [0, 1, 3].map(|length| Value::Array(vec![text("7"); length]));
@@ -149,7 +149,8 @@ fn answers_that_are_missing_are_not_taken_for_empty_ones() {
     let redis = wait(Redis::open(&address)).unwrap();
     let layout = Layout { records: 1, fields: 1, field_bytes: 16, scans: false };
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
-    let wanted = Wanted { lock: Lock::Native, isolation: None, transaction: 2, refresh: Refresh::No, layout };
+    let wanted =
+        Requirements { lock: Lock::Native, isolation: None, transaction: 2, refresh: Refresh::No, layout };
     let requests = vec![records::Request { key: key_name(0), ..records::Request::default() }; 2];
     let ended = wait(async {
         let mut client = connector(&redis)(&place, wanted).connect().await.unwrap();

@@ -61,7 +61,7 @@ fn what_a_tuple_holds_that_is_no_record_is_torn_and_what_is_no_tuple_a_fault() {
         format!("{answer:?}")
     };
     let record = told(&|answer| answer.record(7, [&b"x"[..], b""]));
-    assert_eq!(take(|e| e.array(4).str("k").u64(7).str("x").u64(5)), Some((Found::Record(7), record)));
+    assert_eq!(take(|e| e.array(4).str("k").u64(7).str("x").u64(5)), Some((Lookup::Record(7), record)));
     let wrong: [Write; 7] = [
         |e| e.array(3).str("k").str("seven").str("x"),
         |e| e.array(3).str("k").i64(-1).str("x"),
@@ -72,7 +72,7 @@ fn what_a_tuple_holds_that_is_no_record_is_torn_and_what_is_no_tuple_a_fault() {
         |e| e.u64(7),
     ];
     for write in wrong {
-        assert_eq!(take(write), Some((Found::Torn, told(&Answer::torn))));
+        assert_eq!(take(write), Some((Lookup::Torn, told(&Answer::torn))));
     }
     let cut: [Write; 3] = [|e| e, |e| e.array(3).str("k").u64(7), |e| e.array(u32::MAX)];
     for write in cut {

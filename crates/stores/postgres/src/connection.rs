@@ -16,7 +16,7 @@ use std::{
 
 use acidtest_model::Address;
 use futures_util::future::maybe_done;
-use tokio_postgres::{Client, Config, Connection, Error, NoTls, Socket, config::SslMode, tls::NoTlsStream};
+use tokio_postgres::{Client, Config, Error, NoTls, Socket, config::SslMode, tls::NoTlsStream};
 
 use crate::{DEFAULT_PORT, fault};
 
@@ -24,7 +24,7 @@ use crate::{DEFAULT_PORT, fault};
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// One connection to the server.
-pub struct Line {
+pub struct Connection {
     client: Arc<Client>,
     wire: Wire,
 }
@@ -32,12 +32,12 @@ pub struct Line {
 /// The half that reads and writes the socket.
 struct Wire {
     /// None once it has ended: only then do requests that wait for it learn that.
-    connection: Option<Connection<Socket, NoTlsStream>>,
+    connection: Option<tokio_postgres::Connection<Socket, NoTlsStream>>,
     /// Why it ended, where that is known.
     ended: Option<String>,
 }
 
-impl Line {
+impl Connection {
     pub(crate) async fn open(address: &Address) -> Result<Self, Error> {
         let (client, connection) = config(address).connect(NoTls).await?;
         Ok(Self { client: Arc::new(client), wire: Wire { connection: Some(connection), ended: None } })

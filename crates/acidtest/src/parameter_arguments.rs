@@ -12,9 +12,9 @@ const MOST: usize = 10_000;
 
 /// A number, or several as `FIRST..LAST:STEP`, the last included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Numbers(pub(crate) Vec<u32>);
+pub(crate) struct NumberList(pub(crate) Vec<u32>);
 
-impl FromStr for Numbers {
+impl FromStr for NumberList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -72,9 +72,9 @@ fn word(text: &str) -> Result<String, String> {
 
 /// The parameters of workloads that were given.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given(Vec<(&'static str, Vec<String>)>);
+pub(crate) struct ParameterArguments(Vec<(&'static str, Vec<String>)>);
 
-impl Given {
+impl ParameterArguments {
     /// Each with its value, or the list of them.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
         self.0.iter().map(|(name, texts)| {
@@ -112,7 +112,7 @@ fn options() -> Vec<(&'static str, Arg)> {
     options
 }
 
-impl Args for Given {
+impl Args for ParameterArguments {
     fn augment_args(command: Command) -> Command {
         command.args(options().into_iter().map(|(_, arg)| arg))
     }
@@ -122,7 +122,7 @@ impl Args for Given {
     }
 }
 
-impl FromArgMatches for Given {
+impl FromArgMatches for ParameterArguments {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = options().into_iter().filter_map(|(name, _)| {
             let texts = matches.get_many::<String>(name)?;
@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn a_range_holds_its_ends() {
-        assert_eq!("3..66:9".parse(), Ok(Numbers(vec![3, 12, 21, 30, 39, 48, 57, 66])));
-        assert_eq!("2..4".parse(), Ok(Numbers(vec![2, 3, 4])));
-        assert_eq!("16".parse(), Ok(Numbers(vec![16])));
+        assert_eq!("3..66:9".parse(), Ok(NumberList(vec![3, 12, 21, 30, 39, 48, 57, 66])));
+        assert_eq!("2..4".parse(), Ok(NumberList(vec![2, 3, 4])));
+        assert_eq!("16".parse(), Ok(NumberList(vec![16])));
         for (text, said) in [
             ("5..3", "holds nothing"),
             ("1..9:0", "holds nothing"),
@@ -154,7 +154,7 @@ mod tests {
             ("x", "write a number"),
             ("1..x", "write a number"),
         ] {
-            let error = text.parse::<Numbers>().unwrap_err();
+            let error = text.parse::<NumberList>().unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
         }
     }
