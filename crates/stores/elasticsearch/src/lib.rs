@@ -26,7 +26,7 @@ use serde_json::json;
 use crate::{
     fault::{Error, kind},
     http::{Answer, Connection},
-    server::{Endpoint, Greeting, call, script_languages, send, settled},
+    server::{ConnectOptions, Greeting, call, script_languages, send, settled},
 };
 
 /// The store's row of the matrix.
@@ -73,7 +73,7 @@ const NO_LEVELS: Support = Support::No("it has no transactions: each document is
 /// An Elasticsearch server.
 #[derive(Debug)]
 pub struct Elasticsearch {
-    server: Endpoint,
+    server: ConnectOptions,
     /// `index.translog.durability` of the indices that it makes.
     translog: &'static str,
     locks: Option<LockService>,
@@ -95,7 +95,7 @@ impl Elasticsearch {
         rung: Option<Durability>,
         locks: Option<LockService>,
     ) -> Result<Self, StoreError> {
-        let server = Endpoint::new(address, KIND.default_port)?;
+        let server = ConnectOptions::new(address, KIND.default_port)?;
         let languages = first(&server).await.map_err(|error| server.unreachable(&error))?;
         let translog = settings::translog(rung.unwrap_or(Durability::Disk));
         Ok(Self { server, translog, locks, languages })
@@ -121,7 +121,7 @@ impl Elasticsearch {
     }
 }
 
-async fn first(server: &Endpoint) -> Result<Option<Vec<String>>, Error> {
+async fn first(server: &ConnectOptions) -> Result<Option<Vec<String>>, Error> {
     let mut line = server.connect().await?;
     let _: Greeting = line.get("/").await?.read()?;
     settled(&mut line).await?;

@@ -16,7 +16,7 @@ use crate::{
     fault::{Error, Refusal},
     http::{Connection, Content},
     names::Table,
-    server::{Endpoint, on_shards, send},
+    server::{ConnectOptions, on_shards, send},
 };
 
 /// Bytes of fields in one bulk request.
@@ -32,7 +32,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Makes a trial's index, lays the records in, and makes them visible and lasting.
 pub(crate) async fn load(
-    server: &Endpoint,
+    server: &ConnectOptions,
     table: &Table,
     translog: &str,
     layout: &Layout,
@@ -101,7 +101,7 @@ async fn translog_of(line: &mut Connection, index: &str) -> Result<String, Error
 
 /// Lays in chunk after chunk of what is left.
 async fn fill(
-    server: &Endpoint,
+    server: &ConnectOptions,
     table: &Table,
     layout: &Layout,
     batches: &Batches,

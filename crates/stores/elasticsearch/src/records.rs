@@ -30,7 +30,7 @@ use crate::{
     http::{self, Connection, Content},
     load,
     names::{Table, push_id},
-    server::{Endpoint, on_shards, ready, send, settled},
+    server::{ConnectOptions, on_shards, ready, send, settled},
 };
 
 /// The language that updates are scripted in.
@@ -175,7 +175,7 @@ async fn read_back(
 
 /// What the clients of a trial share.
 struct Clients {
-    server: Endpoint,
+    server: ConnectOptions,
     table: Table,
     place: Place,
     lock: Lock,

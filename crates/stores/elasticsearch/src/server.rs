@@ -18,7 +18,7 @@ const STATE: Duration = Duration::from_secs(2);
 
 /// How connections to the server are opened: alike for clients and for the untimed edge.
 #[derive(Clone, Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct ConnectOptions {
     endpoint: String,
     login: Option<Login>,
     address: String,
@@ -39,7 +39,7 @@ pub(crate) struct Version {
     pub(crate) distribution: Option<String>,
 }
 
-impl Endpoint {
+impl ConnectOptions {
     pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
         let unusable = |cause: &str, remedy: &str| StoreError::Unreachable {
             address: address.to_string(),

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::{
     protocol::{ApiError, Connection, Error},
-    server::Endpoint,
+    server::ConnectOptions,
 };
 
 /// How long a request that is not timed may take. A server that is not asked in the way it expects says nothing.
@@ -177,12 +177,12 @@ struct Refusal {
 #[derive(Debug)]
 pub(crate) struct Api<'a> {
     connection: Connection,
-    server: &'a Endpoint,
+    server: &'a ConnectOptions,
     asked: u64,
 }
 
 impl<'a> Api<'a> {
-    pub(crate) fn new(connection: Connection, server: &'a Endpoint) -> Self {
+    pub(crate) fn new(connection: Connection, server: &'a ConnectOptions) -> Self {
         Self { connection, server, asked: 0 }
     }
 

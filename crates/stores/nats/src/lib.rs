@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::{
     jetstream::{AccountInfo, Api, Retention, Storage, StreamConfig},
-    server::Endpoint,
+    server::ConnectOptions,
 };
 
 /// The store's row of the matrix.
@@ -65,7 +65,7 @@ const SYNC_INTERVAL: &str = "2m (default)";
 /// A NATS server.
 #[derive(Debug)]
 pub struct Nats {
-    server: Endpoint,
+    server: ConnectOptions,
 }
 
 impl Nats {
@@ -74,7 +74,7 @@ impl Nats {
     /// # Errors
     /// A server that does not answer, or not to this user and password, or has no `JetStream`.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let mut server = Endpoint::new(address, KIND.default_port)?;
+        let mut server = ConnectOptions::new(address, KIND.default_port)?;
         server.check().await?;
         Ok(Self { server })
     }

@@ -18,7 +18,7 @@ use crate::{
     prefix,
     protocol::{ApiError, Error},
     rung,
-    server::Endpoint,
+    server::ConnectOptions,
 };
 
 const NAME: &str = "queue";
@@ -83,7 +83,7 @@ fn consumer(delivery: &Delivery) -> ConsumerConfig {
 
 /// Opens connections to one trial's queue.
 pub struct Connections {
-    server: Endpoint,
+    server: ConnectOptions,
     stream: String,
     subject: String,
     wanted: Requirements,

@@ -19,7 +19,7 @@ const ENABLE: &str =
 
 /// How connections to the server are opened: alike for clients and for the untimed edge.
 #[derive(Clone, Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct ConnectOptions {
     endpoint: String,
     login: Login,
     address: String,
@@ -27,7 +27,7 @@ pub(crate) struct Endpoint {
     id: String,
 }
 
-impl Endpoint {
+impl ConnectOptions {
     pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
         if !address.path.is_empty() {
             return Err(StoreError::Unreachable {
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn an_address_is_used_whole_or_refused() {
-        let parse = |text| Endpoint::new(&Address::parse(text).unwrap(), 4222);
+        let parse = |text| ConnectOptions::new(&Address::parse(text).unwrap(), 4222);
         assert!(parse("nats://host/shop").is_err());
         let server = parse("nats://ann:hunter2@host").unwrap();
         assert_eq!(server.endpoint, "host:4222");
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_comes_with_what_to_do() {
-        let server = Endpoint::new(&Address::parse("nats://host").unwrap(), 4222).unwrap();
+        let server = ConnectOptions::new(&Address::parse("nats://host").unwrap(), 4222).unwrap();
         let told = |error| server.unreachable(&error).to_string();
         assert!(told(Error::NoResponders("$JS.API.INFO".to_owned())).contains("nats-server --jetstream"));
         assert!(told(Error::Closed("Authorization Violation".to_owned())).contains("ACIDTEST_PASSWORD"));

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::{
     amqp::{Arguments, Connection, Envelope, Error, Value, ids},
-    server::Endpoint,
+    server::ConnectOptions,
 };
 
 /// The store's row of the matrix.
@@ -57,7 +57,7 @@ const MARK: &str = "acidtest run ";
 
 /// A RabbitMQ server.
 pub struct RabbitMq {
-    server: Endpoint,
+    server: ConnectOptions,
     version: String,
 }
 
@@ -73,7 +73,7 @@ impl RabbitMq {
     /// # Errors
     /// A server that does not answer, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let server = Endpoint::new(address, KIND.default_port);
+        let server = ConnectOptions::new(address, KIND.default_port);
         let connection = server.reach().await?;
         let about = |name| connection.about(name).unwrap_or("unknown").to_owned();
         let version = format!("{} {}", about("product"), about("version"));

@@ -17,7 +17,7 @@ use crate::{
     RabbitMq,
     amqp::{Arguments, Connection, Envelope, Error, Event, ids},
     declaration, delete, leave, look, names,
-    server::Endpoint,
+    server::ConnectOptions,
 };
 
 /// What it cannot do of what a queue may be asked.
@@ -191,7 +191,7 @@ fn rung(delivery: &Delivery) -> (Durability, String) {
 /// Opens connections to a queue.
 #[derive(Clone)]
 pub struct Connector {
-    server: Endpoint,
+    server: ConnectOptions,
     queue: String,
     delivery: Delivery,
 }

@@ -15,13 +15,13 @@ const GUEST: &str = "guest";
 
 /// How connections to the server are opened: alike for clients and for the untimed edge.
 #[derive(Clone)]
-pub(crate) struct Endpoint {
+pub(crate) struct ConnectOptions {
     endpoint: String,
     login: Login,
     address: String,
 }
 
-impl Endpoint {
+impl ConnectOptions {
     pub(crate) fn new(address: &Address, default_port: u16) -> Self {
         let user = address.user.clone().unwrap_or_else(|| GUEST.to_owned());
         let default = if user == GUEST { GUEST } else { "" };
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn an_address_is_used_whole() {
-        let parse = |text| Endpoint::new(&Address::parse(text).unwrap(), 5672);
+        let parse = |text| ConnectOptions::new(&Address::parse(text).unwrap(), 5672);
         let plain = parse("amqp://localhost");
         assert_eq!((plain.endpoint.as_str(), plain.login.vhost.as_str()), ("localhost:5672", "/"));
         assert_eq!((plain.login.user.as_str(), plain.login.password.reveal()), ("guest", "guest"));

@@ -17,7 +17,7 @@ use crate::{
     Redis,
     keys::{self, Scan},
     lock::{self, Locked, Locks},
-    server::{Endpoint, Request, ended},
+    server::{ConnectOptions, Request, ended},
     session::{Script, Session, Step},
 };
 
@@ -188,7 +188,7 @@ fn tuple(group: Option<Group>, warehouse: &[u8], count: &[u8]) -> StockRow {
 }
 
 struct RedisConnector {
-    server: Endpoint,
+    server: ConnectOptions,
     lock: Lock,
     keys: Keys,
 }

@@ -26,7 +26,7 @@ use acidtest_workloads::{
 };
 use redis::{RedisResult, Value, cmd};
 
-use crate::server::Endpoint;
+use crate::server::ConnectOptions;
 pub use crate::{
     point::Point,
     server::{Request, attempt},
@@ -96,7 +96,7 @@ fn idle(wish: &CellRequest<'_>) -> &'static [Idle] {
 /// A Redis server.
 #[derive(Debug)]
 pub struct Redis {
-    server: Endpoint,
+    server: ConnectOptions,
 }
 
 impl Redis {
@@ -105,7 +105,7 @@ impl Redis {
     /// # Errors
     /// A server that does not answer, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let server = Endpoint::new(address, KIND.default_port)?;
+        let server = ConnectOptions::new(address, KIND.default_port)?;
         server.reach().await?;
         Ok(Self { server })
     }

@@ -8,7 +8,7 @@ use redis::{Value, cmd};
 
 use crate::{
     KIND,
-    server::{Endpoint, Request, attempt},
+    server::{ConnectOptions, Request, attempt},
     session::{Script, Session},
 };
 
@@ -30,7 +30,7 @@ impl Point {
     /// # Errors
     /// Where nobody answers, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let connection = Endpoint::new(address, KIND.default_port)?.reach().await?;
+        let connection = ConnectOptions::new(address, KIND.default_port)?.reach().await?;
         Ok(Self { session: Session::new(connection) })
     }
 

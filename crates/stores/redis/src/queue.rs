@@ -25,7 +25,7 @@ use redis::{
 use crate::{
     Redis, keys,
     queue::wire::{Reply, Wire},
-    server::{Endpoint, Request, attempt, ended},
+    server::{ConnectOptions, Request, attempt, ended},
     session::{Script, Session, Step},
 };
 
@@ -145,7 +145,7 @@ async fn depth(connection: &mut MultiplexedConnection, key: &str) -> RedisResult
 
 /// Opens connections to a trial's stream.
 pub struct RedisConnector {
-    server: Endpoint,
+    server: ConnectOptions,
     key: String,
     wanted: Requirements,
 }

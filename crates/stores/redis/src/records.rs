@@ -23,7 +23,7 @@ use crate::{
     keys::{self, Scan},
     lock::{self, Locks},
     records::client::Client,
-    server::Endpoint,
+    server::ConnectOptions,
     session::{Script, Session, Step},
 };
 
@@ -289,7 +289,7 @@ fn take(reply: &Value, wanted: &[String], answer: &mut Answer) -> Step<Lookup> {
 }
 
 struct RecordsConnector {
-    server: Endpoint,
+    server: ConnectOptions,
     wanted: Requirements,
     names: Arc<Names>,
 }

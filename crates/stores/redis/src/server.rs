@@ -15,20 +15,20 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 
 /// How connections to the server are opened: alike for clients and for the untimed edge.
 #[derive(Clone)]
-pub(crate) struct Endpoint {
+pub(crate) struct ConnectOptions {
     client: Client,
     database: u16,
     address: String,
 }
 
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // the driver's client holds the password
         f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
-impl Endpoint {
+impl ConnectOptions {
     pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
         let unusable = |cause: String, remedy: &str| StoreError::Unreachable {
             address: address.to_string(),
@@ -208,10 +208,10 @@ mod tests {
     #[test]
     fn the_password_is_never_shown() {
         let address = Address::parse("redis://ann:hunter2@127.0.0.1:1/0").unwrap();
-        let server = Endpoint::new(&address, 6379).unwrap();
+        let server = ConnectOptions::new(&address, 6379).unwrap();
         assert!(!format!("{server:?}").contains("hunter2"));
         let address = Address::parse("redis://ann:hunter2@127.0.0.1:1/shop").unwrap();
-        let error = Endpoint::new(&address, 6379).unwrap_err();
+        let error = ConnectOptions::new(&address, 6379).unwrap_err();
         assert!(!format!("{error:?}{error}").contains("hunter2"), "{error}");
         assert!(error.to_string().contains("\"shop\" is no database number"), "{error}");
     }

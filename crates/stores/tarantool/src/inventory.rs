@@ -13,7 +13,7 @@ use acidtest_workloads::{
 use crate::{
     Tarantool,
     iproto::{Connection, Encoder, Error, IteratorType, Reader},
-    server::{Endpoint, Request, ended},
+    server::{ConnectOptions, Request, ended},
     trial::{self, LEASE, PATIENCE, Plan, Step, length, part, read_done, space_of},
 };
 
@@ -165,7 +165,7 @@ fn read_tuples(values: &mut Reader<'_>, into: &mut Vec<Tuple>) -> Result<(), Err
 }
 
 struct TarantoolConnector {
-    server: Endpoint,
+    server: ConnectOptions,
     lock: Lock,
     name: String,
 }

@@ -304,7 +304,7 @@ impl Connection {
                 }
                 Answer::Refused { code, message } => {
                     self.broken = false;
-                    return Err(Error::Endpoint { code, message });
+                    return Err(Error::ConnectOptions { code, message });
                 }
                 // what box.session.push() sends ahead of the answer
                 Answer::Pushed => {}

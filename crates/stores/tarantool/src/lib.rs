@@ -25,7 +25,7 @@ use acidtest_workloads::{
 
 use crate::{
     iproto::{Encoder, Error, Reader},
-    server::{Endpoint, code},
+    server::{ConnectOptions, code},
 };
 
 /// The store's row of the matrix.
@@ -80,7 +80,7 @@ fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
 /// A Tarantool server.
 #[derive(Debug)]
 pub struct Tarantool {
-    server: Endpoint,
+    server: ConnectOptions,
 }
 
 impl Tarantool {
@@ -89,7 +89,7 @@ impl Tarantool {
     /// # Errors
     /// A server that does not answer, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let server = Endpoint::new(address, KIND.default_port)?;
+        let server = ConnectOptions::new(address, KIND.default_port)?;
         let mut connection = server.reach().await?;
         connection.eval("return", nothing).await.map_err(|error| server.unreachable(&error))?;
         drop(connection);

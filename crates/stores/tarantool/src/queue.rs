@@ -15,7 +15,7 @@ use acidtest_workloads::{
 use crate::{
     Tarantool,
     iproto::{Connection, Error, Pipeline, Reader},
-    server::{Endpoint, Request, ended},
+    server::{ConnectOptions, Request, ended},
     trial::{self, Plan, Step, length, space_of},
 };
 
@@ -93,7 +93,7 @@ async fn depth(connection: &mut Connection, name: &str) -> Result<Depth, Error> 
 
 /// Opens connections to a trial's queue.
 pub struct TarantoolConnector {
-    server: Endpoint,
+    server: ConnectOptions,
     name: String,
     wanted: Requirements,
 }

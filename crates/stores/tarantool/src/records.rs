@@ -13,7 +13,7 @@ use acidtest_workloads::{
 use crate::{
     Tarantool,
     iproto::{Connection, Encoder, Error, IteratorType, Reader},
-    server::{Endpoint, Request as Effect, ended},
+    server::{ConnectOptions, Request as Effect, ended},
     trial::{self, LEASE, PATIENCE, Plan, Step, length, read_done, space_of},
 };
 
@@ -219,7 +219,7 @@ fn whole(action: Action) -> bool {
 }
 
 struct RecordsConnector {
-    server: Endpoint,
+    server: ConnectOptions,
     name: String,
     wanted: Requirements,
 }

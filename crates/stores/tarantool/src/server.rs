@@ -32,13 +32,13 @@ const GRANT: &str = "an admin can give the rights: box.schema.user.grant('USER',
 
 /// How connections to the server are opened: alike for clients and for the untimed edge.
 #[derive(Clone, Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct ConnectOptions {
     endpoint: String,
     login: Option<(String, Secret)>,
     address: String,
 }
 
-impl Endpoint {
+impl ConnectOptions {
     pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
         let unusable = |cause: &str, remedy: &str| StoreError::Unreachable {
             address: address.to_string(),
@@ -117,8 +117,8 @@ impl Endpoint {
 
 fn remedy(error: &Error) -> &'static str {
     match error {
-        Error::Endpoint { code: code::ACCESS_DENIED, .. } => GRANT,
-        Error::Endpoint { code: code::NO_SUCH_USER | code::PASSWORD_MISMATCH, .. } => {
+        Error::ConnectOptions { code: code::ACCESS_DENIED, .. } => GRANT,
+        Error::ConnectOptions { code: code::NO_SUCH_USER | code::PASSWORD_MISMATCH, .. } => {
             "check the user and the password, in the address or in ACIDTEST_PASSWORD"
         }
         Error::Protocol(_) => "name the port that box.cfg.listen gives, not a console's",
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     fn answered(code: u32) -> Error {
-        Error::Endpoint { code, message: "no".to_owned() }
+        Error::ConnectOptions { code, message: "no".to_owned() }
     }
 
     fn lost(sent: bool) -> Error {
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_server_out_of_memory_says_what_bounds_it_and_changes_nothing() {
         let full = || answered(code::MEMORY);
-        let server = Endpoint::new(&Address::parse("tarantool://host").unwrap(), 3301).unwrap();
+        let server = ConnectOptions::new(&Address::parse("tarantool://host").unwrap(), 3301).unwrap();
         let said = server.failed("loading the records")(full()).to_string();
         assert!(said.contains("Tarantool error 2: no; box.cfg.memtx_memory"), "{said}");
         assert!(
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_address_is_used_whole_or_refused() {
-        let parse = |text| Endpoint::new(&Address::parse(text).unwrap(), 3301);
+        let parse = |text| ConnectOptions::new(&Address::parse(text).unwrap(), 3301);
         assert!(parse("tarantool://host/shop").is_err());
         assert!(parse("tarantool://:hunter2@host").is_err());
         let server = parse("tarantool://ann:hunter2@host").unwrap();

@@ -8,7 +8,7 @@ use acidtest_workloads::Place;
 use crate::{
     iproto::{Connection, Encoder, Error, Reader},
     prefix,
-    server::Endpoint,
+    server::ConnectOptions,
 };
 
 /// Seconds that a latch is kept for a holder that is not heard of any more.
@@ -59,7 +59,7 @@ pub(crate) async fn lay_out(connection: &mut Connection, name: &str, plan: &Plan
 }
 
 /// Removes a trial's space and procedure.
-pub(crate) async fn clear_away(server: &Endpoint, doing: &str, name: &str) -> Result<(), StoreError> {
+pub(crate) async fn clear_away(server: &ConnectOptions, doing: &str, name: &str) -> Result<(), StoreError> {
     let name = |args: &mut Encoder| {
         args.array(1).str(name);
     };
@@ -77,7 +77,7 @@ pub(crate) async fn space_of(connection: &mut Connection, name: &str) -> Result<
 }
 
 /// A client's connection, with the number of its trial's space.
-pub(crate) async fn connect(server: &Endpoint, name: &str) -> Result<(Connection, u32), String> {
+pub(crate) async fn connect(server: &ConnectOptions, name: &str) -> Result<(Connection, u32), String> {
     let words = |error: Error| error.to_string();
     let mut connection = server.connect().await.map_err(words)?;
     let space = space_of(&mut connection, name).await.map_err(words)?;

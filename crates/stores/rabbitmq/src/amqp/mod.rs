@@ -373,7 +373,7 @@ impl Connection {
                 self.events.push_back(event);
             }
             ServerMessage::Blocked(why) => {
-                self.blocked = Some(format!("the broker blocks publishers: {why}"))
+                self.blocked = Some(format!("the broker blocks publishers: {why}"));
             }
             ServerMessage::Flow(active) => self.say(wire::FLOW_OK, &Arguments::default().byte(active)),
             ServerMessage::Closed { connection: true, code, text } => {

@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::server::{CONNECT, Endpoint};
+use crate::server::{CONNECT, ConnectOptions};
 
 /// How much room a read is given at least.
 const READ_ROOM: usize = 16 * 1024;
@@ -44,12 +44,12 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Connects and logs in. Without answers, the server is told to give none.
-    pub(super) async fn open(server: &Endpoint, answers: bool) -> Result<Self, String> {
+    pub(super) async fn open(server: &ConnectOptions, answers: bool) -> Result<Self, String> {
         let opened = timeout(CONNECT, Self::greet(server, answers)).await;
         opened.unwrap_or_else(|_| Err(format!("no answer within {CONNECT:?}")))
     }
 
-    async fn greet(server: &Endpoint, answers: bool) -> Result<Self, String> {
+    async fn greet(server: &ConnectOptions, answers: bool) -> Result<Self, String> {
         let words = |error: io::Error| error.to_string();
         let info = server.info();
         let ConnectionAddr::Tcp(host, port) = info.addr() else {
