@@ -52,10 +52,15 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
-    /// `oversold 12 units`, `lost 41 updates` (of `lost_updates`).
+    /// `oversold 12 units`, `lost 41 updates` (of `lost_updates`), `torn 1 record`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, count, unit, .. } = self;
         let own = name.strip_suffix(unit.as_str()).and_then(|rest| rest.strip_suffix('_')).unwrap_or(name);
+        let unit = match (count, unit.strip_suffix("ies"), unit.strip_suffix('s')) {
+            (1, Some(stem), _) => format!("{stem}y"),
+            (1, None, Some(stem)) => stem.to_owned(),
+            _ => unit.clone(),
+        };
         write!(f, "{} {} {unit}", own.replace('_', " "), acidtest_model::count(*count))
     }
 }
@@ -103,7 +108,7 @@ impl Audit {
 }
 
 impl fmt::Display for Audit {
-    /// `holds`, `broken: oversold 12 units, torn 1 operations`, or `unknown: why`.
+    /// `holds`, `broken: oversold 12 units, torn 1 operation`, or `unknown: why`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.verdict)?;
         let mut separator = ": ";
@@ -117,5 +122,30 @@ impl fmt::Display for Audit {
             write!(f, ": {reason}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guarantee::{INTEGRITY, LOCK};
+
+    #[test]
+    fn a_finding_is_said_in_words() {
+        let said = |name, count, unit| Finding::new(name, count, unit, INTEGRITY).to_string();
+        assert_eq!(said("lost_updates", 1_041, "updates"), "lost 1,041 updates");
+        assert_eq!(said("off_sequence", 3, "units"), "off sequence 3 units");
+        assert_eq!(said("torn", 1, "records"), "torn 1 record");
+        assert_eq!(said("duplicated", 1, "deliveries"), "duplicated 1 delivery");
+    }
+
+    #[test]
+    fn only_the_guarantee_that_a_cell_does_without_excuses() {
+        let mut audit = Audit::unknown("made up");
+        audit.findings =
+            vec![Finding::new("oversold", 1, "units", LOCK), Finding::new("torn", 0, "units", INTEGRITY)];
+        assert!(audit.breaks_promise(&[] as &[&str]) && !audit.breaks_promise(&[LOCK.name]));
+        audit.findings[1].count = 1;
+        assert!(audit.breaks_promise(&[LOCK.name]));
     }
 }

@@ -338,7 +338,7 @@ mod tests {
     fn what_is_no_tuple_is_misplaced() {
         let mut world = world(3, 50, 0.0);
         world.held.push(StockRow::foreign());
-        assert_eq!(verdict(&world).to_string(), "broken: misplaced 1 tuples");
+        assert_eq!(verdict(&world).to_string(), "broken: misplaced 1 tuple");
     }
 
     #[test]

@@ -194,7 +194,7 @@ mod tests {
         let judged = audit(&ledger(&[(0, "sent ok")]), Err(gone()));
         assert_eq!((judged.verdict, judged.count("lost")), (Verdict::Unknown, 0));
         let proved = audit(&ledger(&[(0, "sent ok torn")]), Err(gone()));
-        assert_eq!(proved.to_string(), "broken: torn 1 messages");
+        assert_eq!(proved.to_string(), "broken: torn 1 message");
         assert!(proved.reason.is_some());
     }
 

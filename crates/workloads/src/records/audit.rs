@@ -349,7 +349,8 @@ mod tests {
                 let mut state = trial.state.clone();
                 damage(&mut state);
                 let AuditResult { audit, left, .. } = trial.judge(&state);
-                let found = if count > 0 { format!("broken: {name} {count} {unit}") } else { "holds".to_owned() };
+                let finding = Finding::new(name, count, unit, LOCK);
+                let found = if count > 0 { format!("broken: {finding}") } else { "holds".to_owned() };
                 prop_assert_eq!(audit.to_string(), found);
                 prop_assert_eq!(left.is_some(), settled && name == "lost_updates", "{}", name);
             }
@@ -359,14 +360,14 @@ mod tests {
     #[test]
     fn how_an_insert_ended_says_whether_its_record_is_there() {
         let insert = |how, is_there| Trial::fresh().updated(1).insert(how, is_there);
-        assert_eq!(insert(InsertState::Acknowledged, false).told(), "broken: lost 1 records");
-        assert_eq!(insert(InsertState::Undone, true).told(), "broken: phantom 1 records");
+        assert_eq!(insert(InsertState::Acknowledged, false).told(), "broken: lost 1 record");
+        assert_eq!(insert(InsertState::Undone, true).told(), "broken: phantom 1 record");
         // one whose insert was never answered was there if it was updated: it must not be gone
         for how in [InsertState::Unknown, InsertState::Sent] {
             let trial = insert(how, false);
             assert_eq!(trial.judge(&trial.state).audit.evidence["indeterminate_inserts"], 1);
             trial.ledger.updated(4, 1, Some(1), trial.ledger.newest(4));
-            assert_eq!(trial.told(), "broken: lost 1 records");
+            assert_eq!(trial.told(), "broken: lost 1 record");
         }
     }
 
@@ -375,7 +376,7 @@ mod tests {
     fn versions_are_counted_up_to_what_can_be() {
         let mut trial = Trial::fresh().updated(1);
         trial.state.iter_mut().for_each(|(_, version, _)| *version = u64::MAX);
-        assert_eq!(trial.told(), format!("broken: unasked {} updates", u64::MAX));
+        assert_eq!(trial.told(), format!("broken: unasked {} updates", acidtest_model::count(u64::MAX)));
     }
 
     #[test]
@@ -395,7 +396,7 @@ mod tests {
         assert_eq!((audited.audit.verdict, audited.left.is_none()), (Verdict::Unknown, true));
         ledger.missing();
         let proved = audit(&ledger, Err(gone())).audit;
-        assert_eq!(proved.to_string(), "broken: missing 1 reads");
+        assert_eq!(proved.to_string(), "broken: missing 1 read");
         assert!(proved.reason.is_some());
     }
 

@@ -399,7 +399,7 @@ mod tests {
         let (left, first) = updated();
         let kept = |_| Row { version: 2, ..first };
         let (broken, _) = trial("update:1", left.clone(), wrote(2), kept);
-        assert_eq!(broken.audit.to_string(), "broken: mismatched 1 records");
+        assert_eq!(broken.audit.to_string(), "broken: mismatched 1 record");
         let (sound, second) = trial("update:1", left, wrote(2), |tag| Row { version: 2, tag });
         assert_eq!(sound.audit.verdict, Verdict::Holds, "{}", sound.audit);
         assert_ne!(first.tag, second.tag);
@@ -413,7 +413,7 @@ mod tests {
         let (sound, _) = trial("read:1", left.clone(), answer.clone(), |_| row);
         assert_eq!(sound.audit.verdict, Verdict::Holds, "{}", sound.audit);
         let (broken, _) = trial("read:1", left, answer, |_| Row { tag: row.tag + 1, ..row });
-        assert_eq!(broken.audit.to_string(), "broken: mismatched 1 records");
+        assert_eq!(broken.audit.to_string(), "broken: mismatched 1 record");
     }
 
     /// One wrong answer is found, and counted once: also where the operation failed of what it found, and the next one
@@ -428,18 +428,18 @@ mod tests {
         let nothing = Answer::default;
         let no_record = Lookup::Torn.above().unwrap_err();
         for (mix, attempt, answer, found) in [
-            ("read:1", Attempt::Refused, nothing(), "missing 1 reads"),
-            ("read:1", Attempt::Ok, nothing(), "missing 1 reads"),
-            ("update:1", Attempt::Refused, nothing(), "missing 1 reads"),
-            ("scan:1", Attempt::Ok, nothing(), "missing 1 reads"),
-            ("read:1", Attempt::Ok, read(1, [tag, 0]), "torn 1 records"),
-            ("scan:1", Attempt::Ok, read(1, [tag, 0]), "torn 1 records"),
-            ("read:1", Attempt::Ok, torn.clone(), "torn 1 records"),
-            ("update:1", no_record, torn, "torn 1 records"),
-            ("read:1", Attempt::Ok, read(1, [0; 2]), "mismatched 1 records"),
-            ("read:1", Attempt::Ok, read(0, [tag; 2]), "stale 1 reads"),
-            ("rmw:1", Attempt::Ok, modified, "stale 1 reads"),
-            ("update:1", Attempt::Ok, wrote(1), "overwritten 1 updates"),
+            ("read:1", Attempt::Refused, nothing(), "missing 1 read"),
+            ("read:1", Attempt::Ok, nothing(), "missing 1 read"),
+            ("update:1", Attempt::Refused, nothing(), "missing 1 read"),
+            ("scan:1", Attempt::Ok, nothing(), "missing 1 read"),
+            ("read:1", Attempt::Ok, read(1, [tag, 0]), "torn 1 record"),
+            ("scan:1", Attempt::Ok, read(1, [tag, 0]), "torn 1 record"),
+            ("read:1", Attempt::Ok, torn.clone(), "torn 1 record"),
+            ("update:1", no_record, torn, "torn 1 record"),
+            ("read:1", Attempt::Ok, read(1, [0; 2]), "mismatched 1 record"),
+            ("read:1", Attempt::Ok, read(0, [tag; 2]), "stale 1 read"),
+            ("rmw:1", Attempt::Ok, modified, "stale 1 read"),
+            ("update:1", Attempt::Ok, wrote(1), "overwritten 1 update"),
         ] {
             let writes = attempt == Attempt::Ok && ["update:1", "rmw:1"].contains(&mix);
             let after = |new| if writes { Row { version: 2, tag: new } } else { Row { version: 1, tag } };
