@@ -40,8 +40,10 @@ pub(crate) struct Registered {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Opening<'a> {
     /// The rung of a private instance, for stores that have no server to set it.
+    #[cfg_attr(not(any(feature = "elasticsearch", feature = "fjall", feature = "sqlite")), allow(dead_code))]
     pub(crate) rung: Option<Durability>,
     /// Where its hard locks are kept, for stores that have none of their own.
+    #[cfg_attr(not(feature = "elasticsearch"), allow(dead_code))]
     pub(crate) locks: Option<&'a Address>,
 }
 

@@ -23,7 +23,7 @@
 // a service that cannot be made is asked for nothing
 #![cfg_attr(
     not(any(feature = "postgres", feature = "redis")),
-    allow(dead_code, unreachable_code, unused_variables)
+    allow(dead_code, unreachable_code, unused_variables, clippy::unused_async)
 )]
 
 pub mod audit;
@@ -165,7 +165,7 @@ impl Locker {
     /// ends.
     pub async fn acquire(&mut self, name: &str, lease: Duration) -> Result<Option<Grant>, LockError> {
         let request = self.requests.next(lease);
-        let token = match self.line {
+        let token: Option<u64> = match self.line {
             #[cfg(feature = "postgres")]
             Connection::Postgres(ref mut session) => session.acquire(name, &request).await?,
             #[cfg(feature = "redis")]
@@ -180,7 +180,7 @@ impl Locker {
     /// Whichever way it failed, the grant lasts as long as it says.
     pub async fn renew(&mut self, grant: &mut Grant, lease: Duration) -> Result<bool, LockError> {
         let request = self.requests.next(lease);
-        let ours = match self.line {
+        let ours: bool = match self.line {
             #[cfg(feature = "postgres")]
             Connection::Postgres(ref mut session) => session.renew(grant, &request).await?,
             #[cfg(feature = "redis")]

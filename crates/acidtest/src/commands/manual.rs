@@ -1,6 +1,6 @@
 //! `acidtest completions` and `acidtest man`: the command line, as shells and `man` read it.
 
-use std::io;
+use std::{fmt::Write, io};
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
@@ -67,7 +67,8 @@ fn add(command: &Command, page: &mut String) -> io::Result<()> {
     // what is a section of a page of its own is a part of a section here
     let parts = String::from_utf8_lossy(&parts).replace("\n.SH ", "\n.SS ");
     let parts = parts.strip_prefix(".SH ").map_or_else(|| parts.clone(), |rest| format!(".SS {rest}"));
-    page.extend([".SH \"", &name.to_uppercase(), "\"\n", &parts]);
+    // writing into a string cannot fail
+    let _ = write!(page, ".SH \"{}\"\n{parts}", name.to_uppercase());
     for inner in command.get_subcommands() {
         add(inner, page)?;
     }

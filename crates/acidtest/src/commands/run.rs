@@ -242,6 +242,7 @@ mod tests {
 
     /// Whatever would be ignored is refused, each with its own reason.
     #[test]
+    #[cfg_attr(not(feature = "default"), ignore = "names stores of every feature")]
     fn what_has_no_effect_is_refused_with_the_reason() {
         for (words, option, why) in [
             ("queue --lock native", "--lock", "nothing to protect"),
@@ -329,6 +330,7 @@ mod tests {
 
     /// The same options where they have an effect, and the defaults of options that have none.
     #[test]
+    #[cfg_attr(not(feature = "default"), ignore = "names stores of every feature")]
     fn what_has_an_effect_is_accepted() {
         for words in [
             "inventory --lock none,soft --clients 3 --durability none --warmup 0s --rate 10 --max-retries 3",
@@ -364,6 +366,7 @@ mod tests {
 
     /// A saved plan names every key, those without effect among them, and is accepted as the plan was.
     #[test]
+    #[cfg_attr(not(feature = "default"), ignore = "names stores of every feature")]
     fn a_saved_plan_is_accepted_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plan.toml");
