@@ -9,9 +9,9 @@ use serde::{
 };
 use serde_json::{Value, value::RawValue};
 
-/// Appends a string as JSON.
+/// Appends a text as a JSON string.
 pub(crate) fn push_text(body: &mut Vec<u8>, text: &str) {
-    // neither a string nor a vector fails to take it
+    // neither serializing a string nor writing to a vector can fail
     let _ = serde_json::to_writer(body, text);
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn push(body: &mut Vec<u8>, key: &str, version: u64, fields: &Fields)
     body.push(b'}');
 }
 
-/// Appends its fields alone, as an object.
+/// Appends a record's fields alone, as an object.
 pub(crate) fn push_fields(body: &mut Vec<u8>, fields: &Fields) {
     for (number, field) in fields.iter().enumerate() {
         let _ = write!(body, "{}\"field{number}\":", if number == 0 { '{' } else { ',' });
@@ -36,38 +36,39 @@ pub(crate) fn push_fields(body: &mut Vec<u8>, fields: &Fields) {
     body.push(b'}');
 }
 
-/// A string that stays where it was read, unless it holds escapes.
+/// A string borrowed from the answer, unless it holds escapes.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// A record as it was found; of a part of it, its version alone.
+/// A record as it was read; without fields where only the version was asked for.
 #[derive(Debug)]
 pub(crate) struct Document<'a> {
     pub(crate) version: u64,
-    /// By their numbers, from the lowest.
+    /// Number and value of each field, ascending by number.
     fields: Vec<(u16, Cow<'a, str>)>,
 }
 
 impl Document<'_> {
-    /// Its fields in their order.
+    /// Values of the fields, ascending by the fields' numbers.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &[u8]> {
         self.fields.iter().map(|(_, field)| field.as_bytes())
     }
 }
 
-/// What is kept under an id, whatever it is.
+/// The JSON found under a document's id, which need not be a record.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct StoredDocument<'a>(#[serde(borrow)] &'a RawValue);
 
 impl<'a> StoredDocument<'a> {
-    /// The record, if it is one.
+    /// The record; `None` if the document is no record.
     pub(crate) fn document(&self) -> Option<Document<'a>> {
         serde_json::from_str(self.0.get()).ok()
     }
 
-    /// What it is, told in the answer if the whole record was asked for, and in any case if it is none.
+    /// Looks up the record's version. The answer gets the record if `whole`, and is marked torn in any case if
+    /// the document is no record.
     pub(crate) fn found(&self, whole: bool, answer: &mut Answer) -> Lookup {
         let Some(document) = self.document() else {
             answer.torn();
@@ -118,7 +119,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Document<'a> {
     }
 }
 
-/// The answer to a get.
+/// The answer to a get of a document that exists.
 #[derive(Debug, Deserialize)]
 pub(crate) struct GetAnswer<'a> {
     #[serde(rename = "_seq_no")]
@@ -129,7 +130,7 @@ pub(crate) struct GetAnswer<'a> {
     pub(crate) kept: StoredDocument<'a>,
 }
 
-/// The answer to a search.
+/// The answer to a search: one page of documents.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Page<'a> {
     timed_out: bool,
@@ -157,21 +158,21 @@ pub(crate) struct SearchHit<'a> {
     pub(crate) id: Text<'a>,
     #[serde(rename = "_source", borrow)]
     pub(crate) kept: StoredDocument<'a>,
-    /// Where it stands in the order of all.
+    /// The document's sort values, after which the next page can begin.
     #[serde(borrow)]
     sort: &'a RawValue,
 }
 
 impl SearchHit<'_> {
-    /// What the next page comes after.
+    /// The value of `search_after` for the page after this document.
     pub(crate) fn place(&self) -> Value {
-        // it was read as JSON before
+        // cannot fail, as it was parsed as JSON before
         serde_json::from_str(self.sort.get()).unwrap_or_default()
     }
 }
 
 impl<'a> Page<'a> {
-    /// What it found, if that is all that there is to be found.
+    /// The documents of the page, or an error if a shard failed or timed out, so that some may be missing.
     pub(crate) fn whole(self) -> Result<Vec<SearchHit<'a>>, String> {
         match (self.timed_out, self.shards.failed) {
             (false, 0) => Ok(self.hits.hits),
@@ -191,13 +192,13 @@ pub(crate) mod tests {
     use super::*;
     use crate::fault::Refusal;
 
-    /// Changes to an answer: where, to what, and how.
+    /// Random changes to the bytes of an answer.
     pub(crate) fn changes() -> impl Strategy<Value = Vec<Change>> {
         let byte = prop_oneof![any::<u8>(), prop::sample::select(b"{}[]\",:\\0-9.eEtn".to_vec())];
         prop::collection::vec((any::<Index>(), byte, any::<u8>()), 1..6)
     }
 
-    /// An answer as a fault on its way may change it.
+    /// An answer whose bytes were changed, as by a fault in transit.
     pub(crate) fn garbled(text: &str, changes: &[Change]) -> Vec<u8> {
         let mut bytes = text.as_bytes().to_vec();
         garble(&mut bytes, changes);

@@ -1,4 +1,4 @@
-//! What an answer means that is not the one hoped for: for the operation, and for the user.
+//! The meaning of answers other than success: for the operation, and for the user.
 
 use acidtest_engine::{Attempt, Fault};
 use serde::Deserialize;
@@ -6,27 +6,27 @@ use serde_json::{Value, value::RawValue};
 
 use crate::http::beginning;
 
-/// A request without the answer that it was sent for.
+/// The reason why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// The server answered that it did not do it.
+    /// The server answered that it did not do as asked.
     #[error("{0}")]
     Refused(Refusal),
-    /// There was no whole answer.
+    /// No answer arrived in full.
     #[error("{cause}")]
     Lost {
-        /// Whether any of the request may have reached the server.
+        /// Whether any part of the request may have reached the server.
         sent: bool,
-        /// What the network said.
+        /// The network's error.
         cause: String,
     },
-    /// The answer says that it was done and cannot be read.
+    /// The answer reports success and cannot be parsed.
     #[error("an answer that makes no sense: {0}")]
     Nonsense(String),
 }
 
 impl Error {
-    /// The refusal, if it is one.
+    /// The server's refusal; `None` for any other error.
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
@@ -34,7 +34,7 @@ impl Error {
         }
     }
 
-    /// Whether the server refused because of that kind of error of its own.
+    /// Whether the server refused with this kind of error.
     pub(crate) fn is(&self, kind: &str) -> bool {
         self.refusal().is_some_and(|refusal| refusal.kind == kind)
     }
@@ -42,11 +42,11 @@ impl Error {
 
 /// Kinds of errors, by Elasticsearch's own names.
 pub(crate) mod kind {
-    /// The index to be made is there already.
+    /// The index to be created is there already.
     pub(crate) const INDEX_EXISTS: &str = "resource_already_exists_exception";
     /// There is no such index, or none that an alias names.
     pub(crate) const NO_INDEX: &str = "index_not_found_exception";
-    /// The document to be updated is not there.
+    /// The document to be updated does not exist.
     pub(crate) const NO_DOCUMENT: &str = "document_missing_exception";
     /// The document is not as the request demands.
     pub(crate) const VERSION_CONFLICT: &str = "version_conflict_engine_exception";
@@ -54,7 +54,7 @@ pub(crate) mod kind {
     pub(super) const REJECTED: &str = "es_rejected_execution_exception";
     /// The heap is too full.
     pub(super) const CIRCUIT_BREAKER: &str = "circuit_breaking_exception";
-    /// The index or the cluster lets nothing be written.
+    /// The index or the cluster permits no writes.
     pub(super) const BLOCKED: &str = "cluster_block_exception";
 }
 
@@ -63,7 +63,7 @@ pub(crate) mod kind {
 #[error("{reason} ({kind}, HTTP {status}){}", remedy_of(.kind, .reason).map(|remedy| format!("; {remedy}")).unwrap_or_default())]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
-    /// Elasticsearch's name for it; `unknown` where it gives none.
+    /// Elasticsearch's name for the error; `unknown` where it gives none.
     pub(crate) kind: String,
     pub(crate) reason: String,
 }
@@ -74,14 +74,14 @@ struct Envelope<'a> {
     error: &'a RawValue,
 }
 
-/// The longest error that is read.
+/// Bytes of the longest error that is parsed.
 const LONGEST: usize = 1 << 20;
 
-/// Bytes of each of the server's words that are kept.
+/// Bytes of each of the server's texts that are kept at most.
 const WORDS: usize = 1000;
 
 impl Refusal {
-    /// Reads the body of an answer whose status tells of no success, whatever it is.
+    /// Reads the body of an answer whose status is no success. Any body is accepted.
     pub(crate) fn read(status: u16, body: &[u8]) -> Self {
         let error = serde_json::from_slice::<Envelope<'_>>(body).ok();
         error.and_then(|Envelope { error }| Self::of(status, error.get())).unwrap_or_else(|| {
@@ -93,7 +93,8 @@ impl Refusal {
         })
     }
 
-    /// What an `error` says, an object as JSON, with its innermost reason.
+    /// Reads the JSON of an `error`, an object or a text, and appends the reasons of its causes. `None` for any
+    /// other JSON.
     pub(crate) fn of(status: u16, error: &str) -> Option<Self> {
         let error: Value = serde_json::from_str(Some(error).filter(|error| error.len() <= LONGEST)?).ok()?;
         let text = |text: &str| text[..text.floor_char_boundary(WORDS)].to_owned();
@@ -104,7 +105,7 @@ impl Refusal {
         let kind = text(&error, "type")?;
         let mut reason = text(&error, "reason").unwrap_or_default();
         let mut cause = error.get("caused_by");
-        // a search tells the shards' reasons only here
+        // a search reports the shards' reasons only here
         if cause.is_none() {
             cause = error.pointer("/failed_shards/0/reason");
         }
@@ -118,12 +119,12 @@ impl Refusal {
         Some(Self { status, kind, reason })
     }
 
-    /// Whether it was turned away before anything was done, and may be sent again.
+    /// Whether the request was turned away before anything was done, so that it may be sent again.
     pub(crate) fn is_rejection(&self) -> bool {
         self.status == 429 && self.kind != kind::BLOCKED
     }
 
-    /// Its words for a result, alike for all of its kind: rejections name tasks and bytes.
+    /// A message that is the same for all rejections of a kind, whose reasons name tasks and bytes.
     fn words(&self) -> String {
         if !self.is_rejection() {
             return self.to_string();
@@ -133,7 +134,7 @@ impl Refusal {
     }
 }
 
-/// What can be done about an error of that kind.
+/// A hint for the user on an error of that kind; `None` where there is none.
 fn remedy_of(kind: &str, reason: &str) -> Option<&'static str> {
     match kind {
         kind::REJECTED => Some("the server is overloaded: ask for fewer clients"),
@@ -149,27 +150,27 @@ fn remedy_of(kind: &str, reason: &str) -> Option<&'static str> {
     }
 }
 
-/// What a request could have done to the records.
+/// The effect that a request could have had on the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing: it reads.
+    /// None: it reads.
     None,
-    /// It changes one document, unless it is refused.
+    /// A change of one document, unless it is refused.
     Change,
 }
 
-/// What an error means for the operation that met it.
+/// How an error ends the operation that met it.
 ///
-/// Below 500 an answer proves that nothing was written: the request, the document or the state of the
-/// index was at fault. From 500 on the write may have been done and only its sync, or its answer, have
-/// failed; not so where a block turned it away.
+/// Below 500 an answer proves that nothing was written: the request, the document or the state of the index was
+/// at fault. From 500 on the write may have been done and only its sync, or its answer, have failed; but not
+/// where a block turned the write away.
 pub(crate) fn attempt(error: &Error, effect: Effect) -> Attempt {
     match (error, effect) {
         (Error::Refused(refusal), _) if refusal.kind == kind::VERSION_CONFLICT => Attempt::Conflict,
         (Error::Refused(refusal), _) if refusal.status < 500 => {
             Attempt::Failed(Fault::answered(refusal.words()))
         }
-        // until the server has recovered, connecting waits for it
+        // counts as a lost connection, since connecting waits until the server has recovered
         (Error::Refused(refusal), Effect::None) => Attempt::Failed(Fault::lost(refusal.words())),
         (Error::Refused(refusal), Effect::Change) if refusal.kind == kind::BLOCKED => {
             Attempt::Failed(Fault::lost(refusal.words()))
@@ -184,14 +185,14 @@ pub(crate) fn attempt(error: &Error, effect: Effect) -> Attempt {
     }
 }
 
-/// The same, to be handed to `map_err`.
+/// As [`attempt`], in a form to hand to `map_err`.
 pub(crate) fn ended(effect: Effect) -> impl Fn(Error) -> Attempt {
     move |error| attempt(&error, effect)
 }
 
 const LOGIN: &str = "check user and password: elasticsearch://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD";
 
-/// What the user can do about a server that could not be opened.
+/// A hint for the user on how to mend a server that could not be opened.
 pub(crate) fn remedy(error: &Error) -> &'static str {
     match error {
         Error::Refused(refusal) => match refusal.status {
@@ -216,7 +217,7 @@ mod tests {
         Error::Refused(Refusal::read(status, body.as_bytes()))
     }
 
-    /// As 7.17.29 answers, shortened.
+    /// A conflict as 7.17.29 answers it, shortened.
     const CONFLICT: &str = r#"{"error":{"root_cause":[{"type":"version_conflict_engine_exception"}],
         "type":"version_conflict_engine_exception","reason":"[u1]: version conflict, required seqNo [0]"},
         "status":409}"#;

@@ -1,9 +1,8 @@
-//! One connection to the server, driven by whoever waits for its answer.
+//! One connection to the server, polled by the task that waits for its answer.
 //!
-//! hyper hands out a connection in two halves, to be driven from two tasks. Here both are polled by the
-//! client's own task: a request costs no hop to another task, a connection that the server has closed is
-//! known before anything more is sent, and dropping a line closes its socket at once, whatever is in
-//! flight.
+//! hyper hands out a connection in two halves, to be driven from two tasks. Here both are polled by the client's
+//! own task: a request costs no hop to another task, a connection that the server has closed is known before
+//! anything more is sent, and dropping a connection closes its socket at once, whatever is in flight.
 
 use std::{
     future::{Future, poll_fn},
@@ -27,21 +26,21 @@ use tokio::{net::TcpStream, time::timeout};
 
 use crate::fault::{Error, Refusal};
 
-/// How long the network may take to connect, before a host counts as unreachable.
+/// How long the network may take to connect before a host counts as unreachable.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The longest answer that is read: the largest page of records with room to spare.
+/// Bytes of the longest answer that is read: the largest page of records with room to spare.
 const LONGEST: usize = 256 << 20;
 
-/// Room for an answer that is kept for the next one.
+/// Bytes of the answer buffer that are kept for the next answer.
 const KEPT: usize = 4 << 20;
 
-/// Who logs in: the `Authorization` header of every request.
+/// A login, as the value of the `Authorization` header of every request.
 #[derive(Clone)]
 pub(crate) struct Login(HeaderValue);
 
 impl Login {
-    /// Basic authentication (RFC 7617). None for a name that cannot be sent, as it holds a colon.
+    /// Basic authentication (RFC 7617). `None` for a user name that holds a colon, as it cannot be sent.
     pub(crate) fn basic(user: &str, password: &str) -> Option<Self> {
         if user.contains(':') {
             return None;
@@ -59,16 +58,16 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// What a body is.
+/// The format of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// One JSON value.
     Json,
-    /// A JSON value a line.
+    /// One JSON value on each line.
     Lines,
 }
 
-/// One connection to the server.
+/// One connection to the server, driven by whoever awaits an answer on it.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     wire: Wire,
@@ -79,20 +78,20 @@ pub(crate) struct Connection {
 
 /// The half that reads and writes the socket.
 struct Wire {
-    /// None once it has ended.
+    /// `None` once it has ended.
     connection: Option<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>,
-    /// Why it ended, where that is known.
+    /// Why the connection ended, where that is known.
     ended: Option<String>,
 }
 
-/// An answer of the server's, whatever it says.
+/// The status and body of a response, of success or not.
 pub(crate) struct Answer<'a> {
     status: u16,
     body: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
-    /// What a successful answer says; else why it was refused.
+    /// Parses the body of a successful answer; any other is the server's refusal.
     pub(crate) fn read<T: Deserialize<'a>>(self) -> Result<T, Error> {
         if !(200..300).contains(&self.status) {
             return Err(Error::Refused(Refusal::read(self.status, self.body)));
@@ -101,7 +100,7 @@ impl<'a> Answer<'a> {
             .map_err(|error| Error::Nonsense(format!("{error} in: {}", beginning(self.body))))
     }
 
-    /// The same of a document; none if it is not there.
+    /// Parses the answer to a get of a document; `None` if there is no such document.
     pub(crate) fn read_found<T: Deserialize<'a>>(self) -> Result<Option<T>, Error> {
         #[derive(Deserialize)]
         struct Missing {
@@ -112,13 +111,13 @@ impl<'a> Answer<'a> {
         if missing { Ok(None) } else { self.read().map(Some) }
     }
 
-    /// The same, where only success counts.
+    /// Checks that the answer is a success, whatever its body says.
     pub(crate) fn done(self) -> Result<(), Error> {
         self.read::<serde::de::IgnoredAny>().map(|_| ())
     }
 }
 
-/// The beginning of a body, to be shown.
+/// The first 120 characters of a body, to be shown in an error.
 pub(crate) fn beginning(body: &[u8]) -> String {
     const SHOWN: usize = 120;
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]);
@@ -143,12 +142,12 @@ impl Connection {
         Ok(Self { sender, wire, host, login, answer: Vec::new() })
     }
 
-    /// Sends a request without a body.
+    /// Sends a GET without a body.
     pub(crate) async fn get(&mut self, path: &str) -> Result<Answer<'_>, Error> {
         self.ask(Method::GET, path, Content::Json, Bytes::new()).await
     }
 
-    /// Sends a request and waits for the whole of its answer.
+    /// Sends a request and waits for the whole answer.
     pub(crate) async fn ask(
         &mut self,
         method: Method,
@@ -158,7 +157,7 @@ impl Connection {
     ) -> Result<Answer<'_>, Error> {
         let request = self.request(method, path, content, body)?;
         let Self { sender, wire, answer, .. } = self;
-        // a connection that the server has closed meanwhile is proof that nothing was sent
+        // a connection that the server has closed before proves that nothing was sent
         poll_fn(|context| {
             wire.poll(context);
             Poll::Ready(())
@@ -173,7 +172,7 @@ impl Connection {
         match ended {
             Ok(status) => Ok(Answer { status, body: &self.answer }),
             Err(Broken { sent, cause }) => {
-                // of the two halves, the one that met the end knows why
+                // hyper's half that met the end of the connection knows the reason
                 let cause = self.wire.ended.take().unwrap_or(cause);
                 Err(Error::Lost { sent, cause })
             }
@@ -217,7 +216,7 @@ impl Wire {
     }
 }
 
-/// Waits for an exchange and meanwhile drives the connection.
+/// Waits for an exchange, and drives the connection meanwhile.
 async fn drive<T>(exchange: impl Future<Output = T>, wire: &mut Wire) -> T {
     let mut exchange = pin!(exchange);
     poll_fn(|context| {
@@ -225,15 +224,15 @@ async fn drive<T>(exchange: impl Future<Output = T>, wire: &mut Wire) -> T {
             return done;
         }
         wire.poll(context);
-        // what has just been read may be its answer
+        // the bytes just read may be its answer
         exchange.as_mut().poll(context)
     })
     .await
 }
 
-/// An exchange that was not completed.
+/// The error of an exchange that was not completed.
 struct Broken {
-    /// Whether any of the request may have reached the server.
+    /// Whether any part of the request may have reached the server.
     sent: bool,
     cause: String,
 }
@@ -267,7 +266,7 @@ async fn collect(mut body: Incoming, answer: &mut Vec<u8>) -> Result<(), String>
     Ok(())
 }
 
-/// An error with all its causes: hyper's own words leave them out.
+/// An error's message with all its causes, which hyper's own message leaves out.
 fn words(error: &hyper::Error) -> String {
     let mut words = error.to_string();
     let mut cause = std::error::Error::source(error);

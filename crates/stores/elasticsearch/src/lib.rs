@@ -1,4 +1,4 @@
-//! Elasticsearch over its REST interface: one kept-alive connection a client.
+//! Elasticsearch over its REST interface: one kept-alive connection per client.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
@@ -29,7 +29,8 @@ use crate::{
     server::{ConnectOptions, Greeting, call, script_languages, send, settled},
 };
 
-/// The store's row of the matrix.
+/// The store's entry in the list of stores: its names, and which lock modes, durability rungs, isolation levels
+/// and workloads it supports, each with the means or the reason.
 pub const KIND: StoreKind = StoreKind {
     name: "elasticsearch",
     title: "Elasticsearch",
@@ -70,26 +71,26 @@ pub const KIND: StoreKind = StoreKind {
 
 const NO_LEVELS: Support = Support::No("it has no transactions: each document is by itself");
 
-/// An Elasticsearch server.
+/// An Elasticsearch server, as a store.
 #[derive(Debug)]
 pub struct Elasticsearch {
     server: ConnectOptions,
-    /// `index.translog.durability` of the indices that it makes.
+    /// `index.translog.durability` of the indices that acidtest creates.
     translog: &'static str,
     locks: Option<LockService>,
-    /// Languages of scripts; none where the server does not say.
+    /// Languages in which an update can be scripted; `None` where the server does not tell.
     languages: Option<Vec<String>>,
 }
 
 impl Elasticsearch {
     /// Opens the server, connecting once to see that it can be reached and knows its indices.
     ///
-    /// Elasticsearch has no setting of a server for durability, but one of each index. So acidtest makes its
-    /// indices for the rung, and for *disk*, Elasticsearch's own default, where none is asked for. Hard locks
-    /// are kept by `locks`.
+    /// Elasticsearch has no setting of durability for a server, but one for each index. So acidtest creates its
+    /// indices for the rung, and for *disk*, Elasticsearch's own default, where none is asked for. Hard locks are
+    /// kept by `locks`.
     ///
     /// # Errors
-    /// A server that does not answer, or not to this user and password, or is none.
+    /// The server does not answer, or not to this user and password, or is no Elasticsearch.
     pub async fn open(
         address: &Address,
         rung: Option<Durability>,
@@ -101,14 +102,14 @@ impl Elasticsearch {
         Ok(Self { server, translog, locks, languages })
     }
 
-    /// Whether updates can be scripted, as far as is known: the native lock needs it. Elastic's packages have
-    /// the language, Painless; the server's jars by themselves do not.
+    /// Whether updates can be scripted, which the native lock needs; true where the server does not tell.
+    /// Elastic's packages have the language, Painless; the server's jars by themselves do not.
     #[must_use]
     pub fn has_scripts(&self) -> bool {
         self.languages.as_ref().is_none_or(|names| names.iter().any(|name| name == records::LANGUAGE))
     }
 
-    /// The namespace's indices, with the run's id where they hold a mark.
+    /// The namespace's indices, each with the run's id if it holds a mark.
     async fn indices(
         &self,
         line: &mut Connection,
@@ -193,9 +194,9 @@ impl Store for Elasticsearch {
                 let prefix = names::prefix(namespace);
                 let mark = names::mark(namespace);
                 let found = self.indices(&mut line, namespace).await?;
-                // an alias of this name may belong to an index that is not in the namespace
+                // an alias of this name may belong to an index outside the namespace
                 let ours = found.keys().filter(|name| name.starts_with(&prefix) && **name != mark);
-                // the mark goes last
+                // the mark goes last, so that the rest of an interrupted removal is still known as acidtest's
                 for name in ours.chain(found.keys().filter(|name| **name == mark)) {
                     delete(&mut line, name).await?;
                 }
@@ -210,7 +211,7 @@ impl Store for Elasticsearch {
     }
 }
 
-/// Removes an index, if it is there.
+/// Removes an index; one that does not exist is no error.
 async fn delete(line: &mut Connection, index: &str) -> Result<(), Error> {
     match call(line, Method::DELETE, &format!("/{index}")).await.and_then(Answer::done) {
         Err(error) if error.is(kind::NO_INDEX) => Ok(()),

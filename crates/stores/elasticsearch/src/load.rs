@@ -1,4 +1,4 @@
-//! Laying the records in.
+//! Loading the records.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ const CHUNK: u64 = 5 << 20;
 /// Records in one bulk request at most.
 const MOST: u64 = 100_000;
 
-/// How often a part of a bulk request is sent that the server turns away.
+/// How often to send the records of a bulk request that the server turns away.
 const ATTEMPTS: u32 = 20;
-/// The wait before the next time, doubling up to the other.
+/// The first wait before sending them again. It doubles each time, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Makes a trial's index, lays the records in, and makes them visible and lasting.
+/// Creates a trial's index, loads the records, and makes them visible and durable.
 pub(crate) async fn load(
     server: &ConnectOptions,
     table: &Table,
@@ -41,11 +41,11 @@ pub(crate) async fn load(
     let mut line = server.connect().await?;
     make(&mut line, table, translog, layout).await?;
     let batches = Batches::of(layout, layout.batch(CHUNK, MOST));
-    // one bulk request is written while another is carried out
+    // two connections: one bulk request is encoded while the server carries out the other
     let (one, other) =
         (fill(server, table, layout, &batches, loaded), fill(server, table, layout, &batches, loaded));
     tokio::try_join!(one, other)?;
-    // the server's own default, which loading has put off
+    // restore the server's default, which loading has turned off
     let settings = json!({"index": {"refresh_interval": null}});
     send(&mut line, Method::PUT, &format!("/{}/_settings", table.index), &settings).await?.done()?;
     for step in ["_refresh", "_flush"] {
@@ -88,7 +88,7 @@ async fn make(line: &mut Connection, table: &Table, translog: &str, layout: &Lay
     Ok(())
 }
 
-/// `index.translog.durability` of an index, read back.
+/// Reads back `index.translog.durability` of an index.
 async fn translog_of(line: &mut Connection, index: &str) -> Result<String, Error> {
     const NAME: &str = "index.translog.durability";
     let path = format!("/{index}/_settings/{NAME}?flat_settings=true&include_defaults=true");
@@ -99,7 +99,7 @@ async fn translog_of(line: &mut Connection, index: &str) -> Result<String, Error
         .ok_or_else(|| Error::Nonsense(format!("{NAME} is not among the settings of {index}")))
 }
 
-/// Lays in chunk after chunk of what is left.
+/// Loads batches of records until all are taken, by this connection or another.
 async fn fill(
     server: &ConnectOptions,
     table: &Table,
@@ -120,7 +120,7 @@ async fn fill(
     Ok(())
 }
 
-/// Lays in records by their numbers. What the server turns away is sent again, a few times.
+/// Loads records by their numbers. Records that the server turns away are sent again, [`ATTEMPTS`] times in all.
 async fn lay(
     line: &mut Connection,
     table: &Table,
@@ -184,8 +184,8 @@ struct Created<'a> {
 }
 
 impl Bulk<'_> {
-    /// Leaves those numbers that were turned away, to be sent again, with one of the reasons; none if all
-    /// are in.
+    /// Keeps only the numbers that were turned away, to be sent again. Returns one of the reasons; `None` if all
+    /// records were created.
     fn rejected(self, numbers: &mut Vec<u64>) -> Result<Option<Refusal>, Error> {
         if self.items.len() != numbers.len() {
             let said = format!("{} records were sent, {} answered", numbers.len(), self.items.len());
@@ -225,7 +225,7 @@ mod tests {
     use crate::document::tests::{changes, garbled};
 
     proptest! {
-        /// Of the records that were sent some are left, or the answer makes no sense.
+        /// Numbers that remain are among those sent, and remain only with a reason; or the answer is an error.
         #[test]
         fn what_was_garbled_does_no_harm(changes in changes()) {
             let bulk = r#"{"errors":true,"items":[{"create":{"status":201}},{"create":{"status":429,"error":{"type":"es_rejected_execution_exception","reason":"full"}}}]}"#;

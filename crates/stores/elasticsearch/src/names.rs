@@ -1,27 +1,27 @@
-//! Names of indices, and what goes into a path.
+//! Names of indices, and their encoding in paths.
 //!
-//! An index' name is of lower case, holds none of `\ / * ? " < > |`, space, comma, `#` and `:`, begins with
-//! none of `- _ +`, and is of at most 255 bytes. All names of a namespace begin with it and `--`. What an
-//! index may not be called, and `-` itself, is written `-` and two hexadecimal digits a byte, so that no
-//! namespace's names hold another `--` and no two namespaces share a name.
+//! An index' name is of lower case, holds none of `\ / * ? " < > |`, space, comma, `#` and `:`, begins with none
+//! of `- _ +`, and is of at most 255 bytes. All names of a namespace begin with its own and `--`. Characters that
+//! an index' name may not hold, and `-` itself, are written as `-` and two hexadecimal digits for each byte, so
+//! that no namespace's names hold another `--` and no two namespaces share a name.
 
 use std::fmt::Write;
 
 use acidtest_workloads::Place;
 
-/// What all names of a namespace begin with.
+/// The prefix of all names of a namespace.
 pub(crate) fn prefix(namespace: &str) -> String {
     format!("{}--", encoded(namespace))
 }
 
-/// The index that says which run made the namespace.
+/// The name of the index that says which run made the namespace.
 pub(crate) fn mark(namespace: &str) -> String {
     format!("{}mark", prefix(namespace))
 }
 
-/// A trial's index, and the alias that all writes of its clients go by. A write to an index that is not
-/// there would make it; one to an alias need not, and so a write that arrives when the trial is over finds
-/// nothing and leaves nothing.
+/// A trial's index, and the alias by which its clients write. A write to an index that does not exist creates it;
+/// one to an alias can be told not to, so that a write that arrives after the trial's end finds no index and
+/// leaves nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) index: String,
@@ -38,20 +38,20 @@ impl Table {
 fn encoded(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 2);
     if !name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit()) {
-        // no index may begin with what comes next; a point stands in no other name
+        // no index may begin with the next character; a dot occurs in no other name
         text.push_str("0.");
     }
     for &byte in name.as_bytes() {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'_' => text.push(char::from(byte)),
-            // writing into a string cannot fail
+            // writing to a string cannot fail
             _ => drop(write!(text, "-{byte:02x}")),
         }
     }
     text
 }
 
-/// Appends a document's id as a path has it.
+/// Appends a document's id, percent-encoded for a path.
 pub(crate) fn push_id(path: &mut String, id: &str) {
     for &byte in id.as_bytes() {
         match byte {

@@ -1,4 +1,4 @@
-//! The port: records as documents.
+//! The records workload on Elasticsearch: a document for each record.
 
 use std::{
     fmt::Write as _,
@@ -33,37 +33,37 @@ use crate::{
     server::{ConnectOptions, on_shards, ready, send, settled},
 };
 
-/// The language that updates are scripted in.
+/// The language in which updates are scripted.
 pub(crate) const LANGUAGE: &str = "painless";
 
-/// What a scripted update does. Compiled once by the server, which knows it by its text.
+/// The script of an update. The server compiles it once, and knows it by its text.
 const SCRIPT: &str = "ctx._source.version += 1; ctx._source.putAll(params.fields)";
 
-/// How often the server itself tries a scripted update that lost against another.
+/// How often the server itself retries a scripted update that lost against another.
 const RETRIES: u32 = 10;
 
-/// How long a lock is kept for a holder that is not heard of any more.
+/// How long a lock is kept for a holder that has fallen silent.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// How long a lock that another holds is waited for, before the wait counts as a conflict.
+/// How long to wait for a lock that another client holds, before the wait counts as a conflict.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Bounds of the wait between two looks at a lock that another holds, in microseconds. The runtime
+/// Bounds of the wait between two attempts at a lock that another client holds, in microseconds. The runtime
 /// rounds it up to whole milliseconds.
 const POLL: std::ops::RangeInclusive<u64> = 200..=2_000;
 
-/// How long a connection may wait for an index that the server is recovering.
+/// How long a client's connection may wait for an index that the server is recovering.
 const RECOVERED: Duration = Duration::from_secs(2);
-/// The same for what is not timed.
+/// How long work that is not timed may wait for such an index.
 const RECOVERED_UNTIMED: Duration = Duration::from_secs(30);
 
 /// Bytes of fields on one page of the final state.
 const PAGE: u64 = 4 << 20;
 
-/// Ends an attempt early.
+/// The wanted result, or the outcome that ended the attempt without it.
 type Step<T> = Result<T, Attempt>;
 
-/// Where a trial's locks are, on their own server.
+/// The namespace and trial of a trial's locks, on the lock service's server.
 fn locked(place: &Place) -> Place {
     Place { namespace: acidtest_locks::namespace(&place.namespace), ..place.clone() }
 }
@@ -125,7 +125,7 @@ impl RecordsStore for Elasticsearch {
     }
 }
 
-/// What a write says of searches.
+/// The parameter by which a write chooses when searches find it.
 fn refresh(refresh: Refresh) -> &'static str {
     match refresh {
         Refresh::No => "",
@@ -142,7 +142,7 @@ async fn read_back(
     each: &mut RecordVisitor<'_>,
 ) -> Result<(), Error> {
     settled(line).await?;
-    // what no search would see yet; a shard that is still being recovered cannot be refreshed
+    // makes all documents visible to searches; a shard that is still being recovered cannot be refreshed
     let refresh = format!("/{index}/_refresh");
     if !on_shards(line, &refresh).await? {
         ready(line, index, RECOVERED_UNTIMED).await?;
@@ -151,7 +151,7 @@ async fn read_back(
         }
     }
     let record = u64::from(layout.fields) * u64::from(layout.field_bytes);
-    // by default an index gives at most 10,000 at once
+    // an index returns at most 10,000 documents at once by default
     let size = (PAGE / record.max(1)).clamp(1, 5_000);
     let path = format!("/{index}/_search?allow_partial_search_results=false");
     let mut body = json!({"size": size, "track_total_hits": false, "sort": ["key"]});
@@ -173,7 +173,7 @@ async fn read_back(
     }
 }
 
-/// What the clients of a trial share.
+/// The connector of a trial's clients, with the settings that they share.
 struct Clients {
     server: ConnectOptions,
     table: Table,
@@ -184,7 +184,7 @@ struct Clients {
     has_scripts: bool,
 }
 
-/// One client's connection to the server, and to the lock service where it needs one.
+/// One client's connection to the server, and to the lock service under the hard lock.
 struct Client {
     line: Connection,
     alias: String,
@@ -193,7 +193,7 @@ struct Client {
     locker: Option<Locker>,
     rng: Xoshiro256PlusPlus,
     path: String,
-    /// How long locks were waited for that others held, since it was last asked.
+    /// Time spent waiting for locks that others held, since it was last taken.
     waited: Duration,
 }
 
@@ -234,19 +234,19 @@ impl Connector for Clients {
     }
 }
 
-/// What a get has found, for the write that follows it.
+/// The result of a get, on which the write that follows depends.
 struct ReadDocument {
     found: Lookup,
     seq_no: u64,
     primary_term: u64,
 }
 
-/// What a write demands of the document that it replaces.
+/// The condition under which a write replaces its document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Demand {
-    /// Nothing.
+    /// No condition: it replaces whatever document is there.
     Nothing,
-    /// That it is as it was read.
+    /// Only if the document is the same that was read.
     Unchanged,
 }
 
@@ -274,19 +274,19 @@ impl Client {
         path
     }
 
-    /// The same for a write.
+    /// Begins the path of a write on one document, with the parameters of `demand` and of refreshing.
     fn write_path(&mut self, endpoint: &str, key: &str, demand: Demand, seen: Option<&ReadDocument>) {
         let refresh = self.refresh;
         let path = self.path(endpoint, key);
         path.push_str("?require_alias=true");
         path.push_str(refresh);
         if let (Demand::Unchanged, Some(ReadDocument { seq_no, primary_term, .. })) = (demand, seen) {
-            // writing into a string cannot fail
+            // writing to a string cannot fail
             let _ = write!(path, "&if_seq_no={seq_no}&if_primary_term={primary_term}");
         }
     }
 
-    /// Gets a document, whole or its version alone.
+    /// Gets a document, `whole` or its version alone.
     async fn get(&mut self, key: &str, whole: bool, answer: &mut Answer) -> Step<Option<ReadDocument>> {
         let path = self.path("/_doc/", key);
         if !whole {
@@ -313,7 +313,7 @@ impl Client {
         }
     }
 
-    /// Sends a document to where the path says.
+    /// Sends a document to the path made before.
     async fn put(&mut self, body: Bytes) -> Result<(), Error> {
         self.line.ask(Method::PUT, &self.path, Content::Json, body).await?.done()
     }
@@ -336,7 +336,7 @@ impl Client {
         Ok(Attempt::Ok)
     }
 
-    /// Reads, and writes the version above the one read; a modify reads the whole record.
+    /// Reads a record, the whole one for a modify, and writes the version above the one read.
     async fn change(&mut self, request: &Request, demand: Demand, answer: &mut Answer) -> Step<Attempt> {
         let whole = request.action == Action::Modify;
         let Some(seen) = self.get(&request.key, whole, answer).await? else { return Ok(Attempt::Refused) };
@@ -348,12 +348,12 @@ impl Client {
         Ok(Attempt::Ok)
     }
 
-    /// Lets the server raise the version and write the fields. A modify has read the record before, and
-    /// demands that it is still the same.
+    /// Lets the server raise the version and write the fields. A modify reads the record before, and demands that
+    /// it is still the same.
     async fn script(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
         let seen = if request.action == Action::Modify {
             let Some(seen) = self.get(&request.key, true, answer).await? else { return Ok(Attempt::Refused) };
-            // a script would make something of what has no version
+            // checked here, as the script would also change a document without a valid version
             seen.found.above()?;
             Some(seen)
         } else {
@@ -361,7 +361,7 @@ impl Client {
         };
         self.write_path("/_update/", &request.key, Demand::Unchanged, seen.as_ref());
         if seen.is_none() {
-            // the two exclude each other
+            // retry_on_conflict and if_seq_no exclude each other
             let _ = write!(self.path, "&retry_on_conflict={RETRIES}");
         }
         self.path.push_str("&_source=version");
@@ -386,21 +386,21 @@ impl Client {
         }
     }
 
-    /// Changes a record that nobody else may change meanwhile.
+    /// Changes a record under its lock at the lock service.
     async fn change_locked(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
         let grant = self.acquire(&request.key).await?;
         let ended = self.change(request, Demand::Unchanged, answer).await.unwrap_or_else(|ended| ended);
-        // a write that may still be on its way keeps its lock until the lease is over
+        // a write that may still be in flight keeps its lock until the lease ends
         if !matches!(ended, Attempt::Unknown(_))
             && let Some(locker) = &mut self.locker
         {
-            // a lock that could not be given up ends with its lease; the next request tells of its connection
+            // if giving up fails, the lock ends with its lease; the next request reports the connection's error
             let _ = locker.release(grant).await;
         }
         Ok(ended)
     }
 
-    /// Takes the lock of a record, unless another holds it for too long.
+    /// Takes the lock of a record; a conflict if another client held it for longer than [`PATIENCE`].
     async fn acquire(&mut self, key: &str) -> Step<Grant> {
         let Some(locker) = &mut self.locker else {
             return Err(Attempt::Failed(Fault::answered("there is no lock service")));
@@ -420,8 +420,8 @@ impl Client {
     }
 }
 
-/// What it means that the lock service gave no answer to a request for a lock: nothing has been written
-/// under it.
+/// The outcome when the lock service did not answer a request for a lock: nothing has been written under the
+/// lock.
 fn unlocked(error: &LockError) -> Attempt {
     let words = error.to_string();
     match error {

@@ -1,4 +1,4 @@
-//! How connections to the server are opened, and what it says of itself.
+//! Opening connections to the server, and reading what it reports about itself.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::{
     http::{Answer, Connection, Content, Login},
 };
 
-/// How long a server that is up may take to know its own state.
+/// How long a server that is up may take to report the cluster's state.
 const STATE: Duration = Duration::from_secs(2);
 
-/// How connections to the server are opened: alike for clients and for the untimed edge.
+/// Opens connections to the server, in the same way for clients and for work that is not timed.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectOptions {
     endpoint: String,
@@ -24,7 +24,7 @@ pub(crate) struct ConnectOptions {
     address: String,
 }
 
-/// What the server says of itself first.
+/// The server's answer to a request for `/`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Greeting {
     pub(crate) version: Version,
@@ -35,7 +35,7 @@ pub(crate) struct Version {
     pub(crate) number: String,
     #[serde(rename = "lucene_version")]
     pub(crate) lucene: String,
-    /// Named by descendants.
+    /// The product's name, which only descendants of Elasticsearch report.
     pub(crate) distribution: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl ConnectOptions {
         Connection::open(&self.endpoint, self.login.clone()).await
     }
 
-    /// Connects for something that is not timed.
+    /// Connects for work that is not timed.
     pub(crate) async fn reach(&self) -> Result<Connection, StoreError> {
         self.connect().await.map_err(|error| self.unreachable(&error))
     }
@@ -91,7 +91,7 @@ impl ConnectOptions {
         }
     }
 
-    /// What it means that the server did not do as asked.
+    /// The error to report when the server did not do as asked.
     pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + 'a {
         move |error| StoreError::Server {
             doing: doing.to_owned(),
@@ -101,7 +101,7 @@ impl ConnectOptions {
     }
 }
 
-/// Sends a JSON value.
+/// Sends a request with a JSON value as its body.
 pub(crate) async fn send<'a>(
     line: &'a mut Connection,
     method: Method,
@@ -111,7 +111,7 @@ pub(crate) async fn send<'a>(
     line.ask(method, path, Content::Json, Bytes::from(body.to_string())).await
 }
 
-/// Sends a request of another method than GET, without a body.
+/// Sends a request without a body, by a method other than GET.
 pub(crate) async fn call<'a>(
     line: &'a mut Connection,
     method: Method,
@@ -120,17 +120,17 @@ pub(crate) async fn call<'a>(
     line.ask(method, path, Content::Json, Bytes::new()).await
 }
 
-/// Sees that the cluster has a master and knows what it holds. Until it does, a server that is up says of its
-/// indices that there are none; but not of their mappings, which it lets nobody read.
+/// Fails unless the cluster has a master and knows its indices. Until then a server that is up answers that there
+/// are no indices; but it refuses to show mappings, which is what this asks for.
 pub(crate) async fn settled(line: &mut Connection) -> Result<(), Error> {
-    // no namespace has names like these
+    // no namespace has indices of such names
     let path = format!("/acidtest---*/_mapping?master_timeout={}ms", STATE.as_millis());
     line.get(&path).await?.done()
 }
 
-/// Waits until an index is ready to be read and written.
+/// Waits until an index is ready to be read and written, for `most` at most.
 pub(crate) async fn ready(line: &mut Connection, index: &str, most: Duration) -> Result<(), Error> {
-    // of an index that is not there the health would be waited for all the same
+    // fails at once where there is no index, as the health request would wait for it all the same
     line.get(&format!("/{index}/_alias")).await?.done()?;
     let most = most.as_millis();
     let path =
@@ -144,7 +144,7 @@ pub(crate) async fn ready(line: &mut Connection, index: &str, most: Duration) ->
     })
 }
 
-/// Asks for something that an index' shards do, and says whether they did it.
+/// Sends a request that an index' shards carry out, and returns whether they did.
 pub(crate) async fn on_shards(line: &mut Connection, path: &str) -> Result<bool, Error> {
     #[derive(Deserialize)]
     struct Done {
@@ -160,7 +160,7 @@ pub(crate) async fn on_shards(line: &mut Connection, path: &str) -> Result<bool,
     Ok(shards.successful > 0 && shards.failed == 0)
 }
 
-/// Languages in which an update can be scripted; none where the server does not say.
+/// Languages in which an update can be scripted; `None` where the server does not tell.
 pub(crate) async fn script_languages(line: &mut Connection) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     struct Languages {

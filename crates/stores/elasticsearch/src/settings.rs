@@ -1,4 +1,4 @@
-//! Version and settings as the server has them, and the rung that they amount to.
+//! Version and settings as the server reports them, and the durability rung that they amount to.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ const CLUSTER: [&str; 8] = [
     "thread_pool.write.queue_size",
 ];
 
-/// What an index that acidtest makes answers with before its translog is synced, or after.
+/// `index.translog.durability` for a rung: whether writes are answered before the translog is synced (`async`) or
+/// after (`request`).
 pub(crate) fn translog(rung: Durability) -> &'static str {
     match rung {
         Durability::None => "async",
@@ -32,7 +33,7 @@ pub(crate) fn translog(rung: Durability) -> &'static str {
     }
 }
 
-/// What `index.translog.durability` amounts to.
+/// The durability rung that `index.translog.durability` amounts to, and the reason in words.
 pub(crate) fn rung(translog: &str) -> (Durability, String) {
     let (durability, because) = match translog {
         "request" => (Durability::Disk, "the translog is synced before the answer"),
@@ -101,7 +102,7 @@ pub(crate) async fn read(
     for read in more {
         match read {
             Ok(read) => settings.extend(read),
-            // a user may hold rights on indices alone; the rung does not rest on these
+            // a user may have rights on indices alone; the rung does not depend on these settings
             Err(Error::Refused(refusal)) if refusal.status == 403 => {
                 because.push_str("; the user may not read the cluster's settings");
             }
@@ -135,7 +136,7 @@ async fn node(line: &mut Connection) -> Result<BTreeMap<String, String>, Error> 
     Ok(settings)
 }
 
-/// `7.17.29`, or the name of a descendant with its own version.
+/// The version, such as `7.17.29`; for a descendant of Elasticsearch its name and its own version.
 fn version(version: &Version) -> String {
     match &version.distribution {
         Some(name) => format!("{name} {}", version.number),

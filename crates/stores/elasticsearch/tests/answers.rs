@@ -1,5 +1,5 @@
-//! What the client makes of answers that no real server can be made to give: a small HTTP server says
-//! whatever a test wants.
+//! Answers that no real server can be made to give, such as malformed ones: a small HTTP server answers as each
+//! test defines it.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -28,14 +28,14 @@ static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
     gone: Gone::Error,
 };
 
-/// What the server does with a request.
+/// How the server answers a request.
 #[derive(Clone)]
 enum Reply {
-    /// Answers with that status and body.
+    /// With this status and body.
     Says(u16, String),
-    /// Sends these bytes, whatever they are, and closes.
+    /// With these bytes, whatever they are; then it closes the connection.
     Bytes(&'static [u8]),
-    /// Announces an answer, sends a part of it and closes.
+    /// It announces an answer, sends a part of it and closes the connection.
     Half,
 }
 
@@ -43,7 +43,7 @@ fn says(status: u16, body: &str) -> Reply {
     Reply::Says(status, body.to_owned())
 }
 
-/// What a server of one index says to whatever is not the test's subject.
+/// The usual answers of a server with one index, to requests that a test is not about.
 fn usual(method: &str, path: &str) -> Reply {
     let body = match (method, path) {
         ("GET", "/") => r#"{"version":{"number":"7.17.29","lucene_version":"8.11.3"}}"#,
@@ -69,7 +69,7 @@ fn fake(reply: impl Fn(&str, &str) -> Reply + Clone + Send + 'static) -> Address
     thread::spawn(move || {
         for stream in listener.incoming() {
             let reply = reply.clone();
-            // an end that the client makes is no concern of the test's
+            // the client may close the connection at any time
             thread::spawn(move || serve(&stream.unwrap(), reply).unwrap_or_default());
         }
     });
@@ -136,7 +136,8 @@ fn what_is_no_elasticsearch_is_told_with_a_remedy_and_without_the_password() {
 
 #[test]
 fn a_server_that_does_not_know_its_indices_yet_is_not_up() {
-    // what 7.17.29 says with gateway.recover_after_data_nodes set; asked for an index, it says that there is none
+    // as 7.17.29 answers with `gateway.recover_after_data_nodes` set; to requests for an index it would answer
+    // that there is none
     let block = r#"{"error":{"type":"cluster_block_exception",
         "reason":"blocked by: [SERVICE_UNAVAILABLE/1/state not recovered / initialized];"},"status":503}"#;
     let address = fake(
@@ -147,7 +148,7 @@ fn a_server_that_does_not_know_its_indices_yet_is_not_up() {
     ELASTICSEARCH.refuses(&address, &["state not recovered", "wait until the server is up"]);
 }
 
-/// Drives updates against a server that answers to writes, or to reads, as told.
+/// Runs updates against a server that answers requests of this method with `reply`, and others as usual.
 fn driven(reply: impl Fn() -> Reply + Clone + Send + 'static, method: &'static str) -> Measurement {
     let address = fake(
         move |asked, path| {
@@ -228,7 +229,7 @@ fn what_is_kept_and_no_record_is_torn_in_the_trial_and_at_its_end() {
     let measured = case.drive(&store, &for_operations(5), 1);
     let read = measured.operations[0].count(Outcome::Ok);
     let (audit, _) = case.judge(&store);
-    // of the two at the end one is not even a record's key
+    // the last two are no records, and one of them has not even a record's key
     assert!(read > 0 && audit.count("torn") >= read, "{audit}: {:?}", measured.faults);
     assert_eq!((audit.count("phantom"), audit.count("missing")), (2, 0), "{audit}");
 }
@@ -252,7 +253,7 @@ fn a_queue_that_is_full_has_failed_and_keeps_its_connection() {
     assert!(measured.faults.keys().all(|fault| fault.starts_with("rejected: ")), "{:?}", measured.faults);
 }
 
-/// Lays ten records in at a server that answers to the bulk request as told.
+/// Loads ten records into a server that answers bulk requests with `reply`. Returns how many were loaded.
 fn laid(reply: impl Fn() -> Reply + Clone + Send + 'static) -> Result<u64, StoreError> {
     let address =
         fake(move |method, path| if path.contains("/_bulk") { reply() } else { usual(method, path) });
@@ -275,7 +276,7 @@ fn what_a_bulk_leaves_out_is_sent_again_or_is_an_error() {
     let full =
         r#"{"create":{"status":429,"error":{"type":"es_rejected_execution_exception","reason":"full"}}}"#;
     let some = move || {
-        // the two that were turned away come again by themselves
+        // the two that were turned away are sent again alone
         let first = ASKED.fetch_add(1, Ordering::Relaxed) == 0;
         says(200, &if first { items(8, &format!("{full},{full}")) } else { items(2, "") })
     };

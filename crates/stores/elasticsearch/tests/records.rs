@@ -1,4 +1,4 @@
-//! The store against real servers, each test with its own: they take seconds to start.
+//! The store against real servers; each test starts its own, which takes seconds.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -48,7 +48,7 @@ static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
     gone: Gone::Error,
 };
 
-/// What the test's server lacks of what the store can do.
+/// The reason why the test's server cannot run a cell that the store supports.
 fn missing_here(wish: &CellRequest<'_>) -> Option<&'static str> {
     match wish.lock {
         Lock::Native if !SCRIPTS.get() => Some("its server has no scripts"),
@@ -57,7 +57,7 @@ fn missing_here(wish: &CellRequest<'_>) -> Option<&'static str> {
     }
 }
 
-/// A lock service of the test's own; none if its server is left out.
+/// A lock service of the test's own; `None` if its server is left out.
 fn lock_service() -> Option<Private> {
     let mut server = Private::start("redis", Durability::Process)?;
     server.open(LockService::open);
@@ -65,7 +65,7 @@ fn lock_service() -> Option<Private> {
     Some(server)
 }
 
-/// Runs a check with every lock mode that can be had.
+/// Runs a check with every lock mode that the test's servers support.
 fn with_locks(check: impl FnOnce()) {
     let _service = lock_service();
     check();
@@ -125,7 +125,7 @@ fn each_rung_is_read_back() {
 /// The index of trial 0.
 const INDEX: &str = "acidtest--usertable_0";
 
-/// A request outside the store.
+/// Sends a request that bypasses the store, and returns status and body.
 fn raw(world: &World<Elasticsearch>, method: &str, path: &str, body: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(world.address().endpoint(9200)).unwrap();
     let length = body.len();
@@ -153,7 +153,7 @@ fn done(world: &World<Elasticsearch>, method: &str, path: &str, body: &str) -> V
 fn what_it_does_its_own_way_is_right() {
     let Some(world) = ELASTICSEARCH.start(Durability::None) else { return };
     for check in [
-        // sees that nothing at all is left, and so comes first
+        // comes first, as it checks that no index at all is left
         a_write_that_arrives_late_leaves_nothing,
         the_hard_lock_needs_a_lock_service_and_the_native_one_scripts,
         a_bulk_that_the_server_turns_away_is_sent_again,
@@ -171,7 +171,7 @@ fn what_it_does_its_own_way_is_right() {
 fn a_namespace_is_ours_only_with_our_mark(world: &World<Elasticsearch>) {
     let store = &world.store;
     let owner = || wait(store.owner(NAMESPACE)).unwrap();
-    // theirs: names that begin alike
+    // strangers' indices, whose names begin alike
     for index in ["acidtest", "acidtest-x", "acidtest_2--mark", "other"] {
         done(world, "PUT", &format!("/{index}"), "");
     }
@@ -182,7 +182,7 @@ fn a_namespace_is_ours_only_with_our_mark(world: &World<Elasticsearch>) {
     done(world, "PUT", "/acidtest--mark", r#"{"mappings":{"_meta":{"run":"x"}}}"#);
     assert_eq!(owner(), Owner::Stranger);
     done(world, "DELETE", "/acidtest--mark", "");
-    // an alias by one of our names leads to what is not ours
+    // an alias with a name of the namespace may lead to an index outside it
     done(world, "PUT", "/other/_alias/acidtest--alias", "");
     assert_eq!(owner(), Owner::Stranger);
     wait(store.remove(NAMESPACE)).unwrap();
@@ -221,7 +221,7 @@ fn where_mutual_exclusion_fails_the_fence_holds() {
         case.load(&world.store);
         let measured = thread::scope(|scope| {
             let trial = scope.spawn(|| case.drive(&world.store, &for_time(millis), 12));
-            // as if every lease ended under its holder
+            // takes all locks from their holders, as if every lease had ended
             while !trial.is_finished() {
                 let () = redis::cmd("FLUSHALL").query(&mut raw).unwrap();
                 thread::sleep(Duration::from_millis(1));
@@ -273,7 +273,7 @@ fn a_bulk_that_the_server_turns_away_is_sent_again(world: &World<Elasticsearch>)
     assert!(start.elapsed() >= Duration::from_millis(700), "nothing was turned away");
     assert!(case.state(&world.store).unwrap() == case.laid_in());
 
-    // in a trial it has failed, proved without effect, and the connection stays
+    // in a trial the writes fail, proved without effect, and the connection is kept
     limit(json!("100b"));
     let measured = case.drive(&world.store, &for_operations(40), 4);
     limit(Value::Null);
@@ -306,7 +306,7 @@ fn a_write_with_refresh_is_seen_by_searches_at_once(world: &World<Elasticsearch>
         let case =
             RecordsRun::new(Lock::Soft, 0, Parameters { mix, refresh, records: 50, ..Parameters::default() });
         case.load(&world.store);
-        // only what the writes themselves do makes them visible
+        // so that nothing makes documents visible but the writes themselves
         let put = |interval: Value| {
             let settings = json!({"index": {"refresh_interval": interval}});
             done(world, "PUT", &format!("/{INDEX}/_settings"), &settings.to_string());
@@ -326,7 +326,7 @@ fn an_address_is_used_whole_or_refused(world: &World<Elasticsearch>) {
     let database = Address { path: "shop".to_owned(), ..world.address().clone() };
     ELASTICSEARCH.refuses(&login(&database, "ann", Some("hunter2")), &["has no databases"]);
     ELASTICSEARCH.refuses(&login(world.address(), "a:b", Some("hunter2")), &["colon"]);
-    // a server without security lets everybody in, whatever is sent
+    // a server without security accepts any login
     let store =
         wait(Elasticsearch::open(&login(world.address(), "ann", Some("hunter2")), None, None)).unwrap();
     assert!(!format!("{store:?}").contains("hunter2"), "{store:?}");

@@ -1,4 +1,4 @@
-//! Whose server it is, which of its engines keeps the tables, and what each of them has.
+//! The server products, their storage engines, and the lock modes, rungs and workloads that each engine supports.
 
 use std::fmt;
 
@@ -11,22 +11,22 @@ use crate::queue;
 
 pub(crate) const DEFAULT_PORT: u16 = 3306;
 
-/// Whose server it is. The two have one protocol and grew apart in what stands behind it.
+/// Which product a server is: the two share one protocol, and differ in their engines and guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
-    /// `MariaDB`.
+    /// The server of the `MariaDB` project.
     MariaDb,
-    /// `MySQL`, and what says of itself that it is one, as Percona's server does.
+    /// Oracle's `MySQL`, and servers that report themselves as such, as Percona's does.
     MySql,
 }
 
 impl Product {
-    /// Whose a server is that gives this version.
+    /// The product of a server that reports this version.
     pub(crate) fn of(version: &str) -> Self {
         if version.contains("MariaDB") { Self::MariaDb } else { Self::MySql }
     }
 
-    /// The scheme of its addresses.
+    /// The scheme of addresses of this product, such as `mysql`.
     pub(crate) fn scheme(self) -> &'static str {
         match self {
             Self::MariaDb => "mariadb",
@@ -44,27 +44,27 @@ impl fmt::Display for Product {
     }
 }
 
-/// What keeps a table.
+/// The storage engine that keeps a trial's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// Transactions, locks on rows, a log.
+    /// `InnoDB`: transactions, locks on rows, a log.
     InnoDb,
-    /// Locks on tables, no log.
+    /// `MyISAM`: locks on tables, no log.
     MyIsam,
-    /// Locks on tables, a log for crashes.
+    /// Aria: locks on tables, a log to recover from crashes.
     Aria,
-    /// Locks on tables, nothing on disk.
+    /// MEMORY: locks on tables, nothing on disk.
     Memory,
-    /// A text file.
+    /// CSV: a text file, without an index.
     Csv,
-    /// A compressed file that only grows.
+    /// ARCHIVE: a compressed file to which rows are only appended.
     Archive,
-    /// Nothing at all.
+    /// BLACKHOLE: discards every row.
     Blackhole,
 }
 
 impl Engine {
-    /// The engine as SQL names it.
+    /// The engine's name in SQL.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::InnoDb => "InnoDB",
@@ -77,22 +77,22 @@ impl Engine {
         }
     }
 
-    /// Whether it has transactions, and with them locks on rows and the undoing of what failed.
+    /// Whether the engine has transactions, and with them locks on rows and a rollback of statements that fail.
     pub(crate) fn is_transactional(self) -> bool {
         self == Self::InnoDb
     }
 
-    /// Whether a key can be a primary key.
+    /// Whether a column can be the primary key.
     pub(crate) fn is_indexed(self) -> bool {
         !matches!(self, Self::Csv | Self::Archive)
     }
 
-    /// Whether what was inserted can be changed.
+    /// Whether rows can be updated once they are inserted.
     pub(crate) fn is_updated(self) -> bool {
         !matches!(self, Self::Archive | Self::Blackhole)
     }
 
-    /// What makes a server load it, for one that has not.
+    /// A hint on how to make the engine available on a server that lacks it.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Self::Archive => "INSTALL SONAME 'ha_archive', or name an engine that SHOW ENGINES lists",
@@ -102,18 +102,18 @@ impl Engine {
     }
 }
 
-/// A product with one of its engines: a store of its own.
+/// A product with one of its engines, which is a store of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
-    /// Its row of the matrix.
+    /// The store's entry in the list of stores: its names, and the lock modes, rungs and workloads it supports.
     pub kind: StoreKind,
-    /// Whose server it is.
+    /// The product that a server must be for this store.
     pub product: Product,
-    /// What keeps its tables.
+    /// The engine in which the store's tables are created.
     pub engine: Engine,
 }
 
-/// How the variants of one product or another are called.
+/// The names by which a variant is shown, listed and addressed.
 struct Names {
     name: &'static str,
     title: &'static str,
@@ -136,37 +136,37 @@ impl Variant {
     /// `MariaDB` with its default engine, `InnoDB`.
     pub const MARIADB: Self =
         Self::new(Product::MariaDb, Engine::InnoDb, names!("MariaDB", "mariadb", "mariadb"));
-    /// The same by its engine's name.
+    /// `MariaDB` with `InnoDB`, under the engine's name.
     pub const MARIADB_INNODB: Self = Self::new(
         Product::MariaDb,
         Engine::InnoDb,
         names!("MariaDB, InnoDB", "mariadb+innodb", "mariadb/innodb"),
     );
-    /// `MariaDB` with `MyISAM`.
+    /// `MariaDB` with `MyISAM`: locks on tables, no log.
     pub const MARIADB_MYISAM: Self = Self::new(
         Product::MariaDb,
         Engine::MyIsam,
         names!("MariaDB, MyISAM", "mariadb+myisam", "mariadb/myisam"),
     );
-    /// `MariaDB` with Aria.
+    /// `MariaDB` with Aria: locks on tables, a log to recover from crashes.
     pub const MARIADB_ARIA: Self =
         Self::new(Product::MariaDb, Engine::Aria, names!("MariaDB, Aria", "mariadb+aria", "mariadb/aria"));
-    /// `MariaDB` with MEMORY.
+    /// `MariaDB` with MEMORY: locks on tables, nothing on disk.
     pub const MARIADB_MEMORY: Self = Self::new(
         Product::MariaDb,
         Engine::Memory,
         names!("MariaDB, MEMORY", "mariadb+memory", "mariadb/memory"),
     );
-    /// `MariaDB` with CSV.
+    /// `MariaDB` with CSV: a text file, without an index.
     pub const MARIADB_CSV: Self =
         Self::new(Product::MariaDb, Engine::Csv, names!("MariaDB, CSV", "mariadb+csv", "mariadb/csv"));
-    /// `MariaDB` with ARCHIVE.
+    /// `MariaDB` with ARCHIVE: a compressed file to which rows are only appended.
     pub const MARIADB_ARCHIVE: Self = Self::new(
         Product::MariaDb,
         Engine::Archive,
         names!("MariaDB, ARCHIVE", "mariadb+archive", "mariadb/archive"),
     );
-    /// `MariaDB` with BLACKHOLE.
+    /// `MariaDB` with BLACKHOLE: discards every row.
     pub const MARIADB_BLACKHOLE: Self = Self::new(
         Product::MariaDb,
         Engine::Blackhole,
@@ -174,10 +174,10 @@ impl Variant {
     );
     /// `MySQL` with its default engine, `InnoDB`.
     pub const MYSQL: Self = Self::new(Product::MySql, Engine::InnoDb, names!("MySQL", "mysql", "mysql"));
-    /// The same by its engine's name.
+    /// `MySQL` with `InnoDB`, under the engine's name.
     pub const MYSQL_INNODB: Self =
         Self::new(Product::MySql, Engine::InnoDb, names!("MySQL, InnoDB", "mysql+innodb", "mysql/innodb"));
-    /// `MySQL` with `MyISAM`.
+    /// `MySQL` with `MyISAM`: locks on tables, no log.
     pub const MYSQL_MYISAM: Self =
         Self::new(Product::MySql, Engine::MyIsam, names!("MySQL, MyISAM", "mysql+myisam", "mysql/myisam"));
 
@@ -206,7 +206,7 @@ impl Variant {
     }
 }
 
-/// What an engine has of the matrix, whoever's server it belongs to.
+/// The part of a store's entry in the list of stores that depends on the engine alone, whichever product has it.
 struct Row {
     locks: &'static [(Lock, Support)],
     durability: &'static [(Durability, Support)],
@@ -262,7 +262,7 @@ const LEVEL: Support = Support::Yes("SET SESSION TRANSACTION ISOLATION LEVEL");
 
 const NO_LEVEL: Support = Support::No("levels are for transactions, which only InnoDB has");
 
-/// What engines share that lock whole tables.
+/// The entries shared by engines that lock whole tables.
 const TABLE_LOCKED: Row = Row {
     locks: &[
         (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),

@@ -1,4 +1,4 @@
-//! What an error means: for the operation that met it, and for the user.
+//! The meaning of errors: for the operation that met them, and for the user.
 
 use std::error::Error as _;
 
@@ -7,43 +7,43 @@ use mysql_async::{DriverError, Error, ServerError};
 
 use crate::engine::Product;
 
-/// Deadlock, lock wait timeout, and a tuple changed since the snapshot.
+/// Errors that tell of other transactions in the way: deadlock (1213), lock wait timeout (1205), and a row
+/// changed since the snapshot (1020).
 const CONFLICTS: [u16; 3] = [1213, 1205, 1020];
 
-/// A transaction rolled back in favour of another.
+/// SQLSTATE of a transaction that was rolled back in favour of another.
 const ROLLED_BACK: &str = "40001";
 
-/// Errors that do not say whether the statement took effect, as they may come when it has committed:
-/// the server goes down (1053), the connection is ended (1080, 1927), the statement is interrupted
-/// (1317, 1969), the binary log or the commit itself fails (1026, 1180, 1598), the node has left its
-/// cluster (1047).
+/// Errors that do not say whether the statement took effect, as they may come when it has committed: the server
+/// goes down (1053), the connection is ended (1080, 1927), the statement is interrupted (1317, 1969), the binary
+/// log or the commit itself fails (1026, 1180, 1598), the node has left its cluster (1047).
 const UNSETTLED: [u16; 9] = [1026, 1047, 1053, 1080, 1180, 1317, 1598, 1927, 1969];
 
-/// The engine has not the operation (1031), the table or the server is only read (1036, 1290), the table is
-/// full (1114), the record is too long (1118).
+/// Errors before anything is written: the engine lacks the operation (1031), the table or the server is read-only
+/// (1036, 1290), the table is full (1114), the record is too long (1118).
 const EARLY: [u16; 5] = [1031, 1036, 1114, 1118, 1290];
 
-/// The table is full.
+/// Error 1114: the table is full.
 const FULL: u16 = 1114;
 const FULL_HINT: &str = ": the disk is, or a MEMORY table holds what max_heap_table_size let it grow to";
 
-/// A record of this key is there.
+/// Error 1062: a record with this key is there already.
 pub(crate) const DUPLICATE: u16 = 1062;
 
-/// What had been sent when an operation failed.
+/// How far an operation had got when it failed, which tells whether it may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendState {
-    /// Nothing that could take effect: reads, and writes in a transaction not told to commit.
+    /// Nothing sent could take effect: reads, and writes in a transaction not told to commit.
     Nothing,
-    /// A write that is a transaction by itself, or a call that commits.
+    /// A write that is a transaction by itself, or a call that commits, was sent.
     Write,
-    /// A write on an engine that cannot undo what fails in the middle.
+    /// A write was sent to an engine that cannot undo a statement that fails in the middle.
     InPlace,
-    /// A COMMIT.
+    /// A COMMIT was sent.
     Commit,
 }
 
-/// What an error means for the operation that met it.
+/// How an error ends the operation that met it.
 pub(crate) fn attempt(error: &Error, sent: SendState) -> Attempt {
     match error {
         Error::Server(answer) if is_conflict(answer, sent) => Attempt::Conflict,
@@ -52,7 +52,7 @@ pub(crate) fn attempt(error: &Error, sent: SendState) -> Attempt {
     }
 }
 
-/// Whether an error proves that there was no effect.
+/// Whether an error proves that the operation had no effect.
 fn is_settled(answer: &ServerError, sent: SendState) -> bool {
     let settled = !UNSETTLED.contains(&answer.code);
     match sent {
@@ -62,18 +62,19 @@ fn is_settled(answer: &ServerError, sent: SendState) -> bool {
     }
 }
 
-/// Whether an error comes before an engine without a log has touched the record: values (22), keys (23) and
-/// rights and syntax (42), a table that is full or does not change.
+/// Whether an error comes before an engine without a log has touched the record: SQLSTATE classes 22 (values), 23
+/// (keys) and 42 (rights and syntax), or one of [`EARLY`].
 fn is_early(answer: &ServerError) -> bool {
     ["22", "23", "42"].iter().any(|class| answer.state.starts_with(class)) || EARLY.contains(&answer.code)
 }
 
-/// A COMMIT that fails has rolled back for certain only where the server says so.
+/// Whether the operation lost against another transaction. A COMMIT that fails has rolled back for certain only
+/// where the server says so.
 fn is_conflict(answer: &ServerError, sent: SendState) -> bool {
     answer.state == ROLLED_BACK || (sent != SendState::Commit && CONFLICTS.contains(&answer.code))
 }
 
-/// What it means for an operation that its connection is gone.
+/// How an operation ends whose connection is gone: its outcome is unknown if a write or commit had been sent.
 pub(crate) fn lost(sent: SendState, words: String) -> Attempt {
     match sent {
         SendState::Nothing => Attempt::Failed(Fault::lost(words)),
@@ -81,7 +82,8 @@ pub(crate) fn lost(sent: SendState, words: String) -> Attempt {
     }
 }
 
-/// The error itself: the driver's own words repeat those of every layer that it came through.
+/// An error's innermost cause, since the driver's own message repeats the causes of every layer; the server's
+/// errors with their code.
 pub(crate) fn words(error: &Error) -> String {
     if let Error::Server(ServerError { code, message, .. }) = error {
         let hint = if *code == FULL { FULL_HINT } else { "" };
@@ -96,7 +98,7 @@ pub(crate) fn words(error: &Error) -> String {
     words
 }
 
-/// What the user can do about a connection that could not be opened.
+/// A hint for the user on how to mend a connection that could not be opened.
 pub(crate) fn remedy(error: &Error, product: Product) -> String {
     let remedy = match error {
         Error::Server(answer) => match answer.code {

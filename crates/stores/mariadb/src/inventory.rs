@@ -1,4 +1,5 @@
-//! The inventory on MariaDB.
+//! The inventory workload on `MariaDB` and `MySQL`: one table, one row for each tuple, captured under each lock
+//! mode.
 
 use std::fmt::Write as _;
 
@@ -21,7 +22,7 @@ use crate::{
 
 const TRANSACTION: Bracket = Bracket::Transaction;
 
-/// Tuples laid in by one statement.
+/// Tuples inserted by one statement.
 const BATCH: usize = 1_000;
 
 impl InventoryStore for MariaDb {
@@ -93,9 +94,9 @@ fn insert(table: &str, items: &[Item]) -> String {
     sql
 }
 
-/// Locks the group, decides and takes, all in one call. Answers one result for each line taken, and
-/// none where there is too little; then how the call ended, which is what counts: a line is taken
-/// only if the call ended well.
+/// A procedure that locks the group, decides which lines to take and takes them, all in one call. It answers one
+/// result for each line taken, and none where there is too little stock; then how the call ended, which decides:
+/// a line is taken only if the call ended well.
 fn procedure(name: &str, table: &str) -> String {
     let group = "sku = wanted_sku AND `condition` = wanted_condition AND source = wanted_source";
     format!(
@@ -128,7 +129,7 @@ fn held(row: &Row) -> Result<StockRow, String> {
     Ok(StockRow { key: (sku, small(row, 1)?, small(row, 2)?, small(row, 3)?), count: number(row, 4)? })
 }
 
-/// A condition, source or warehouse.
+/// Reads a condition, source or warehouse: a number from 0 to 255.
 fn small(row: &Row, column: usize) -> Result<u8, String> {
     let value: i64 = number(row, column)?;
     u8::try_from(value).map_err(|_| format!("a tuple with {value} in column {column}"))
@@ -245,7 +246,7 @@ impl SqlSession for Session {
                 taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
                 Ok(())
             }),
-            // the procedure rolls back by itself, but for errors that end it at once
+            // the procedure rolls back by itself, except after errors that end it at once
             Err(error) => Err(self.roll_back(fault::attempt(&error, SendState::Write)).await),
         }
     }
@@ -259,7 +260,7 @@ impl SqlSession for Session {
     }
 }
 
-/// Runs a statement that takes a line's units, if its tuple has the version still that was seen.
+/// Runs a statement that takes a line's units if its tuple still has the version that was read.
 async fn write_if(
     session: &mut Session,
     take: &Statement,

@@ -1,4 +1,4 @@
-//! The join on `MariaDB` and `MySQL`, whatever keeps the tables.
+//! The join workload on `MariaDB` and `MySQL`, on every engine.
 
 use std::fmt::Write as _;
 
@@ -19,10 +19,10 @@ use crate::{
     session::{Session, rows, text},
 };
 
-/// Rows of `ext` laid in by one statement.
+/// Rows of `ext` inserted by one statement.
 const BATCH: usize = 1_000;
 
-/// The names of the two tables.
+/// Quoted names of both tables.
 struct Tables {
     ext: String,
     usertable: String,
@@ -33,7 +33,7 @@ impl Tables {
         Self { ext: object(place, "ext"), usertable: usertable(place) }
     }
 
-    /// The query, with `value` as its condition; a row begins with the key.
+    /// The query in one of the two orders, selecting by `value`. In both, a row's first column is the key.
     fn query(&self, order: TableOrder, value: &str) -> String {
         let Self { ext, usertable } = self;
         let from = order.joined(ext, usertable);
@@ -112,8 +112,8 @@ async fn lay_in(conn: &mut Conn, table: &str, ext: &[Ext], engine: Engine) -> Re
     load::analyze(conn, table, engine).await
 }
 
-/// A line of a plan: `id=1, select_type=SIMPLE, table=ext, …`, without what is NULL; or the text itself,
-/// on servers that explain in one.
+/// A line of a plan: `id=1, select_type=SIMPLE, table=ext, …`, without columns that are NULL; or the column's
+/// text alone, on servers whose plan is a single text.
 fn explained(row: &Row) -> String {
     let columns = row.columns_ref();
     if columns.len() == 1 {

@@ -1,4 +1,4 @@
-//! `MariaDB` and `MySQL`, each with its engines as stores of their own ([`Variant`]): one connection a client, over
+//! `MariaDB` and `MySQL`, each with its engines as stores of their own ([`Variant`]): one connection per client, over
 //! TCP without TLS, statements prepared once.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
@@ -28,14 +28,14 @@ use crate::{
 
 pub use engine::{Engine, Product, Variant};
 
-/// How long the network may take to connect, before a host counts as unreachable.
+/// How long the network may take to connect before a host counts as unreachable.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The database to be made exists.
+/// Error 1007: the database to be created is there already.
 const DATABASE_EXISTS: u16 = 1007;
 
-/// The settings that bear on a guarantee or on speed, on every engine; a version has one of the isolations'
-/// names.
+/// Settings that bear on a guarantee or on speed on every engine. A version of the server has one of the two
+/// names of the isolation level.
 const SETTINGS: &[&str] = &[
     "autocommit",
     "default_storage_engine",
@@ -49,7 +49,7 @@ const SETTINGS: &[&str] = &[
     "version",
 ];
 
-/// Those of one engine.
+/// Further settings that bear on a guarantee or on speed on one engine.
 fn settings_of(engine: Engine) -> &'static [&'static str] {
     match engine {
         Engine::InnoDb => &[
@@ -67,7 +67,7 @@ fn settings_of(engine: Engine) -> &'static [&'static str] {
     }
 }
 
-/// A `MariaDB` or `MySQL` server, with the engine that keeps the tables.
+/// A `MariaDB` or `MySQL` server, with the engine in which tables are created.
 #[derive(Debug)]
 pub struct MariaDb {
     address: Address,
@@ -125,7 +125,7 @@ impl MariaDb {
         })
     }
 
-    /// Does something on a connection of its own.
+    /// Runs work that is not timed, on a connection of its own.
     async fn on_server<T>(
         &self,
         doing: &str,
@@ -133,7 +133,7 @@ impl MariaDb {
     ) -> Result<T, StoreError> {
         let mut conn = self.conn().await?;
         let done = work(&mut conn).await.map_err(|error| self.failed(doing, &error))?;
-        // what was asked for is done; how the connection ends is of no matter
+        // the work is done; how the connection ends does not matter
         let _ = conn.disconnect().await;
         Ok(done)
     }
@@ -168,19 +168,19 @@ fn options(address: &Address) -> Opts {
         .pass(address.password.as_ref().map(Secret::reveal))
         .db_name(database)
         .tcp_nodelay(true)
-        // else the driver leaves the address for a socket file that the server names
+        // otherwise the driver switches from the address to a socket file that the server names
         .prefer_socket(false)
         .client_found_rows(true)
         .init(vec!["SET autocommit=1"])
         .into()
 }
 
-/// A name as SQL takes it, whatever it is made of.
+/// A quoted SQL name, which may hold any characters.
 fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// A trial's object, with its database.
+/// The quoted name of a trial's table or procedure, with its database.
 fn object(place: &Place, name: &str) -> String {
     format!("{}.{}", quoted(&place.namespace), quoted(&place.object(name)))
 }
@@ -246,7 +246,7 @@ async fn settings(conn: &mut Conn, engine: Engine) -> Result<BTreeMap<String, St
 }
 
 async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {
-    // names differ by case where the server's files do
+    // compared byte by byte: whether names differ by case depends on the server's files
     let there = "SELECT 1 FROM information_schema.schemata WHERE BINARY schema_name = BINARY ?";
     if rows(conn, there, (namespace,)).await?.is_empty() {
         return Ok(Owner::Nobody);
@@ -260,12 +260,12 @@ async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {
     if let Some(row) = rows(conn, run, ()).await?.first() {
         return Ok(Owner::Run(text(row, 0)));
     }
-    // no mark in the place for it, which only a killed run leaves so
+    // a database without a mark and without other tables is left only by a run killed while making it
     Ok(if is_empty(conn, namespace, "marker").await? { Owner::Empty } else { Owner::Stranger })
 }
 
-/// Whether a database holds nothing but a table of this name: making a database, a table for the mark and
-/// the mark are three steps.
+/// Whether a database holds nothing but at most a table of this name. Creating the database, creating the table
+/// for the mark and inserting the mark are three steps, and a run may be killed between them.
 async fn is_empty(conn: &mut Conn, namespace: &str, but: &str) -> Result<bool, Error> {
     let objects = "SELECT 1 FROM information_schema.tables
                    WHERE BINARY table_schema = BINARY ? AND table_name <> ?

@@ -1,4 +1,4 @@
-//! Laying records in, and reading them back.
+//! Loading records, and reading them back.
 
 use std::fmt::Write as _;
 
@@ -17,35 +17,34 @@ use crate::{
     session::{number, text},
 };
 
-/// Records that are put in order at once: what is held of them takes some 30 MiB.
+/// Records that are sorted at once: they take some 30 MiB of memory.
 const SORTED: u64 = 500_000;
-/// Records that one statement or transaction lays in.
+/// Records loaded by one statement or transaction.
 const BATCH: usize = 20_000;
-/// Bytes that are sent at once, below every server's `max_allowed_packet`.
+/// Bytes sent at once, below every server's `max_allowed_packet`.
 const PIECE: usize = 256 << 10;
-/// A row of more bytes takes columns that lie outside it; the limit of all engines is 65,535.
+/// Bytes of fields above which columns are of a type stored outside the row; all engines limit a row to 65,535.
 const WIDEST: u64 = 65_000;
-/// A row of more bytes does not fit half a page of `InnoDB`'s as it is.
+/// Bytes of fields above which a row does not fit into half a page of `InnoDB`'s as it is.
 const HALF_A_PAGE: u64 = 7_000;
-/// The shortest VARCHAR that `InnoDB` takes out of a row that is too long.
+/// Length of the shortest VARCHAR that `InnoDB` moves out of a row that is too long.
 const OUTSIDE: u64 = 256;
-/// The least that a MEMORY table of ours may grow to.
+/// Bytes to which a MEMORY table may grow at least, however few records are loaded.
 const ROOM: u64 = 256 << 20;
 
-/// The columns of a key: bytes, so that they compare as they are.
+/// The type of a key's column: compared byte by byte.
 pub(crate) const KEY: &str = "VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL";
 
-/// The names of a record's fields.
 pub(crate) fn fields(layout: &Layout) -> impl Iterator<Item = String> {
     (0..layout.fields).map(|field| format!("field{field}"))
 }
 
-/// A list as SQL writes it.
+/// Items separated by commas, as in a SQL statement.
 pub(crate) fn list(items: impl IntoIterator<Item = String>) -> String {
     items.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// The table of a trial's records.
+/// The quoted name of the table of a trial's records.
 pub(crate) fn usertable(place: &Place) -> String {
     object(place, "usertable")
 }
@@ -70,7 +69,7 @@ fn create(table: &str, layout: &Layout, engine: Engine) -> String {
     )
 }
 
-/// MEMORY's own index finds single keys only, and finds them faster.
+/// The primary key's clause. MEMORY's default index, a hash, finds single keys only, but faster than its B-tree.
 pub(crate) fn primary_key(engine: Engine, in_order: bool) -> &'static str {
     match engine {
         Engine::Csv | Engine::Archive => "",
@@ -79,7 +78,7 @@ pub(crate) fn primary_key(engine: Engine, in_order: bool) -> &'static str {
     }
 }
 
-/// Makes the table and lays the records in, in the order of their keys.
+/// Creates the table and loads the records, in the order of their keys.
 pub(crate) async fn records(
     conn: &mut Conn,
     place: &Place,
@@ -106,7 +105,7 @@ pub(crate) async fn records(
     analyze(conn, &table, engine).await
 }
 
-/// Gathers what the planner wants to know.
+/// Gathers the statistics that the planner uses, on engines that have an index.
 pub(crate) async fn analyze(conn: &mut Conn, table: &str, engine: Engine) -> Result<(), Error> {
     if engine.is_indexed() && engine != Engine::Blackhole {
         conn.query_drop(format!("ANALYZE TABLE {table}")).await?;
@@ -114,7 +113,8 @@ pub(crate) async fn analyze(conn: &mut Conn, table: &str, engine: Engine) -> Res
     Ok(())
 }
 
-/// A MEMORY table may grow to what its maker's session says, four times what is laid in.
+/// Lets a MEMORY table grow to four times the size of the records to be loaded. Its limit is the setting of the
+/// session that creates it.
 async fn make_room(conn: &mut Conn, layout: &Layout) -> Result<(), Error> {
     let row = u64::from(layout.field_bytes) * u64::from(layout.fields) + 128;
     let room = layout.records.saturating_mul(row).saturating_mul(4).max(ROOM);
@@ -122,20 +122,19 @@ async fn make_room(conn: &mut Conn, layout: &Layout) -> Result<(), Error> {
         .await
 }
 
-/// Whether the server takes a stream of rows; `MySQL` does not unless told to.
+/// Whether the server accepts a stream of rows; `MySQL` does not by default.
 async fn local_infile(conn: &mut Conn) -> Result<bool, Error> {
     let allowed: Option<i64> = conn.query_first("SELECT @@local_infile").await?;
     Ok(allowed == Some(1))
 }
 
-/// How many parts of the keys are put in order one after the other.
+/// How many parts the keys are divided into, to be sorted one after the other.
 fn parts(records: u64) -> u64 {
     records.div_ceil(SORTED)
 }
 
-/// The numbers of the records whose keys are in one part, in the order of their keys. In that order a
-/// primary key is built page by page; in the order of numbers every record would be written to
-/// another page.
+/// Numbers of the records whose keys are in one part, in the order of their keys. Loaded in that order, a primary
+/// key is built page by page; in the order of numbers every record would be written to another page.
 fn in_order(records: u64, part: u64) -> Vec<u64> {
     let parts = parts(records);
     let mut numbers: Vec<u64> =
@@ -144,7 +143,7 @@ fn in_order(records: u64, part: u64) -> Vec<u64> {
     numbers
 }
 
-/// The part that a key is in, by its first six digits: 100000 to 922337 for all but one in fifty.
+/// The part that a key is in, by its first six digits, which are 100000 to 922337 for all but one key in fifty.
 fn part_of(key: &str, parts: u64) -> u64 {
     const DIGITS: usize = 6;
     let digits = key.bytes().filter(u8::is_ascii_digit).chain([b'0'; DIGITS]).take(DIGITS);
@@ -152,7 +151,7 @@ fn part_of(key: &str, parts: u64) -> u64 {
     (first.saturating_sub(100_000) * parts / 822_338).min(parts - 1)
 }
 
-/// Sends a batch as a file of rows that is made as it is sent.
+/// Sends a batch as a file of rows that is written while it is sent.
 async fn stream_in(conn: &mut Conn, table: &str, layout: &Layout, numbers: &[u64]) -> Result<(), Error> {
     let (layout, numbers) = (*layout, numbers.to_vec());
     let count = numbers.len() as u64;
@@ -174,7 +173,7 @@ async fn stream_in(conn: &mut Conn, table: &str, layout: &Layout, numbers: &[u64
     });
     let load = format!("LOAD DATA LOCAL INFILE 'records' INTO TABLE {table} CHARACTER SET ascii");
     conn.query_drop(load).await?;
-    // the server skips rows of such a file that it cannot take
+    // the server skips rows of such a file that it cannot store
     let taken = conn.affected_rows();
     if taken == count {
         Ok(())
@@ -193,7 +192,7 @@ fn row_of_file(piece: &mut String, number: u64, fields: &Fields) {
     piece.push('\n');
 }
 
-/// Sends a batch as statements of many rows, in one transaction where there is one.
+/// Sends a batch as INSERTs of many rows, in one transaction where the engine has transactions.
 async fn insert(conn: &mut Conn, table: &str, layout: &Layout, numbers: &[u64]) -> Result<(), Error> {
     let mut fields = Fields::default();
     let begin = format!("INSERT INTO {table} VALUES ");
@@ -216,7 +215,7 @@ async fn insert(conn: &mut Conn, table: &str, layout: &Layout, numbers: &[u64]) 
     conn.query_drop("COMMIT").await
 }
 
-/// Gives every record that is there, as it comes, with what its fields begin with.
+/// Passes every record to `each` as it streams in, with the beginnings of its fields.
 pub(crate) async fn state(
     store: &MariaDb,
     place: &Place,
@@ -239,7 +238,7 @@ fn take(row: &Row, each: &mut RecordVisitor<'_>) {
     each(&text(row, 0), version.unwrap_or_default(), tag);
 }
 
-/// The columns from one on, as bytes.
+/// The columns from `from` on, as bytes; one that holds no bytes counts as empty.
 pub(crate) fn bytes(row: &Row, from: usize) -> impl Iterator<Item = &[u8]> {
     (from..row.len()).map(|column| match row.as_ref(column) {
         Some(Value::Bytes(bytes)) => bytes.as_slice(),
@@ -247,7 +246,6 @@ pub(crate) fn bytes(row: &Row, from: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Removes tables.
 pub(crate) async fn drop_tables(conn: &mut Conn, tables: &[String]) -> Result<(), Error> {
     conn.query_drop(format!("DROP TABLE IF EXISTS {}", tables.join(", "))).await
 }

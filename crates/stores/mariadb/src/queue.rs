@@ -1,4 +1,4 @@
-//! The queue on `InnoDB`: a table, whose consumers skip what others have locked.
+//! The queue on `InnoDB`: a table, whose consumers skip messages that others have locked.
 
 use std::{collections::VecDeque, mem, time::Duration};
 
@@ -23,16 +23,17 @@ use crate::{
 
 const TRANSACTION: Bracket = Bracket::Transaction;
 
-/// A consumer's: at this level a search locks what it finds, and not the gaps between, in which producers write.
+/// Consumers' isolation level: at it a search locks the rows that it finds, but not the gaps between, into which
+/// producers insert.
 const READ_COMMITTED: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// Transactions begin by themselves, without a request to do so.
+/// Makes each transaction begin with its first statement, which saves the request that would begin it.
 const NO_AUTOCOMMIT: &str = "SET autocommit=0";
 
-/// There is no such table.
+/// Error 1146: there is no such table.
 const ABSENT: u16 = 1146;
 
-/// Why `InnoDB` cannot deliver so.
+/// The reason why `InnoDB` cannot deliver messages in this way; `None` if it can.
 pub(crate) fn refuses(delivery: &Delivery) -> Option<&'static str> {
     const ONE_BY_ONE: &str =
         "a connection has one statement at a time: --in-flight 1, or --ack transaction with a --batch";
@@ -57,13 +58,13 @@ impl QueueAdapter for MariaDb {
         Box::pin(self.on_server("making the queue", async move |conn| conn.query_drop(create).await))
     }
 
-    /// Who has locked a message is not asked: it can be delivered as soon as the lock is given up.
+    /// Counts locked messages too: a message can be delivered as soon as its lock is given up.
     fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         let count = format!("SELECT COUNT(*) FROM {}", table(place));
         Box::pin(self.on_server("counting the messages", async move |conn| {
             match conn.query_first(count).await {
                 Ok(ready) => Ok(Depth { ready: ready.unwrap_or(0), unacknowledged: 0 }),
-                // it went with its server
+                // the table was lost with its server's data, and so there are no messages left
                 Err(Error::Server(answer)) if answer.code == ABSENT => Ok(Depth::default()),
                 Err(error) => Err(error),
             }
@@ -76,8 +77,8 @@ impl QueueAdapter for MariaDb {
         )
     }
 
-    /// A search that locks sees what is committed while it goes on: it may have passed by a message that was not
-    /// committed yet, and find its producer's next.
+    /// A search that locks sees rows that are committed while it runs: it may pass over a message that is not
+    /// committed yet, and then find the next one of the same producer.
     fn keeps_order(&self, _: &Requirements) -> bool {
         false
     }
@@ -87,7 +88,7 @@ impl QueueAdapter for MariaDb {
     }
 }
 
-/// Opens connections to one queue.
+/// Opens producers' and consumers' connections to one queue.
 pub struct MariaDbConnector {
     address: Address,
     table: String,
@@ -130,7 +131,7 @@ impl MariaDbConnector {
         let lock = "WHERE id > ? ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED";
         let lock = conn.prep(format!("SELECT id, body FROM {table} {lock}")).await?;
         let delete_one = conn.prep(format!("DELETE FROM {table} WHERE id = ?")).await?;
-        // by IN the server may read a small table whole, and wait for what others have locked
+        // with IN the server may read a small table in full, and wait for rows that others have locked
         let taken = "JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS taken";
         let delete = format!("DELETE {table} FROM {taken} STRAIGHT_JOIN {table} ON {table}.id = taken.id");
         let delete = conn.prep(delete).await?;
@@ -147,19 +148,19 @@ impl MariaDbConnector {
     }
 }
 
-/// An INSERT of so many messages.
+/// An INSERT of `rows` messages.
 fn insert(table: &str, rows: usize) -> String {
     format!("INSERT INTO {table} (body) VALUES (?){}", ", (?)".repeat(rows.saturating_sub(1)))
 }
 
-/// A producer's connection.
+/// A producer's connection. It keeps messages until they are settled.
 pub struct MariaDbPublisher {
     session: Session,
     table: String,
-    /// Of so many messages.
+    /// Inserts `rows` messages.
     insert: Statement,
     rows: usize,
-    /// Whether messages are one transaction that are settled at once.
+    /// Whether the messages settled at once form one transaction.
     together: bool,
     bodies: Vec<Value>,
     numbers: MessageNumbers,
@@ -178,7 +179,7 @@ impl Publisher for MariaDbPublisher {
             let inserted = self.insert(bodies, SendState::Nothing).await.map(|()| Attempt::Ok);
             self.session.end(&TRANSACTION, inserted).await
         } else {
-            // one by one: no more than one is in flight
+            // singly: no more than one message is in flight
             self.insert(bodies, SendState::Write).await.map(|()| Attempt::Ok)
         };
         self.numbers.end(sent, done.unwrap_or_else(|trouble| trouble), ended)
@@ -186,7 +187,7 @@ impl Publisher for MariaDbPublisher {
 }
 
 impl MariaDbPublisher {
-    /// Inserts messages by as few statements as have room for them.
+    /// Inserts messages in as few statements as have room for them.
     async fn insert(&mut self, bodies: Vec<Value>, sent: SendState) -> Result<(), Attempt> {
         let mut bodies = bodies.into_iter();
         loop {
@@ -198,7 +199,7 @@ impl MariaDbPublisher {
             if batch.is_empty() {
                 return Ok(());
             }
-            // what is left at the end of a trial, or of a large batch
+            // the rest at the end of a trial, or of a large batch
             let insert = insert(&self.table, batch.len());
             let done = self.session.conn.exec_drop(insert, batch).await;
             return done.map_err(|error| fault::attempt(&error, sent));
@@ -211,12 +212,12 @@ pub struct MariaDbSubscriber {
     session: Session,
     lock: Statement,
     delete_one: Statement,
-    /// Deletes those whose ids are in a JSON array.
+    /// Deletes the messages whose ids are in a JSON array.
     delete: Statement,
     wanted: Requirements,
-    /// Locked and not taken, in the order of their ids.
+    /// Messages that were locked and not taken, in the order of their ids.
     ahead: VecDeque<Row>,
-    /// The ids of what was taken: it is deleted when it is acknowledged.
+    /// Ids of the messages that were taken, to be deleted when they are acknowledged.
     taken: Vec<u64>,
     stopped: bool,
 }
@@ -229,7 +230,7 @@ impl Subscriber for MariaDbSubscriber {
         received.redelivered = None;
         let auto = self.wanted.delivery.consume == Consume::Auto;
         queue::poll(patience, async || match self.take_one(received).await {
-            // no statement both deletes a message and gives it, and passes by what others have locked
+            // no single statement deletes a message, returns it and skips messages that others have locked
             Ok(true) if auto => self.delete().await.map_or_else(Attempt::Unknown, |()| Attempt::Ok),
             Ok(true) => Attempt::Ok,
             Ok(false) => Attempt::Refused,
@@ -245,7 +246,7 @@ impl Subscriber for MariaDbSubscriber {
         Ok(AckAnswer::Answered)
     }
 
-    /// Others can take what was locked and not taken.
+    /// Gives back messages that were locked and not taken, so that other consumers can take them.
     async fn stop(&mut self) -> Result<(), Fault> {
         self.stopped = true;
         self.forget();
@@ -264,12 +265,12 @@ impl MariaDbSubscriber {
         let Some(mut row) = self.ahead.pop_front() else { return Ok(false) };
         let odd = |words: String| Attempt::Failed(Fault::lost(words));
         self.taken.push(number(&row, 0).map_err(odd)?);
-        // what is no body is a message all the same, and as good as empty
+        // a value that cannot be read still counts as a message, with an empty body
         received.body = row.take_opt(1).and_then(Result::ok).unwrap_or_default();
         Ok(true)
     }
 
-    /// Locks as many messages as are acknowledged at once, beginning behind those that it has.
+    /// Locks as many messages as are acknowledged at once, from behind those already held.
     async fn lock(&mut self) -> Result<(), Attempt> {
         let Delivery { consume, batch, .. } = self.wanted.delivery;
         let due = match consume {
@@ -279,13 +280,13 @@ impl MariaDbSubscriber {
                 batch.saturating_sub(held).max(1)
             }
         };
-        // an id is above 0; those below the last that come late are for the next transaction
+        // every id is above 0; messages below the last one that are committed late wait for the next transaction
         let last = self.taken.last().copied().unwrap_or(0);
         self.ahead.extend(self.session.read(&self.lock, (last, self.wanted.at_once(due))).await?);
         Ok(())
     }
 
-    /// Deletes what was taken, and gives back what was not.
+    /// Deletes the messages that were taken, and gives back those that were not.
     async fn delete(&mut self) -> Result<(), Fault> {
         let taken = mem::take(&mut self.taken);
         self.forget();
@@ -304,8 +305,8 @@ impl MariaDbSubscriber {
         }
     }
 
-    /// An error ends the transaction. What was taken in it will come again: only a new connection makes the
-    /// client know.
+    /// An error ends the transaction, and messages taken in it will be delivered again. Only a new connection
+    /// tells that to the client, so where messages were held the error is made one that costs the connection.
     async fn failed(&mut self, trouble: Attempt) -> Attempt {
         let held = !self.taken.is_empty();
         self.forget();
@@ -319,7 +320,7 @@ impl MariaDbSubscriber {
     }
 }
 
-/// What cost a consumer its messages, and with them its connection.
+/// The fault with which a consumer loses the messages that it held, and with them its connection.
 fn lost(trouble: Attempt) -> Fault {
     match trouble {
         Attempt::Failed(fault) | Attempt::Unknown(fault) => Fault::lost(fault.message),
@@ -338,7 +339,7 @@ mod tests {
     use super::*;
     use crate::Variant;
 
-    /// What nobody published is the audit's to judge, and so must be taken.
+    /// A row that nobody published is for the audit to judge, and so must be taken.
     #[test]
     fn what_is_no_body_is_taken_as_a_message() {
         let Some(mut private) = Private::start("mariadb", Durability::None) else { return };

@@ -1,4 +1,4 @@
-//! The records on `MariaDB` and `MySQL`, whatever keeps the table.
+//! The records workload on `MariaDB` and `MySQL`, on every engine.
 
 use acidtest_model::{Address, Isolation, Lock, StoreError, Task};
 use acidtest_workloads::{
@@ -63,16 +63,16 @@ impl RecordsStore for MariaDb {
     }
 }
 
-/// What modifies a record under the native lock.
+/// The procedure that modifies a record under the native lock.
 const PROCEDURE: &str = "modify";
 
-/// `field0 = …, field1 = …`
+/// The assignments of an UPDATE: `field0 = …, field1 = …`.
 fn assignments(layout: &Layout, value: impl Fn(&str) -> String) -> String {
     list(fields(layout).map(|field| format!("{field} = {}", value(&field))))
 }
 
-/// Reads and updates a record in one call; answers the record as it was, if it is there. `alone`: the call
-/// is a transaction by itself.
+/// A procedure that reads and updates a record in one call, and answers the record as it was, if it is there. Its
+/// parameter `alone` says that the call is a transaction by itself.
 fn procedure(place: &Place, layout: &Layout, engine: Engine) -> String {
     let (name, table) = (object(place, PROCEDURE), usertable(place));
     let values = list(
@@ -88,7 +88,7 @@ fn procedure(place: &Place, layout: &Layout, engine: Engine) -> String {
     )
 }
 
-/// Locks the row as it reads it.
+/// The procedure's body on engines with transactions: it locks the row as it reads it.
 fn locking(table: &str, layout: &Layout) -> String {
     let (columns, set) = (list(fields(layout)), assignments(layout, |field| format!("new_{field}")));
     format!(
@@ -100,9 +100,9 @@ fn locking(table: &str, layout: &Layout) -> String {
     )
 }
 
-/// Without locks on rows one statement is all that is atomic: the UPDATE notes in the session's variables
-/// what it overwrites. Each condition is true, and is there for what it notes; none may be one that an
-/// optimizer knows to be true.
+/// The procedure's body on engines without locks on rows, where only a single statement is atomic: the UPDATE
+/// notes the values that it overwrites in the session's variables. Each of its conditions is always true, and is
+/// there only to note a value; none may be one that an optimizer knows to be true.
 fn noting(table: &str, layout: &Layout) -> String {
     let set = assignments(layout, |field| format!("new_{field}"));
     let noted = fields(layout).map(|field| format!(" AND LENGTH(@was_{field} := {field}) >= 0"));
@@ -123,13 +123,14 @@ struct RecordsConnector {
     procedure: String,
 }
 
-/// How a record is read and written in a lock mode.
+/// The statements by which updates and modifies change a record, which depend on the lock mode and the engine.
 enum LockStatements {
-    /// Decided here: read, then set. `checked`: only if the version is still the one that was read.
+    /// The client reads the record and computes the new version. With `checked`, the UPDATE only finds the record
+    /// if it still has the version that was read.
     Decided { version: Statement, whole: Statement, update: Statement, checked: bool },
-    /// Decided in the server.
+    /// The server computes the new version, in one statement or call.
     InOne { update: Statement, modify: Statement },
-    /// On engines that change nothing.
+    /// The engine cannot update rows.
     Never,
 }
 
@@ -139,9 +140,10 @@ struct Connection {
     scan: Statement,
     insert: Statement,
     how: LockStatements,
-    /// What holds the statements of an update or a modify together.
+    /// The transaction or table lock around the statements of one update or modify, where the lock mode needs
+    /// one.
     held: Option<Bracket>,
-    /// What a write by itself is.
+    /// The [`SendState`] of a write by itself.
     alone: SendState,
 }
 
@@ -158,11 +160,11 @@ impl Connector for RecordsConnector {
     }
 }
 
-/// Sets the level of the session's transactions, and reads it back.
+/// Sets the isolation level of the session's transactions, and returns an error if the server reports another.
 async fn isolate(conn: &mut Conn, level: Isolation) -> Result<(), String> {
     let set = format!("SET SESSION TRANSACTION ISOLATION LEVEL {}", level.sql());
     conn.query_drop(set).await.map_err(|error| fault::words(&error))?;
-    // either name, by version; both mean the same where a server has both
+    // the name depends on the version; both mean the same where a server has both
     let back = "SHOW SESSION VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')";
     let back = rows(conn, back, ()).await.map_err(|error| fault::words(&error))?;
     let back = back.first().map(|row| text(row, 1)).unwrap_or_default();
@@ -194,7 +196,7 @@ impl RecordsConnector {
         let Self { table, procedure, engine, wanted: Requirements { lock, layout, .. }, .. } = self;
         let set = assignments(layout, |_| "?".to_owned());
         if *lock == Lock::Native {
-            // the version comes back beside the count of rows
+            // LAST_INSERT_ID returns the version in the same answer as the count of rows
             let update =
                 format!("UPDATE {table} SET version = LAST_INSERT_ID(version + 1), {set} WHERE id = ?");
             let values = ", ?".repeat(layout.fields.into());
@@ -218,7 +220,8 @@ impl RecordsConnector {
 }
 
 impl Connection {
-    /// One operation. `sent`: what a write of it is; `alone`: whether it is a transaction by itself.
+    /// Runs one operation. `sent` is the [`SendState`] of a write in it; `alone` says whether the operation is a
+    /// transaction by itself.
     async fn step(
         &mut self,
         request: &Request,
@@ -295,7 +298,7 @@ impl Operations for Connection {
     }
 }
 
-/// Takes what was read: its version, and then its fields if the whole record was asked for.
+/// Takes the version of a row that was read, and its fields if the `whole` record was asked for.
 fn take(row: Option<&Row>, whole: bool, answer: &mut Answer) -> Lookup {
     let Some(row) = row else { return Lookup::Nothing };
     let Ok(version) = number(row, 0) else {
@@ -308,7 +311,7 @@ fn take(row: Option<&Row>, whole: bool, answer: &mut Answer) -> Lookup {
     Lookup::Record(version)
 }
 
-/// The values of a statement: some, the fields, some more.
+/// The parameters of a statement: `before`, the request's fields, `after`.
 fn values(before: &[Value], request: &Request, after: &[Value]) -> Params {
     let fields = request.fields.iter().map(Value::from);
     Params::Positional(before.iter().cloned().chain(fields).chain(after.iter().cloned()).collect())
@@ -328,7 +331,7 @@ async fn insert(
     }
 }
 
-/// Reads the version and writes the one above it.
+/// Reads a record's version, or for a modify the whole record, and writes the version above it.
 async fn set_to_computed(
     session: &mut Session,
     (read, update, checked): (&Statement, &Statement, bool),
@@ -361,7 +364,7 @@ async fn update_in_one(
         found => one(found)?,
     }
     match session.conn.last_insert_id() {
-        // below 0, as the server counts
+        // the server's count is signed, so such a version is a negative number
         Some(written) if i64::try_from(written).is_err() => {
             return Err(fault::lost(sent, "the version that it has written is none".to_owned()));
         }
@@ -382,7 +385,8 @@ async fn modify_in_one(
     match rows(&mut session.conn, modify, values).await {
         Ok(found) => {
             let Some(row) = found.first() else { return Ok(Attempt::Refused) };
-            // it has taken effect, whatever it says of it; and what it says need not be what is kept
+            // the call has taken effect whatever its answer holds, and an answer that cannot be read does not
+            // prove which version is stored: the outcome is unknown
             let version = number(row, 0).map_err(|words| fault::lost(SendState::Write, words))?;
             answer.record(version, bytes(row, 1));
             answer.wrote(Lookup::Record(version).above().map_err(Attempt::after_a_part)?);
@@ -390,7 +394,7 @@ async fn modify_in_one(
         }
         Err(error) => {
             let ended = fault::attempt(&error, sent);
-            // the procedure rolls back by itself, but for errors that end it at once
+            // the procedure rolls back by itself, except after errors that end it at once
             if sent == SendState::Write {
                 Ok(session.give_up(&Bracket::Transaction, ended).await)
             } else {

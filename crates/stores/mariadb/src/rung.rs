@@ -1,10 +1,10 @@
-//! What settings amount to: the crash that an acknowledged write survives, on each engine.
+//! Durability rungs: the crash that an acknowledged write survives under given settings, on each engine.
 
 use acidtest_model::Durability;
 
 use crate::engine::Engine;
 
-/// What the settings amount to on an engine, and why.
+/// The durability rung that the settings amount to on an engine, and the reason in words.
 pub(crate) fn rung<'a>(engine: Engine, value: impl Fn(&str) -> &'a str) -> (Durability, String) {
     match engine {
         Engine::InnoDb => innodb(value),
@@ -50,8 +50,8 @@ fn innodb<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
     (durability, because)
 }
 
-/// Rows are written to their file before the answer. A kill between a row, its keys and the file's header
-/// leaves a table that must be made whole from the rows, which a server does by itself only where told to.
+/// Rows are written to their file before the answer. A kill between writing a row, its keys and the file's header
+/// leaves a table that must be repaired from its rows, which a server does by itself only if its settings say so.
 fn myisam<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
     let recover = value("myisam_recover_options");
     let because = format!("MyISAM, myisam_recover_options={recover}");

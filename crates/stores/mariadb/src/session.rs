@@ -1,4 +1,4 @@
-//! One client's connection: statements, and what holds several of them together.
+//! One client's connection: statements, and the transactions or table locks around them.
 
 use acidtest_workloads::{Attempt, Fault};
 use mysql_async::{
@@ -8,15 +8,15 @@ use mysql_async::{
 
 use crate::fault::{self, SendState};
 
-/// What an operation came to, or came to too early.
+/// How an operation went, or the outcome that ended it early.
 pub(crate) type OperationResult = Result<Attempt, Attempt>;
 
-/// What holds several statements together.
+/// The transaction or table lock that makes several statements one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bracket {
-    /// A transaction.
+    /// From START TRANSACTION to COMMIT or ROLLBACK.
     Transaction,
-    /// A lock on this table, for engines without transactions.
+    /// A write lock on this table, for engines without transactions.
     TableLock(String),
 }
 
@@ -42,7 +42,7 @@ impl Bracket {
         }
     }
 
-    /// What a write inside it is.
+    /// The [`SendState`] of a write inside it.
     pub(crate) fn writes(&self) -> SendState {
         match self {
             Self::Transaction => SendState::Nothing,
@@ -53,13 +53,13 @@ impl Bracket {
 
 const UNLOCK: &str = "UNLOCK TABLES";
 
-/// One client's connection.
+/// One client's connection, on which its statements run one at a time.
 pub(crate) struct Session {
     pub(crate) conn: Conn,
 }
 
 impl Session {
-    /// Runs a statement that only reads.
+    /// Runs a statement that only reads, and returns its rows.
     pub(crate) async fn read(
         &mut self,
         statement: &Statement,
@@ -69,7 +69,7 @@ impl Session {
         read.map_err(|error| fault::attempt(&error, SendState::Nothing))
     }
 
-    /// Runs a statement, and says how many rows it found.
+    /// Runs a statement, and returns how many rows it found, changed or not.
     pub(crate) async fn run(
         &mut self,
         statement: &Statement,
@@ -80,7 +80,7 @@ impl Session {
         Ok(self.conn.affected_rows())
     }
 
-    /// Runs a statement that must find one row.
+    /// Runs a statement that must find exactly one row.
     pub(crate) async fn write(
         &mut self,
         statement: &Statement,
@@ -95,7 +95,7 @@ impl Session {
         begun.map_err(|error| fault::attempt(&error, SendState::Nothing))
     }
 
-    /// Keeps what went well; gives up everything else.
+    /// Commits or unlocks after success; rolls back or unlocks after any other outcome.
     pub(crate) async fn end(&mut self, bracket: &Bracket, done: OperationResult) -> OperationResult {
         match done {
             Ok(Attempt::Ok) => self.keep(bracket).await.map(|()| Attempt::Ok),
@@ -108,9 +108,9 @@ impl Session {
         kept.map_err(|error| fault::attempt(&error, SendState::Commit))
     }
 
-    /// Ends what was not told to be kept. It has no effect even if nobody answers, but the connection is
-    /// of no more use then. Some errors leave the transaction of their statement open: a lock wait that
-    /// timed out.
+    /// Ends a transaction that was not told to commit, or gives up the table lock. Nothing takes effect even if
+    /// nobody answers, but the connection is of no more use then. A rollback is needed after errors too: some
+    /// leave the transaction of their statement open, such as a lock wait that timed out.
     pub(crate) async fn give_up(&mut self, bracket: &Bracket, outcome: Attempt) -> Attempt {
         if let Attempt::Failed(fault) | Attempt::Unknown(fault) = &outcome
             && fault.connection_lost
@@ -122,7 +122,7 @@ impl Session {
     }
 }
 
-/// One row, or none: more of them were changed against all expectation.
+/// Fails unless a write found exactly one row. Where it found more, it has changed rows that it should not have.
 pub(crate) fn one(found: u64) -> Result<(), Attempt> {
     let words = || format!("a write found {found} rows, not one");
     match found {
@@ -132,7 +132,7 @@ pub(crate) fn one(found: u64) -> Result<(), Attempt> {
     }
 }
 
-/// All rows of all results of a statement, and the end of the last result, which may be an error.
+/// All rows of all results of a statement. An error may come as late as the end of the last result.
 pub(crate) async fn rows(
     conn: &mut Conn,
     statement: impl StatementLike,
@@ -147,12 +147,12 @@ pub(crate) async fn rows(
     Ok(rows)
 }
 
-/// A column as text; empty where it is none.
+/// A column as text; empty where the column holds none.
 pub(crate) fn text(row: &Row, column: usize) -> String {
     row.get_opt(column).and_then(Result::ok).unwrap_or_default()
 }
 
-/// A column as a number.
+/// A column as a number; an error where the column holds none.
 pub(crate) fn number<T: FromValue>(row: &Row, column: usize) -> Result<T, String> {
     let value = row.get_opt(column).and_then(Result::ok);
     value.ok_or_else(|| format!("no number in column {column}"))

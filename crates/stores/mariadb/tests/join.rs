@@ -1,4 +1,4 @@
-//! The join against real servers, on every engine that keeps what could be joined.
+//! The join workload against real servers, on every engine that keeps rows to join.
 
 mod common;
 

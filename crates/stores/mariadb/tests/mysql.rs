@@ -1,4 +1,4 @@
-//! The same stores on Oracle's MySQL, each test with a server of its own.
+//! The stores on Oracle's MySQL; each test starts a server of its own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -14,7 +14,7 @@ static INNODB: Subject<MariaDb> = common::subject!(MYSQL);
 static MYISAM: Subject<MariaDb> = common::subject!(MYSQL_MYISAM);
 static MARIADB: Subject<MariaDb> = common::subject!(MARIADB);
 
-/// All on one server: it takes this one ten seconds to be prepared.
+/// All checks run on one server, as this one takes ten seconds to be prepared.
 #[test]
 fn innodb_carries_every_workload_and_holds_under_contention() {
     INNODB.passes(&[
@@ -62,11 +62,11 @@ fn myisam_keeps_what_was_acknowledged() {
     records::kills_and_repairs(&MYISAM);
 }
 
-/// Whoever asks for one product gets the other's address: the servers differ in what the page of
-/// guarantees says of them.
+/// A user who asks for one product's store on the other's server is told the address to write, as the two
+/// have different guarantees.
 #[test]
 fn the_other_product_s_server_is_refused_with_the_address_to_write() {
-    // both, or this test is left out
+    // the test needs a server of each product, or is left out
     if !wanted("mariadb") {
         return;
     }
@@ -78,7 +78,7 @@ fn the_other_product_s_server_is_refused_with_the_address_to_write() {
 }
 
 /// MySQL's own way to log in: the first login of a user with a password asks for the server's key, as the
-/// connection is not encrypted; later ones are known to the server.
+/// connection is not encrypted; later ones are answered from the server's cache.
 #[test]
 fn users_log_in_by_caching_sha2_with_and_without_a_password() {
     let Some(world) = INNODB.start(Durability::None) else { return };

@@ -1,4 +1,4 @@
-//! The queue against real servers, each test with its own.
+//! The queue workload against real servers; each test starts its own.
 
 mod common;
 

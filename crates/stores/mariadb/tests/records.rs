@@ -1,4 +1,4 @@
-//! The records against real servers, on every engine; each test with a server of its own.
+//! The records workload against real servers, on every engine; each test starts its own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -145,7 +145,7 @@ fn each_engine_s_rung_is_read_back() {
     }
 }
 
-/// Columns of more than a row of the engine's holds, and a server that takes no stream of rows.
+/// Fields too large for a row of the engine, and a server that does not accept a stream of rows.
 #[test]
 fn records_of_every_shape_are_laid_in() {
     let Some(world) = INNODB.start(Durability::None) else { return };
@@ -178,11 +178,11 @@ fn a_memory_table_that_is_full_says_what_let_it_grow() {
     wait(world.store.create(NAMESPACE, "run 1")).unwrap();
     let case = RecordsRun::of(Lock::None, 1, "write");
     case.load(&world.store);
-    // the table is made again, with the room that this session gives it
+    // rebuild the table with the limit of this session, 1 MiB
     let shrink =
         format!("SET max_heap_table_size = {}; ALTER TABLE {NAMESPACE}.usertable_1 ENGINE = MEMORY", 1 << 20);
     execute(world.address(), &shrink);
-    // more than the table has room for
+    // more records than the table has room for
     let measured = case.drive(&world.store, &for_operations(4_000), 2);
     assert!(measured.faults.keys().any(|words| words.contains("max_heap_table_size")), "{measured:?}");
     assert_eq!(case.judge(&world.store).0.verdict, Verdict::Holds);

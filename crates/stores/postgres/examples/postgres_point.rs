@@ -1,7 +1,7 @@
 //! Reads or updates single rows as fast as PostgreSQL answers: acidtest's side of `bench/peers`.
 //!
 //! `postgres_point ADDRESS select|update ROWS CLIENTS SECONDS` drives the table `points`, ids 1 to
-//! ROWS, from one thread in a closed loop, and prints in one line: operations, seconds, operations a
+//! ROWS, from one thread in a closed loop, and prints in one line: operations, seconds, operations per
 //! second, median and 99th percentile in microseconds.
 
 use std::{env, process::ExitCode, time::Duration};
@@ -41,7 +41,7 @@ impl Client for PointClient {
         match (&mut self.point, self.access) {
             (Some(point), Access::Select) => point.select(*id).await,
             (Some(point), Access::Update) => point.update(*id).await,
-            // the engine connects before it attempts anything
+            // not reached: the engine connects before it attempts anything
             (None, _) => Attempt::Refused,
         }
     }
@@ -49,7 +49,7 @@ impl Client for PointClient {
     fn account(&mut self, _: i64, _: Outcome) {}
 
     async fn connect(&mut self) -> Result<(), String> {
-        // the old one is closed first
+        // close the old connection before opening a new one
         self.point = None;
         self.point = Some(Point::open(&self.address).await?);
         Ok(())

@@ -1,9 +1,8 @@
-//! One connection, driven by whoever waits for its answer.
+//! One connection, polled by the task that waits for its answer.
 //!
-//! tokio-postgres hands out a connection in two halves, to be driven from two tasks. Here both are
-//! polled by the client's own task: a request costs no hop to another task, a connection that the
-//! server has closed is known before anything more is sent, and dropping a line closes its socket at
-//! once, whatever is in flight.
+//! tokio-postgres hands out a connection in two halves, to be driven from two tasks. Here both are polled by the
+//! client's own task: a request costs no hop to another task, a connection that the server has closed is known
+//! before anything more is sent, and dropping a connection closes its socket at once, whatever is in flight.
 
 use std::{
     future::{Future, poll_fn},
@@ -20,10 +19,10 @@ use tokio_postgres::{Client, Config, Error, NoTls, Socket, config::SslMode, tls:
 
 use crate::{DEFAULT_PORT, fault};
 
-/// How long the network may take to connect, before a host counts as unreachable.
+/// How long the network may take to connect before a host counts as unreachable.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// One connection to the server.
+/// One client's connection to a PostgreSQL server, driven by whoever awaits an answer on it.
 pub struct Connection {
     client: Arc<Client>,
     wire: Wire,
@@ -31,9 +30,9 @@ pub struct Connection {
 
 /// The half that reads and writes the socket.
 struct Wire {
-    /// None once it has ended: only then do requests that wait for it learn that.
+    /// `None` once it has ended: only when it is dropped do requests that wait for it learn that.
     connection: Option<tokio_postgres::Connection<Socket, NoTlsStream>>,
-    /// Why it ended, where that is known.
+    /// Why the connection ended, where that is known.
     ended: Option<String>,
 }
 
@@ -43,7 +42,7 @@ impl Connection {
         Ok(Self { client: Arc::new(client), wire: Wire { connection: Some(connection), ended: None } })
     }
 
-    /// Sends a request, or several at once, and waits for the answers.
+    /// Sends one or more requests at once, and waits for all answers.
     pub async fn ask<T>(&mut self, request: impl AsyncFnOnce(&Client) -> T) -> T {
         let Self { client, wire } = self;
         let mut request = pin!(request(client));
@@ -52,13 +51,13 @@ impl Connection {
                 return done;
             }
             wire.poll(context);
-            // what has just been read may be its answer
+            // the bytes just read may be this request's answer
             request.as_mut().poll(context)
         })
         .await
     }
 
-    /// To make requests that outlive the call: they are driven by a later [`ask`](Self::ask).
+    /// The client by which to make requests that outlive the call: a later [`ask`](Self::ask) drives them.
     pub(crate) fn client(&self) -> Arc<Client> {
         Arc::clone(&self.client)
     }
@@ -72,7 +71,7 @@ impl Connection {
         .await
     }
 
-    /// An error's words, with those of the connection's end where that was the reason.
+    /// An error's message, with the reason why the connection ended where that caused the error.
     #[must_use]
     pub fn words(&self, error: &Error) -> String {
         match &self.wire.ended {
@@ -81,7 +80,7 @@ impl Connection {
         }
     }
 
-    /// Why the connection is closed.
+    /// Why the connection is closed: the network's message, or `connection closed` where none is known.
     #[must_use]
     pub fn ended(&self) -> String {
         self.wire.ended.clone().unwrap_or_else(|| "connection closed".to_owned())
@@ -109,7 +108,7 @@ pub(crate) async fn in_order<F: Future>(requests: impl Iterator<Item = F>) -> Ve
             }
             answered += 1;
         }
-        // a request is sent when it is first polled; from then on answers come in its turn
+        // a request is sent when it is first polled; from then on answers arrive in the same order
         if !mem::replace(&mut sent, true) {
             for request in requests.iter_mut().skip(answered + 1) {
                 let _ = request.as_mut().poll(context);

@@ -1,4 +1,4 @@
-//! What an error means: for the operation that met it, and for the user.
+//! The meaning of errors: for the operation that met them, and for the user.
 
 use std::{error::Error as _, io};
 
@@ -9,20 +9,20 @@ use tokio_postgres::{
     error::{DbError, Severity, SqlState},
 };
 
-/// What had been sent when an operation failed.
+/// How far an operation had got when it failed, which tells whether it may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendState {
-    /// Nothing that could take effect: reads, and writes in a transaction not told to commit.
+    /// Nothing sent could take effect: reads, and writes in a transaction not told to commit.
     Nothing,
-    /// A write that is a transaction by itself, or a COMMIT.
+    /// A write that is a transaction by itself, or a COMMIT, was sent.
     Commit,
 }
 
-/// What an error means for the operation that met it; `words` are the error's.
+/// How an error ends the operation that met it; `words` is the message to report.
 ///
-/// An error that the server reports proves that the statement, and with it the transaction, had no
-/// effect: past the moment of commit PostgreSQL reports none, it panics. Not so where the server
-/// goes down or the answer does not come.
+/// An error that the server reports proves that the statement, and with it the transaction, had no effect: past
+/// the moment of commit PostgreSQL reports none, it panics. That does not hold where the server goes down or the
+/// answer does not come.
 #[must_use]
 pub fn attempt(error: &Error, sent: SendState, words: String) -> Attempt {
     match error.as_db_error() {
@@ -32,7 +32,7 @@ pub fn attempt(error: &Error, sent: SendState, words: String) -> Attempt {
     }
 }
 
-/// What it means for an operation that its connection is gone.
+/// How an operation ends whose connection is gone: its outcome is unknown if a commit had been sent.
 #[must_use]
 pub fn lost(sent: SendState, words: String) -> Attempt {
     match sent {
@@ -49,14 +49,14 @@ fn is_conflict(code: &SqlState) -> bool {
 fn ends_connection(answer: &DbError) -> bool {
     let code = answer.code().code();
     let unsettled = [SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN.code()].contains(&code);
-    // 08: connection exceptions, 57P: the server goes down or comes up
+    // class 08: connection exceptions; class 57P: the server goes down or comes up
     matches!(answer.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
         || unsettled
         || code.starts_with("08")
         || code.starts_with("57P")
 }
 
-/// An error with all its causes: the driver's own words leave them out.
+/// An error's message with all its causes, which the driver's own message leaves out.
 #[must_use]
 pub fn words(error: &Error) -> String {
     if let Some(answer) = error.as_db_error() {
@@ -74,7 +74,7 @@ pub fn words(error: &Error) -> String {
 const LOGIN: &str =
     "check user and password: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or ACIDTEST_PASSWORD";
 
-/// What the user can do about a connection that could not be opened.
+/// A hint for the user on how to mend a connection that could not be opened.
 pub(crate) fn remedy(error: &Error, address: &Address) -> String {
     let network = error.source().is_some_and(<dyn std::error::Error>::is::<io::Error>);
     let Some(code) = error.code() else {

@@ -1,4 +1,4 @@
-//! The inventory on PostgreSQL.
+//! The inventory workload on PostgreSQL: one table, one row for each tuple, captured under each lock mode.
 
 use acidtest_model::{Address, Lock, StoreError, Task};
 use acidtest_workloads::{
@@ -18,7 +18,7 @@ use crate::{
     session::{Answered, Part, Session, changed_one, may_have_changed, unless_stale},
 };
 
-/// Tuples laid in by one statement.
+/// Tuples inserted by one statement.
 const BATCH: usize = 10_000;
 
 fn table(place: &Place) -> String {
@@ -34,7 +34,7 @@ impl InventoryStore for Postgres {
                 insert(client, &table, items).await?;
             }
             client.batch_execute("COMMIT").await?;
-            // so that the planner knows its size, and no client has to mark its tuples as committed
+            // so that the planner knows the table's size, and no client has to mark its rows as committed
             client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await
         }))
     }
@@ -60,8 +60,8 @@ impl InventoryStore for Postgres {
     }
 }
 
-/// Half of each page is left free, so that an updated tuple stays on its page and in its place in
-/// the index: what one does with a small table that is updated all the time.
+/// A fill factor leaves half of each page free, so that an updated row stays on its page and in its place in the
+/// index: usual for a small table that is updated all the time.
 fn create(table: &str) -> String {
     format!(
         "CREATE TABLE {table} (sku bigint NOT NULL, condition smallint NOT NULL, source smallint NOT NULL,
@@ -92,7 +92,7 @@ fn held(row: &Row) -> Result<StockRow, String> {
     Ok(StockRow { key: (sku, small(row, 1)?, small(row, 2)?, small(row, 3)?), count: count.into() })
 }
 
-/// A condition, source or warehouse.
+/// Reads a condition, source or warehouse: kept as a `smallint`, of which only 0 to 255 are valid.
 fn small(row: &Row, column: usize) -> Result<u8, String> {
     let value: i16 = row.try_get(column).map_err(|error| fault::words(&error))?;
     u8::try_from(value).map_err(|_| format!("a tuple with {value} in column {column}"))
@@ -148,11 +148,11 @@ async fn prepare(
     Ok((capture, client.prepare(&release).await?))
 }
 
-/// Locks the group, decides and takes in one statement.
+/// A statement that locks the group, decides which lines to take and takes them.
 ///
-/// Under READ COMMITTED a tuple that another transaction has changed meanwhile is read again once it
-/// is locked, so `held` is the group as it is now, not as it was when the statement began. The
-/// `UPDATE` then finds the same tuples, which nobody else can change until it is done.
+/// Under READ COMMITTED a row that another transaction has changed meanwhile is read again once it is locked, so
+/// `held` is the group as it is now, not as it was when the statement began. The `UPDATE` then finds the same
+/// rows, which nobody else can change until it is done.
 fn take_in_one(table: &str, group: &str) -> String {
     format!(
         "WITH held AS MATERIALIZED (
@@ -182,7 +182,7 @@ impl SqlSession for Session {
         fill(seen, &rows.map_err(|error| self.failed(&error, SendState::Nothing))?)
     }
 
-    /// BEGIN and the SELECT are sent at once.
+    /// Sends BEGIN and the SELECT at once, to save a round trip.
     async fn lock_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
         let lock = async |client: &Client| group(client, read, capture).await;
         let Answered { begun, came, .. } = self.part(Part::First, lock).await;
@@ -200,7 +200,7 @@ impl SqlSession for Session {
         unless_stale(changed.map_err(|error| self.failed(&error, SendState::Commit))?)
     }
 
-    /// BEGIN and the UPDATEs are sent at once.
+    /// Sends BEGIN and the UPDATEs at once, to save a round trip.
     async fn take_all_if_unchanged(
         &mut self,
         take: &Statement,
@@ -217,7 +217,7 @@ impl SqlSession for Session {
         })
     }
 
-    /// The UPDATEs and COMMIT are sent at once.
+    /// Sends the UPDATEs and COMMIT at once, to save a round trip.
     async fn take_locked(&mut self, take: &Statement, lines: &[Withdrawal]) -> Step {
         let updates = async |client: &Client| {
             in_order(lines.iter().map(|line| write(client, take, line, line.count.into()))).await
@@ -225,7 +225,7 @@ impl SqlSession for Session {
         let Answered { came, committed, .. } = self.part(Part::Last, updates).await;
         for changed in came {
             let rows = changed.map_err(|error| self.failed(&error, Part::Last.sent(&error)))?;
-            // locked and read, but not there: what else was taken is committed
+            // the row was read and locked but has vanished, while COMMIT keeps the units that other UPDATEs took
             changed_one(rows).map_err(Attempt::after_a_part)?;
         }
         self.committed(committed)
@@ -281,13 +281,13 @@ async fn group(client: &Client, read: &Statement, capture: &Capture) -> Result<V
     client.query(read, &[&i64::from(sku), &i16::from(condition), &i16::from(source)]).await
 }
 
-/// Runs a statement on a line's tuple, with one value.
+/// Runs a statement on the row of a line's tuple, with `value` as its first parameter. Returns the rows changed.
 async fn write(client: &Client, statement: &Statement, line: &Withdrawal, value: i64) -> Result<u64, Error> {
     let (sku, condition, source, warehouse) = key(line);
     client.execute(statement, &[&sku, &condition, &source, &warehouse, &value]).await
 }
 
-/// Runs a statement that takes a line's units, if its tuple has the version still that was seen.
+/// Runs a statement that takes a line's units if its tuple still has the version that was read.
 async fn write_if(
     client: &Client,
     take: &Statement,

@@ -1,4 +1,4 @@
-//! The join on PostgreSQL.
+//! The join workload on PostgreSQL.
 
 use acidtest_model::{Address, StoreError, Task};
 use acidtest_workloads::{
@@ -15,7 +15,7 @@ use crate::{
     session::{PLANNED_ONCE, Session},
 };
 
-/// Both tables, as SQL takes their names.
+/// Quoted names of both tables.
 #[derive(Clone)]
 struct Tables {
     ext: String,
@@ -28,7 +28,7 @@ impl Tables {
         Self { ext, usertable: records::table(place) }
     }
 
-    /// The query. Either way the first column is the key.
+    /// The query in one of the two orders. In both, the first column of a row is the key.
     fn query(&self, order: TableOrder) -> String {
         let Self { ext, usertable } = self;
         let from = order.joined(ext, usertable);
@@ -70,7 +70,7 @@ impl JoinStore for Postgres {
         value: u8,
     ) -> Task<'a, Result<String, StoreError>> {
         Box::pin(self.on_server("explaining the join", async move |client| {
-            // prepared as the clients do: it is their plan that is shown
+            // prepared as the clients prepare it, since it is their plan that is to be shown
             let query = Tables::of(place).query(order);
             let prepare = format!("{PLANNED_ONCE}; PREPARE asked (smallint) AS {query}");
             client.batch_execute(&prepare).await?;
@@ -155,7 +155,7 @@ impl Operations for Connection {
             Err(trouble) => return trouble,
         };
         for row in &rows {
-            // what is no text is no record's key
+            // a value that is no text cannot be a record's key, and counts as an empty one
             joined.row(row.try_get(0).unwrap_or_default());
         }
         Attempt::Ok

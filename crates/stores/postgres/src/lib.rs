@@ -1,4 +1,4 @@
-//! PostgreSQL: one connection a client, over TCP without TLS, statements prepared once.
+//! PostgreSQL: one connection per client, over TCP without TLS, statements prepared once.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
@@ -31,7 +31,8 @@ pub use crate::{connection::Connection, point::Point};
 
 const DEFAULT_PORT: u16 = 5432;
 
-/// The store's row of the matrix.
+/// The store's entry in the list of stores: its names, and which lock modes, durability rungs, isolation levels
+/// and workloads it supports, each with the means or the reason.
 pub const KIND: StoreKind = StoreKind {
     name: "postgres",
     title: "PostgreSQL",
@@ -73,7 +74,7 @@ pub const KIND: StoreKind = StoreKind {
     idle: idle_on_tables,
 };
 
-/// The settings that bear on a guarantee or on speed.
+/// Server settings that bear on a guarantee or on speed, reported with every run.
 const SETTINGS: &[&str] = &[
     "default_transaction_isolation",
     "fsync",
@@ -87,10 +88,10 @@ const SETTINGS: &[&str] = &[
     "wal_sync_method",
 ];
 
-/// The longest name that PostgreSQL does not cut off.
+/// The longest name, in bytes, that PostgreSQL does not cut off.
 const NAME_MAX: usize = 63;
 
-/// A PostgreSQL server.
+/// A PostgreSQL server, as a store.
 #[derive(Debug)]
 pub struct Postgres {
     address: Address,
@@ -107,13 +108,16 @@ impl Postgres {
         Ok(store)
     }
 
-    /// Where it is.
+    /// The address that the store was opened with.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Opens a connection.
+    /// Opens a connection to the server that is not counted as a client's.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] where nobody answers or the login fails.
     pub async fn line(&self) -> Result<Connection, StoreError> {
         Connection::open(&self.address).await.map_err(|error| StoreError::Unreachable {
             address: self.address.to_string(),
@@ -122,7 +126,7 @@ impl Postgres {
         })
     }
 
-    /// Does something that is not timed, on a connection of its own.
+    /// Runs work that is not timed, on a connection of its own.
     pub async fn on_server<T>(
         &self,
         doing: &str,
@@ -145,7 +149,7 @@ impl Postgres {
     }
 }
 
-/// A name as SQL takes it, whatever it is made of.
+/// A quoted SQL name, which may hold any characters.
 #[must_use]
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -229,7 +233,7 @@ async fn owner(client: &Client, namespace: &str) -> Result<Owner, Error> {
     row.map_or(Ok(Owner::Stranger), |row| Ok(Owner::Run(row.try_get(0)?)))
 }
 
-/// In one transaction: a namespace without its mark would pass for a stranger's.
+/// Both in one transaction: a namespace without its mark would pass for a stranger's.
 async fn create(client: &Client, namespace: &str, run: &str) -> Result<(), Error> {
     let marker = marker(namespace);
     let make =
@@ -239,7 +243,7 @@ async fn create(client: &Client, namespace: &str, run: &str) -> Result<(), Error
     client.batch_execute("COMMIT").await
 }
 
-/// What the settings amount to, and why.
+/// The durability rung that the settings amount to, and the reason in words.
 fn rung<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
     let (fsync, commit) = (value("fsync"), value("synchronous_commit"));
     let settings = format!("fsync={fsync}, synchronous_commit={commit}");

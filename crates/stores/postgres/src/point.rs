@@ -1,4 +1,4 @@
-//! One row by its primary key: what `bench/peers` compares with pgbench.
+//! Reads and updates of one row by its primary key, for `bench/peers` to compare with pgbench.
 
 use acidtest_model::Address;
 use acidtest_workloads::{Attempt, Fault};
@@ -6,10 +6,10 @@ use tokio_postgres::{Client, Statement};
 
 use crate::{fault::SendState, session::Session};
 
-/// A client's connection, with a statement that reads and one that changes a row of the table
-/// `points (id bigint PRIMARY KEY, value bigint)`.
+/// A client's connection, with a statement that reads and one that changes a row of the table `points (id bigint
+/// PRIMARY KEY, value bigint)`.
 ///
-/// It goes through the same connection, prepared statements and sorting of errors as the workloads.
+/// It uses the same connection, prepared statements and classification of errors as the workloads.
 pub struct Point {
     session: Session,
     select: Statement,
@@ -20,7 +20,7 @@ impl Point {
     /// Connects and prepares both statements.
     ///
     /// # Errors
-    /// Why that failed, in the server's words.
+    /// The reason of the failure, in the server's words.
     pub async fn open(address: &Address) -> Result<Self, String> {
         let prepare = async |client: &Client| {
             let select = client.prepare("SELECT value FROM points WHERE id = $1").await?;

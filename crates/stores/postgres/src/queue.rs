@@ -1,4 +1,4 @@
-//! The queue on PostgreSQL: a table, whose consumers skip what others have locked.
+//! The queue on PostgreSQL: a table, whose consumers skip messages that others have locked.
 
 use std::{
     collections::VecDeque,
@@ -28,7 +28,7 @@ use crate::{
     session::{Answered, Part, Session, may_have_changed},
 };
 
-/// The queue, as SQL takes its name.
+/// The quoted name of the trial's table, with its schema.
 fn table(place: &Place) -> String {
     format!("{}.{}", quoted(&place.namespace), quoted(&place.object("queue")))
 }
@@ -47,13 +47,13 @@ impl QueueAdapter for Postgres {
         }))
     }
 
-    /// Who has locked a message is not asked: it can be delivered as soon as the lock is given up.
+    /// Counts locked messages too: a message can be delivered as soon as its lock is given up.
     fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(self.on_server("counting the messages", async move |client| {
             let count = format!("SELECT count(*) FROM {}", table(place));
             let ready: i64 = match client.query_one(&count, &[]).await {
                 Ok(row) => row.try_get(0)?,
-                // it went with its server
+                // the table was lost with its server's data, and so there are no messages left
                 Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => 0,
                 Err(error) => return Err(error),
             };
@@ -67,8 +67,9 @@ impl QueueAdapter for Postgres {
         }))
     }
 
-    /// What one consumer gives back comes after what others have taken meanwhile. And one that holds several
-    /// looks only behind them for more: what is committed late is for its next transaction.
+    /// A message that one consumer gives back comes after messages that others have taken meanwhile. And a
+    /// consumer that holds several looks for more only behind those: a message committed late with a lower id
+    /// waits for its next transaction.
     fn keeps_order(&self, wanted: &Requirements) -> bool {
         let Delivery { consumers, consume, batch, .. } = wanted.delivery;
         consumers <= 1 && (batch == 1 || consume == Consume::Auto)
@@ -79,14 +80,14 @@ impl QueueAdapter for Postgres {
     }
 }
 
-/// Opens connections to one queue.
+/// Opens producers' and consumers' connections to one queue.
 pub struct PostgresConnector {
     address: Address,
     table: String,
     wanted: Requirements,
 }
 
-/// A consumer's transaction stays open while there is nothing to take, and must see what comes.
+/// A consumer's transaction stays open while there is nothing to take, and must see messages committed meanwhile.
 const READ_COMMITTED: &str = "SET default_transaction_isolation = 'read committed'";
 
 impl Connector for PostgresConnector {
@@ -113,7 +114,7 @@ impl Connector for PostgresConnector {
         let skipping = "FOR UPDATE SKIP LOCKED";
         let lock = format!("SELECT id, body FROM {table} WHERE id > $1 ORDER BY id LIMIT $2 {skipping}");
         let delete = format!("DELETE FROM {table} WHERE id = ANY ($1)");
-        // compared with one value, not looked up in a set: so the first is looked for once
+        // compared with one value instead of looked up in a set, so that the subquery runs only once
         let first = format!("SELECT id FROM {table} ORDER BY id LIMIT 1 {skipping}");
         let take = format!("DELETE FROM {table} WHERE id = ({first}) RETURNING body");
         let prepare = async |client: &Client| {
@@ -131,7 +132,7 @@ impl Connector for PostgresConnector {
     }
 }
 
-/// A producer's connection.
+/// A producer's connection, with the messages that have no outcome yet.
 pub struct PostgresPublisher {
     session: Session,
     insert: Statement,
@@ -139,11 +140,11 @@ pub struct PostgresPublisher {
     numbers: MessageNumbers,
 }
 
-/// What was handed over and has not ended.
+/// Messages that were sent and whose outcome is not known yet.
 enum Sending {
-    /// Messages that are a transaction each.
+    /// One transaction for each message.
     Each(Requests),
-    /// Messages of one transaction.
+    /// Bodies of the messages of one transaction, sent when it is settled.
     Together(Vec<Vec<u8>>),
 }
 
@@ -187,7 +188,7 @@ fn inserted(session: &Session, answer: Inserted) -> Attempt {
     answer.map_or_else(|error| session.failed(&error, SendState::Commit), |_| Attempt::Ok)
 }
 
-/// Inserts messages in one transaction, all of which is sent at once.
+/// Inserts messages in one transaction; BEGIN, INSERT and COMMIT are sent at once.
 async fn insert_all(session: &mut Session, insert: &Statement, bodies: &[Vec<u8>]) -> Result<(), Attempt> {
     session.ready().await?;
     let run = async |client: &Client| client.execute(insert, &[&bodies]).await;
@@ -199,12 +200,12 @@ async fn insert_all(session: &mut Session, insert: &Statement, bodies: &[Vec<u8>
 
 type Inserted = Result<u64, Error>;
 
-/// Requests that are answered one after the other, several of which may be on their way.
+/// Requests that are answered in their order, several of which may be in flight.
 #[derive(Default)]
 struct Requests {
-    /// Not answered, oldest first.
+    /// Requests without an answer, oldest first.
     waiting: VecDeque<MaybeDone<Pin<Box<dyn Future<Output = Inserted>>>>>,
-    /// How many of them have been written: a request is when it is first polled.
+    /// How many of them have been written to the socket: a request is written when it is first polled.
     written: usize,
 }
 
@@ -213,8 +214,8 @@ impl Requests {
         self.waiting.push_back(maybe_done(Box::pin(request)));
     }
 
-    /// Writes what has not been written, and waits for an answer, or takes all that are there. May be dropped
-    /// while it waits.
+    /// Writes requests not written yet, then waits for one answer and returns all that have arrived. May be
+    /// dropped while it waits.
     async fn answers(&mut self) -> Vec<Inserted> {
         let mut answers = Vec::new();
         poll_fn(|context| {
@@ -237,18 +238,18 @@ impl Requests {
     }
 }
 
-/// A consumer's connection.
+/// A consumer's connection, in a transaction while it holds messages that it must acknowledge.
 pub struct PostgresSubscriber {
     session: Session,
     taking: ConsumeStatements,
     stopped: bool,
 }
 
-/// How messages are taken.
+/// The statements by which a consumer takes messages.
 enum ConsumeStatements {
-    /// By the statement that removes them.
+    /// A statement that deletes a message and returns it.
     AtOnce(Statement),
-    /// In a transaction that locks them first.
+    /// A transaction that locks messages first and deletes them when they are acknowledged.
     Locked(Box<Locked>),
 }
 
@@ -273,7 +274,7 @@ impl Subscriber for PostgresSubscriber {
         }
     }
 
-    /// Others can take what was locked and not taken.
+    /// Gives back messages that were locked and not taken, so that other consumers can take them.
     async fn stop(&mut self) -> Result<(), Fault> {
         self.stopped = true;
         match &mut self.taking {
@@ -283,7 +284,7 @@ impl Subscriber for PostgresSubscriber {
     }
 }
 
-/// Takes a message whatever becomes of it.
+/// Takes and deletes a message in one statement: it is lost if the consumer fails.
 async fn remove_one(session: &mut Session, take: &Statement, received: &mut ReceivedMessage) -> Attempt {
     if let Err(lost) = session.ready().await {
         return lost;
@@ -296,7 +297,7 @@ async fn remove_one(session: &mut Session, take: &Statement, received: &mut Rece
     }
 }
 
-/// Takes a message's body; what is none is a message all the same, and as good as empty.
+/// Takes a message's body. A value that cannot be read still counts as a message, with an empty body.
 fn read(row: &Row, column: usize, received: &mut ReceivedMessage) {
     received.body.clear();
     received.body.extend_from_slice(row.try_get(column).unwrap_or_default());
@@ -307,11 +308,10 @@ struct Locked {
     lock: Statement,
     delete: Statement,
     wanted: Requirements,
-    /// Whether the transaction has begun.
     open: bool,
-    /// Locked and not taken, in the order of their ids.
+    /// Messages that were locked and not taken, in the order of their ids.
     ahead: VecDeque<Row>,
-    /// The ids of what was taken: it is deleted when it is acknowledged.
+    /// Ids of the messages that were taken, to be deleted when they are acknowledged.
     taken: Vec<i64>,
 }
 
@@ -340,12 +340,12 @@ impl Locked {
         }
     }
 
-    /// Locks as many messages as are acknowledged at once, beginning behind those that it has.
+    /// Locks as many messages as are acknowledged at once, from behind those already held.
     async fn lock(&mut self, session: &mut Session) -> Result<(), Attempt> {
         if !self.open {
             session.ready().await?;
         }
-        // an id is above 0; those below the last that come late are for the next transaction
+        // every id is above 0; messages below the last one that are committed late wait for the next transaction
         let last = self.taken.last().copied().unwrap_or(0);
         let held = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
         let due = self.wanted.delivery.batch.saturating_sub(held).max(1);
@@ -359,8 +359,8 @@ impl Locked {
         Ok(())
     }
 
-    /// An error ends the transaction. What was taken in it will come again: only a new connection makes the
-    /// client know.
+    /// An error ends the transaction, and messages taken in it will be delivered again. Only a new connection
+    /// tells that to the client, so where messages were held the error is made one that costs the connection.
     async fn failed(&mut self, session: &mut Session, trouble: Attempt) -> Attempt {
         let held = !self.taken.is_empty();
         self.forget();
@@ -373,7 +373,7 @@ impl Locked {
         }
     }
 
-    /// Deletes what was taken, and gives back what was not.
+    /// Deletes the messages that were taken, and gives back those that were not.
     async fn settle(&mut self, session: &mut Session) -> Result<AckAnswer, Fault> {
         if self.taken.is_empty() {
             return Ok(AckAnswer::Answered);
@@ -411,7 +411,7 @@ mod tests {
 
     use super::*;
 
-    /// What nobody published is the audit's to judge, and so must be taken.
+    /// A row that nobody published is for the audit to judge, and so must be taken.
     #[test]
     fn what_is_no_body_is_taken_as_a_message() {
         let Some(mut private) = Private::start("postgres", Durability::None) else { return };

@@ -1,4 +1,4 @@
-//! A client's session: requests, transactions, and what their answers mean for the operation.
+//! A client's session: requests, transactions, and how their answers end an operation.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use crate::{
     fault::{self, SendState},
 };
 
-/// One client's connection with its settings made.
+/// One client's connection after its settings are made.
 pub(crate) struct Session {
     line: Connection,
 }
 
-/// What of a transaction is sent at once.
+/// The part of a transaction that is sent at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// BEGIN and what comes first.
+    /// BEGIN and the first statements.
     First,
-    /// What comes between.
+    /// Statements between the first and the last.
     Middle,
-    /// What comes last, and COMMIT.
+    /// The last statements and COMMIT.
     Last,
-    /// All of it.
+    /// BEGIN, all statements and COMMIT.
     Whole,
 }
 
 impl Part {
-    /// The part that begins or commits the transaction, both, or neither.
+    /// The part that begins or commits the transaction, does both, or neither.
     pub(crate) fn of(begins: bool, commits: bool) -> Self {
         match (begins, commits) {
             (true, false) => Self::First,
@@ -48,8 +48,8 @@ impl Part {
         matches!(self, Self::Last | Self::Whole)
     }
 
-    /// What had been sent when a statement of this part failed: an error that the server reports for it
-    /// has ended the transaction, so that a COMMIT behind it only rolled back.
+    /// Which effects an error with a statement of this part leaves possible: an error that the server reports for
+    /// the statement has ended the transaction, so that a COMMIT sent behind it only rolled back.
     pub(crate) fn sent(self, error: &Error) -> SendState {
         match error.as_db_error() {
             None if self.commits() => SendState::Commit,
@@ -58,19 +58,19 @@ impl Part {
     }
 }
 
-/// What the parts of a transaction came to that are sent at once.
+/// The answers to the parts of a transaction that were sent at once.
 pub(crate) struct Answered<T> {
-    /// BEGIN's answer; well where it was not sent.
+    /// BEGIN's answer; `Ok` where it was not sent.
     pub(crate) begun: Result<(), Error>,
-    /// What was between BEGIN and COMMIT.
+    /// Answers to the statements between BEGIN and COMMIT.
     pub(crate) came: T,
-    /// COMMIT's answer; well where it was not sent.
+    /// COMMIT's answer; `Ok` where it was not sent.
     pub(crate) committed: Result<(), Error>,
 }
 
 impl Session {
-    /// Connects, and makes ready by `prepare`: settings and prepared statements. Every statement of a
-    /// client is found by its keys whatever their values, so none is planned twice.
+    /// Connects, and has `prepare` make settings and prepared statements. Each statement of a client is planned
+    /// once: it finds its rows by their keys, whatever the values.
     pub(crate) async fn open<T>(
         address: &Address,
         prepare: impl AsyncFnOnce(&Client) -> Result<T, Error>,
@@ -84,7 +84,7 @@ impl Session {
         Ok((Self { line }, ready))
     }
 
-    /// Whether an operation can begin; how it has ended if not.
+    /// Fails if the connection has closed, with the outcome of an operation that was not sent.
     pub(crate) async fn ready(&mut self) -> Result<(), Attempt> {
         if self.line.is_open().await {
             return Ok(());
@@ -92,7 +92,7 @@ impl Session {
         Err(fault::lost(SendState::Nothing, self.line.ended()))
     }
 
-    /// Sends a request, or several at once, and waits for the answers.
+    /// Sends one or more requests at once, and waits for all answers.
     pub(crate) async fn ask<T>(&mut self, request: impl AsyncFnOnce(&Client) -> T) -> T {
         self.line.ask(request).await
     }
@@ -102,7 +102,7 @@ impl Session {
         self.line.client()
     }
 
-    /// Sends a part of a transaction at once, in this order.
+    /// Sends a part of a transaction at once: BEGIN, `statements`, COMMIT, as far as they belong to the part.
     pub(crate) async fn part<T>(
         &mut self,
         part: Part,
@@ -117,8 +117,8 @@ impl Session {
         Answered { begun, came, committed }
     }
 
-    /// Whether a transaction has begun. What was sent behind a BEGIN that failed was a transaction by
-    /// itself, which may have `changed` something.
+    /// Fails if BEGIN did. Statements sent behind a BEGIN that failed ran as a transaction by themselves, which
+    /// may have `changed` something.
     pub(crate) fn begun(&self, begun: Result<(), Error>, changed: bool) -> Result<(), Attempt> {
         begun.map_err(|error| {
             let trouble = self.failed(&error, SendState::Nothing);
@@ -126,13 +126,13 @@ impl Session {
         })
     }
 
-    /// What COMMIT came to.
+    /// Fails if COMMIT did; whether it took effect may then be unknown.
     pub(crate) fn committed(&self, committed: Result<(), Error>) -> Result<(), Attempt> {
         committed.map_err(|error| self.failed(&error, SendState::Commit))
     }
 
-    /// Ends a transaction that was not told to commit. It has no effect even if nobody answers, but
-    /// the connection is of no more use then.
+    /// Rolls back a transaction that was not told to commit. It has no effect even if nobody answers, but the
+    /// connection is of no more use then.
     pub(crate) async fn roll_back(&mut self, outcome: Attempt) -> Attempt {
         if let Attempt::Failed(fault) | Attempt::Unknown(fault) = &outcome
             && fault.connection_lost
@@ -148,27 +148,27 @@ impl Session {
         self.line.words(error)
     }
 
-    /// What an error means for the operation that met it.
+    /// How an error ends the operation that met it.
     pub(crate) fn failed(&self, error: &Error, sent: SendState) -> Attempt {
         fault::attempt(error, sent, self.line.words(error))
     }
 }
 
-/// Makes the server plan each prepared statement once, whatever its values.
+/// Makes the server plan each prepared statement once, for any values.
 pub(crate) const PLANNED_ONCE: &str = "SET plan_cache_mode = force_generic_plan";
 
-/// A write must have changed one row.
+/// Fails unless a write changed exactly one row.
 pub(crate) fn changed_one(rows: u64) -> Result<(), Attempt> {
     let trouble = || Fault::answered(format!("a write changed {rows} rows instead of one"));
     if rows == 1 { Ok(()) } else { Err(Attempt::Failed(trouble())) }
 }
 
-/// The same, but none means that another client was faster.
+/// Fails unless a write changed exactly one row; none is a conflict, as another client was faster.
 pub(crate) fn unless_stale(rows: u64) -> Result<(), Attempt> {
     if rows == 0 { Err(Attempt::Conflict) } else { changed_one(rows) }
 }
 
-/// Whether a write that was answered so may have changed something.
+/// Whether a write with this answer may have changed something.
 pub(crate) fn may_have_changed(changed: Result<u64, &Error>) -> bool {
     changed.map_or_else(|error| error.as_db_error().is_none(), |rows| rows > 0)
 }

@@ -1,4 +1,4 @@
-//! Values of records, to and from the server, without lists of them on the way.
+//! Values of records, sent to the server and read from it without a list being allocated for them.
 
 use bytes::BytesMut;
 use tokio_postgres::{
@@ -8,7 +8,7 @@ use tokio_postgres::{
 
 type BoxedError = Box<dyn std::error::Error + Sync + Send>;
 
-/// One value: `text` or `bigint`.
+/// One parameter of a statement: `text` or `bigint`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value<'a> {
     Text(&'a str),
@@ -30,7 +30,7 @@ impl ToSql for Value<'_> {
     to_sql_checked!();
 }
 
-/// Values whose number is known, as the driver wants them.
+/// Parameters whose number is known in advance, as the driver's `ExactSizeIterator` bound demands.
 pub(crate) struct ValueList<I> {
     values: I,
     left: usize,
@@ -71,12 +71,13 @@ impl<'a> FromSql<'a> for Version {
     }
 }
 
-/// The version in a column; none where there is something else.
+/// The version in a column; `None` where the column holds anything else.
 pub(crate) fn version(row: &Row, column: usize) -> Option<u64> {
     row.try_get(column).ok().map(|Version(version)| version)
 }
 
-/// The texts in the columns from `first` on; one that cannot be read counts as empty, which no field is.
+/// The texts in the columns from `first` on. One that cannot be read counts as empty, which no field of a record
+/// is.
 pub(crate) fn texts(row: &Row, first: usize) -> impl Iterator<Item = &[u8]> {
     let text = |column| row.try_get(column).map_or(&[][..], str::as_bytes);
     (first..row.len()).map(text)

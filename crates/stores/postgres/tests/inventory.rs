@@ -1,4 +1,4 @@
-//! The store against real servers, each test with its own.
+//! The inventory workload against real servers; each test starts its own.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The join against real servers, each test with its own.
+//! The join workload against real servers; each test starts its own.
 
 mod common;
 

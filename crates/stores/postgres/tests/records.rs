@@ -1,4 +1,4 @@
-//! Records against real servers, each test with its own.
+//! The records workload against real servers; each test starts its own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -89,7 +89,7 @@ fn records_are_found_by_their_keys_whatever_the_planner_thinks_of_it() {
         };
         let (whole, by_key) = read();
         case.drive(&world.store, &for_operations(400), 4);
-        // a server process hands in what it has counted when it ends
+        // a server process adds its counts to the statistics when it ends
         until("nothing was found by its key", Duration::from_mins(2), || read().1 > by_key);
         assert_eq!(read().0, whole, "{records}");
     }
@@ -123,7 +123,7 @@ fn what_ends_loading_is_told_in_the_server_s_words_and_leaves_nothing() {
 #[test]
 fn an_isolation_level_is_what_the_session_has() {
     let Some(world) = world() else { return };
-    // unprotected, so that only the level can keep the updates
+    // without a lock, so that only the isolation level can keep the updates
     for (trial, (level, verdict)) in (1..).zip([
         (Isolation::ReadCommitted, Verdict::Broken),
         (Isolation::RepeatableRead, Verdict::Holds),
@@ -151,7 +151,8 @@ fn single_operations_lose_nothing_at_a_strict_level_but_without_a_lock_mode() {
     }
 }
 
-/// Twelve clients contend without a fault, and the audit finds what it must. What is to break has more time for it.
+/// Twelve clients contend without a fault, and the audit reaches the expected verdict. A case that is expected to
+/// break gets more time for that.
 fn is_judged(
     world: &World<Postgres>,
     shown: &dyn Display,
@@ -203,7 +204,7 @@ fn a_record_that_is_there_already_is_refused_with_all_of_its_transaction() {
             ["''"; 10].join(", ")
         );
         on_server(world.address(), async |client| client.execute(&fill, &[&theirs]).await).unwrap();
-        // one client: what a transaction overwrites of another's is not what this is about
+        // one client only: transactions that overwrite each other's records are not tested here
         let measured = case.drive(&world.store, &for_operations(200), 1);
         assert!(measured.faults.is_empty() && measured.reconnects == 0, "{lock}: {:?}", measured.faults);
         let count = |outcome| measured.operations.iter().map(|each| each.count(outcome)).sum::<u64>();
@@ -259,7 +260,7 @@ fn a_long_transaction_is_answered_in_its_turn() {
     }
 }
 
-/// Every lock mode, by single operations and in transactions.
+/// Every lock mode, each with operations by themselves (1) and with transactions of 4.
 fn everyhow() -> impl Iterator<Item = (Lock, u32)> {
     Lock::ALL.into_iter().flat_map(|lock| [(lock, 1), (lock, 4)])
 }
@@ -268,7 +269,7 @@ fn few(mix: &str) -> Parameters {
     Parameters { mix: mix.parse().unwrap(), records: 200, ..Parameters::default() }
 }
 
-/// A store with a namespace for trials.
+/// A private server with a namespace for trials; `None` if PostgreSQL is left out.
 fn world() -> Option<World<Postgres>> {
     let world = POSTGRES.start(Durability::None)?;
     wait(world.store.create(NAMESPACE, "run 1")).unwrap();

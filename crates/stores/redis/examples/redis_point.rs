@@ -2,7 +2,7 @@
 //!
 //! `redis_point ADDRESS get|script KEYS CLIENTS SECONDS` drives the keys `key:…` or `count:…`, numbers
 //! below KEYS in 12 digits, from one thread in a closed loop, and prints in one line: operations,
-//! seconds, operations a second, median and 99th percentile in microseconds.
+//! seconds, operations per second, median and 99th percentile in microseconds.
 
 use std::{env, process::ExitCode, time::Duration};
 
@@ -45,7 +45,7 @@ impl Client for PointClient {
         match (&mut self.point, self.access) {
             (Some(point), Access::Get) => point.get(key).await,
             (Some(point), Access::Script) => point.count_up(key).await,
-            // the engine connects before it attempts anything
+            // not reached: the engine connects before it attempts anything
             (None, _) => Attempt::Refused,
         }
     }
@@ -53,7 +53,7 @@ impl Client for PointClient {
     fn account(&mut self, _: String, _: Outcome) {}
 
     async fn connect(&mut self) -> Result<(), String> {
-        // the old one is closed first
+        // close the old connection before opening a new one
         self.point = None;
         self.point = Some(Point::open(&self.address).await.map_err(|error| error.to_string())?);
         Ok(())

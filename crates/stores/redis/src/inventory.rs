@@ -1,4 +1,4 @@
-//! The inventory on Redis.
+//! The inventory workload on Redis: a hash of counts for each group, by warehouse.
 
 use std::{collections::BTreeSet, iter, sync::LazyLock, time::Duration};
 
@@ -24,13 +24,13 @@ use crate::{
 /// Commands in one round trip while loading and reading back.
 const BATCH: usize = 1_000;
 
-/// (sku, condition, source): what a capture asks for, and what a lock is on.
+/// (sku, condition, source): the unit of a capture and of a lock.
 type Group = (u32, u8, u8);
 
 /// (warehouse, count) of each tuple of a group.
 type Counts = Vec<(u8, i64)>;
 
-/// The fields of a hash and their values, whatever they are.
+/// Names and values of a hash's fields as bytes, since a stranger may have written anything there.
 type Hash = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Names of a trial's keys.
@@ -44,27 +44,27 @@ impl Keys {
         Self { prefix: format!("{}{}", keys::prefix(&place.namespace), place.object("stock")) }
     }
 
-    /// What all keys of the trial begin with.
+    /// The prefix of all keys of the trial.
     fn all(&self) -> String {
         format!("{}:", self.prefix)
     }
 
-    /// What the keys of all groups' counts begin with.
+    /// The prefix of the keys of all groups' counts.
     fn counts(&self) -> String {
         format!("{}:count:", self.prefix)
     }
 
-    /// The counts of one group, by warehouse.
+    /// The key of the counts of one group, by warehouse.
     fn count(&self, group: Group) -> String {
         self.of_group("count", group)
     }
 
-    /// The prices of one group, by warehouse: beside the counts, where no capture reads them.
+    /// The key of the prices of one group, by warehouse: apart from the counts, so that no capture reads them.
     fn price(&self, group: Group) -> String {
         self.of_group("price", group)
     }
 
-    /// The lock on one group.
+    /// The key of the lock on one group.
     fn lock(&self, group: Group) -> String {
         self.of_group("lock", group)
     }
@@ -73,12 +73,12 @@ impl Keys {
         format!("{}:{what}:{sku}:{condition}:{source}", self.prefix)
     }
 
-    /// The counter that tokens are drawn from.
+    /// The key of the counter that numbers the locks' tokens.
     fn fence(&self) -> String {
         format!("{}:fence", self.prefix)
     }
 
-    /// The group that a key of counts is of.
+    /// The group to which a key of counts belongs; `None` for a key of any other form.
     fn group(&self, key: &str) -> Option<Group> {
         let mut parts = key.strip_prefix(&self.counts())?.split(':');
         let group = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -134,7 +134,7 @@ impl InventoryStore for Redis {
     }
 }
 
-/// Adds the commands that lay in one group's tuples.
+/// Adds the commands that load one group's tuples.
 fn lay_in(batch: &mut Pipeline, keys: &Keys, items: &[Item]) {
     let Some(head) = items.first() else { return };
     let group = (head.sku, head.condition, head.source);
@@ -149,7 +149,7 @@ fn lay_in(batch: &mut Pipeline, keys: &Keys, items: &[Item]) {
 }
 
 async fn read_stock(connection: &mut MultiplexedConnection, keys: &Keys) -> RedisResult<Vec<StockRow>> {
-    // a scan may show a key twice
+    // SCAN may return a key twice
     let mut found = BTreeSet::new();
     let mut scan = Scan::of(&keys.counts());
     while let Some(names) = scan.next(connection).await? {
@@ -177,7 +177,7 @@ async fn read_stock(connection: &mut MultiplexedConnection, keys: &Keys) -> Redi
     Ok(held)
 }
 
-/// A tuple of the final stock, if its group and what is kept of it make one.
+/// A row of the final stock, or a foreign one if the key or its value is not of the form of a tuple.
 fn tuple(group: Option<Group>, warehouse: &[u8], count: &[u8]) -> StockRow {
     let held = || {
         let (sku, condition, source) = group?;
@@ -210,7 +210,7 @@ impl Connector for RedisConnector {
 
 static CAPTURE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("inventory/capture.lua")));
 
-/// The scripts that a lock mode needs.
+/// The scripts that captures and releases call in a lock mode.
 fn scripts(lock: Lock) -> Vec<&'static Script> {
     match lock {
         Lock::None | Lock::Soft => Vec::new(),
@@ -224,7 +224,7 @@ struct Client {
     locks: Locks,
     lock: Lock,
     keys: Keys,
-    /// The group last read, ascending by warehouse.
+    /// The group that was read last, ascending by warehouse.
     read: Counts,
 }
 
@@ -276,7 +276,7 @@ impl Client {
         Ok(if done.is_some() { Attempt::Ok } else { Attempt::Conflict })
     }
 
-    /// Watches and reads a group.
+    /// Watches a group's key and reads the group, in one round trip.
     async fn watch(&mut self, key: &str) -> Step<()> {
         let mut read = self.session.watch(key);
         read.cmd("HGETALL").arg(key);
@@ -306,14 +306,14 @@ impl Client {
         self.change(locked, token, iter::once((release.warehouse, release.units.into()))).await
     }
 
-    /// Takes the lock of a group and reads the group. Returns the token.
+    /// Takes the lock of a group and reads the group. Returns the lock's token.
     async fn acquire(&mut self, locked: Locked<'_>) -> Step<i64> {
         let (token, counts) = self.locks.acquire(&mut self.session, locked, &[]).await?;
         self.seen(counts);
         Ok(token)
     }
 
-    /// Writes the changes (warehouse, units) and gives the lock up.
+    /// Writes the changes (warehouse, units to add) and gives up the lock.
     async fn change(
         &mut self,
         locked: Locked<'_>,
@@ -414,7 +414,7 @@ mod tests {
         let redis = wait(Redis::open(&address)).unwrap();
         let mut held = wait(redis.stock(&place)).unwrap();
         held.sort_unstable_by_key(|held| held.key);
-        // two of each group that is none, and of each that is one, and the one that holds no counts
+        // two for each key that is no group's, two for each that is, and one for the key that holds no counts
         let mut expected = vec![StockRow::foreign(); 3 + 3 + 2 + 1];
         expected.push(StockRow { key: (7, 1, 2, 3), count: 5 });
         assert_eq!(held, expected);

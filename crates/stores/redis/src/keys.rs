@@ -1,22 +1,22 @@
-//! Key names, and finding keys by the first part of their names.
+//! Names of keys, and finding keys by their prefix.
 
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 
-/// Keys looked at by one SCAN: enough to pass over a large database of the user's quickly, and done
-/// in a millisecond or so.
+/// Keys that one SCAN looks at: enough to pass over a large database of the user's quickly, and done in a
+/// millisecond or so.
 const SCANNED: u32 = 1000;
 
-/// What every key of the namespace begins with.
+/// The prefix of every key of the namespace.
 pub(crate) fn prefix(namespace: &str) -> String {
     format!("{namespace}:")
 }
 
-/// The key that says which run made the namespace.
+/// The name of the key that says which run made the namespace.
 pub(crate) fn marker(namespace: &str) -> String {
     format!("{namespace}:marker")
 }
 
-/// The pattern that matches exactly the keys that begin so.
+/// The pattern that matches exactly the keys with this prefix.
 fn pattern(prefix: &str) -> String {
     let mut pattern = String::with_capacity(prefix.len() + 1);
     for letter in prefix.chars() {
@@ -29,8 +29,7 @@ fn pattern(prefix: &str) -> String {
     pattern
 }
 
-/// What was read of a key, if it holds what was looked for; none of one that holds something else, as nobody of
-/// ours has written it.
+/// The value read from a key; `None` if the key is of another type, which acidtest has not written.
 pub(crate) fn held<T>(read: RedisResult<T>) -> RedisResult<Option<T>> {
     match read {
         Err(error) if error.code() == Some("WRONGTYPE") => Ok(None),
@@ -38,12 +37,12 @@ pub(crate) fn held<T>(read: RedisResult<T>) -> RedisResult<Option<T>> {
     }
 }
 
-/// Walks over the keys that begin with a prefix. A key that is there all the while is seen at least
-/// once; it may be seen more often.
+/// Walks over the keys with a prefix. A key that exists all the while is returned at least once, and may be
+/// returned more often.
 pub(crate) struct Scan {
     prefix: String,
     pattern: String,
-    /// Where SCAN goes on; `None` at the end.
+    /// The cursor at which SCAN goes on; `None` at the end.
     cursor: Option<u64>,
 }
 
@@ -52,8 +51,8 @@ impl Scan {
         Self { prefix: prefix.to_owned(), pattern: pattern(prefix), cursor: Some(0) }
     }
 
-    /// The next few keys, which may be none; `None` at the end. Each begins with the prefix, whatever the server
-    /// makes of the pattern: what is found is read, and removed, as ours.
+    /// The next few keys, which may be none; `None` at the end. Each has the prefix, even if the server ignores
+    /// the pattern: the keys are read, and removed, as acidtest's own.
     pub(crate) async fn next(
         &mut self,
         connection: &mut MultiplexedConnection,
@@ -68,7 +67,7 @@ impl Scan {
     }
 }
 
-/// Whether any key begins with the prefix.
+/// Whether any key has the prefix.
 pub(crate) async fn any(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResult<bool> {
     let mut scan = Scan::of(prefix);
     while let Some(keys) = scan.next(connection).await? {
@@ -79,7 +78,7 @@ pub(crate) async fn any(connection: &mut MultiplexedConnection, prefix: &str) ->
     Ok(false)
 }
 
-/// Removes every key that begins with the prefix, but for one to keep.
+/// Removes every key with the prefix, except one to keep.
 pub(crate) async fn remove(
     connection: &mut MultiplexedConnection,
     prefix: &str,

@@ -1,4 +1,4 @@
-//! Redis: one server, one TCP connection a client.
+//! Redis: one server, one TCP connection per client.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
@@ -33,7 +33,8 @@ pub use crate::{
     session::{Script, Session},
 };
 
-/// The store's row of the matrix.
+/// The store's entry in the list of stores: its names, and which lock modes, durability rungs, isolation levels
+/// and workloads it supports, each with the means or the reason.
 pub const KIND: StoreKind = StoreKind {
     name: "redis",
     title: "Redis",
@@ -93,7 +94,7 @@ fn idle(wish: &CellRequest<'_>) -> &'static [Idle] {
     }
 }
 
-/// A Redis server.
+/// A Redis server, as a store.
 #[derive(Debug)]
 pub struct Redis {
     server: ConnectOptions,
@@ -103,22 +104,22 @@ impl Redis {
     /// Opens the server, connecting once to see that it can be reached.
     ///
     /// # Errors
-    /// A server that does not answer, or not to this user and password.
+    /// The server does not answer, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let server = ConnectOptions::new(address, KIND.default_port)?;
         server.reach().await?;
         Ok(Self { server })
     }
 
-    /// Opens a connection.
+    /// Opens a connection for work outside the workloads.
     ///
     /// # Errors
-    /// A server that does not answer, or not to this user and password.
+    /// The server does not answer, or not to this user and password.
     pub async fn session(&self) -> Result<Session, StoreError> {
         Ok(Session::new(self.server.reach().await?))
     }
 
-    /// Lets the server know scripts, so that not even their first call takes two round trips.
+    /// Loads scripts into the server, so that not even their first call takes two round trips.
     pub async fn keep(&self, scripts: &[&Script]) -> Result<(), StoreError> {
         let mut connection = self.server.reach().await?;
         for script in scripts {
@@ -127,13 +128,13 @@ impl Redis {
         Ok(())
     }
 
-    /// What the names of a namespace's keys begin with.
+    /// The prefix of the names of a namespace's keys.
     #[must_use]
     pub fn prefix(namespace: &str) -> String {
         keys::prefix(namespace)
     }
 
-    /// Removes every key whose name begins with the prefix.
+    /// Removes every key whose name has the prefix.
     pub async fn remove_keys(&self, prefix: &str) -> Result<(), StoreError> {
         let mut connection = self.server.reach().await?;
         let removed = keys::remove(&mut connection, prefix, None).await;
@@ -158,7 +159,7 @@ impl Store for Redis {
             match marker {
                 Ok(Some(run)) => return Ok(Owner::Run(run)),
                 Ok(None) => {}
-                // a key of that name that is no string was not made here
+                // a key of that name that is no string was not made by acidtest
                 Err(error) if error.code() == Some("WRONGTYPE") => return Ok(Owner::Stranger),
                 Err(error) => return Err(failed(error)),
             }
@@ -191,7 +192,7 @@ impl Store for Redis {
             let failed = self.server.failed("removing the namespace");
             let mut connection = self.server.reach().await?;
             let marker = keys::marker(namespace);
-            // the mark goes last: what is left of an interrupted removal is still known as ours
+            // the mark goes last, so that the rest of an interrupted removal is still known as acidtest's
             keys::remove(&mut connection, &keys::prefix(namespace), Some(&marker)).await.map_err(&failed)?;
             cmd("UNLINK").arg(marker).exec_async(&mut connection).await.map_err(failed)
         })

@@ -13,55 +13,55 @@ use crate::{
     session::{Script, Session, Step},
 };
 
-/// How long a lock is kept for a holder that is not heard of any more.
+/// How long a lock is kept for a holder that has fallen silent.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// How long a lock that another holds is waited for, before the wait counts as a conflict.
+/// How long to wait for a lock that another client holds, before the wait counts as a conflict.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bounds of the wait between two looks at a lock that another holds, in microseconds. The runtime
+/// Bounds of the wait between two attempts at a lock that another client holds, in microseconds. The runtime
 /// rounds it up to whole milliseconds.
 const POLL: RangeInclusive<u64> = 200..=2_000;
 
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lock/acquire.lua")));
 static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lock/settle.lua")));
 
-/// The scripts that locks need.
+/// The scripts that take locks and give them up.
 pub(crate) fn scripts() -> [&'static Script; 2] {
     [&ACQUIRE, &SETTLE]
 }
 
-/// A hash and the key of the lock on it.
+/// The key of a hash, and the key of the lock that protects it.
 #[derive(Clone, Copy)]
 pub(crate) struct Locked<'a> {
     pub(crate) hash: &'a str,
     pub(crate) lock: &'a str,
 }
 
-/// One client's way to the locks of a trial.
+/// One client's access to the locks of a trial.
 pub(crate) struct Locks {
-    /// The counter that tokens are drawn from.
+    /// The key of the counter that numbers the tokens.
     fence: String,
     rng: Xoshiro256PlusPlus,
-    /// How long locks were waited for that others held, since it was last asked.
+    /// Time spent waiting for locks that others held, since it was last taken.
     waited: Duration,
 }
 
 impl Locks {
     pub(crate) fn new(fence: String) -> Self {
-        // only spreads out waits: any seed will do
+        // the numbers only spread out the waits, so any seed will do
         let rng = Xoshiro256PlusPlus::try_from_rng(&mut SysRng)
             .unwrap_or_else(|_| Xoshiro256PlusPlus::seed_from_u64(0));
         Self { fence, rng, waited: Duration::ZERO }
     }
 
-    /// How long locks were waited for that others held, since it was last asked.
+    /// Time spent waiting for locks that others held, since the last call.
     pub(crate) fn take_waited(&mut self) -> Duration {
         mem::take(&mut self.waited)
     }
 
-    /// Takes a lock and reads fields of the hash, all with their names if none is named; waits while
-    /// another holds it. Returns the token and what was read.
+    /// Takes a lock, waiting while another client holds it, and reads the named `fields` of the hash, or all
+    /// fields with their names if none is named. Returns the lock's token and the values.
     pub(crate) async fn acquire<T: FromRedisValue>(
         &mut self,
         session: &mut Session,
@@ -87,12 +87,12 @@ impl Locks {
     }
 }
 
-/// Gives a lock up, with nothing changed.
+/// Gives up a lock without changing the hash.
 pub(crate) async fn give_up(session: &mut Session, locked: Locked<'_>, token: i64) -> Step<Attempt> {
     settle(session, locked, token, Request::Harmless, |_| ()).await
 }
 
-/// Writes and gives the lock up; `change` adds `HSET` or `HINCRBY` and what belongs to it.
+/// Writes to the hash and gives up the lock; `change` adds `HSET` or `HINCRBY` and its arguments.
 pub(crate) async fn write(
     session: &mut Session,
     locked: Locked<'_>,

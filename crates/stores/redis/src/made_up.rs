@@ -1,4 +1,4 @@
-//! A server that answers as a test makes it up, in RESP.
+//! A server that answers in RESP as a test defines it.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -15,7 +15,7 @@ use acidtest_model::Address;
 type Command = Vec<Vec<u8>>;
 type Answer = dyn Fn(&Command) -> Vec<u8> + Send + Sync;
 
-/// Answers each command as made up; gives where it listens, and all that it was asked.
+/// Answers each command with `answer`. Returns the server's address, and the commands that it receives.
 pub(crate) fn server(
     answer: impl Fn(&Command) -> Vec<u8> + Send + Sync + 'static,
 ) -> (Address, Receiver<Command>) {
@@ -35,7 +35,7 @@ pub(crate) fn server(
 fn serve(mut stream: TcpStream, answer: &Answer, asked: &Sender<Command>) {
     let mut commands = BufReader::new(stream.try_clone().unwrap());
     while let Some(command) = command(&mut commands) {
-        // whoever made it up may not care
+        // the test may have dropped the receiver
         let _ = asked.send(command.clone());
         if stream.write_all(&answer(&command)).is_err() {
             return;
@@ -43,7 +43,7 @@ fn serve(mut stream: TcpStream, answer: &Answer, asked: &Sender<Command>) {
     }
 }
 
-/// The next command; none where the client has gone.
+/// The next command; `None` once the client has closed the connection.
 fn command(from: &mut impl BufRead) -> Option<Command> {
     let count = number(from, '*')?;
     (0..count)
@@ -62,12 +62,12 @@ fn number(from: &mut impl BufRead, kind: char) -> Option<usize> {
     line.strip_prefix(kind)?.trim_end().parse().ok()
 }
 
-/// An array of these answers.
+/// An array of these answers, encoded.
 pub(crate) fn array(items: &[Vec<u8>]) -> Vec<u8> {
     [format!("*{}\r\n", items.len()).as_bytes(), &items.concat()].concat()
 }
 
-/// A text.
+/// A text, encoded as a bulk string.
 pub(crate) fn bulk(text: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
 }

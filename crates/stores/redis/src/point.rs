@@ -1,4 +1,4 @@
-//! One key: what `bench/peers` compares with redis-benchmark.
+//! Reads and changes of one key, for `bench/peers` to compare with redis-benchmark.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ static COUNT_UP: LazyLock<Script> = LazyLock::new(|| Script::new(Point::COUNT_UP
 
 /// A client's connection that reads and changes single keys.
 ///
-/// It goes through the same connection, calls of scripts and sorting of errors as the workloads.
+/// It uses the same connection, calls of scripts and classification of errors as the workloads.
 pub struct Point {
     session: Session,
 }
@@ -25,10 +25,10 @@ impl Point {
     /// The script of [`count_up`](Self::count_up).
     pub const COUNT_UP: &'static str = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
 
-    /// Connects.
+    /// Connects and logs in.
     ///
     /// # Errors
-    /// Where nobody answers, or not to this user and password.
+    /// The server does not answer, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let connection = ConnectOptions::new(address, KIND.default_port)?.reach().await?;
         Ok(Self { session: Session::new(connection) })

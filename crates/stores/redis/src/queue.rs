@@ -1,4 +1,4 @@
-//! A queue on Redis: a stream with one group of consumers.
+//! The queue on Redis: a stream with one group of consumers.
 
 mod wire;
 
@@ -29,25 +29,25 @@ use crate::{
     session::{Script, Session, Step},
 };
 
-/// The group that all consumers are in.
+/// The group to which all consumers belong.
 const GROUP: &str = "consumers";
 
 /// The field of an entry that holds the message.
 const FIELD: &str = "m";
 
-/// How long a message is its consumer's that is not heard of any more: `XAUTOCLAIM`'s least idle time. A consumer
-/// that is at work claims what it holds for itself again after half of it.
+/// How long a message stays with a consumer that has fallen silent: `XAUTOCLAIM`'s least idle time. A consumer at
+/// work claims the messages that it holds again after half of this time.
 const LEASE: Duration = Duration::from_secs(2);
 
 static KEEP: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("queue/keep.lua")));
 
-/// Bytes that a producer gathers before it writes.
+/// Bytes that a producer gathers before it writes them to the socket.
 const WRITTEN_AT_ONCE: usize = 64 * 1024;
 
-/// Entries in one round trip while they are counted.
+/// Entries read in one round trip while they are counted.
 const COUNTED: usize = 1000;
 
-/// Why a queue cannot be as a run asks for it.
+/// The reason why Redis cannot deliver messages in this way; `None` if it can.
 pub(crate) fn refuses(delivery: &Delivery) -> Option<&'static str> {
     if !delivery.persistent {
         return Some("a stream is as durable as its server: --durability none is what others call transient");
@@ -63,7 +63,7 @@ pub(crate) fn refuses(delivery: &Delivery) -> Option<&'static str> {
         .then_some("a stream takes an entry as often as it is added: leave --deduplicate false")
 }
 
-/// The trial's stream.
+/// The key of the trial's stream.
 fn key(place: &Place) -> String {
     format!("{}{}", keys::prefix(&place.namespace), place.object("queue"))
 }
@@ -109,20 +109,20 @@ impl QueueAdapter for Redis {
         })
     }
 
-    /// A producer's entries are added in the order in which they are sent, and handed out by their ids, which
-    /// ascend.
+    /// A producer's entries are added in the order in which they are sent, and handed out in the order of their
+    /// ids, which ascend.
     fn keeps_order(&self, _: &Requirements) -> bool {
         true
     }
 }
 
-/// What the group still has to get, and what it holds. The server's own count of the former, `lag`, is unknown or
-/// wrong once entries were deleted.
+/// Counts the entries that the group has yet to receive, and those that it holds. The server's own count of the
+/// former, `lag`, is unknown or wrong once entries were deleted.
 async fn depth(connection: &mut MultiplexedConnection, key: &str) -> RedisResult<Depth> {
     let groups: RedisResult<Vec<HashMap<String, Value>>> =
         cmd("XINFO").arg("GROUPS").arg(key).query_async(connection).await;
     let groups = match groups {
-        // a server that kept nothing has no stream either
+        // a server that lost its data has no stream either
         Err(error) if error.to_string().contains("no such key") => return Ok(Depth::default()),
         groups => groups?,
     };
@@ -143,7 +143,7 @@ async fn depth(connection: &mut MultiplexedConnection, key: &str) -> RedisResult
     }
 }
 
-/// Opens connections to a trial's stream.
+/// Opens producers' and consumers' connections to a trial's stream.
 pub struct RedisConnector {
     server: ConnectOptions,
     key: String,
@@ -172,7 +172,7 @@ impl Connector for RedisConnector {
         let words = |error: RedisError| error.to_string();
         let mut session = Session::new(self.server.connect().await.map_err(words)?);
         let number: u64 = session.ask(cmd("CLIENT").arg("ID")).await.map_err(words)?;
-        // nobody can consume of a stream that is gone
+        // fails here if the stream is gone, as nobody can consume from it
         session.ask::<Value>(cmd("XINFO").arg("GROUPS").arg(&self.key)).await.map_err(words)?;
         Ok(RedisSubscriber {
             session,
@@ -191,26 +191,26 @@ impl Connector for RedisConnector {
     }
 }
 
-/// How a producer's messages reach the server.
+/// How a producer's messages reach the server, which depends on how they are acknowledged.
 enum PublishMethod {
-    /// With replies switched off.
+    /// With the server's replies switched off.
     Silent(Wire),
-    /// Each with its answer.
+    /// With a reply for each message.
     Answered(Wire),
-    /// Several in one transaction.
+    /// Several messages in one transaction.
     Transaction(Session, Pipeline),
 }
 
-/// A producer's connection.
+/// A producer's connection, with the messages that have no outcome yet.
 pub struct RedisPublisher {
     way: PublishMethod,
     key: String,
-    /// Messages that have been sent and have not ended.
+    /// How many messages have been sent and have no outcome yet.
     open: usize,
     numbers: MessageNumbers,
 }
 
-/// What the server says by nil to `NOMKSTREAM`.
+/// The outcome of a nil reply: with `NOMKSTREAM`, it says that there is no stream.
 fn no_stream() -> Attempt {
     Attempt::Failed(Fault::answered("there is no such stream any more"))
 }
@@ -277,47 +277,47 @@ impl Publisher for RedisPublisher {
         }
     }
 
-    /// The server may not have read yet what it is not to answer.
+    /// Waits until the server has read the commands that it does not reply to.
     async fn close(&mut self) {
         if let PublishMethod::Silent(wire) = &mut self.way {
-            // there is nobody left to tell
+            // an error can no longer be reported to anyone
             let _ = wire.end_silence().await;
         }
     }
 }
 
-/// An entry of a stream: its id, and the one field with its value.
+/// An entry of a stream: its id, and its only field with the value.
 type Entry = (String, (Value, Vec<u8>));
 
-/// What is read of a stream: its key, and entries.
+/// The result of reading a stream: its key, and entries.
 type Stream = (Value, Vec<Entry>);
 
-/// Where a search for what others left begins.
+/// The cursor from which a search for messages of silent consumers begins.
 const FROM_THE_FIRST: &str = "0-0";
 
-/// A message that was read and not taken yet.
+/// A message that was read from the server and not taken by the client yet.
 struct PendingMessage {
     id: String,
     body: Vec<u8>,
     redelivered: bool,
 }
 
-/// A consumer's connection.
+/// A consumer's connection, which is a consumer of the group.
 pub struct RedisSubscriber {
     session: Session,
     key: String,
     consume: Consume,
     wanted: Requirements,
-    /// Among the group's consumers.
+    /// The name by which the group knows this consumer.
     name: String,
     waiting: VecDeque<PendingMessage>,
-    /// The ids of what was taken and not acknowledged.
+    /// Ids of the messages that were taken and not acknowledged.
     held: Vec<String>,
-    /// The ids of what was handed out and need not be kept, where nothing is acknowledged.
+    /// Ids of the messages that were handed out, to be deleted; used only where nothing is acknowledged.
     gone: Vec<String>,
-    /// Since when all that waits or is held is known to be ours.
+    /// When all messages in `waiting` and `held` were last known to belong to this consumer.
     since: Instant,
-    /// When we last looked for what others left.
+    /// When this consumer last searched for messages of silent ones.
     claimed: Instant,
     /// How far that search has come.
     cursor: String,
@@ -325,10 +325,10 @@ pub struct RedisSubscriber {
 }
 
 impl RedisSubscriber {
-    /// Makes sure that something is waiting, if there is anything.
+    /// Fills `waiting` if there are messages to be had.
     async fn fetch(&mut self, patience: Duration) -> Step<()> {
         let acknowledges = self.consume != Consume::Auto;
-        // those who died are not waited for until there is nothing new any more
+        // without this, messages of consumers that died would wait until no new ones come
         if acknowledges && self.claimed.elapsed() >= LEASE {
             self.claim().await?;
         }
@@ -341,26 +341,26 @@ impl RedisSubscriber {
         Ok(())
     }
 
-    /// How many more messages may be in hand.
+    /// How many more messages this consumer may hold.
     fn room(&self) -> u32 {
         let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
         self.wanted.at_once(self.wanted.delivery.prefetch.saturating_sub(held).max(1))
     }
 
-    /// Reads new messages. What was handed out before leaves the stream with the same request, where nothing is
-    /// acknowledged.
+    /// Reads new messages. Where nothing is acknowledged, the same round trip deletes the messages that were
+    /// handed out before.
     async fn read(&mut self, patience: Duration) -> Step<()> {
         let mut batch = pipe();
         self.delete_gone(&mut batch);
         let read = batch.cmd("XREADGROUP").arg("GROUP").arg(GROUP).arg(&self.name);
         read.arg("COUNT").arg(self.room());
-        // 0 would be for ever
+        // BLOCK 0 would wait for ever
         if !patience.is_zero() {
             read.arg("BLOCK").arg(patience.as_millis().max(1));
         }
         let request = if self.consume == Consume::Auto {
             read.arg("NOACK");
-            // what is handed out is gone, whether it arrives or not
+            // with NOACK a message counts as delivered when it is handed out, whether it arrives or not
             Request::Change
         } else {
             Request::Harmless
@@ -375,7 +375,7 @@ impl RedisSubscriber {
         Ok(())
     }
 
-    /// Claims what consumers hold that have not been heard of for too long.
+    /// Claims messages of consumers that have been silent for longer than [`LEASE`].
     async fn claim(&mut self) -> Step<()> {
         let mut claim = cmd("XAUTOCLAIM");
         claim.arg(&self.key).arg(GROUP).arg(&self.name).arg(LEASE.as_millis()).arg(&self.cursor);
@@ -384,7 +384,7 @@ impl RedisSubscriber {
         let answer: RedisResult<Vec<Value>> = self.session.ask(&claim).await;
         self.claimed = start;
         let mut answer = answer.map_err(ended(Request::Harmless))?.into_iter();
-        // 6.2 has nil for what is deleted, and 7.0 a third value
+        // Redis 6.2 returns nil for deleted entries, and 7.0 a third value
         let read = |value: Option<Value>| value.unwrap_or(Value::Nil);
         let (cursor, entries) = (read(answer.next()), read(answer.next()));
         let parsed = String::from_redis_value(cursor)
@@ -412,7 +412,8 @@ impl RedisSubscriber {
         }
     }
 
-    /// Keeps what is in hand from being claimed by others. What has been is let go of, where it is not taken yet.
+    /// Renews the claim on messages in `held` and `waiting` before others can claim them. Messages that others
+    /// have claimed already are dropped from `waiting`.
     async fn keep(&mut self) -> Step<()> {
         let in_hand = self.held.len() + self.waiting.len();
         if in_hand == 0 || self.since.elapsed() < LEASE / 2 {
@@ -425,8 +426,8 @@ impl RedisSubscriber {
         Ok(())
     }
 
-    /// Claims all that is in hand as if it had been so long since we were heard of, but for what others have
-    /// claimed. Gives the ids of what is ours.
+    /// Claims all messages in `held` and `waiting` that others have not claimed, setting their idle time to
+    /// `idle`. Returns the ids of those that belong to this consumer.
     async fn claim_again(&mut self, idle: Duration) -> RedisResult<HashSet<String>> {
         let (key, name) = (&self.key, &self.name);
         let (held, waiting) =
@@ -483,11 +484,12 @@ impl Subscriber for RedisSubscriber {
         let done: RedisResult<(u64, u64)> = batch.query_async(&mut self.session.connection).await;
         let (acknowledged, _) = done.map_err(|error| fault(&error))?;
         let held = mem::take(&mut self.held).len() as u64;
-        // of the rest it only says that it does not wait for it: others have acknowledged it, or it knows nothing of it
+        // the answer does not say why others are missing: other consumers acknowledged them, or the server does
+        // not know them
         Ok(if acknowledged == held { AckAnswer::Answered } else { AckAnswer::Sent })
     }
 
-    /// Gives back what waits, so that others can claim it at once.
+    /// Gives back the messages in `waiting`, so that others can claim them at once.
     async fn stop(&mut self) -> Result<(), Fault> {
         self.stopped = true;
         let done = if self.consume == Consume::Auto {

@@ -1,4 +1,4 @@
-//! Records on Redis: a hash each, and an index of their keys where ranges are read.
+//! The records workload on Redis: a hash for each record, and an index of their keys where ranges are read.
 
 mod client;
 
@@ -27,15 +27,15 @@ use crate::{
     session::{Script, Session, Step},
 };
 
-/// Bytes of records in one round trip while loading and reading back, or little more.
+/// Bytes of records in one round trip while loading and reading back, exceeded by little.
 const BATCH_BYTES: u64 = 1 << 20;
 /// Records in one round trip at most.
 const BATCH: u64 = 1_000;
 
-/// The field of a record's version.
+/// The field that holds a record's version.
 const VERSION: &str = "version";
 
-/// Why there are no transactions under locks.
+/// The reason why there are no transactions under the hard lock.
 pub(crate) const ONE_LOCK: &str = "a lock key is on one record: transactions go without one (none), with WATCH (soft) or in one script (native)";
 
 static INSERT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("records/insert.lua")));
@@ -50,15 +50,15 @@ static TRANSACT: LazyLock<Script> = LazyLock::new(|| {
 
 /// Names of a trial's keys, and of the fields of its records.
 struct Names {
-    /// What all keys of the trial begin with.
+    /// The prefix of all keys of the trial.
     all: String,
-    /// What the keys of records begin with.
+    /// The prefix of the keys of records.
     record: String,
-    /// What the keys of locks on records begin with.
+    /// The prefix of the keys of locks on records.
     lock: String,
-    /// The keys of all records in their order, where ranges are read.
+    /// The key of the sorted set of all records' keys; `None` where no ranges are read.
     index: Option<String>,
-    /// The version and the fields of a record.
+    /// The names of the version and the fields of a record.
     columns: Vec<String>,
 }
 
@@ -75,32 +75,32 @@ impl Names {
         }
     }
 
-    /// The counter that tokens of locks are drawn from.
+    /// The key of the counter that numbers the locks' tokens.
     fn fence(&self) -> String {
         format!("{}fence", self.all)
     }
 
-    /// What an operation reads of its record: of one that it only writes, the version.
+    /// The columns that an operation reads of its record: the version alone for one that only writes it.
     fn wanted(&self, action: Action) -> &[String] {
         let only_written = matches!(action, Action::Update | Action::Insert);
         if only_written { &self.columns[..1] } else { &self.columns }
     }
 
-    /// Adds fields and their values.
+    /// Adds names and values of a record's fields to a command.
     fn add_fields(&self, command: &mut Cmd, fields: &Fields) {
         for (name, field) in self.columns[1..].iter().zip(fields.iter()) {
             command.arg(name).arg(field);
         }
     }
 
-    /// Adds the version too.
+    /// Adds names and values of a record's version and fields to a command.
     fn add_record(&self, command: &mut Cmd, version: u64, fields: &Fields) {
         command.arg(VERSION).arg(version);
         self.add_fields(command, fields);
     }
 }
 
-/// What all keys of a trial begin with.
+/// The prefix of all keys of a trial.
 fn all(place: &Place) -> String {
     format!("{}{}:", keys::prefix(&place.namespace), place.object("usertable"))
 }
@@ -115,7 +115,7 @@ impl RecordsStore for Redis {
         Box::pin(async move {
             let names = Names::of(place, layout);
             let batches = Batches::of(layout, layout.batch(BATCH_BYTES, BATCH));
-            // two connections: one makes its next batch while the server works on the other's
+            // two connections: one encodes its next batch while the server works on the other's
             let (mut one, mut two) = (self.server.reach().await?, self.server.reach().await?);
             let loading = async {
                 for script in
@@ -165,7 +165,7 @@ impl RecordsStore for Redis {
     }
 }
 
-/// Lays in batches of records as long as there are any that nobody has begun with.
+/// Loads batches of records until all are taken, by this connection or another.
 async fn load_some(
     connection: &mut MultiplexedConnection,
     names: &Names,
@@ -204,7 +204,7 @@ async fn read_state(
     layout: &Layout,
     each: &mut RecordVisitor<'_>,
 ) -> RedisResult<()> {
-    // a scan may show a key twice; of a record that it has shown its number's hash is kept, eight bytes
+    // SCAN may return a key twice; for each record seen, only its number's hash of eight bytes is kept
     let mut shown: HashSet<u64> = HashSet::new();
     let mut is_new = |key: &str| hash_of(key).is_none_or(|hash| shown.insert(hash));
     let record = |key: &[u8]| {
@@ -228,7 +228,7 @@ async fn read_state(
                     continue;
                 };
                 let (version, fields) = columns(&reply, &names.columns).ok_or_else(no_record)?;
-                // a key that is gone since is no record; one without a version of ours is, and is not whole
+                // a key that has vanished is no record; one without a valid version is a record that is torn
                 let is_gone = [version].into_iter().chain(fields).all(|value| *value == Value::Nil);
                 let version = number(version);
                 let tag = version.and_then(|_| tag_of(fields.iter().map(bytes)));
@@ -241,7 +241,7 @@ async fn read_state(
     Ok(())
 }
 
-/// A record as `HMGET` returns it: the first of the columns, which is its version, and the others. None of an answer
+/// A record as `HMGET` returns it: its version, which is the first column, and the others. `None` for an answer
 /// of another shape.
 fn columns<'a>(reply: &'a Value, wanted: &[String]) -> Option<(&'a Value, &'a [Value])> {
     let Value::Array(values) = reply else { return None };
@@ -252,26 +252,26 @@ fn no_record() -> RedisError {
     (ErrorKind::UnexpectedReturnType, "the server's answer is no record").into()
 }
 
-/// The hash in a record's key; none in a key that no record of ours has.
+/// The hash in a record's key; `None` for a key that no record of acidtest's has.
 fn hash_of(key: &str) -> Option<u64> {
     let digits =
         key.strip_prefix("user").filter(|digits| *digits == "0" || !digits.starts_with(['0', '+']))?;
     digits.parse().ok()
 }
 
-/// The bytes of a field; none of one that is not there.
+/// The bytes of a field; empty if the field is missing.
 fn bytes(value: &Value) -> &[u8] {
     if let Value::BulkString(bytes) = value { bytes } else { &[] }
 }
 
-/// A version as it was written: what reads as the same number may be other letters.
+/// A version, only if it is spelled as acidtest writes it: `007` would parse as a number too.
 fn number(value: &Value) -> Option<u64> {
     let digits = std::str::from_utf8(bytes(value)).ok()?;
     let ours = digits == "0" || !digits.starts_with(['0', '+']);
     digits.parse().ok().filter(|_| ours)
 }
 
-/// Takes what was read of a record as `HMGET` returns it: its version, and its other columns if they were wanted.
+/// Takes a record as `HMGET` returns it: its version, and its other columns if they were wanted.
 fn take(reply: &Value, wanted: &[String], answer: &mut Answer) -> Step<Lookup> {
     let nonsense = || Attempt::Failed(Fault::lost("the server's answer is no record"));
     let (version, fields) = columns(reply, wanted).ok_or_else(nonsense)?;

@@ -1,4 +1,4 @@
-//! Connections to the server, and what its errors mean.
+//! Connections to the server, and the meaning of its errors.
 
 use std::{fmt, time::Duration};
 
@@ -13,7 +13,7 @@ use redis::{
 /// How long connecting and logging in may take.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 
-/// How connections to the server are opened: alike for clients and for the untimed edge.
+/// Opens connections to the server, in the same way for clients and for work that is not timed.
 #[derive(Clone)]
 pub(crate) struct ConnectOptions {
     client: Client,
@@ -23,7 +23,7 @@ pub(crate) struct ConnectOptions {
 
 impl fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // the driver's client holds the password
+        // left out: the driver's client holds the password
         f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
     }
 }
@@ -53,7 +53,7 @@ impl ConnectOptions {
         }
         let port = address.port.unwrap_or(default_port);
         let info = ConnectionAddr::Tcp(address.host.clone(), port).into_connection_info();
-        // the driver would let Nagle's algorithm hold requests back
+        // otherwise the driver lets Nagle's algorithm hold requests back
         let settings = |info: ConnectionInfo| {
             info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(login)
         };
@@ -66,7 +66,7 @@ impl ConnectOptions {
         &self.address
     }
 
-    /// Where it is and how to log in.
+    /// The driver's address and login.
     pub(crate) fn info(&self) -> &ConnectionInfo {
         self.client.get_connection_info()
     }
@@ -75,23 +75,23 @@ impl ConnectOptions {
         self.database
     }
 
-    /// Opens a connection to a server that is ready to answer. The driver neither reconnects it nor
-    /// sends anything twice.
+    /// Opens a connection to a server that is ready to answer. The driver neither reconnects it nor sends
+    /// anything twice.
     pub(crate) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        // the engine times answers itself, where the driver would give up after half a second
+        // without a limit of the driver's, which is half a second: the engine times answers itself
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
         let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-        // a server that is still loading its data, or wants a password, lets one connect all the same
+        // a server that is still loading its data, or wants a password, accepts connections all the same
         cmd("PING").exec_async(&mut connection).await?;
-        // the driver would not say why the server refuses a database
+        // done here, since the driver would not say why the server refuses a database
         if self.database != 0 {
             cmd("SELECT").arg(self.database).exec_async(&mut connection).await?;
         }
         Ok(connection)
     }
 
-    /// Connects for something that is not timed.
+    /// Connects for work that is not timed.
     pub(crate) async fn reach(&self) -> Result<MultiplexedConnection, StoreError> {
         self.connect().await.map_err(|error| StoreError::Unreachable {
             address: self.address.clone(),
@@ -100,7 +100,7 @@ impl ConnectOptions {
         })
     }
 
-    /// What it means that the server did not do as asked.
+    /// The error to report when the server did not do as asked.
     pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(RedisError) -> StoreError + 'a {
         move |error| StoreError::Server {
             doing: doing.to_owned(),
@@ -124,7 +124,7 @@ fn remedy(error: &RedisError) -> &'static str {
     }
 }
 
-/// The server's own words: of several commands that it refused, those about the first.
+/// The server's own message; the first one where it refused several commands.
 fn words(error: &RedisError) -> String {
     let refused = error.clone().into_server_errors();
     match refused.as_deref() {
@@ -136,16 +136,16 @@ fn words(error: &RedisError) -> String {
     }
 }
 
-/// What a request could have done to what is kept.
+/// The effect that a request could have had on the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Nothing: it reads, or takes or gives up a lock.
+    /// None: it reads, or takes or gives up a lock.
     Harmless,
-    /// A command or script that an error reply proves to have changed nothing.
+    /// A change by a command or script, which an error reply proves not to have happened.
     Change,
 }
 
-/// What an error means for the operation that met it.
+/// How an error ends the operation that met it.
 #[must_use]
 pub fn attempt(error: &RedisError, request: Request) -> Attempt {
     let message = words(error);
@@ -156,17 +156,16 @@ pub fn attempt(error: &RedisError, request: Request) -> Attempt {
     }
 }
 
-/// The same, to be handed to `map_err`.
+/// As [`attempt`], in a form to hand to `map_err`.
 pub(crate) fn ended(request: Request) -> impl Fn(RedisError) -> Attempt {
     move |error| attempt(&error, request)
 }
 
-/// Whether the server itself replied with the error.
 fn is_answer(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
 }
 
-/// What an error of `MULTI … EXEC` means. Redis rolls nothing back: unless it refused the whole
+/// How an error of `MULTI … EXEC` ends the operation. Redis rolls nothing back: unless it refused the whole
 /// transaction, some of its commands may have been carried out.
 pub(crate) fn attempt_exec(error: &RedisError) -> Attempt {
     if error.kind() == ErrorKind::Server(ServerErrorKind::ExecAbort) {

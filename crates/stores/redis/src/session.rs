@@ -8,7 +8,7 @@ use redis::{
 
 use crate::server::attempt_exec;
 
-/// Either what was wanted, or how the attempt ended without it.
+/// The wanted result, or the outcome that ended the attempt without it.
 pub(crate) type Step<T> = Result<T, Attempt>;
 
 /// A Lua script, which the server keeps and knows by its hash.
@@ -18,30 +18,31 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script that nobody has sent yet.
+    /// A script by its code; nothing is sent to a server yet.
     #[must_use]
     pub fn new(code: &'static str) -> Self {
         Self { code, hash: redis::Script::new(code).get_hash().to_owned() }
     }
 
-    /// Lets the server keep it.
+    /// Loads the script into the server.
     pub(crate) async fn keep(&self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
         cmd("SCRIPT").arg("LOAD").arg(self.code).exec_async(connection).await
     }
 
-    /// Begins a call of one that is kept: to be followed by the number of keys, keys and arguments.
+    /// Begins a call of a script that the server keeps; the caller adds the number of keys, the keys and the
+    /// arguments.
     pub(crate) fn begin<'a>(&self, call: &'a mut Cmd) -> &'a mut Cmd {
         call.clear();
         call.arg("EVALSHA").arg(&self.hash)
     }
 }
 
-/// A client's connection.
+/// A client's connection, with the state of its scripts and transactions.
 pub struct Session {
     pub(crate) connection: MultiplexedConnection,
-    /// The call under way; its room is used again.
+    /// The current call, kept to reuse its memory.
     call: Cmd,
-    /// Whether the server watches keys for us that no EXEC has settled.
+    /// Whether the server still watches keys for this connection, as no EXEC has followed.
     watching: bool,
 }
 
@@ -55,7 +56,7 @@ impl Session {
         command.query_async(&mut self.connection).await
     }
 
-    /// Runs a script; `arguments` adds the number of keys, keys and arguments.
+    /// Runs a script; `arguments` adds the number of keys, the keys and the arguments.
     pub async fn run<T: FromRedisValue>(
         &mut self,
         script: &Script,
@@ -64,7 +65,8 @@ impl Session {
         arguments(script.begin(&mut self.call));
         let answer = self.call.query_async(&mut self.connection).await;
         match answer {
-            // nothing was run: the server was restarted or its scripts flushed. EVAL makes it keep it again
+            // nothing was run, as the server was restarted or its scripts were flushed; EVAL makes it keep the
+            // script again
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 self.call.clear();
                 self.call.arg("EVAL").arg(script.code);
@@ -75,8 +77,8 @@ impl Session {
         }
     }
 
-    /// Begins a round trip that watches keys. What an earlier transaction watched that was never carried
-    /// out is let go of first.
+    /// Begins a round trip that watches keys. First it stops watching the keys of an earlier transaction that was
+    /// never carried out.
     pub(crate) fn watch(&mut self, keys: impl ToRedisArgs) -> Pipeline {
         let mut read = pipe();
         if self.watching {
@@ -87,7 +89,7 @@ impl Session {
         read
     }
 
-    /// Carries a transaction out: its answers, or none if something watched has changed.
+    /// Carries out a transaction, and returns its answers; `None` if a watched key has changed.
     pub(crate) async fn exec(&mut self, change: &Pipeline) -> Step<Option<Vec<Value>>> {
         let done: RedisResult<_> = change.query_async(&mut self.connection).await;
         self.watching = false;

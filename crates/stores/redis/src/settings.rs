@@ -1,4 +1,4 @@
-//! Version and settings as the server has them, and the rung that they amount to.
+//! Version and settings as the server reports them, and the durability rung that they amount to.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<
     Ok(Effective { version: version(&info), durability, because, settings })
 }
 
-/// The settings, and why they could not be read, if so: managed servers forbid CONFIG.
+/// The settings, and the reason if they could not be read: managed servers forbid CONFIG.
 async fn config(
     connection: &mut MultiplexedConnection,
 ) -> RedisResult<(BTreeMap<String, String>, Option<String>)> {
@@ -50,7 +50,7 @@ async fn config(
     Ok((settings, forbidden))
 }
 
-/// `7.0.15`, or the name of a descendant with its own version.
+/// The version, such as `7.0.15`; for a descendant of Redis its name and its own version.
 fn version(info: &str) -> String {
     let field =
         |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);

@@ -1,4 +1,4 @@
-//! The store against real servers, each test with its own.
+//! The inventory workload against real servers; each test starts its own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -72,7 +72,7 @@ fn each_rung_is_read_back() {
     });
 }
 
-/// A connection outside the store.
+/// A connection to the server that bypasses the store.
 struct Raw(redis::Connection);
 
 impl Raw {
@@ -92,7 +92,7 @@ fn a_namespace_is_ours_only_with_our_mark() {
     let store = &world.store;
     let owner = || wait(store.owner(NAMESPACE)).unwrap();
     let mut raw = raw(&world);
-    // theirs: names that the namespace would match if it were read as a pattern
+    // strangers' keys: the namespace would match their names if it were read as a pattern
     let theirs = ["acidtest_test*:x", "acidtest_t[e]stx:y", "acidtest_t[e]st", "other"];
     for key in theirs {
         let () = raw.0.set(key, "theirs").unwrap();
@@ -160,7 +160,7 @@ fn a_holder_that_outlives_its_lease_is_fenced_off() {
     assert_eq!(counts, [(1, 5)]);
     let taken: Option<(i64, Vec<(u8, i64)>)> = raw.req(&[&take[..], &["60000"]].concat());
     assert_eq!(taken, None, "it is held");
-    // its time is over
+    // end the lock's lease
     let () = raw.req(&["PEXPIRE", "lock", "1"]);
     while raw.0.exists("lock").unwrap() {
         thread::sleep(Duration::from_millis(1));

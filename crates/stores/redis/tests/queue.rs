@@ -1,4 +1,4 @@
-//! The store's queue against real servers, each test with its own.
+//! The queue workload against real servers; each test starts its own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -63,7 +63,7 @@ fn a_server_out_of_memory_says_so_and_nothing_breaks() {
         redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut raw).unwrap();
     };
     for (trial, ack) in (1..).zip([Ack::Confirm, Ack::Transaction]) {
-        // refused first, and then not
+        // writes are refused first, and accepted once the limit is lifted
         with_more_time(50, |millis| {
             let case = QueueRun::new(trial, Parameters { ack, ..few() });
             case.load(&world.store);
@@ -89,10 +89,10 @@ fn a_server_out_of_memory_says_so_and_nothing_breaks() {
     }
 }
 
-/// How long a message is its consumer's that is not heard of.
+/// The store's lease: how long a message stays with a consumer that has fallen silent.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Whether the next message is flagged; none if there is none.
+/// Takes the next message, and returns whether it is flagged as redelivered; `None` if there is no message.
 async fn take(subscriber: &mut impl Subscriber) -> Option<bool> {
     let mut received = ReceivedMessage::default();
     match subscriber.take(Duration::ZERO, &mut received).await {
@@ -101,7 +101,7 @@ async fn take(subscriber: &mut impl Subscriber) -> Option<bool> {
     }
 }
 
-/// Queues of five messages each on one server, and connections to them.
+/// Queues of five messages each on one server, and a connection to it that bypasses the store.
 struct Queues {
     world: World<Redis>,
     cases: Vec<QueueRun>,
@@ -129,7 +129,7 @@ impl Queues {
         QueueAdapter::connector(&self.world.store, place, &wanted).subscriber().await.unwrap()
     }
 
-    /// A command on a queue's stream and its group.
+    /// Runs a command on a queue's stream and its group.
     fn tell<T: redis::FromRedisValue>(&mut self, queue: usize, command: &str, words: &[&str]) -> T {
         let key = format!("{NAMESPACE}:{}", self.cases[queue].place.object("queue"));
         let mut asked = redis::cmd(command);
@@ -137,13 +137,13 @@ impl Queues {
         asked.query(&mut self.raw).unwrap()
     }
 
-    /// What is handed out: its id, whose it is, and for how long that has not been heard of.
+    /// Messages that are handed out: id, consumer, and how long the consumer has been silent about it.
     fn pending(&mut self, queue: usize) -> Vec<(String, String, Duration)> {
         let rows: Vec<(String, String, u64, u64)> = self.tell(queue, "XPENDING", &["-", "+", "100"]);
         rows.into_iter().map(|(id, consumer, idle, _)| (id, consumer, Duration::from_millis(idle))).collect()
     }
 
-    /// Another consumer claims these.
+    /// Makes another consumer claim these messages.
     fn claim(&mut self, queue: usize, ids: &[&str]) {
         let claimed: Vec<String> =
             self.tell(queue, "XCLAIM", &[&["another", "0"], ids, &["JUSTID"]].concat());
@@ -158,7 +158,7 @@ fn a_consumer_at_work_keeps_what_it_holds_and_one_that_stalls_does_not() {
     wait(async {
         let (mut stalled, mut heir) = (queues.subscriber(0).await, queues.subscriber(0).await);
         assert_eq!(take(&mut stalled).await, Some(false));
-        // on a machine that stands still for too long the one at work has stalled too: not each time
+        // retried, since on a machine that stalls for too long the consumer at work stalls too
         let mut tries = 1..=TRIES;
         while !keeps_what_it_holds(&mut queues, tries.next().unwrap()).await {}
 
@@ -172,13 +172,13 @@ fn a_consumer_at_work_keeps_what_it_holds_and_one_that_stalls_does_not() {
         };
         assert!(timeout(Duration::from_mins(1), inherited).await.unwrap());
         assert_eq!(heir.settle().await.unwrap(), AckAnswer::Answered);
-        // what it held was not its own to acknowledge
+        // the messages that it held were no longer its own to acknowledge
         assert_eq!(stalled.settle().await.unwrap(), AckAnswer::Sent);
     });
 }
 
-/// A consumer that takes another message is heard of in time, and so keeps the first. False where it took them too
-/// late.
+/// Checks that a consumer which takes another message renews its claim in time, and so keeps the first one.
+/// Returns false if the machine was too slow for the check.
 async fn keeps_what_it_holds(queues: &mut Queues, queue: u32) -> bool {
     let queue = queue as usize;
     let (mut busy, mut idle) = (queues.subscriber(queue).await, queues.subscriber(queue).await);
@@ -188,7 +188,7 @@ async fn keeps_what_it_holds(queues: &mut Queues, queue: u32) -> bool {
     let heard = Instant::now();
     assert_eq!(take(&mut busy).await, Some(false));
     let pending = queues.pending(queue);
-    // the server's clock is as fine as a millisecond
+    // the server's clock counts milliseconds, so allow for some
     let most = heard.elapsed() + LEASE / 10;
     let taken = take(&mut idle).await;
     let settled = busy.settle().await.unwrap();
@@ -217,7 +217,7 @@ fn what_others_have_claimed_is_left_to_them() {
             pending.into_iter().filter(|(_, consumer, _)| consumer == "another").map(|(id, ..)| id).collect()
         };
         assert_eq!(others(queues.pending(0)), claimed);
-        // which they acknowledge: of three that are held two are pending
+        // the other consumer acknowledges one, so that of the three held messages two are pending
         assert_eq!(queues.tell::<u64>(0, "XACK", &claimed[..1]), 1);
         assert_eq!(first.settle().await.unwrap(), AckAnswer::Sent);
         assert_eq!(others(queues.pending(0)), claimed[1..]);
@@ -233,7 +233,7 @@ fn what_others_have_claimed_is_left_to_them() {
         for (id, consumer, idle) in &pending {
             let theirs = *id == ids[0] || *id == ids[2];
             assert_eq!(theirs, consumer == "another", "{pending:?}");
-            // what is its own it gives back at once
+            // the rest is given back at once, as if it had been idle for the whole lease
             assert!(
                 if theirs { *idle <= claimed.elapsed() + LEASE / 10 } else { *idle >= LEASE },
                 "{pending:?}"

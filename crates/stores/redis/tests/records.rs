@@ -1,4 +1,4 @@
-//! The store's records against real servers, each test with its own.
+//! The records workload against real servers; each test starts its own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 

@@ -1,4 +1,4 @@
-//! The inventory on SQLite.
+//! The inventory workload on SQLite: one table, one row for each tuple, captured under each lock mode.
 
 use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
@@ -75,7 +75,7 @@ impl InventoryStore for Sqlite {
     }
 }
 
-/// A tuple of the final stock. What is no number, or too large a one, SQLite can have in every column.
+/// A row of the final stock. SQLite may hold a value that is no number, or too large a number, in any column.
 fn held(row: &Row<'_>) -> rusqlite::Result<StockRow> {
     let key = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
     Ok(StockRow { key, count: row.get(4)? })
@@ -108,7 +108,7 @@ fn statements(lock: Lock, table: &str) -> (SqlCapture<String>, String) {
             SqlCapture::IfUnchanged { read, take: format!("{take} AND version = ?6") }
         }
         Lock::Hard => SqlCapture::Locked { read, take: update("count = count - ?5") },
-        // RETURNING sees only the table that is updated: what was taken is kept in a column
+        // RETURNING sees only the updated table, so the units taken are kept in a column of it
         Lock::Native => SqlCapture::InOne {
             take: format!(
                 "WITH held AS (
@@ -137,7 +137,7 @@ struct Session {
 }
 
 impl Session {
-    /// Runs a statement, and says how many rows it changed.
+    /// Runs a statement, and returns how many rows it changed.
     fn run(&self, sql: &str, values: impl Params) -> Result<usize, Attempt> {
         let done = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
         done.map_err(|error| attempt(&error))
@@ -202,7 +202,7 @@ impl SqlSession for Session {
         let done = self.connection.prepare_cached(take).and_then(|mut statement| {
             let mut rows = statement.query(params![sku, condition, source, units])?;
             let mut told = true;
-            // to the end, where it commits
+            // to the end of the rows, where the statement commits
             while let Some(row) = rows.next()? {
                 match (row.get(0), row.get(1)) {
                     (Ok(warehouse), Ok(count)) => taken.push(capture.line(warehouse, count)),
@@ -260,8 +260,8 @@ mod tests {
         }
     }
 
-    /// A statement that has taken something is not without effect because its answer makes no sense; what only
-    /// reads such a thing has taken nothing.
+    /// A statement that has taken units may have had an effect though its answer cannot be read, so its outcome
+    /// is unknown; a statement that only read such an answer has taken nothing, and has failed.
     #[test]
     fn a_capture_from_what_is_no_tuple_has_failed_or_is_unknown() {
         let item = Item { sku: 1, condition: 1, source: 1, warehouse: 1, price: 1, initial: 5 };

@@ -1,4 +1,4 @@
-//! The join on SQLite.
+//! The join workload on SQLite.
 
 use std::fmt::Write;
 
@@ -15,25 +15,24 @@ use crate::{
     records::{TABLE, lay_in},
 };
 
-/// The small table's name among the trial's.
+/// The name of the small table among the trial's objects.
 const EXT: &str = "ext";
 
 /// The join as the study writes it, in one of its two orders.
 fn query(place: &Place, order: TableOrder, value: u8) -> String {
     let from = order.joined(&named(place, EXT), &named(place, TABLE));
-    // the key's columns come first, whatever the order
+    // the first column is the key in both orders
     format!(
         "SELECT ext.key, ext.*, usertable.* FROM {from} ON usertable.key = ext.key
          WHERE ext.value = {value}"
     )
 }
 
-/// Runs the join to its end.
 fn run(connection: &Connection, sql: &str, joined: &mut Joined) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        // what is no text is no record's key
+        // a value that is no text cannot be a record's key; a number counts as an empty one
         joined.row(&String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()));
     }
     Ok(())
@@ -52,7 +51,7 @@ impl JoinStore for Sqlite {
             self.on_file("loading ext", |connection| {
                 let table = named(place, EXT);
                 let transaction = connection.transaction()?;
-                // its rows are small, unlike those of usertable
+                // WITHOUT ROWID suits small rows, unlike those of usertable
                 transaction.execute_batch(&format!(
                     "CREATE TABLE {table} (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID"
                 ))?;
@@ -79,7 +78,7 @@ impl JoinStore for Sqlite {
                 let sql = format!("EXPLAIN QUERY PLAN {}", query(place, order, value));
                 let mut statement = connection.prepare(&sql)?;
                 let mut rows = statement.query([])?;
-                // of each step: its number and how deep it stands
+                // number and depth of each step
                 let mut depths = vec![(0, 0)];
                 let mut plan = String::new();
                 while let Some(row) = rows.next()? {
@@ -88,7 +87,7 @@ impl JoinStore for Sqlite {
                         depths.iter().find(|(step, _)| *step == parent).map_or(0, |(_, depth)| *depth);
                     depths.push((id, depth + 1));
                     let line_break = if plan.is_empty() { "" } else { "\n" };
-                    // writing into a string cannot fail
+                    // writing to a string cannot fail
                     let _ = write!(plan, "{line_break}{:indent$}{detail}", "", indent = 2 * depth);
                 }
                 Ok(plan)
@@ -106,7 +105,7 @@ impl JoinStore for Sqlite {
         Box::pin(async move {
             self.on_file("joining for the first time", |connection| {
                 let sql = query(place, order, value);
-                // prepared now, and found prepared by the run
+                // prepare the statement before timing begins; the run finds it in the cache
                 drop(connection.prepare_cached(&sql)?);
                 begin();
                 run(connection, &sql, &mut Joined::default())
@@ -126,7 +125,7 @@ impl JoinStore for Sqlite {
 
 struct SqliteConnector {
     file: File,
-    /// The join in each order.
+    /// The join's SQL in each order.
     sql: [String; 2],
 }
 
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
     use crate::opened;
 
-    /// A row with a key that is no text is a row that nobody expects, and no error.
+    /// A row whose key is no text counts as a row that is not expected, and is no error.
     #[test]
     fn what_is_no_key_is_a_row_like_others() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! SQLite, embedded: a database file, one connection and one thread a client.
+//! SQLite, embedded: a database file, one connection and one thread per client.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
@@ -29,7 +29,8 @@ use acidtest_workloads::{
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
-/// The store's row of the matrix.
+/// The store's entry in the list of stores: its names, and which lock modes, durability rungs, isolation levels
+/// and workloads it supports, each with the means or the reason.
 pub const KIND: StoreKind = StoreKind {
     name: "sqlite",
     title: "SQLite",
@@ -71,7 +72,7 @@ pub const KIND: StoreKind = StoreKind {
     idle: idle_on_tables,
 };
 
-/// The pragmas of a rung.
+/// The pragmas that put a file on a durability rung.
 const fn settings(rung: Durability) -> &'static str {
     match rung {
         Durability::None => "journal_mode=MEMORY, synchronous=OFF",
@@ -87,27 +88,27 @@ fn refuses(delivery: &Delivery) -> Option<&'static str> {
     delivery.beyond_a_table().or(several.then_some(ONE_BY_ONE))
 }
 
-/// A database file.
+/// A SQLite database file, as a store.
 #[derive(Debug)]
 pub struct Sqlite {
     file: File,
-    /// Whether acidtest made the file, and so may remove it.
+    /// Whether acidtest created the file, and so may remove it.
     made: bool,
 }
 
-/// How connections to the file are opened: alike for clients and for reading settings back.
+/// Opens connections to the file, in the same way for clients and for reading settings back.
 #[derive(Clone, Debug)]
 struct File {
     path: PathBuf,
-    /// The rung to set, on a file of acidtest's own; a user's file keeps its settings.
+    /// The rung to set on a file of acidtest's own; `None` for a user's file, which keeps its settings.
     rung: Option<Durability>,
 }
 
 impl Sqlite {
-    /// Opens the file, making it if it is not there. With a rung, its settings are set to it.
+    /// Opens the file, creating it if it does not exist. With a rung, its settings are set to that.
     ///
     /// # Errors
-    /// A file that cannot be made or is no SQLite database.
+    /// The file cannot be created or is no SQLite database.
     pub fn open(address: &Address, rung: Option<Durability>) -> Result<Self, StoreError> {
         let path = PathBuf::from(&address.path);
         let made = !path.exists();
@@ -126,7 +127,7 @@ impl Sqlite {
         format!("sqlite:{}", self.file.path.display())
     }
 
-    /// Does something on a connection of its own.
+    /// Runs work that is not timed, on a connection of its own.
     fn on_file<T>(
         &self,
         doing: &str,
@@ -135,7 +136,7 @@ impl Sqlite {
         self.told(doing, self.file.connect().and_then(|mut connection| work(&mut connection)))
     }
 
-    /// An error in the words of whoever asked.
+    /// Turns SQLite's error into the store's, which names the work that failed.
     fn told<T>(&self, doing: &str, done: rusqlite::Result<T>) -> Result<T, StoreError> {
         done.map_err(|error| StoreError::Server {
             doing: doing.to_owned(),
@@ -144,7 +145,7 @@ impl Sqlite {
         })
     }
 
-    /// Removes the trial's tables, as far as they are there.
+    /// Removes the trial's tables; one that does not exist is no error.
     fn drop_tables(&self, doing: &str, place: &Place, objects: &[&str]) -> Result<(), StoreError> {
         self.on_file(doing, |connection| {
             for object in objects {
@@ -168,7 +169,7 @@ impl File {
     }
 }
 
-/// Waits a little for the writer ahead, for five seconds in all: short waits of even length keep
+/// Waits a little for the connection that is writing, for five seconds in all: short waits of even length keep
 /// clients' turns fair, where SQLite's own handler grows to 100 ms.
 fn wait_for_writer(tries: i32) -> bool {
     let micros = if tries < 5 { 100 } else { 1000 };
@@ -176,7 +177,7 @@ fn wait_for_writer(tries: i32) -> bool {
     tries < 5_000
 }
 
-/// What an error means for the operation that met it.
+/// How an error ends the operation that met it.
 fn attempt(error: &rusqlite::Error) -> Attempt {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Attempt::Conflict,
@@ -185,7 +186,7 @@ fn attempt(error: &rusqlite::Error) -> Attempt {
     }
 }
 
-/// A table of the trial's, as it stands in a statement.
+/// The quoted name of one of the trial's tables.
 fn named(place: &Place, object: &str) -> String {
     quoted(&format!("{}:{}", place.namespace, place.object(object)))
 }
@@ -194,7 +195,7 @@ fn marker(namespace: &str) -> String {
     quoted(&format!("{namespace}:marker"))
 }
 
-/// A name as it stands in a statement.
+/// A quoted SQL name, which may hold any characters.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -208,8 +209,8 @@ fn tables(connection: &Connection, namespace: &str) -> rusqlite::Result<Vec<Stri
     tables.query_map([prefix], |row| row.get(0))?.collect()
 }
 
-/// Removes the tables that ANALYZE made once nothing is left in any: the rows of a table that is
-/// dropped go with it, and where others stay, so do the tables.
+/// Removes the tables that ANALYZE made, once all of them are empty: when a table is dropped its rows in them go
+/// with it, and they must stay while they describe other tables.
 fn forget_statistics(connection: &Connection) -> rusqlite::Result<()> {
     let mut made = connection
         .prepare("SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')")?;
@@ -296,7 +297,7 @@ impl Store for Sqlite {
             let ours = self.on_file("removing the namespace", |connection| {
                 let transaction = connection.transaction()?;
                 let made = format!("SELECT made FROM {}", marker(namespace));
-                // a namespace without a mark is removed only when the user says so, its file never
+                // a namespace without a mark is removed only when the user asks for it, and its file never
                 let made = transaction.query_row(&made, [], |row| row.get(0)).unwrap_or(false);
                 for name in tables(&transaction, namespace)? {
                     transaction.execute_batch(&format!("DROP TABLE {}", quoted(&name)))?;
@@ -335,7 +336,7 @@ impl Store for Sqlite {
     }
 }
 
-/// Removes a database file of acidtest's own with its log; what is gone already is no error.
+/// Removes a database file of acidtest's own with its log files. A file that is gone already is no error.
 fn remove_file(path: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = path.as_os_str().to_owned();
@@ -344,7 +345,7 @@ fn remove_file(path: &Path) {
     }
 }
 
-/// What journal mode and synchronous level amount to.
+/// The durability rung that journal mode and synchronous level amount to, and the reason in words.
 fn rung(journal: &str, synchronous: &str) -> (Durability, &'static str) {
     match (journal, synchronous) {
         ("off" | "memory", _) => (Durability::None, "the rollback journal is not on disk"),

@@ -17,7 +17,7 @@ use crate::{
     transaction::{IMMEDIATE, OperationResult, begin, end, roll_back},
 };
 
-/// The queue's name among the trial's tables.
+/// The name of the queue among the trial's objects.
 const QUEUE: &str = "queue";
 
 impl QueueAdapter for Sqlite {
@@ -27,8 +27,8 @@ impl QueueAdapter for Sqlite {
         SqliteConnector { file: self.file.clone(), table: named(place, QUEUE), wanted: *wanted }
     }
 
-    /// Ids are one above the highest that is there: so they ascend without AUTOINCREMENT, whose own table nobody
-    /// can remove.
+    /// A new id is one above the highest that is there. So ids ascend without AUTOINCREMENT, whose own table
+    /// cannot be removed.
     fn declare<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let columns = "id INTEGER PRIMARY KEY, body BLOB NOT NULL";
@@ -37,7 +37,7 @@ impl QueueAdapter for Sqlite {
         })
     }
 
-    /// Who is about to delete a message is not known: it can be delivered if they do not.
+    /// Counts messages that a consumer holds too: they can be delivered if it does not delete them.
     fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(async move {
             let count = format!("SELECT count(*) FROM {}", named(place, QUEUE));
@@ -52,7 +52,7 @@ impl QueueAdapter for Sqlite {
         Box::pin(async move { self.drop_tables("removing the queue", place, &[QUEUE]) })
     }
 
-    /// What a consumer gives back it had alone: nobody has taken anything behind it.
+    /// Messages that a consumer gives back were its alone, so nobody has taken any behind them.
     fn keeps_order(&self, _: &Requirements) -> bool {
         true
     }
@@ -62,7 +62,7 @@ impl QueueAdapter for Sqlite {
     }
 }
 
-/// Opens connections to one queue.
+/// Opens producers' and consumers' connections to one queue.
 pub struct SqliteConnector {
     file: File,
     table: String,
@@ -102,11 +102,11 @@ impl Connector for SqliteConnector {
     }
 }
 
-/// A producer's connection.
+/// A producer's connection. It keeps messages until they are settled.
 pub struct SqlitePublisher {
     connection: Connection,
     insert: String,
-    /// Whether messages are one transaction that are settled at once.
+    /// Whether the messages settled at once form one transaction.
     together: bool,
     bodies: Vec<Vec<u8>>,
     numbers: MessageNumbers,
@@ -144,7 +144,7 @@ impl SqlitePublisher {
     }
 }
 
-/// What is there as a body: bytes, whatever it was to be, or none where it is something else.
+/// The bytes of a text or blob; empty for a value of another type.
 fn body<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a [u8]> {
     Ok(row.get_ref(column)?.as_bytes().unwrap_or_default())
 }
@@ -152,21 +152,21 @@ fn body<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a [u8]> {
 struct Statements {
     /// Whether there is any message.
     any: String,
-    /// The next messages behind an id.
+    /// Reads the next messages behind an id.
     read: String,
     delete: String,
-    /// Takes the first message whatever becomes of it.
+    /// Deletes the first message and returns it.
     take: String,
 }
 
-/// A consumer's connection.
+/// A consumer's connection, in a transaction while it holds messages.
 pub struct SqliteSubscriber {
     connection: Connection,
     sql: Statements,
     wanted: Requirements,
-    /// Read in the transaction and not taken, in the order of their ids.
+    /// Messages that were read in the transaction and not taken, in the order of their ids.
     ahead: VecDeque<(i64, Vec<u8>)>,
-    /// The ids of what was taken: it is deleted when it is acknowledged.
+    /// Ids of the messages that were taken, to be deleted when they are acknowledged.
     taken: Vec<i64>,
     stopped: bool,
 }
@@ -177,7 +177,7 @@ impl Subscriber for SqliteSubscriber {
             return Attempt::Refused;
         }
         received.redelivered = None;
-        // nobody can publish before what is held is acknowledged
+        // waiting would be in vain: nobody can publish before the messages held are acknowledged
         let patience = if self.taken.is_empty() { patience } else { Duration::ZERO };
         queue::poll(patience, async || self.try_to_take(received)).await
     }
@@ -196,7 +196,7 @@ impl Subscriber for SqliteSubscriber {
         }
     }
 
-    /// Lets others have what was not taken.
+    /// Ends the transaction, so that other consumers can take the messages that were not taken.
     async fn stop(&mut self) -> Result<(), Fault> {
         self.stopped = true;
         self.give_back().map_err(|error| Fault::lost(error.to_string()))
@@ -205,7 +205,7 @@ impl Subscriber for SqliteSubscriber {
 
 impl SqliteSubscriber {
     fn try_to_take(&mut self, received: &mut ReceivedMessage) -> Attempt {
-        // asked first: to write, if only in vain, is to keep all others from writing
+        // ask first, since even a futile transaction to write keeps all others from writing
         let taken = match self.any() {
             Ok(false) => return Attempt::Refused,
             Ok(true) if self.wanted.delivery.consume == Consume::Auto => self.remove_one(received),
@@ -215,7 +215,7 @@ impl SqliteSubscriber {
         taken.unwrap_or_else(|error| self.failed(&error))
     }
 
-    /// Whether it is worth while to look for a message in a transaction.
+    /// Whether to look for a message in a transaction.
     fn any(&self) -> rusqlite::Result<bool> {
         let holds = !self.connection.is_autocommit();
         Ok(holds || self.connection.prepare_cached(&self.sql.any)?.query_row([], |row| row.get(0))?)
@@ -225,7 +225,7 @@ impl SqliteSubscriber {
         let mut statement = self.connection.prepare_cached(&self.sql.take)?;
         let mut rows = statement.query([])?;
         let mut taken = Attempt::Refused;
-        // to the end, where it commits
+        // to the end of the rows, where the statement commits
         while let Some(row) = rows.next()? {
             received.body.clear();
             received.body.extend_from_slice(body(row, 0)?);
@@ -239,7 +239,7 @@ impl SqliteSubscriber {
             self.read()?;
         }
         let Some((id, body)) = self.ahead.pop_front() else {
-            // another consumer was faster
+            // another consumer took the message first
             if self.taken.is_empty() {
                 self.give_back()?;
             }
@@ -250,12 +250,12 @@ impl SqliteSubscriber {
         Ok(Attempt::Ok)
     }
 
-    /// Reads as many messages as are acknowledged at once, behind those that it has.
+    /// Reads as many messages as are acknowledged at once, from behind those already held.
     fn read(&mut self) -> rusqlite::Result<()> {
         if self.connection.is_autocommit() {
             begin(&self.connection, IMMEDIATE)?;
         }
-        // an id is above 0
+        // every id is above 0
         let last = self.taken.last().copied().unwrap_or(0);
         let held = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
         let due = self.wanted.delivery.batch.saturating_sub(held).max(1);
@@ -267,7 +267,7 @@ impl SqliteSubscriber {
         Ok(())
     }
 
-    /// Deletes what was taken.
+    /// Deletes the messages that were taken; refused if one is no longer there.
     fn delete(&self, taken: &[i64]) -> OperationResult {
         let mut delete = self.connection.prepare_cached(&self.sql.delete)?;
         for id in taken {
@@ -278,8 +278,8 @@ impl SqliteSubscriber {
         Ok(Attempt::Ok)
     }
 
-    /// An error ends the transaction. What was taken in it will come again: only a new connection makes the
-    /// client know.
+    /// An error ends the transaction, and messages taken in it will be delivered again. Only a new connection
+    /// tells that to the client, so where messages were held the error is made one that costs the connection.
     fn failed(&mut self, error: &rusqlite::Error) -> Attempt {
         let held = !self.taken.is_empty();
         if let Err(worse) = self.give_back() {
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
     use crate::opened;
 
-    /// What nobody published is the audit's to judge, and so must be taken.
+    /// A row that nobody published is for the audit to judge, and so must be taken.
     #[test]
     fn what_is_no_body_is_taken_as_a_message() {
         let folder = tempfile::tempdir().unwrap();

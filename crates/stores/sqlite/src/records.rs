@@ -1,4 +1,4 @@
-//! The records on SQLite.
+//! The records workload on SQLite.
 
 use acidtest_model::{Isolation, Lock, StoreError, Task};
 use acidtest_workloads::{
@@ -15,21 +15,21 @@ use crate::{
     transaction::{DEFERRED, IMMEDIATE, OperationResult, begin, end},
 };
 
-/// The table's name among the trial's.
+/// The name of the table among the trial's objects.
 pub(crate) const TABLE: &str = "usertable";
 
-/// Records of one transaction while they are laid in.
+/// Records loaded in one transaction.
 const BATCH: u64 = 10_000;
 
 const LOADING: &str = "loading the records";
 
-/// The columns of the fields, each as `one` writes it, after a comma.
+/// A list of one item for each field, written by `one`; every item follows a comma.
 fn columns(fields: u16, one: impl Fn(u16) -> String) -> String {
     (0..fields).fold(String::new(), |columns, field| columns + ", " + &one(field))
 }
 
-/// Makes the table and lays the records in. The index on the key comes last: it is sorted once instead
-/// of being written to at random.
+/// Creates the table and loads the records. The index on the key comes last, so that it is sorted once instead of
+/// being written to at random.
 pub(crate) async fn lay_in(
     store: &Sqlite,
     place: &Place,
@@ -48,7 +48,7 @@ pub(crate) async fn lay_in(
         store.told(LOADING, insert_batch(&mut connection, &insert, layout, first..next))?;
         loaded.add(next - first);
         first = next;
-        // whoever waits may look at how far it is, or give up
+        // lets the caller report progress, or cancel
         tokio::task::yield_now().await;
     }
     let index = quoted(&format!("{}:{}:key", place.namespace, place.object(TABLE)));
@@ -135,7 +135,7 @@ struct Statements {
     set_if_unchanged: String,
     raise: String,
     insert: String,
-    /// Into a table that has no index yet.
+    /// Inserts into a table that has no index yet.
     insert_new: String,
 }
 
@@ -179,7 +179,7 @@ impl Connector for SqliteConnector {
 
     async fn connect(&self) -> Result<Client, String> {
         let connection = self.file.connect().map_err(|error| error.to_string())?;
-        // nothing can be set: a level below serializable takes a shared cache and this pragma
+        // there is no level to set: one below serializable takes a shared cache and this pragma
         let uncommitted: bool = connection
             .query_row("PRAGMA read_uncommitted", [], |row| row.get(0))
             .map_err(|error| error.to_string())?;
@@ -190,7 +190,7 @@ impl Connector for SqliteConnector {
     }
 }
 
-/// Binds what a write takes.
+/// Binds the parameters of a write.
 fn bind(statement: &mut Statement<'_>, key: &str, version: i64, fields: &Fields) -> rusqlite::Result<()> {
     statement.raw_bind_parameter(1, key)?;
     statement.raw_bind_parameter(2, version)?;
@@ -200,12 +200,12 @@ fn bind(statement: &mut Statement<'_>, key: &str, version: i64, fields: &Fields)
     Ok(())
 }
 
-/// The version in a row's first column; none where there is something else, as SQLite lets every column have.
+/// The version in a row's first column; `None` for a value of another type, which SQLite permits in every column.
 fn version(row: &Row<'_>) -> Option<u64> {
     row.get::<_, i64>(0).ok()?.try_into().ok()
 }
 
-/// What is there by its version, told in the answer if it is no record.
+/// The lookup of a row by its version. A row without a version is no record, and marks the answer torn.
 fn found(version: Option<u64>, answer: &mut Answer) -> Lookup {
     version.map_or_else(
         || {
@@ -216,18 +216,18 @@ fn found(version: Option<u64>, answer: &mut Answer) -> Lookup {
     )
 }
 
-/// Columns of text; one that is none is as good as empty, and shows as torn.
+/// Columns of text. One of another type counts as empty, and makes the record show as torn.
 fn texts<'a>(row: &'a Row<'_>, columns: std::ops::Range<usize>) -> impl Iterator<Item = &'a [u8]> {
     columns.map(|column| row.get_ref(column).ok().and_then(|value| value.as_bytes().ok()).unwrap_or_default())
 }
 
-/// Whether the operations write.
+/// Whether any of the operations writes.
 fn writes(requests: &[Request]) -> bool {
     requests.iter().any(|request| !matches!(request.action, Action::Read | Action::Scan))
 }
 
 impl Client {
-    /// One operation, inside a transaction or by itself.
+    /// Runs one operation, inside a transaction or by itself.
     fn apply(&self, request: &Request, answer: &mut Answer) -> OperationResult {
         match request.action {
             Action::Read => self.read(request, answer).map(Lookup::read),
@@ -245,7 +245,7 @@ impl Client {
         }
     }
 
-    /// What is there, by its version alone.
+    /// Looks up a record's version alone.
     fn look(&self, request: &Request, answer: &mut Answer) -> rusqlite::Result<Lookup> {
         let mut statement = self.connection.prepare_cached(&self.sql.version)?;
         let found = statement.query_row([&request.key], |row| Ok(found(version(row), answer)));
@@ -281,7 +281,7 @@ impl Client {
         Ok(if statement.raw_execute()? == 0 { Attempt::Refused } else { Attempt::Ok })
     }
 
-    /// Writes the version above the one that was read, where a record was there.
+    /// Writes the version above the one that was read; does not write where there was no record.
     fn write(&self, request: &Request, read: Lookup, answer: &mut Answer) -> OperationResult {
         let above = match read.above() {
             Ok(above) => above,
@@ -290,7 +290,7 @@ impl Client {
         let soft = self.lock == Lock::Soft;
         let sql = if soft { &self.sql.set_if_unchanged } else { &self.sql.set };
         let mut statement = self.connection.prepare_cached(sql)?;
-        // what is above a version is above 0, and no more than SQLite can keep
+        // the version is above 0, as it is one above another, and fits an `i64`
         bind(&mut statement, &request.key, above.cast_signed() - 1, &request.fields)?;
         match statement.raw_execute()? {
             0 if soft => Ok(Attempt::Conflict),
@@ -308,7 +308,7 @@ impl Client {
         let mut rows = statement.raw_query();
         let Some(row) = rows.next()? else { return Ok(Attempt::Refused) };
         let written = version(row);
-        // a statement has ended only when it says that there is nothing more
+        // a statement has ended only when it reports that there are no more rows
         while rows.next()?.is_some() {}
         Ok(match written {
             Some(version) => {

@@ -1,12 +1,12 @@
-//! How transactions begin and end, for every workload's operations.
+//! Beginning and ending transactions, for every workload's operations.
 
 use acidtest_workloads::Attempt;
 use rusqlite::Connection;
 
-/// Takes the lock to write at once: nobody else's turn comes between its reads and its writes.
+/// Takes the write lock at once, so that no other connection writes between the transaction's reads and writes.
 pub(crate) const IMMEDIATE: &str = "BEGIN IMMEDIATE";
 
-/// Takes the lock to write with its first write, which fails if others wrote since its first read.
+/// Takes the write lock with the first write, which fails if others wrote since the transaction's first read.
 pub(crate) const DEFERRED: &str = "BEGIN DEFERRED";
 
 /// How an operation went, or the error that ended it.
@@ -16,7 +16,7 @@ pub(crate) fn begin(connection: &Connection, how: &str) -> rusqlite::Result<()> 
     connection.prepare_cached(how)?.execute([]).map(drop)
 }
 
-/// Commits what went well; rolls back everything else.
+/// Commits after success; rolls back after any other outcome.
 pub(crate) fn end(connection: &Connection, done: OperationResult) -> OperationResult {
     if matches!(done, Ok(Attempt::Ok)) {
         commit(connection)?;
@@ -26,7 +26,7 @@ pub(crate) fn end(connection: &Connection, done: OperationResult) -> OperationRe
     done
 }
 
-/// Commits, or rolls back what it cannot commit.
+/// Commits, or rolls back if that fails.
 pub(crate) fn commit(connection: &Connection) -> rusqlite::Result<()> {
     let committed = connection.prepare_cached("COMMIT")?.execute([]);
     if committed.is_err() {
@@ -35,7 +35,7 @@ pub(crate) fn commit(connection: &Connection) -> rusqlite::Result<()> {
     committed.map(drop)
 }
 
-/// SQLite rolls back by itself after some errors; then there is nothing left to do.
+/// Rolls back, unless SQLite has done so by itself, as it does after some errors.
 pub(crate) fn roll_back(connection: &Connection) -> rusqlite::Result<()> {
     if connection.is_autocommit() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The store on files of the tests' own.
+//! The inventory workload on files of the tests' own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 

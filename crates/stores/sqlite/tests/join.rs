@@ -1,4 +1,4 @@
-//! The join on files of the tests' own.
+//! The join workload on files of the tests' own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -24,7 +24,7 @@ fn the_first_join_begins_once_and_is_explained() {
     SQLITE.passes(&[join::is_explained]);
 }
 
-/// What a user's file holds besides tables of acidtest's.
+/// Names of all tables and other objects in a file.
 fn objects(file: &str) -> Vec<String> {
     let connection = Connection::open(file).unwrap();
     let mut names = connection.prepare("SELECT name FROM sqlite_schema ORDER BY name").unwrap();

@@ -1,4 +1,4 @@
-//! The queue on files of the tests' own.
+//! The queue workload on files of the tests' own.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The records on files of the tests' own.
+//! The records workload on files of the tests' own.
 
 mod common;
 
@@ -51,7 +51,7 @@ fn a_namespace_may_have_an_odd_name() {
 
 #[test]
 fn a_transaction_over_a_stale_snapshot_is_a_conflict() {
-    // only with a log do readers not block writers, and so outlive what they have read
+    // only with a log can a reader go on while others write, and so hold a stale snapshot
     let world = SQLITE.start(Durability::Process).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(world.store.create(NAMESPACE, "run 1")).unwrap();

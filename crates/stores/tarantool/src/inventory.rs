@@ -1,4 +1,5 @@
-//! The inventory on Tarantool.
+//! The inventory workload on Tarantool: one space, one tuple of it for each tuple of stock, and a procedure for
+//! the captures that must be one transaction.
 
 use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_model::{Lock, StoreError, Task};
@@ -20,13 +21,13 @@ use crate::{
 /// Tuples in one request while loading and reading back.
 const BATCH: u16 = 5_000;
 
-/// Places of fields, counted from 0.
+/// Positions of fields in a tuple, counted from 0.
 const COUNT: u64 = 5;
 const VERSION: u64 = 6;
-/// How many fields there are.
+/// Fields of a tuple.
 const FIELDS: usize = 7;
 
-/// How a tuple is kept.
+/// The procedure, the format of a tuple and its key: the first four fields.
 const PLAN: Plan<'static> = Plan {
     procedure: include_str!("lua/inventory.lua"),
     format: &[
@@ -42,7 +43,7 @@ const PLAN: Plan<'static> = Plan {
     second: None,
 };
 
-/// What a trial's space and procedure are named after.
+/// The base of the name of a trial's space and procedure.
 const OBJECT: &str = "stock";
 
 impl InventoryStore for Tarantool {
@@ -81,7 +82,7 @@ impl InventoryStore for Tarantool {
     }
 }
 
-/// The arguments of the call that lays in some tuples.
+/// Writes the arguments of the call that loads some tuples.
 fn load(args: &mut Encoder, items: &[Item]) {
     args.array(2).str("load").array(length(items));
     for item in items {
@@ -93,7 +94,7 @@ fn load(args: &mut Encoder, items: &[Item]) {
 
 async fn read_stock(connection: &mut Connection, name: &str) -> Result<Vec<StockRow>, Error> {
     let mut held: Vec<StockRow> = Vec::new();
-    // a server that kept nothing has no space either: then every tuple is missing
+    // a server that lost its data has no space either: every tuple counts as missing
     let Some(space) = space_of(connection, name).await? else { return Ok(held) };
     let mut last: Option<[u64; 4]> = None;
     loop {
@@ -121,7 +122,7 @@ async fn read_stock(connection: &mut Connection, name: &str) -> Result<Vec<Stock
     }
 }
 
-/// A tuple as read back.
+/// A tuple of stock as it was read, without its price.
 #[derive(Clone, Copy, Debug)]
 struct Tuple {
     key: (u32, u8, u8, u8),
@@ -139,7 +140,8 @@ impl Tuple {
     }
 }
 
-/// The key of a tuple. Its parts are whole numbers always, however large: the index on them takes nothing else.
+/// The four parts of a tuple's key. They are whole numbers always, however large: the index on them accepts
+/// nothing else.
 fn key_of(mut tuple: Reader<'_>) -> Result<[u64; 4], Error> {
     tuple.tuple(4)?;
     Ok([tuple.u64()?, tuple.u64()?, tuple.u64()?, tuple.u64()?])
@@ -182,27 +184,27 @@ impl Connector for TarantoolConnector {
 struct Client {
     connection: Connection,
     lock: Lock,
-    /// Of the trial's space and procedure.
+    /// The name of the trial's space and procedure.
     name: String,
     space: u32,
-    /// The group last read, ascending by warehouse.
+    /// The tuples of the group that was read last, ascending by warehouse.
     read: Vec<Tuple>,
 }
 
 /// (sku, condition, source).
 type Group = (u32, u8, u8);
 
-/// What is to happen to one tuple of a group.
+/// A change to one tuple of a group, as the procedure takes it.
 #[derive(Clone, Copy)]
 struct Change {
     warehouse: u8,
-    /// Added to the count.
+    /// Units to add to the count; negative for a capture.
     units: i64,
-    /// The version that the tuple must still have, where that is asked for.
+    /// The version that the tuple must still have; only the soft lock compares it.
     version: u64,
 }
 
-/// Begins the arguments of an operation on a group: to be followed by `more` arguments.
+/// Begins the arguments of an operation on a group; the caller writes `more` arguments after them.
 fn begin<'a>(args: &'a mut Encoder, operation: &str, group: Group, more: u32) -> &'a mut Encoder {
     let (sku, condition, source) = group;
     args.array(4 + more).str(operation).u64(sku.into()).u64(condition.into()).u64(source.into())
@@ -235,7 +237,7 @@ impl Client {
         plan_capture(capture, self.read.iter().map(|tuple| (tuple.warehouse(), tuple.count)), taken)
     }
 
-    /// What was read of the tuple that a line takes from.
+    /// The count and version that were read of the tuple from which a line takes.
     fn seen(&self, line: &Withdrawal) -> (i64, u64) {
         let tuple = self.read.iter().find(|tuple| tuple.warehouse() == line.warehouse);
         tuple.map_or((0, 0), |tuple| (tuple.count, tuple.version))
@@ -250,7 +252,7 @@ impl Client {
         taken.iter().map(change).collect()
     }
 
-    /// Updates one tuple, which must be there. `what` writes the array of what to do.
+    /// Updates one tuple, which must exist. `what` writes the array of update operations.
     async fn update(&mut self, group: Group, warehouse: u8, what: impl FnOnce(&mut Encoder)) -> Step<()> {
         let key = |args: &mut Encoder| write_tuple_key(args, group, warehouse);
         let updated = self.connection.update(self.space, 0, key, what).await;
@@ -272,7 +274,7 @@ impl Client {
                 args.array(1).array(3).str("=").u64(COUNT).i64(left);
             };
             match self.update(group, line.warehouse, set).await {
-                // what was taken from other warehouses stays taken: nothing binds the updates together
+                // the other warehouses' updates keep their effect, as each is a transaction by itself
                 Err(trouble) if done > 0 => return Err(trouble.after_a_part()),
                 done => done?,
             }
@@ -306,8 +308,8 @@ impl Client {
         self.settle(group, latch, &self.changes(taken)).await
     }
 
-    /// Takes the latch of a group and reads the group. Returns the token, unless another holds the
-    /// latch for too long.
+    /// Takes the latch of a group and reads the group. Returns the token of the latch; `None` if another client
+    /// held the latch for longer than [`PATIENCE`].
     async fn acquire(&mut self, group: Group) -> Step<Option<u64>> {
         let values = self.connection.call(&self.name, |args| {
             begin(args, "acquire", group, 2).f64(LEASE).f64(PATIENCE);
@@ -324,7 +326,7 @@ impl Client {
         values.await.and_then(read).map_err(ended(Request::Harmless))
     }
 
-    /// Writes the changes and gives the latch up; or, with no changes, only the latter.
+    /// Writes the changes, if there are any, and gives up the latch.
     async fn settle(&mut self, group: Group, token: u64, changes: &[Change]) -> Step<Attempt> {
         let values = self.connection.call(&self.name, |args| {
             write_changes(begin(args, "settle", group, 2).u64(token), changes);

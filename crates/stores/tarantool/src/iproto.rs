@@ -1,9 +1,9 @@
 //! IPROTO, Tarantool's binary protocol: one TCP connection with at most one request in flight, or several
 //! ([`Pipeline`]).
 //!
-//! What a bench needs that the published clients do not give: every [`Error`] says whether its request
-//! was answered, provably never sent, or lost on the way, and a request abandoned half way can never
-//! hand its late answer to the next one.
+//! A bench needs guarantees that the published clients do not give: every [`Error`] says whether its request was
+//! answered, provably never sent, or lost on the way, and a request abandoned half way can never hand its late
+//! answer to the next one.
 
 mod encoder;
 mod error;
@@ -28,51 +28,51 @@ pub use reader::Reader;
 
 use frame::{Answer, Frame, request, request_key};
 
-/// How much room a read is given at least; most replies arrive whole in it.
+/// Bytes of room that a read is given at least; most replies arrive in full in it.
 const READ_ROOM: usize = 16 * 1024;
-/// How far the read buffer runs ahead of the bytes that have arrived: a length claimed by a broken server
-/// costs this much memory, not what it claims.
+/// Bytes by which the read buffer may run ahead of those that have arrived: a false length from a broken server
+/// costs this much memory at most.
 const READ_AHEAD: usize = 1024 * 1024;
 const GREETING_LEN: usize = 128;
 const GREETING_LINE: usize = 64;
 const SALT_BASE64_LEN: usize = 44;
 const SCRAMBLE_LEN: usize = 20;
 
-/// Which tuples of an index a select returns, and in which direction.
+/// Which tuples of an index a select returns, and in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IteratorType {
-    /// Equal to the key, ascending.
+    /// Tuples equal to the key, ascending.
     Eq = 0,
-    /// Equal to the key, descending.
+    /// Tuples equal to the key, descending.
     Req = 1,
     /// All tuples, ascending.
     All = 2,
-    /// Less than the key, descending.
+    /// Tuples less than the key, descending.
     Lt = 3,
-    /// Less than or equal to the key, descending.
+    /// Tuples less than or equal to the key, descending.
     Le = 4,
-    /// Greater than or equal to the key, ascending.
+    /// Tuples greater than or equal to the key, ascending.
     Ge = 5,
-    /// Greater than the key, ascending.
+    /// Tuples greater than the key, ascending.
     Gt = 6,
 }
 
-/// One connection to a Tarantool server.
+/// One connection to a Tarantool server, with at most one request in flight.
 ///
 /// A request's closures write the `MessagePack` values named in its documentation (each one whole value, its
 /// array header included); its reply is a [`Reader`] at the array of returned values or tuples.
 ///
-/// Dropping a request's future before it is ready breaks the connection: whether the server carried the
-/// request out is unknown, and all later requests fail as [`Fate::NotSent`].
+/// Dropping a request's future before it is ready breaks the connection: whether the server carried the request
+/// out is unknown, and all later requests fail as [`Fate::NotSent`].
 pub struct Connection {
     stream: TcpStream,
     greeting: String,
     output: Encoder,
     input: Vec<u8>,
-    /// Where in `input` the last reply ends: its reader borrows it until the next request.
+    /// Where the last reply ends in `input`: its reader borrows it until the next request.
     consumed: usize,
     sync: u64,
-    /// Set while a request is on its way, and for good if it was abandoned or its answer made no sense.
+    /// Set while a request is in flight, and for good if it was abandoned or its answer was malformed.
     broken: bool,
 }
 
@@ -129,7 +129,7 @@ impl Connection {
         !self.broken
     }
 
-    /// Asks the server for an empty answer.
+    /// Sends a request that does nothing, and waits for its empty answer.
     pub async fn ping(&mut self) -> Result<(), Error> {
         self.prepare(request::PING, |body| {
             body.map(0);
@@ -150,7 +150,7 @@ impl Connection {
         self.data().await
     }
 
-    /// Runs Lua; `args` writes the array of the values of its `...`.
+    /// Runs Lua code; `args` writes the array of the values of its `...`.
     pub async fn eval(
         &mut self,
         expression: &str,
@@ -252,7 +252,7 @@ impl Connection {
         self.data().await
     }
 
-    /// Encodes a request, provided that the connection can still carry one.
+    /// Encodes a request, or fails if the connection can no longer carry one.
     fn prepare(&mut self, kind: u8, body: impl FnOnce(&mut Encoder)) -> Result<(), Error> {
         let unsent = |kind, why: &str| Error::Lost { sent: false, cause: io::Error::new(kind, why) };
         if self.broken {
@@ -285,9 +285,9 @@ impl Connection {
         frame::data(self.input.get(body).unwrap_or_default())
     }
 
-    /// Sends the prepared request and waits for its answer, whose body is at the returned place in `input`.
+    /// Sends the prepared request and waits for its answer. Returns the range of the answer's body in `input`.
     async fn transact(&mut self) -> Result<Range<usize>, Error> {
-        // Stays set when this future is dropped or fails: what then arrives belongs to no later request.
+        // Stays set when this future is dropped or fails: bytes that arrive then belong to no later request.
         self.broken = true;
         self.send().await?;
         loop {
@@ -306,7 +306,7 @@ impl Connection {
                     self.broken = false;
                     return Err(Error::ConnectOptions { code, message });
                 }
-                // what box.session.push() sends ahead of the answer
+                // box.session.push() sends such frames ahead of the answer
                 Answer::Pushed => {}
             }
         }
@@ -327,7 +327,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads until `input` holds another whole frame, and returns its place without the length prefix.
+    /// Reads until `input` holds another whole frame, and returns its range without the length prefix.
     async fn receive(&mut self) -> Result<Range<usize>, Error> {
         loop {
             if let Some(frame) = self.arrived()? {
@@ -337,7 +337,7 @@ impl Connection {
         }
     }
 
-    /// The place of the next whole frame in `input`, without the length prefix; none if it has yet to arrive.
+    /// The range of the next whole frame in `input`, without the length prefix; `None` if it has yet to arrive.
     fn arrived(&mut self) -> Result<Option<Range<usize>>, Error> {
         let unread = self.input.get(self.consumed..).unwrap_or_default();
         match frame::split(unread)? {
@@ -347,7 +347,7 @@ impl Connection {
                 Ok(Some(place))
             }
             Frame::Missing(bytes) => {
-                // of what the server pushed ahead of its answer nothing is kept
+                // nothing is kept of the frames that the server pushed ahead of its answer
                 self.input.drain(..self.consumed);
                 self.consumed = 0;
                 self.input.reserve(bytes.clamp(READ_ROOM, READ_AHEAD));
@@ -356,7 +356,7 @@ impl Connection {
         }
     }
 
-    /// Adds more to `input`.
+    /// Reads more bytes into `input`.
     async fn read(&mut self) -> Result<(), Error> {
         match self.stream.read_buf(&mut self.input).await {
             Ok(0) => Err(Error::Lost { sent: true, cause: closed() }),
@@ -368,7 +368,7 @@ impl Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // the buffers hold the user's data, and after connecting what the password was proved with
+        // left out: the buffers hold the user's data, and after connecting the proof of the password
         f.debug_struct("Connection")
             .field("greeting", &self.greeting)
             .field("usable", &self.is_usable())
@@ -384,11 +384,11 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")
 }
 
-/// The version line, and the part of the salt that chap-sha1 uses.
+/// The greeting's version line, and the part of its salt that chap-sha1 uses.
 fn parse_greeting(greeting: &[u8; GREETING_LEN]) -> Result<(String, [u8; SCRAMBLE_LEN]), Error> {
     let (line, rest) = greeting.split_at(GREETING_LINE);
     let version = String::from_utf8_lossy(line).trim_end().to_owned();
-    // the text console greets on its port with the same first word
+    // the text console's port greets with the same first word
     if !version.starts_with("Tarantool ") || version.contains("(Lua console)") {
         return Err(Error::Protocol(format!("not the greeting of a Tarantool binary port: {version:?}")));
     }
@@ -399,7 +399,7 @@ fn parse_greeting(greeting: &[u8; GREETING_LEN]) -> Result<(String, [u8; SCRAMBL
         .ok_or_else(|| Error::Protocol("the greeting has no salt".into()))
 }
 
-/// sha1(password) xor sha1(salt, sha1(sha1(password))): proves the password without showing it.
+/// sha1(password) xor sha1(salt, sha1(sha1(password))): proves knowledge of the password without sending it.
 fn scramble(password: &str, salt: &[u8; SCRAMBLE_LEN]) -> [u8; SCRAMBLE_LEN] {
     let once = Sha1::digest(password);
     let twice = Sha1::digest(once);

@@ -1,4 +1,4 @@
-//! Tarantool: one server, one IPROTO connection a client.
+//! Tarantool: one server, one IPROTO connection per client.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
@@ -28,7 +28,8 @@ use crate::{
     server::{ConnectOptions, code},
 };
 
-/// The store's row of the matrix.
+/// The store's entry in the list of stores: its names, and which lock modes, durability rungs, isolation levels
+/// and workloads it supports, each with the means or the reason.
 pub const KIND: StoreKind = StoreKind {
     name: "tarantool",
     title: "Tarantool",
@@ -77,7 +78,7 @@ fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     (wish.transaction > 1 && wish.lock != Lock::Native).then_some(records::ONE_CALL)
 }
 
-/// A Tarantool server.
+/// A Tarantool server, as a store.
 #[derive(Debug)]
 pub struct Tarantool {
     server: ConnectOptions,
@@ -87,7 +88,7 @@ impl Tarantool {
     /// Opens the server, connecting once to see that it can be reached and lets the user run Lua.
     ///
     /// # Errors
-    /// A server that does not answer, or not to this user and password.
+    /// The server does not answer, or not to this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let server = ConnectOptions::new(address, KIND.default_port)?;
         let mut connection = server.reach().await?;
@@ -97,23 +98,23 @@ impl Tarantool {
     }
 }
 
-/// No arguments.
+/// Writes an empty array of arguments.
 fn nothing(args: &mut Encoder) {
     args.array(0);
 }
 
-/// What every object of the namespace is called first. A colon, which no namespace ends in: so one
-/// namespace is never the beginning of another's.
+/// The beginning of the names of all of a namespace's objects. It ends in a colon, in which no namespace ends, so
+/// that one namespace's objects never match another's prefix.
 fn prefix(namespace: &str) -> String {
     format!("{namespace}:")
 }
 
-/// The space that says which run made the namespace.
+/// The name of the space that says which run made the namespace.
 fn marker(namespace: &str) -> String {
     format!("{namespace}:marker")
 }
 
-/// Version and settings, as `lua/settings.lua` returns them.
+/// Reads version and settings as `lua/settings.lua` returns them.
 fn read_settings(values: &mut Reader<'_>) -> Result<(String, BTreeMap<String, String>), Error> {
     values.tuple(2)?;
     let version = values.str()?.to_owned();

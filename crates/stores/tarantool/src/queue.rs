@@ -1,4 +1,4 @@
-//! A queue on Tarantool: a space of messages, and a procedure that hands them out.
+//! The queue on Tarantool: a space of messages, and a procedure that hands them out.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     trial::{self, Plan, Step, length, space_of},
 };
 
-/// How a message is kept.
+/// The procedure, the format of a message and its key: the first field.
 const PLAN: Plan<'static> = Plan {
     procedure: include_str!("lua/queue.lua"),
     format: &[("id", "unsigned"), ("status", "string"), ("takes", "unsigned"), ("body", "string")],
@@ -27,13 +27,13 @@ const PLAN: Plan<'static> = Plan {
     second: Some(("status", &["status", "id"])),
 };
 
-/// How many fields there are.
+/// Fields of a message.
 const FIELDS: usize = 4;
 
-/// What a trial's space and procedure are named after.
+/// The base of the name of a trial's space and procedure.
 const OBJECT: &str = "queue";
 
-/// Bytes that a producer gathers before it writes.
+/// Bytes that a producer gathers before it writes them to the socket.
 const WRITTEN_AT_ONCE: usize = 64 * 1024;
 
 impl QueueAdapter for Tarantool {
@@ -66,8 +66,8 @@ impl QueueAdapter for Tarantool {
         })
     }
 
-    /// Ids ascend as messages are put, and the lowest is taken first. But of several requests on their way on one
-    /// connection the server promises no order.
+    /// Ids ascend as messages are put, and the lowest is taken first. But the server promises no order among
+    /// several requests in flight on one connection.
     fn keeps_order(&self, wanted: &Requirements) -> bool {
         let Delivery { producers, ack, in_flight, .. } = wanted.delivery;
         producers == 0 || ack == Ack::Transaction || in_flight == 1
@@ -79,7 +79,7 @@ impl QueueAdapter for Tarantool {
 }
 
 async fn depth(connection: &mut Connection, name: &str) -> Result<Depth, Error> {
-    // a server that kept nothing has no queue either
+    // a server that lost its data has no queue either
     if space_of(connection, name).await?.is_none() {
         return Ok(Depth::default());
     }
@@ -91,7 +91,7 @@ async fn depth(connection: &mut Connection, name: &str) -> Result<Depth, Error> 
     Ok(Depth { ready: values.u64()?, unacknowledged: values.u64()? })
 }
 
-/// Opens connections to a trial's queue.
+/// Opens producers' and consumers' connections to a trial's queue.
 pub struct TarantoolConnector {
     server: ConnectOptions,
     name: String,
@@ -128,26 +128,26 @@ impl Connector for TarantoolConnector {
     }
 }
 
-/// A producer's connection.
+/// A producer's connection, with as many requests in flight as it is given.
 pub struct TarantoolPublisher {
     pipeline: Pipeline,
-    /// Of the trial's procedure.
+    /// The name of the trial's procedure.
     name: String,
-    /// The messages of the transaction to come, where there are transactions.
+    /// Messages of the next transaction; `None` where each message is a transaction by itself.
     batch: Option<Vec<Vec<u8>>>,
-    /// Messages, from the first on.
+    /// How many messages were sent; also the number of the next one.
     sent: u64,
-    /// What is on its way: a request's number, and those of its messages.
+    /// Requests in flight: the request's number, and the numbers of its messages.
     requests: VecDeque<(u64, Range<u64>)>,
 }
 
-/// The connection is gone.
+/// The fault that ends a connection.
 fn lost(error: &Error) -> Fault {
     Fault::lost(error.to_string())
 }
 
 impl TarantoolPublisher {
-    /// Puts what was gathered for a transaction on its way.
+    /// Adds the request that puts the gathered messages in one transaction, if there are any.
     fn commit(&mut self) -> Result<(), Fault> {
         let Some(batch) = self.batch.as_mut().filter(|batch| !batch.is_empty()) else { return Ok(()) };
         let called = self.pipeline.call(&self.name, |args| {
@@ -163,7 +163,7 @@ impl TarantoolPublisher {
         Ok(())
     }
 
-    /// Takes the answers that have arrived.
+    /// Ends the messages whose answers have arrived.
     fn note(&mut self, ended_messages: &mut Vec<Completion>) -> Result<(), Fault> {
         while let Some((number, refusal)) = self.pipeline.arrived().map_err(|error| lost(&error))? {
             let place = self.requests.iter().position(|(request, _)| *request == number);
@@ -208,36 +208,37 @@ impl Publisher for TarantoolPublisher {
     }
 }
 
-/// A message that was handed out and not taken yet.
+/// A message that was handed out by the server and not taken by the client yet.
 struct PendingMessage {
     id: u64,
     body: Vec<u8>,
     redelivered: bool,
 }
 
-/// A consumer's connection. What it holds is the session's, and others' once that is gone.
+/// A consumer's connection. Messages handed out to it belong to its session, and to other consumers once that is
+/// gone.
 pub struct TarantoolSubscriber {
     connection: Connection,
-    /// Of the trial's procedure.
+    /// The name of the trial's procedure.
     name: String,
-    /// Whether messages are kept until they are acknowledged.
+    /// Whether the server keeps messages until they are acknowledged.
     keeps: bool,
     wanted: Requirements,
     waiting: VecDeque<PendingMessage>,
-    /// The ids of what was taken and not acknowledged.
+    /// Ids of the messages that were taken and not acknowledged.
     held: Vec<u64>,
     stopped: bool,
 }
 
 impl TarantoolSubscriber {
-    /// Has as many messages handed out as may be in hand.
+    /// Asks for as many messages as the consumer may hold in addition to those that it has taken.
     async fn fetch(&mut self, patience: Duration) -> Step<()> {
         let room = self.wanted.delivery.prefetch.saturating_sub(length(&self.held)).max(1);
         let room = self.wanted.at_once(room);
         let handed = self.connection.call(&self.name, |args| {
             args.array(4).str("take").u64(room.into()).f64(patience.as_secs_f64()).bool(self.keeps);
         });
-        // what need not be acknowledged is gone once it is handed out, whether it arrives or not
+        // without acknowledgement a message is deleted when it is handed out, whether it arrives or not
         let request = if self.keeps { Request::Harmless } else { Request::Change };
         let waiting = &mut self.waiting;
         handed.await.and_then(|mut values| read_messages(&mut values, waiting)).map_err(ended(request))
@@ -259,7 +260,7 @@ fn read_messages(values: &mut Reader<'_>, into: &mut VecDeque<PendingMessage>) -
         let id = message.u64()?;
         message.skip()?;
         let redelivered = message.u64()? > 0;
-        // what is no text is a message all the same, and as good as empty
+        // a value that is no text still counts as a message, with an empty body
         let body = message.bytes().unwrap_or_default().to_owned();
         into.push_back(PendingMessage { id, body, redelivered });
     }
@@ -301,7 +302,7 @@ impl Subscriber for TarantoolSubscriber {
     }
 }
 
-/// What became of an acknowledgement without an answer, or with a bad one.
+/// The fault of an acknowledgement without an answer, or with one that cannot be read.
 fn fault(error: Error) -> Fault {
     match ended(Request::Change)(error) {
         Attempt::Failed(fault) | Attempt::Unknown(fault) => fault,
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
     use crate::iproto::Encoder;
 
-    /// What nobody published is the audit's to judge, and so must be taken.
+    /// A tuple that nobody published is for the audit to judge, and so must be taken.
     #[test]
     fn what_is_no_body_is_taken_as_a_message() {
         let mut encoder = Encoder::new();

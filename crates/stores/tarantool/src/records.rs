@@ -1,4 +1,4 @@
-//! Records on Tarantool: a tuple each.
+//! The records workload on Tarantool: a tuple for each record.
 
 use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_model::{Lock, StoreError, Task};
@@ -17,23 +17,23 @@ use crate::{
     trial::{self, LEASE, PATIENCE, Plan, Step, length, read_done, space_of},
 };
 
-/// Why only a procedure can be a transaction.
+/// The reason why several operations are a transaction only in a procedure.
 pub(crate) const ONE_CALL: &str = "a transaction ends with its request before the streams of 2.10: \
                                    several operations go together in one stored procedure (native)";
 
-/// Bytes of records in one request while loading and reading back, or little more.
+/// Bytes of records in one request while loading and reading back, exceeded by little.
 const BATCH_BYTES: u64 = 1 << 20;
 /// Records in one request at most.
 const BATCH: u64 = 1_000;
 
-/// What a trial's space and procedure are named after.
+/// The base of the name of a trial's space and procedure.
 const OBJECT: &str = "usertable";
 
-/// Places of a record's parts, counted from 0; the fields follow.
+/// Positions in a record's tuple, counted from 0: the version, and the first of the fields.
 const VERSION: u64 = 1;
 const FIELDS: u64 = 2;
 
-/// Records in one request.
+/// Records in one request, by [`BATCH_BYTES`] and [`BATCH`].
 fn batch(layout: &Layout) -> u32 {
     u32::try_from(layout.batch(BATCH_BYTES, BATCH)).unwrap_or(1)
 }
@@ -48,7 +48,7 @@ impl RecordsStore for Tarantool {
         Box::pin(async move {
             let name = trial::name(place, OBJECT);
             let batches = Batches::of(layout, batch(layout).into());
-            // two connections: one makes its next batch while the server works on the other's
+            // two connections: one encodes its next batch while the server works on the other's
             let (mut one, mut two) = (self.server.reach().await?, self.server.reach().await?);
             let loading = async {
                 lay_out(&mut one, &name, layout).await?;
@@ -99,7 +99,7 @@ async fn lay_out(connection: &mut Connection, name: &str, layout: &Layout) -> Re
     trial::lay_out(connection, name, &plan).await
 }
 
-/// Lays in batches of records as long as there are any that nobody has begun with.
+/// Loads batches of records until all are taken, by this connection or another.
 async fn load_some(
     connection: &mut Connection,
     name: &str,
@@ -129,7 +129,7 @@ async fn read_state(
     batch: u32,
     each: &mut RecordVisitor<'_>,
 ) -> Result<(), Error> {
-    // a server that kept nothing has no space either: then every record is missing
+    // a server that lost its data has no space either: every record counts as missing
     let Some(space) = space_of(connection, name).await? else { return Ok(()) };
     let mut last: Option<Vec<u8>> = None;
     loop {
@@ -160,7 +160,7 @@ async fn read_state(
     }
 }
 
-/// The name of an action, by which the procedure knows it too.
+/// The name of an action, which is also the name of the procedure's operation.
 fn name_of(action: Action) -> &'static str {
     OPERATIONS[action as usize]
 }
@@ -176,14 +176,14 @@ fn write_record(args: &mut Encoder, key: &str, version: u64, fields: &Fields) {
     }
 }
 
-/// The key of a tuple. Of a space of records it is a text always: the index on it takes nothing else.
+/// The key of a tuple in a space of records, which is always a text: the index on it accepts nothing else.
 fn key_of(mut tuple: Reader<'_>) -> Result<&[u8], Error> {
     tuple.tuple(1)?;
     tuple.bytes()
 }
 
-/// Version and fields of a tuple; none of one that is no record. A field that is no text is as good as empty, and
-/// shows as torn.
+/// The version and fields of a tuple; `None` if it is no record. A field that is no text counts as empty, and
+/// makes the record show as torn.
 fn parts(mut tuple: Reader<'_>) -> Option<(u64, impl Iterator<Item = &[u8]>)> {
     let fields = tuple.tuple(2).ok()?;
     tuple.skip().ok()?;
@@ -192,7 +192,7 @@ fn parts(mut tuple: Reader<'_>) -> Option<(u64, impl Iterator<Item = &[u8]>)> {
     Some((version, (0..fields).map(field)))
 }
 
-/// Takes a tuple that was read: its version, and its fields too where the whole record is asked for.
+/// Takes the version of a tuple that was read, and its fields if the `whole` record was asked for.
 fn read_record(values: &mut Reader<'_>, whole: bool, answer: &mut Answer) -> Result<Lookup, Error> {
     let Some((version, fields)) = parts(values.value()?) else {
         answer.torn();
@@ -204,7 +204,7 @@ fn read_record(values: &mut Reader<'_>, whole: bool, answer: &mut Answer) -> Res
     Ok(Lookup::Record(version))
 }
 
-/// Takes an array of tuples that were read, and returns what the last one is.
+/// Takes an array of tuples that were read, and returns the last one's lookup.
 fn read_records(values: &mut Reader<'_>, whole: bool, answer: &mut Answer) -> Result<Lookup, Error> {
     let mut found = Lookup::Nothing;
     for _ in 0..values.array_len()? {
@@ -213,7 +213,7 @@ fn read_records(values: &mut Reader<'_>, whole: bool, answer: &mut Answer) -> Re
     Ok(found)
 }
 
-/// Whether a record that is written is read whole before: an update needs its version only.
+/// Whether the whole record is read before it is written: an update needs its version only.
 fn whole(action: Action) -> bool {
     action != Action::Update
 }
@@ -236,13 +236,13 @@ impl Connector for RecordsConnector {
 struct Client {
     connection: Connection,
     lock: Lock,
-    /// Of the trial's space and procedure.
+    /// The name of the trial's space and procedure.
     name: String,
     space: u32,
 }
 
 impl Client {
-    /// Reads a record.
+    /// Reads one record by its key, `whole` or its version alone.
     async fn get(&mut self, key: &str, whole: bool, answer: &mut Answer) -> Step<Lookup> {
         let key = |args: &mut Encoder| write_key(args, key);
         let records = self.connection.select(self.space, 0, key, 1, IteratorType::Eq).await;
@@ -297,8 +297,8 @@ impl Client {
         self.settle(request, token, Some(version)).await
     }
 
-    /// Takes the latch of a record and reads it. Returns the token and what is there; none if another holds
-    /// the latch for too long.
+    /// Takes the latch of a record and reads it. Returns the latch's token and the record; `None` if another
+    /// client held the latch for longer than [`PATIENCE`].
     async fn acquire(&mut self, request: &Request, answer: &mut Answer) -> Step<Option<(u64, Lookup)>> {
         let whole = whole(request.action);
         let values = self.connection.call(&self.name, |args| {
@@ -317,7 +317,7 @@ impl Client {
         values.await.and_then(read).map_err(ended(Effect::Harmless))
     }
 
-    /// Writes the record at a version, if one is given, and gives the latch up.
+    /// Writes the record at a version, if one is given, and gives up the latch.
     async fn settle(&mut self, request: &Request, token: u64, version: Option<u64>) -> Step<Attempt> {
         let values = self.connection.call(&self.name, |args| {
             args.array(3 + u32::from(version.is_some())).str("settle").str(&request.key).u64(token);
@@ -363,12 +363,12 @@ impl Client {
         if found == Lookup::Nothing {
             return Ok(Attempt::Refused);
         }
-        // what was there was written over, whatever it was
+        // the procedure has overwritten the value, whatever it was
         answer.wrote(found.above().map_err(Attempt::after_a_part)?);
         Ok(Attempt::Ok)
     }
 
-    /// All requests in one call.
+    /// Sends all requests of a transaction in one call.
     async fn do_in_one(&mut self, requests: &[Request], answers: &mut [Answer]) -> Step<Attempt> {
         let values = self.connection.call(&self.name, |args| {
             args.array(2).str("transact").array(length(requests));
@@ -391,7 +391,7 @@ impl Client {
     }
 }
 
-/// One request of a transaction.
+/// Writes one request of a transaction as the procedure takes it.
 fn write_request(args: &mut Encoder, request: &Request) {
     let name = name_of(request.action);
     match request.action {
@@ -408,7 +408,8 @@ fn write_request(args: &mut Encoder, request: &Request) {
     }
 }
 
-/// What one request of a transaction did: the version that it wrote, if it did, and the records read.
+/// Takes the answer to one request of a transaction: the version that it wrote, if any, and the records that it
+/// read.
 fn read_answer(values: &mut Reader<'_>, answer: &mut Answer) -> Result<(), Error> {
     values.tuple(2)?;
     if !values.take_nil() {
@@ -435,7 +436,7 @@ impl Operations for Client {
     async fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
         let done = match self.lock {
             Lock::Native => self.do_in_one(requests, answers).await,
-            // refused by the plan's check
+            // not reached: the check of the plan refuses such cells
             Lock::None | Lock::Soft | Lock::Hard => Err(Attempt::Failed(Fault::answered(ONE_CALL))),
         };
         done.unwrap_or_else(|ended| ended)

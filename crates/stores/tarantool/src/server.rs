@@ -1,4 +1,4 @@
-//! Connections to the server, and what its errors mean.
+//! Connections to the server, and the meaning of its errors.
 
 use std::{io, time::Duration};
 
@@ -11,17 +11,17 @@ use crate::iproto::{Connection, Encoder, Error, Fate, Reader};
 /// How long connecting and logging in may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Codes of errors, as in errcode.h.
+/// Codes of the server's errors, as in its `errcode.h`.
 pub(crate) mod code {
-    /// There is no memory left for what is to be kept.
+    /// There is no memory left to store the data.
     pub(super) const MEMORY: u32 = 2;
-    /// The space is there already.
+    /// The space to be created is there already.
     pub(crate) const SPACE_EXISTS: u32 = 10;
     /// The log could not be written.
     pub(super) const WAL_IO: u32 = 40;
-    /// The user may not do that.
+    /// The user lacks the right to do that.
     pub(super) const ACCESS_DENIED: u32 = 42;
-    /// There is no such user.
+    /// There is no user of this name.
     pub(super) const NO_SUCH_USER: u32 = 45;
     /// The password is wrong.
     pub(super) const PASSWORD_MISMATCH: u32 = 47;
@@ -30,7 +30,7 @@ pub(crate) mod code {
 const GRANT: &str = "an admin can give the rights: box.schema.user.grant('USER', \
                      'read,write,execute,create,drop,alter', 'universe')";
 
-/// How connections to the server are opened: alike for clients and for the untimed edge.
+/// Opens connections to the server, in the same way for clients and for work that is not timed.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectOptions {
     endpoint: String,
@@ -75,7 +75,7 @@ impl ConnectOptions {
         })
     }
 
-    /// Connects for something that is not timed.
+    /// Connects for work that is not timed.
     pub(crate) async fn reach(&self) -> Result<Connection, StoreError> {
         self.connect().await.map_err(|error| self.unreachable(&error))
     }
@@ -88,7 +88,7 @@ impl ConnectOptions {
         }
     }
 
-    /// What it means that the server did not do as asked.
+    /// The error to report when the server did not do as asked.
     pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + 'a {
         move |error| StoreError::Server {
             doing: doing.to_owned(),
@@ -101,7 +101,7 @@ impl ConnectOptions {
         }
     }
 
-    /// Runs Lua on a connection of its own and reads what it returns.
+    /// Runs Lua on a connection of its own and reads the values that it returns.
     pub(crate) async fn run<T>(
         &self,
         doing: &str,
@@ -126,21 +126,21 @@ fn remedy(error: &Error) -> &'static str {
     }
 }
 
-/// What a request could have done to what is kept.
+/// The effect that a request could have had on the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Nothing: it reads, or takes or gives up a lock.
+    /// None: it reads, or takes or gives up a latch.
     Harmless,
-    /// One transaction, which an error rolls back.
+    /// A change in one transaction, which an error rolls back.
     Change,
 }
 
-/// What an error means for the operation that met it.
+/// How an error ends the operation that met it.
 fn attempt(error: &Error, request: Request) -> Attempt {
     let message = error.to_string();
     match (error.fate(), request) {
         (Fate::Refused, _) if error.code() == Some(Error::TRANSACTION_CONFLICT) => Attempt::Conflict,
-        // the log's last record may be there in part or whole
+        // the log's last record may have been written in part or in full
         (Fate::Refused, Request::Change) if error.code() == Some(code::WAL_IO) => {
             Attempt::Unknown(Fault::lost(message))
         }
@@ -150,7 +150,7 @@ fn attempt(error: &Error, request: Request) -> Attempt {
     }
 }
 
-/// The same, to be handed to `map_err`.
+/// As [`attempt`], in a form to hand to `map_err`.
 pub(crate) fn ended(request: Request) -> impl Fn(Error) -> Attempt {
     move |error| attempt(&error, request)
 }

@@ -1,4 +1,4 @@
-//! The store against real servers, each test with its own.
+//! The inventory workload against real servers; each test starts its own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -69,7 +69,7 @@ fn each_rung_is_read_back() {
     });
 }
 
-/// Runs Lua outside the store, and returns the text that it returns.
+/// Runs Lua, bypassing the store, and returns the text that it returns.
 fn ask(world: &World<Tarantool>, code: &str) -> String {
     wait(async {
         let mut connection = connect(world).await;
@@ -87,7 +87,7 @@ fn nothing(args: &mut Encoder) {
     args.array(0);
 }
 
-/// Every space and function that is not the server's own, sorted.
+/// Names of all spaces and functions that are not the server's own, sorted.
 fn objects(world: &World<Tarantool>) -> String {
     ask(
         world,
@@ -110,7 +110,7 @@ fn a_namespace_is_ours_only_with_our_mark() {
     let Some(world) = TARANTOOL.start(Durability::None) else { return };
     let store = &world.store;
     let owner = || wait(store.owner(NAMESPACE)).unwrap();
-    // theirs: names that the namespace would match if it were read as a pattern
+    // strangers' objects: the namespace would match their names if it were read as a pattern
     ask(
         &world,
         "box.schema.space.create('acidtest_test*:x') box.schema.space.create('acidtest_t[e]s')
@@ -127,7 +127,7 @@ fn a_namespace_is_ours_only_with_our_mark() {
     let cases = [
         (space, "box.space['acidtest_t[e]st*:a']:drop()", Owner::Stranger),
         (function, "box.schema.func.drop('acidtest_t[e]st*:a')", Owner::Stranger),
-        // what a run leaves that is killed while it makes it
+        // left by a run that is killed while it makes the namespace
         (mark, "box.space['acidtest_t[e]st*:marker']:drop()", Owner::Empty),
         (no_mark, "box.space['acidtest_t[e]st*:marker']:drop()", Owner::Stranger),
     ];
@@ -164,7 +164,7 @@ fn a_user_without_rights_is_told_which_to_ask_for() {
     let ann = login(world.address(), "ann", Some("hunter2"));
     TARANTOOL.refuses(&ann, &["box.schema.user.grant"]);
 
-    // may do everything but make spaces
+    // a user with all rights except to create spaces
     ask(
         &world,
         "box.session.su('admin', box.schema.user.grant, 'ann', 'read,write,execute', 'universe') return ''",
@@ -174,7 +174,7 @@ fn a_user_without_rights_is_told_which_to_ask_for() {
     assert!(error.contains("denied") && error.contains("box.schema.user.grant"), "{error}");
 }
 
-/// One tuple (1, 1, 1, 1) with 5 units, laid in by hand.
+/// A trial with one tuple (1, 1, 1, 1) of 5 units, created without the store.
 fn one_tuple(world: &World<Tarantool>) -> Place {
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
     let mut stock = Stock::draw(&Parameters { items: 1, skus: 1, ..Parameters::default() }, SEED);
@@ -184,7 +184,7 @@ fn one_tuple(world: &World<Tarantool>) -> Place {
     place
 }
 
-/// Takes the latch of the only tuple's group.
+/// Takes the latch of the only tuple's group; lease and patience are in seconds.
 async fn acquire(connection: &mut Connection, lease: f64, patience: f64) -> Option<u64> {
     let arguments = |args: &mut Encoder| {
         args.array(6).str("acquire").u64(1).u64(1).u64(1).f64(lease).f64(patience);
@@ -194,7 +194,7 @@ async fn acquire(connection: &mut Connection, lease: f64, patience: f64) -> Opti
     (!values.take_nil()).then(|| values.u64().unwrap())
 }
 
-/// Takes three units and gives the latch up.
+/// Takes three units and gives up the latch.
 async fn settle(connection: &mut Connection, token: u64) -> bool {
     let arguments = |args: &mut Encoder| {
         args.array(6).str("settle").u64(1).u64(1).u64(1).u64(token).array(1).array(2).u64(1).i64(-3);
@@ -215,7 +215,7 @@ fn a_holder_that_outlives_its_lease_is_fenced_off() {
     wait(async {
         let mut connection = connect(&world).await;
         let mut late = acquire(&mut connection, 0.02, 0.0).await.unwrap();
-        // until it is asked for in time
+        // until a client asks for it before the lease ends
         let mut tries = 0..1_000;
         while let Some(next) = acquire(&mut connection, 0.02, 0.0).await {
             assert!(next > late && tries.next().is_some(), "it is held");
@@ -253,7 +253,7 @@ fn a_latch_is_waited_for_in_the_server_and_not_given_to_the_dead() {
             tokio::time::sleep(Duration::from_millis(100)).await;
             assert!(settle(&mut holder, token).await);
         };
-        // well before the dead one's lease would end
+        // the latch passes on well before the lease of the dead holder would end
         let (got, ()) = tokio::join!(acquire(&mut next, 600.0, 120.0), settling);
         assert!(got.is_some_and(|got| got > token));
     });

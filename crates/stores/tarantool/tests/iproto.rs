@@ -1,4 +1,4 @@
-//! The client against a real server, which each test starts for itself.
+//! The client of the protocol against a real server, which each test starts for itself.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -10,7 +10,7 @@ use acidtest_testbed::Private;
 
 const KV: u32 = 600;
 
-/// What the tests need in the server.
+/// Lua that sets up the functions and spaces that the tests use.
 const SETUP: &str = "
     box.cfg{ memtx_max_tuple_size = 4 * 1024 * 1024 }
     box.schema.user.create('bench', {password = 'secret'})
@@ -20,7 +20,7 @@ const SETUP: &str = "
     function pushes(n) for i = 1, n do box.session.push(i) end return 'done' end
     box.session.su('admin', box.schema.user.grant, 'bench', 'read,write,execute', 'universe')";
 
-/// Starts a server with all that; none if Tarantool is left out.
+/// Starts a server and runs [`SETUP`] on it; `None` if Tarantool is left out.
 async fn server() -> Option<Private> {
     let mut server = Private::start("tarantool", Durability::Process)?;
     let mut guest =
@@ -249,7 +249,7 @@ async fn a_server_killed_between_requests_is_noticed_before_the_next() {
     let mut connection = connect(&server).await.unwrap();
     connection.ping().await.unwrap();
     server.kill();
-    // the runtime learns of it when it next looks at its sockets
+    // the runtime notices when it next looks at its sockets
     tokio::time::sleep(Duration::from_millis(50)).await;
     let error = connection.ping().await.unwrap_err();
     assert!(matches!(error, Error::Lost { sent: false, .. }), "{error:?}");
@@ -264,14 +264,14 @@ async fn an_abandoned_request_breaks_the_connection() {
     let slow = connection.eval("while not over do require('fiber').sleep(0.01) end return 'stale'", nothing);
     assert!(tokio::time::timeout(Duration::from_millis(50), slow).await.is_err());
     assert!(!connection.is_usable());
-    // now its answer comes
+    // now the answer of the abandoned request arrives
     other.eval("over = true require('fiber').sleep(0.1)", nothing).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     let error = connection.eval("return 'fresh'", nothing).await.unwrap_err();
     assert!(matches!(error, Error::Lost { sent: false, .. }), "{error:?}");
     connect(&server).await.unwrap().ping().await.unwrap();
 
-    // a request that was never begun is no harm
+    // a request whose future was never polled does no harm
     let mut connection = connect(&server).await.unwrap();
     drop(connection.ping());
     connection.ping().await.unwrap();

@@ -1,4 +1,4 @@
-//! The store's records against real servers, each test with its own.
+//! The records workload against real servers; each test starts its own.
 
 use acidtest_store_tarantool::{KIND, Tarantool};
 use acidtest_testbed::{Gone, Subject, records};

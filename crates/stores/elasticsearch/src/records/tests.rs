@@ -6,7 +6,7 @@ use acidtest_workloads::Store;
 
 use super::*;
 
-/// A server with a lock service, and how it is opened.
+/// A server, the server of its lock service, and the store opened on them; `None` if either server is left out.
 fn start() -> Option<(Private, Private, Elasticsearch)> {
     let mut service = Private::start("redis", Durability::Process)?;
     let locks = service.open(LockService::open);
@@ -19,7 +19,7 @@ fn start() -> Option<(Private, Private, Elasticsearch)> {
     Some((service, server, store))
 }
 
-/// Makes clients' connectors.
+/// Makes the connector of a trial's clients.
 fn clients(store: &Elasticsearch, place: &Place, wanted: Requirements) -> Clients {
     Clients {
         server: store.server.clone(),
@@ -39,7 +39,7 @@ fn single_requests_find_change_and_refuse_and_tell_what_is_no_record() {
     if store.has_scripts() {
         locks.push(Lock::Native);
     }
-    // a scan sees what was refreshed
+    // a scan finds only documents that were refreshed
     let connect =
         |place: &Place, wanted| clients(&store, place, Requirements { refresh: Refresh::Yes, ..wanted });
     wait(operations::singles(&store, &locks, connect));
@@ -56,7 +56,7 @@ fn single_requests_find_change_and_refuse_and_tell_what_is_no_record() {
     };
     wait(operations::garbled(&store, &locks, connect, spoil));
 
-    // documents without a key come last, and are there once
+    // in the final state, documents without a key come last, and each comes once
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 99 };
     let layout = Layout { records: 2, fields: 2, field_bytes: 20, scans: false };
     let mut seen = Vec::new();
@@ -102,13 +102,13 @@ fn a_write_on_what_has_changed_is_a_conflict_and_without_effect() {
         let stale = one.get(&key, false, &mut answer).await.unwrap().unwrap();
         assert_eq!(other.single(&request, &mut answer).await, Attempt::Ok);
 
-        // what both the soft and the hard lock write with
+        // the write that both the soft and the hard lock use
         one.write_path("/_doc/", &key, Demand::Unchanged, Some(&stale));
         let refused = one.put(body(&request, 1)).await.map_err(ended(Effect::Change));
         assert_eq!(refused, Err(Attempt::Conflict));
         let now = one.get(&key, false, &mut answer).await.unwrap().unwrap();
         assert_eq!((now.found, now.seq_no), (Lookup::Record(1), stale.seq_no + 1));
-        // without the demand it overwrites
+        // without the demand the write overwrites the document
         one.write_path("/_doc/", &key, Demand::Nothing, Some(&stale));
         assert_eq!(one.put(body(&request, 1)).await, Ok(()));
         assert_eq!(one.get(&key, false, &mut answer).await.unwrap().unwrap().found, Lookup::Record(1));

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! The stores under test and direct access to their servers, shared by all tests.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 #![allow(dead_code, reason = "not every test uses all of it")]
@@ -7,7 +7,7 @@ use acidtest_model::Address;
 use acidtest_testbed::wait;
 use mysql_async::{Conn, OptsBuilder, prelude::Queryable};
 
-/// A variant as the checks take it.
+/// A variant in the form that the common checks take.
 macro_rules! subject {
     ($variant:ident) => {
         acidtest_testbed::Subject {
@@ -19,7 +19,7 @@ macro_rules! subject {
 }
 pub(crate) use subject;
 
-/// Does something as the server's superuser, past the store.
+/// Executes SQL as the server's superuser, bypassing the store.
 pub(crate) fn execute(address: &Address, sql: &str) {
     wait(async {
         let options = OptsBuilder::default()

@@ -1,4 +1,4 @@
-//! One client's operations.
+//! One client's operations on records, singly and in transactions.
 
 use std::{mem, slice};
 
@@ -16,7 +16,6 @@ use crate::{
     value::{texts, version},
 };
 
-/// One client's connection.
 pub(crate) struct Connection {
     session: Session,
     statements: Statements,
@@ -27,7 +26,7 @@ impl Connection {
         Self { session, statements }
     }
 
-    /// Every statement a transaction by itself.
+    /// Runs every statement of an operation as a transaction by itself.
     async fn by_itself(&mut self, request: &Request, answer: &mut Answer) -> Result<(), Attempt> {
         let Self { session, statements } = self;
         session.ready().await?;
@@ -70,17 +69,16 @@ impl Operations for Connection {
     }
 }
 
-/// A transaction on its way: what needs no answer to go on waits until it can be sent with the next
-/// that does.
+/// A transaction under way. Steps whose answers are not needed to go on are held back until they can be sent
+/// together with the next one whose answer is needed.
 struct Transaction<'a> {
     session: &'a mut Session,
     statements: &'a Statements,
     answers: &'a mut [Answer],
-    /// What waits, each with the place of its answer.
+    /// Steps not sent yet, each with the index of its request's answer.
     steps: Vec<(usize, Step<'a>)>,
-    /// Whether BEGIN was answered.
+    /// Whether the server has acknowledged BEGIN.
     begun: bool,
-    /// Whether COMMIT was sent.
     ended: bool,
 }
 
@@ -94,15 +92,15 @@ impl<'a> Transaction<'a> {
                 self.send(false).await?;
             }
         }
-        // what may yet end it otherwise is answered before it is told to commit
+        // a step that may still end the transaction is answered before COMMIT is sent
         if !self.steps.iter().all(|(_, step)| step.what.is_sure()) {
             self.send(false).await?;
         }
         self.send(true).await
     }
 
-    /// Sends what waits at once, with BEGIN before it if that was not sent, and takes the answers. Then
-    /// waits what follows from them.
+    /// Sends all steps held back at once, with BEGIN before them if that was not sent yet, and takes their
+    /// answers. The steps that follow from the answers are held back in turn.
     async fn send(&mut self, commits: bool) -> Result<(), Attempt> {
         let steps = mem::take(&mut self.steps);
         let part = Part::of(!self.begun, commits);
@@ -129,8 +127,7 @@ fn may_have_changed(((_, step), came): (&(usize, Step<'_>), &Result<StepAnswer, 
     step.what.writes() && session::may_have_changed(came.as_ref().map(|came| came.count))
 }
 
-/// What an error means for the operation whose step it ended. That a record is there already is no
-/// fault.
+/// How an error ends the operation whose step met it. A record that is there already is no fault.
 fn failed(session: &Session, step: &Step<'_>, error: &Error, sent: SendState) -> Attempt {
     match (step.what, error.code()) {
         (StatementKind::Insert, Some(code)) if *code == SqlState::UNIQUE_VIOLATION => Attempt::Refused,
@@ -138,7 +135,7 @@ fn failed(session: &Session, step: &Step<'_>, error: &Error, sent: SendState) ->
     }
 }
 
-/// Takes a step's answer: the version that is to be written next, where one is.
+/// Takes a step's answer. Returns the version that the next step has to write, if one follows.
 fn take(
     step: &Step<'_>,
     came: &StepAnswer,
@@ -146,7 +143,7 @@ fn take(
     answer: &mut Answer,
 ) -> Result<Option<u64>, Attempt> {
     let one = || came.rows.first().ok_or(Attempt::Refused);
-    // whatever was done is done, but an answer that cannot be read is as good as none
+    // the statement has been carried out, but an answer that cannot be read is as good as no answer
     let unreadable = || fault::lost(sent, "the version that it has written is none".to_owned());
     match step.what {
         StatementKind::Read => {
@@ -180,7 +177,8 @@ fn take(
     }
 }
 
-/// What a row is that was read, told in the answer if the whole record was asked for, and in any case if it is none.
+/// Looks up the version in a row that was read. The answer gets the record if `whole`, and is marked torn in any
+/// case if the row is no record.
 fn found(row: &Row, whole: bool, answer: &mut Answer) -> Lookup {
     let Some(version) = version(row, 0) else {
         answer.torn();

@@ -1,4 +1,4 @@
-//! Records on PostgreSQL.
+//! The records workload on PostgreSQL.
 
 mod connection;
 mod statements;
@@ -58,9 +58,9 @@ struct PostgresConnector {
     wanted: Requirements,
 }
 
-/// A plan that is made once does not know how few records a scan will ask for: without these it may
-/// sort the whole table for each. Reading it whole would also make every transaction that is
-/// serializable conflict with every other.
+/// A plan that is made once does not know how few records a scan will ask for: without these settings it may sort
+/// the whole table for each scan. Reading the whole table would also make every serializable transaction conflict
+/// with every other.
 pub(crate) const BY_KEY: &str = "SET enable_seqscan = off; SET enable_sort = off";
 
 impl Connector for PostgresConnector {
@@ -82,8 +82,8 @@ impl Connector for PostgresConnector {
     }
 }
 
-/// Sets the level of the session's transactions, single statements among them, if one is asked for;
-/// the level that the server says it has then.
+/// Sets the isolation level of the session's transactions, single statements among them, if one is asked for.
+/// Returns the level that the server then reports.
 async fn isolate(client: &Client, wanted: Option<Isolation>) -> Result<String, Error> {
     if let Some(level) = wanted {
         let set = format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {}", level.sql());

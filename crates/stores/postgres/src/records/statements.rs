@@ -1,4 +1,4 @@
-//! The statements of each lock mode, and the steps that operations take with them.
+//! The statements of each lock mode, and the steps in which operations run them.
 
 use std::pin::pin;
 
@@ -9,7 +9,6 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::table::{each_field, values};
 
-/// A client's prepared statements.
 pub(crate) struct Statements {
     read: Statement,
     scan: Statement,
@@ -17,63 +16,61 @@ pub(crate) struct Statements {
     how: ChangeStatements,
 }
 
-/// How records are changed.
+/// How updates and modifies change a record, which depends on the lock mode.
 enum ChangeStatements {
-    /// Reads, then writes what follows from it.
+    /// Reads the record, computes the new version here and writes it: no, soft and hard locks.
     InSteps {
-        /// Reads the version.
+        /// Reads the version alone, for an update.
         version: Statement,
-        /// Reads the record.
+        /// Reads the whole record, for a modify.
         record: Statement,
         write: Statement,
         guard: Guard,
     },
-    /// In one statement.
+    /// The server reads and writes in one statement: native lock.
     InOne { update: Statement, modify: Statement },
 }
 
-/// What protects a write that follows from what was read.
+/// How a write is protected from changes made since its record was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
-    /// Nothing.
+    /// Not at all: it overwrites whatever was written meanwhile.
     None,
-    /// It only finds the version that was read.
+    /// The write finds its row only if that still has the version that was read.
     Version,
     /// The record was locked when it was read.
     Locked,
 }
 
-/// One statement of an operation.
 pub(crate) struct Step<'a> {
     statement: &'a Statement,
     request: &'a Request,
     pub(crate) what: StatementKind,
 }
 
-/// What a statement does.
+/// The statement's part in its operation, by which its answer is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatementKind {
-    /// Reads the record.
+    /// Reads a whole record for a read.
     Read,
-    /// Reads from a key on.
+    /// Reads records in the order of their keys, from the request's key on.
     Scan,
     Insert,
-    /// Reads the version that an update follows from.
+    /// Reads the version from which an update computes the new one.
     UpdateFrom,
-    /// Reads the record that a modify follows from.
+    /// Reads the record from which a modify computes the new version.
     ModifyFrom,
-    /// Writes the version above the one that was read.
+    /// Writes this version, one above the version that was read.
     Write(u64, Guard),
-    /// Raises the version.
+    /// Raises the version and returns it, in one statement.
     Update,
-    /// Reads the record and raises its version.
+    /// Reads the record and raises its version, in one statement.
     Modify,
 }
 
-/// What the server answered to a step.
 pub(crate) struct StepAnswer {
     pub(crate) rows: Vec<Row>,
-    /// Rows written, or read.
+    /// Rows that a write changed, or that a read returned.
     pub(crate) count: u64,
 }
 
@@ -120,7 +117,7 @@ impl Statements {
         })
     }
 
-    /// What a request begins with.
+    /// The first step of a request.
     pub(crate) fn first<'a>(&'a self, request: &'a Request) -> Step<'a> {
         let (what, statement) = match (request.action, &self.how) {
             (Action::Read, _) => (StatementKind::Read, &self.read),
@@ -136,7 +133,7 @@ impl Statements {
         Step { statement, request, what }
     }
 
-    /// What follows from a step that was to find out the version to write, if it was one.
+    /// The write that follows a step which read the version to go on from; `None` after any other step.
     pub(crate) fn then<'a>(&'a self, step: &Step<'a>, version: u64) -> Option<Step<'a>> {
         match &self.how {
             ChangeStatements::InSteps { write, guard, .. } if step.what.is_followed() => Some(Step {
@@ -148,17 +145,17 @@ impl Statements {
         }
     }
 
-    /// Whether changes lock their record when they read it, for which they need a transaction.
+    /// Whether updates and modifies lock their record as they read it, for which they need a transaction.
     pub(crate) fn lock(&self) -> bool {
         matches!(self.how, ChangeStatements::InSteps { guard: Guard::Locked, .. })
     }
 }
 
-/// Locks the record, reads it and writes what follows from it.
+/// A statement that locks the record, reads it and writes the version above the one read.
 ///
-/// Under READ COMMITTED a record that another transaction has changed meanwhile is read again once it
-/// is locked, so `held` is the record as it is now, not as it was when the statement began. The
-/// `UPDATE` then finds the same record, which nobody else can change until it is done.
+/// Under READ COMMITTED a record that another transaction has changed meanwhile is read again once it is locked,
+/// so `held` is the record as it is now, not as it was when the statement began. The `UPDATE` then finds the same
+/// record, which nobody else can change until it is done.
 fn modify(table: &str, record: &str, set: &str) -> String {
     format!(
         "WITH held AS MATERIALIZED ({record} FOR UPDATE)
@@ -168,29 +165,30 @@ fn modify(table: &str, record: &str, set: &str) -> String {
 }
 
 impl StatementKind {
-    /// Whether a write follows.
+    /// Whether a write has to follow, computed from the answer.
     pub(crate) fn is_followed(self) -> bool {
         matches!(self, Self::UpdateFrom | Self::ModifyFrom)
     }
 
-    /// Whether it changes anything.
+    /// Whether the statement changes a record.
     pub(crate) fn writes(self) -> bool {
         matches!(self, Self::Insert | Self::Write(..) | Self::Update | Self::Modify)
     }
 
-    /// Whether it can come to nothing but what it should or an error.
+    /// Whether the statement either does as intended or fails with an error, so that COMMIT can be sent behind it
+    /// before its answer is known.
     pub(crate) fn is_sure(self) -> bool {
         matches!(self, Self::Scan | Self::Insert | Self::Write(_, Guard::Locked))
     }
 }
 
 impl Step<'_> {
-    /// Sends it, and waits for the answer.
+    /// Sends the statement and waits for its answer.
     pub(crate) async fn run(&self, client: &Client) -> Result<StepAnswer, Error> {
         let Request { key, length, fields, .. } = self.request;
         let number = match self.what {
             StatementKind::Scan => Some(i64::from(*length)),
-            // it is above another one, and below what has a sign
+            // never 0, as it is one above another version, and below 2^63, so that the signed number is the same
             StatementKind::Write(version, Guard::Version) => Some(version.cast_signed() - 1),
             StatementKind::Write(version, _) => Some(version.cast_signed()),
             _ => None,

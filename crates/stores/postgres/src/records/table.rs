@@ -1,4 +1,4 @@
-//! The table `usertable`: made, laid in, read back.
+//! The table `usertable`: created and loaded, read back.
 
 use std::{iter, pin::pin};
 
@@ -14,23 +14,23 @@ use crate::{
     value::{Value, ValueList, texts, version},
 };
 
-/// Records laid in by one COPY: what is wrong with one is known at its end.
+/// Records in one COPY: an error in one of them is only reported at its end.
 const BATCH: u64 = 10_000;
 
-/// Letters of each field that are read back: those that [`tag_of`] looks at.
+/// Letters of each field that are read back, which are those that [`tag_of`] looks at.
 const TAG: usize = 16;
 
-/// The table's name as SQL takes it.
+/// The quoted name of the trial's table, with its schema.
 pub(crate) fn table(place: &Place) -> String {
     format!("{}.{}", quoted(&place.namespace), quoted(&place.object("usertable")))
 }
 
-/// Something for each field's name, separated by commas.
+/// The result of `of` for each field's number, separated by commas.
 pub(crate) fn each_field(layout: &Layout, of: impl Fn(u16) -> String) -> String {
     (0..layout.fields).map(of).collect::<Vec<_>>().join(", ")
 }
 
-/// The values of a statement or of a record: key, number, fields.
+/// The values of a statement or of a record, in the order of the columns: key, number, fields.
 pub(crate) fn values<'a>(
     key: &'a str,
     number: Option<i64>,
@@ -41,10 +41,10 @@ pub(crate) fn values<'a>(
     ValueList::new(iter::once(Value::Text(key)).chain(number.map(Value::Number)).chain(fields), count)
 }
 
-/// Makes the table and lays its records in, in one transaction.
+/// Creates the table and loads its records, in one transaction.
 ///
-/// That lets COPY write them frozen, so that nobody has to mark them as committed later. Keys lie
-/// in no order, so that an index over all of them is made faster than one that grows with them.
+/// That lets COPY write them frozen, so that nobody has to mark them as committed later. Keys do not ascend as
+/// records are loaded, so an index made over all of them at the end is faster than one that grows with them.
 pub(crate) async fn load(
     client: &Client,
     table: &str,
@@ -63,7 +63,7 @@ pub(crate) async fn load(
         first = end;
     }
     client.batch_execute(&format!("ALTER TABLE {table} ADD PRIMARY KEY (key); COMMIT")).await?;
-    // so that the planner knows its size
+    // so that the planner knows the table's size
     client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await
 }
 
@@ -85,7 +85,7 @@ async fn copy(
     writer.finish().await
 }
 
-/// Hands over every record as it streams in.
+/// Passes every record to `each` as it streams in.
 pub(crate) async fn state(
     client: &Client,
     table: &str,
@@ -98,7 +98,7 @@ pub(crate) async fn state(
     while let Some(row) = rows.try_next().await? {
         let version = version(&row, 1);
         let tag = version.and_then(|_| tag_of(texts(&row, 2)));
-        // what is no text is no record's key
+        // a value that is no text cannot be a record's key, and counts as an empty one
         each(row.try_get(0).unwrap_or_default(), version.unwrap_or_default(), tag);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What the tests of all workloads share.
+//! The store under test and direct access to its server, shared by the tests of all workloads.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests, of which not every one uses all")]
 
@@ -7,11 +7,11 @@ use acidtest_store_postgres::{KIND, Postgres};
 use acidtest_testbed::{Gone, Subject, wait};
 use tokio_postgres::Client;
 
-/// The store under test.
+/// PostgreSQL as the common checks open it.
 pub(crate) static POSTGRES: Subject<Postgres> =
     Subject { kind: KIND, open: |address, _| Box::pin(Postgres::open(address)), gone: Gone::Error };
 
-/// Does something as the server's superuser, past the store.
+/// Runs work as the server's superuser, bypassing the store.
 pub(crate) fn on_server<T>(address: &Address, work: impl AsyncFnOnce(&Client) -> T) -> T {
     wait(async {
         let (user, port) = (address.user.clone().unwrap(), address.port.unwrap());
@@ -25,7 +25,7 @@ pub(crate) fn on_server<T>(address: &Address, work: impl AsyncFnOnce(&Client) ->
     })
 }
 
-/// Executes statements so.
+/// Executes statements as the server's superuser, bypassing the store.
 pub(crate) fn execute(address: &Address, sql: &str) {
     on_server(address, async |client| client.batch_execute(sql).await).unwrap();
 }

@@ -1,7 +1,7 @@
-//! A producer's own socket: many commands on their way, or none of them answered.
+//! A producer's own socket, with many commands in flight, or without any reply.
 //!
-//! The driver keeps a place for the answer of each command, also where the server gives none, and gives up what
-//! it has not yet written when its connection is dropped.
+//! The driver keeps a place for the answer of each command, also where the server gives none, and drops commands
+//! that it has not written yet when its connection is dropped.
 
 use std::io::{self, Write as _};
 
@@ -14,20 +14,20 @@ use tokio::{
 
 use crate::server::{CONNECT, ConnectOptions};
 
-/// How much room a read is given at least.
+/// Bytes of room that a read is given at least.
 const READ_ROOM: usize = 16 * 1024;
 
-/// The longest line and the longest text that is taken: ids of entries and errors are short.
+/// Bytes of the longest line and the longest text that are accepted: ids of entries and errors are short.
 const LONGEST: usize = 1 << 16;
 
 /// One answer, as far as a producer looks at it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// As it should be.
+    /// The command was carried out.
     Done,
     /// Nil: there is no such key.
     Nil,
-    /// The server's words.
+    /// An error, in the server's words.
     Error(String),
 }
 
@@ -35,15 +35,15 @@ pub(super) enum Reply {
 pub(super) struct Wire {
     stream: TcpStream,
     output: Vec<u8>,
-    /// How much of `output` has been written.
+    /// How many bytes of `output` have been written.
     written: usize,
     input: Vec<u8>,
-    /// How much of `input` has been taken.
+    /// How many bytes of `input` have been parsed.
     taken: usize,
 }
 
 impl Wire {
-    /// Connects and logs in. Without answers, the server is told to give none.
+    /// Connects and logs in. Without `answers`, the server is told to send no replies.
     pub(super) async fn open(server: &ConnectOptions, answers: bool) -> Result<Self, String> {
         let opened = timeout(CONNECT, Self::greet(server, answers)).await;
         opened.unwrap_or_else(|_| Err(format!("no answer within {CONNECT:?}")))
@@ -84,7 +84,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Adds a command to what is to be written.
+    /// Adds a command to the bytes to be written.
     pub(super) fn push(&mut self, parts: &[&[u8]]) {
         length(&mut self.output, b'*', parts.len());
         for part in parts {
@@ -94,12 +94,12 @@ impl Wire {
         }
     }
 
-    /// Bytes that have not been written yet.
+    /// How many bytes have not been written yet.
     pub(super) fn unwritten(&self) -> usize {
         self.output.len() - self.written
     }
 
-    /// Writes all that has not been.
+    /// Writes all bytes that have not been written yet.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         while let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
             match self.stream.write(rest).await? {
@@ -112,7 +112,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Has the server answer again, which it does when it has dealt with all that was written before.
+    /// Makes the server reply again, which it does once it has handled all commands written before.
     pub(super) async fn end_silence(&mut self) -> io::Result<()> {
         self.push(&[b"CLIENT", b"REPLY", b"ON"]);
         self.flush().await?;
@@ -133,7 +133,7 @@ impl Wire {
         }
     }
 
-    /// The next answer of those that have arrived whole.
+    /// The next answer that has arrived in full.
     pub(super) fn reply(&mut self) -> io::Result<Option<Reply>> {
         let parsed = parse(self.input.get(self.taken..).unwrap_or_default())?;
         Ok(parsed.map(|(reply, length)| {
@@ -144,11 +144,11 @@ impl Wire {
 }
 
 fn length(output: &mut Vec<u8>, of: u8, length: usize) {
-    // a vector takes all that is written to it
+    // writing to a vector cannot fail
     let _ = write!(output, "{}{length}\r\n", char::from(of));
 }
 
-/// The first answer and its length; none if it is not there whole.
+/// The first answer and its length in bytes; `None` if it has not arrived in full.
 fn parse(bytes: &[u8]) -> io::Result<Option<(Reply, usize)>> {
     let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "the server's answer makes no sense");
     let looked_at = &bytes[..bytes.len().min(LONGEST)];
@@ -178,7 +178,8 @@ mod tests {
 
     use super::*;
 
-    /// The answers in bytes that arrive in pieces of these lengths, over and over, and whether all made sense.
+    /// The answers in bytes that arrive in pieces of these lengths, used over and over, and whether all were well
+    /// formed.
     fn answers(bytes: &[u8], lengths: &[usize]) -> (Vec<Reply>, bool) {
         let (mut replies, mut from, mut to) = (Vec::new(), 0, 0);
         for length in lengths.iter().cycle() {
@@ -217,7 +218,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut, the answers are the same, and nothing does harm.
+        /// However the bytes are cut, the answers are the same, and nothing panics.
         #[test]
         fn answers_do_not_depend_on_how_they_arrive(
             said in prop::collection::vec(

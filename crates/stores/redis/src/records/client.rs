@@ -19,16 +19,16 @@ pub(super) struct Client {
     locks: Locks,
     lock: Lock,
     names: Arc<Names>,
-    /// The keys of the record under way and of its lock; their room is used again.
+    /// Keys of the current record and of its lock, kept to reuse their memory.
     key: String,
     lock_key: String,
-    /// The command under way; its room is used again.
+    /// The current command, kept to reuse its memory.
     command: Cmd,
-    /// What the transaction under way has written: of each number its version, and by which request.
+    /// Records written by the current transaction: by number, the version and the index of the request.
     written: HashMap<u64, (u64, usize)>,
 }
 
-/// An answer of another shape than was asked for, which nothing can be concluded from.
+/// The outcome of an answer of another shape than was asked for, which tells nothing about the effect.
 fn nonsense() -> Attempt {
     Attempt::Unknown(Fault::lost("the server's answer makes no sense"))
 }
@@ -47,7 +47,7 @@ impl Client {
         }
     }
 
-    /// Reads the record under way.
+    /// Reads as much of the current record as the action needs.
     async fn read(&mut self, action: Action, answer: &mut Answer) -> Step<Lookup> {
         self.command.clear();
         self.command.arg("HMGET").arg(&self.key).arg(self.names.wanted(action));
@@ -146,12 +146,12 @@ impl Client {
         if found == Lookup::Nothing {
             return Ok(Attempt::Refused);
         }
-        // what was there was written over, whatever it was
+        // the script has overwritten the value, whatever it was
         answer.wrote(found.above().map_err(Attempt::after_a_part)?);
         Ok(Attempt::Ok)
     }
 
-    /// The command that writes a record.
+    /// The command that writes a record at a version.
     fn set(&self, key: &str, version: u64, request: &Request) -> Cmd {
         let mut set = cmd("HSET");
         set.arg(key);
@@ -159,7 +159,7 @@ impl Client {
         set
     }
 
-    /// The call of the script that reads a range.
+    /// The call of the script that reads a range of records.
     fn scan_call(&self, request: &Request) -> Cmd {
         let mut call = Cmd::new();
         SCAN.begin(&mut call).arg(1).arg(&self.names.index).arg(&self.names.record);
@@ -167,7 +167,7 @@ impl Client {
         call
     }
 
-    /// Takes records that were read whole; one that the index names and that is not there is left out.
+    /// Takes whole records; one that the index names but that no longer exists is left out.
     fn take_all(&self, records: &[Value], answer: &mut Answer) -> Step<()> {
         records.iter().try_for_each(|record| take(record, &self.names.columns, answer).map(drop))
     }
@@ -176,7 +176,7 @@ impl Client {
         [self.names.record.as_str(), &request.key].concat()
     }
 
-    /// Reads and scans, in one `MULTI … EXEC`.
+    /// Carries out reads and scans in one `MULTI … EXEC`.
     async fn read_together(&mut self, requests: &[Request], answers: &mut [Answer]) -> Step<Attempt> {
         let mut read = pipe();
         read.atomic();
@@ -201,8 +201,8 @@ impl Client {
         Ok(Attempt::Ok)
     }
 
-    /// Reads what the requests decide on, then writes in one `MULTI … EXEC`; under soft locks only if
-    /// nothing of what was read has changed.
+    /// Reads the records on which the requests depend, then writes in one `MULTI … EXEC`; under the soft lock
+    /// only if none of the records that were read has changed.
     async fn write_together(&mut self, requests: &[Request], answers: &mut [Answer]) -> Step<Attempt> {
         let keys: Vec<String> = requests.iter().map(|request| self.record_key(request)).collect();
         let decided = || requests.iter().zip(&keys).filter(|(request, _)| request.action != Action::Scan);
@@ -226,7 +226,7 @@ impl Client {
             }
             let reply = found.next().ok_or_else(|| Attempt::Failed(Fault::lost("an answer is missing")))?;
             let found = match self.written.get(&request.number) {
-                // a transaction sees what it has written itself
+                // a transaction sees its own writes
                 Some(&(version, by)) => {
                     if matches!(request.action, Action::Read | Action::Modify) {
                         answer.record(version, requests[by].fields.iter().map(str::as_bytes));
@@ -260,7 +260,7 @@ impl Client {
         Ok(Attempt::Ok)
     }
 
-    /// All requests in one script.
+    /// Sends all requests of a transaction in one call of a script.
     async fn do_in_one(&mut self, requests: &[Request], answers: &mut [Answer]) -> Step<Attempt> {
         let Self { session, names, .. } = self;
         let columns = names.columns.len();
@@ -333,7 +333,7 @@ impl Operations for Client {
         let reads = || requests.iter().all(|each| matches!(each.action, Action::Read | Action::Scan));
         let done = match self.lock {
             Lock::Native => self.do_in_one(requests, answers).await,
-            // refused by the plan's check
+            // not reached: the check of the plan refuses such cells
             Lock::Hard => Err(Attempt::Failed(Fault::answered(super::ONE_LOCK))),
             Lock::None | Lock::Soft if reads() => self.read_together(requests, answers).await,
             Lock::None | Lock::Soft => self.write_together(requests, answers).await,

@@ -81,7 +81,7 @@ fn what_is_no_record_is_told_as_torn_and_not_written_over() {
     wait(operations::garbled(&redis, &Lock::ALL, connector(&redis), spoil));
 }
 
-/// The records that a server shows, in the order of their keys.
+/// The records that a server shows, as (key, version, tag), in the order of their keys.
 fn seen(redis: &Redis, layout: &Layout) -> Result<Vec<(String, u64, Option<u64>)>, StoreError> {
     let mut seen = Vec::new();
     let mut each = |key: &str, version, tag| seen.push((key.to_owned(), version, tag));
@@ -90,7 +90,7 @@ fn seen(redis: &Redis, layout: &Layout) -> Result<Vec<(String, u64, Option<u64>)
     Ok(seen)
 }
 
-/// A proxy may not know of patterns, and a key need not be text.
+/// A proxy may not support patterns, and a key need not be text.
 #[test]
 fn keys_are_read_and_removed_by_their_names_whatever_a_scan_shows() {
     let layout = Layout { records: 1, fields: 1, field_bytes: 16, scans: false };
@@ -121,7 +121,7 @@ fn keys_are_read_and_removed_by_their_names_whatever_a_scan_shows() {
     assert_eq!(unlinked, ours);
 }
 
-/// It is no record that is lost: it is an answer that makes no sense.
+/// An answer of another shape is a malformed answer, not a record that was lost.
 #[test]
 fn a_final_state_of_another_shape_is_not_read_at_all() {
     let layout = Layout { records: 1, fields: 1, field_bytes: 16, scans: false };
@@ -139,7 +139,7 @@ fn a_final_state_of_another_shape_is_not_read_at_all() {
     }
 }
 
-/// A script's answers are as many as there were requests.
+/// A script must answer every request of a transaction.
 #[test]
 fn answers_that_are_missing_are_not_taken_for_empty_ones() {
     let (address, _asked) = made_up::server(|command| match &command[0][..] {

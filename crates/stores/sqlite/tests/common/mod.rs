@@ -1,4 +1,4 @@
-//! SQLite under test, on files of the tests' own.
+//! SQLite as the common checks open it, on files of the tests' own.
 
 use std::future::ready;
 

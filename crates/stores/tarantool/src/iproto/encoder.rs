@@ -2,7 +2,7 @@ use rmp::encode::buffer::ByteBuf;
 
 /// Writes `MessagePack` values into a connection's reused buffer.
 ///
-/// An array or map is its header followed by its elements: `e.array(2).u64(1).str("x");`
+/// Write an array or map as its header followed by its elements: `e.array(2).u64(1).str("x");`
 #[derive(Debug)]
 pub struct Encoder(ByteBuf);
 
@@ -24,62 +24,62 @@ impl Encoder {
         self.0.as_mut_vec()
     }
 
-    /// A string that need not be text. Beyond 4 GiB: see [`str`](Self::str).
+    /// Writes a string that need not be UTF-8. For one beyond 4 GiB see [`str`](Self::str).
     pub fn raw_str(&mut self, value: &[u8]) -> &mut Self {
         let Ok(_) = rmp::encode::write_str_len(&mut self.0, u32::try_from(value.len()).unwrap_or(u32::MAX));
         self.bytes_mut().extend_from_slice(value);
         self
     }
 
-    /// The header of an array of `len` values.
+    /// Writes the header of an array of `len` values.
     pub fn array(&mut self, len: u32) -> &mut Self {
         let Ok(_) = rmp::encode::write_array_len(&mut self.0, len);
         self
     }
 
-    /// The header of a map of `len` pairs of key and value.
+    /// Writes the header of a map of `len` pairs of key and value.
     pub fn map(&mut self, len: u32) -> &mut Self {
         let Ok(_) = rmp::encode::write_map_len(&mut self.0, len);
         self
     }
 
-    /// An unsigned integer, in its shortest form.
+    /// Writes an integer that is not negative, in its shortest form.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         let Ok(_) = rmp::encode::write_uint(&mut self.0, value);
         self
     }
 
-    /// An integer, in its shortest form.
+    /// Writes an integer of either sign, in its shortest form.
     pub fn i64(&mut self, value: i64) -> &mut Self {
         let Ok(_) = rmp::encode::write_sint(&mut self.0, value);
         self
     }
 
-    /// A double.
+    /// Writes a floating-point number of 64 bits.
     pub fn f64(&mut self, value: f64) -> &mut Self {
         let Ok(()) = rmp::encode::write_f64(&mut self.0, value);
         self
     }
 
-    /// A string. One beyond 4 GiB makes the request [`super::Error::TooLong`], whatever its header says.
+    /// Writes a string. One beyond 4 GiB makes the request [`super::Error::TooLong`], whatever its header says.
     pub fn str(&mut self, value: &str) -> &mut Self {
         let Ok(()) = rmp::encode::write_str(&mut self.0, value);
         self
     }
 
-    /// Bytes (Lua: a string; a field's type for it is `varbinary`).
+    /// Writes a binary value (in Lua a string; the type of a field for it is `varbinary`).
     pub fn bin(&mut self, value: &[u8]) -> &mut Self {
         let Ok(()) = rmp::encode::write_bin(&mut self.0, value);
         self
     }
 
-    /// A boolean.
+    /// Writes a boolean.
     pub fn bool(&mut self, value: bool) -> &mut Self {
         let Ok(()) = rmp::encode::write_bool(&mut self.0, value);
         self
     }
 
-    /// Nil.
+    /// Writes nil, the value of an absent field.
     pub fn nil(&mut self) -> &mut Self {
         let Ok(()) = rmp::encode::write_nil(&mut self.0);
         self

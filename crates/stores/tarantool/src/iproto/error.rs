@@ -1,20 +1,20 @@
 use std::io;
 
-/// Why a request has no result. [`Error::fate`] tells what became of the request.
+/// The reason why a request has no result. [`Error::fate`] tells whether it may have taken effect.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The connection could not be made, broke, or cannot be used any more.
+    /// The connection could not be made, broke, or can no longer be used.
     #[error("connection lost {}: {cause}", if *.sent { "with a request under way" } else { "before the request was sent" })]
     Lost {
         /// Whether any byte of the request was sent; if so, the server may have carried it out.
         sent: bool,
-        /// What happened to the connection.
+        /// The network's error.
         cause: io::Error,
     },
     /// The request is longer than the protocol allows, and was not sent. The connection remains usable.
     #[error("the request of {0} bytes is longer than the protocol allows")]
     TooLong(usize),
-    /// The answer makes no sense, or is not of the type that the caller expected.
+    /// The answer is malformed, or not of the type that the caller expected.
     #[error("malformed answer: {0}")]
     Protocol(String),
     /// The server answered with an error. The connection remains usable.
@@ -22,32 +22,32 @@ pub enum Error {
     ConnectOptions {
         /// The number of the error, such as [`Error::DUPLICATE_KEY`].
         code: u32,
-        /// The server's description of it.
+        /// The server's description of the error.
         message: String,
     },
 }
 
-/// What became of a request that has no result.
+/// Whether a request without a result may have taken effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// No byte of it was sent: it had no effect.
     NotSent,
-    /// The server answered it with an error. A single data request then had no effect; a function or Lua
-    /// code keeps what it did outside a transaction before the error.
+    /// The server answered it with an error. A single data request then had no effect; a function or Lua code
+    /// keeps the changes that it made outside a transaction before the error.
     Refused,
     /// It was sent and no answer was understood: it may or may not have been carried out.
     Unknown,
 }
 
 impl Error {
-    /// Code: a tuple with this key exists.
+    /// Code 3: a tuple with this key exists.
     pub const DUPLICATE_KEY: u32 = 3;
-    /// Code: an error raised by Lua code (`error()`, or a failure in the code).
+    /// Code 32: an error raised by Lua code (`error()`, or a failure in the code).
     pub const LUA: u32 = 32;
-    /// Code: another transaction changed what this one read or wrote.
+    /// Code 97: another transaction changed data that this one read or wrote.
     pub const TRANSACTION_CONFLICT: u32 = 97;
 
-    /// What became of the request.
+    /// Whether the request may have taken effect.
     #[must_use]
     pub fn fate(&self) -> Fate {
         match self {

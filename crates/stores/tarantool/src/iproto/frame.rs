@@ -1,4 +1,4 @@
-//! Frames: a length, a header and a body, each `MessagePack`.
+//! Frames of the protocol: a length, a header and a body, each encoded as `MessagePack`.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub(super) mod request {
     pub(in crate::iproto) const DELETE: u8 = 0x05;
     pub(in crate::iproto) const AUTH: u8 = 0x07;
     pub(in crate::iproto) const EVAL: u8 = 0x08;
-    /// Not 0x06, the call of Tarantool 1.6, which wraps each returned value in a tuple.
+    /// The code of a call. Not 0x06, the call of Tarantool 1.6, which wraps each returned value in a tuple.
     pub(in crate::iproto) const CALL: u8 = 0x0a;
     pub(in crate::iproto) const PING: u8 = 0x40;
 }
@@ -41,12 +41,13 @@ const CODE_ERROR: u64 = 0x8000;
 
 const LENGTH_MARKER: u8 = 0xce;
 const LENGTH_LEN: usize = 5;
-/// Tarantool's own limit of a packet.
+/// Tarantool's own limit of a packet, in bytes: 2 GiB.
 const REQUEST_MAX: usize = 2 * 1024 * 1024 * 1024;
-/// More than any answer the bench asks for; beyond it the length is taken to be garbage.
+/// Bytes of the longest answer: 1 GiB, more than any that the bench asks for. A greater length is taken to be
+/// garbage.
 const REPLY_MAX: usize = 1024 * 1024 * 1024;
 
-/// Encodes one request into the emptied `output`.
+/// Encodes one request into `output`, which is emptied first.
 pub(super) fn encode(
     output: &mut Encoder,
     kind: u8,
@@ -54,7 +55,7 @@ pub(super) fn encode(
     body: impl FnOnce(&mut Encoder),
 ) -> Result<(), Error> {
     output.clear();
-    // the length has a form of fixed size, to be filled in when it is known
+    // the length has a form of fixed size, so that it can be filled in once it is known
     output.bytes_mut().extend_from_slice(&[LENGTH_MARKER, 0, 0, 0, 0]);
     output.map(2).u64(HEADER_CODE).u64(kind.into()).u64(HEADER_SYNC).u64(sync);
     let body_start = output.as_slice().len();
@@ -77,16 +78,16 @@ pub(super) fn encode(
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// The place of the frame's header and body.
+    /// The range of the frame's header and body in the bytes.
     Whole(Range<usize>),
-    /// At least so many bytes have yet to come.
+    /// At least this many bytes have yet to arrive.
     Missing(usize),
 }
 
-/// Finds the first frame in what has arrived.
+/// Finds the first frame in the bytes that have arrived.
 pub(super) fn split(bytes: &[u8]) -> Result<Frame, Error> {
     let Some(&marker) = bytes.first() else { return Ok(Frame::Missing(LENGTH_LEN)) };
-    // the server uses the long form only, but may use any
+    // the server uses only the long form of a length, but the protocol allows any
     let prefix = match marker {
         0..=0x7f => 1,
         0xcc => 2,
@@ -112,7 +113,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Frame, Error> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The place of the body in the frame.
+    /// The range of the body in the frame.
     Ok(Range<usize>),
     Refused {
         code: u32,
@@ -121,7 +122,7 @@ pub(super) enum Answer {
     Pushed,
 }
 
-/// Parses a frame: the sync of the request that it answers, and the answer.
+/// Parses a frame: the number (sync) of the request that it answers, and the answer.
 pub(super) fn parse(frame: &[u8]) -> Result<(u64, Answer), Error> {
     let mut reader = Reader::new(frame);
     let (mut code, mut sync) = (None, None);
@@ -147,12 +148,12 @@ pub(super) fn parse(frame: &[u8]) -> Result<(u64, Answer), Error> {
     Ok((sync, answer))
 }
 
-/// The data of a successful answer's body.
+/// A reader of the data in a successful answer's body.
 pub(super) fn data(body: &[u8]) -> Result<Reader<'_>, Error> {
     find(Reader::new(body), BODY_DATA)
 }
 
-/// A reader of just the value that a body has under `key`.
+/// A reader of the value that a body has under `key`, and of nothing else.
 fn find(mut body: Reader<'_>, key: u64) -> Result<Reader<'_>, Error> {
     for _ in 0..body.map_len()? {
         let found = body.u64()? == key;

@@ -1,4 +1,4 @@
-//! Several requests on their way on one connection.
+//! Several requests in flight on one connection.
 
 use std::io;
 
@@ -11,25 +11,25 @@ use super::{
 
 /// A connection that does not wait for an answer before it sends the next request.
 ///
-/// The server may answer in another order, and is free to work on several requests at once. The futures may be
-/// dropped: nothing is written twice, and no answer is lost.
+/// The server may answer in another order, and may work on several requests at once. The futures may be dropped:
+/// nothing is written twice, and no answer is lost.
 #[derive(Debug)]
 pub struct Pipeline {
     connection: Connection,
     output: Vec<u8>,
-    /// How much of `output` has been written.
+    /// How many bytes of `output` have been written.
     written: usize,
 }
 
 impl Pipeline {
-    /// Takes over a connection on which no request is under way.
+    /// Takes over a connection on which no request is in flight.
     #[must_use]
     pub fn new(connection: Connection) -> Self {
         Self { connection, output: Vec::new(), written: 0 }
     }
 
-    /// Adds a call of a stored function to what is to be written, and returns its number; `args` writes the array
-    /// of its arguments.
+    /// Adds a call of a stored function to the bytes to be written, and returns the request's number; `args`
+    /// writes the array of its arguments.
     ///
     /// # Errors
     /// [`Error::TooLong`].
@@ -44,16 +44,16 @@ impl Pipeline {
         Ok(*sync)
     }
 
-    /// Bytes that have not been written yet.
+    /// How many bytes have not been written yet.
     #[must_use]
     pub fn unwritten(&self) -> usize {
         self.output.len() - self.written
     }
 
-    /// Writes all that has not been.
+    /// Writes all bytes that have not been written yet.
     ///
     /// # Errors
-    /// The connection is lost.
+    /// [`Error::Lost`] if the connection is lost.
     pub async fn flush(&mut self) -> Result<(), Error> {
         let lost = |cause| Error::Lost { sent: true, cause };
         while let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
@@ -67,10 +67,10 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The next answer of those that have arrived whole: the number of its request, and the error if it is one.
+    /// The next answer that has arrived in full: its request's number, and the server's error if it is one.
     ///
     /// # Errors
-    /// What makes no sense.
+    /// [`Error::Protocol`] for an answer that is malformed.
     pub fn arrived(&mut self) -> Result<Option<(u64, Option<Error>)>, Error> {
         while let Some(frame) = self.connection.arrived()? {
             let frame = self.connection.input.get(frame).unwrap_or_default();
@@ -89,7 +89,7 @@ impl Pipeline {
     /// Waits for more of the server's answers.
     ///
     /// # Errors
-    /// The connection is lost.
+    /// [`Error::Lost`] if the connection is lost.
     pub async fn read(&mut self) -> Result<(), Error> {
         self.connection.read().await
     }

@@ -3,9 +3,9 @@ use rmp::decode;
 
 use super::Error;
 
-/// Reads `MessagePack` values one after the other, each checked for its type and length.
+/// Reads `MessagePack` values one after the other, checking each for its type and length.
 ///
-/// A value that is not what was asked for is [`Error::Protocol`], and is not consumed.
+/// A value that is not of the wanted type is [`Error::Protocol`], and is not consumed.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -16,18 +16,17 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// The bytes not yet read.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Whether all was read.
+    /// Whether every value was read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The number of elements of the array that starts here; they follow one by one. Never more than there
+    /// The number of elements of the array that starts here; read them one by one after it. Never more than there
     /// are bytes left, so that it can size an allocation.
     pub fn array_len(&mut self) -> Result<usize, Error> {
         self.read("an array", |rest| {
@@ -36,8 +35,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The header of an array that must have at least `fields` elements, such as a tuple. Returns how many
-    /// there are beyond these, to be skipped.
+    /// The header of an array that must have at least `fields` elements, such as a tuple. Returns the number of
+    /// elements beyond these, which the caller skips.
     pub fn tuple(&mut self, fields: usize) -> Result<usize, Error> {
         let before = *self;
         let len = self.array_len()?;
@@ -55,17 +54,17 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// An integer from 0.
+    /// Reads an integer that is not negative.
     pub fn u64(&mut self) -> Result<u64, Error> {
         self.read("an unsigned integer", |rest| decode::read_int(rest).ok())
     }
 
-    /// An integer.
+    /// Reads an integer of either sign.
     pub fn i64(&mut self) -> Result<i64, Error> {
         self.read("an integer", |rest| decode::read_int(rest).ok())
     }
 
-    /// A number. Lua's whole numbers arrive as integers, and are taken too.
+    /// Reads a number. Lua sends whole numbers as integers, which are accepted too.
     pub fn f64(&mut self) -> Result<f64, Error> {
         self.read("a number", |rest| match marker(rest)? {
             Marker::F64 => decode::read_f64(rest).ok(),
@@ -75,12 +74,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A boolean.
+    /// Reads a boolean.
     pub fn bool(&mut self) -> Result<bool, Error> {
         self.read("a boolean", |rest| decode::read_bool(rest).ok())
     }
 
-    /// A string of UTF-8 text.
+    /// Reads a string, which must be UTF-8.
     pub fn str(&mut self) -> Result<&'a str, Error> {
         self.read("a string", |rest| {
             let len = decode::read_str_len(rest).ok()?;
@@ -88,7 +87,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The bytes of a string, UTF-8 or not, or of a binary value.
+    /// Reads the bytes of a string, UTF-8 or not, or of a binary value.
     pub fn bytes(&mut self) -> Result<&'a [u8], Error> {
         self.read("a string or bytes", |rest| {
             let len = match marker(rest)? {
@@ -99,22 +98,22 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Nil.
+    /// Reads a nil; any other value is an error.
     pub fn nil(&mut self) -> Result<(), Error> {
         self.read("nil", |rest| decode::read_nil(rest).ok())
     }
 
-    /// Consumes a nil if one is next, and says whether it was.
+    /// Consumes a nil if one is next, and returns whether it was.
     pub fn take_nil(&mut self) -> bool {
         marker(self.rest) == Some(Marker::Null) && self.nil().is_ok()
     }
 
-    /// Consumes any one value with all that is in it.
+    /// Consumes one value of any type, with all values inside it.
     pub fn skip(&mut self) -> Result<(), Error> {
         self.read("a value", skip)
     }
 
-    /// The same, and gives a reader of just that value.
+    /// Consumes one value of any type, and returns a reader of that value alone.
     pub fn value(&mut self) -> Result<Self, Error> {
         let value = self.rest;
         self.skip()?;
@@ -153,8 +152,8 @@ fn take<'a>(rest: &mut &'a [u8], len: u32) -> Option<&'a [u8]> {
     Some(head)
 }
 
-/// Counts the values still to pass instead of recursing: nesting as deep as a frame is long cannot exhaust
-/// the stack, and each round takes at least a byte, so that a claimed length cannot hold it up.
+/// Counts the values still to skip instead of recursing: a frame of deeply nested values cannot exhaust the
+/// stack, and each iteration consumes at least a byte, so that a false length cannot prolong the loop.
 fn skip(rest: &mut &[u8]) -> Option<()> {
     let mut values: u64 = 1;
     while values > 0 {
@@ -162,7 +161,7 @@ fn skip(rest: &mut &[u8]) -> Option<()> {
         let (payload, nested) = match decode::read_marker(rest).ok()? {
             Marker::Null | Marker::True | Marker::False | Marker::FixPos(_) | Marker::FixNeg(_) => (0, 0),
             Marker::U8 | Marker::I8 => (1, 0),
-            // an extension has a byte for its type before its payload
+            // an extension has one byte for its type before its payload
             Marker::U16 | Marker::I16 | Marker::FixExt1 => (2, 0),
             Marker::U32 | Marker::I32 | Marker::F32 => (4, 0),
             Marker::U64 | Marker::I64 | Marker::F64 => (8, 0),

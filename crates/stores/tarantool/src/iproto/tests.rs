@@ -1,4 +1,4 @@
-//! The client against garbage: made-up servers, and the decoders by themselves.
+//! The client against malformed answers: servers that the tests make up, and the decoders by themselves.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn framed(parts: &[&[u8]]) -> Vec<u8> {
     frame
 }
 
-/// Calls a server that gives `greeting`, then `answer` to the first request, then closes.
+/// Calls a server that sends `greeting`, answers the first request with `answer`, and closes.
 async fn call(greeting: Vec<u8>, answer: Vec<u8>) -> (Result<bool, Error>, Option<Connection>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
@@ -35,7 +35,7 @@ async fn call(greeting: Vec<u8>, answer: Vec<u8>) -> (Result<bool, Error>, Optio
         }
         let mut request = [0; 1024];
         if stream.read(&mut request).await.unwrap_or(0) > 0 {
-            // in two parts, so that frames arrive torn
+            // in two parts, so that frames arrive in pieces
             let (head, tail) = answer.split_at(answer.len() / 2);
             stream.write_all(head).await.unwrap();
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -109,13 +109,13 @@ async fn a_truncated_answer_is_lost() {
         assert!(matches!(result, Err(Error::Lost { sent: true, .. })), "{len}: {result:?}");
         assert!(!connection.unwrap().is_usable());
     }
-    // a long one that never comes costs no memory
+    // a long answer that never comes costs no memory
     let (result, connection) = call(greeting(), vec![0xce, 0x3f, 0xff, 0xff, 0xff, 0]).await;
     assert!(matches!(result, Err(Error::Lost { sent: true, .. })), "{result:?}");
     assert!(connection.unwrap().input.capacity() <= 2 * READ_AHEAD);
 }
 
-/// What `box.session.push()` sends ahead of an answer is passed by, however much it is.
+/// Data that `box.session.push()` sends ahead of an answer is skipped, however much it is.
 #[tokio::test]
 async fn what_is_pushed_ahead_of_an_answer_takes_no_memory() {
     let header = &[0x82, 0x00, 0xcc, 0x80, 0x01, 0x01, 0x81, 0x30, 0xc6, 0, 1, 0, 0][..];
@@ -141,7 +141,7 @@ async fn an_answer_without_the_expected_data_leaves_the_connection_usable() {
 #[tokio::test]
 async fn more_than_the_answer_breaks_the_connection_before_the_next_request() {
     let answer = framed(&[OK, DATA_OF_ONE_TRUE]);
-    // of two answers the second comes later by itself, of three the second begins in the same read
+    // with two answers the second comes later by itself; with three the second begins in the same read
     for answers in [2, 3] {
         let (result, connection) = call(greeting(), answer.repeat(answers)).await;
         assert!(result.unwrap());
@@ -168,7 +168,7 @@ async fn only_a_binary_port_is_spoken_to() {
 
 #[test]
 fn the_scramble_is_what_the_server_computes() {
-    // sha1(scramble xor sha1(password)) must be what the server stores: it undoes the mask with
+    // sha1(scramble xor sha1(password)) must be the hash that the server stores: the server undoes the mask with
     // sha1(salt, stored) and hashes once more
     let salt = [9; SCRAMBLE_LEN];
     let stored = Sha1::digest(Sha1::digest("secret"));
@@ -198,7 +198,7 @@ fn a_refused_value_is_not_consumed() {
     assert!(reader.skip().is_err());
 }
 
-/// Calls every reading on every suffix.
+/// Calls every method of the reader on every suffix of the bytes.
 fn read_all(bytes: &[u8]) {
     for start in 0..=bytes.len() {
         let reader = Reader::new(&bytes[start..]);
@@ -221,7 +221,7 @@ fn decode(bytes: &[u8]) {
     read_all(bytes);
 }
 
-/// One value of any kind, whole: garbage by itself seldom gets past its first byte.
+/// One whole value of any type: random bytes by themselves seldom get past the first byte.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let written = |write: &dyn Fn(&mut Encoder) -> &mut Encoder| {
         let mut encoder = Encoder::new();
@@ -236,7 +236,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
         any::<Vec<u8>>().prop_map(move |v| written(&|e| e.bin(&v))),
         any::<bool>().prop_map(move |v| written(&|e| e.bool(v))),
         Just(vec![0xc0]),
-        // extensions, such as the decimals and UUIDs of Tarantool
+        // extensions, such as Tarantool's decimals and UUIDs
         (any::<u8>(), any::<Vec<u8>>())
             .prop_map(|(kind, v)| { [&[0xc7, u8::try_from(v.len()).unwrap(), kind][..], &v].concat() }),
         (any::<[u8; 17]>()).prop_map(|v| [&[0xd8][..], &v].concat()),
@@ -258,7 +258,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    // each case reads every suffix
+    // few cases, as each reads every suffix
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
@@ -275,8 +275,8 @@ proptest! {
         decode(&bytes);
     }
 
-    /// However the bytes of a frame arrive: it is not there before its last one, what is missing is never more than
-    /// what is to come, and what makes no sense does so with every byte more.
+    /// However the bytes of a frame arrive, the frame is not there before its last byte, no more is reported
+    /// missing than is still to come, and an error stays an error with every further byte.
     #[test]
     fn a_frame_does_not_depend_on_how_it_arrives(
         value in value(),
@@ -296,7 +296,7 @@ proptest! {
         for cut in 0..bytes.len() {
             match (frame::split(&bytes[..cut]), &whole) {
                 (Ok(Frame::Missing(missing)), Ok(Frame::Whole(place))) => {
-                    // of what has not begun nobody knows how long it is
+                    // the length of a frame that has not begun is not known
                     prop_assert!(missing > 0 && cut < place.end && (cut == 0 || missing <= place.end - cut));
                 }
                 (Ok(Frame::Missing(missing)), _) => prop_assert!(missing > 0),

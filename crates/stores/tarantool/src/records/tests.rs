@@ -22,7 +22,7 @@ fn a_transaction_sees_what_it_wrote_and_is_done_whole_or_not_at_all() {
     wait(operations::transactions(&tarantool, &[Lock::Native], connector(&tarantool)));
 }
 
-/// A space without a format takes every tuple with a key.
+/// Lua that puts arbitrary tuples into a space: without a format it accepts every tuple with a key.
 const SPOIL: &str = "local name, key = ...
                      local space = box.space[name]
                      space:format({})
