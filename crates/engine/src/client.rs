@@ -1,4 +1,4 @@
-//! What the engine asks of a client.
+//! The traits that a client implements for the engine to drive it.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -10,44 +10,43 @@ use crate::{Attempt, Fault, Outcome, Seat};
 /// [`attempt`](Client::attempt) as often as the operation is tried, then
 /// [`account`](Client::account) after the clock has stopped.
 pub trait Client {
-    /// One operation, ready to be sent.
+    /// An operation that is ready to be sent.
     type Operation;
 
     /// The next operation, or `None` when there is nothing left to do. The operation counts as
     /// invoked from here on.
     fn draw(&mut self) -> Option<Self::Operation>;
 
-    /// Which of [`Load::operations`](crate::Load::operations) the operation is.
+    /// The operation's index in [`Load::operations`](crate::Load::operations).
     fn kind(operation: &Self::Operation) -> usize;
 
     /// Tries the operation once. Dropped when the operation's time is up; the engine then counts it
     /// as unknown and calls [`connect`](Client::connect) before anything else.
     fn attempt(&mut self, operation: &Self::Operation) -> impl Future<Output = Attempt>;
 
-    /// Takes note of how the operation ended.
+    /// Records in the client's own ledger how the operation ended. Called after the clock has stopped.
     fn account(&mut self, operation: Self::Operation, outcome: Outcome);
 
-    /// A time that ended with the last operation and is not its own: which of
-    /// [`Load::spans`](crate::Load::spans), and its nanoseconds. Asked for after
-    /// [`account`](Client::account).
+    /// A time that ended with the last operation and belongs to no single operation: its index in
+    /// [`Load::spans`](crate::Load::spans), and nanoseconds. Called after [`account`](Client::account).
     fn span(&mut self) -> Option<(usize, u64)> {
         None
     }
 
-    /// How long the last operation waited for locks that other clients held, as far as the client knows. Asked for
+    /// How long the last operation waited for locks that other clients held, as far as the client knows. Called
     /// after [`account`](Client::account).
     fn lock_wait(&mut self) -> Duration {
         Duration::ZERO
     }
 
-    /// Lets go of what others may wait for, as this client is about to wait for them. Called once, after the
-    /// warm-up, unless the connection was given up.
+    /// Releases everything that other clients may be waiting for, because this client is about to wait for them at
+    /// the gate. Called once, after the warm-up, unless the connection was given up.
     fn pause(&mut self) -> impl Future<Output = ()> {
         async {}
     }
 
-    /// Brings to its end what the last operation left open. Called once, when nothing more is drawn, unless the
-    /// connection was given up: what was not answered on it stays unknown.
+    /// Completes everything that the last operation left open. Called once, when nothing more is drawn, unless the
+    /// connection was given up: whatever was not answered on it stays unknown.
     fn finish(&mut self) -> impl Future<Output = ()> {
         async {}
     }
@@ -59,43 +58,42 @@ pub trait Client {
     fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
 }
 
-/// A client with several operations in flight on its one connection: one that does not wait for each answer
-/// before it sends the next.
+/// A client that sends its next operation before the earlier ones are answered, and so has several operations in
+/// flight on its one connection.
 ///
 /// The engine calls [`draw`](Pipeline::draw) and [`send`](Pipeline::send) until [`depth`](Pipeline::depth)
-/// operations are in flight, then [`settle`](Pipeline::settle) until one of them has ended. The time of each
 /// runs from before it is sent until it is known to have ended.
 pub trait Pipeline {
-    /// One operation, ready to be sent.
+    /// An operation that is ready to be sent.
     type Operation;
 
-    /// The most operations that may be in flight, at least 1.
+    /// The highest number of operations that may be in flight, at least 1.
     fn depth(&self) -> usize;
 
-    /// Whether operations are to be settled whenever nothing more is due, and not only once all are in flight
-    /// that may be. The future of [`settle`](Pipeline::settle) may then be dropped while it waits, and nothing
-    /// may be lost by that.
+    /// Whether operations are to be settled whenever no operation is due, and not only once
+    /// [`depth`](Pipeline::depth) of them are in flight. The future of [`settle`](Pipeline::settle) may then be
+    /// dropped while it waits, and nothing may be lost by that.
     fn settles_early(&self) -> bool;
 
     /// The next operation, or `None` when there is nothing left to do.
     fn draw(&mut self) -> Option<Self::Operation>;
 
-    /// Which of [`Load::operations`](crate::Load::operations) the operation is.
+    /// The operation's index in [`Load::operations`](crate::Load::operations).
     fn kind(operation: &Self::Operation) -> usize;
 
-    /// Starts the operation. What is sent on a connection is numbered from 0.
+    /// Starts the operation. The operations sent on a connection are numbered from 0.
     ///
     /// # Errors
-    /// The connection is gone: all that is in flight is unknown then.
+    /// The connection is lost: every operation in flight is then unknown.
     fn send(&mut self, operation: &Self::Operation) -> impl Future<Output = Result<(), Fault>>;
 
-    /// Sees that all that was sent is on its way, and waits until at least one more operation has ended.
+    /// Makes sure that everything sent is on its way, and waits until at least one more operation has ended.
     ///
     /// # Errors
-    /// The connection is gone. What is in `ended` has ended; the rest of what is in flight is unknown.
+    /// The connection is lost. The operations in `ended` have ended; the others in flight are unknown.
     fn settle(&mut self, ended: &mut Vec<Completion>) -> impl Future<Output = Result<(), Fault>>;
 
-    /// Takes note of how the operation ended.
+    /// Records in the client's own ledger how the operation ended.
     fn account(&mut self, operation: Self::Operation, outcome: Outcome);
 
     /// Opens a connection, in place of an earlier one if there was any.
@@ -104,8 +102,8 @@ pub trait Pipeline {
     /// Why it could not be opened, in the store's words.
     fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
 
-    /// Closes the connection in order. Called once, when nothing more is drawn and nothing is in flight, unless the
-    /// connection was given up.
+    /// Closes the connection in an orderly way. Called once, when nothing more is drawn and nothing is in flight,
+    /// unless the connection was given up.
     fn finish(&mut self) -> impl Future<Output = ()> {
         async {}
     }
@@ -114,10 +112,10 @@ pub trait Pipeline {
 /// An operation of a [`Pipeline`] that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Its number on its connection, from 0.
+    /// The operation's number on its connection, counted from 0.
     pub number: u64,
-    /// How it ended. There is no second attempt; an unknown one costs the connection only if the pipeline says
-    /// so.
+    /// How the operation ended. There is no second attempt; an unknown outcome costs the connection only if the
+    /// pipeline says so.
     pub attempt: Attempt,
 }
 

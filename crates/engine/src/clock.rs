@@ -1,4 +1,4 @@
-//! Time as the engine counts it.
+//! The trial's clock: nanoseconds since the trial was set up.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// The system's clock.
+    /// Reads the operating system's monotonic clock.
     pub(crate) fn start() -> Self {
         Self { epoch: Instant::now(), simulated: false }
     }
 
-    /// The clock of the runtime that this is called on, which may be paused.
+    /// Reads the clock of the Tokio runtime that this is called on, which may be paused.
     pub(crate) fn simulated() -> Self {
         Self { epoch: Instant::now(), simulated: true }
     }
@@ -27,7 +27,8 @@ impl Clock {
     }
 
     pub(crate) fn now(self) -> u64 {
-        // the runtime's own reading costs more, on the path of every operation
+        // reading the runtime's clock costs more than reading the system's, and this is on the path of every
+        // operation
         nanos(if self.simulated { self.epoch.elapsed() } else { self.epoch.into_std().elapsed() })
     }
 
@@ -36,7 +37,7 @@ impl Clock {
     }
 }
 
-/// A duration in nanoseconds; one beyond 584 years counts as that.
+/// A duration in nanoseconds; one longer than 584 years is cut to the largest value.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

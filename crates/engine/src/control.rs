@@ -1,27 +1,28 @@
-//! Ending a trial before its time.
+//! Ending a trial early: why, and how abruptly.
 
 use std::sync::{
     Mutex, PoisonError,
     atomic::{AtomicU8, Ordering},
 };
 
-/// Why a trial ended before its time.
+/// Why a trial ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The user asked for it.
+    /// The user interrupted it.
     Interrupted,
-    /// A first connection could not be opened; the store's words.
+    /// A client's first connection could not be opened; carries the store's message.
     NoConnection(String),
-    /// The server was lost and did not come back; the store's words.
+    /// The server was lost and did not come back within [`Load::patience`](crate::Load::patience); carries the
+    /// store's message.
     ServerGone(String),
     /// A client panicked: a defect of acidtest.
     Defect(String),
 }
 
 const RUNNING: u8 = 0;
-/// Start nothing more; let what is in flight finish.
+/// No operation is started any more; those in flight may finish.
 const STOPPING: u8 = 1;
-/// Also give up what is in flight: its outcome is unknown.
+/// Operations in flight are given up as well: their outcome is unknown.
 const ABANDONED: u8 = 2;
 
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// The first reason given is kept.
+    /// Keeps the first reason that is given; later ones are ignored.
     pub(crate) fn stop(&self, reason: Stop) {
         self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.state.fetch_max(STOPPING, Ordering::Relaxed);

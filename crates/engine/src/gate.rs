@@ -1,4 +1,4 @@
-//! The line between warm-up and measurement.
+//! The gate between warm-up and measurement.
 
 use std::sync::{
     OnceLock,
@@ -14,15 +14,15 @@ pub(crate) enum Phase {
     Measured,
 }
 
-/// Every client passes here before each phase, with nothing in flight; the first one through starts
-/// the phase's clock.
+/// Every client passes here before each phase, with nothing in flight; the first one to pass starts the phase's
+/// clock.
 #[derive(Debug)]
 pub(crate) struct Gate {
     clients: usize,
-    /// Clients that have come to the line of each phase.
+    /// Clients that have arrived at the gate of each phase.
     come: [AtomicUsize; 2],
-    /// A permit a client once all have come. It wakes them in the order in which they came, as a barrier does not: on a
-    /// simulated clock a trial must replay.
+    /// One permit for each client once all have arrived. A semaphore wakes them in the order in which they arrived,
+    /// as a barrier does not: on a simulated clock a trial must replay exactly.
     open: [Semaphore; 2],
     begun: [OnceLock<u64>; 2],
 }
@@ -37,7 +37,7 @@ impl Gate {
         }
     }
 
-    /// Waits until every client has come to the line of the phase.
+    /// Waits until every client has arrived at the gate of the phase.
     pub(crate) async fn wait(&self, phase: Phase) {
         let open = &self.open[phase as usize];
         if self.come[phase as usize].fetch_add(1, Ordering::AcqRel) + 1 == self.clients {
@@ -48,12 +48,13 @@ impl Gate {
         }
     }
 
-    /// When the phase began; `now` if this is the first to ask.
+    /// When the phase began, in nanoseconds of the trial's clock; it begins at `now` if this client is the first to
+    /// ask.
     pub(crate) fn enter(&self, phase: Phase, now: u64) -> u64 {
         *self.begun[phase as usize].get_or_init(|| now)
     }
 
-    /// When the measured part began, if it has.
+    /// When the measured part began, in nanoseconds of the trial's clock; `None` if it has not begun.
     pub(crate) fn measured(&self) -> Option<u64> {
         self.begun[Phase::Measured as usize].get().copied()
     }

@@ -1,17 +1,17 @@
-//! Drives clients on a schedule and records what happened.
+//! Drives clients on a schedule and records how their operations ended and how long they took.
 //!
 //! A [`Client`] is one logical user: it draws an operation, attempts it, and accounts for how it
-//! ended. The engine decides when it starts, times it, tries it again where that is due, retires
-//! connections whose last answer never came, and records service and response times per operation
-//! and outcome in histograms of fixed size.
+//! ended. The engine decides when an operation starts, times it, retries it where the load says so, retires
+//! connections that did not answer in time, and records service and response times per operation and outcome in
+//! histograms of fixed size.
 //!
 //! Clients run on few operating-system threads, each with a current-thread runtime of its own and
-//! a recorder of its own; the recorders are merged once a second. Nothing is shared on the path of
-//! an operation but the clock and a stop flag that is only read.
+//! a recorder of its own; the recorders are merged once a second. The only things shared on the path of an
+//! operation are the clock and a stop flag that is only read.
 //!
-//! Invariants: the engine knows no store and no workload. It never resolves an unanswered operation:
-//! a timeout is [`Outcome::Unknown`] and the connection is retired. Warm-up and measurement are
-//! separated by a gate that every client passes with nothing in flight, so nothing leaks across.
+//! Invariants: the engine knows no store and no workload. It never guesses how an unanswered operation ended: a
+//! timeout is [`Outcome::Unknown`] and the connection is retired. Warm-up and measurement are separated by a gate
+//! that every client passes with nothing in flight, so nothing from the warm-up is measured.
 
 mod client;
 mod clock;
@@ -35,5 +35,5 @@ pub use outcome::{Attempt, Fault, Outcome};
 pub use seat::Seat;
 pub use trial::{EngineError, Progress, Trial};
 
-/// Nanosecond histogram: 3 significant digits from 1 ns, growing as needed, nothing clipped.
+/// Histogram of nanoseconds: 3 significant digits from 1 ns up, with no upper limit, because it grows when needed.
 pub type Histogram = hdrhistogram::Histogram<u64>;

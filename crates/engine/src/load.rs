@@ -1,4 +1,4 @@
-//! How a trial is driven.
+//! The load of a trial: schedule, length, retries and timeouts.
 
 use std::time::Duration;
 
@@ -8,65 +8,67 @@ pub enum Arrivals {
     /// Closed loop: a client starts its next operation when the last one has ended. Response time
     /// equals service time.
     Closed,
-    /// Open loop: evenly spaced, so many a second over all clients.
+    /// Open loop: operations at even distances, this many per second over all clients.
     Constant(f64),
-    /// Open loop: a Poisson process, so many a second on average over all clients.
+    /// Open loop: a Poisson process, this many operations per second on average over all clients.
     Poisson(f64),
 }
 
 /// How long the measured part lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// So long; what is in flight at the end is waited for and recorded.
+    /// For this long; operations in flight at the end are waited for and recorded.
     Time(Duration),
-    /// So many operations over all clients on the schedule, or until they have nothing left to draw.
+    /// Until all clients on the schedule have done this many operations, or have nothing left to draw.
     Operations(u64),
 }
 
 /// What happens when the store refuses an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnRefused {
-    /// The refusal is the answer.
+    /// The refusal is the operation's outcome.
     Count,
-    /// Wait so long and try again, until the operation's time is up.
+    /// The client waits this long and tries again, until the operation's timeout.
     Retry(Duration),
 }
 
-/// How a trial is driven: schedule, length, patience.
+/// The load of a trial: when operations are due, how long it lasts, and what happens to an operation that does not
+/// succeed at once.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Names of the operations, indexed by [`Client::kind`](crate::Client::kind).
     pub operations: &'static [&'static str],
-    /// Names of the spans, indexed by [`Client::span`](crate::Client::span): times that are no operation's own.
+    /// Names of the spans, indexed by [`Client::span`](crate::Client::span): times that belong to no single
+    /// operation.
     pub spans: &'static [&'static str],
     /// When operations are due.
     pub arrivals: Arrivals,
-    /// How many clients are on the schedule: the first so many; all if none. It is to them that arrivals and a number
-    /// of operations are dealt out. The others begin their next operation whenever the last one has ended: to the
-    /// end of the measured part, or, where that is a number of operations, until those are done and the others' own
-    /// come to nothing.
+    /// How many clients are on the schedule: the first of them, in order of index; all if `None`. The arrival rate
+    /// and the number of operations are for these clients only. Every other client begins its next operation as
+    /// soon as its last one has ended: until the end of the measured part or, where the extent is a number of
+    /// operations, until the scheduled clients have ended and an operation of its own is not acknowledged.
     pub scheduled: Option<usize>,
-    /// Driven but not recorded, before the measured part.
+    /// How long clients are driven without recording before the measured part.
     pub warmup: Duration,
-    /// The measured part.
+    /// How long the measured part lasts.
     pub extent: Extent,
-    /// An operation that takes longer, with all its attempts, ends: unknown if it is in flight.
+    /// The time limit of an operation, all its attempts included. An operation in flight at its limit is unknown.
     pub timeout: Duration,
-    /// How often an operation is tried again after a conflict.
+    /// How many times at most an operation is tried again after conflicts.
     pub max_retries: u32,
-    /// What a refusal means.
+    /// What happens when the store refuses an operation.
     pub on_refused: OnRefused,
-    /// Operating-system threads; clients are dealt out over them in turn.
+    /// Operating-system threads; clients are distributed over them in turn.
     pub threads: usize,
-    /// Seeds the schedule's and the back-offs' random numbers.
+    /// Seeds the random numbers of the schedule and of the back-offs.
     pub seed: u64,
-    /// How long a client tries to reach a server again before the trial ends.
+    /// How long a client keeps trying to reach a lost server before the trial ends.
     pub patience: Duration,
 }
 
 impl Load {
-    /// A closed loop of the given length, with the defaults of the command line: no warm-up, 10 s
-    /// timeout, 100 retries, refusals counted, one thread a core.
+    /// A closed loop of the given length, with the defaults of the command line: no warm-up, 10 s timeout, 100
+    /// retries, refusals counted, one thread per core.
     #[must_use]
     pub fn closed(operations: &'static [&'static str], extent: Extent) -> Self {
         Self {

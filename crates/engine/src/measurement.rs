@@ -1,4 +1,4 @@
-//! What a trial measured.
+//! The measurement of a trial: times, counts and rates.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,15 +7,15 @@ use crate::{Histogram, Outcome, Stop};
 /// Service and response times of one operation and outcome, in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Latency {
-    /// From sending the operation to its answer, over all its attempts and waits.
+    /// From sending the operation to its answer, with all its attempts and the waits between them.
     pub service: Histogram,
-    /// From when the schedule meant it to start, to its answer. `None` in a closed loop, where it
-    /// equals the service time.
+    /// From the moment at which the schedule meant the operation to start, to its answer. `None` in a closed loop,
+    /// where it equals the service time.
     pub response: Option<Histogram>,
 }
 
 impl Latency {
-    /// From when the schedule meant it to start, to its answer.
+    /// The response times; in a closed loop the service times, which equal them.
     #[must_use]
     pub fn response(&self) -> &Histogram {
         self.response.as_ref().unwrap_or(&self.service)
@@ -31,68 +31,68 @@ impl Latency {
     }
 }
 
-/// Adds one histogram into another. Both resize themselves and have the same precision, so nothing
-/// can be out of range.
+/// Adds one histogram to another. Both resize themselves and have the same precision, so no value can be out of
+/// range.
 pub(crate) fn add(into: &mut Histogram, from: &Histogram) {
     let added = into.add(from);
     debug_assert!(added.is_ok(), "{added:?}");
 }
 
-/// What happened to one kind of operation.
+/// Counts and times of one kind of operation.
 #[derive(Clone, Debug, Default)]
 pub struct OperationStats {
-    /// Its name.
+    /// The operation's name, from [`Load::operations`](crate::Load::operations).
     pub name: &'static str,
-    /// Times, by outcome, of every operation that began in the measured part.
+    /// Service and response times of every operation that began in the measured part, by outcome.
     pub latency: BTreeMap<Outcome, Latency>,
-    /// Acknowledged before the measured part ended: what throughput is made of.
+    /// Operations acknowledged before the measured part ended: those that throughput counts.
     pub ok_in_time: u64,
-    /// How long there was any to do: the measured part, but where a number of operations was asked for and clients on
-    /// the schedule do these, no longer than until the last of them had ended.
+    /// The time over which the operation's rate is taken: the measured part. Where the extent is a number of
+    /// operations and clients on the schedule do this kind, it ends when the last scheduled operation has ended.
     pub lasted: Duration,
-    /// Whether clients on the schedule do these.
+    /// Whether clients on the schedule do this kind of operation.
     pub(crate) is_scheduled: bool,
-    /// Attempts that lost against another client.
+    /// Attempts that lost a conflict with another client.
     pub conflicts: u64,
     /// Attempts that the store refused.
     pub refusals: u64,
-    /// Attempts after the first one, for whatever reason.
+    /// Attempts after an operation's first one, whatever the reason.
     pub retries: u64,
-    /// Nanoseconds of acknowledged operations before their last attempt: attempts that lost against another client,
-    /// with the waits after them.
+    /// Nanoseconds that acknowledged operations spent on attempts that lost a conflict, with the waits after them.
     pub conflict_time: u64,
-    /// The same, of attempts that the store refused.
+    /// Nanoseconds that acknowledged operations spent on attempts that the store refused, with the waits after
+    /// them.
     pub refusal_time: u64,
-    /// Nanoseconds in which acknowledged operations waited for locks that other clients held, as far as clients know.
+    /// Nanoseconds that acknowledged operations waited for locks that other clients held, as far as clients know.
     pub lock_time: u64,
 }
 
 impl OperationStats {
-    /// Whether there was any such operation.
+    /// Whether there was at least one operation of this kind.
     #[must_use]
     pub fn was_tried(&self) -> bool {
         !self.latency.is_empty() || self.retries > 0
     }
 
-    /// How many ended so.
+    /// How many operations of this kind had the outcome.
     #[must_use]
     pub fn count(&self, outcome: Outcome) -> u64 {
         self.latency.get(&outcome).map_or(0, |latency| latency.service.len())
     }
 
-    /// Times of acknowledged operations, if there were any.
+    /// Service and response times of acknowledged operations; `None` if there were none.
     #[must_use]
     pub fn ok(&self) -> Option<&Latency> {
         self.latency.get(&Outcome::Ok)
     }
 }
 
-/// Times that are no operation's own: from one event to another.
+/// Times from one event to another that belong to no single operation.
 #[derive(Clone, Debug)]
 pub struct SpanStats {
-    /// Its name.
+    /// The span's name, from [`Load::spans`](crate::Load::spans).
     pub name: &'static str,
-    /// The times in nanoseconds.
+    /// The times, in nanoseconds.
     pub times: Histogram,
 }
 
@@ -102,69 +102,71 @@ pub type SecondCounts = [u64; Outcome::ALL.len()];
 /// One second of the measured part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Second {
-    /// Which second, from 0. Operations are counted in the second in which they ended.
+    /// Number of the second within the measured part, from 0. An operation is counted in the second in which it
+    /// ended.
     pub second: u64,
-    /// By operation, in the order of [`Load::operations`](crate::Load::operations).
+    /// Counts by operation, in the order of [`Load::operations`](crate::Load::operations).
     pub counts: Vec<SecondCounts>,
     /// Median service time of acknowledged operations, in nanoseconds; 0 if there were none.
     pub p50: u64,
-    /// 99th percentile of the same.
+    /// 99th percentile of the same service times, in nanoseconds; 0 if there were none.
     pub p99: u64,
-    /// The largest.
+    /// Longest of the same service times, in nanoseconds; 0 if there were none.
     pub max: u64,
 }
 
 impl Second {
-    /// A second in which nothing ended.
+    /// A second in which no operation ended.
     pub(crate) fn empty(second: u64, operations: usize) -> Self {
         Self { second, counts: vec![SecondCounts::default(); operations], p50: 0, p99: 0, max: 0 }
     }
 }
 
-/// What the schedule asked for and what became of it, over all operations.
+/// How many operations were due, and how many of those were started and ended, over all kinds of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// Due in the measured part.
+    /// Operations that were due in the measured part.
     pub offered: u64,
-    /// Sent.
+    /// Operations that were sent.
     pub started: u64,
-    /// Ended, however.
+    /// Operations that ended, whatever their outcome.
     pub completed: u64,
-    /// Of those started: claimed after they were due, because every client was busy.
+    /// Of those started: operations that a client took up only after they were due, because every client was busy.
     pub late: u64,
-    /// Due, but never started, because every client was busy until the end.
+    /// Operations that were due and never started, because every client was busy until the end.
     pub dropped: u64,
 }
 
-/// What a trial measured, after its warm-up.
+/// The measurement of a trial, without its warm-up.
 #[derive(Clone, Debug)]
 pub struct Measurement {
-    /// By operation, in the order of [`Load::operations`](crate::Load::operations).
+    /// Counts and times by operation, in the order of [`Load::operations`](crate::Load::operations).
     pub operations: Vec<OperationStats>,
-    /// In the order of [`Load::spans`](crate::Load::spans).
+    /// Times by span, in the order of [`Load::spans`](crate::Load::spans).
     pub spans: Vec<SpanStats>,
-    /// How long the measured part lasted: as asked for, or until it was stopped.
+    /// How long the measured part lasted: as long as asked for, or until it was stopped.
     pub window: Duration,
-    /// Second by second.
+    /// Counts and percentiles of each second, without gaps.
     pub series: Vec<Second>,
-    /// What was due and what became of it.
+    /// How many operations were due, started, late and dropped.
     pub arrived: Arrived,
     /// Connections opened in place of retired ones.
     pub reconnects: u64,
-    /// What went wrong, in the store's words, and how often; the most varied faults share one line.
+    /// The store's error messages, and how often each occurred. Beyond 20 different messages the rest are counted
+    /// in one line.
     pub faults: BTreeMap<String, u64>,
-    /// Why it ended before its time, if it did.
+    /// Why the trial ended early, if it did.
     pub stopped: Option<Stop>,
 }
 
 impl Measurement {
-    /// Acknowledged operations of one kind a second.
+    /// Acknowledged operations of one kind per second.
     #[must_use]
     pub fn rate(&self, operation: &OperationStats) -> f64 {
         operation.ok_in_time as f64 / operation.lasted.as_secs_f64().max(1e-9)
     }
 
-    /// Acknowledged operations a second.
+    /// Acknowledged operations of all kinds per second.
     #[must_use]
     pub fn throughput(&self) -> f64 {
         self.operations.iter().map(|operation| self.rate(operation)).sum()

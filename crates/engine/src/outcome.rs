@@ -1,17 +1,17 @@
-//! How an operation ended.
+//! The outcome of an operation, and of one attempt at it.
 
-/// How one operation ended, after all its attempts.
+/// The outcome of one operation, after all its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// Acknowledged: the store said that it happened.
+    /// Acknowledged: the store said that the operation took effect.
     Ok,
-    /// A business no: the store answered and changed nothing (too little stock).
+    /// The store answered that it cannot do the operation, and changed nothing (too little stock).
     Refused,
-    /// Gave up after conflicts with others; proved to have had no effect.
+    /// Given up after conflicts with other clients; proved to have had no effect.
     Conflict,
     /// An error that is proved to have had no effect.
     Failed,
-    /// Sent, and no answer came: it may or may not have happened.
+    /// Sent and never answered: it may or may not have taken effect.
     Unknown,
 }
 
@@ -19,7 +19,7 @@ impl Outcome {
     /// Every outcome, in the order in which reports show them.
     pub const ALL: [Self; 5] = [Self::Ok, Self::Refused, Self::Conflict, Self::Failed, Self::Unknown];
 
-    /// The word that names it in results.
+    /// The word for the outcome in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -31,24 +31,24 @@ impl Outcome {
         }
     }
 
-    /// Its place in [`Outcome::ALL`].
+    /// The outcome's index in [`Outcome::ALL`].
     #[must_use]
     pub fn index(self) -> usize {
         self as usize
     }
 }
 
-/// What went wrong with an attempt, in the store's words.
+/// An error of an attempt, as the store reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The store's words; never a password.
+    /// The store's own message; it never holds a password.
     pub message: String,
-    /// Whether the connection is of no more use.
+    /// Whether the connection can no longer be used.
     pub connection_lost: bool,
 }
 
 impl Fault {
-    /// A fault after which the connection goes on.
+    /// A fault that the store answered with: the connection can still be used.
     pub fn answered(message: impl Into<String>) -> Self {
         Self { message: message.into(), connection_lost: false }
     }
@@ -59,24 +59,24 @@ impl Fault {
     }
 }
 
-/// How one attempt at an operation ended.
+/// The outcome of one attempt at an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// Acknowledged.
     Ok,
-    /// A business no.
+    /// The store answered that it cannot do the operation, and changed nothing.
     Refused,
-    /// Lost against another client, rolled back: can be tried again.
+    /// Lost a conflict with another client and was rolled back: the operation can be tried again.
     Conflict,
-    /// An error, proved to have had no effect.
+    /// An error that is proved to have had no effect.
     Failed(Fault),
-    /// Sent, and no answer: the connection is retired.
+    /// Sent and never answered: the connection is retired.
     Unknown(Fault),
 }
 
 impl Attempt {
-    /// What ended an operation of which a part has taken effect already: however that came, the whole
-    /// is in doubt, and its connection is retired.
+    /// The outcome of an attempt whose first part has already taken effect. However the attempt ended, the effect
+    /// of the whole is in doubt: it is unknown, and its connection is retired.
     #[must_use]
     pub fn after_a_part(self) -> Self {
         match self {

@@ -1,4 +1,4 @@
-//! When the next operation is due.
+//! The schedule: when the next operation is due.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -10,9 +10,9 @@ use crate::Arrivals;
 #[derive(Debug)]
 pub(crate) struct Pacer {
     arrivals: Arrivals,
-    /// Mean nanoseconds between this thread's operations.
+    /// Mean nanoseconds between two operations of this thread.
     gap: f64,
-    /// Where in the first gap this thread begins, so that threads take turns (0 to 1).
+    /// At which part of the first gap this thread begins, so that threads take turns (0 to 1).
     phase: f64,
     /// When the next operation is due, in nanoseconds of the trial's clock.
     next: f64,
@@ -21,7 +21,8 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// A share of `share` (0 to 1) of the arrivals, in turn `phase` (0 to 1). Without a share nothing is ever due.
+    /// A pacer for a share of `share` (0 to 1) of the arrivals, beginning at `phase` (0 to 1) of a gap. With a
+    /// share of 0 nothing is ever due.
     pub(crate) fn new(arrivals: Arrivals, share: f64, phase: f64, seed: u64) -> Self {
         let arrivals = if share > 0.0 { arrivals } else { Arrivals::Closed };
         let gap = match arrivals {
@@ -32,8 +33,8 @@ impl Pacer {
         Self { arrivals, gap, phase, next: f64::INFINITY, end: 0.0, rng }
     }
 
-    /// Starts a phase of the trial. Whatever the last one left undone is forgotten: a warm-up's
-    /// backlog never reaches the measurement.
+    /// Starts a phase of the trial. Operations that the last phase left undone are forgotten, so that the backlog
+    /// of a warm-up never reaches the measurement.
     pub(crate) fn begin(&mut self, start: u64, end: u64) {
         self.end = end as f64;
         let lead = match self.arrivals {
@@ -44,8 +45,8 @@ impl Pacer {
         self.next = start as f64 + lead;
     }
 
-    /// When the operation that starts next is due: `now` in a closed loop. `None` once the phase is
-    /// over.
+    /// When the operation that starts next is due, in nanoseconds of the trial's clock: `now` in a closed loop.
+    /// `None` once the phase is over.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive, below 2^53 ns = 104 days
     pub(crate) fn claim(&mut self, now: u64) -> Option<u64> {
         if now as f64 >= self.end {

@@ -4,18 +4,17 @@ use std::collections::VecDeque;
 
 use crate::{Attempt, Completion, Fault, Outcome, Pipeline, Seat, gate::Phase, recorder::Effort};
 
-/// An operation in flight.
 struct InFlight<O> {
     operation: O,
     due: u64,
     start: u64,
 }
 
-/// What is in flight on one connection, by number.
+/// The operations in flight on one connection, by number.
 struct Flight<O> {
-    /// The number of the first in `sent`.
+    /// The number of the first operation in `sent`.
     first: u64,
-    /// What has ended among others that have not is `None`.
+    /// An operation that has ended while an earlier one is still in flight is `None`.
     sent: VecDeque<Option<InFlight<O>>>,
     count: usize,
 }
@@ -30,7 +29,7 @@ impl<O> Flight<O> {
         self.count += 1;
     }
 
-    /// What ended; none for a number that is not in flight.
+    /// Takes out the operation with this number; `None` if no such operation is in flight.
     fn take(&mut self, number: u64) -> Option<InFlight<O>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let taken = self.sent.get_mut(index)?.take()?;
@@ -42,22 +41,22 @@ impl<O> Flight<O> {
         Some(taken)
     }
 
-    /// When the oldest was sent.
+    /// When the oldest operation in flight was sent, in nanoseconds of the trial's clock.
     fn oldest(&self) -> Option<u64> {
         self.sent.front()?.as_ref().map(|sent| sent.start)
     }
 
-    /// All that is in flight, and numbers begin anew.
+    /// Takes out all operations in flight; the next one is numbered 0 again.
     fn clear(&mut self) -> impl Iterator<Item = InFlight<O>> + use<O> {
         std::mem::replace(self, Self::new()).sent.into_iter().flatten()
     }
 }
 
-/// What the loop does next.
+/// The next step of the loop.
 enum Step {
-    /// Send what was due at this moment, late or not.
+    /// Send the operation that was due at this moment; the flag says whether it is late.
     Send(u64, bool),
-    /// Wait for something to end, at most until this moment.
+    /// Wait for an operation to end, at most until this moment.
     Settle(u64),
     /// Wait for this moment: nothing is in flight.
     Sleep(u64),
@@ -79,13 +78,14 @@ impl Seat {
     async fn pipe<P: Pipeline>(&mut self, client: &mut P, flight: &mut Flight<P::Operation>, phase: Phase) {
         self.enter(phase).await;
         let mut ended = Vec::new();
-        // claimed and not yet sent, and whether that was late already: there was no room when it was due
+        // the operation that is claimed and not yet sent, and whether it was late already: there was no room when
+        // it was due
         let mut due: Option<(u64, bool)> = None;
         let mut over = false;
         let mut now = self.now();
         let mut slice = now;
         loop {
-            // what is late already is counted where it is not sent
+            // an operation that is late already is counted as dropped if it is not sent
             let waits = due.is_none_or(|(due, _)| due > now);
             over |= self.stopping() || waits && self.is_spent();
             if !over && due.is_none() && flight.count < client.depth() {
@@ -121,7 +121,8 @@ impl Seat {
                     sent.unwrap_or_else(|| Err(Fault::lost(self.no_answer(deadline))))
                 }
                 Step::Settle(until) => {
-                    // what waits for the rest of its batch is not on its way before that is settled
+                    // an operation that waits for the rest of its batch is not on its way until the batch is
+                    // settled
                     let since = if client.settles_early() { flight.oldest().unwrap_or(now) } else { now };
                     let deadline = since.saturating_add(self.timeout());
                     let settled = self.guard_until(client.settle(&mut ended), until, deadline).await;
@@ -154,7 +155,7 @@ impl Seat {
                 self.reconnect(async || client.connect().await).await;
             }
             slice = self.give_way(slice, end).await;
-            // reading the clock is a good part of what a message costs: the last reading is good enough
+            // reading the clock is a large part of the cost of a message, so the last reading is used again
             now = end.max(slice);
         }
     }

@@ -1,4 +1,4 @@
-//! Recording: one recorder a thread, merged once a second.
+//! Recording: each thread has a recorder, and the recorders are merged once a second.
 
 use std::{
     collections::BTreeMap,
@@ -16,13 +16,13 @@ use crate::{
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// Faults told apart; further ones are counted together.
+/// How many different fault messages are counted one by one; any others are counted together.
 const FAULTS: usize = 20;
 
-/// Bytes of a fault's message that are kept: a server may say more than anybody reads.
+/// Bytes of a fault's message that are kept: a server may send more than anybody reads.
 const MESSAGE: usize = 1000;
 
-/// Histograms start with room for 16 ms and grow when something takes longer.
+/// Nanoseconds (16 ms) that a histogram has room for at first; it grows when something takes longer.
 const ROOM: u64 = 1 << 24;
 
 pub(crate) fn histogram() -> Histogram {
@@ -32,8 +32,7 @@ pub(crate) fn histogram() -> Histogram {
     histogram
 }
 
-/// Attempts that an operation took beyond its last one, and what they took of its time in nanoseconds, with the waits
-/// after them.
+/// The attempts of an operation before its last one, and the nanoseconds that they took, with the waits after them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effort {
     pub(crate) conflicts: u32,
@@ -41,20 +40,21 @@ pub(crate) struct Effort {
     pub(crate) retries: u32,
     pub(crate) conflict_time: u64,
     pub(crate) refusal_time: u64,
-    /// Nanoseconds of its last attempt in which it waited for a lock.
+    /// Nanoseconds of the last attempt in which the operation waited for a lock.
     pub(crate) lock_time: u64,
 }
 
-/// The moments of one operation, in nanoseconds of the trial's clock.
+/// When one operation was due, started and ended, in nanoseconds of the trial's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// When an open loop's schedule meant it to start; none in a closed loop, and of a client that is on no schedule.
+    /// When the schedule of an open loop meant it to start; `None` in a closed loop, and for a client that is not
+    /// on the schedule.
     pub(crate) due: Option<u64>,
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
 
-/// What one thread recorded since it last reported.
+/// Everything that one thread recorded since it last reported.
 #[derive(Debug)]
 struct Batch {
     latency: Vec<Option<Latency>>,
@@ -100,7 +100,7 @@ impl Batch {
     }
 }
 
-/// One thread's recorder: nothing in it is shared until a second is over.
+/// One thread's recorder. Nothing in it is shared with other threads until a second is over.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     shard: usize,
@@ -113,12 +113,12 @@ pub(crate) struct Recorder {
     ends: EndTimes,
 }
 
-/// When things last ended, in nanoseconds of the trial's clock.
+/// When the last operations ended, in nanoseconds of the trial's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EndTimes {
-    /// An operation of a client on the schedule, however.
+    /// The last operation of a client on the schedule, whatever its outcome.
     pub(crate) scheduled: u64,
-    /// An operation that was acknowledged.
+    /// The last operation that was acknowledged, of any client.
     pub(crate) ok: u64,
 }
 
@@ -137,7 +137,7 @@ impl Recorder {
         }
     }
 
-    /// Opens the measured part.
+    /// Begins the measured part, from `start` to `end` in nanoseconds of the trial's clock.
     pub(crate) fn begin(&mut self, start: u64, end: u64) {
         self.window = (start, end);
         self.second_end = start + SECOND;
@@ -154,7 +154,7 @@ impl Recorder {
         self.arrived.dropped += count;
     }
 
-    /// An operation of a client on the schedule, of this kind, has ended at that moment.
+    /// Counts an operation of a client on the schedule, of this kind, that ended at `end`.
     pub(crate) fn completed(&mut self, kind: usize, end: u64) {
         self.arrived.completed += 1;
         self.batch.scheduled[kind] += 1;
@@ -174,29 +174,29 @@ impl Recorder {
         efforts.refusals += u64::from(effort.refusals);
         efforts.retries += u64::from(effort.retries);
         if outcome == Outcome::Ok {
-            // of what ended otherwise all the time was in vain
+            // of operations with another outcome, all the time was spent in vain
             efforts.conflict_time += effort.conflict_time;
             efforts.refusal_time += effort.refusal_time;
             efforts.lock_time += effort.lock_time;
         }
         let slot = &mut self.batch.latency[kind * Outcome::ALL.len() + outcome.index()];
         let latency = slot.get_or_insert_with(|| Latency { service: histogram(), response: None });
-        // resizing histograms refuse nothing below 2^63 ns
+        // a histogram that resizes itself accepts every value below 2^63 ns
         let _ = latency.service.record(times.end - times.start);
         if let Some(due) = times.due {
             let _ = latency.response.get_or_insert_with(histogram).record(times.end.saturating_sub(due));
         }
     }
 
-    /// A time that is no operation's own; left out where the load names no such span.
+    /// Records a time that belongs to no single operation; ignored where the load names no such span.
     pub(crate) fn span(&mut self, span: usize, nanoseconds: u64) {
         if let Some(times) = self.batch.spans.get_mut(span) {
-            // resizing histograms refuse nothing below 2^63 ns
+            // a histogram that resizes itself accepts every value below 2^63 ns
             let _ = times.record(nanoseconds);
         }
     }
 
-    /// Reports what was recorded and goes on with the second that `now` lies in.
+    /// Reports the second that is over and goes on with the one that `now` is in.
     fn roll(&mut self, now: u64) {
         let second = now.saturating_sub(self.window.0) / SECOND;
         self.totals.take(self.shard, self.second, second, &self.batch);
@@ -205,7 +205,7 @@ impl Recorder {
         self.second_end = self.window.0 + (second + 1) * SECOND;
     }
 
-    /// Reports the rest.
+    /// Reports everything that has not been reported yet.
     pub(crate) fn finish(&mut self) {
         self.totals.take(self.shard, self.second, u64::MAX, &self.batch);
         self.batch.clear();
@@ -213,7 +213,7 @@ impl Recorder {
     }
 }
 
-/// A second that some thread has yet to report on.
+/// A second on which some thread has not reported yet.
 #[derive(Debug)]
 struct OpenSecond {
     counts: Vec<SecondCounts>,
@@ -234,7 +234,7 @@ struct Inner {
     ends: EndTimes,
 }
 
-/// What all threads reported. Locked once a second a thread, and on a fault.
+/// The reports of all threads, added up. Locked once a second by each thread, and on a fault.
 #[derive(Debug)]
 pub(crate) struct Totals {
     inner: Mutex<Inner>,
@@ -270,7 +270,7 @@ impl Totals {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for what one thread records.
+    /// An empty batch with room for every operation and span.
     fn batch(&self) -> Batch {
         let inner = self.lock();
         Batch::new(inner.operations.len(), inner.spans.len())
@@ -356,7 +356,7 @@ impl Totals {
         *inner.faults.entry(line.to_owned()).or_default() += 1;
     }
 
-    /// Operations of clients on the schedule so far, the last second that is complete, and reconnects.
+    /// How many operations of clients on the schedule have ended, the last second that is complete, and reconnects.
     pub(crate) fn progress(&self) -> (u64, Option<Second>, u64) {
         let inner = self.lock();
         (self.completed.load(Ordering::Relaxed), inner.series.last().cloned(), inner.reconnects)
@@ -389,8 +389,8 @@ pub(crate) struct RecorderTotals {
 }
 
 impl Inner {
-    /// Closes the seconds that every thread has left, so that only a few histograms are ever open;
-    /// a second in which nothing ended is a row of zeros.
+    /// Closes the seconds that every thread has left, so that only a few histograms are open at a time. A second in
+    /// which nothing ended becomes a row of zeros.
     fn close_seconds(&mut self) {
         let reached = self.progress.iter().copied().min().unwrap_or(u64::MAX);
         while let Some(entry) = self.open.first_entry() {
@@ -478,10 +478,11 @@ mod tests {
     }
 
     proptest! {
-        // each case merges histograms once a second of its clock
+        // few cases, because each one merges histograms once a second of its clock
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// However operations fall on threads and seconds, merging loses none and moves no percentile.
+        /// Whichever threads and seconds the operations are recorded in, merging loses none and moves no
+        /// percentile.
         #[test]
         fn merged_equals_recorded_in_one(
             services in prop::collection::vec((0usize..3, 1u64..10_000_000_000, 0u64..5), 1..100)

@@ -1,4 +1,4 @@
-//! One client's place in a trial: the loop that drives it.
+//! One client's place in a trial, and the loop that drives the client.
 
 use std::{
     cell::RefCell,
@@ -24,22 +24,23 @@ use crate::{
     trial::Shared,
 };
 
-/// How often a waiting client looks whether the trial is being stopped.
+/// Nanoseconds (100 ms) after which a waiting client checks again whether the trial is being stopped.
 const TICK: u64 = 100_000_000;
 
-/// A client whose store answers without ever waiting gives way to the others on its thread after
-/// so long.
+/// Nanoseconds (100 µs) after which a client whose store answers without ever waiting lets the other clients of its
+/// thread run.
 const SLICE: u64 = 100_000;
 
-/// How long opening a connection may take.
+/// Nanoseconds (5 s) that opening a connection may take.
 const CONNECT: u64 = 5_000_000_000;
 
-/// Back-off after a conflict: up to so long the first time, doubling.
+/// Back-off after the first conflict: up to this many nanoseconds (100 µs). The limit doubles with each further
+/// conflict.
 const BACKOFF: u64 = 100_000;
-/// The most that a back-off grows to.
+/// Nanoseconds (50 ms) that the limit of a back-off never exceeds.
 const BACKOFF_MOST: u64 = 50_000_000;
 
-/// What the seats of one thread share.
+/// The state that the seats of one thread share.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) pacer: Pacer,
@@ -48,7 +49,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// The first client of a thread to enter a phase sets pacer and recorder to it.
+    /// Prepares pacer and recorder for a phase, when the first client of the thread enters it.
     fn enter(&mut self, phase: Phase, start: u64, end: u64) {
         if self.phase.replace(phase) == Some(phase) {
             return;
@@ -59,7 +60,7 @@ impl Bench {
         }
     }
 
-    /// Reports what was recorded, and as dropped what was due before `until` and never started.
+    /// Reports the recorded operations, and counts as dropped those that were due before `until` and never started.
     pub(crate) fn finish(&mut self, until: u64) {
         if self.phase == Some(Phase::Measured) {
             self.recorder.dropped(self.pacer.dropped(until));
@@ -78,16 +79,16 @@ pub struct Seat {
     tick: Pin<Box<Sleep>>,
     rng: Xoshiro256PlusPlus,
     index: usize,
-    /// Whether it is on the schedule; else its next operation is due when the last one has ended.
+    /// Whether the client is on the schedule; otherwise its next operation is due when the last one has ended.
     scheduled: bool,
     /// Whether the last attempt had to wait for its answer.
     waited: bool,
-    /// Faults and reconnects of the warm-up are not the measurement's.
+    /// The phase that the client is in: faults and reconnects of the warm-up are not counted.
     phase: Phase,
-    /// When the phase ends.
+    /// When the phase ends, in nanoseconds of the trial's clock.
     end: u64,
-    /// Whether the last connection that was opened is still of use. Of one that was given up nothing counts any
-    /// more, whatever it may still say.
+    /// Whether the connection opened last can still be used. Once a connection is given up, no answer on it counts
+    /// any more.
     connected: bool,
 }
 
@@ -109,7 +110,7 @@ impl Seat {
         }
     }
 
-    /// Which client this is, from 0.
+    /// The client's index in the trial, from 0.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
@@ -127,8 +128,8 @@ impl Seat {
         self.last_words(client.finish()).await;
     }
 
-    /// What a client has left to say at the end of a phase, if it still has a connection to say it on. None where
-    /// it has not, or got no answer in time.
+    /// Runs a client's last exchange with its store at the end of a phase, if it still has a connection. `None` if
+    /// it has none, or if the store did not answer within the timeout.
     pub(crate) async fn last_words<T>(&mut self, words: impl Future<Output = T>) -> Option<T> {
         if !self.connected {
             return None;
@@ -153,12 +154,12 @@ impl Seat {
         self.shared.control.abandoned()
     }
 
-    /// The client has nothing left to do.
+    /// Counts the client as one that has nothing left to draw.
     pub(crate) fn done(&self, phase: Phase) {
         self.shared.done(phase);
     }
 
-    /// The client has ended the measured part.
+    /// Notes that the client has ended the measured part.
     pub(crate) fn end_schedule(&self) {
         if self.scheduled {
             self.shared.schedule_ended();
@@ -188,13 +189,13 @@ impl Seat {
         }
     }
 
-    /// A client that has not waited for anything since `slice` lets others of its thread go on. Gives when
+    /// Lets the other clients of the thread run if this one has not waited for anything since `slice`. Returns when
     /// its next slice begins.
     pub(crate) async fn give_way(&mut self, slice: u64, now: u64) -> u64 {
         let waited = std::mem::take(&mut self.waited);
         if self.shared.clock.is_simulated() {
             if now == slice {
-                // else no time would ever pass
+                // otherwise no simulated time would ever pass
                 self.sleeper.sleep(Duration::from_millis(1)).await;
             }
             return self.now();
@@ -209,10 +210,10 @@ impl Seat {
         self.now()
     }
 
-    /// Passes the gate.
+    /// Waits at the gate until every client has arrived, and begins the phase.
     pub(crate) async fn enter(&mut self, phase: Phase) {
         let shared = Arc::clone(&self.shared);
-        // given up only when the trial is: then no client goes on to start anything
+        // the wait is given up only when the trial is, and then no client starts anything any more
         self.guard(shared.gate.wait(phase), u64::MAX).await;
         let start = shared.gate.enter(phase, shared.clock.now());
         let end = match (phase, shared.load.extent) {
@@ -231,7 +232,7 @@ impl Seat {
         let mut slice = now;
         while !self.shared.control.stopping() {
             let Some(due) = self.claim(now) else { break };
-            // late: nobody was free to wait for it when it was due
+            // late: no client was free to wait for it when it was due
             let late = due < now;
             if due > now {
                 self.wait_for_turn(due).await;
@@ -272,8 +273,8 @@ impl Seat {
         }
     }
 
-    /// When this client's next operation is due. Whether it is done is told by [`take_turn`](Self::take_turn) at that
-    /// moment: another thread's may be due before it, and be the last that is asked for.
+    /// When this client's next operation is due. [`take_turn`](Self::take_turn) decides at that moment whether it
+    /// is started: an operation of another thread may be due earlier and be the last of the number asked for.
     pub(crate) fn claim(&self, now: u64) -> Option<u64> {
         if !self.scheduled {
             return (now < self.end).then_some(now);
@@ -284,7 +285,7 @@ impl Seat {
         self.bench.borrow_mut().pacer.claim(now)
     }
 
-    /// Whether the operation that is due now is one of those that are asked for.
+    /// Whether the operation that is due now is still within the number of operations asked for.
     pub(crate) fn take_turn(&self, due: u64) -> bool {
         if !self.scheduled || self.phase == Phase::WarmUp || self.shared.budget_left() {
             return true;
@@ -295,12 +296,12 @@ impl Seat {
         false
     }
 
-    /// Whether as many operations were begun as are asked for.
+    /// Whether as many operations as asked for have been started.
     pub(crate) fn is_spent(&self) -> bool {
         self.scheduled && self.phase == Phase::Measured && self.shared.is_spent()
     }
 
-    /// Tries the operation until it ends, and says whether that cost the connection.
+    /// Tries the operation until it ends. The flag says whether that cost the connection.
     async fn perform<C: Client>(
         &mut self,
         client: &mut C,
@@ -351,7 +352,7 @@ impl Seat {
             let now = self.now();
             let passed = now - std::mem::replace(&mut since, now);
             *if refused { &mut effort.refusal_time } else { &mut effort.conflict_time } += passed;
-            // a part of what has just been counted
+            // discards the lock wait of that attempt, which is part of the time just counted
             client.lock_wait();
         }
     }
@@ -371,24 +372,25 @@ impl Seat {
         }
     }
 
-    /// Whether another attempt after `wait` would come too late: for the operation, or for the
-    /// phase, which waits for no retries once it is over.
+    /// Whether another attempt after `wait` would come too late: after the operation's timeout, or after the end of
+    /// the phase, which waits for no retries.
     fn out_of_time(&self, deadline: u64, wait: u64) -> bool {
         let then = self.shared.clock.now().saturating_add(wait);
         then >= deadline || then >= self.end || self.shared.control.stopping()
     }
 
-    /// Full jitter: anything up to a limit that doubles with each conflict.
+    /// Nanoseconds to wait after a conflict, with full jitter: a random time up to a limit that doubles with each
+    /// conflict.
     fn backoff(&mut self, conflicts: u32) -> u64 {
         let limit = (BACKOFF << (conflicts - 1).min(16)).min(BACKOFF_MOST);
         self.rng.random_range(1..=limit)
     }
 
-    /// Polls the future until it ends, its deadline passes, or the trial is abandoned: `None`.
+    /// Polls the future until it ends. `None` if its deadline passes or the trial is abandoned first.
     ///
-    /// A future that is ready at once never touches the timer. One that never runs out of things to do gives way
-    /// only when the runtime makes it, and that leaves the timer no turn in which it would say that it is due:
-    /// it is asked without one.
+    /// A future that is ready at once never touches the timer. A future that always finds something to do yields
+    /// only when Tokio's task budget is used up, and then Tokio would not let the timer report that it is due
+    /// either: the timer is therefore polled outside the budget ([`unconstrained`]).
     pub(crate) async fn guard<F: Future>(&mut self, future: F, deadline: u64) -> Option<F::Output> {
         let mut future = pin!(future);
         let Self { shared, tick, waited, .. } = self;
@@ -418,7 +420,7 @@ impl Seat {
         .await
     }
 
-    /// The same, and no longer than until the moment, or a little while.
+    /// Like [`guard`](Self::guard), but also returns `None` at `moment`, or after [`TICK`] if that is sooner.
     pub(crate) async fn guard_until<F: Future>(
         &mut self,
         future: F,
@@ -443,7 +445,7 @@ impl Seat {
         ended.flatten()
     }
 
-    /// Sleeps until an operation is due, or no more are asked for.
+    /// Sleeps until the operation is due, or until as many as asked for have been started.
     pub(crate) async fn wait_for_turn(&mut self, due: u64) {
         self.sleep_unless(due, Self::is_spent).await;
     }
@@ -453,7 +455,8 @@ impl Seat {
         self.sleep_unless(moment, |_| false).await;
     }
 
-    /// The same, or until it is called off, which is looked at every [`TICK`].
+    /// Sleeps until the moment, until the trial is being stopped or until `is_off` says so; both are checked every
+    /// [`TICK`].
     async fn sleep_unless(&mut self, moment: u64, is_off: impl Fn(&Self) -> bool) {
         loop {
             let now = self.shared.clock.now();
@@ -465,7 +468,7 @@ impl Seat {
         }
     }
 
-    /// The first connection: without it there is no trial.
+    /// Opens the client's first connection; without it the trial is stopped.
     pub(crate) async fn first(&mut self, connecting: impl Future<Output = Result<(), String>>) {
         if let Err(cause) = self.connect(connecting).await {
             self.shared.control.stop(Stop::NoConnection(cause));
@@ -481,7 +484,7 @@ impl Seat {
         opened
     }
 
-    /// Tries to reach the server again; once patience ends, so does the trial.
+    /// Tries to reach the server again; once [`Load::patience`](crate::Load::patience) is over, the trial ends.
     pub(crate) async fn reconnect(&mut self, mut connect: impl AsyncFnMut() -> Result<(), String>) {
         let lost = self.shared.clock.now();
         self.connected = false;

@@ -1,4 +1,4 @@
-//! Waiting for a moment, to the microsecond.
+//! Sleeping until a moment, exact to the microsecond.
 
 use std::{cell::OnceCell, time::Duration};
 
@@ -11,16 +11,16 @@ use rustix::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// A timer of the kernel's own. The runtime's timers wake on whole milliseconds, which would add up
-/// to one to every response time of an open loop; this one is limited by the scheduler only.
+/// A timer of the kernel. The runtime's timers wake on whole milliseconds, which would add up to one millisecond to
+/// every response time of an open loop; this timer is limited by the scheduler only.
 #[derive(Debug, Default)]
 pub(crate) struct Sleeper {
-    /// Made when first needed: a client that never sleeps costs no file descriptor.
+    /// Created when first needed, so that a client that never sleeps costs no file descriptor.
     timer: OnceCell<Option<AsyncFd<OwnedFd>>>,
 }
 
 impl Sleeper {
-    /// One that sleeps by the runtime's clock, which may be paused, in whole milliseconds.
+    /// A sleeper that uses the runtime's clock, which may be paused. It sleeps in whole milliseconds.
     pub(crate) fn simulated() -> Self {
         Self { timer: OnceCell::from(None) }
     }
@@ -41,7 +41,7 @@ impl Sleeper {
         }
         let mut expirations = [0_u8; 8];
         while let Ok(mut ready) = timer.readable().await {
-            // a wake-up that an earlier, abandoned sleep left behind reads as "would block"
+            // a wake-up left over from an earlier, abandoned sleep reads as "would block"
             let read = ready.try_io(|timer| Ok(rustix::io::read(timer, &mut expirations)?));
             if matches!(read, Ok(Ok(_))) {
                 return;
@@ -50,13 +50,13 @@ impl Sleeper {
     }
 }
 
-/// Needs the runtime of the thread that will sleep. Where the kernel gives no timer, sleeping falls
+/// Creates the timer, on the runtime of the thread that will sleep. Where the kernel gives no timer, sleeping falls
 /// back to whole milliseconds.
 fn timer() -> Option<AsyncFd<OwnedFd>> {
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags).ok()?;
-    // deprecated for types that might change the descriptor they show; an OwnedFd cannot, and the
-    // replacement is unsafe code
+    // deprecated because some types could change the descriptor they show; an OwnedFd cannot, and the replacement
+    // is unsafe code
     #[allow(deprecated)]
     AsyncFd::new(timer).ok()
 }
@@ -73,8 +73,8 @@ mod tests {
         runtime.block_on(async {
             let sleeper = Sleeper::default();
             let (begun, mut taken) = (Instant::now(), Vec::new());
-            // a busy machine wakes it late, but not each time; the runtime's own timers could not do it in less than
-            // a millisecond
+            // a busy machine wakes it late, but not each time; the runtime's own timers could not do it in less
+            // than a millisecond
             while taken.iter().filter(|taken| **taken < Duration::from_millis(1)).count() < 5 {
                 assert!(begun.elapsed() < Duration::from_mins(1), "{taken:?}");
                 let start = Instant::now();

@@ -1,4 +1,4 @@
-//! One trial: threads, seats, and what they measured.
+//! One trial: its threads, its clients' seats, and its measurement.
 
 use std::{
     cell::RefCell,
@@ -27,32 +27,32 @@ use crate::{
 /// A trial that could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The operating system gave no thread or no event queue.
+    /// The operating system could not start a thread or create an event queue.
     #[error(
         "cannot start {threads} client threads: {cause}; try fewer clients or a higher limit of open files"
     )]
     Threads {
-        /// How many were asked for.
+        /// How many threads were asked for.
         threads: usize,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: io::Error,
     },
 }
 
-/// How far a trial is.
+/// The progress of a trial that is running.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Time since the measured part began; `None` while it has not.
+    /// Time since the measured part began; `None` before it begins.
     pub measured: Option<Duration>,
-    /// Operations of clients on the schedule recorded so far; brought up to date once a second.
+    /// Operations of clients on the schedule that have been recorded so far; updated once a second.
     pub completed: u64,
-    /// The last second that is complete.
+    /// The last second that is complete; `None` before the first one is.
     pub last: Option<Second>,
     /// Connections of the measured part that were lost and opened again.
     pub reconnects: u64,
 }
 
-/// What all seats of a trial share.
+/// The state that all seats of a trial share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) load: Load,
@@ -62,47 +62,47 @@ pub(crate) struct Shared {
     pub(crate) control: Control,
     pub(crate) gate: Gate,
     pub(crate) totals: Arc<Totals>,
-    /// Operations that may still be started, where their number is limited.
+    /// Operations that may still be started; `None` where their number is not limited.
     budget: Option<AtomicI64>,
     /// Clients on the schedule.
     pub(crate) scheduled: usize,
-    /// Of those: how many have still to end the measured part.
+    /// How many clients on the schedule have not yet ended the measured part.
     at_work: AtomicUsize,
-    /// Clients that had nothing left to do before the measured part was over.
+    /// How many clients had nothing left to draw before the measured part was over.
     done: AtomicUsize,
 }
 
 impl Shared {
-    /// Takes one operation off the budget.
+    /// Takes one operation off the budget. False if none was left.
     pub(crate) fn budget_left(&self) -> bool {
         self.budget.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::Relaxed) > 0)
     }
 
-    /// Whether nothing is left of the budget.
+    /// Whether the budget is used up.
     pub(crate) fn is_spent(&self) -> bool {
         self.budget.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) <= 0)
     }
 
-    /// A client has nothing left to do.
+    /// Counts a client that has nothing left to draw, if the measured part is under way.
     pub(crate) fn done(&self, phase: Phase) {
         if phase == Phase::Measured {
             self.done.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// A client on the schedule has ended the measured part.
+    /// Notes that a client on the schedule has ended the measured part.
     pub(crate) fn schedule_ended(&self) {
         self.at_work.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether a number of operations was asked for and every client on the schedule has ended: then nothing more
-    /// comes for the others.
+    /// Whether a number of operations was asked for and every client on the schedule has ended. From then on the
+    /// scheduled clients produce nothing more for the others.
     pub(crate) fn is_schedule_over(&self) -> bool {
         self.budget.is_some() && self.at_work.load(Ordering::Relaxed) == 0
     }
 
-    /// A thread's share of the arrivals (0 to 1), and its turn among the threads that have one (0 to 1). Clients are
-    /// dealt out in turn, those on the schedule first.
+    /// A thread's share of the arrivals (0 to 1), and its turn among the threads that have a share (0 to 1).
+    /// Clients are distributed over the threads in turn, those on the schedule first.
     fn share(&self, shard: usize, threads: usize) -> (f64, f64) {
         let scheduled = (shard..self.scheduled).step_by(threads).len();
         let sharing = threads.min(self.scheduled).max(1);
@@ -110,7 +110,7 @@ impl Shared {
     }
 }
 
-/// A trial: run once, watched and stopped from another thread.
+/// A trial, run once; another thread may watch and stop it.
 #[derive(Clone, Debug)]
 pub struct Trial {
     shared: Arc<Shared>,
@@ -119,14 +119,14 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Sets up a trial of so many clients.
+    /// Sets up a trial of this many clients.
     #[must_use]
     pub fn new(load: Load, clients: usize) -> Self {
         Self::by(Clock::start(), load, clients)
     }
 
-    /// Sets up a trial for [`run_simulated`](Self::run_simulated), whatever the load says of threads. Called on the
-    /// runtime that will run it.
+    /// Sets up a trial for [`run_simulated`](Self::run_simulated), on one thread whatever the load asks for. To be
+    /// called on the runtime that will run it.
     #[must_use]
     pub fn simulated(mut load: Load, clients: usize) -> Self {
         load.threads = 1;
@@ -156,10 +156,10 @@ impl Trial {
         Self { shared: Arc::new(shared), clients, threads }
     }
 
-    /// Runs the clients to the end. Blocks; one task a client.
+    /// Runs the clients to the end, one Tokio task each. Blocks the calling thread.
     ///
     /// # Errors
-    /// When the operating system gives no threads.
+    /// The operating system could not start a thread.
     pub fn run(&self, tasks: Vec<ClientTask>) -> Result<Measurement, EngineError> {
         debug_assert_eq!(tasks.len(), self.clients);
         let mut hands: Vec<Vec<(usize, ClientTask)>> = (0..self.threads).map(|_| Vec::new()).collect();
@@ -187,16 +187,16 @@ impl Trial {
         Ok(self.measured())
     }
 
-    /// Runs the clients to the end, all of them on this thread and by its runtime's clock. Where that is paused
-    /// (`tokio::time::pause`), time passes only while every client waits, none of them ends an operation in no time
-    /// at all, and whoever does the same again sees the same again.
+    /// Runs the clients to the end, all of them on this thread and by its runtime's clock. Where that clock is
+    /// paused (`tokio::time::pause`), time passes only while every client waits, no operation ends without some
+    /// time passing, and a trial with the same input gives exactly the same result.
     pub async fn run_simulated(&self, tasks: Vec<ClientTask>) -> Measurement {
         let hand = tasks.into_iter().enumerate().collect();
         LocalSet::new().run_until(self.seat(0, hand)).await;
         self.measured()
     }
 
-    /// One thread: a runtime and its clients.
+    /// Runs one thread: a runtime and the clients on it.
     fn work(&self, shard: usize, hand: Vec<(usize, ClientTask)>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -206,7 +206,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Runs the clients of one thread: their seats, with the pacer and the recorder that they share.
+    /// Runs the clients of one thread, each in a seat, with the pacer and the recorder that they share.
     async fn seat(&self, shard: usize, hand: Vec<(usize, ClientTask)>) {
         let load = &self.shared.load;
         let (rate, turn) = self.shared.share(shard, self.threads);
@@ -230,13 +230,13 @@ impl Trial {
         bench.borrow_mut().finish(self.arrivals_end());
     }
 
-    /// Whether every client had nothing left to do.
+    /// Whether every client had nothing left to draw.
     fn all_done(&self) -> bool {
         self.shared.done.load(Ordering::Relaxed) == self.clients
     }
 
-    /// Until when arrivals count as due: to the end of the measured part, unless the trial was cut
-    /// short. A number of operations is started to the last, so none is dropped.
+    /// Until when arrivals count as due: the end of the measured part, or now if the trial was stopped early. Where
+    /// a number of operations was asked for, none counts as dropped, because all of them are started.
     fn arrivals_end(&self) -> u64 {
         match self.shared.load.extent {
             Extent::Operations(_) => 0,
@@ -245,17 +245,17 @@ impl Trial {
         }
     }
 
-    /// Ends the trial before its time: nothing more is started, what is in flight is waited for.
+    /// Ends the trial early: no operation is started any more, and those in flight are waited for.
     pub fn stop(&self, reason: Stop) {
         self.shared.control.stop(reason);
     }
 
-    /// Also gives up what is in flight; its outcome is then unknown.
+    /// Gives up the operations in flight as well; their outcome is then unknown.
     pub fn give_up(&self) {
         self.shared.control.abandon();
     }
 
-    /// How far it is.
+    /// How far the trial has come; may be called from any thread while it runs.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let (completed, last, reconnects) = self.shared.totals.progress();
@@ -273,21 +273,21 @@ impl Trial {
         let start = self.shared.gate.measured().unwrap_or_default();
         let until = |end: u64| Duration::from_nanos(end.saturating_sub(start));
         let window = match self.shared.load.extent {
-            // what the clients waited for in vain after the last of it is no time that it took
+            // the time that clients waited in vain after the last acknowledged operation is not part of the trial
             Extent::Time(asked) if self.all_done() => asked.min(until(collected.ends.ok)),
             Extent::Time(asked) => asked.min(passed),
-            // as little as what others waited for in vain after the last on the schedule
+            // nor is the time that the other clients waited in vain after the last operation on the schedule
             Extent::Operations(_) => until(collected.ends.scheduled.max(collected.ends.ok)),
         };
         let mut series = collected.series;
-        // a stall that lasts to the end is a row of zeros for each second too
+        // a stall that lasts to the end also has a row of zeros for each second
         while (series.len() as u64) < window.as_secs() {
             series.push(Second::empty(series.len() as u64, self.shared.load.operations.len()));
         }
         let mut operations = collected.operations;
         for operation in &mut operations {
             operation.lasted = match self.shared.load.extent {
-                // what others did after the last on the schedule is no time that those took
+                // the time of the other clients after the last scheduled operation is not part of that kind's time
                 Extent::Operations(_) if operation.is_scheduled => until(collected.ends.scheduled),
                 _ => window,
             };

@@ -1,7 +1,7 @@
-//! The engine against clients that do what stores do: answer, refuse, conflict, hang, die.
+//! Drives the engine with clients that behave as stores do: answer, refuse, conflict, hang, die.
 //!
-//! What is about schedules, rates and waits is driven by a simulated clock, on which a slow machine changes nothing.
-//! What is about the system's clock or about threads is driven by that, for as long as it takes.
+//! Tests of schedules, rates and waits use a simulated clock, on which a slow machine changes nothing. Tests of the
+//! system's clock or of threads use the system's clock, for as long as that takes.
 
 #![allow(clippy::unwrap_used)] // a test's own set-up may panic
 
@@ -22,14 +22,14 @@ use acidtest_engine::{
 };
 use tokio::time::Instant;
 
-/// What a scripted store does with an attempt, given how many there were before it.
+/// How a scripted store reacts to an attempt, given how many attempts came before it.
 type Script = dyn Fn(u64) -> Act + Send + Sync;
 
 enum Act {
     Answer(Attempt),
     After(Duration, Attempt),
     Never,
-    /// Not for so long, in which there is always something to read.
+    /// Answers only after this time, during which there is always something to read.
     Busy(Duration),
 }
 
@@ -38,7 +38,7 @@ struct World {
     attempts: AtomicU64,
     connections: AtomicU64,
     refuses_connections: AtomicBool,
-    /// Clients that brought to its end what they had begun.
+    /// Clients whose `finish` was called.
     finished: AtomicU64,
     outcomes: Mutex<Vec<Outcome>>,
     /// Operations by client.
@@ -49,7 +49,7 @@ struct Scripted {
     index: usize,
     world: Arc<World>,
     script: Arc<Script>,
-    /// Whether an attempt is under way: at most one is.
+    /// Whether an attempt is under way; checks that there is at most one.
     busy: RefCell<bool>,
 }
 
@@ -126,7 +126,7 @@ fn drive(
     driven_by(|tasks| Trial::new(load, clients).run(tasks).unwrap(), clients, script)
 }
 
-/// The same by a simulated clock.
+/// Drives clients by a simulated clock, as [`drive`] does by the system's.
 fn simulate(
     load: Load,
     clients: usize,
@@ -152,12 +152,12 @@ fn simulated(load: Load, tasks: Vec<ClientTask>) -> Measurement {
     runtime.block_on(async { Trial::simulated(load, tasks.len()).run_simulated(tasks).await })
 }
 
-/// Whether so much time has passed since this was first asked, by the clock of whoever asks.
+/// Whether this many milliseconds have passed since the first call, by the caller's clock.
 fn passed(since: &OnceLock<Instant>, millis: u64) -> bool {
     since.get_or_init(Instant::now).elapsed() >= Duration::from_millis(millis)
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
@@ -171,7 +171,7 @@ fn for_millis(millis: u64) -> Load {
     Load::closed(&["op"], Extent::Time(Duration::from_millis(millis)))
 }
 
-/// A trial without an end that waits for answers as long as any machine takes.
+/// A load of an hour, with a timeout that is long enough for any machine.
 fn patient() -> Load {
     Load { timeout: Duration::from_mins(5), ..for_millis(3_600_000) }
 }
@@ -204,8 +204,7 @@ fn an_answer_without_an_end_is_out_of_time_too() {
 
 #[test]
 fn a_warm_up_is_driven_and_leaves_nothing_in_the_measurement() {
-    // for most of the warm-up the store refuses, later it does not: a refusal in the measurement is
-    // one that leaked
+    // the store refuses for most of the warm-up and not afterwards, so a refusal in the measurement has leaked
     let begun = OnceLock::new();
     let load = Load { warmup: Duration::from_millis(300), ..for_millis(200) };
     let (measurement, world) = simulate(load, 4, move |_| {
@@ -277,7 +276,7 @@ fn an_answer_that_never_comes_is_unknown_and_its_connection_is_retired() {
 #[test]
 fn conflicts_are_tried_again_and_counted_and_given_up_in_the_end() {
     let load = Load { max_retries: 3, ..operations(2) };
-    // the first operation meets two conflicts, the second nothing else
+    // the first operation meets two conflicts, the second one every time
     let (measurement, _) =
         simulate(load, 1, |attempt| Act::Answer(if attempt == 2 { Attempt::Ok } else { Attempt::Conflict }));
     let operation = &measurement.operations[0];
@@ -299,7 +298,7 @@ fn a_retried_operation_s_time_covers_all_its_attempts_and_waits() {
     assert_eq!(measurement.operations[0].refusals, 3);
 }
 
-/// Of what was acknowledged in the end: which part of its time was in vain.
+/// Time spent in vain is counted for acknowledged operations, by its cause.
 #[test]
 fn time_in_vain_is_told_apart_from_the_rest() {
     let wait = Duration::from_millis(20);
@@ -319,7 +318,7 @@ fn time_in_vain_is_told_apart_from_the_rest() {
         "{conflicts:?}, {refusals:?}, {service:?}"
     );
 
-    // of what was not acknowledged all the time was in vain: it is in its own histogram
+    // of an operation that was not acknowledged all the time was in vain: it is in the outcome's own histogram
     let load = Load { max_retries: 2, ..operations(1) };
     let (measurement, _) = simulate(load, 1, |_| Act::Answer(Attempt::Conflict));
     let operation = &measurement.operations[0];
@@ -416,13 +415,13 @@ fn a_trial_is_stopped_while_operations_hang() {
     });
     assert_eq!(measurement.stopped, Some(Stop::Interrupted));
     assert_eq!(measurement.operations[0].count(Outcome::Unknown), 4);
-    // and not because their time was over
+    // they ended because the trial was stopped, and not because their time was over
     let faults: Vec<_> = measurement.faults.into_iter().collect();
     assert_eq!(faults, [("given up unanswered when the trial was stopped".to_owned(), 4)]);
 }
 
-/// What was not answered when a trial is given up stays unknown: nothing that is said later on that connection may
-/// pass for an answer.
+/// An operation that is unanswered when the trial is given up stays unknown: no later message on that connection
+/// may pass for an answer.
 #[test]
 fn a_connection_that_was_given_up_is_not_asked_to_finish() {
     let world = Arc::new(World::default());
@@ -455,7 +454,7 @@ fn a_client_that_panics_is_a_defect_and_hangs_nobody() {
 
 #[test]
 fn clients_that_never_wait_take_turns() {
-    // so many that each has its turn hundreds of times
+    // many enough for each client to have its turn hundreds of times
     let load = Load { threads: 1, ..operations(100_000) };
     let (measurement, world) = drive(load, 3, |_| Act::Answer(Attempt::Ok));
     let turns = world.turns.lock().unwrap();
@@ -464,19 +463,19 @@ fn clients_that_never_wait_take_turns() {
     assert!(fewest * 10 > measurement.arrived.completed, "{turns:?}");
 }
 
-/// What a scripted store does with the operations of a pipeline that are in flight on one connection, by
-/// number: which of them it answers now, after what wait.
+/// How a scripted store answers the operations of a pipeline in flight on one connection, given their numbers:
+/// which of them it answers now, and after what wait.
 type Answers = dyn Fn(&BTreeSet<u64>) -> (Duration, Vec<Completion>) + Send + Sync;
 
 #[derive(Default)]
 struct Pipe {
     connections: AtomicU64,
     settles: AtomicU64,
-    /// The most that were in flight at once.
+    /// The highest number of operations in flight at once.
     most: AtomicU64,
-    /// How each of the operations ended, by the order in which they were drawn.
+    /// The outcome of each operation, by the order in which they were drawn.
     outcomes: Mutex<BTreeMap<u64, Outcome>>,
-    /// In flight when each settling began.
+    /// How many operations were in flight when each settling began.
     flights: Mutex<Vec<usize>>,
 }
 
@@ -484,7 +483,7 @@ struct Pipe {
 struct Shape {
     depth: usize,
     settles_early: bool,
-    /// Operations that there are to draw.
+    /// How many operations there are to draw.
     draws: u64,
 }
 
@@ -555,7 +554,7 @@ impl Pipeline for Scripting {
     }
 }
 
-/// A pipeline without an end.
+/// A pipeline that never runs out of operations.
 fn shape(depth: usize, settles_early: bool) -> Shape {
     Shape { depth, settles_early, draws: u64::MAX }
 }
@@ -591,12 +590,12 @@ fn ok(number: u64) -> Completion {
     Completion { number, attempt: Attempt::Ok }
 }
 
-/// All that is in flight, after so many milliseconds.
+/// Answers all operations in flight, after this many milliseconds.
 fn all_after(millis: u64) -> impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Completion>) + Send + Sync {
     move |flight| (Duration::from_millis(millis), flight.iter().copied().map(ok).collect())
 }
 
-/// The first, after so many milliseconds.
+/// Answers the oldest operation in flight, after this many milliseconds.
 fn first_after(millis: u64) -> impl Fn(&BTreeSet<u64>) -> (Duration, Vec<Completion>) + Send + Sync {
     move |flight| (Duration::from_millis(millis), flight.first().copied().map(ok).into_iter().collect())
 }
@@ -616,7 +615,7 @@ fn as_many_as_may_be_are_in_flight_and_no_more() {
 
 #[test]
 fn what_ends_out_of_order_has_its_own_time() {
-    // the last in flight is answered at once, the first only when nothing else is left
+    // the newest operation in flight is answered at once, the oldest only when no other is left
     let (measurement, pipes) = pipe(operations(5), 1, shape(5, true), |flight| {
         (Duration::from_millis(10), flight.last().copied().map(ok).into_iter().collect())
     });
@@ -639,7 +638,7 @@ fn each_operation_has_its_own_end() {
             Attempt::Ok,
         ];
         let end = |(number, attempt)| Completion { number, attempt };
-        // a number that is not in flight is of no account
+        // a number that is not in flight is ignored
         (Duration::ZERO, flight.iter().copied().zip(attempts).map(end).chain([ok(77)]).collect())
     });
     let operation = &measurement.operations[0];
@@ -648,7 +647,7 @@ fn each_operation_has_its_own_end() {
     assert_eq!((operation.count(Outcome::Ok), operation.count(Outcome::Unknown)), (2, 1));
     let faults: Vec<&str> = measurement.faults.keys().map(String::as_str).collect();
     assert_eq!(faults, ["nack", "who knows"]);
-    // it is the pipeline's to say whether that costs the connection
+    // the pipeline decides whether an unknown outcome costs the connection
     assert_eq!((measurement.reconnects, pipes[0].connections.load(SeqCst)), (0, 1));
     let outcomes = pipes[0].outcomes.lock().unwrap();
     assert_eq!((outcomes[&0], outcomes[&3], outcomes[&4]), (Outcome::Ok, Outcome::Failed, Outcome::Unknown));
@@ -659,7 +658,7 @@ fn all_in_flight_is_unknown_when_no_answer_comes_and_numbers_begin_anew() {
     let load = Load { timeout: Duration::from_millis(50), ..operations(20) };
     let begun = AtomicU64::new(0);
     let (measurement, pipes) = pipe(load, 1, shape(4, true), move |flight| {
-        // two are answered, then nothing, until the connection is another
+        // two are answered, then none until there is a new connection
         let answered = match begun.fetch_add(1, SeqCst) {
             0 => vec![ok(1), ok(0)],
             1 => Vec::new(),
@@ -671,7 +670,7 @@ fn all_in_flight_is_unknown_when_no_answer_comes_and_numbers_begin_anew() {
     assert_eq!((operation.count(Outcome::Unknown), operation.count(Outcome::Ok)), (4, 16));
     assert_eq!((measurement.reconnects, pipes[0].connections.load(SeqCst)), (1, 2));
     assert!(measurement.faults.keys().any(|fault| fault.contains("no answer within 50ms")));
-    // of the first that was sent: time passes between one and the next
+    // the time of the first that was sent, because time passes between one and the next
     let given_up = &operation.latency[&Outcome::Unknown].service;
     assert!((50..52).contains(&(given_up.max() / 1_000_000)), "given up after {} ns", given_up.max());
     let outcomes = pipes[0].outcomes.lock().unwrap();
@@ -689,7 +688,7 @@ fn a_batch_that_is_not_full_is_settled_when_the_phase_ends() {
     let (measurement, pipes) = pipe(operations(23), 1, shape(5, false), all_after(1));
     assert_eq!(*pipes[0].flights.lock().unwrap(), [5, 5, 5, 5, 3]);
     assert_eq!(measurement.operations[0].count(Outcome::Ok), 23);
-    // and when there is nothing more to draw
+    // a batch is also sent before it is full when there is nothing more to draw
     let few = Shape { draws: 7, ..shape(5, false) };
     let (measurement, pipes) = pipe(for_millis(60_000), 1, few, all_after(1));
     assert_eq!(*pipes[0].flights.lock().unwrap(), [5, 2]);
@@ -698,7 +697,7 @@ fn a_batch_that_is_not_full_is_settled_when_the_phase_ends() {
 
 #[test]
 fn a_batch_that_fills_slowly_is_not_out_of_time_when_it_is_settled() {
-    // a batch takes 200 ms to fill, and 20 to be settled: more than the time of an operation, which is 100
+    // a batch takes 200 ms to fill and 20 to be settled: more than the timeout of an operation, which is 100
     let load =
         Load { arrivals: Arrivals::Constant(50.0), timeout: Duration::from_millis(100), ..for_millis(600) };
     let (measurement, _) = pipe(load, 1, shape(10, false), all_after(20));
@@ -709,7 +708,7 @@ fn a_batch_that_fills_slowly_is_not_out_of_time_when_it_is_settled() {
 #[test]
 fn a_pipeline_with_room_starts_on_time_and_one_without_is_late() {
     let load = Load { arrivals: Arrivals::Constant(500.0), ..for_millis(600) };
-    // 500 a second that take 10 ms each: five or so are in flight
+    // 500 a second that take 10 ms each: about five are in flight
     let (measurement, pipes) = pipe(load.clone(), 1, shape(50, true), {
         let sent: Mutex<Vec<Instant>> = Mutex::default();
         move |flight| {
@@ -730,15 +729,15 @@ fn a_pipeline_with_room_starts_on_time_and_one_without_is_late() {
     let waited = ok.response().value_at_quantile(0.5).saturating_sub(ok.service.value_at_quantile(0.5));
     assert!(waited < 5_000_000, "{waited} ns from due to sent");
 
-    // two in flight that take 10 ms together: 200 a second at most
+    // two in flight that take 10 ms together: at most 200 a second
     let (measurement, _) = pipe(load, 1, shape(2, true), all_after(10));
     let arrived = measurement.arrived;
     assert_eq!(arrived.started + arrived.dropped, arrived.offered);
     assert!(arrived.dropped > 50 && arrived.late > 50, "{arrived:?}");
 }
 
-/// As many operations as are asked for are those that are due first, whichever thread they are due on: a schedule that
-/// is split over many threads has long gaps on each.
+/// The operations that are started are the ones that are due first, whichever thread they are due on: a schedule
+/// that is split over many threads has long gaps on each.
 #[test]
 fn a_number_of_operations_keeps_the_rate_over_many_threads() {
     let load = Load { arrivals: Arrivals::Poisson(16.0), threads: 64, ..operations(16) };
@@ -747,7 +746,7 @@ fn a_number_of_operations_keeps_the_rate_over_many_threads() {
     let piped = Trial::new(load, 64).run(tasks).unwrap();
     for measured in [alone, piped] {
         assert_eq!(measured.operations[0].count(Outcome::Ok), 16);
-        // on a thread of its own each of them would be due after 4 s in the mean
+        // each of the 64 threads has an operation due only every 4 s on average
         let lasted = measured.operations[0].lasted.as_millis();
         assert!((200..3_500).contains(&lasted), "16 at 16 a second took {lasted} ms");
         assert!(measured.window < Duration::from_secs(4), "{:?}", measured.window);
@@ -798,7 +797,7 @@ fn pipelines_that_run_out_end_the_window_at_the_last_acknowledged_operation() {
     assert_eq!(measurement.stopped, None);
 }
 
-/// A client with a span: how long ago something began.
+/// A client with a span: the time since a moment at its start.
 struct Spanning {
     left: u64,
     took: Duration,
@@ -854,7 +853,7 @@ fn spans_of_the_warm_up_are_not_the_measurement_s_and_a_refusal_s_wait_is_no_par
     assert!(measurement.window < Duration::from_millis(220), "{:?}", measurement.window);
 }
 
-/// One that brings, on the schedule, or one that takes what was brought, off it.
+/// A client that brings (on the schedule) or one that takes what others brought (not on the schedule).
 struct Porter {
     brings: bool,
     brought: Arc<AtomicU64>,
@@ -890,7 +889,7 @@ impl Client for Porter {
     }
 }
 
-/// So many that bring and so many that take, and their load.
+/// The load and the tasks of `bringing` clients that bring and `taking` clients that take.
 fn porters_of(load: &Load, bringing: usize, taking: usize) -> (Load, Vec<ClientTask>) {
     let brought = Arc::new(AtomicU64::new(0));
     let task = |_| {
@@ -910,11 +909,11 @@ fn porters(load: &Load, bringing: usize, taking: usize) -> Measurement {
     Trial::new(load, bringing + taking).run(tasks).unwrap()
 }
 
-/// The rate is that of the clients on the schedule, on however many threads the others are dealt out.
+/// The rate is that of the clients on the schedule, whatever the number of threads that the others are on.
 #[test]
 fn a_rate_is_for_the_clients_on_the_schedule_alone() {
     for (threads, bringing, taking) in [(1, 1, 3), (2, 1, 5), (4, 2, 6), (3, 4, 1)] {
-        // until some were brought and some looked for, which takes a slow machine longer
+        // repeated until operations of both kinds have ended, which takes longer on a slow machine
         let mut offered = 50;
         let (operations, arrived) = loop {
             offered *= 2;
@@ -929,7 +928,7 @@ fn a_rate_is_for_the_clients_on_the_schedule_alone() {
         assert_eq!(arrived.started + arrived.dropped, offered, "{threads} threads");
         let brought: u64 = Outcome::ALL.iter().map(|outcome| operations[0].count(*outcome)).sum();
         assert_eq!(brought, arrived.started, "{threads} threads");
-        // what is looked for is due at no moment
+        // operations that take are on no schedule, so they have no response times
         let due = |operation: &OperationStats| {
             operation.latency.values().map(|latency| latency.response.is_some()).collect::<BTreeSet<_>>()
         };
@@ -937,7 +936,7 @@ fn a_rate_is_for_the_clients_on_the_schedule_alone() {
     }
 }
 
-/// So many are brought, and all of them are taken before the trial ends.
+/// As many are brought as asked for, and all of them are taken before the trial ends.
 #[test]
 fn a_number_of_operations_is_for_the_clients_on_the_schedule_alone() {
     for (bringing, taking) in [(3, 2), (1, 4)] {
@@ -949,7 +948,7 @@ fn a_number_of_operations_is_for_the_clients_on_the_schedule_alone() {
     }
 }
 
-/// What the clients on the schedule did has its rate over the time that they took, however long the others still take.
+/// The rate of the scheduled clients is taken over the time that they took, however long the others go on.
 #[test]
 fn the_rate_of_a_number_of_operations_is_not_that_of_those_who_take_them() {
     let (load, tasks) = porters_of(&operations(60), 6, 1);
@@ -957,15 +956,15 @@ fn the_rate_of_a_number_of_operations_is_not_that_of_those_who_take_them() {
     let [bring, take] = [&measurement.operations[0], &measurement.operations[1]];
     assert_eq!([bring, take].map(|each| each.count(Outcome::Ok)), [60, 60]);
     assert_eq!(take.lasted, measurement.window);
-    // ten by each of six, and sixty by one
+    // ten by each of six clients that bring, and sixty by the one that takes
     assert!(bring.lasted < measurement.window / 3, "{:?} of {:?}", bring.lasted, measurement.window);
     assert!(measurement.rate(bring) > measurement.rate(take) * 3.0);
 }
 
-/// On a clock that is paused twenty minutes are over in no time, and whoever does the same again sees the same again.
+/// On a paused clock twenty minutes pass in no time, and the same trial gives the same measurement again.
 #[test]
 fn a_simulated_trial_replays_exactly() {
-    // what conflicts now and then, is slow now and then, and does not answer at all now and then
+    // some operations conflict, some are slow, and some are never answered
     let script = |attempt| match attempt % 23 {
         3 | 5 => Act::Answer(Attempt::Conflict),
         7 => Act::Never,

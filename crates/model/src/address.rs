@@ -1,4 +1,4 @@
-//! Where a store is: a URL whose password never shows.
+//! The address of a store: a URL whose password is never shown.
 
 use std::fmt;
 
@@ -28,15 +28,15 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// An address that cannot be used, and what one looks like.
+/// A text that is not a usable address, with the reason and an example of a good one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad address \"{shown}\": {reason}; write it as {example}")]
 pub struct AddressError {
     /// The address without its password.
     pub shown: String,
-    /// What is wrong with it.
+    /// Why the address cannot be used.
     pub reason: String,
-    /// A well-formed one.
+    /// A well-formed address.
     pub example: &'static str,
 }
 
@@ -48,28 +48,28 @@ pub struct AddressError {
 pub struct Address {
     /// The scheme as given: `postgres`, `mysql`, `redis`, `tarantool`, `sqlite`.
     pub scheme: String,
-    /// Who logs in.
+    /// The user name to log in with; `None` if the address gives none.
     pub user: Option<String>,
-    /// With what; from the address or from the environment variable `ACIDTEST_PASSWORD`.
+    /// The password to log in with; from the address or from the environment variable `ACIDTEST_PASSWORD`.
     pub password: Option<Secret>,
     /// Host name or IP address; empty for a file.
     pub host: String,
-    /// TCP port, where the address gives one.
+    /// TCP port; `None` if the address gives none.
     pub port: Option<u16>,
     /// Database name, database number or file path; empty if not given.
     pub path: String,
 }
 
-/// Schemes of files and folders.
+/// Schemes whose address is the path of a file or folder, not a host.
 const FILES: [&str; 2] = ["sqlite", "fjall"];
 
 const EXAMPLE: &str = "scheme://user:password@host:port/database, or sqlite:path";
 
 impl Address {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
-    /// One that is not a URL, has no host, or carries a query that would be ignored.
+    /// The text is not a URL, has no host, or carries a query or fragment, which would be ignored.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let bad = |reason: &str| AddressError {
             shown: without_password(text),
@@ -106,7 +106,7 @@ impl Address {
         })
     }
 
-    /// The address of a file.
+    /// The address of a file or folder.
     #[must_use]
     pub fn file(scheme: &str, path: &str) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl fmt::Display for Address {
         if let Some(user) = &self.user {
             f.write_str(&escaped(user))?;
         }
-        // a login without a user, such as Redis', is still seen to be one
+        // a login without a user name, such as Redis', still shows that there is one
         if self.user.is_some() || self.password.is_some() {
             f.write_str("@")?;
         }
@@ -178,15 +178,15 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What can be shown of an address that cannot be read: where a password stands in it is not known, so
-/// only the scheme and what follows the last `@`.
+/// The part of an unreadable address that can be shown. Where its password stands is not known, so only the scheme
+/// and the text after the last `@` are kept.
 fn without_password(text: &str) -> String {
     let scheme = text.split(':').next().unwrap_or_default();
     let rest = text.rsplit_once('@').map_or("", |(_, host)| host);
     format!("{scheme}:…{rest}")
 }
 
-/// The text, so that it is read again as it is: what an address gives a meaning to is escaped.
+/// The text with every character escaped that has a meaning in an address, so that it is read again unchanged.
 fn escaped(text: &str) -> String {
     let plain =
         |letter: char| letter.is_ascii_alphanumeric() || "-._~".contains(letter) || !letter.is_ascii();
@@ -195,7 +195,7 @@ fn escaped(text: &str) -> String {
         .collect()
 }
 
-/// The text with its percent escapes resolved; `None` where that is not UTF-8.
+/// The text with its percent escapes decoded; `None` where the result is not UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,20 +1,20 @@
-//! What can go wrong between acidtest and a store outside the timed path.
+//! Errors between acidtest and a store outside the timed path.
 
-/// A store that could not be opened, prepared or read back. Every message says what, where and the
-/// remedy; none holds a password.
+/// A store that could not be opened, prepared or read back. Every message says what failed, where, and the remedy;
+/// none holds a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Nobody answers at the address, or the login failed.
+    /// No server answers at the address, or the login failed.
     #[error("cannot reach {address}: {cause}\n  remedy: {remedy}")]
     Unreachable {
-        /// Where, without a password.
+        /// The store's address, without a password.
         address: String,
-        /// What the network or the server said.
+        /// The error of the network or of the server.
         cause: String,
-        /// What the user can do.
+        /// What the user can do about it.
         remedy: String,
     },
-    /// The namespace is there already and this run did not create it.
+    /// The namespace exists already and this run did not create it.
     #[error(
         "{namespace} exists already at {address} and this run did not create it\n  \
          remedy: drop it, choose another with --namespace, or let acidtest replace it with --replace"
@@ -22,17 +22,17 @@ pub enum StoreError {
     Occupied {
         /// The namespace in the store's own words (`schema "acidtest"`).
         namespace: String,
-        /// Where, without a password.
+        /// The store's address, without a password.
         address: String,
     },
-    /// The server answered, but not as asked.
+    /// The server answered, but not as expected.
     #[error("{doing} failed at {address}: {cause}")]
     Server {
-        /// What acidtest was doing (`loading the stock`).
+        /// The step that failed, as a participle (`loading the stock`).
         doing: String,
-        /// Where, without a password.
+        /// The store's address, without a password.
         address: String,
-        /// The server's own words.
+        /// The server's own message.
         cause: String,
     },
 }

@@ -1,6 +1,6 @@
-//! Figures as readers see them.
+//! How numbers are written for readers.
 
-/// A whole number with its thousands apart: `1,234,567`.
+/// A whole number with a comma between thousands: `1,234,567`.
 #[must_use]
 pub fn count(value: u64) -> String {
     let digits = value.to_string();

@@ -1,4 +1,4 @@
-//! What a run asks of a store, and what the store says it gives.
+//! The guarantees that a run can ask of a store, and the ones that the store says it gives.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lock {
-    /// Read, decide, write, unprotected. Promises nothing: under contention the audit must show it.
+    /// Read, decide and write without protection. Promises nothing: under contention the audit must show it.
     None,
     /// Optimistic: readers are never blocked, a stale write is refused and tried again.
     Soft,
@@ -34,7 +34,7 @@ impl Lock {
         }
     }
 
-    /// What the mode means, in a reader's words.
+    /// The mode in plain words, for tables and help.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
@@ -52,18 +52,18 @@ impl Lock {
     }
 }
 
-/// What transactions that run side by side may see of each other, weakest first: the levels of the SQL
-/// standard, by their names. What a level really allows differs from store to store.
+/// How much of each other's work concurrent transactions may see, weakest first: the levels of the SQL standard, by
+/// their names. The anomalies that a level really allows differ from store to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// Also what others have not committed.
+    /// A statement also sees changes that others have not committed.
     ReadUncommitted,
-    /// Each statement what was committed when it began.
+    /// A statement sees all that was committed when the statement began.
     ReadCommitted,
-    /// Every statement what was committed when the transaction began.
+    /// A statement sees all that was committed when the transaction began.
     RepeatableRead,
-    /// As if transactions ran one after the other.
+    /// Transactions behave as if they ran one after the other.
     Serializable,
 }
 
@@ -83,7 +83,7 @@ impl Isolation {
         }
     }
 
-    /// The level as SQL writes it.
+    /// The level's name in SQL.
     #[must_use]
     pub fn sql(self) -> &'static str {
         match self {
@@ -99,11 +99,12 @@ impl Isolation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// May be lost when the server's process is killed.
+    /// An acknowledged write may be lost when the server's process is killed.
     None,
-    /// Survives the server's process being killed (`kill -9`), not the loss of the page cache.
+    /// An acknowledged write survives the server's process being killed (`kill -9`), not the loss of the page
+    /// cache.
     Process,
-    /// Synced to disk before it is acknowledged: survives the loss of power.
+    /// A write is synced to disk before it is acknowledged: it survives the loss of power.
     Disk,
 }
 
@@ -121,7 +122,7 @@ impl Durability {
         }
     }
 
-    /// What the rung means, in a reader's words.
+    /// The rung in plain words, for tables and help.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
@@ -132,15 +133,15 @@ impl Durability {
     }
 }
 
-/// A word that names nothing here, with the words that exist.
+/// A word that names none of the known values, with the words that do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} \"{word}\"{} (known are {})", crate::hint(word, known.iter().copied()), known.join(", "))]
 pub struct UnknownWord {
-    /// What kind of thing was meant (`lock mode`).
+    /// The kind of value that was expected (`lock mode`).
     pub what: &'static str,
-    /// The word as given.
+    /// The word that was given.
     pub word: String,
-    /// The words that exist.
+    /// The known words.
     pub known: Vec<&'static str>,
 }
 
@@ -170,14 +171,15 @@ words!(Lock, "lock mode");
 words!(Durability, "durability rung");
 words!(Isolation, "isolation level");
 
-/// What a server says of itself, read back after it was opened: never what was asked for.
+/// The version and settings that a server reports, read back after it was opened: never the ones that were asked
+/// for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Effective {
     /// The server's version, in its own words.
     pub version: String,
-    /// The rung that the settings amount to.
+    /// The durability rung that the settings amount to.
     pub durability: Durability,
-    /// Why: the settings that decide it, and any doubt about them.
+    /// Why it is that rung: the settings that decide it, and any doubt about them.
     pub because: String,
     /// The settings that bear on a guarantee or on speed, by the server's own names.
     pub settings: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! What a kind of store is and has, said by its adapter once and shown by `acidtest stores`.
+//! A kind of store and its abilities, stated once by its adapter and shown by `acidtest stores`.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use crate::{Durability, Isolation, Lock};
 
-/// Whether a store has a thing: how it does it, or why it cannot.
+/// Whether a store has an ability: how it provides it, or why it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It has it; the statements or settings that do it.
+    /// The store has it; the text names the statements or settings that provide it.
     Yes(&'static str),
-    /// It has it not, and why.
+    /// The store does not have it; the text says why.
     No(&'static str),
 }
 
@@ -25,40 +25,40 @@ impl fmt::Display for Support {
 }
 
 impl Support {
-    /// Whether the store has it.
+    /// Whether the store has the ability.
     #[must_use]
     pub fn is_yes(self) -> bool {
         matches!(self, Self::Yes(_))
     }
 }
 
-/// What runs a store.
+/// Whether a store runs inside acidtest's own process or as a server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hosting {
-    /// It runs inside acidtest's own process; on disk, in a private directory.
+    /// Inside acidtest's own process, with its data in a private directory on disk.
     Embedded,
-    /// It runs inside acidtest's own process and keeps nothing on disk.
+    /// Inside acidtest's own process, with nothing on disk.
     InMemory,
     /// A server program, which the lab can start from an installed binary.
     Program,
 }
 
-/// A kind of store: its name, where its address begins, and its row of the matrix.
+/// A kind of store: its names, its address, and its row of the matrix that `acidtest stores` shows.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreKind {
     /// The name on the command line and in results.
     pub name: &'static str,
     /// The name as its makers write it.
     pub title: &'static str,
-    /// Schemes of an address of this kind.
+    /// URL schemes of this kind's addresses.
     pub schemes: &'static [&'static str],
-    /// What an address of this kind looks like; empty if it has none.
+    /// An example of this kind's address; empty if it has none.
     pub address: &'static str,
-    /// What runs it.
+    /// Whether it runs inside acidtest's own process or as a server program.
     pub server: Hosting,
-    /// The port that a server of this kind usually listens on.
+    /// TCP port that a server of this kind listens on by default.
     pub default_port: u16,
-    /// The lock modes, each with how it is done.
+    /// The lock modes, each with how the store provides it.
     pub locks: &'static [(Lock, Support)],
     /// The durability rungs, each with the settings that amount to it.
     pub durability: &'static [(Durability, Support)],
@@ -66,43 +66,43 @@ pub struct StoreKind {
     pub isolation: &'static [(Isolation, Support)],
     /// Whether several operations can be one transaction.
     pub transactions: Support,
-    /// Whether a run can say when what is written is found by searches, or why not.
+    /// Whether a run can choose when a written document becomes visible to searches, or why not.
     pub refresh: Support,
     /// Whether its hard lock is kept in another store, by a lock service.
     pub lock_service: bool,
-    /// Whether the rung is not that of the server's settings but of what each trial lays in, as of a broker's queue
-    /// and its messages: then a run does not ask for one, and it is read back from there.
+    /// Whether the durability rung is decided by the data of each trial, as by a broker's queue and its messages,
+    /// and not by the server's settings. A run then does not ask for a rung; it is read back from the trial's data.
     pub rung_of_data: bool,
-    /// The workloads that it can carry, by name.
+    /// The workloads that have an adapter for it, by name.
     pub workloads: &'static [(&'static str, Support)],
-    /// What it cannot do of what the rest of its row allows by itself, and why; [`never()`] for most.
+    /// Why it cannot run a cell that the rest of its row allows; [`never()`] for most stores.
     pub refuses: fn(&CellRequest<'_>) -> Option<&'static str>,
-    /// What of a plan has no effect on what a cell asks of it; [`all_has_effect()`] for most.
+    /// The options and parameters of a plan that have no effect on a cell; [`all_has_effect()`] for most stores.
     pub idle: fn(&CellRequest<'_>) -> &'static [Idle],
 }
 
-/// An option or a parameter that has no effect.
+/// An option or a parameter that has no effect on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idle {
     /// Its key in a plan.
     pub name: &'static str,
-    /// Why it has none.
+    /// Why it has no effect.
     pub why: &'static str,
 }
 
-/// Of a store in which what is written is found by whoever searches next.
+/// For stores in which a write is visible to every search at once.
 pub const NO_REFRESH: Support = Support::No("what is written is found at once");
 
-/// What one cell asks of a store besides its rung.
+/// The demands of one cell on a store, besides its durability rung.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellRequest<'a> {
     /// The workload's name.
     pub workload: &'a str,
-    /// Those of its operations that the cell really does.
+    /// The workload's operations that the cell really performs.
     pub operations: Vec<&'a str>,
-    /// How read-decide-writes are protected.
+    /// The lock mode, which protects read-decide-writes.
     pub lock: Lock,
-    /// The isolation level, where one is asked for.
+    /// The isolation level; `None` for the store's own default.
     pub isolation: Option<Isolation>,
     /// Operations in one transaction.
     pub transaction: u32,
@@ -111,27 +111,27 @@ pub struct CellRequest<'a> {
 }
 
 impl CellRequest<'_> {
-    /// Whether the cell does one of these operations.
+    /// Whether the cell performs at least one of these operations.
     #[must_use]
     pub fn does(&self, operations: &[&str]) -> bool {
         self.operations.iter().any(|each| operations.contains(each))
     }
 }
 
-/// Refuses no combination of what a store has.
+/// For a store that refuses no combination of its abilities.
 #[must_use]
 pub fn never(_: &CellRequest<'_>) -> Option<&'static str> {
     None
 }
 
-/// Of a store on which whatever a plan says has an effect.
+/// For a store on which every option and parameter of a plan has an effect.
 #[must_use]
 pub fn all_has_effect(_: &CellRequest<'_>) -> &'static [Idle] {
     &[]
 }
 
 impl StoreKind {
-    /// How the kind does a lock mode, or why not.
+    /// How the kind provides a lock mode, or why it does not.
     #[must_use]
     pub fn lock(&self, lock: Lock) -> Support {
         find(self.locks, lock)
@@ -149,13 +149,14 @@ impl StoreKind {
         find(self.isolation, level)
     }
 
-    /// The program that runs it, by the lab's name: engines of one server share it.
+    /// The name of the server program in the lab: the part of the name before the `/`, because engines of one
+    /// server share it.
     #[must_use]
     pub fn program(&self) -> &'static str {
         self.name.split_once('/').map_or(self.name, |(program, _)| program)
     }
 
-    /// Whether the kind can carry a workload, or why not.
+    /// Whether the kind has an adapter for a workload, or why not.
     #[must_use]
     pub fn workload(&self, name: &str) -> Support {
         self.workloads

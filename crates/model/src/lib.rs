@@ -1,5 +1,5 @@
-//! The words of acidtest: what every other crate means by a lock, a durability rung, a store's
-//! address, its effective settings and its errors.
+//! The vocabulary of acidtest: the meaning that all crates give to lock modes, durability rungs, addresses,
+//! effective settings and errors of stores.
 //!
 //! Invariant: this crate does no I/O and knows no particular store.
 
@@ -19,6 +19,6 @@ pub use nearest::{hint, nearest};
 
 use std::{future::Future, pin::Pin};
 
-/// A boxed future for the untimed edge of a trial (opening, loading, reading back), where a store
-/// is chosen at run time.
+/// A boxed future for the untimed steps of a trial (opening, loading, reading back), where the store is chosen at
+/// run time.
 pub type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

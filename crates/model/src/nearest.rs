@@ -1,12 +1,12 @@
-//! What was probably meant.
+//! Suggestions for mistyped words.
 
-/// Nobody means a word by a longer one.
+/// Longest word, in bytes, that is compared: a longer one is no mistyped name.
 const LONGEST: usize = 100;
 
-/// The known word nearest to a mistyped one, if it is near enough to be meant.
+/// The known word nearest to a mistyped one; `None` if none is near enough to be a likely typing error.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // comparing takes room and time by the product of the lengths
+    // the time and memory of a comparison grow with the product of both lengths
     if word.len() > LONGEST {
         return None;
     }
@@ -15,7 +15,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known.into_iter().min_by_key(|each| distance(each)).filter(|each| distance(each) <= near)
 }
 
-/// `; did you mean "…"?`, or nothing.
+/// The text `; did you mean "…"?` with the nearest known word, or an empty text.
 #[must_use]
 pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or_else(String::new, |meant| format!("; did you mean \"{meant}\"?"))

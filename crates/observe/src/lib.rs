@@ -1,8 +1,8 @@
-//! Samples the client, the server's whole process tree and the machine while a trial runs, from
-//! `/proc`, so that a result can say what ran out.
+//! Samples the client, the server's whole process tree and the machine from `/proc` while a trial runs, so that a
+//! result can say which resource ran out.
 //!
-//! Invariant: this crate records and draws no conclusion. A figure the kernel refuses or lacks is
-//! `None` or labelled (see [`MemoryKind`]); it is never guessed, and nothing here fails a trial.
+//! Invariant: this crate records and draws no conclusion. A figure that the kernel refuses or lacks is `None` or
+//! labelled (see [`MemoryKind`]); it is never guessed, and nothing here fails a trial.
 
 mod load;
 mod machine;

@@ -1,11 +1,11 @@
-//! The busiest interval.
+//! The interval with the highest CPU use.
 
 use std::time::Duration;
 
-/// Below this, the kernel's clock tick (10 ms) is too large a part of an interval to divide by it.
+/// Shortest interval that is divided by: in a shorter one the kernel's clock tick (10 ms) is too large a part.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Finds the busiest interval among those it is fed, in cores.
+/// Finds the interval with the highest CPU use, in cores.
 pub(crate) struct Peak {
     shortest: f64,
     busy: f64,
@@ -14,13 +14,13 @@ pub(crate) struct Peak {
 }
 
 impl Peak {
-    /// `every` is how long an interval is meant to be.
+    /// `every` is the intended length of an interval.
     pub(crate) fn new(every: Duration) -> Self {
         Self { shortest: SHORTEST.max(every / 2).as_secs_f64(), busy: 0.0, seconds: 0.0, max: 0.0 }
     }
 
-    /// Adds `busy` seconds of CPU spent in the `seconds` since the last call. Intervals too short to
-    /// be told from a clock tick are joined to the next.
+    /// Adds `busy` seconds of CPU spent in the `seconds` since the last call. Intervals too short to be told from a
+    /// clock tick are joined to the next.
     pub(crate) fn add(&mut self, busy: f64, seconds: f64) {
         self.busy += busy;
         self.seconds += seconds;

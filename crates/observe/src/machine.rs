@@ -1,4 +1,4 @@
-//! The machine: what it is, and how busy it was.
+//! The machine: its description, and how busy it was.
 
 use std::{
     env::consts::ARCH,
@@ -19,7 +19,7 @@ use crate::{
 
 const UNKNOWN: &str = "unknown";
 
-/// The machine a result was measured on. It holds nothing that names the machine or its owner.
+/// The machine that a result was measured on. Nothing in it identifies the machine or its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Model of the CPU, or the architecture where the kernel does not name a model.
@@ -61,7 +61,7 @@ fn usable_cores() -> u64 {
     thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
 }
 
-/// The type of the mount with the longest path above `data`; of those at one path, the last made.
+/// The type of the mount with the longest path above `data`; of several at one path, the one mounted last.
 fn filesystem(data: &Path) -> Option<String> {
     let absolute = std::path::absolute(data).ok()?;
     let real = absolute.ancestors().find_map(|path| path.canonicalize().ok())?;
@@ -81,7 +81,7 @@ fn escaped(path: &str) -> String {
 
 /// Watches how busy the machine is.
 pub(crate) struct MachineWatch {
-    /// `None` where the kernel does not say how long it was idle.
+    /// `None` where the kernel does not report idle time.
     first: Option<Cpu>,
     last: Option<Cpu>,
     peak: Peak,
@@ -103,7 +103,7 @@ impl MachineWatch {
         }
     }
 
-    /// What was used up to the last look, which ended a span of `seconds`.
+    /// The use between the start and the last reading, which ended a span of `seconds`.
     pub(crate) fn result(&self, seconds: f64) -> MachineUse {
         let now = pressure();
         let percent = |which: usize| {
@@ -133,14 +133,15 @@ impl MachineWatch {
 
 /// CPU counters of the machine, in ticks, and when they were read.
 ///
-/// Busy is what was neither idle nor stolen. The kernel measures how long a core is idle, but it only samples what a
-/// busy one does: what runs at the moment of a clock interrupt has the whole tick. Work in bursts shorter than that
-/// falls between interrupts, while each process's own CPU time is measured and has all of it. The sum of the sampled
-/// counters may therefore be less than what a single process used; the time that was not idle never is.
+/// Busy time is the time that was neither idle nor stolen. The kernel measures how long a core is idle, but it only
+/// samples a busy core: the task that runs at the moment of a clock interrupt is charged the whole tick. Work in
+/// bursts shorter than a tick falls between interrupts, while each process's own CPU time is measured and includes
+/// it. The sum of the sampled counters may therefore be less than what a single process used; the time that was not
+/// idle never is.
 #[derive(Clone, Copy)]
 struct Cpu {
     at: Instant,
-    /// With nothing to do, or waiting for storage.
+    /// Ticks with nothing to do, or waiting for storage, over all cores.
     idle: u64,
     stolen: Option<u64>,
     cores: u64,
@@ -152,7 +153,7 @@ impl Cpu {
         Self::of(&stats, Instant::now())
     }
 
-    /// `None` where the counters of idle time stand still at zero, as some containers show them.
+    /// `None` where the counters of idle time stay at zero, as some containers show them.
     fn of(stats: &KernelStats, at: Instant) -> Option<Self> {
         let total = &stats.total;
         let idle = total.idle + total.iowait.unwrap_or(0);
@@ -163,7 +164,7 @@ impl Cpu {
         (self.at - earlier.at).as_secs_f64()
     }
 
-    /// Seconds of CPU, over all cores.
+    /// Busy seconds of CPU since the earlier reading, over all cores.
     fn busy_since(&self, earlier: &Self) -> f64 {
         let idle = self.idle.saturating_sub(earlier.idle);
         let stolen = self.stolen.unwrap_or(0).saturating_sub(earlier.stolen.unwrap_or(0));
@@ -189,8 +190,8 @@ fn pressure() -> [Option<u64>; 5] {
     ]
 }
 
-/// The total of the line `kind` of a pressure file. (procfs cannot read the file of a kernel that
-/// lacks one of the lines.)
+/// The total of the line `kind` of a pressure file, in microseconds. (The crate `procfs` cannot read the file of a
+/// kernel that lacks one of the lines.)
 fn stalled(file: &str, kind: &str) -> Option<u64> {
     let line = file.lines().find(|line| line.starts_with(kind))?;
     line.split_once("total=")?.1.trim().parse().ok()
@@ -202,7 +203,8 @@ mod tests {
 
     use super::*;
 
-    /// Two cores for ten seconds: one process used 6.2 s of them in bursts, of which the clock's interrupts saw 5.9 s.
+    /// Two cores for ten seconds: one process used 6.2 s of them in bursts, and the clock's interrupts saw 5.9 s of
+    /// that.
     #[test]
     fn what_runs_between_two_interrupts_is_busy_too() {
         let stat = |user: u64, idle: u64, iowait: u64, stolen: u64| {

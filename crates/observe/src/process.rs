@@ -1,9 +1,10 @@
-//! Processes: what a group of them (the client alone, or the server with all its descendants) used.
+//! The CPU time, memory and storage of a group of processes: the client alone, or the server with all its
+//! descendants.
 //!
-//! A process may end between two looks. Its parent then inherits what it used, in the counters the
-//! kernel keeps for children that were waited for. Each member therefore counts what it inherits
-//! less what was already seen of its ended children: the unseen end of a process, and whole
-//! processes too short-lived to be seen, are counted, and nothing is counted twice.
+//! A process may end between two readings. The kernel then adds its use to its parent's counters for children that
+//! were waited for. Each member therefore counts those counters less what was already seen of its ended children:
+//! the last part of a process that was not seen, and whole processes too short-lived to be seen, are counted, and
+//! nothing is counted twice.
 
 use std::{collections::HashMap, fs, path::Path, time::Duration};
 
@@ -17,13 +18,13 @@ use crate::{
     resources::{MemoryKind, ProcessUse},
 };
 
-/// A growing counter of one process, which may include what its ended children left.
+/// A growing counter of one process, which may include the use of its ended children.
 #[derive(Clone, Copy, Default)]
 struct Counter {
     /// The reading at which this span began.
     base: u64,
     last: u64,
-    /// Of what ended children left, the part that was already counted as theirs.
+    /// The part of ended children's use that was already counted as theirs.
     counted_elsewhere: u64,
     counted: u64,
 }
@@ -33,20 +34,20 @@ impl Counter {
         Self { base, last: base, ..Self::default() }
     }
 
-    /// Counts what is new. Never counts back: a child may be known to have ended before its parent's
-    /// counter was read again.
+    /// Counts what is new since the span began. Never counts down: a child may be known to have ended before its
+    /// parent's counter is read again.
     fn count(&mut self) {
         let new = self.last.saturating_sub(self.base).saturating_sub(self.counted_elsewhere);
         self.counted = self.counted.max(new);
     }
 
-    /// What the parent inherits: the last reading, or more if children left something since.
+    /// The amount that the parent inherits: the last reading, or more if children ended since it.
     fn left(&self) -> u64 {
         self.last.max(self.base + self.counted + self.counted_elsewhere)
     }
 }
 
-/// Ticks of CPU and bytes of storage.
+/// CPU in ticks; storage in bytes.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     cpu: u64,
@@ -62,7 +63,7 @@ impl Usage {
     }
 }
 
-/// A process that ended: whose it was and its last counters, as its parent inherits them.
+/// A process that ended: its parent, and its last counters as the parent inherits them.
 pub(crate) struct EndedProcess {
     pid: i32,
     parent: i32,
@@ -79,9 +80,9 @@ struct Member {
     resident_bytes: u64,
     own_cpu: Counter,
     waited_cpu: Counter,
-    /// `None` until it was read once.
+    /// Bytes read and written; `None` until they have been read once.
     storage: Option<(Counter, Counter)>,
-    /// It was born within the span, so all that it used belongs to it.
+    /// Whether it was born within the span, so that all its use belongs to the span.
     newborn: bool,
 }
 
@@ -104,7 +105,7 @@ impl Member {
         member
     }
 
-    /// Takes a new reading; returns the ticks of CPU since the one before.
+    /// Takes over a new reading; returns the ticks of CPU since the one before.
     fn see(&mut self, stat: &Stat) -> u64 {
         let before = self.own_cpu.last;
         self.parent = stat.ppid;
@@ -140,12 +141,12 @@ impl Member {
         }
     }
 
-    /// What of it belongs to the span.
+    /// The part of its use that belongs to the span.
     fn spent(&self) -> Usage {
         self.sum(|counter| counter.counted)
     }
 
-    /// All it ever used: what its parent inherits.
+    /// All its use since it was born, which its parent inherits.
     fn left(&self) -> Usage {
         self.sum(Counter::left)
     }
@@ -160,16 +161,15 @@ impl Member {
     }
 }
 
-/// Processes whose use is added up.
 pub(crate) struct Group {
-    /// Parents before their children, so that a child which ends while the group is read is never
-    /// in its parent's counters and still taken for alive.
+    /// Parents before their children: a child that ends while the group is read is then never both in its parent's
+    /// counters and taken for alive.
     members: Vec<Member>,
     /// Whether CPU time that ended children left to a member belongs to the group.
     inherits: bool,
-    /// In ticks after boot.
+    /// When the observed span began, in ticks after boot.
     span_start: u64,
-    /// What members that ended had spent.
+    /// The use of members that ended.
     ended: Usage,
     most: usize,
     peak: Peak,
@@ -178,8 +178,8 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// A group of the process `root`; of none where there is no such process. Its descendants join it
-    /// by [`Self::adopt`]; where they do, the group should inherit from those it never saw.
+    /// A group of the process `root`, empty if there is no such process. Its descendants join it by
+    /// [`Self::adopt`]; such a group should also inherit the use of descendants that it never saw.
     pub(crate) fn new(root: i32, inherits: bool, span_start: u64, every: Duration) -> Self {
         let root = stat(root).ok().map(|stat| Member::new(&stat, span_start));
         Self {
@@ -194,8 +194,8 @@ impl Group {
         }
     }
 
-    /// Reads the CPU counters of the known members, the last reading being `seconds` old; returns
-    /// those that ended.
+    /// Reads the CPU counters of the known members, whose last reading is `seconds` old; returns the members that
+    /// ended.
     pub(crate) fn look(&mut self, seconds: f64) -> Vec<EndedProcess> {
         let mut ticks = 0;
         let mut ended = Vec::new();
@@ -205,7 +205,7 @@ impl Group {
                 ticks += member.see(&stat);
                 true
             }
-            // unreadable for another reason, such as no free file descriptor: look again next time
+            // unreadable for another reason, such as no free file descriptor: try again at the next reading
             Err(_) if Path::new(&format!("/proc/{}", member.pid)).exists() => true,
             _ => {
                 spent.add(member.spent());
@@ -219,8 +219,8 @@ impl Group {
         ended
     }
 
-    /// Reads the storage counters. To be called before [`Self::look`], never after it: a child that
-    /// ends in between must be known to have ended before its parent's counters are counted.
+    /// Reads the storage counters. To be called before [`Self::look`], never after it: a child that ends in between
+    /// must be known to have ended before its parent's counters are counted.
     pub(crate) fn look_at_storage(&mut self) {
         for member in &mut self.members {
             match read::<Io>(member.pid, "io") {
@@ -231,12 +231,12 @@ impl Group {
         }
     }
 
-    /// Adds up the memory, which takes long for a large server.
+    /// Adds up the members' memory, which takes long for a large server.
     pub(crate) fn look_at_memory(&mut self) {
         self.memory.read(&self.members);
     }
 
-    /// Counts what was read, after the members have inherited from those that ended.
+    /// Adds the latest readings to the totals, after the members have inherited from those that ended.
     pub(crate) fn count(&mut self, ended: &[EndedProcess]) {
         for member in &mut self.members {
             let pid = member.pid;
@@ -248,7 +248,7 @@ impl Group {
         self.most = self.most.max(self.members.iter().filter(|member| !member.zombie).count());
     }
 
-    /// Takes in those of the `strangers` (by parent) that descend from a member.
+    /// Adds those of the `strangers` (by parent) that descend from a member.
     pub(crate) fn adopt(&mut self, mut strangers: HashMap<i32, Vec<Stat>>) {
         let mut next = 0;
         while let Some(member) = self.members.get(next) {
@@ -264,7 +264,7 @@ impl Group {
         }
     }
 
-    /// What the group used in `seconds`; `None` if it never had a member.
+    /// The group's use over `seconds`; `None` if it never had a member.
     pub(crate) fn result(&self, seconds: f64) -> Option<ProcessUse> {
         let mut spent = self.ended;
         for member in &self.members {
@@ -290,8 +290,9 @@ impl Group {
     }
 }
 
-/// Of processes that ended between the same two looks, parents first, a child is taken to have been
-/// waited for by its parent, as most are, which then left the child's use with its own.
+/// Passes the use of ended processes on to their parents, where both ended between the same two readings (parents
+/// come first in `ended`). A child is taken to have been waited for by its parent, as most are: its use then counts
+/// as the parent's.
 fn leave_to_parents(ended: &mut [EndedProcess]) {
     for child in (1..ended.len()).rev() {
         let (before, rest) = ended.split_at_mut(child);
@@ -302,7 +303,6 @@ fn leave_to_parents(ended: &mut [EndedProcess]) {
     }
 }
 
-/// Memory of a group, over its readings.
 #[derive(Default)]
 struct Memory {
     readings: u64,
@@ -314,7 +314,7 @@ struct Memory {
 impl Memory {
     fn read(&mut self, members: &[Member]) {
         let bytes: u64 = members.iter().map(|member| self.of(member)).sum();
-        // an ended group has no memory to speak of: its mean is that of its life
+        // a group that has ended has no memory left, and must not lower the mean over its life
         if members.iter().any(|member| !member.zombie) {
             self.readings += 1;
             self.sum_bytes = self.sum_bytes.saturating_add(bytes);
@@ -355,7 +355,7 @@ fn stat(pid: i32) -> Result<Stat, ProcError> {
     Stat::from_file(format!("/proc/{pid}/stat"))
 }
 
-/// What came of reading a file about a process that not everybody may read.
+/// The result of reading a file about a process that not every user may read.
 enum Reading<T> {
     Got(T),
     /// Not permitted, or not known to this kernel.

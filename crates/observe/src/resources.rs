@@ -1,30 +1,30 @@
-//! What a sampler saw, as it is kept in a result.
+//! Figures of a sampler, as a result stores them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was used between a sampler's start and its stop.
+/// Resources used between a sampler's start and its stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Resources {
-    /// Observed span, in seconds.
+    /// Length of the observed span, in seconds.
     pub seconds: f64,
     /// How many samples were taken, the first and the last among them.
     pub samples: u64,
-    /// This process; `processes` is 0 where `/proc` does not show it.
+    /// This process (the client); `processes` is 0 where `/proc` does not show it.
     pub client: ProcessUse,
-    /// The server's process tree; `None` where it is embedded in the client, is not on this machine,
-    /// or no process had the given id.
+    /// The server's process tree; `None` where it is embedded in the client, is not on this machine, or no process
+    /// had the given id.
     pub server: Option<ProcessUse>,
-    /// The whole machine, whoever used it.
+    /// The whole machine, whichever process used it.
     pub machine: MachineUse,
 }
 
-/// What a process, or a tree of processes taken as one, used over the whole span.
+/// Resources that a process, or a tree of processes taken as one, used over the whole span.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessUse {
-    /// Most processes seen alive at once.
+    /// Highest number of processes seen alive at once.
     pub processes: u64,
-    /// User and system time, in seconds, that of processes which ended within the span included.
+    /// User and system time, in seconds, including that of processes which ended within the span.
     pub cpu_seconds: f64,
     /// Cores kept busy over the span: 1.0 is one core, all the time.
     pub cpu_mean: f64,
@@ -34,18 +34,18 @@ pub struct ProcessUse {
     pub memory_mean_bytes: u64,
     /// Largest of the memory readings, in bytes.
     pub memory_max_bytes: u64,
-    /// How memory that processes share was counted.
+    /// How memory that several processes share was counted.
     pub memory_kind: MemoryKind,
-    /// Bytes read from storage (not from the page cache); `None` where the kernel does not let us
-    /// look at every process.
+    /// Bytes read from storage (not from the page cache); `None` where the kernel does not let us look at every
+    /// process.
     pub read_bytes: Option<u64>,
-    /// Bytes sent towards storage, counted when a page is first dirtied, so those still in the page
-    /// cache too; `None` where the kernel does not let us look at every process.
+    /// Bytes sent towards storage. They are counted when a page is first dirtied, so those still in the page cache
+    /// are included; `None` where the kernel does not let us look at every process.
     pub written_bytes: Option<u64>,
 }
 
 impl ProcessUse {
-    /// Of a process that `/proc` does not show.
+    /// The figures of a process that `/proc` does not show.
     pub(crate) const UNSEEN: Self = Self {
         processes: 0,
         cpu_seconds: 0.0,
@@ -65,22 +65,22 @@ impl ProcessUse {
 pub enum MemoryKind {
     /// Proportional set size: a shared page counts once over all the processes that map it.
     Proportional,
-    /// Resident set size for at least one process, the other not being readable: a shared page
-    /// counts once in every process that maps it.
+    /// Resident set size for at least one process, whose proportional set size cannot be read: a shared page counts
+    /// once in every process that maps it.
     Resident,
 }
 
-/// What was used of the machine as a whole.
+/// Resources used on the machine as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineUse {
-    /// Cores busy over the span, of `cores`.
+    /// Mean number of busy cores over the span, out of `cores`.
     pub cpu_mean: f64,
-    /// Cores busy in the busiest interval between two samples, of `cores`.
+    /// Busy cores in the busiest interval between two samples, out of `cores`.
     pub cpu_max: f64,
     /// Logical CPUs online.
     pub cores: u64,
-    /// Cores that the hypervisor gave to others while they were wanted here, over the span; `None`
-    /// where the kernel does not tell.
+    /// Cores that the hypervisor gave to others while they were wanted here, mean over the span; `None` where the
+    /// kernel does not report it.
     pub steal_mean: Option<f64>,
     /// Percentage of the span in which at least one task waited for a CPU; this and the following
     /// are `None` where the kernel keeps no pressure stall information.

@@ -1,4 +1,4 @@
-//! The sampling thread.
+//! The sampler and its thread.
 
 use std::{
     process,
@@ -18,37 +18,38 @@ use crate::{
     resources::{ProcessUse, Resources},
 };
 
-/// Below this, sampling would cost more than it tells: the kernel counts CPU in ticks of 10 ms.
+/// Shortest interval between samples: the kernel counts CPU in ticks of 10 ms, so a shorter one would cost more
+/// than it tells.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Memory, storage and new processes are looked at no more often than this.
+/// Shortest interval between readings of memory, storage and new processes.
 const CLOSE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// After a look that cost some CPU time, the next waits this many times as long, so that a large
-/// server (whose memory is slow to add up) makes sampling rarer and not dearer.
+/// After a sample that cost some CPU time, the next one waits at least this many times as long. A large server,
+/// whose memory is slow to add up, thus makes sampling rarer and not more expensive.
 const REST: u32 = 50;
 
 /// Samples this process, a server's process tree and the machine until it is stopped.
 ///
-/// It samples on a thread of its own, whose CPU time is counted to the client. Dropping it ends the
-/// thread and forgets what was seen.
+/// Samples are taken on a thread of its own, whose CPU time is counted as the client's. Dropping the sampler ends
+/// the thread and discards the samples.
 pub struct Sampler {
     watch: Arc<Mutex<Watch>>,
-    /// `None` where the system gave no thread; the first and the last sample remain.
+    /// `None` where the system gave no thread; the first and the last sample are still taken.
     thread: Option<JoinHandle<()>>,
     stop: Sender<()>,
 }
 
 impl Sampler {
-    /// How often to sample where there is no reason for another interval.
+    /// The interval between samples, unless there is a reason for another one.
     pub const EVERY: Duration = Duration::from_millis(250);
 
-    /// Takes the first sample, then one `every` interval (of 10 ms or more) on a thread.
+    /// Takes the first sample, then one in every interval (of 10 ms or more) on a thread.
     ///
-    /// `server` is the id of the process whose tree is the server: it, its descendants, and what they
-    /// start later. `None`, or this process's own id, where there is no such process to tell from the
-    /// client. Start it before the clock of a trial starts: the first sample of a large server may
-    /// take some tenths of a second.
+    /// `server` is the id of the process whose tree is the server: it, its descendants, and those that they start
+    /// later. Give `None`, or this process's own id, where no server process can be told from the client. Start the
+    /// sampler before the clock of a trial starts: the first sample of a large server may take some tenths of a
+    /// second.
     #[must_use]
     pub fn start(server: Option<u32>, every: Duration) -> Self {
         let every = every.max(SHORTEST_INTERVAL);
@@ -65,7 +66,7 @@ impl Sampler {
         Self { watch, thread: thread.ok(), stop }
     }
 
-    /// Ends the thread, takes one last sample and returns what was used. A server that ended in the
+    /// Ends the thread, takes one last sample and returns the resources used. A server that has ended in the
     /// meantime is reported as far as it was seen.
     #[must_use]
     pub fn stop(self) -> Resources {
@@ -82,7 +83,7 @@ fn with<T>(watch: &Mutex<Watch>, act: impl FnOnce(&mut Watch) -> T) -> T {
     act(&mut watch.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Everything that is watched, and when it was looked at.
+/// The processes and the machine that are observed, and when they were last read.
 struct Watch {
     started: Instant,
     looked: Instant,
@@ -98,7 +99,7 @@ impl Watch {
         let own = own_pid();
         let server = server.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid != own);
         let since = ticks_since_boot();
-        // first, as it looks last of all at its end: what the groups use lies within what the machine does
+        // the machine is read first here and last at the end, so that the groups' use lies within the machine's
         let machine = MachineWatch::start(every);
         let now = Instant::now();
         let mut watch = Self {
@@ -114,7 +115,8 @@ impl Watch {
         watch
     }
 
-    /// Takes a sample; returns the CPU time that the part of it taken every time cost.
+    /// Takes a sample; returns the CPU time of the part that every sample has, without memory, storage and new
+    /// processes.
     fn sample(&mut self) -> Duration {
         if Instant::now() >= self.next_close_look {
             return self.sample_closely();
@@ -125,7 +127,7 @@ impl Watch {
         thread_cpu().saturating_sub(before)
     }
 
-    /// Takes a sample with new processes, storage and memory.
+    /// Takes a sample that also reads new processes, storage and memory. Returns the same as [`Self::sample`].
     fn sample_closely(&mut self) -> Duration {
         let before = thread_cpu();
         if let Some(server) = &mut self.server {
@@ -169,7 +171,7 @@ impl Watch {
         self.groups().for_each(|group| group.count(ended));
     }
 
-    /// The client first: it may be the server's parent, and parents are read before their children.
+    /// The client first: it may be the server's parent, and parents must be read before their children.
     fn groups(&mut self) -> impl Iterator<Item = &mut Group> {
         std::iter::once(&mut self.client).chain(&mut self.server)
     }
@@ -179,12 +181,12 @@ fn own_pid() -> i32 {
     i32::try_from(process::id()).unwrap_or(0)
 }
 
-/// CPU time and not wall time: on a full machine a look takes long without costing more.
+/// CPU time of this thread. Not wall time: on a busy machine a sample takes long without costing more.
 fn thread_cpu() -> Duration {
     duration(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// The clock that processes' start times are kept in; `/proc/uptime` may be a container's.
+/// Ticks since boot by the clock that processes' start times are in; `/proc/uptime` may be a container's.
 fn ticks_since_boot() -> u64 {
     let ticks = duration(clock_gettime(ClockId::Boottime)).as_nanos()
         * u128::from(procfs::ticks_per_second())

@@ -1,4 +1,4 @@
-//! What sampling itself costs; alone in its process, so that nothing else's CPU time is counted.
+//! The CPU time that sampling costs. The test is alone in its process, so that no other CPU time is counted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

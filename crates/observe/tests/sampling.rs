@@ -1,4 +1,4 @@
-//! What a sampler says of processes whose use is known.
+//! A sampler's figures for processes whose use is known.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,15 +21,15 @@ use running::{Running, wait_until};
 const MIB: u64 = 1 << 20;
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Held by each test that keeps a core busy or waits for another to do something: they would starve
-/// each other.
+/// Held by each test that keeps a core busy or waits for another process: run at once, such tests would starve each
+/// other.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Samples again, for longer each time, until something is seen that a machine shows only now and then that has other
-/// things to do: it may stop a sampler between its look at the clock and its look at a process.
+/// Samples again, for longer each time, until the expected figures are seen. A busy machine may stop a sampler
+/// between its reading of the clock and its reading of a process, and so hide them.
 fn again_until<T: Debug>(span: Duration, sampled: impl Fn(Duration) -> T, is_seen: impl Fn(&T) -> bool) -> T {
     let begun = Instant::now();
     for times in 1.. {
@@ -48,8 +48,8 @@ fn group(leader: u32) -> impl Iterator<Item = procfs::process::Stat> {
     all.filter(move |stat| u32::try_from(stat.pgrp) == Ok(leader))
 }
 
-/// CPU seconds that the process group led by `leader` ever used: the truth to hold a sampler to, as
-/// a busy machine may give a busy loop far less than a core.
+/// CPU seconds that the process group led by `leader` ever used, to compare a sampler's figures with: a busy
+/// machine may give a busy loop far less than a core.
 fn truth(leader: u32) -> f64 {
     let ticks: i64 = group(leader)
         .map(|stat| i64::try_from(stat.utime + stat.stime).unwrap() + stat.cutime + stat.cstime)
@@ -57,8 +57,8 @@ fn truth(leader: u32) -> f64 {
     ticks as f64 / procfs::ticks_per_second() as f64
 }
 
-/// Samples the processes that run `script`, so many of which burn, for `span` at least and until they have used enough,
-/// and holds their CPU time to the truth.
+/// Samples the processes that run `script`, `processes` of which keep a core busy, for `span` at least and until
+/// they have used enough, and compares their CPU time with [`truth`].
 fn observed_truly(script: &str, processes: usize, span: Duration) -> Resources {
     let _turn = alone();
     let server = Running::sh(script);
@@ -72,7 +72,7 @@ fn observed_truly(script: &str, processes: usize, span: Duration) -> Resources {
     let resources = sampler.stop();
     let (seen, least, most) =
         (resources.server.as_ref().unwrap().cpu_seconds, after - before, truth(server.pid()));
-    // each process and sample is rounded to a tick
+    // the figures of each process and sample are rounded to a tick
     assert!((least - 0.1..most + 0.1).contains(&seen), "{seen} is not within {least} and {most}");
     resources
 }
@@ -82,7 +82,7 @@ fn server(resources: &Resources) -> &ProcessUse {
 }
 
 fn scratch() -> tempfile::TempDir {
-    // on a disk, where a directory for temporary files may be in memory
+    // on a disk, because a directory for temporary files may be in memory
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
@@ -123,7 +123,7 @@ fn children_too_short_lived_to_be_seen_are_counted() {
 
 #[test]
 fn all_that_a_process_born_within_the_span_used_is_counted() {
-    // too short a span to look for new processes before its end
+    // the span is too short for a search for new processes before its end
     let script = "sleep 0.1; (while :; do :; done) & wait";
     observed_truly(script, 2, Duration::from_millis(800));
 }
@@ -155,8 +155,8 @@ fn memory_of_a_child_is_counted() {
     assert!(resources.client.memory_mean_bytes > 0);
 }
 
-/// Samples a server whose child writes 8 MiB, syncs them and ends, until the server was killed, or
-/// before; `None` where there is no disk to write to.
+/// Samples a server whose child writes 8 MiB, syncs them and ends. The server is killed before the last sample if
+/// `killed`. `None` where there is no disk to write to.
 fn writing(killed: bool) -> Option<Resources> {
     let _turn = alone();
     let directory = scratch();
@@ -287,8 +287,8 @@ fn resources_survive_json() {
     }
 }
 
-/// The client waits for its server, so the kernel adds what the server wrote to the client's
-/// counters. It takes a process of its own to see it: others of these tests wait for children too.
+/// The client waits for its server, so the kernel adds the bytes that the server wrote to the client's counters.
+/// The test needs a process of its own, because others of these tests wait for children too.
 #[test]
 fn a_dead_server_is_not_counted_to_the_client() {
     let again = Command::new(env::current_exe().unwrap())

@@ -1,16 +1,16 @@
-//! Guarantees by name: a finding says which one would have prevented it, a cell which it does without, and a price
-//! what it is of. Promise, price and exit status follow from that.
+//! Guarantees by name: a finding names the guarantee that would have prevented it, a cell the ones that it does
+//! without, and a price the one that it is for. Promise, price and exit status follow from that.
 
-/// A guarantee that a workload knows.
+/// A guarantee of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guarantee {
-    /// Its name in results. Where a run can ask for more or less of it, also that of its dimension of the grid.
+    /// Its name in results. If a run can ask for more or less of it, also the name of its dimension of the grid.
     pub name: &'static str,
     /// How much of it a cell can have.
     pub levels: Levels,
-    /// The operation that pays for it; none where all of them do.
+    /// The operation that pays for it; `None` where all operations do.
     pub paid_by: Option<&'static str>,
-    /// A sentence for readers of a cell that does without it and broke; empty where no cell can.
+    /// A sentence for readers of a cell that does without it and broke; empty where no cell can do without it.
     pub without: &'static str,
 }
 
@@ -19,30 +19,30 @@ pub struct Guarantee {
 pub enum Levels {
     /// Every cell has all of it: no option takes it away, so it has no price.
     Always,
-    /// Each of these values is more than the one before.
+    /// The values in ascending order: each one is more of it than the one before.
     Ordered(&'static [&'static str]),
-    /// These values are to be without it, and any other to have it.
+    /// With one of these values a cell does without it; with any other value it has it.
     Without(&'static [&'static str]),
-    /// The value is a number, and more is more.
+    /// The value is a number; a higher one is more of it.
     Number,
-    /// Several guarantees by their names, priced together where more than one of them differs.
+    /// Several guarantees by their names; where more than one of them differs, they are priced together.
     Together(&'static [&'static str]),
 }
 
 impl Guarantee {
-    /// One that no option takes away.
+    /// A guarantee that no option takes away.
     #[must_use]
     pub const fn always(name: &'static str) -> Self {
         Self { name, levels: Levels::Always, paid_by: None, without: "" }
     }
 
-    /// One that a run can ask for more or less of, and that all operations pay for.
+    /// A guarantee that a run can ask for more or less of, and that all operations pay for.
     #[must_use]
     pub const fn option(name: &'static str, levels: Levels) -> Self {
         Self { name, levels, paid_by: None, without: "" }
     }
 
-    /// The same, paid for by one operation.
+    /// The same guarantee, paid for by one operation only.
     #[must_use]
     pub const fn paid_by(self, operation: &'static str) -> Self {
         Self { paid_by: Some(operation), ..self }
@@ -61,11 +61,11 @@ pub const LOCK: Guarantee = Guarantee {
     ..Guarantee::option("lock", Levels::Without(&["none"]))
 };
 
-/// What was acknowledged is there, after the crashes that the rung names.
+/// Acknowledged writes are still there after the crashes that the durability rung names.
 pub const DURABILITY: Guarantee =
     Guarantee::option("durability", Levels::Ordered(&["none", "process", "disk"]));
 
-/// Transactions side by side see no more of each other than their level allows.
+/// Concurrent transactions see no more of each other than their isolation level allows.
 pub const ISOLATION: Guarantee = Guarantee::option("isolation", Levels::Without(&["default"]));
 
 /// Several operations take effect together.
@@ -74,12 +74,13 @@ pub const TRANSACTION: Guarantee = Guarantee::option("transaction", Levels::With
 /// An operation takes effect whole or not at all.
 pub const ATOMICITY: Guarantee = Guarantee::always("atomicity");
 
-/// The store has, and answers with, what was written to it: once, and nothing else.
+/// The store keeps, and answers with, exactly what was written to it: once, and nothing else.
 pub const INTEGRITY: Guarantee = Guarantee::always("integrity");
 
-/// What comes in an order comes in that order.
+/// Messages that are promised in an order come in that order.
 pub const ORDER: Guarantee = Guarantee::always("order");
 
-/// Those of a workload that reads, decides and writes; also of a workload that this acidtest does not know.
+/// The guarantees of a workload that reads, decides and writes; also used for a workload that this acidtest does
+/// not know.
 pub const OF_READ_DECIDE_WRITE: &[Guarantee] =
     &[LOCK, DURABILITY, ISOLATION, TRANSACTION, ATOMICITY, INTEGRITY];

@@ -1,4 +1,4 @@
-//! Which key an operation touches.
+//! How operations are distributed over keys.
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
@@ -6,19 +6,19 @@ use rand::{Rng, RngExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How operations are spread over keys.
+/// How operations are distributed over keys.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum Skew {
-    /// Every key alike.
+    /// Every key is equally likely.
     Uniform,
-    /// Zipfian with the given theta, between 0 and 1 (YCSB's is 0.99): the hottest key is touched
-    /// most.
+    /// Zipfian with the given theta, between 0 and 1 (YCSB's is 0.99): the lower the rank of a key, the more often
+    /// it is drawn.
     Zipf(f64),
 }
 
-/// A skew that cannot be read.
+/// A text that is not a skew.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown skew \"{0}\": write uniform, or zipf:THETA with THETA above 0 and below 1 (YCSB's is zipf:0.99)"
@@ -94,7 +94,7 @@ pub(crate) struct Zipf {
     alpha: f64,
     eta: f64,
     zeta: f64,
-    /// Where the second rank's share ends.
+    /// End of the second rank's share, as a sum over 1/rank^theta.
     second: f64,
 }
 
@@ -103,7 +103,7 @@ impl Zipf {
         Self::with_zeta(theta, count, zeta(theta, 1..=count))
     }
 
-    /// With the sum over 1/rank^theta known, which takes long to compute where ranks are many.
+    /// For a given sum over 1/rank^theta of all ranks, which takes long to compute where there are many.
     pub(crate) fn with_zeta(theta: f64, count: u64, all: f64) -> Self {
         let n = count as f64;
         Self {
@@ -115,7 +115,7 @@ impl Zipf {
         }
     }
 
-    /// The same over more ranks.
+    /// Extends the distribution to more ranks; a smaller count changes nothing.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it was a number of ranks
     pub(crate) fn grow(&mut self, theta: f64, count: u64) {
         let before = self.count as u64;
@@ -174,8 +174,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// The first ranks have the shares 1/rank^theta / zeta; the formula is exact for the first
-        /// two and close for the rest.
+        /// Rank r has the share 1/r^theta / zeta; the formula is exact for the first two ranks and close for the
+        /// rest.
         #[test]
         fn zipf_shares_follow_the_law(theta in 0.2..0.99_f64, count in 5u64..2_000, seed: u64) {
             let shares = shares(Skew::Zipf(theta), count, 40_000, seed);
@@ -186,7 +186,8 @@ mod tests {
                 let share = shares[rank as usize - 1];
                 prop_assert!((share - law).abs() < noise, "rank {}: {} for {}", rank, share, law);
             }
-            // of few ranks that are nearly alike, half without the one in the middle need not have half of the draws
+            // where ranks are few and nearly equally likely, the half without the middle one need not have half of
+            // the draws
             let first_half: f64 = shares[..shares.len().div_ceil(2)].iter().sum();
             prop_assert!(first_half > 0.5);
         }
@@ -201,7 +202,7 @@ mod tests {
 
         #[test]
         fn every_rank_is_in_range(theta in 0.01..0.999_f64, count in 1u64..50, seed: u64) {
-            // indexing inside `shares` would panic on a rank out of range
+            // a rank out of range would panic when `shares` is indexed
             let total: f64 = shares(Skew::Zipf(theta), count, 2_000, seed).iter().sum();
             prop_assert!((total - 1.0).abs() < 1e-9);
         }

@@ -1,8 +1,8 @@
-//! The business workloads: for each its parameters, its generator, its port (the operations that a
-//! store must offer), the client that ties generator, port and ledger together, and the audit.
+//! The business workloads. Each has its parameters, its generator, its port (the operations that a store must
+//! offer), the client that connects generator, port and ledger, and its audit.
 //!
-//! Invariants: a workload knows no store. Its audit sees only the ledger, which the clients keep in
-//! fixed memory, and the store's final state; it never asks the store what it should have done.
+//! Invariants: a workload knows no store. Its audit sees only the ledger, which the clients keep in memory of fixed
+//! size, and the store's final state; it never asks the store what it should have done.
 
 pub mod guarantee;
 pub mod inventory;
@@ -28,17 +28,17 @@ pub use workload::{
 /// Every workload, in the order in which they are listed.
 pub static WORKLOADS: &[WorkloadKind] = &[inventory::KIND, records::KIND, join::KIND, queue::KIND];
 
-/// The workload of that name, if there is one.
+/// The workload of that name; `None` if there is none.
 #[must_use]
 pub fn workload(name: &str) -> Option<&'static WorkloadKind> {
     WORKLOADS.iter().find(|kind| kind.name == name)
 }
 
-/// What a future gives that never waits.
+/// Runs a future that never waits, and returns its result.
 #[cfg(test)]
 pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
-        /// For what waits with a limit: a limit needs a clock, also where it is never reached.
+        /// A runtime for futures that wait with a time limit: a limit needs a clock even if it is never reached.
         static CLOCK: tokio::runtime::Runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     }
@@ -57,8 +57,8 @@ pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
 pub struct Parameter {
     /// Its name in plans; on the command line with `--` before it and dashes for underscores.
     pub name: &'static str,
-    /// Its default.
+    /// Its default value, as text.
     pub default: String,
-    /// What it means, with its unit.
+    /// Its meaning, with the unit or the range.
     pub meaning: &'static str,
 }

@@ -4,10 +4,10 @@ use std::sync::OnceLock;
 
 /// Entries of one piece.
 const CHUNK: usize = 1 << 14;
-/// Pieces that there can be.
+/// Most pieces that a table can have: with [`CHUNK`] entries each, 2^30 entries.
 const CHUNKS: usize = 1 << 16;
 
-/// A table in pieces that are made when they are first needed.
+/// A table in pieces, each of which is allocated when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Pieces<T>(Box<[OnceLock<Box<[T]>>]>);
 
@@ -16,7 +16,7 @@ impl<T: Default> Pieces<T> {
         Self((0..CHUNKS).map(|_| OnceLock::new()).collect())
     }
 
-    /// The entry, made if it is not there yet; none far beyond what a trial can come to.
+    /// The entry, whose piece is allocated if need be; `None` for an index beyond 2^30, which no trial reaches.
     pub(crate) fn at(&self, index: u64) -> Option<&T> {
         let index = usize::try_from(index).ok()?;
         let piece = self.0.get(index / CHUNK)?;
@@ -24,7 +24,7 @@ impl<T: Default> Pieces<T> {
         piece.get(index % CHUNK)
     }
 
-    /// The entry, if its piece was made.
+    /// The entry, if its piece has been allocated.
     pub(crate) fn made(&self, index: u64) -> Option<&T> {
         let index = usize::try_from(index).ok()?;
         self.0.get(index / CHUNK)?.get()?.get(index % CHUNK)

@@ -1,4 +1,4 @@
-//! What an audit found.
+//! The result of an audit: a verdict, and the findings that it comes from.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::Guarantee;
 
-/// Whether the guarantee held. Ordered by how much it says against a number: the worst of several
-/// trials is their maximum.
+/// Whether the guarantees held. Ordered by how much it speaks against a result: the worst verdict of several trials
+/// is their maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Every invariant held, against a final state that was read back.
     Holds,
-    /// It could not be told.
+    /// The audit could not decide.
     Unknown,
-    /// An invariant was broken, and the counts prove it.
+    /// An invariant was broken, and the findings prove it.
     Broken,
 }
 
@@ -30,21 +30,21 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One thing that an audit looks for, and how much of it there was.
+/// One kind of damage that an audit looks for, and how much of it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// Its name; what it proves is in the workload's documentation.
+    /// The finding's name; the workload's documentation says what it proves.
     pub name: String,
-    /// How much of it.
+    /// How much damage was found, in `unit`s; 0 if there was none.
     pub count: u64,
-    /// In which unit.
+    /// The unit of `count` (`units`, `updates`, `messages`).
     pub unit: String,
-    /// The guarantee that prevents it: in a cell that does without it, it breaks no promise.
+    /// The guarantee that prevents it; in a cell that does without that guarantee, the finding breaks no promise.
     pub guarantee: String,
 }
 
 impl Finding {
-    /// So much of something that the guarantee prevents.
+    /// A finding of `count` units of damage that the guarantee prevents.
     #[must_use]
     pub fn new(name: &str, count: u64, unit: &str, guarantee: Guarantee) -> Self {
         Self { name: name.to_owned(), count, unit: unit.to_owned(), guarantee: guarantee.name.to_owned() }
@@ -52,7 +52,7 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
-    /// `oversold 12 units`, `lost 41 updates` (of `lost_updates`), `torn 1 record`.
+    /// For example `oversold 12 units`, or `lost 41 updates` (of `lost_updates`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, count, unit, .. } = self;
         let own = name.strip_suffix(unit.as_str()).and_then(|rest| rest.strip_suffix('_')).unwrap_or(name);
@@ -65,23 +65,23 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The ledger held against the store's final state.
+/// The result of comparing the ledger with the store's final state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Audit {
-    /// What it comes to.
+    /// Whether the guarantees held.
     pub verdict: Verdict,
-    /// Why it is unknown, or what the proof of a break is short of.
+    /// Why the verdict is unknown, or which part of the audit of a broken store could not be done.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// What was looked for, gravest first; all zero where it holds.
+    /// Everything that was looked for, gravest first; all counts are zero if the guarantees held.
     pub findings: Vec<Finding>,
-    /// What the verdict was drawn from: totals of the ledger, of the final state, and the bounds that
-    /// it had to lie in.
+    /// The figures that the verdict comes from: totals of the ledger, totals of the final state, and the bounds
+    /// that these had to be within.
     pub evidence: BTreeMap<String, i64>,
 }
 
 impl Audit {
-    /// An audit that could not be made.
+    /// The audit of a trial that could not be audited.
     #[must_use]
     pub fn unknown(reason: impl Into<String>) -> Self {
         Self {
@@ -92,15 +92,15 @@ impl Audit {
         }
     }
 
-    /// Whether it proves that a promise was broken, in a cell that does without these guarantees: any finding does
-    /// that another one prevents.
+    /// Whether the audit proves that a promise was broken, in a cell that does without the guarantees named in
+    /// `without`: any finding proves it that another guarantee prevents.
     #[must_use]
     pub fn breaks_promise(&self, without: &[impl AsRef<str>]) -> bool {
         let promised = |guarantee: &str| !without.iter().any(|name| name.as_ref() == guarantee);
         self.findings.iter().any(|finding| finding.count > 0 && promised(&finding.guarantee))
     }
 
-    /// How much of a finding there was; 0 of one that is not looked for.
+    /// The count of a finding; 0 if it was not looked for.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         self.findings.iter().find(|finding| finding.name == name).map_or(0, |finding| finding.count)
@@ -108,7 +108,7 @@ impl Audit {
 }
 
 impl fmt::Display for Audit {
-    /// `holds`, `broken: oversold 12 units, torn 1 operation`, or `unknown: why`.
+    /// For example `holds`, `broken: oversold 12 units, torn 1 operation`, or `unknown: why`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.verdict)?;
         let mut separator = ": ";

@@ -1,4 +1,4 @@
-//! What the runner takes through a trial, whatever the workload.
+//! The interfaces by which the runner takes any workload through a trial.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Audit, Guarantee, Parameter, Place, Store, guarantee::LOCK, records::WrittenVersion};
 
-/// Values of a workload's parameters, by name.
+/// The values of a workload's parameters, by name.
 pub type Values = serde_json::Map<String, serde_json::Value>;
 
 /// A kind of workload, as `acidtest workloads` lists it.
@@ -23,45 +23,46 @@ pub type Values = serde_json::Map<String, serde_json::Value>;
 pub struct WorkloadKind {
     /// The name on the command line, in plans and in results.
     pub name: &'static str,
-    /// What it is, and where it comes from: a line or two.
+    /// The workload in a line or two, with its origin.
     pub summary: &'static str,
-    /// Its operations.
+    /// Names of its operations, in the order of their kinds.
     pub operations: &'static [&'static str],
-    /// What its audit proves: a line or two.
+    /// The property that its audit proves, in a line or two.
     pub audit: &'static str,
-    /// Its guarantees, in the order of reports: those that its findings break, and those that have a price.
+    /// Its guarantees, in the order of reports: those that its findings can break, and those that have a price.
     pub guarantees: &'static [Guarantee],
-    /// Counts of its audit's evidence that have a column in tables.
+    /// Evidence of its audit that has a column in tables, by name.
     pub counts: &'static [&'static str],
-    /// Names of its operations and spans that tables explain, each with a sentence that goes on from `name: `.
+    /// The operations and spans that tables explain, by name, each with a sentence that follows `name: `.
     pub terms: &'static [(&'static str, &'static str)],
     /// Its parameters, with defaults and meanings.
     pub parameters: fn() -> Vec<Parameter>,
-    /// The workload with these values in place of the defaults.
+    /// Makes the workload with these values in place of the defaults. The error names the first value that is
+    /// wrong.
     pub with: fn(&Values) -> Result<Box<dyn Workload>, String>,
-    /// What of a plan has no effect beside these values of its parameters: others of them, and options.
+    /// The options and parameters of a plan that have no effect, given these values of the workload's parameters.
     pub idle: fn(&Values) -> Vec<Idle>,
 }
 
-/// Those without effect, of what is listed with whether it has one, and why not.
+/// Keeps the entries without effect, from a list of name, whether it has an effect, and why not.
 pub(crate) fn idle(listed: &[(&'static str, bool, &'static str)]) -> Vec<Idle> {
     listed.iter().filter(|(_, has, _)| !has).map(|&(name, _, why)| Idle { name, why }).collect()
 }
 
-/// Why a number of retries has no effect where nothing is written.
+/// Why the number of retries has no effect where nothing is written.
 pub(crate) const NOTHING_WRITTEN: &str = "nothing is written: no operation conflicts with another";
 
-/// A workload with one value for each of its parameters.
+/// A workload with a value for each of its parameters.
 pub trait Workload: Send + Sync {
     /// Names of its operations, in the order of their kinds.
     fn operations(&self) -> &'static [&'static str];
 
-    /// Those of them that these parameters really ask for.
+    /// The operations that occur with these parameters.
     fn does(&self) -> Vec<&'static str> {
         self.operations().to_vec()
     }
 
-    /// Times that it takes note of and that are no operation's own.
+    /// Names of the times that it records and that belong to no single operation.
     fn spans(&self) -> &'static [&'static str] {
         &[]
     }
@@ -71,53 +72,54 @@ pub trait Workload: Send + Sync {
         self.operations().to_vec()
     }
 
-    /// One of what throughput counts, in words.
+    /// The unit that throughput counts, in words (`a capture or release`).
     fn unit(&self) -> String;
 
     /// Every parameter with its value.
     fn values(&self) -> Values;
 
-    /// What it does, in a line.
+    /// The workload with its most important values, in a line.
     fn headline(&self) -> String;
 
-    /// The only lock mode that these parameters make sense with, if there is one.
+    /// The only lock mode that makes sense with these parameters; `None` if any does.
     fn lock(&self) -> Option<Lock> {
         None
     }
 
-    /// The isolation level that is asked for; the store's own default if none is.
+    /// The isolation level that is asked for; `None` for the store's own default.
     fn isolation(&self) -> Option<Isolation> {
         None
     }
 
-    /// How many operations one acknowledgement stands for: those of a transaction.
+    /// How many operations one acknowledgement stands for: the number of operations in a transaction.
     fn transaction(&self) -> u32 {
         1
     }
 
-    /// What is to be laid in, where several trials may share it one after the other: equal texts, equal
-    /// data. `None` where every trial must begin with its own.
+    /// A description of the data to be loaded. Trials with equal descriptions may use the same data one after the
+    /// other. `None` where every trial must begin with data of its own.
     fn data(&self) -> Option<String> {
         None
     }
 
-    /// Whether it has anything to decide, and with it something to protect by a lock.
+    /// Whether it decides anything from what it reads, so that a lock has something to protect.
     fn decides(&self) -> bool {
         true
     }
 
-    /// The guarantees that a trial in this lock mode does without: what only they prevent breaks no promise.
+    /// The guarantees that a trial in this lock mode does without: a finding that only they prevent breaks no
+    /// promise.
     fn without(&self, lock: Lock) -> &'static [Guarantee] {
         if lock.promises() || !self.decides() { &[] } else { &[LOCK] }
     }
 
-    /// How many clients its own parameters ask for, if they do.
+    /// How many clients its own parameters ask for; `None` if they leave that open.
     fn clients(&self) -> Option<u32> {
         None
     }
 
-    /// How many of its clients the rate and the number of operations are for, the first so many, where they are not
-    /// for all of them.
+    /// How many of its clients, counted from the first, the rate and the number of operations are for; `None` if
+    /// they are for all.
     fn scheduled(&self) -> Option<u32> {
         None
     }
@@ -127,7 +129,7 @@ pub trait Workload: Send + Sync {
         true
     }
 
-    /// Whether it asks for what is written to be searchable at some moment.
+    /// Whether it asks for written documents to be searchable at a given moment.
     fn refreshes(&self) -> bool {
         false
     }
@@ -142,7 +144,7 @@ pub trait Workload: Send + Sync {
         false
     }
 
-    /// What a cell asks of a store besides its rung, under the workload's name.
+    /// The demands of a cell on a store, besides its durability rung; `name` is the workload's name.
     fn wish<'a>(&self, name: &'a str, lock: Lock) -> CellRequest<'a> {
         CellRequest {
             workload: name,
@@ -154,100 +156,100 @@ pub trait Workload: Send + Sync {
         }
     }
 
-    /// One trial.
+    /// Makes one trial.
     fn trial(&self, terms: TrialSetup) -> Box<dyn WorkloadTrial>;
 }
 
-/// What a trial is to be, besides its workload's parameters.
+/// The setup of one trial, besides its workload's parameters.
 #[derive(Clone, Debug)]
 pub struct TrialSetup {
-    /// How read-decide-writes are protected.
+    /// The lock mode, which protects read-decide-writes.
     pub lock: Lock,
-    /// Seeds every draw of the trial.
+    /// The seed of every random number of the trial.
     pub seed: u64,
-    /// Clients that will take part.
+    /// How many clients take part.
     pub clients: u32,
-    /// Replay a generated sequence of so many operations, where the workload has one.
+    /// The length of the generated sequence to replay; `None` to draw operations at random.
     pub trace: Option<u64>,
-    /// What an earlier trial left in the store; `None` where data is laid in anew.
+    /// The data that an earlier trial left in the store; `None` where data is loaded anew.
     pub left: Option<ReusableData>,
 }
 
-/// What a trial left behind that the next one may begin with: proved by its audit, which read it all.
+/// Data that a trial left and the next one may begin with: its state was proved by the audit, which read all of it.
 #[derive(Clone, Debug, Default)]
 pub struct ReusableData {
-    /// Of records: what was written of each, by its number; empty where nothing was changed.
+    /// The version and tag mark of each record, by its number; empty where nothing was changed.
     pub(crate) records: Arc<Vec<WrittenVersion>>,
-    /// The first tag that no trial has written.
+    /// The first tag that no trial has written; `None` where nothing is written.
     pub(crate) tag: Option<u64>,
 }
 
-/// What a trial's audit came to.
+/// The result of a trial's audit.
 #[derive(Clone, Debug)]
 pub struct AuditResult {
-    /// The verdict.
+    /// The verdict, with its findings and evidence.
     pub audit: Audit,
-    /// What may serve the next trial: only where nothing is in doubt.
+    /// The data that the next trial may begin with; only where nothing is in doubt.
     pub left: Option<ReusableData>,
-    /// What the store limited its clients by, in its own words, and how often it said so.
+    /// The reasons for which the store limited its clients, in its own words, and how often it gave each.
     pub limits: BTreeMap<String, u64>,
 }
 
 impl AuditResult {
-    /// An audit, and what may serve the next trial.
+    /// An audit without limits, and the data that the next trial may begin with.
     #[must_use]
     pub fn new(audit: Audit, left: Option<ReusableData>) -> Self {
         Self { audit, left, limits: BTreeMap::new() }
     }
 }
 
-/// How far loading is; shared with whoever shows it.
+/// How many rows have been loaded; shared between the loader and the progress display.
 #[derive(Debug, Default)]
 pub struct LoadProgress(AtomicU64);
 
 impl LoadProgress {
-    /// More rows are in.
+    /// Counts more rows as loaded.
     pub fn add(&self, rows: u64) {
         self.0.fetch_add(rows, Relaxed);
     }
 
-    /// Rows that are in.
+    /// How many rows have been loaded.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// What a trial found out besides times and verdict.
+/// Facts that a trial found out besides times and verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Remarks {
     /// Nanoseconds of the first execution of an operation after loading, on a connection of its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub first_ns: BTreeMap<String, u64>,
-    /// How the store goes about an operation, in its own words (EXPLAIN).
+    /// The store's plan for an operation, in its own words (EXPLAIN).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub plans: BTreeMap<String, String>,
 }
 
 impl Remarks {
-    /// Whether there is nothing to say.
+    /// Whether there are no such facts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// One trial of a workload: its data, its clients with their ledger, its audit.
+/// One trial of a workload, with its data, its clients, their ledger and its audit.
 pub trait WorkloadTrial: Send + Sync {
-    /// Rows that [`load`](WorkloadTrial::load) lays in.
+    /// How many rows [`load`](WorkloadTrial::load) loads.
     fn rows(&self) -> u64;
 
-    /// Rows that the audit will have to read, once the clients are done.
+    /// How many rows the audit will have to read, once the clients are done.
     fn rows_left(&self) -> u64 {
         self.rows()
     }
 
-    /// Lays the data in under the trial's own names.
+    /// Loads the data under the trial's own names.
     fn load<'a>(
         &'a self,
         store: &'a dyn Store,
@@ -255,7 +257,7 @@ pub trait WorkloadTrial: Send + Sync {
         loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>>;
 
-    /// What is to be found out once, after loading and before the clients.
+    /// Collects facts that are needed once, after loading and before the clients start.
     fn prepare<'a>(
         &'a self,
         _store: &'a dyn Store,
@@ -264,8 +266,8 @@ pub trait WorkloadTrial: Send + Sync {
         Box::pin(async { Ok(Remarks::default()) })
     }
 
-    /// Version, settings and rung that the trial is driven at, read back once its data is there; `server` is
-    /// what the server said of itself.
+    /// The version, settings and durability rung of the trial, read back once its data is there; `server` is what
+    /// the server reported of itself.
     fn settings<'a>(
         &'a self,
         _store: &'a dyn Store,
@@ -275,29 +277,29 @@ pub trait WorkloadTrial: Send + Sync {
         Box::pin(async { Ok(server.clone()) })
     }
 
-    /// Something that rises and falls while the clients are at work: its name, and how high it is.
+    /// The name and the level of a figure that rises and falls while the clients run; `None` if there is none.
     fn gauge(&self) -> Option<(&'static str, u64)> {
         None
     }
 
-    /// One of its clients.
+    /// A task for the engine that runs one client of the trial.
     ///
     /// # Errors
-    /// A store that has no adapter for the workload.
+    /// The store has no adapter for the workload.
     fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError>;
 
-    /// Reads the final state back, where the store is still there, and holds the ledger against it.
+    /// Reads the final state back, if the store can still be reached, and compares the ledger with it.
     fn audit<'a>(
         &'a self,
         store: Result<&'a dyn Store, StoreError>,
         place: &'a Place,
     ) -> Task<'a, AuditResult>;
 
-    /// Removes the data.
+    /// Removes the trial's data.
     fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
 }
 
-/// A port that the store has not: found by the plan's check long before.
+/// The error of a store that lacks a workload's port. The plan's check finds this long before.
 pub(crate) fn no_port(workload: &str) -> StoreError {
     StoreError::Server {
         doing: format!("running {workload}"),
@@ -306,12 +308,12 @@ pub(crate) fn no_port(workload: &str) -> StoreError {
     }
 }
 
-/// Parameters from values: what is not given has its default, what is not known is an error.
+/// Makes parameters from values: one that is not given has its default, one that is not known is an error.
 pub(crate) fn read<P: DeserializeOwned>(values: &Values) -> Result<P, String> {
     serde_json::from_value(serde_json::Value::Object(values.clone())).map_err(|error| error.to_string())
 }
 
-/// Every parameter with its value.
+/// Every parameter with its value, as a map.
 pub(crate) fn written<P: Serialize>(parameters: &P) -> Values {
     match serde_json::to_value(parameters) {
         Ok(serde_json::Value::Object(values)) => values,
@@ -320,7 +322,7 @@ pub(crate) fn written<P: Serialize>(parameters: &P) -> Values {
     }
 }
 
-/// Checks parameters: of each whether it fits, its name, and what it must be.
+/// Checks parameters, each given as whether it is in range, its name, and the range that it must be in.
 pub(crate) fn in_range(checks: &[(bool, &str, &str)]) -> Result<(), String> {
     match checks.iter().find(|(fits, ..)| !fits) {
         Some((_, name, must)) => Err(format!("{name} must be {must}")),

@@ -1,4 +1,4 @@
-//! A process tree that ends with its test.
+//! A process tree for tests, killed when its test ends.
 
 use std::{
     process::{Child, Command, Stdio},
@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Waits until something is so, which a machine that has other things to do may make a matter of a minute.
+/// Waits until a condition holds, for up to two minutes, because a busy machine may take long.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, so: impl Fn() -> bool) {
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! The ledger held against the final stock.
+//! Compares the ledger with the final stock.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::{
     guarantee::{ATOMICITY, INTEGRITY, LOCK},
 };
 
-/// A replayed sequence, for the audit.
+/// A sequence that was replayed, for the audit.
 #[derive(Clone, Copy, Debug)]
 pub struct Replay<'a> {
-    /// What was replayed.
+    /// The sequence.
     pub sequence: &'a Sequence,
-    /// Whether one client did it all, so that even each capture's choice of warehouses is settled.
+    /// Whether a single client replayed it, so that even the warehouses of each capture are determined.
     pub in_order: bool,
 }
 
-/// Holds the ledger of a trial against the stock that the store ended with.
+/// Compares the ledger of a trial with the stock that the store ended with.
 ///
 /// Per tuple the count must lie in
 /// `[initial - ok captures - unknown captures + ok releases,
@@ -64,7 +64,7 @@ struct FindingCounts {
 }
 
 impl FindingCounts {
-    /// What the ledger proves without the store.
+    /// The findings that the ledger proves without the store.
     fn from_ledger(stock: &Stock, ledger: &Ledger) -> Self {
         let mut found = Self { torn: ledger.torn(), ..Self::default() };
         let mut sums = [0_i64; 4];
@@ -97,7 +97,7 @@ impl FindingCounts {
         self.evidence.extend(figures.map(|(name, value)| (name.to_owned(), value)));
     }
 
-    /// The final count of each tuple; what is missing counts as 0 and as misplaced.
+    /// The final count of each tuple; a tuple that is missing counts as 0 and as misplaced.
     fn place(&mut self, stock: &Stock, held: &[StockRow]) -> Vec<i64> {
         let mut counts: Vec<Option<i64>> = vec![None; stock.items.len()];
         for tuple in held {
@@ -111,9 +111,9 @@ impl FindingCounts {
         counts.into_iter().map(Option::unwrap_or_default).collect()
     }
 
-    /// Tuples against their bounds, and groups against theirs, which are tighter where a capture's
-    /// answer is missing. A group's breach counts where it shows more than its tuples'. A count is whatever the
-    /// store says: what is taken together with others is wider than they are.
+    /// Compares tuples with their bounds, and groups with theirs, which are tighter where a capture's answer is
+    /// missing. A group counts where it is further out of its bounds than its tuples are. A count is any number the
+    /// store gives, so sums are made in wider integers.
     fn compare(&mut self, stock: &Stock, ledger: &Ledger, counts: &[i64]) {
         for (index, group) in stock.groups.iter().enumerate() {
             let unknown = i128::from(ledger.unknown_captures(index));
@@ -136,8 +136,8 @@ impl FindingCounts {
         }
     }
 
-    /// The final stock against the sequence's own. The sum of each group is the same in whatever
-    /// order operations ended; from which warehouse a capture took is settled only in order.
+    /// Compares the final stock with the sequence's own. The sum of each group is the same in whatever order
+    /// operations ended; the warehouse that a capture took from is determined only if they ran in order.
     fn replay(&mut self, stock: &Stock, ledger: &Ledger, counts: &[i64], replay: Replay<'_>) {
         let last = replay.sequence.last();
         let off: i128 = if replay.in_order {
@@ -178,7 +178,7 @@ impl FindingCounts {
     }
 }
 
-/// As many units as a finding can have.
+/// A number of units as a finding's count, cut to the largest value that fits.
 fn units(found: i128) -> u64 {
     u64::try_from(found).unwrap_or(u64::MAX)
 }
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::inventory::{Parameters, Withdrawal};
 
-    /// A correct store and its ledger after some operations, of which some are unanswered.
+    /// A correct store and its ledger after some operations, some of them unanswered.
     struct World {
         stock: Stock,
         ledger: Ledger,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     proptest! {
-        /// Unanswered operations, done or not, never make a correct store look broken.
+        /// Unanswered operations, whether they took effect or not, never make a correct store look broken.
         #[test]
         fn a_correct_store_raises_no_alarm(seed: u64, share in 0.0..0.5_f64) {
             let world = world(seed, 400, share);
@@ -273,7 +273,7 @@ mod tests {
             prop_assert_eq!(audit.verdict, Verdict::Holds, "{} {:?}", audit, audit.evidence);
         }
 
-        /// With every operation answered, one unit too many or too few anywhere is seen.
+        /// With every operation answered, one unit too many or too few anywhere is found.
         #[test]
         fn one_unit_is_seen(seed: u64, item in 0usize..12, off in prop::sample::select(vec![-1_i64, 1])) {
             let mut world = world(seed, 200, 0.0);
@@ -284,7 +284,7 @@ mod tests {
             prop_assert_eq!(audit.count(name), 1);
         }
 
-        /// With some unanswered, whatever they cannot explain is seen.
+        /// With some operations unanswered, any difference that they cannot explain is found.
         #[test]
         fn more_than_the_unanswered_is_seen(seed: u64, item in 0usize..12) {
             let mut world = world(seed, 200, 0.1);

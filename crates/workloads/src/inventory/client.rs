@@ -1,4 +1,4 @@
-//! The client: draws operations, asks the port, keeps the ledger.
+//! The client: draws operations, sends them to the store, keeps the ledger.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,21 +12,21 @@ use crate::keys::Ranks;
 /// Names of the operations, in the order of their kinds.
 pub const OPERATIONS: &[&str] = &["capture", "release"];
 
-/// What all clients of one trial share. Cheap to clone.
+/// The state that all clients of one trial share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The stock that was laid in.
+    /// The stock that the trial began with.
     pub stock: Arc<Stock>,
-    /// What was acknowledged.
+    /// The ledger of acknowledged and unanswered operations.
     pub ledger: Arc<Ledger>,
-    /// The sequence to replay, where operations are not drawn at random.
+    /// The sequence to replay; `None` where operations are drawn at random.
     pub sequence: Option<Arc<Sequence>>,
     draw: Arc<Draw>,
     seed: u64,
 }
 
 impl Scenario {
-    /// A trial's scenario: random operations, or a sequence's.
+    /// A trial's scenario, with an empty ledger: it replays the sequence or, without one, draws random operations.
     #[must_use]
     pub fn new(
         parameters: &Parameters,
@@ -44,30 +44,30 @@ impl Scenario {
     }
 }
 
-/// One operation, by index into the stock.
+/// One operation, by indices into the stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StockOperation {
-    /// Units of a group.
+    /// Takes units from a group.
     Capture {
-        /// Which group.
+        /// Index of the group.
         group: u32,
-        /// How many.
+        /// Units to take.
         units: u32,
     },
-    /// Units onto a tuple.
+    /// Puts units back on a tuple.
     Release {
-        /// Which tuple.
+        /// Index of the tuple.
         item: u32,
-        /// How many.
+        /// Units to put back.
         units: u32,
     },
 }
 
-/// Draws operations by the parameters.
+/// Draws operations at random, according to the parameters.
 #[derive(Debug)]
 pub(crate) struct Draw {
     ranks: Ranks,
-    /// The tuple of each rank: hot tuples lie anywhere in the stock.
+    /// The tuple of each rank: hot tuples are spread over the whole stock.
     item_of_rank: Vec<u32>,
     units_max: u32,
     capture_share: f64,
@@ -105,7 +105,7 @@ impl Draw {
     }
 }
 
-/// An operation with what the store needs to know of it.
+/// An operation as it is sent to the store, with its index for the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
     Capture { group: u32, request: Capture },
@@ -207,15 +207,15 @@ impl<C: Connector> Client for InventoryClient<C> {
     }
 
     async fn connect(&mut self) -> Result<(), String> {
-        // the old connection is gone before the new one is asked for
+        // drop the old connection before asking for a new one
         self.connection = None;
         self.connection = Some(self.connector.connect().await?);
         Ok(())
     }
 }
 
-/// One client as the engine takes it. Called by each store's crate, so that the client's loop is
-/// compiled there, with every call in it static.
+/// Wraps one client for the engine. To be called by each store's crate, so that the client's loop is compiled
+/// there, with static dispatch of every call in it.
 pub fn task<C>(connector: C, scenario: Scenario) -> ClientTask
 where
     C: Connector + Send + 'static,

@@ -1,4 +1,4 @@
-//! What the clients remember of what was acknowledged, in memory of fixed size.
+//! The clients' record of acknowledged and unanswered operations, in memory of fixed size.
 
 use std::sync::atomic::{
     AtomicI64, AtomicU64,
@@ -7,40 +7,40 @@ use std::sync::atomic::{
 
 use super::{Stock, Withdrawal};
 
-/// One tuple's account in units, on a cache line of its own: an operation touches just one. Each count
-/// only grows.
+/// One tuple's account in units, on a cache line of its own, so that an operation touches just one. Each count only
+/// grows.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Account {
-    /// Captures, counted when they are acknowledged.
+    /// Units of captures, counted when they are acknowledged.
     captured: AtomicI64,
-    /// Releases, counted before they are sent.
+    /// Units of releases, counted before they are sent.
     invoked: AtomicI64,
-    /// Of those: proved to have had no effect.
+    /// Units of those releases that are proved to have had no effect.
     undone: AtomicI64,
-    /// Of those: never answered.
+    /// Units of those releases that were never answered.
     unknown: AtomicI64,
-    /// How far more than the initial stock was seen to be taken.
+    /// The most units that were ever seen to be taken beyond the initial stock.
     oversold: AtomicI64,
 }
 
 /// The ledger of one trial, shared by its clients. An operation costs one atomic addition; nothing grows
 /// with the number of operations.
 ///
-/// Captures acknowledged so far, less releases invoked so far, are never more than what is really
-/// taken: if that is ever more than the initial stock, units were sold that were not there.
+/// Captures acknowledged so far, less releases sent so far, are never more than the units really taken: if that is
+/// ever more than the initial stock, units were sold that did not exist.
 #[derive(Debug)]
 pub struct Ledger {
     initial: Vec<i64>,
     accounts: Vec<Account>,
-    /// Units of unanswered captures, by group: from which tuple they would come is not known.
+    /// Units of unanswered captures, by group, because the tuple that they would come from is not known.
     captured_unknown: Vec<AtomicI64>,
     torn: AtomicU64,
-    /// Captures and releases that ended in any way but acknowledged.
+    /// Captures and releases with any outcome but ok.
     unacknowledged: AtomicU64,
 }
 
-/// What the ledger says of one tuple.
+/// The ledger's figures of one tuple, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) initial: i64,
@@ -63,8 +63,8 @@ impl Ledger {
         }
     }
 
-    /// An acknowledged capture of `units` of a group, with what it says it took. A capture whose
-    /// lines do not add up, or name tuples that it cannot have taken from, is torn.
+    /// Records an acknowledged capture of `units` of a group, with the withdrawals that the store reported. A
+    /// capture whose withdrawals do not add up, or name tuples that it cannot have taken from, is torn.
     pub(crate) fn captured(&self, stock: &Stock, group: u32, units: u32, lines: &[Withdrawal]) {
         let mut sum = 0_u64;
         let mut fits = true;
@@ -82,8 +82,8 @@ impl Ledger {
 
     fn take(&self, item: usize, units: i64) {
         let account = &self.accounts[item];
-        // in this order: what is added is read no later, and what is subtracted no earlier, than the
-        // moment of the capture's addition, for which the sum is then a lower bound
+        // in this order: the counts that are added are read no later than the capture's own addition, and the one
+        // that is subtracted no earlier, so that the sum is a lower bound for that moment
         let undone = account.undone.load(SeqCst);
         let captured = account.captured.fetch_add(units, SeqCst) + units;
         let invoked = account.invoked.load(SeqCst);
@@ -102,7 +102,7 @@ impl Ledger {
         self.unacknowledged.fetch_add(1, Relaxed);
     }
 
-    /// A release that is about to be sent: from now on its units may be there again.
+    /// Records a release that is about to be sent: from now on its units may be in stock again.
     pub(crate) fn release_invoked(&self, item: u32, units: u32) {
         self.accounts[item as usize].invoked.fetch_add(units.into(), SeqCst);
     }
@@ -112,13 +112,13 @@ impl Ledger {
         self.unacknowledged.fetch_add(1, Relaxed);
     }
 
-    /// A release that is proved to have had no effect: its units never came back.
+    /// Records a release that is proved to have had no effect: its units never came back.
     pub(crate) fn release_without_effect(&self, item: u32, units: u32) {
         self.accounts[item as usize].undone.fetch_add(units.into(), SeqCst);
         self.unacknowledged.fetch_add(1, Relaxed);
     }
 
-    /// Once every operation has ended: a release that is neither undone nor unknown was acknowledged.
+    /// To be called once every operation has ended: a release that is neither undone nor unknown was acknowledged.
     pub(crate) fn entry(&self, item: usize) -> Entry {
         let account = &self.accounts[item];
         let released_unknown = account.unknown.load(Relaxed);
@@ -145,7 +145,7 @@ impl Ledger {
     }
 }
 
-/// The tuple that a line names, if it is one of the group's.
+/// The tuple that a withdrawal names, if it belongs to the group.
 fn item_of(stock: &Stock, group: u32, line: &Withdrawal) -> Option<usize> {
     let key = (line.sku, line.condition, line.source, line.warehouse);
     stock.groups[group as usize].items().find(|&item| stock.items[item].key() == key)

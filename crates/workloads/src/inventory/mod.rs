@@ -8,10 +8,10 @@
 //!
 //! # Audit
 //!
-//! In constant work per operation and memory that does not grow with their number. The counts of a
+//! The audit needs constant work per operation, and memory that does not grow with their number. The findings of a
 //! broken verdict:
 //!
-//! | count | unit | proves |
+//! | finding | unit | proves |
 //! | --- | --- | --- |
 //! | `oversold` | units | more was acknowledged as taken than ever existed, seen while it happened |
 //! | `surplus` | units | in the final stock although an acknowledged capture took them (lost capture, release applied twice) |

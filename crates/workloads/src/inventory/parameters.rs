@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Parameter, Skew};
 
-/// What the inventory holds and what is done to it.
+/// The size of the inventory, and how operations are drawn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Parameters {
     /// Tuples in stock.
     pub items: u32,
-    /// Skus are drawn from 1 to this.
+    /// Number of skus: each is drawn from 1 to this.
     pub skus: u32,
     /// Warehouses, numbered from 1.
     pub warehouses: u8,
@@ -19,17 +19,17 @@ pub struct Parameters {
     pub conditions: u8,
     /// Sources, numbered from 1.
     pub sources: u8,
-    /// Lowest price.
+    /// Lowest price, in cents.
     pub price_min: u32,
-    /// Highest price.
+    /// Highest price, in cents.
     pub price_max: u32,
-    /// Initial counts are drawn from 0 to this.
+    /// Highest initial count of a tuple, in units: counts are drawn from 0 to this.
     pub initial_max: u32,
-    /// Units an operation moves: drawn from 1 to this.
+    /// Highest number of units that an operation moves: drawn from 1 to this.
     pub units_max: u32,
     /// Share of operations that are captures, 0 to 1.
     pub capture_share: f64,
-    /// How operations are spread over tuples.
+    /// How operations are distributed over tuples.
     pub skew: Skew,
 }
 
@@ -51,10 +51,10 @@ impl Default for Parameters {
     }
 }
 
-/// Parameters that describe no inventory.
+/// Parameters that do not describe a possible inventory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidParameters {
-    /// More tuples than there are keys for.
+    /// There are more tuples than possible keys.
     #[error(
         "{items} items do not fit {skus} skus x {warehouses} warehouses x {conditions} conditions x \
          {sources} sources = {keys} keys; ask for fewer items or more skus"
@@ -62,29 +62,29 @@ pub enum InvalidParameters {
     TooManyItems {
         /// Tuples asked for.
         items: u32,
-        /// Skus.
+        /// Number of skus.
         skus: u32,
-        /// Warehouses.
+        /// Number of warehouses.
         warehouses: u8,
-        /// Conditions.
+        /// Number of conditions.
         conditions: u8,
-        /// Sources.
+        /// Number of sources.
         sources: u8,
-        /// Keys that there are.
+        /// Number of possible keys: the product of these four.
         keys: u64,
     },
-    /// A value outside its range.
+    /// A value is outside its range.
     #[error("{name} must be {must}")]
     OutOfRange {
-        /// The parameter.
+        /// The parameter's name.
         name: &'static str,
-        /// What it must be.
+        /// The range, as a phrase that follows `must be`.
         must: &'static str,
     },
 }
 
 impl Parameters {
-    /// Keys that tuples can have.
+    /// Number of keys that a tuple can have: every combination of sku, warehouse, condition and source.
     #[must_use]
     pub fn keys(&self) -> u64 {
         u64::from(self.skus)
@@ -93,10 +93,10 @@ impl Parameters {
             * u64::from(self.sources)
     }
 
-    /// Checks that they describe an inventory.
+    /// Checks that the parameters describe a possible inventory.
     ///
     /// # Errors
-    /// The first parameter that does not fit.
+    /// The first parameter that is out of range.
     pub fn check(&self) -> Result<(), InvalidParameters> {
         let ranges = [
             ((1..=10_000_000).contains(&self.items), "items", "between 1 and 10,000,000"),

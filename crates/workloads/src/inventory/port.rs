@@ -1,4 +1,4 @@
-//! The port: what a store must be able to do to carry the inventory.
+//! The port: the operations that a store must offer to run the inventory.
 
 use std::{future::Future, time::Duration};
 
@@ -11,33 +11,33 @@ use crate::Place;
 /// Take units of (sku, condition, source) from whatever warehouses have them: all or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capture {
-    /// What is wanted.
+    /// The sku that is wanted.
     pub sku: u32,
-    /// In which condition.
+    /// The condition that is wanted.
     pub condition: u8,
-    /// From which source.
+    /// The source that is wanted.
     pub source: u8,
-    /// How many.
+    /// How many units are wanted.
     pub units: u32,
 }
 
 /// Put units back on one tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// The tuple.
+    /// The sku of the tuple.
     pub sku: u32,
-    /// The tuple.
+    /// The warehouse of the tuple.
     pub warehouse: u8,
-    /// The tuple.
+    /// The condition of the tuple.
     pub condition: u8,
-    /// The tuple.
+    /// The source of the tuple.
     pub source: u8,
-    /// How many.
+    /// How many units are put back.
     pub units: u32,
 }
 
 impl Release {
-    /// The line that it puts back.
+    /// The tuple and units that it puts back, as a line.
     #[must_use]
     pub fn line(&self) -> Withdrawal {
         let Self { sku, warehouse, condition, source, units } = *self;
@@ -45,18 +45,18 @@ impl Release {
     }
 }
 
-/// What an acknowledged capture took from one warehouse.
+/// The units that an acknowledged capture took from one warehouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Withdrawal {
-    /// As asked.
+    /// The sku, as in the capture.
     pub sku: u32,
-    /// Where it was taken.
+    /// The warehouse that they were taken from.
     pub warehouse: u8,
-    /// As asked.
+    /// The condition, as in the capture.
     pub condition: u8,
-    /// As asked.
+    /// The source, as in the capture.
     pub source: u8,
-    /// How many.
+    /// How many units were taken.
     pub count: u32,
 }
 
@@ -68,9 +68,8 @@ impl Capture {
     }
 }
 
-/// Decides from which warehouses to take: in the order of `held` (warehouse, units), which every
-/// store gives ascending by warehouse. Fills `taken` and says whether there was enough; if not,
-/// `taken` is empty.
+/// Decides from which warehouses to take, in the order of `held` (warehouse, units), which every store gives
+/// ascending by warehouse. Fills `taken` and returns whether there were enough units; if not, `taken` is empty.
 pub fn plan_capture(
     capture: &Capture,
     held: impl IntoIterator<Item = (u8, i64)>,
@@ -96,19 +95,19 @@ pub fn plan_capture(
 
 /// One client's connection: the timed operations.
 ///
-/// Both are retried on [`Attempt::Conflict`], which must be proved to have changed nothing.
+/// Both operations are tried again on [`Attempt::Conflict`], which must be proved to have changed nothing.
 pub trait Operations {
-    /// Takes units, all or nothing, from warehouses in ascending order; on [`Attempt::Ok`] `taken`
-    /// says from where. [`Attempt::Refused`] if there are too few.
+    /// Takes units, all or nothing, from warehouses in ascending order; on [`Attempt::Ok`] `taken` holds the units
+    /// by warehouse. [`Attempt::Refused`] if there are too few.
     fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> impl Future<Output = Attempt>;
 
-    /// Puts units back. One atomic addition in every lock mode: there is nothing to decide. Where
-    /// captures are protected by a lock that the store does not know of, the addition takes it too.
+    /// Puts units back. One atomic addition in every lock mode, because there is nothing to decide. Where captures
+    /// are protected by a lock that the store does not know of, the addition takes that lock too.
     fn release(&mut self, release: &Release) -> impl Future<Output = Attempt>;
 
-    /// How long operations have waited for locks that other clients held, since it was last asked: where the lock is
-    /// kept outside the store's own transactions, so that the client asks for it again and again. What waits inside
-    /// the server is not seen.
+    /// How long operations have waited for locks that other clients held, since this was last called. Only for
+    /// locks that are kept outside the store's own transactions, so that the client asks for them again and again:
+    /// a wait inside the server is not seen.
     fn lock_wait(&mut self) -> Duration {
         Duration::ZERO
     }
@@ -116,13 +115,13 @@ pub trait Operations {
 
 /// Opens connections for one client.
 pub trait Connector {
-    /// What it opens.
+    /// The connection that it opens.
     type Connection: Operations;
 
     /// Opens a connection and prepares its statements.
     ///
     /// # Errors
-    /// Why it could not, in the store's words.
+    /// Why the connection could not be opened, in the store's words.
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>>;
 }
 
@@ -131,32 +130,32 @@ pub trait Connector {
 pub struct StockRow {
     /// (sku, condition, source, warehouse).
     pub key: (u32, u8, u8, u8),
-    /// Units that are there.
+    /// Units in stock.
     pub count: i64,
 }
 
 impl StockRow {
-    /// Something that lies among the tuples and is none: not even its key or its count can be read. Skus,
-    /// conditions, sources and warehouses are numbered from 1.
+    /// An entry among the tuples that is none of them, and whose key or count cannot be read. Its key is all zeros,
+    /// which no tuple has: skus, conditions, sources and warehouses are numbered from 1.
     #[must_use]
     pub fn foreign() -> Self {
         Self { key: (0, 0, 0, 0), count: 0 }
     }
 }
 
-/// The untimed edge: what is done before and after a trial.
+/// The untimed steps before and after a trial.
 pub trait InventoryStore: Send + Sync {
-    /// Lays in the initial stock under the trial's own names, ready for the lock mode.
+    /// Loads the initial stock under the trial's own names, ready for the lock mode.
     fn load<'a>(&'a self, place: &'a Place, lock: Lock, stock: &'a Stock)
     -> Task<'a, Result<(), StoreError>>;
 
-    /// One client of the trial.
+    /// A task for the engine that runs one client of the trial.
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask;
 
     /// Reads the final stock.
     fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>>;
 
-    /// Removes the trial's objects.
+    /// Removes the trial's tables or keys.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
 }
 

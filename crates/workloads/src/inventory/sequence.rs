@@ -1,4 +1,4 @@
-//! A generated sequence whose every capture succeeds in order.
+//! A generated sequence of operations in which every capture succeeds if they run in order.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -10,25 +10,25 @@ use super::{
     client::{Draw, StockOperation},
 };
 
-/// How many tuples are tried for a capture that would succeed, before a release is drawn instead.
+/// How many captures are drawn in search of one that would succeed, before a release is drawn instead.
 const TRIES: usize = 64;
 
-/// A sequence of operations to replay, in which every capture succeeds if they are done one after
-/// the other, and the stock that they leave behind.
+/// A sequence of operations to replay, in which every capture succeeds if they run one after the other, and the
+/// stock that they leave.
 ///
-/// Clients take operations in order, so at any moment a prefix of it is under way. A prefix's
-/// captures never need more than its releases and the initial stock provide: with refused captures
-/// retried, a replay by many clients cannot block itself.
+/// Clients take operations in order, so at any moment a prefix of the sequence is under way. A prefix's captures
+/// never need more than its releases and the initial stock provide: if refused captures are retried, a replay by
+/// many clients cannot block itself.
 #[derive(Debug)]
 pub struct Sequence {
     operations: Vec<StockOperation>,
-    /// Units that it leaves on each tuple.
+    /// Units that the sequence leaves on each tuple.
     last: Vec<i64>,
     next: AtomicUsize,
 }
 
 impl Sequence {
-    /// Draws a sequence of `length` operations; the same seed draws the same.
+    /// Draws a sequence of `length` operations; the same seed gives the same sequence.
     #[must_use]
     pub fn draw(parameters: &Parameters, stock: &Stock, length: usize, seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -44,13 +44,13 @@ impl Sequence {
         Self { operations, last: held, next: AtomicUsize::new(0) }
     }
 
-    /// How many operations there are.
+    /// Number of operations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no operations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
@@ -91,7 +91,7 @@ fn draw_possible(draw: &Draw, stock: &Stock, held: &[i64], rng: &mut impl Rng) -
         .unwrap_or_else(|| draw.release(rng))
 }
 
-/// Does the operation, as every store does it: from warehouses in ascending order.
+/// Applies the operation as every store does: from warehouses in ascending order.
 fn apply(drawn: StockOperation, stock: &Stock, held: &mut [i64]) {
     match drawn {
         StockOperation::Release { item, units } => held[item as usize] += i64::from(units),

@@ -1,5 +1,5 @@
-//! How a client of an SQL database captures and releases: which step follows which in each lock mode. The statements
-//! are the store's, and so is which of them are sent at once.
+//! How a client of an SQL database captures and releases: the order of steps in each lock mode. The store supplies
+//! the statements, and decides which of them are sent in one request.
 
 use std::future::Future;
 
@@ -7,45 +7,46 @@ use acidtest_engine::Attempt;
 
 use super::{Capture, Operations, Release, Withdrawal, plan_capture};
 
-/// That a step was done, or how the operation has ended with it.
+/// `Ok` if a step was done, or how the operation ended with it.
 pub type Step = Result<(), Attempt>;
 
-/// The statements with which a lock mode captures, as a session takes them.
+/// The statements that a lock mode captures with, in the form that a session takes.
 pub enum SqlCapture<S> {
-    /// Reads, and sets each tuple to what should be left of it.
+    /// Lock mode none: reads, then sets each tuple to the count that should be left.
     Unprotected {
         /// Reads a group.
         read: S,
         /// Sets a tuple's count.
         set: S,
     },
-    /// Reads, and takes from what has not changed since.
+    /// Lock mode soft: reads, then takes from tuples that have not changed since.
     IfUnchanged {
         /// Reads a group.
         read: S,
-        /// Takes from a tuple of a certain version.
+        /// Takes from a tuple if it still has the version that was read.
         take: S,
     },
-    /// Reads and locks, and takes.
+    /// Lock mode hard: reads and locks, then takes.
     Locked {
         /// Reads a group and locks it.
         read: S,
         /// Takes from a tuple.
         take: S,
     },
-    /// Does all that in the database.
+    /// Lock mode native: reads, decides and takes inside the database.
     InOne {
-        /// Takes from a group.
+        /// Takes from a group, all or nothing.
         take: S,
     },
 }
 
-/// A session that runs such statements. Each step is one round trip where the database can send at once what it takes.
+/// A session that runs these statements. Each step is one round trip where the database can send its statements at
+/// once.
 pub trait SqlSession {
-    /// A statement, ready to run.
+    /// A prepared statement.
     type Statement;
 
-    /// Whether an operation can begin, as far as is known without asking.
+    /// Checks that an operation can begin, as far as that is known without asking the server.
     fn ready(&mut self) -> impl Future<Output = Step> {
         async { Ok(()) }
     }
@@ -66,7 +67,8 @@ pub trait SqlSession {
         seen: &mut Reading,
     ) -> impl Future<Output = Step>;
 
-    /// Runs a statement on a line's tuple with a value, in a transaction by itself; it must change that tuple alone.
+    /// Runs a statement on a line's tuple with a value, in a transaction of its own; it must change only that
+    /// tuple.
     fn change(
         &mut self,
         change: &Self::Statement,
@@ -74,7 +76,8 @@ pub trait SqlSession {
         value: i64,
     ) -> impl Future<Output = Step>;
 
-    /// Takes a line in a transaction by itself, if its tuple has the version still that was seen; a conflict if not.
+    /// Takes a line in a transaction of its own if its tuple still has the version that was read; a conflict if
+    /// not.
     fn take_if_unchanged(
         &mut self,
         take: &Self::Statement,
@@ -90,10 +93,10 @@ pub trait SqlSession {
         seen: &Reading,
     ) -> impl Future<Output = Step>;
 
-    /// Takes all lines from the group that is locked and commits; what fails is rolled back.
+    /// Takes all lines from the group that is locked, and commits; if that fails it is rolled back.
     fn take_locked(&mut self, take: &Self::Statement, lines: &[Withdrawal]) -> impl Future<Output = Step>;
 
-    /// Takes from a group, all or nothing, and adds to `taken` from where: nothing if there was too little.
+    /// Takes from a group, all or nothing, and adds the lines to `taken`; adds none if there were too few units.
     fn take_in_one(
         &mut self,
         take: &Self::Statement,
@@ -104,46 +107,46 @@ pub trait SqlSession {
     /// Commits the transaction.
     fn commit(&mut self) -> impl Future<Output = Step>;
 
-    /// Rolls back what may be open of a transaction that has ended so. How it has ended then: without an answer the
-    /// connection is of no more use.
+    /// Rolls back the transaction that may be open after an operation ended as `ended`. Returns how the operation
+    /// ends after that: if the rollback is not answered, the connection is lost.
     fn roll_back(&mut self, ended: Attempt) -> impl Future<Output = Attempt>;
 }
 
-/// What a client read of one tuple before it decides.
+/// The state of one tuple as a client read it before it decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StockLevel {
-    /// Where it lies.
+    /// The warehouse that it is in.
     pub warehouse: u8,
-    /// Units.
+    /// Units in stock.
     pub count: i64,
-    /// How often it was changed, where the lock mode keeps a version.
+    /// Version: how often the tuple was changed; 0 where the lock mode keeps no version.
     pub version: i64,
 }
 
-/// What a client read of a group before it decides, ascending by warehouse. Its room is used again.
+/// The state of a group as a client read it before it decides, ascending by warehouse. Its memory is reused.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     tuples: Vec<StockLevel>,
 }
 
 impl Reading {
-    /// Replaces the last reading.
+    /// Replaces the last reading by these tuples.
     ///
     /// # Errors
-    /// The first of `tuples`.
+    /// The first error among `tuples`.
     pub fn fill<E>(&mut self, tuples: impl IntoIterator<Item = Result<StockLevel, E>>) -> Result<(), E> {
         self.tuples.clear();
         tuples.into_iter().try_for_each(|tuple| tuple.map(|seen| self.tuples.push(seen)))
     }
 
-    /// What was read of the tuple that a line takes from; nothing, if that was not read.
+    /// The reading of the tuple that a line takes from; all zeros if that tuple was not read.
     #[must_use]
     pub fn of(&self, line: &Withdrawal) -> StockLevel {
         let seen = self.tuples.iter().find(|seen| seen.warehouse == line.warehouse);
         seen.copied().unwrap_or_default()
     }
 
-    /// What that tuple is to hold after the line: what was read, less the line.
+    /// The count that the line leaves on its tuple: the count read, less the line's.
     fn left(&self, line: &Withdrawal) -> i64 {
         self.of(line).count.saturating_sub(line.count.into())
     }
@@ -160,12 +163,12 @@ pub struct SqlConnection<S: SqlSession> {
     session: S,
     capture: SqlCapture<S::Statement>,
     release: S::Statement,
-    /// The group last read.
+    /// The group that was read last.
     seen: Reading,
 }
 
 impl<S: SqlSession> SqlConnection<S> {
-    /// A session with the statements that it captures and releases with.
+    /// A connection that captures and releases with these statements.
     pub fn new(session: S, (capture, release): (SqlCapture<S::Statement>, S::Statement)) -> Self {
         Self { session, capture, release, seen: Reading::default() }
     }
@@ -180,7 +183,7 @@ impl<S: SqlSession> SqlConnection<S> {
                 for (index, line) in taken.iter().enumerate() {
                     session.change(set, line, seen.left(line)).await.map_err(|ended| match index {
                         0 => ended,
-                        // the lines before have taken effect
+                        // the lines before this one have taken effect
                         _ => ended.after_a_part(),
                     })?;
                 }
@@ -189,7 +192,7 @@ impl<S: SqlSession> SqlConnection<S> {
             SqlCapture::IfUnchanged { read, take } => {
                 session.read_group(read, wanted, seen).await?;
                 seen.decide(wanted, taken)?;
-                // one statement is atomic by itself
+                // a single statement is atomic by itself
                 if let [line] = taken.as_slice() {
                     return session.take_if_unchanged(take, line, seen).await;
                 }
@@ -241,7 +244,7 @@ mod tests {
         StockLevel { warehouse: 2, count: 5, version: 8 },
     ];
 
-    /// Notes each step, and ends one of them as it is told.
+    /// Records each step, and ends one of them as the test says.
     struct Scripted {
         steps: Vec<String>,
         ends: (&'static str, Attempt),
@@ -318,7 +321,7 @@ mod tests {
     const LOCKED: SqlCapture<&str> = SqlCapture::Locked { read: "read", take: "take" };
     const IN_ONE: SqlCapture<&str> = SqlCapture::InOne { take: "take" };
 
-    /// The steps of a capture of which one ends so, and how the capture ends.
+    /// The steps of a capture in which one step ends as given, and how the capture ends.
     fn captured(
         capture: SqlCapture<&'static str>,
         units: u32,
@@ -327,7 +330,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let mut connection = SqlConnection::new(Scripted { steps: Vec::new(), ends }, (capture, "put back"));
         let wanted = Capture { sku: 7, condition: 1, source: 2, units };
-        // what an earlier capture has left
+        // a line left over from an earlier capture
         let mut taken = vec![wanted.line(9, 9)];
         let ended = runtime.block_on(connection.capture(&wanted, &mut taken));
         if ended == Attempt::Ok {
@@ -378,7 +381,7 @@ mod tests {
         ] {
             assert_eq!(captured(capture, 4, (step, ends)), (steps.to_owned(), ended));
         }
-        // what cannot be rolled back has cost the connection
+        // a transaction that could not be rolled back has cost the connection
         let gone = Attempt::Failed(Fault::lost("gone"));
         assert_eq!(captured(LOCKED, 8, ("roll back", gone.clone())).1, gone);
     }

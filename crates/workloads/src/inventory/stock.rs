@@ -5,25 +5,25 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Parameters;
 
-/// One tuple: unique by (sku, warehouse, condition, source).
+/// One tuple, unique by (sku, warehouse, condition, source).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Item {
-    /// What is sold, from 1.
+    /// The kind of item sold, from 1.
     pub sku: u32,
     /// Its condition, from 1.
     pub condition: u8,
-    /// Where it came from, from 1.
+    /// The source that it comes from, from 1.
     pub source: u8,
-    /// Where it lies, from 1.
+    /// The warehouse that it is in, from 1.
     pub warehouse: u8,
     /// Price in cents.
     pub price: u32,
-    /// Units at the start.
+    /// Units in stock at the start of the trial.
     pub initial: u32,
 }
 
 impl Item {
-    /// (sku, condition, source, warehouse): the order in which the stock is sorted.
+    /// (sku, condition, source, warehouse), by which the stock is sorted.
     #[must_use]
     pub fn key(&self) -> (u32, u8, u8, u8) {
         (self.sku, self.condition, self.source, self.warehouse)
@@ -33,33 +33,33 @@ impl Item {
 /// The tuples that a capture of one (sku, condition, source) can take from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Index of its first tuple.
+    /// Index of its first tuple in [`Stock::items`].
     pub first: u32,
-    /// How many there are, one after the other, by warehouse.
+    /// Number of its tuples, which follow each other, ascending by warehouse.
     pub len: u32,
 }
 
 impl Group {
-    /// Indices of its tuples.
+    /// Indices of its tuples in [`Stock::items`].
     #[must_use]
     pub fn items(&self) -> std::ops::Range<usize> {
         self.first as usize..(self.first + self.len) as usize
     }
 }
 
-/// All tuples, sorted by key, so that those of one group lie together.
+/// All tuples, sorted by key, so that the tuples of one group follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stock {
-    /// The tuples.
+    /// The tuples, sorted by [`Item::key`].
     pub items: Vec<Item>,
-    /// The groups.
+    /// The groups, in the order of their tuples.
     pub groups: Vec<Group>,
-    /// The group of each tuple.
+    /// Index of the group of each tuple.
     pub group_of: Vec<u32>,
 }
 
 impl Stock {
-    /// Draws the stock that the parameters describe; the same seed draws the same.
+    /// Draws the stock that the parameters describe; the same seed gives the same stock.
     ///
     /// # Panics
     /// If the parameters were not [checked](Parameters::check): more items than keys.
@@ -109,7 +109,7 @@ impl Stock {
         Self { items, groups, group_of }
     }
 
-    /// The index of the tuple with this key.
+    /// The index of the tuple with this key; `None` if there is none.
     #[must_use]
     pub fn find(&self, key: (u32, u8, u8, u8)) -> Option<usize> {
         self.items.binary_search_by_key(&key, Item::key).ok()

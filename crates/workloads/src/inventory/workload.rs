@@ -1,4 +1,4 @@
-//! The inventory as the runner takes it through a trial.
+//! The inventory workload, as the runner uses it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 
 const NAME: &str = "inventory";
 
-/// The workload's row in the list.
+/// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
 pub const KIND: WorkloadKind = WorkloadKind {
     name: NAME,
     summary: "units captured from and released to stock, under contention\n\
@@ -34,7 +34,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     idle: |_| Vec::new(),
 };
 
-/// The workload with its parameters.
+/// The inventory workload with its parameters.
 #[derive(Clone, Debug)]
 pub struct Inventory {
     parameters: Parameters,
@@ -69,7 +69,7 @@ impl Workload for Inventory {
         true
     }
 
-    /// Every trial of a round has the same stock and operations, and those of another round others.
+    /// All trials of a round have the same stock and operations; those of other rounds have different ones.
     fn trial(&self, terms: TrialSetup) -> Box<dyn WorkloadTrial> {
         let TrialSetup { lock, seed, clients, trace, left: _ } = terms;
         let stock = Arc::new(Stock::draw(&self.parameters, seed));

@@ -1,4 +1,4 @@
-//! The client: joins in both orders, in turn, and looks at what came.
+//! The client: joins in both orders, in turn, and checks the rows.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use super::{Connector, Joined, Operations, TableOrder};
 /// Names of the operations, in the order of their kinds.
 pub const OPERATIONS: &[&str] = &["ext_first", "usertable_first"];
 
-/// What all clients of one trial share. Cheap to clone.
+/// The state that all clients of one trial share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     expected: Arc<BTreeSet<String>>,
@@ -35,7 +35,7 @@ impl Scenario {
         Self { expected: Arc::new(expected), found: Arc::default() }
     }
 
-    /// Joins that were acknowledged, and those of them with other rows than were laid in.
+    /// The number of joins that were acknowledged, and how many of them returned other rows than were loaded.
     #[must_use]
     pub fn found(&self) -> (u64, u64) {
         (self.found.acknowledged.load(Relaxed), self.found.wrong.load(Relaxed))
@@ -79,15 +79,15 @@ impl<C: Connector> Client for JoinClient<C> {
     }
 
     async fn connect(&mut self) -> Result<(), String> {
-        // the old connection is gone before the new one is asked for
+        // drop the old connection before asking for a new one
         self.connection = None;
         self.connection = Some(self.connector.connect().await?);
         Ok(())
     }
 }
 
-/// One client as the engine takes it. Called by each store's crate, so that the client's loop is
-/// compiled there, with every call in it static.
+/// Wraps one client for the engine. To be called by each store's crate, so that the client's loop is compiled
+/// there, with static dispatch of every call in it.
 pub fn task<C>(connector: C, scenario: Scenario) -> ClientTask
 where
     C: Connector + Send + 'static,
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::at_once;
 
-    /// Finds the row `a`, and once, when `usertable` comes first, another one with it.
+    /// Finds the row `a`, and once, when `usertable` comes first, also a row that should not be there.
     struct Fake {
         planted: bool,
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::port::ROWS;
 use crate::{Parameter, records, workload::in_range};
 
-/// What is laid in and what is joined.
+/// The size of both tables, and the condition of the join.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Parameters {
@@ -13,11 +13,11 @@ pub struct Parameters {
     pub records: u64,
     /// Fields of a record.
     pub fields: u16,
-    /// Bytes of a field.
+    /// Length of a field in bytes.
     pub field_bytes: u32,
     /// Rows of `ext`.
     pub ext_rows: u32,
-    /// The value that is asked for.
+    /// The value in the query's `WHERE value =`, 0 to 9.
     pub value: u8,
 }
 
@@ -32,19 +32,19 @@ impl Default for Parameters {
 pub struct Ext {
     /// The key of a record.
     pub key: String,
-    /// 0 to 9: the key's last digit.
+    /// The key's last digit, 0 to 9.
     pub value: u8,
 }
 
 impl Parameters {
-    /// How records look.
+    /// The layout of the records of `usertable`.
     #[must_use]
     pub fn layout(&self) -> records::Layout {
         let Self { records, fields, field_bytes, .. } = *self;
         records::Layout { records, fields, field_bytes, scans: false }
     }
 
-    /// The rows of `ext`: records at even distances.
+    /// The rows of `ext`: keys of records at even distances.
     #[must_use]
     pub fn ext(&self) -> Vec<Ext> {
         let rows = u64::from(self.ext_rows);
@@ -56,10 +56,10 @@ impl Parameters {
         (0..rows).map(row).collect()
     }
 
-    /// Checks that they describe a workload.
+    /// Checks that the parameters describe a possible workload.
     ///
     /// # Errors
-    /// The first parameter that does not fit.
+    /// The first parameter that is out of range.
     pub fn check(&self) -> Result<(), String> {
         self.layout().check()?;
         in_range(&[

@@ -1,4 +1,4 @@
-//! The port: what a store must be able to do to carry the join.
+//! The port: the operations that a store must offer to run the join.
 
 use std::{collections::BTreeSet, future::Future};
 
@@ -8,7 +8,7 @@ use acidtest_model::{StoreError, Task};
 use super::{Ext, Scenario};
 use crate::{LoadProgress, Place, records::Layout};
 
-/// Which table the query names first. The planner may turn it round; its plan says so.
+/// The table that the query names first. The store's planner may change the order; its plan shows that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableOrder {
     /// `FROM ext JOIN usertable`.
@@ -18,10 +18,10 @@ pub enum TableOrder {
 }
 
 impl TableOrder {
-    /// Both, in the order of their operations' kinds.
+    /// Both orders, in the order of their operations' kinds.
     pub const ALL: [Self; 2] = [Self::ExtFirst, Self::UsertableFirst];
 
-    /// Both tables as SQL joins them, under the names `ext` and `usertable`.
+    /// Both tables as the `FROM` clause joins them, under the names `ext` and `usertable`.
     #[must_use]
     pub fn joined(self, ext: &str, usertable: &str) -> String {
         let (ext, usertable) = (format!("{ext} AS ext"), format!("{usertable} AS usertable"));
@@ -32,29 +32,30 @@ impl TableOrder {
     }
 }
 
-/// The most rows that a join can be expected to find: those of `ext`.
+/// The most rows that a join can be expected to find: one for each row of `ext`.
 pub(super) const ROWS: usize = 100_000;
 
-/// What a join found. Its room is used again.
+/// The rows that a join found. Its memory is reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
     keys: Vec<String>,
 }
 
 impl Joined {
-    /// Forgets the last answer.
+    /// Forgets the rows of the last join.
     pub fn clear(&mut self) {
         self.keys.clear();
     }
 
-    /// A row that was found, by its key. Those beyond any that may be expected are not kept: it is wrong already.
+    /// Adds a row that was found, by its key. At most one row more than the largest correct answer is kept: the
+    /// answer is wrong by then.
     pub fn row(&mut self, key: &str) {
         if self.keys.len() <= ROWS {
             self.keys.push(key.to_owned());
         }
     }
 
-    /// Whether these are the rows, each once.
+    /// Whether the rows are exactly the expected ones, each once.
     pub(crate) fn is(&self, expected: &BTreeSet<String>) -> bool {
         let once: BTreeSet<&String> = self.keys.iter().collect();
         self.keys.len() == expected.len() && once.into_iter().eq(expected)
@@ -70,20 +71,20 @@ pub trait Operations {
 
 /// Opens connections for one client.
 pub trait Connector {
-    /// What it opens.
+    /// The connection that it opens.
     type Connection: Operations;
 
     /// Opens a connection and prepares its statements.
     ///
     /// # Errors
-    /// Why it could not, in the store's words.
+    /// Why the connection could not be opened, in the store's words.
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>>;
 }
 
-/// The untimed edge: what is done before and after a trial.
+/// The untimed steps before and after a trial.
 pub trait JoinStore: Send + Sync {
-    /// Lays in `usertable`, as the records workload does, and `ext`, with its key as primary key; gathers
-    /// what the planner wants to know of them.
+    /// Loads `usertable`, as the records workload does, and `ext`, with its key as primary key; gathers the
+    /// statistics that the planner needs of them.
     fn load<'a>(
         &'a self,
         place: &'a Place,
@@ -100,8 +101,8 @@ pub trait JoinStore: Send + Sync {
         value: u8,
     ) -> Task<'a, Result<String, StoreError>>;
 
-    /// Joins once, on a connection of its own; the caller has the clock. Connecting and preparing come
-    /// before `begin` is called, and only the query after it.
+    /// Joins once, on a connection of its own. The caller measures the time: connecting and preparing come before
+    /// `begin` is called, and only the query comes after it.
     fn first<'a>(
         &'a self,
         place: &'a Place,
@@ -110,10 +111,11 @@ pub trait JoinStore: Send + Sync {
         begin: &'a mut (dyn FnMut() + 'a),
     ) -> Task<'a, Result<(), StoreError>>;
 
-    /// One client of the trial: `join::task(connector, scenario)`, called in the store's crate.
+    /// A task for the engine that runs one client of the trial: `join::task(connector, scenario)`, called in the
+    /// store's crate.
     fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask;
 
-    /// Removes the trial's objects.
+    /// Removes the trial's tables.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
 }
 

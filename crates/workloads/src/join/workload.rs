@@ -1,4 +1,4 @@
-//! The join as the runner takes it through a trial.
+//! The join workload, as the runner uses it.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -15,7 +15,7 @@ use crate::{
 
 const NAME: &str = "join";
 
-/// The workload's row in the list.
+/// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
 pub const KIND: WorkloadKind = WorkloadKind {
     name: NAME,
     summary: "a table of 100 rows joined to a large one, in both orders, cold and warm\n\
@@ -30,7 +30,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     idle: |_| idle(&[("max_retries", false, NOTHING_WRITTEN)]),
 };
 
-/// The workload with its parameters.
+/// The join workload with its parameters.
 #[derive(Clone, Debug)]
 pub struct Join {
     parameters: Parameters,
@@ -40,7 +40,7 @@ impl Join {
     /// The workload with these parameters.
     ///
     /// # Errors
-    /// The first parameter that does not fit.
+    /// The first parameter that is out of range.
     pub fn new(parameters: Parameters) -> Result<Self, String> {
         parameters.check()?;
         Ok(Self { parameters })
@@ -116,7 +116,7 @@ impl WorkloadTrial for JoinTrial {
             let (mut first_ns, mut plans) = (BTreeMap::new(), BTreeMap::new());
             for (turn, (order, name)) in TableOrder::ALL.into_iter().zip(OPERATIONS).enumerate() {
                 if turn > 0 {
-                    // what the other order has touched is warm
+                    // the data that the other order has read is warm, so it is loaded anew
                     store.unload(place).await?;
                     store.load(place, &self.parameters.layout(), &self.ext, &LoadProgress::default()).await?;
                 }
@@ -125,7 +125,7 @@ impl WorkloadTrial for JoinTrial {
                 store.first(place, order, self.parameters.value, &mut begin).await?;
                 let took = u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 first_ns.insert((*name).to_owned(), took);
-                // after the first execution: to explain a query warms what it looks at
+                // after the first execution, because explaining a query warms the data that it reads
                 plans.insert((*name).to_owned(), store.explain(place, order, self.parameters.value).await?);
             }
             Ok(Remarks { first_ns, plans })
@@ -136,7 +136,7 @@ impl WorkloadTrial for JoinTrial {
         Ok(port(store)?.client(place, self.parameters.value, self.scenario.clone()))
     }
 
-    /// Nothing is written, so what came is all that there is to look at.
+    /// Counts the joins that were acknowledged with wrong rows; nothing is written, so nothing has to be read back.
     fn audit<'a>(&'a self, store: Result<&'a dyn Store, StoreError>, _: &'a Place) -> Task<'a, AuditResult> {
         let (acknowledged, wrong) = self.scenario.found();
         let doubt = match (store, acknowledged) {
@@ -149,7 +149,7 @@ impl WorkloadTrial for JoinTrial {
             (0, Some(_)) => Verdict::Unknown,
             (0, None) => Verdict::Holds,
         };
-        // rows that are not as they were laid in may be so for the next trial too
+        // rows that differ from the loaded ones may be wrong for the next trial too
         let left = (verdict == Verdict::Holds).then(ReusableData::default);
         let finding = Finding::new("wrong", wrong, "joins", INTEGRITY);
         let count = i64::try_from(acknowledged).unwrap_or(i64::MAX);

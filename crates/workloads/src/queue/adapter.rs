@@ -1,4 +1,4 @@
-//! What adapters share whose stores answer one request after the other, and are asked for messages.
+//! Helpers for the adapters of stores that answer one request after the other and have to be asked for messages.
 
 use std::time::{Duration, Instant};
 
@@ -6,28 +6,27 @@ use acidtest_engine::{Attempt, Completion, Fault};
 
 use super::{Ack, Delivery, Requirements};
 
-/// How long a consumer waits before it asks again a store that had no message for it and does not tell when
-/// one comes.
+/// How long a consumer waits before it asks again, if a store had no message for it and does not announce new ones.
 pub const POLL: Duration = Duration::from_millis(2);
 
-/// What is sent or fetched at once has at most so many bytes of messages, or is a single one.
+/// Bytes of messages that are sent or fetched at once at most, unless a single message is larger.
 const ROOM: u32 = 8 << 20;
 
-/// Messages laid in by one transaction.
+/// Messages that are loaded in one transaction.
 const FILLING: u32 = 1000;
 
-/// Messages that may be on their way to a consumer that reads all there is.
+/// Messages that may be on their way to a consumer that reads the whole queue.
 const BULK: u32 = 1000;
 
 impl Requirements {
-    /// So many messages at once, or fewer where they are large.
+    /// The number of messages that may be sent or fetched at once: `messages`, or fewer where they are large.
     #[must_use]
     pub fn at_once(&self, messages: u32) -> u32 {
         messages.min(ROOM / self.message_bytes.max(1)).max(1)
     }
 
-    /// The same, consumed by as many at once as are on their way without waiting, and as a store keeps for a slow
-    /// reader.
+    /// The same requirements for a consumer that reads the whole queue: as many messages on their way at once as
+    /// arrive without waiting, and as a store keeps for a slow reader.
     #[must_use]
     pub fn in_bulk(&self) -> Self {
         let prefetch = self.at_once(BULK);
@@ -35,7 +34,7 @@ impl Requirements {
         Self { delivery: Delivery { batch, prefetch, ..self.delivery }, ..*self }
     }
 
-    /// The same, published in large transactions: how to lay in a backlog where a transaction is one request.
+    /// The same requirements with large transactions, for loading a backlog where a transaction is one request.
     #[must_use]
     pub fn in_transactions(&self) -> Self {
         let batch = self.at_once(FILLING);
@@ -50,10 +49,10 @@ pub struct MessageNumbers {
 }
 
 impl MessageNumbers {
-    /// The next so many messages have ended alike.
+    /// Adds the next `messages` messages to `ended`, all with the same outcome.
     ///
     /// # Errors
-    /// An attempt that leaves the end open, or that cost the connection.
+    /// The outcome is unknown, or the attempt cost the connection.
     pub fn end(
         &mut self,
         messages: usize,
@@ -73,8 +72,8 @@ impl MessageNumbers {
     }
 }
 
-/// Asks for a message every [`POLL`], until the answer is another than that there is none
-/// ([`Attempt::Refused`]) or patience is at its end.
+/// Asks for a message every [`POLL`], until the answer is anything but [`Attempt::Refused`] (there is no message)
+/// or `patience` is over.
 pub async fn poll(patience: Duration, mut ask: impl AsyncFnMut() -> Attempt) -> Attempt {
     let mut until = None;
     loop {

@@ -1,4 +1,4 @@
-//! What the ledger proves once the queue is empty.
+//! The findings that the ledger proves once the queue is empty.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::{
     guarantee::{ATOMICITY, INTEGRITY, ORDER},
 };
 
-/// Holds what was published against what was consumed, once the queue is drained.
+/// Compares the published with the consumed messages, once the queue is drained.
 ///
-/// Every acknowledged message was consumed at least once; none that was never sent, or was proved not to have
-/// been published, was; of none was the acknowledgement answered twice, and none came again without the store's
-/// word that it may have been delivered before, where a store gives that word. An unanswered publish proves
-/// nothing either way. What is still in the queue is not lost: unless the queue is empty, lost messages are
-/// not counted and the verdict is unknown.
+/// Every acknowledged message must have been consumed at least once. No message may have been consumed that was
+/// never sent, or that was proved not to have been published. No message's acknowledgement may have been answered
+/// twice, and none may have come again without the store's flag that it may have been delivered before, where a
+/// store has such a flag. An unanswered publish proves nothing either way. Messages that are still in the queue are
+/// not lost: unless the queue is empty, lost messages are not counted and the verdict is unknown.
 #[must_use]
 pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     let totals = ledger.totals();
@@ -61,7 +61,7 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     Audit { verdict, reason: doubt, findings, evidence }
 }
 
-/// Why lost messages cannot be told from those that are still on their way.
+/// Why lost messages cannot be told from those still on their way; `None` if they can.
 fn doubt(totals: &Totals, drained: Result<Depth, StoreError>) -> Option<String> {
     match drained {
         Err(error) => Some(error.to_string()),
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::queue::message::{Id, LAID};
 
-    /// What may become of a message, and what is to be found of it.
+    /// The possible fates of a message, and the findings that each must lead to.
     const FATES: [(&str, &str); 19] = [
         ("sent ok fresh settled", ""),
         ("sent fresh settled ok", ""),
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// The ledger of messages with these fates, of these producers, side by side.
+    /// A ledger of messages with these fates, each of the given producer. Their events alternate.
     fn ledger(messages: &[(u32, &str)]) -> Ledger {
         let ledger = Ledger::new(3, messages.len() as u64);
         for step in 0..6 {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each kind of damage is found, as often as it was done, and what is right or in doubt adds nothing to it.
+        /// Each kind of damage is found as often as it was done; correct and unanswered messages add nothing to it.
         #[test]
         fn damage_is_found_with_its_count(
             messages in prop::collection::vec(
@@ -155,7 +155,7 @@ mod tests {
             let fates: Vec<_> = messages.iter().map(|(producer, (fate, _))| (*producer, *fate)).collect();
             let ledger = ledger(&fates);
             let judged = audit(&ledger, Ok(Depth::default()));
-            // where the queue cannot be drained, all but what was lost stands
+            // where the queue cannot be drained, every finding but the lost messages stands
             let undrained = audit(&ledger, Err(gone()));
             let mut broken = false;
             for Finding { name, count, .. } in &judged.findings {
@@ -172,7 +172,8 @@ mod tests {
             prop_assert_eq!(judged.verdict, verdict);
         }
 
-        /// What is still in the queue is not lost, and nothing is said of what is not known.
+        /// Messages still in the queue are not lost, and where it is not known whether there are any the verdict is
+        /// unknown.
         #[test]
         fn a_queue_that_is_not_empty_proves_no_loss(
             ready in prop::sample::select(vec![0, 1, 2, u64::MAX]),
@@ -183,7 +184,7 @@ mod tests {
             prop_assert_eq!(judged.count("lost"), if empty { 10 } else { 0 });
             prop_assert_eq!(judged.verdict, if empty { Verdict::Broken } else { Verdict::Unknown });
             prop_assert_eq!(judged.evidence["not_consumed"], 10);
-            // without acknowledgements it is counted, and breaks no promise
+            // without acknowledgements a lost message is counted, and breaks no promise
             prop_assert_eq!(judged.breaks_promise(&[DELIVERY.name]), false);
             prop_assert_eq!(judged.breaks_promise(&[] as &[&str]), empty);
         }

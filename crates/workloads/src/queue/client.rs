@@ -1,4 +1,4 @@
-//! The clients: producers and consumers, with their ledger.
+//! The clients: producers and consumers, and how they keep the ledger.
 
 use std::{
     collections::BTreeMap,
@@ -20,39 +20,39 @@ pub const OPERATIONS: &[&str] = &["publish", "consume"];
 const PUBLISH: usize = 0;
 const CONSUME: usize = 1;
 
-/// Names of the spans: from publishing a message to its being taken, its time in the queue included.
+/// Names of the spans: from publishing a message until a consumer takes it, its time in the queue included.
 pub const SPANS: &[&str] = &["delivery"];
 const DELIVERY: usize = 0;
 
-/// How long a consumer waits for a message before it says that there was none.
+/// How long a consumer waits for a message before it reports that there was none.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Limits told apart; further ones are counted together.
+/// How many different limits are counted one by one; any others are counted together.
 const LIMITS: usize = 20;
 
-/// What all clients of one trial share. Cheap to clone.
+/// The state that all clients of one trial share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What was published and consumed.
+    /// The ledger of published and consumed messages.
     pub ledger: Arc<Ledger>,
-    /// When the clock of the messages' stamps began.
+    /// The moment from which the messages' time stamps count.
     epoch: Instant,
     limits: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl Scenario {
-    /// A trial's scenario, over a ledger that is empty.
+    /// A trial's scenario, over an empty ledger.
     #[must_use]
     pub fn new(ledger: Arc<Ledger>) -> Self {
         Self { ledger, epoch: Instant::now(), limits: Arc::default() }
     }
 
-    /// Nanoseconds of the messages' clock.
+    /// Nanoseconds since the scenario was made, for the time stamps of messages.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// What the store limited its producers by, in its words, and how often it said so.
+    /// The reasons for which the store limited its producers, in its words, and how often it gave each.
     #[must_use]
     pub fn limits(&self) -> BTreeMap<String, u64> {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -65,14 +65,13 @@ impl Scenario {
     }
 }
 
-/// A message on its way out. Its room is used again.
+/// A message to be published. Its memory is reused.
 #[derive(Debug)]
 struct Draft {
     id: Id,
     message: Message,
 }
 
-/// One producer.
 struct Producer<C: Connector> {
     scenario: Scenario,
     connector: C,
@@ -157,24 +156,24 @@ impl<C: Connector> Pipeline for Producer<C> {
     }
 }
 
-/// The next message, and its acknowledgement where one is due.
+/// Taking the next message, and acknowledging the messages in hand where that is due.
 #[derive(Clone, Copy, Debug)]
 struct ConsumeOperation;
 
-/// One consumer.
 struct Consumer<C: Connector> {
     scenario: Scenario,
     connector: C,
     connection: Option<C::Subscriber>,
     wanted: Requirements,
     received: ReceivedMessage,
-    /// When `received` was taken, if it has not been accounted for.
+    /// When `received` was taken, in nanoseconds of the messages' clock; `None` once it has been recorded in the
+    /// ledger.
     taken: Option<u64>,
-    /// Taken and not acknowledged.
+    /// Messages taken and not acknowledged.
     held: Vec<Id>,
-    /// What the last acknowledgement, of all that is held and `received`, came to.
+    /// The store's answer to the last acknowledgement, which was for `held` and `received` together.
     settled: Option<AckAnswer>,
-    /// None where no order is promised.
+    /// `None` where no order is promised.
     order: Option<ArrivalOrder>,
     span: Option<u64>,
 }
@@ -199,7 +198,7 @@ impl<C: Connector> Consumer<C> {
         self.wanted.delivery.consume != Consume::Auto
     }
 
-    /// Takes a message and acknowledges those in hand where that is due.
+    /// Takes a message, and acknowledges those in hand where that is due.
     async fn take(&mut self, patience: Duration) -> Attempt {
         let acknowledges = self.acknowledges();
         let Some(connection) = &mut self.connection else {
@@ -208,7 +207,7 @@ impl<C: Connector> Consumer<C> {
         let attempt = connection.take(patience, &mut self.received).await;
         self.taken = (attempt == Attempt::Ok).then(|| self.scenario.now());
         let held = self.held.len() + usize::from(self.taken.is_some());
-        // what others wait for is not kept while there is nothing else to do
+        // messages that other clients may be waiting for are not held while there is nothing else to do
         let due = held >= self.wanted.delivery.batch as usize || attempt == Attempt::Refused;
         if acknowledges && due && held > 0 && matches!(attempt, Attempt::Ok | Attempt::Refused) {
             match connection.settle().await {
@@ -217,20 +216,20 @@ impl<C: Connector> Consumer<C> {
             }
         }
         if attempt == Attempt::Refused {
-            // before another attempt can take what this acknowledgement was not for
+            // before another attempt takes a message that this acknowledgement was not for
             self.note_settled();
         }
         attempt
     }
 
-    /// Notes what the acknowledgement of all that is held came to.
+    /// Records that the store answered for all messages that are held, as far as it did.
     fn note_settled(&mut self) {
         if let Some(settled) = self.settled.take() {
             self.scenario.ledger.acknowledged(self.held.drain(..), settled);
         }
     }
 
-    /// Notes what was taken, however its acknowledgement ended.
+    /// Records the message that was taken, however its acknowledgement ended.
     fn note(&mut self) {
         self.span = None;
         if let Some(taken) = self.taken.take() {
@@ -266,7 +265,7 @@ impl<C: Connector> Client for Consumer<C> {
         let ledger = &self.scenario.ledger;
         let drains = self.wanted.delivery.producers == 0;
         let is_left = !drains || ledger.totals().delivered < ledger.backlog();
-        // who waits for an empty queue might wait for ever
+        // a consumer that waits until a queue is empty might wait forever
         (is_left && !ledger.is_endless()).then_some(ConsumeOperation)
     }
 
@@ -291,7 +290,7 @@ impl<C: Connector> Client for Consumer<C> {
     }
 
     async fn connect(&mut self) -> Result<(), String> {
-        // the old connection is gone before the new one is asked for, and what it held may come again
+        // drop the old connection before asking for a new one; the messages that it held may be delivered again
         if self.connection.take().is_some() {
             self.scenario.ledger.consumer_lost();
         }
@@ -300,7 +299,7 @@ impl<C: Connector> Client for Consumer<C> {
         Ok(())
     }
 
-    /// Acknowledges what is in hand: on some stores nobody else can write before that.
+    /// Acknowledges the messages in hand: on some stores nobody else can write before that.
     async fn pause(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         if self.held.is_empty() {
@@ -308,15 +307,15 @@ impl<C: Connector> Client for Consumer<C> {
         }
         self.settled = connection.settle().await.ok();
         if self.settled.is_none() {
-            // what is held may come again: only a new connection begins anew
+            // the messages that are held may be delivered again: only a new connection starts clean
             self.connection = None;
             self.scenario.ledger.consumer_lost();
         }
         self.note();
     }
 
-    /// Acknowledges what is in hand; where nothing is acknowledged, takes what was handed out already. Goes in
-    /// order: what others hold is counted before the queue is judged.
+    /// Acknowledges the messages in hand. Where nothing is acknowledged, takes the messages that were handed out
+    /// already. Then closes the connection, so that its messages are counted before the queue is judged.
     async fn finish(&mut self) {
         self.scenario.ledger.consumer_done();
         let Some(connection) = &mut self.connection else { return };
@@ -336,8 +335,8 @@ impl<C: Connector> Client for Consumer<C> {
     }
 }
 
-/// One client as the engine takes it: a producer or a consumer, by its index. Called in each store's crate, so
-/// that the client's loop is compiled there, with every call in it static.
+/// Wraps one client for the engine: a producer or a consumer, by its index. To be called in each store's crate, so
+/// that the client's loop is compiled there, with static dispatch of every call in it.
 pub(super) fn task<C: Connector>(
     connector: C,
     scenario: Scenario,
@@ -366,22 +365,22 @@ mod tests {
     use super::*;
     use crate::{at_once, queue::Parameters};
 
-    /// A queue of so many messages, laid in, and one consumer's connections to it.
+    /// A queue of loaded messages, and the connections of one consumer to it.
     #[derive(Clone)]
     struct Table {
         scenario: Scenario,
-        /// What comes next; none for a queue that has nothing just then.
+        /// The messages that come next; `None` stands for an empty queue at that moment.
         next: Arc<Mutex<Vec<Option<Id>>>>,
-        /// Whether the acknowledgement that is asked for first is never answered.
+        /// Whether the first acknowledgement is never answered.
         hangs: bool,
         hung: Arc<AtomicBool>,
-        /// The store's word on what it hands out, where it has one.
+        /// The flag that the store hands messages out with; `None` if it has none.
         redelivered: Option<bool>,
     }
 
     const BYTES: usize = 40;
 
-    /// Takes what comes next.
+    /// Takes the message that comes next.
     fn take(consumer: &mut Consumer<Table>) {
         assert_eq!(at_once(consumer.attempt(&ConsumeOperation)), Attempt::Ok);
         consumer.account(ConsumeOperation, Outcome::Ok);
@@ -417,20 +416,20 @@ mod tests {
             Consumer::new(self.clone(), self.scenario.clone(), Self::wanted(), false)
         }
 
-        /// How often the message is found to have been acknowledged twice, once a consumer acknowledges it again.
+        /// How many duplicates are counted for the message once a consumer acknowledges it again.
         fn twice(&self, sequence: u64) -> u64 {
             self.scenario.ledger.settled(laid(sequence));
             self.scenario.ledger.totals().duplicated
         }
     }
 
-    /// What a connection has taken and not acknowledged.
+    /// Counts the messages that a connection has taken and not acknowledged.
     struct Unacknowledged {
         table: Table,
         taken: usize,
     }
 
-    /// A producer's connection, of which no answer comes.
+    /// A producer's connection that never answers.
     struct SilentPublisher;
 
     impl Connector for Table {
@@ -466,7 +465,7 @@ mod tests {
             Attempt::Ok
         }
 
-        /// As a table does: what is to be acknowledged is no longer to be once that was asked for, and with
+        /// Behaves as a table does: once an acknowledgement was asked for, its messages need no other, and with
         /// nothing to acknowledge there is nothing to ask.
         async fn settle(&mut self) -> Result<AckAnswer, Fault> {
             if std::mem::take(&mut self.taken) > 0 && self.table.hangs && !self.table.hung.swap(true, SeqCst)
@@ -477,8 +476,8 @@ mod tests {
         }
     }
 
-    /// A store without a flag may still hold back what it handed to a consumer that was lost, and hand it out later
-    /// as if for the first time.
+    /// A store without a flag may still hold back messages that it handed to a lost consumer, and hand them out
+    /// later as if for the first time.
     #[test]
     fn no_order_is_judged_without_a_flag_once_a_consumer_was_lost() {
         for (lost, found) in [(false, 1), (true, 0)] {
@@ -495,8 +494,8 @@ mod tests {
         }
     }
 
-    /// What a consumer has seen it has seen, whatever became of its connection: a store with a flag has said that it hands
-    /// this one out for the first time.
+    /// A consumer's view of the order outlives its connections: a store with a flag has said that it hands this
+    /// message out for the first time.
     #[test]
     fn an_order_is_judged_over_a_consumer_s_connections() {
         let table = Table { redelivered: Some(false), ..Table::new(&[Some(1), Some(0)], false) };
@@ -508,8 +507,8 @@ mod tests {
         assert_eq!(table.scenario.ledger.totals().reordered, 1);
     }
 
-    /// What was handed to a consumer that asks for nothing more is for the others, out of order and, where a store has
-    /// no flag, without one.
+    /// Messages handed to a consumer that asks for no more go to the other consumers, out of order and, where a
+    /// store has no flag, without one.
     #[test]
     fn no_order_is_judged_without_a_flag_once_a_consumer_is_done() {
         for (done, found) in [(false, 1), (true, 0)] {
@@ -527,10 +526,10 @@ mod tests {
         }
     }
 
-    /// Each message that a consumer takes is looked at, once.
+    /// Each message that a consumer takes is checked, exactly once.
     #[test]
     fn what_is_wrong_with_what_is_taken_is_counted() {
-        // what is held is acknowledged in between; nobody sent the last one
+        // the messages held are acknowledged in between; nobody sent the last one
         let table = Table::new(&[Some(0), Some(1), None, Some(1), Some(9), None], false);
         let mut consumer = table.consumer();
         at_once(consumer.connect()).unwrap();
@@ -552,7 +551,7 @@ mod tests {
         assert_eq!([totals.delivered, totals.torn], [0, 1]);
     }
 
-    /// What a producer gave up may come after what it sent next, and that is no other order than was promised.
+    /// A message that a producer gave up may come after the ones it sent next; that breaks no promised order.
     #[test]
     fn a_producer_notes_where_each_of_its_connections_begins() {
         let table = Table::new(&[], false);
@@ -566,8 +565,8 @@ mod tests {
         assert_eq!(first, [0, 3, 4].map(|sequence| Id { producer: 0, sequence }));
     }
 
-    /// What is acknowledged because there is nothing more is what was held then, not what a later attempt of the
-    /// same operation takes.
+    /// An acknowledgement that is due because the queue is empty is for the messages held at that time, not for
+    /// those that a later attempt of the same operation takes.
     #[test]
     fn an_acknowledgement_is_for_what_was_held_when_it_was_asked_for() {
         let table = Table::new(&[Some(0), None, Some(1)], false);
@@ -581,7 +580,7 @@ mod tests {
         assert_eq!(table.twice(0), 1, "it was");
     }
 
-    /// A store that delivers for ever what was acknowledged is found out, and the trial ends.
+    /// A store that delivers acknowledged messages again and again is detected, and the trial ends.
     #[test]
     fn a_consumer_ends_on_a_queue_that_forgets_nothing() {
         let table = Table::new(&[Some(0)], false);
@@ -593,11 +592,11 @@ mod tests {
             take(&mut consumer);
             taken += 1;
         }
-        // each that came again counts once as such, and once as acknowledged twice
+        // each message that came again counts once as such, and once as acknowledged twice
         assert!((1_000..=table.scenario.ledger.most_deliveries() + 1).contains(&taken), "{taken}");
     }
 
-    /// What is acknowledged at the end of a phase must not come again either.
+    /// A message acknowledged at the end of a phase must not come again either.
     #[test]
     fn an_acknowledgement_at_the_end_of_a_phase_is_noted() {
         for finishes in [false, true] {
@@ -610,7 +609,7 @@ mod tests {
         }
     }
 
-    /// An acknowledgement that nobody answered is none, whatever the same connection says when the trial ends.
+    /// An unanswered acknowledgement does not count, whatever the same connection answers when the trial ends.
     #[test]
     fn an_acknowledgement_that_was_given_up_is_not_taken_as_answered() {
         let table = Table::new(&[Some(0), None], true);

@@ -1,4 +1,4 @@
-//! What a run asks of a queue.
+//! The delivery guarantees that a run asks of a queue.
 
 use acidtest_model::CellRequest;
 use schemars::JsonSchema;
@@ -13,12 +13,12 @@ use crate::workload::read;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Ack {
-    /// Once it is on its way: nobody says whether it arrived.
+    /// Once it is written to the connection: nobody says whether it arrived.
     None,
-    /// Once the store has answered for it.
+    /// Once the store has answered that it has it.
     #[default]
     Confirm,
-    /// Once the transaction that it is part of is committed.
+    /// Once the transaction that it belongs to is committed.
     Transaction,
 }
 
@@ -28,7 +28,7 @@ pub enum Ack {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Consume {
-    /// Once it is handed out: a consumer that dies takes it along.
+    /// Once it is handed out: a consumer that dies loses it.
     Auto,
     /// Once its consumer has acknowledged it.
     #[default]
@@ -37,13 +37,13 @@ pub enum Consume {
     Transaction,
 }
 
-/// How a queue is kept, where a store has several ways.
+/// The kind of queue, where a store has several.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum QueueKind {
-    /// The store's own, where it has only one; `classic` on RabbitMQ.
+    /// The store's only kind, or `classic` on RabbitMQ.
     #[default]
     Default,
     /// RabbitMQ's queue on one node.
@@ -82,57 +82,59 @@ impl Consume {
     }
 }
 
-/// How messages are to be delivered: what one cell asks of a store as a queue.
+/// The delivery that one cell asks of a store's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// When a published message counts as published.
     pub ack: Ack,
     /// When a consumed message is gone.
     pub consume: Consume,
-    /// Whether messages are to outlive the server's process: a persistent message in a durable queue, a stream
-    /// in files.
+    /// Whether messages are to survive the end of the server's process: a persistent message in a durable queue, a
+    /// stream in files.
     pub persistent: bool,
-    /// How the queue is kept.
+    /// The kind of queue, where a store has several.
     pub queue: QueueKind,
-    /// Copies of the queue on different servers.
+    /// Copies of the queue, on different servers.
     pub replicas: u32,
-    /// Whether the store is to drop a message that it has already, by the message's id.
+    /// Whether the store is to drop a message whose id it has seen.
     pub deduplicate: bool,
-    /// Messages of a transaction; acknowledgements that a consumer gives at once.
+    /// Messages in a transaction; also how many messages a consumer acknowledges at once.
     pub batch: u32,
-    /// Publishes that a producer may have unanswered.
+    /// Publishes that a producer may have unanswered at a time.
     pub in_flight: u32,
     /// Messages that a consumer may hold unacknowledged.
     pub prefetch: u32,
-    /// Clients that publish; 0 where none does.
+    /// Clients that publish; 0 if none does.
     pub producers: u32,
-    /// Clients that consume; 0 where none does.
+    /// Clients that consume; 0 if none does.
     pub consumers: u32,
 }
 
 impl Delivery {
-    /// How a cell asks for its messages to be delivered; none of a cell of another workload.
+    /// The delivery that a cell asks for; `None` if its workload is another one.
     #[must_use]
     pub fn of(wish: &CellRequest<'_>) -> Option<Self> {
         let parameters = (wish.workload == NAME).then(|| read::<Parameters>(&wish.parameters))?;
         Some(parameters.ok()?.delivery())
     }
 
-    /// Whether every acknowledged message is promised to be consumed: nobody publishes without an
-    /// acknowledgement, nor consumes without one.
+    /// Whether every acknowledged message is promised to be consumed: no client publishes or consumes without
+    /// acknowledgement.
     #[must_use]
     pub fn promises(&self) -> bool {
         let publishes = self.producers == 0 || self.ack != Ack::None;
         publishes && (self.consumers == 0 || self.consume != Consume::Auto)
     }
 
-    /// How many publishes of a producer may be unanswered: those of a transaction are answered together.
+    /// Publishes that a producer may have unanswered at a time: all of a transaction, which are answered together,
+    /// or those in flight.
     #[must_use]
     pub fn unanswered(&self) -> u32 {
         if self.ack == Ack::Transaction { self.batch } else { self.in_flight }
     }
 
-    /// Why a table cannot deliver so: it has one way to keep messages, in one place, and answers every statement.
+    /// Why a queue that is a table cannot deliver like this. A table has one way to keep messages, in one place,
+    /// and answers every statement.
     #[must_use]
     pub fn beyond_a_table(&self) -> Option<&'static str> {
         let publishes = self.producers > 0;

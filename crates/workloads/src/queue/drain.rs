@@ -1,4 +1,4 @@
-//! Before and after a trial: filling the queue, and emptying it.
+//! Before a trial: filling the queue. After it: emptying the queue.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ use super::{
 };
 use crate::LoadProgress;
 
-/// How long a message is waited for at first while the queue is emptied, and longer each time that none came though
-/// something is left: it may have been on its way.
+/// How long to wait for a message at first while the queue is emptied. Each time that none came though the queue is
+/// not empty the wait is longer, because a message may have been on its way.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long a queue that is not empty may hand out nothing before it is left as it is.
+/// How long a queue that is not empty may hand out nothing before emptying it is given up.
 const STALLED: Duration = Duration::from_secs(10);
 
-/// How long the store may take for an answer.
+/// How long the store may take for an answer, before [`BYTE`] is added.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// How much longer each of these is for each byte of a message: over a slow network a large one takes its time.
+/// Time that each of these limits is extended by for every byte of a message, for slow networks.
 const BYTE: Duration = Duration::from_micros(1);
 
-/// So long, with the time that a message takes.
+/// The time limit, extended for the size of a message.
 fn with_a_message(time: Duration, wanted: &Requirements) -> Duration {
     time + BYTE * wanted.message_bytes
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for an answer for [`ANSWER`], extended for the size of a message.
 async fn in_time<T>(wanted: &Requirements, answer: impl Future<Output = T>) -> Result<T, Fault> {
     let most = with_a_message(ANSWER, wanted);
     let late = |_| Fault::lost(format!("no answer within {} s", most.as_secs()));
@@ -42,7 +42,7 @@ fn failed(doing: &str, cause: String) -> StoreError {
     StoreError::Server { doing: doing.to_owned(), address: "the store".to_owned(), cause }
 }
 
-/// Publishes the scenario's backlog on one connection.
+/// Publishes the scenario's backlog, over one connection.
 pub(super) async fn fill<C: Connector>(
     connector: &C,
     wanted: &Requirements,
@@ -85,10 +85,10 @@ fn why(attempt: Attempt) -> String {
     }
 }
 
-/// Consumes until the queue is empty, or hands out nothing more, and says what it still holds then.
+/// Consumes until the queue is empty or hands out nothing more, and returns how many messages it still holds then.
 ///
-/// By rounds, each on a connection of its own: what a store says of a queue is the whole of it only when no
-/// connection of ours is open, to which something may be on its way.
+/// Works in rounds, each on a connection of its own: a store's count of a queue is complete only when we have no
+/// connection open that messages may be on their way to.
 pub(super) async fn drain<C: Connector>(
     connector: &C,
     wanted: &Requirements,
@@ -103,7 +103,7 @@ pub(super) async fn drain<C: Connector>(
         let mut round = Round::new(scenario, wanted, patience, most);
         let ended = match connector.subscriber().await {
             Ok(subscriber) => match round.consume(subscriber).await {
-                // what was on its way has gone with the connection
+                // messages on their way were lost with the connection
                 Err(fault) if wanted.delivery.consume == Consume::Auto => return Err(broken(fault)),
                 ended => ended,
             },
@@ -114,7 +114,7 @@ pub(super) async fn drain<C: Connector>(
             return Err(failed("emptying the queue", "it hands out messages without end".to_owned()));
         }
         let left = in_time(wanted, depth()).await.map_err(broken).flatten();
-        // of a queue that went with its server nothing is left to consume, however the round ended
+        // nothing is left to consume of a queue that was lost with its server, however the round ended
         if matches!(left, Ok(Depth { ready: 0, unacknowledged: 0 }) | Err(StoreError::Unreachable { .. })) {
             return left;
         }
@@ -132,19 +132,19 @@ pub(super) async fn drain<C: Connector>(
     }
 }
 
-/// Consuming on one connection until nothing has come for a while.
+/// Consuming on one connection until no message has come for a while.
 struct Round<'a> {
     scenario: &'a Scenario,
     wanted: &'a Requirements,
     patience: Duration,
-    /// How many may still be taken.
+    /// How many messages may still be taken before the queue counts as endless.
     most: u64,
-    /// Taken and not acknowledged: how many, and of those that are whole, which.
+    /// How many messages are taken and not acknowledged; `held` has the ids of those among them that are whole.
     taken: u32,
     held: Vec<Id>,
-    /// Whether anything was taken, and acknowledged.
+    /// Whether any message was taken, and acknowledged.
     moved: bool,
-    /// How long it took until the connection was closed, and what was on its way to it had come too late.
+    /// How long it took until the connection was closed, when it was too late for a message to arrive on it.
     took: Duration,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Round<'a> {
     async fn consume(&mut self, mut subscriber: impl Subscriber) -> Result<(), Fault> {
         let begun = Instant::now();
         let ended = self.take_all(&mut subscriber).await;
-        // one that cannot be closed in order the store still counts
+        // the store may go on counting a connection that could not be closed in an orderly way
         let _ = timeout(with_a_message(STALLED, self.wanted), subscriber.close()).await;
         self.took = begun.elapsed();
         ended
@@ -178,7 +178,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Takes a message; whether there was one, and more are to be taken.
+    /// Takes a message. Returns whether there was one and more may be taken.
     async fn take(
         &mut self,
         subscriber: &mut impl Subscriber,
@@ -224,8 +224,9 @@ mod tests {
     use super::*;
     use crate::queue::{Ledger, Parameters, ledger::Totals};
 
-    /// A store at the other end of a slow network. What is on its way to a consumer, or in its hands, is in no count
-    /// of it; but the consumer is, until it has closed its connection in order.
+    /// A store at the other end of a slow network. Its counts leave out messages that are on their way to a
+    /// consumer or in its hands; but they include the consumer, until it has closed its connection in an orderly
+    /// way.
     #[derive(Clone)]
     struct Store(Arc<Mutex<State>>);
 
@@ -243,9 +244,9 @@ mod tests {
         way: Duration,
         /// How many messages a connection carries before it breaks.
         carries: Option<u32>,
-        /// How often the store does not answer for the queue.
+        /// How many times the store does not answer when asked for the queue's depth.
         silent: u32,
-        /// Whether it forgets no message that is acknowledged.
+        /// Whether the store keeps messages although they are acknowledged.
         keeps: bool,
     }
 
@@ -333,14 +334,14 @@ mod tests {
 
     const ALL: u64 = 5;
 
-    /// Empties a queue of all messages: what it holds then, messages delivered, and the time it took.
+    /// Empties a queue of all messages. Returns its depth after that, the messages delivered, and the time it took.
     fn emptied(state: &State, consume: Consume) -> (Result<Depth, StoreError>, u64, Duration) {
         let ready = (0..ALL).map(|sequence| Message::laid(sequence, 40).body).collect();
         let (drained, totals, took) = emptied_of(ready, state, consume);
         (drained, totals.delivered, took)
     }
 
-    /// Empties a queue of what is ready in it, where all messages were laid in.
+    /// Empties a queue of the messages ready in it, all of which were loaded.
     fn emptied_of(
         ready: VecDeque<Vec<u8>>,
         state: &State,
@@ -378,7 +379,7 @@ mod tests {
         }
     }
 
-    /// A store that delivers for ever what was acknowledged is found out, and the audit ends.
+    /// A store that delivers acknowledged messages again and again is detected, and the audit ends.
     #[test]
     fn a_queue_that_is_never_empty_is_left() {
         let ready = (0..ALL).map(|sequence| Message::laid(sequence, 40).body).collect();
@@ -387,7 +388,7 @@ mod tests {
         assert_eq!((totals.delivered, totals.duplicated), (ALL, ALL * 9 + 10_000));
     }
 
-    /// The audit's own consumer looks at each message as the trial's do.
+    /// The audit's own consumer checks each message as the trial's consumers do.
     #[test]
     fn what_is_wrong_with_what_is_left_is_counted() {
         let mut ready: VecDeque<_> =
@@ -409,7 +410,7 @@ mod tests {
         let (told, delivered, _) = emptied(&breaks(0), Consume::Ack);
         assert!(told.unwrap_err().to_string().contains("cut"));
         assert_eq!(delivered, 0);
-        // where nothing is acknowledged, nobody knows what was on its way
+        // without acknowledgements nobody knows which messages were on their way
         let (told, ..) = emptied(&breaks(3), Consume::Auto);
         assert!(told.unwrap_err().to_string().contains("cut"));
     }

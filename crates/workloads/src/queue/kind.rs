@@ -1,4 +1,4 @@
-//! What rows of the matrix say alike of stores that carry queues.
+//! Entries of the matrix that several stores with queues share.
 
 use acidtest_model::{CellRequest, Idle, Lock, Support};
 
@@ -6,7 +6,7 @@ use super::NAME;
 
 const NO_DECISIONS: Support = Support::No("a queue has nothing to read, decide on and write");
 
-/// The lock modes of a store that has queues of messages only.
+/// The lock modes of a store that has only queues of messages.
 pub const LOCKS_OF_QUEUES: &[(Lock, Support)] = &[
     (Lock::None, Support::Yes("nothing is protected: a message is published, or consumed")),
     (Lock::Soft, NO_DECISIONS),
@@ -14,13 +14,13 @@ pub const LOCKS_OF_QUEUES: &[(Lock, Support)] = &[
     (Lock::Native, NO_DECISIONS),
 ];
 
-/// Of a store that has queues of messages only.
+/// For a store that has only queues of messages.
 pub const NO_CONFLICTS: Idle = Idle {
     name: "max_retries",
     why: "a message is stored, delivered or acknowledged: no operation conflicts with another",
 };
 
-/// Of a store whose queues are tables.
+/// The parameters without effect on a store whose queues are tables.
 #[must_use]
 pub fn idle_on_tables(wish: &CellRequest<'_>) -> &'static [Idle] {
     const AHEAD: &[Idle] = &[Idle {

@@ -1,4 +1,4 @@
-//! What producers and consumers remember: a byte for each message.
+//! The record that producers and consumers keep: one byte for each message.
 
 use std::{
     collections::BTreeSet,
@@ -17,39 +17,39 @@ use super::{
 };
 use crate::pieces::Pieces;
 
-/// How a publish stands.
+/// How far a publish has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum PublishState {
-    /// Nobody sent it.
+    /// Not sent by anybody.
     Never = 0,
-    /// Sent, and not answered.
+    /// Sent and not answered.
     Sent = 1,
-    /// Acknowledged; without acknowledgements: handed over.
+    /// Acknowledged; with `ack none`: written to the connection.
     Ok = 2,
     /// Proved to have had no effect.
     Failed = 3,
 }
 
-/// The lowest two bits: [`PublishState`].
+/// The lowest two bits, which hold the [`PublishState`].
 const PUBLISHED: u8 = 0b11;
-/// One delivery, in the two bits above; more than three are three.
+/// One delivery, counted in the next two bits, up to three.
 const DELIVERY: u8 = 0b100;
 const DELIVERIES: u8 = 0b1100;
-/// The store has answered a consumer's acknowledgement.
+/// The store has answered a consumer's acknowledgement of it.
 const SETTLED: u8 = 0b1_0000;
-/// It was delivered with the store's word that it had not been before.
+/// It was delivered with the store's flag that it had not been delivered before.
 const FRESH: u8 = 0b10_0000;
-/// It was counted as duplicated when it was delivered, and need not be when that is acknowledged.
+/// It was counted as duplicated on delivery, and must not be counted again when that delivery is acknowledged.
 const COUNTED: u8 = 0b100_0000;
 
-/// How often a queue may hand out each message, on the average: what a consumer held that was lost comes again, but a
-/// store that never forgets a message is never empty.
+/// How many times a queue may hand out each message on average. Messages held by a lost consumer come again; a
+/// store that never forgets a message would never be empty.
 const AGAIN: u64 = 10;
-/// So many more it may hand out, where there are few.
+/// How many deliveries more a queue may make, for the sake of trials with few messages.
 const MORE: u64 = 10_000;
 
-/// One message, as its byte tells it.
+/// The byte of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry(u8);
 
@@ -72,32 +72,32 @@ impl Entry {
     }
 }
 
-/// Changes an entry; gives what it was.
+/// Changes an entry; returns its old value.
 fn change(byte: &AtomicU8, to: impl Fn(Entry) -> u8) -> Entry {
     let changed = byte.fetch_update(Relaxed, Relaxed, |entry| Some(to(Entry(entry))));
     Entry(changed.unwrap_or_else(|entry| entry))
 }
 
-/// The ledger of one trial, shared by its clients: a byte for each message and an entry for each producer's
-/// connection, nothing else that grows.
+/// The ledger of one trial, shared by its clients: one byte for each message, and an entry for each connection of a
+/// producer. Nothing else in it grows.
 #[derive(Debug)]
 pub struct Ledger {
     producers: u64,
     laid: Vec<AtomicU8>,
     sent: Pieces<AtomicU8>,
-    /// The first message of each connection.
+    /// The first message of each connection of a producer.
     connections: Mutex<BTreeSet<Id>>,
     connected: AtomicU64,
-    /// Whether a consumer was lost: what it had been handed comes later than what was published after it.
+    /// Whether a consumer was lost: the messages that it held then come later than those published after them.
     consumer_lost: AtomicBool,
-    /// Whether a consumer has begun to finish.
+    /// Whether a consumer has begun to finish: the same is then true of the messages that it held.
     consumer_done: AtomicBool,
     counts: Counts,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Messages that were drawn by producers, by the highest sequence of any.
+    /// The highest number of messages that any single producer has drawn.
     rounds: AtomicU64,
     published: AtomicU64,
     unknown: AtomicU64,
@@ -111,32 +111,31 @@ struct Counts {
     reordered_unflagged: AtomicU64,
 }
 
-/// Totals of the ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Acknowledged publishes, laid in or by producers.
+    /// Acknowledged publishes, of the backlog and of producers.
     pub(crate) published: u64,
     /// Publishes that were never answered.
     pub(crate) unknown: u64,
-    /// Publishes that were proved to have had no effect.
+    /// Publishes that are proved to have had no effect.
     pub(crate) failed: u64,
     /// Messages that were delivered at least once.
     pub(crate) delivered: u64,
-    /// Deliveries of what had been delivered before, as a store may after a consumer was lost.
+    /// Further deliveries of messages, as are allowed after a consumer was lost.
     pub(crate) redelivered: u64,
-    /// Deliveries again whose acknowledgement was answered like the first one's, or with the word that it was
-    /// not delivered before.
+    /// Further deliveries that are not allowed: the acknowledgements of both were answered, or both came with the
+    /// flag that the message had not been delivered before.
     pub(crate) duplicated: u64,
-    /// Messages that were not whole.
+    /// Messages whose checksum or length is wrong.
     pub(crate) torn: u64,
     /// Messages that no producer of the trial sent.
     pub(crate) foreign: u64,
-    /// Deliveries after one that was published later by the same producer, which no lost consumer explains.
+    /// Deliveries after a message that the same producer published later, which no lost consumer explains.
     pub(crate) reordered: u64,
 }
 
 impl Ledger {
-    /// An empty ledger for so many producers and so many messages to be laid in.
+    /// An empty ledger for this many producers, and a backlog of this many messages.
     #[must_use]
     pub fn new(producers: u32, backlog: u64) -> Self {
         Self {
@@ -151,31 +150,31 @@ impl Ledger {
         }
     }
 
-    /// Messages to be laid in.
+    /// Messages of the backlog, which are loaded before the trial.
     pub(crate) fn backlog(&self) -> u64 {
         self.laid.len() as u64
     }
 
-    /// A producer is about to open a connection, on which this message will be the first.
+    /// Records that a producer is about to open a connection, on which this message will be the first.
     pub(crate) fn connecting(&self, first: Id) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.insert(first);
         self.connected.store(connections.len() as u64, SeqCst);
     }
 
-    /// How many connections producers have opened on which anything may have been sent.
+    /// How many connections producers have opened that anything may have been sent on.
     pub(crate) fn count_connections(&self) -> u64 {
         self.connected.load(SeqCst)
     }
 
-    /// The first message of each of these connections, and how many they are.
+    /// The first message of each of these connections, and their number.
     pub(crate) fn connections(&self) -> (BTreeSet<Id>, u64) {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let count = connections.len() as u64;
         (connections, count)
     }
 
-    /// The message is about to be sent.
+    /// Records that the message is about to be sent.
     pub(crate) fn sending(&self, id: Id) {
         if id.producer != LAID {
             self.counts.rounds.fetch_max(id.sequence + 1, Relaxed);
@@ -185,7 +184,7 @@ impl Ledger {
         }
     }
 
-    /// How a publish ended.
+    /// Records how a publish ended.
     pub(crate) fn published(&self, id: Id, how: PublishState) {
         let (count, change) = match how {
             PublishState::Ok => (&self.counts.published, PUBLISHED),
@@ -199,9 +198,9 @@ impl Ledger {
         }
     }
 
-    /// A message was delivered. `flagged` is the store's word that it may have been before; none where a store
-    /// has no such word. Gives whether it is a message of the trial and this its first delivery: by the store's word, as
-    /// a delivery may be noted late, or without one by what was noted.
+    /// Records a delivery. `flagged` is the store's flag that the message may have been delivered before; `None`
+    /// where a store has no such flag. Returns whether this is the first delivery of a message of the trial: by the
+    /// flag, because deliveries may be recorded late, or without a flag by the ledger.
     pub(crate) fn delivered(&self, id: Id, flagged: Option<bool>) -> bool {
         let Some(byte) = self.known(id) else {
             self.foreign();
@@ -228,15 +227,16 @@ impl Ledger {
         flagged.map_or(first, |again| !again && !before.has(FRESH))
     }
 
-    /// What a consumer held was acknowledged; a store that does not answer has promised nothing by that.
+    /// Records the acknowledgement of messages that a consumer held. A store that does not answer it has promised
+    /// nothing.
     pub(crate) fn acknowledged(&self, held: impl Iterator<Item = Id>, how: AckAnswer) {
         if how == AckAnswer::Answered {
             held.for_each(|id| self.settled(id));
         }
     }
 
-    /// The store has answered the acknowledgement of a delivered message: it must not come again, nor be
-    /// acknowledged again. A delivery by itself proves nothing, as it may be noted late.
+    /// Records that the store has answered the acknowledgement of a delivered message: it must not come again, nor
+    /// be acknowledged again. A delivery by itself proves nothing, because it may be recorded late.
     pub(crate) fn settled(&self, id: Id) {
         let Some(byte) = self.known(id) else { return };
         let before = change(
@@ -254,14 +254,15 @@ impl Ledger {
         self.counts.torn.fetch_add(1, Relaxed);
     }
 
-    /// A message that nobody sent.
+    /// Counts a message that no producer of the trial sent.
     fn foreign(&self) {
         self.counts.foreign.fetch_add(1, Relaxed);
     }
 
-    /// A message came after one that its producer had sent later. `flagged` is the store's word that it had not been
-    /// delivered before; without one it may be what a lost consumer held, for as long as the store takes to notice
-    /// the loss: then all that proves an order wrong is that no consumer was lost.
+    /// Records a message that came after one that its producer had sent later. `flagged` is the store's flag that
+    /// it may have been delivered before; the caller passes only messages that come for the first time. Without a
+    /// flag the message may be one that a lost consumer held, for as long as the store takes to notice the loss:
+    /// the order is then proved wrong only if no consumer was lost.
     pub(crate) fn reordered(&self, flagged: Option<bool>) {
         let counts = &self.counts;
         if flagged.is_some() {
@@ -271,24 +272,25 @@ impl Ledger {
         }
     }
 
-    /// A consumer's connection is gone, or what it was doing failed.
+    /// Records that a consumer's connection was lost, or that its operation failed.
     pub(crate) fn consumer_lost(&self) {
         self.consumer_lost.store(true, Relaxed);
     }
 
-    /// A consumer asks for nothing more: what it was handed and has not taken is for the others, late.
+    /// Records that a consumer asks for no more messages: those that it was handed and has not taken go to others,
+    /// late.
     pub(crate) fn consumer_done(&self) {
         self.consumer_done.store(true, Relaxed);
     }
 
-    /// Messages that were published and have not been consumed.
+    /// Messages that were published and not yet consumed.
     pub(crate) fn depth(&self) -> u64 {
         let Totals { published, delivered, .. } = self.totals();
         published.saturating_sub(delivered)
     }
 
-    /// How often messages may be handed out before a queue is taken for one that never forgets any: to the trial's
-    /// consumers, and to the audit's.
+    /// How many deliveries, to the trial's consumers or to the audit's, a queue may make before it counts as one
+    /// that never forgets a message.
     pub(crate) fn most_deliveries(&self) -> u64 {
         let drawn = self.counts.rounds.load(Relaxed).saturating_mul(self.producers);
         self.backlog().saturating_add(drawn).saturating_mul(AGAIN).saturating_add(MORE)
@@ -319,14 +321,14 @@ impl Ledger {
         }
     }
 
-    /// Every message that was laid in or sent, once every client is done.
+    /// The entries of all messages that were loaded or sent. To be called once every client is done.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
         let drawn = self.counts.rounds.load(Relaxed) * self.producers;
         let sent = (0..drawn).filter_map(|number| self.sent.made(number));
         self.laid.iter().chain(sent).map(|byte| Entry(byte.load(Relaxed)))
     }
 
-    /// The byte of a message that a producer of the trial may send.
+    /// The byte of a message that a producer of the trial may send, allocated if need be.
     fn made(&self, id: Id) -> Option<&AtomicU8> {
         match id.producer {
             LAID => self.laid.get(usize::try_from(id.sequence).ok()?),
@@ -334,7 +336,7 @@ impl Ledger {
         }
     }
 
-    /// The byte of a message that was sent; whatever else carries that id is foreign.
+    /// The byte of a message that was sent; `None` for any other id, whose message is foreign.
     fn known(&self, id: Id) -> Option<&AtomicU8> {
         let byte = match id.producer {
             LAID => self.laid.get(usize::try_from(id.sequence).ok()?),
@@ -371,8 +373,8 @@ mod tests {
     ];
 
     proptest! {
-        /// How its publishing ended, whether it was delivered and how often too often: whatever the order in which
-        /// a message's byte is told.
+        /// A message's byte tells how its publishing ended, whether it was delivered and how often too often, in
+        /// whatever order these were recorded.
         #[test]
         fn a_byte_tells_what_happened_in_whatever_order(
             mut told in prop::collection::vec(prop::sample::select(&EVENTS[..]), 0..8),
@@ -409,14 +411,14 @@ mod tests {
             let settled_again = settled.saturating_sub(1);
             let possible = again.max(settled_again)..=again + settled_again;
             prop_assert!(possible.contains(&totals.duplicated), "{:?}: {:?}", told, totals);
-            // a second delivery that is seen at once is not counted again when it is acknowledged
+            // a duplicate that is counted on delivery is not counted again when it is acknowledged
             if (again, settled_again) == (1, 1) && last(EVENTS[2]) < last(EVENTS[3]) {
                 prop_assert_eq!(totals.duplicated, 1, "{:?}", told);
             }
         }
     }
 
-    /// With the store's word that it had not been delivered before, no lost consumer explains what came late.
+    /// With the store's flag that it was not delivered before, no lost consumer explains a message that comes late.
     #[test]
     fn a_flag_proves_an_order_wrong_whoever_was_lost() {
         let ledger = Ledger::new(1, 0);

@@ -1,30 +1,30 @@
-//! What a message carries: an id, when it was sent, and a checksum over all of it.
+//! The content of a message: an id, the time at which it was sent, and a checksum over all of it.
 
-/// Bytes that every message has: checksum (4), producer (4), sequence (8), nanoseconds (8), little-endian.
+/// Bytes at the start of every message: checksum (4), producer (4), sequence (8), nanoseconds (8), little-endian.
 pub const HEADER: usize = 24;
 
-/// Which message of which producer.
+/// The identity of a message: its producer and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
-    /// The producer's index; [`LAID`] for what was laid in.
+    /// The producer's index; [`LAID`] for a message of the backlog.
     pub producer: u32,
-    /// Counted from 0 by each producer.
+    /// The message's number, counted from 0 by each producer.
     pub sequence: u64,
 }
 
-/// The producer of what was laid in before anybody was at work.
+/// The producer index of the backlog, which is loaded before any client starts.
 pub const LAID: u32 = u32::MAX;
 
 /// A message to be published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Its body.
+    /// The bytes that are sent; the first [`HEADER`] of them hold checksum, id and time.
     pub body: Vec<u8>,
 }
 
 impl Message {
-    /// Writes the message of this id over the last one: so many bytes, sent `stamp` nanoseconds after the
-    /// trial's clock began.
+    /// Replaces the message by the one of this id: `bytes` long, sent `stamp` nanoseconds after the trial's clock
+    /// began.
     pub(crate) fn write(&mut self, id: Id, stamp: u64, bytes: usize) {
         let body = &mut self.body;
         body.clear();
@@ -32,7 +32,7 @@ impl Message {
         body.extend_from_slice(&id.producer.to_le_bytes());
         body.extend_from_slice(&id.sequence.to_le_bytes());
         body.extend_from_slice(&stamp.to_le_bytes());
-        // no two messages alike, and nothing that a store could compress away
+        // no two messages are alike, and a store cannot compress them
         let mut word = id.sequence ^ u64::from(id.producer) << 32;
         while body.len() < bytes {
             word = word.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29).wrapping_add(1);
@@ -43,7 +43,7 @@ impl Message {
         body[..4].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// A message as one that was laid in, for stores that only pretend to have it.
+    /// A message of the backlog, for stores that only pretend to hold one.
     #[must_use]
     pub fn laid(sequence: u64, bytes: u32) -> Self {
         let mut message = Self::default();
@@ -51,7 +51,7 @@ impl Message {
         message
     }
 
-    /// The id, by which a store may know it again: `producer-sequence`.
+    /// The id as text, `producer-sequence`, by which a store can recognise a duplicate.
     #[must_use]
     pub fn name(&self) -> String {
         read(&self.body, self.body.len())
@@ -59,7 +59,7 @@ impl Message {
     }
 }
 
-/// The id and the stamp of a message that is whole and of so many bytes.
+/// The id and the time stamp of a message; `None` unless it is whole and `bytes` long.
 pub(crate) fn read(body: &[u8], bytes: usize) -> Option<(Id, u64)> {
     if body.len() != bytes {
         return None;

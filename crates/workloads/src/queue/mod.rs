@@ -1,22 +1,22 @@
-//! Messages that producers publish and consumers take.
+//! Queues: messages that producers publish and consumers take.
 //!
-//! Each message carries its id (producer and sequence), the time at which it was sent, and a checksum over all
-//! of it. The ledger keeps a byte for each: how its publishing ended, how often it was delivered, and whether
+//! Each message carries its id (producer and sequence), the time at which it was sent, and a checksum over all of
+//! it. The ledger keeps a byte for each message: how its publishing ended, how often it was delivered, and whether
 //! the store has answered its acknowledgement.
 //!
-//! | finding | what it proves |
+//! | finding | proves that |
 //! | --- | --- |
 //! | lost | a message whose publishing was acknowledged was never delivered, although the queue is empty |
-//! | duplicated | a message came again whose acknowledgement the store answered once more, or without the store's word that it may have come before, where the store gives that word |
+//! | duplicated | a message came again and the store answered its acknowledgement a second time, or it came again without the store's flag that it may have come before, where the store has such a flag |
 //! | phantom | a message was delivered that no producer of the trial sent, or that was proved not to have been published |
-//! | torn | a message was delivered that is not whole: its checksum or its length is wrong |
-//! | reordered | a consumer received a producer's messages in another order than they were published in, where the store promises the order; what is delivered again is left out, what was sent on different connections, and, where a store has no word on what is delivered again, all of a trial in which a consumer was lost |
+//! | torn | a message was delivered whose checksum or length is wrong |
+//! | reordered | a consumer received a producer's messages in another order than they were published in, where the store promises the order; left out are repeated deliveries, messages sent on different connections and, where a store has no flag for repeated deliveries, every trial in which a consumer was lost |
 //!
-//! Lost messages are judged only when the queue is drained, as the store itself says: nothing ready, nothing
+//! Lost messages are judged only when the queue is drained by the store's own count: nothing ready, nothing
 //! unacknowledged. Otherwise the verdict is unknown. Where producers do without acknowledgements (`ack none`)
-//! "acknowledged" means handed to the connection, and where consumers do (`consume auto`) a message that was
-//! handed out is gone: a lost message then breaks no promise, but it is counted. Deliveries again that are
-//! none of the above are evidence (`redelivered`), not findings: every queue here promises at least once.
+//! "acknowledged" means written to the connection, and where consumers do (`consume auto`) a message that was
+//! handed out is gone: a lost message is then counted, but breaks no promise. Repeated deliveries that are none of
+//! the above are evidence (`redelivered`), not findings: every queue here promises at least once.
 
 mod adapter;
 mod audit;

@@ -4,26 +4,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Ledger, message::Id};
 
-/// What one consumer has seen of each producer's connections. No store promises an order between connections: what was
-/// on its way when one was given up may come after what was sent on the next.
+/// The order in which one consumer has seen the messages of each producer's connections. No store promises an order
+/// between connections: messages on their way when a connection was given up may come after those sent on the next.
 #[derive(Debug, Default)]
 pub(super) struct ArrivalOrder {
     /// The first message of each connection, as the ledger had them when it was last asked.
     connections: BTreeSet<Id>,
-    /// How many there were then.
+    /// How many connections there were then.
     known: u64,
-    /// By connection: the next sequence that is not out of order.
+    /// By first message of a connection: the lowest sequence that is not out of order.
     next: BTreeMap<Id, u64>,
 }
 
 impl ArrivalOrder {
-    /// Whether a message comes after one that was sent later on the same connection.
+    /// Whether the message comes after one that was sent later on the same connection.
     pub(super) fn is_late(&mut self, id: Id, ledger: &Ledger) -> bool {
         if self.known != ledger.count_connections() {
             (self.connections, self.known) = ledger.connections();
         }
         let first = self.connections.range(Id { sequence: 0, ..id }..=id).next_back();
-        // what was laid in came by one connection
+        // the backlog was sent on one connection
         let connection = first.copied().unwrap_or(Id { sequence: 0, ..id });
         let next = self.next.entry(connection).or_default();
         let is_late = id.sequence < *next;
@@ -40,7 +40,8 @@ mod tests {
         Id { producer: 0, sequence }
     }
 
-    /// While one consumer still had a message in hand, another may have been handed it again, and have said so first.
+    /// While one consumer still holds a message, another may have been handed it again, and have recorded that
+    /// first.
     #[test]
     fn a_delivery_that_is_noted_late_is_the_first_by_the_store_s_word() {
         let ledger = Ledger::new(1, 0);
@@ -58,10 +59,10 @@ mod tests {
         let mut late = |sequence| order.is_late(id(sequence), &ledger);
         ledger.connecting(id(0));
         assert_eq!([0, 2].map(&mut late), [false, false]);
-        // given up after it had sent 3, which is on its way
+        // given up after it had sent message 3, which is on its way
         ledger.connecting(id(4));
         assert_eq!([4, 6, 3].map(&mut late), [false, false, false]);
-        // late on the connection that was given up, and on the one that came after it
+        // late on the connection that was given up, and on the one that followed it
         assert_eq!([1, 5, 7].map(&mut late), [true, true, false]);
     }
 }

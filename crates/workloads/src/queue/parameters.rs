@@ -9,26 +9,26 @@ use crate::{
     workload::{idle, in_range},
 };
 
-/// Who is at work while it is measured.
+/// Which clients take part in the measured part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// Producers only; what they leave is consumed by the audit.
     Publish,
-    /// Consumers only: they drain what was laid in.
+    /// Consumers only: they drain the backlog.
     Consume,
-    /// Both at once.
+    /// Producers and consumers at the same time.
     #[default]
     Both,
 }
 
-/// What is published and consumed, and how.
+/// The messages, the clients and the delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Parameters {
-    /// Who is at work while it is measured.
+    /// Which clients take part in the measured part.
     pub phase: Phase,
-    /// Bytes of a message.
+    /// Length of a message in bytes, at least [`HEADER`].
     pub message_bytes: u32,
     /// Clients that publish.
     pub producers: u32,
@@ -38,31 +38,31 @@ pub struct Parameters {
     pub ack: Ack,
     /// When a consumed message is gone.
     pub consume: Consume,
-    /// Messages of a transaction; acknowledgements that a consumer gives at once.
+    /// Messages in a transaction; also how many messages a consumer acknowledges at once.
     pub batch: u32,
-    /// Publishes that a producer may have unanswered.
+    /// Publishes that a producer may have unanswered at a time.
     pub in_flight: u32,
-    /// Messages that a consumer may hold unacknowledged. None: [`PREFETCH`], or the batch where that is more.
+    /// Messages that a consumer may hold unacknowledged. `None`: [`PREFETCH`], or the batch where that is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<u32>,
-    /// Messages that are in the queue before anybody is at work. None: [`BACKLOG`] where only consumers are,
+    /// Messages that are in the queue before any client starts. `None`: [`BACKLOG`] where only consumers take part,
     /// else 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backlog: Option<u64>,
-    /// Whether messages are to outlive the server's process.
+    /// Whether messages are to survive the end of the server's process.
     pub persistent: bool,
-    /// How the queue is kept.
+    /// The kind of queue.
     pub queue: QueueKind,
-    /// Copies of the queue on different servers.
+    /// Copies of the queue, on different servers.
     pub replicas: u32,
-    /// Whether the store is to drop what it has already.
+    /// Whether the store is to drop a message whose id it has seen.
     pub deduplicate: bool,
 }
 
-/// Messages that a consumer may hold unacknowledged if nothing else is said.
+/// Default for the messages that a consumer may hold unacknowledged.
 pub const PREFETCH: u32 = 100;
 
-/// Messages that are laid in for consumers if nothing else is said.
+/// Default for the messages that are loaded for consumers.
 pub const BACKLOG: u64 = 50_000;
 
 impl Default for Parameters {
@@ -87,19 +87,20 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// Messages that are laid in.
+    /// Messages that are loaded before the clients start, with the default filled in.
     #[must_use]
     pub fn backlog(&self) -> u64 {
         self.backlog.unwrap_or(if self.phase == Phase::Consume { BACKLOG } else { 0 })
     }
 
-    /// Messages that a consumer may hold unacknowledged.
+    /// Messages that a consumer may hold unacknowledged, with the default filled in.
     #[must_use]
     pub fn prefetch(&self) -> u32 {
         self.prefetch.unwrap_or(PREFETCH.max(self.batch))
     }
 
-    /// What they ask of a store. What nobody does in the phase is as by default.
+    /// The delivery that they ask of a store. Settings of clients that do not take part in the phase have their
+    /// defaults.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
         let publishes = self.phase != Phase::Consume;
@@ -119,10 +120,10 @@ impl Parameters {
         }
     }
 
-    /// Checks that they describe a workload.
+    /// Checks that the parameters describe a possible workload.
     ///
     /// # Errors
-    /// The first parameter that does not fit.
+    /// The first parameter that is out of range.
     pub fn check(&self) -> Result<(), String> {
         let consumes = self.phase != Phase::Publish;
         let least = u32::try_from(HEADER).unwrap_or(u32::MAX);
@@ -157,7 +158,7 @@ impl Parameters {
         ])
     }
 
-    /// Those that have no effect beside the others.
+    /// The parameters that have no effect, given the values of the others.
     pub(super) fn idle(&self) -> Vec<Idle> {
         let publishes = self.phase != Phase::Consume;
         let consumes = self.phase != Phase::Publish;

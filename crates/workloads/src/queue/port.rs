@@ -1,4 +1,4 @@
-//! The port: what a store must be able to do to carry a queue.
+//! The port: the operations that a store must offer to run a queue.
 
 use std::{future::Future, time::Duration};
 
@@ -8,70 +8,71 @@ use acidtest_model::{Effective, StoreError, Task};
 use super::{Ack, Consume, Delivery, Message, Scenario, client, drain};
 use crate::{LoadProgress, Place};
 
-/// What a trial asks of the store.
+/// The demands of a trial on the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requirements {
     /// How messages are to be delivered.
     pub delivery: Delivery,
-    /// Bytes of a message.
+    /// Length of a message in bytes.
     pub message_bytes: u32,
 }
 
-/// A message as a consumer received it. Its room is used again.
+/// A message as a consumer received it. Its memory is reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedMessage {
-    /// Its body.
+    /// The bytes that were received.
     pub body: Vec<u8>,
-    /// The store's word on whether it may have been delivered before; none where a store has no such word.
+    /// The store's flag that the message may have been delivered before; `None` where a store has no such flag.
     pub redelivered: Option<bool>,
 }
 
 /// How many messages a queue holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// That can be delivered.
+    /// Messages that can be delivered.
     pub ready: u64,
-    /// That were delivered and not acknowledged, those on their way to a consumer among them; where the store
-    /// does not count these, consumers that may hold some.
+    /// Messages that were delivered and not acknowledged, including those on their way to a consumer; where the
+    /// store does not count these, the number of consumers that may hold some.
     pub unacknowledged: u64,
 }
 
 /// Whether a store answers a consumer's acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckAnswer {
-    /// It has answered: none of them must come again.
+    /// It has answered: none of the messages may come again.
     Answered,
-    /// It does not: an acknowledgement may be lost with the connection.
+    /// It does not answer: the acknowledgement may be lost with the connection.
     Sent,
 }
 
 /// One producer's connection: the timed operations.
 pub trait Publisher {
-    /// Starts publishing a message. Messages are numbered from 0 on each connection. Need not write it yet.
+    /// Starts publishing a message. Messages are numbered from 0 on each connection. The message need not be
+    /// written before [`settle`](Publisher::settle).
     ///
     /// # Errors
-    /// The connection is gone.
+    /// The connection is lost.
     fn send(&mut self, message: &Message) -> impl Future<Output = Result<(), Fault>>;
 
-    /// Writes what has not been written, commits the transaction if there is one, and waits until at least one
-    /// message has ended. With [`Ack::None`] all of them have once they are written. A message that the store
-    /// says it could not route or keep has failed; one that it refuses to answer for is unknown.
+    /// Writes the messages that are not yet written, commits the transaction if there is one, and waits until at
+    /// least one message has ended. With [`Ack::None`] messages have ended once they are written. A message that
+    /// the store says it could not route or keep has failed; one that it refuses to answer for is unknown.
     ///
-    /// Its future may be dropped while it waits, where more than one message may be in flight, and nothing
-    /// that it has received may be lost by that.
+    /// Its future may be dropped while it waits, where more than one message may be in flight, and no answer
+    /// received until then may be lost by that.
     ///
     /// # Errors
-    /// The connection is gone. `ended` holds what has ended; the rest is unknown.
+    /// The connection is lost. The messages in `ended` have ended; the others are unknown.
     fn settle(&mut self, ended: &mut Vec<Completion>) -> impl Future<Output = Result<(), Fault>>;
 
-    /// Closes the connection in order, nothing being in flight: what was written without being acknowledged must
-    /// not be lost by that.
+    /// Closes the connection in an orderly way, with nothing in flight: messages that were written and not
+    /// acknowledged must not be lost by closing it.
     fn close(&mut self) -> impl Future<Output = ()> {
         async {}
     }
 
-    /// What has limited this producer since it was last asked, in the store's words: a memory or disk alarm by
-    /// which it blocks its publishers.
+    /// The store's reason for limiting this producer since this was last called, in its words, such as a memory or
+    /// disk alarm during which it blocks its publishers.
     fn limit(&mut self) -> Option<String> {
         None
     }
@@ -79,67 +80,67 @@ pub trait Publisher {
 
 /// One consumer's connection: the timed operations.
 pub trait Subscriber {
-    /// Takes the next message, waiting so long for one: [`Attempt::Refused`] if none came. Messages are in the
-    /// consumer's hands, unacknowledged, until [`settle`](Subscriber::settle); with [`Consume::Auto`] they are
-    /// gone.
+    /// Takes the next message, and waits at most `patience` for it: [`Attempt::Refused`] if none came. Messages are
+    /// in the consumer's hands, unacknowledged, until [`settle`](Subscriber::settle); with [`Consume::Auto`] they
+    /// are gone from the queue.
     fn take(&mut self, patience: Duration, received: &mut ReceivedMessage) -> impl Future<Output = Attempt>;
 
-    /// Acknowledges every message that was taken since the last time, and commits that if it is part of a
+    /// Acknowledges every message that was taken since the last call, and commits that if it is part of a
     /// transaction. Not called with [`Consume::Auto`].
     ///
     /// # Errors
-    /// They may be delivered again.
+    /// The acknowledgement was not answered: the messages may be delivered again.
     fn settle(&mut self) -> impl Future<Output = Result<AckAnswer, Fault>>;
 
-    /// Asks for no more messages. What has been handed out already is still taken, where it would be lost
-    /// otherwise.
+    /// Asks for no more messages. Those that have been handed out already can still be taken, where they would
+    /// otherwise be lost.
     fn stop(&mut self) -> impl Future<Output = Result<(), Fault>> {
         async { Ok(()) }
     }
 
-    /// Closes the connection in order, where the store would only later notice that it is gone, and until then
-    /// keep from others what it holds.
+    /// Closes the connection in an orderly way, where the store would otherwise notice only later that it is gone,
+    /// and withhold the messages that it holds from others until then.
     fn close(&mut self) -> impl Future<Output = ()> {
         async {}
     }
 }
 
-/// Opens connections.
+/// Opens connections of producers and consumers.
 pub trait Connector: Send + 'static {
-    /// A producer's.
+    /// A producer's connection.
     type Publisher: Publisher;
-    /// A consumer's.
+    /// A consumer's connection.
     type Subscriber: Subscriber;
 
     /// Opens a producer's connection.
     ///
     /// # Errors
-    /// Why it could not, in the store's words.
+    /// Why the connection could not be opened, in the store's words.
     fn publisher(&self) -> impl Future<Output = Result<Self::Publisher, String>>;
 
     /// Opens a consumer's connection.
     ///
     /// # Errors
-    /// Why it could not, in the store's words.
+    /// Why the connection could not be opened, in the store's words.
     fn subscriber(&self) -> impl Future<Output = Result<Self::Subscriber, String>>;
 }
 
-/// What a store's crate implements; [`QueueStore`] follows from it.
+/// The operations that a store's crate implements; [`QueueStore`] follows from them.
 pub trait QueueAdapter: Send + Sync {
-    /// Opens its connections.
+    /// The type that opens its connections.
     type Connector: Connector;
 
-    /// Opens connections to the trial's queue.
+    /// A connector to the trial's queue.
     fn connector(&self, place: &Place, wanted: &Requirements) -> Self::Connector;
 
-    /// Makes the trial's queue.
+    /// Creates the trial's queue.
     ///
     /// # Errors
-    /// One of that name that is there already, and what the store will not have.
+    /// A queue of that name exists already, or the store refuses these requirements.
     fn declare<'a>(&'a self, place: &'a Place, wanted: &'a Requirements) -> Task<'a, Result<(), StoreError>>;
 
-    /// Version, settings and rung, read back from the queue where they are the queue's own; `server` is what
-    /// was read back from the server.
+    /// Version, settings and durability rung: read back from the queue where they belong to the queue; otherwise as
+    /// `server`, which was read back from the server.
     fn settings<'a>(
         &'a self,
         place: &'a Place,
@@ -150,35 +151,35 @@ pub trait QueueAdapter: Send + Sync {
         Box::pin(async { Ok(server.clone()) })
     }
 
-    /// How many messages the queue holds, as the store says once no connection of ours is open; none where the
-    /// store says that there is no such queue, as of one that went with its server. A store that cannot tell is
-    /// an error.
+    /// How many messages the queue holds, as the store reports it while we have no connection open. Zero where the
+    /// store reports that there is no such queue, because it was lost with its server. A store that cannot tell
+    /// returns an error.
     fn depth<'a>(&'a self, place: &'a Place, wanted: &'a Requirements)
     -> Task<'a, Result<Depth, StoreError>>;
 
-    /// Removes the queue.
+    /// Removes the trial's queue.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
 
-    /// Whether each consumer is promised the messages of one producer in the order of their publishing, but for
-    /// what is delivered again.
+    /// Whether each consumer is promised the messages of one producer in the order in which they were published,
+    /// except for repeated deliveries.
     fn keeps_order(&self, wanted: &Requirements) -> bool;
 
-    /// How the backlog is laid in fastest.
+    /// The requirements with which the backlog is loaded fastest.
     fn filling(&self, wanted: &Requirements) -> Requirements {
         let delivery = Delivery { ack: Ack::Confirm, in_flight: 1000, ..wanted.delivery };
         Requirements { delivery, ..*wanted }
     }
 
-    /// How what is left is read fastest, without losing any.
+    /// The requirements with which the rest of the queue is read fastest, without losing any message.
     fn draining(&self, wanted: &Requirements) -> Requirements {
         let wanted = wanted.in_bulk();
         Requirements { delivery: Delivery { consume: Consume::Ack, ..wanted.delivery }, ..wanted }
     }
 }
 
-/// The untimed edge: what is done before and after a trial.
+/// The untimed steps before and after a trial.
 pub trait QueueStore: Send + Sync {
-    /// Makes the queue and lays the scenario's backlog in it, counting it in `loaded`.
+    /// Creates the queue and loads the scenario's backlog into it, counting its messages in `loaded`.
     fn load<'a>(
         &'a self,
         place: &'a Place,
@@ -187,7 +188,7 @@ pub trait QueueStore: Send + Sync {
         loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>>;
 
-    /// See [`QueueAdapter::settings`].
+    /// The same as [`QueueAdapter::settings`].
     fn settings<'a>(
         &'a self,
         place: &'a Place,
@@ -195,11 +196,11 @@ pub trait QueueStore: Send + Sync {
         server: &'a Effective,
     ) -> Task<'a, Result<Effective, StoreError>>;
 
-    /// One client of the trial: a producer or a consumer, by its index.
+    /// A task for the engine that runs one client of the trial: a producer or a consumer, by its index.
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask;
 
-    /// Consumes what is left, into the scenario's ledger, and says what the queue still holds then: nothing, but
-    /// for messages that the store does not hand out.
+    /// Consumes the rest of the queue, into the scenario's ledger, and returns how many messages it still holds
+    /// then: none, except for messages that the store does not hand out.
     fn drain<'a>(
         &'a self,
         place: &'a Place,
@@ -207,11 +208,11 @@ pub trait QueueStore: Send + Sync {
         scenario: &'a Scenario,
     ) -> Task<'a, Result<Depth, StoreError>>;
 
-    /// Removes the queue.
+    /// Removes the trial's queue.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
 }
 
-// the clients' loops are compiled where a store's crate makes a `&dyn QueueStore` of itself
+// the clients' loops are compiled in the store's crate, where it makes a `&dyn QueueStore` of itself
 impl<T: QueueAdapter> QueueStore for T {
     fn load<'a>(
         &'a self,

@@ -1,4 +1,4 @@
-//! The queue as the runner takes it through a trial.
+//! The queue workload, as the runner uses it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     workload::{no_port, read, written},
 };
 
-/// The workload's row in the list.
+/// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
 pub const KIND: WorkloadKind = WorkloadKind {
     name: NAME,
     summary: "producers publish messages and consumers take them, at once or one after the other\n\
@@ -44,7 +44,8 @@ pub const KIND: WorkloadKind = WorkloadKind {
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
 };
 
-/// Every acknowledged message is consumed: what publishers and consumers ask for together.
+/// Every acknowledged message is consumed: the guarantee that the settings of publishers and consumers give
+/// together.
 pub(super) const DELIVERY: Guarantee = Guarantee {
     without: "without acknowledgements (ack none, consume auto) a lost message breaks no promise: it is counted, and is \
               no failure.",
@@ -73,7 +74,7 @@ const GUARANTEES: &[Guarantee] = {
     ]
 };
 
-/// The workload with its parameters.
+/// The queue workload with its parameters.
 #[derive(Clone, Debug)]
 pub struct Queue {
     parameters: Parameters,
@@ -83,7 +84,7 @@ impl Queue {
     /// The workload with these parameters.
     ///
     /// # Errors
-    /// The first parameter that does not fit.
+    /// The first parameter that is out of range.
     pub fn new(parameters: Parameters) -> Result<Self, String> {
         parameters.check()?;
         Ok(Self { parameters })
@@ -111,7 +112,7 @@ impl Workload for Queue {
         }
     }
 
-    /// What went all the way through, where both are at work.
+    /// Consumed messages count where both kinds of clients take part, because they went all the way through.
     fn counted(&self) -> Vec<&'static str> {
         match self.parameters.phase {
             Phase::Publish => vec![OPERATIONS[0]],
@@ -164,7 +165,7 @@ impl Workload for Queue {
         parts.join(", ")
     }
 
-    /// Nothing is read to decide what to write.
+    /// No lock mode applies, because nothing is read to decide what to write.
     fn lock(&self) -> Option<Lock> {
         Some(Lock::None)
     }
@@ -182,17 +183,17 @@ impl Workload for Queue {
         Some(producers + consumers)
     }
 
-    /// What is published sets the pace: consumers take what there is.
+    /// Producers set the pace where both kinds of clients take part: consumers take whatever there is.
     fn scheduled(&self) -> Option<u32> {
         (self.parameters.phase == Phase::Both).then_some(self.parameters.producers)
     }
 
-    /// Consumers take what was laid in until nothing is left.
+    /// Consumers of a backlog take messages until none is left, whatever the rate.
     fn is_paced(&self) -> bool {
         self.parameters.phase != Phase::Consume
     }
 
-    /// A warm-up would drain what is to be drained.
+    /// A warm-up would drain the backlog that is to be measured.
     fn warms_up(&self) -> bool {
         self.parameters.phase != Phase::Consume
     }
@@ -205,7 +206,8 @@ impl Workload for Queue {
     }
 }
 
-/// A rung is one of acknowledged messages: where producers ask for no acknowledgement there are none.
+/// Lowers the durability rung to none where producers ask for no acknowledgement: a rung is a promise about
+/// acknowledged messages.
 fn acknowledged(delivery: &Delivery, settings: Effective) -> Effective {
     if delivery.ack != Ack::None || delivery.producers == 0 {
         return settings;

@@ -1,4 +1,4 @@
-//! The ledger held against the final records.
+//! Compares the ledger with the final records.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,22 +16,22 @@ use crate::{
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK},
 };
 
-/// The final state, taken in record by record as it is read back.
+/// The final state of the records, filled record by record as they are read back.
 #[derive(Debug)]
 pub struct Final {
-    /// Numbers by the hash in their keys.
+    /// Each record's number, by the hash in its key.
     numbers: HashMap<u64, u64>,
-    /// Of each number: how often it was there, at most 255.
+    /// How often each record was there, by number; at most 255.
     seen: Vec<u8>,
     versions: Vec<u64>,
-    /// Of each number: the tag of the record with that version; none where it is torn.
+    /// The tag of each record, by number, as read with its version; `None` where the record is torn.
     tags: Vec<Option<u64>>,
     torn: u64,
     foreign: u64,
 }
 
 impl Final {
-    /// An empty state, ready for the records that the ledger knows.
+    /// An empty state, with room for the records that the ledger knows.
     #[must_use]
     pub fn of(ledger: &Ledger) -> Self {
         let known = ledger.known();
@@ -46,7 +46,7 @@ impl Final {
         }
     }
 
-    /// One record that is there.
+    /// Adds one record that was read back.
     pub fn take(&mut self, key: &str, version: u64, tag: Option<u64>) {
         let digits =
             key.strip_prefix("user").filter(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
@@ -66,7 +66,8 @@ impl Final {
         self.torn += u64::from(tag.is_none());
     }
 
-    /// What was written of each record; none where one is not whole, or has a version beyond what is kept of it.
+    /// The version and tag of every record; `None` if any record is torn, or has a version that does not fit into
+    /// 32 bits.
     fn written(&self) -> Option<Vec<WrittenVersion>> {
         let whole = |(version, tag): (&u64, &Option<u64>)| {
             tag.filter(|_| u32::try_from(*version).is_ok()).map(|tag| WrittenVersion::new(*version, tag))
@@ -75,12 +76,12 @@ impl Final {
     }
 }
 
-/// Holds the ledger of a trial against the records that the store ended with.
+/// Compares the ledger of a trial with the records that the store ended with.
 ///
-/// Of every record: first version + ok updates ≤ final version ≤ first version + ok + unknown updates. Every
-/// record laid in or acknowledged as inserted is there, once; none whose insert was never sent or proved
-/// to have had no effect. The newest version that was acknowledged has the fields that were written with
-/// it. What is unknown proves nothing either way.
+/// For every record: first version + ok updates ≤ final version ≤ first version + ok + unknown updates. Every
+/// record that was loaded, or acknowledged as inserted, must be there, once; no record may be there whose insert
+/// was never sent or is proved to have had no effect. The newest version that was acknowledged must have the fields
+/// that were written with it. An unknown outcome proves nothing either way.
 #[must_use]
 pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
     let proved = ledger.proved();
@@ -129,7 +130,7 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         ]
         .map(|(name, value)| (name.to_owned(), count(value))),
     );
-    // what may still arrive, what is not whole and what was added would be in the next trial's way
+    // unanswered writes that may still arrive, torn records and added records would disturb the next trial
     let settled = doubt.is_none() && proved.unknown == 0 && !ledger.has_inserts() && found.is_whole();
     AuditResult::new(
         Audit { verdict, reason: doubt, findings, evidence },
@@ -166,7 +167,7 @@ impl FindingCounts {
             let entry = ledger.entry(number);
             self.records += u64::from(seen);
             self.existence(ledger, number, seen, &entry);
-            // of what is torn not even the version is known to be one
+            // the version of a torn record is not known to be one
             if let (1.., Some(tag)) = (seen, tag) {
                 self.version(&entry, version);
                 self.mismatched += u64::from(entry.newest.contradicts(version, tag));
@@ -183,7 +184,7 @@ impl FindingCounts {
         match (inserted, seen > 0) {
             (InsertState::Acknowledged, false) => self.lost += 1,
             (InsertState::Not | InsertState::Undone, true) => self.phantom += 1,
-            // what was updated was there, and nothing removes records
+            // a record that was updated was there, and no operation removes records
             (InsertState::Unknown | InsertState::Sent, false) if entry.ok > 0 => self.lost += 1,
             (InsertState::Unknown | InsertState::Sent, false) => self.indeterminate += 1,
             _ => {}
@@ -193,7 +194,7 @@ impl FindingCounts {
     fn version(&mut self, entry: &Entry, version: u64) {
         self.ok_updates += entry.ok;
         self.unknown_updates += entry.unknown;
-        // a version is whatever the store says: several may be more than can be counted
+        // a version is any number the store gives, so a sum of several may not fit
         let low = entry.first + entry.ok;
         for (count, more) in [
             (&mut self.steps, version.saturating_sub(entry.first)),
@@ -204,7 +205,7 @@ impl FindingCounts {
         }
     }
 
-    /// Whether every record is there, once, and in one piece.
+    /// Whether every record is there, exactly once, and not torn.
     fn is_whole(&self) -> bool {
         [self.lost, self.duplicated, self.phantom, self.torn, self.unasked, self.mismatched] == [0; 6]
     }
@@ -219,7 +220,7 @@ mod tests {
 
     const LAYOUT: Layout = Layout { records: 4, fields: 2, field_bytes: 20, scans: false };
 
-    /// How an insert may have ended, and whether its record may be there then.
+    /// The ways in which an insert may end, and whether its record may be there then.
     const INSERTS: [(InsertState, bool); 5] = [
         (InsertState::Acknowledged, true),
         (InsertState::Undone, false),
@@ -228,35 +229,36 @@ mod tests {
         (InsertState::Sent, true),
     ];
 
-    /// A record as it is read back: key, version, tag.
+    /// A record as it is read back: key, version and tag.
     type RecordRow = (String, u64, Option<u64>);
     type Damage<'a> = &'a dyn Fn(&mut Vec<RecordRow>);
 
-    /// A trial as its clients know it, on a correct store, and the records that it ended with.
+    /// A trial as its clients recorded it on a correct store, and the records that the store ended with.
     struct Trial {
         ledger: Ledger,
         state: Vec<RecordRow>,
     }
 
     impl Trial {
-        /// Over records as they are laid in.
+        /// A trial over records as they were loaded.
         fn fresh() -> Self {
             let state = (0..4).map(|number| (key_name(number), 0, Some(number))).collect();
             Self { ledger: Ledger::new(LAYOUT, ReusableData::default()), state }
         }
 
-        /// Each record updated as often, with an answer.
+        /// Updates every record this many times, with an answer each time.
         fn updated(self, times: u64) -> Self {
             (0..4).fold(self, |trial, number| trial.update(number, times, 0, 0))
         }
 
-        /// Over what an earlier one has left.
+        /// A trial over the records that an earlier one left.
         fn over(earlier: &Self) -> Self {
             let left = earlier.judge(&earlier.state).left.unwrap();
             Self { ledger: Ledger::new(LAYOUT, left), state: earlier.state.clone() }
         }
 
-        /// Updates of one record: those without an answer, of which some took place, and then so many with one.
+        /// Updates one record: first `unknown` times without an answer, of which `done` took effect, then `ok`
+        /// times with one.
         fn update(mut self, number: u64, ok: u64, unknown: u64, done: u64) -> Self {
             let Self { ledger, state } = &mut self;
             let (_, version, tag) = &mut state[usize::try_from(number).unwrap()];
@@ -290,16 +292,16 @@ mod tests {
             audit(&self.ledger, Ok(last))
         }
 
-        /// The verdict, with all that is found.
+        /// The audit as text, with all findings.
         fn told(&self) -> String {
             self.judge(&self.state).audit.to_string()
         }
     }
 
     proptest! {
-        /// Each kind of damage is found, as often as it was done and no more than what is unanswered leaves open; what
-        /// is right raises no alarm. Something is left to the next trial only if nothing is in doubt, nothing was
-        /// added, and every record is there, once and whole; what an update lost is left as it is found.
+        /// Each kind of damage is found as often as it was done and no more than unanswered operations leave open;
+        /// correct records raise no alarm. Data is left to the next trial only if nothing is in doubt, nothing was
+        /// added, and every record is there, once and whole; a lost update is left as it is found.
         #[test]
         fn damage_is_found_with_its_count(
             [again, doubts, grows] in any::<[bool; 3]>(),
@@ -324,7 +326,7 @@ mod tests {
 
             let (ok, unknown, done) = updates[at];
             let (key, version, _) = trial.state[at].clone();
-            // what a version must have is not known where nobody was told of it
+            // where the fields of a version were never acknowledged, they cannot be known to be wrong
             let mismatched = u64::from(done == 0 || ok > 0);
             let (down, up) = (by.min(ok), by + unknown - done);
             let lower = if ok > 0 { version - done - down } else { version };
@@ -362,7 +364,7 @@ mod tests {
         let insert = |how, is_there| Trial::fresh().updated(1).insert(how, is_there);
         assert_eq!(insert(InsertState::Acknowledged, false).told(), "broken: lost 1 record");
         assert_eq!(insert(InsertState::Undone, true).told(), "broken: phantom 1 record");
-        // one whose insert was never answered was there if it was updated: it must not be gone
+        // a record whose insert was never answered but which was updated has been there, so it must still be
         for how in [InsertState::Unknown, InsertState::Sent] {
             let trial = insert(how, false);
             assert_eq!(trial.judge(&trial.state).audit.evidence["indeterminate_inserts"], 1);
@@ -371,7 +373,7 @@ mod tests {
         }
     }
 
-    /// The final state is the server's word, and versions are as high as it says.
+    /// The final state is what the server says, so a version may be as high as its type allows.
     #[test]
     fn versions_are_counted_up_to_what_can_be() {
         let mut trial = Trial::fresh().updated(1);
@@ -400,7 +402,8 @@ mod tests {
         assert!(proved.reason.is_some());
     }
 
-    /// What was written of each record, and where the tags end that the next trial must not write again.
+    /// The next trial begins with the versions and fields that were read back, and with a tag that was not yet
+    /// written.
     #[test]
     fn what_is_left_is_what_was_read_back() {
         let trial = Trial::fresh().updated(2);

@@ -1,4 +1,4 @@
-//! The client: draws operations, asks the port, keeps the ledger.
+//! The client: draws operations, sends them to the store, keeps the ledger.
 
 use std::{fmt::Write, ops::Range, sync::Arc, time::Duration};
 
@@ -13,20 +13,19 @@ use super::{
     ledger::{InsertState, WrittenVersion},
 };
 
-/// Names of the operations, in the order of their kinds: the actions, and several of them in one
-/// transaction.
+/// Names of the operations, in the order of their kinds: the actions, and a transaction of several of them.
 pub const OPERATIONS: &[&str] = &["read", "update", "insert", "scan", "rmw", "transaction"];
 
-/// The kind of a transaction.
+/// The kind of a transaction: its index in [`OPERATIONS`].
 const TRANSACTION: usize = 5;
 
-/// How often a record is drawn anew that may not be there.
+/// How many times a record that may not be there is replaced by another draw.
 const REDRAWN: u32 = 8;
 
-/// What all clients of one trial share. Cheap to clone.
+/// The state that all clients of one trial share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What was acknowledged.
+    /// The ledger of acknowledged and unanswered operations.
     pub ledger: Arc<Ledger>,
     mix: Arc<Mix>,
     numbers: KeyChooser,
@@ -37,7 +36,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// A trial's scenario, over a ledger that is empty.
+    /// A trial's scenario, over an empty ledger.
     #[must_use]
     pub fn new(parameters: &Parameters, ledger: Arc<Ledger>, seed: u64) -> Self {
         let layout = parameters.layout();
@@ -53,14 +52,14 @@ impl Scenario {
     }
 }
 
-/// What must be found if the store keeps its word, as known before the operation was sent.
+/// The state that an operation must find, by what was acknowledged before it was sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     newest: WrittenVersion,
     is_there: bool,
 }
 
-/// One operation, or several in one transaction. Its room is used again.
+/// One operation, or several in one transaction. Its memory is reused.
 #[derive(Debug, Default)]
 struct Operation {
     requests: Vec<Request>,
@@ -68,8 +67,8 @@ struct Operation {
 }
 
 impl Operation {
-    /// Whether a refusal says that a record is missing: those to be read or updated had to be there, and none was to be
-    /// inserted. A scan is no reason to refuse, whatever it finds.
+    /// Whether a refusal means that a record is missing: every record to be read or updated had to be there, and
+    /// none was to be inserted. Scans do not matter here: a store never refuses one.
     fn must_find(&self) -> bool {
         let mut each = self.requests.iter().zip(&self.known);
         let may_not_find = |(request, known): (&Request, &Known)| match request.action {
@@ -85,17 +84,17 @@ struct RecordsClient<C: Connector> {
     scenario: Scenario,
     connector: C,
     connection: Option<C::Connection>,
-    /// This client's own: where records are added, it grows with them.
+    /// This client's own copy, because it changes with the number of records.
     numbers: KeyChooser,
     rng: Xoshiro256PlusPlus,
-    /// Tags for this client's next writes, which no other client gives.
+    /// Tags for this client's next writes; no other client uses them.
     tags: Range<u64>,
     answers: Vec<Answer>,
     spare: Option<Operation>,
 }
 
 impl<C: Connector> RecordsClient<C> {
-    /// The trial's client of this index.
+    /// The trial's client with this index.
     fn new(connector: C, scenario: Scenario, index: usize) -> Self {
         let client = index as u64 + 1;
         let seed = scenario.seed ^ client.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -111,7 +110,7 @@ impl<C: Connector> RecordsClient<C> {
         }
     }
 
-    /// Draws the next request into the place of an old one.
+    /// Draws the next request, reusing the memory of an old one.
     fn request(&mut self, request: &mut Request) -> Known {
         let Scenario { ledger, mix, layout, scan_max, .. } = &self.scenario;
         request.action = mix.action(self.rng.random());
@@ -130,7 +129,7 @@ impl<C: Connector> RecordsClient<C> {
             Action::Read => {}
         }
         let is_there = match request.action {
-            // a store that separates searching from writing shows searches what was added when it sees fit
+            // a store that separates searching from writing may show an added record to searches at any later time
             Action::Scan => request.number < layout.records,
             _ => ledger.is_there(request.number),
         };
@@ -139,7 +138,7 @@ impl<C: Connector> RecordsClient<C> {
 
     fn note(&self, request: &Request, known: Known, answer: &Answer, outcome: Outcome) {
         let ledger = &self.scenario.ledger;
-        // nobody wrote it, however the operation ended that came upon it
+        // a torn record counts however the operation that read it ended
         ledger.torn(answer.torn_records());
         match (request.action, outcome) {
             (Action::Read | Action::Scan, Outcome::Ok) => {
@@ -162,7 +161,8 @@ impl<C: Connector> RecordsClient<C> {
         }
     }
 
-    /// Looks at what was read, after the clock has stopped. A scan does not say whose its records are.
+    /// Checks the records that were read, after the clock has stopped. A scan does not say which record is which,
+    /// so versions are not checked there.
     fn look(&self, request: &Request, known: Known, answer: &Answer) {
         let Scenario { ledger, layout, .. } = &self.scenario;
         let mut found = answer.torn_records();
@@ -194,7 +194,7 @@ fn next_tag(tags: &mut Range<u64>, ledger: &Ledger) -> u64 {
     }
 }
 
-/// A record that should be there; one that may not be is drawn again, a few times.
+/// A record that should be there: one that may not be there is replaced by another draw, [`REDRAWN`] times at most.
 fn draw_number(numbers: &mut KeyChooser, ledger: &Ledger, rng: &mut Xoshiro256PlusPlus) -> u64 {
     let mut number = numbers.draw(ledger.drawable(), rng);
     for _ in 0..REDRAWN {
@@ -234,7 +234,7 @@ impl<C: Connector> Client for RecordsClient<C> {
     }
 
     async fn attempt(&mut self, operation: &Operation) -> Attempt {
-        // of what the operation before has found nothing is told again
+        // forget the answers of the operation before
         self.answers.iter_mut().for_each(Answer::clear);
         let Some(connection) = &mut self.connection else {
             return Attempt::Failed(Fault::lost("no connection"));
@@ -249,8 +249,8 @@ impl<C: Connector> Client for RecordsClient<C> {
         for ((request, known), answer) in operation.requests.iter().zip(&operation.known).zip(&self.answers) {
             self.note(request, *known, answer, outcome);
         }
-        // an insert is refused for what is there; then, and where one of the records may not be there,
-        // nobody knows what a refusal is for
+        // an insert is refused because its record exists; in a transaction with one, or with a record that may not
+        // be there, nobody knows what the refusal was for
         if outcome == Outcome::Refused && operation.must_find() {
             self.scenario.ledger.missing();
         }
@@ -262,15 +262,15 @@ impl<C: Connector> Client for RecordsClient<C> {
     }
 
     async fn connect(&mut self) -> Result<(), String> {
-        // the old connection is gone before the new one is asked for
+        // drop the old connection before asking for a new one
         self.connection = None;
         self.connection = Some(self.connector.connect().await?);
         Ok(())
     }
 }
 
-/// One client as the engine takes it. Called by each store's crate, so that the client's loop is
-/// compiled there, with every call in it static.
+/// Wraps one client for the engine. To be called by each store's crate, so that the client's loop is compiled
+/// there, with static dispatch of every call in it.
 pub fn task<C>(connector: C, scenario: Scenario) -> ClientTask
 where
     C: Connector + Send + 'static,
@@ -289,14 +289,14 @@ mod tests {
         records::{Choice, Final, Lookup, audit, key_name},
     };
 
-    /// One record, as a store has it.
+    /// One record, as a store holds it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Row {
         version: u64,
         tag: u64,
     }
 
-    /// Answers whatever is asked of it with what it is told to.
+    /// Answers every request with the given outcome and answer.
     #[derive(Clone)]
     struct FixedAnswer(Attempt, Answer);
 
@@ -317,8 +317,8 @@ mod tests {
 
     const LAYOUT: Layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
 
-    /// A trial of one operation on one record, over what an earlier one left: the store answers as told, and has
-    /// the record then as `after` makes it of the tag that was to be written.
+    /// A trial of one operation on one record, over the record that an earlier trial left. The store answers as
+    /// given, and then holds the record that `after` makes of the tag that was to be written.
     fn trial(
         mix: &str,
         left: ReusableData,
@@ -328,7 +328,7 @@ mod tests {
         trial_of(mix, left, FixedAnswer(Attempt::Ok, answer), after)
     }
 
-    /// The same, however the operation ends. One more is drawn, and finds no connection.
+    /// The same, whatever the operation's outcome. A further operation is drawn and finds no connection.
     fn trial_of(
         mix: &str,
         left: ReusableData,
@@ -344,7 +344,7 @@ mod tests {
             ..Parameters::default()
         };
         let ledger = Arc::new(Ledger::new(parameters.layout(), left));
-        // every trial of a round has the same seed
+        // all trials of a round have the same seed
         let scenario = Scenario::new(&parameters, Arc::clone(&ledger), 7);
         let mut client = RecordsClient::new(told, scenario, 0);
         at_once(client.connect()).unwrap();
@@ -376,7 +376,7 @@ mod tests {
         answer
     }
 
-    /// A record at this version, its first field of one writer, the other of another.
+    /// A record at this version whose fields have the tags of two writers.
     fn read(version: u64, tags: [u64; 2]) -> Answer {
         let (mut answer, mut one, mut other) = (Answer::default(), Fields::default(), Fields::default());
         one.fill(&LAYOUT, tags[0]);
@@ -385,7 +385,7 @@ mod tests {
         answer
     }
 
-    /// An update by the first client, as the first write of a trial: what it leaves.
+    /// A trial in which the first client made one update, its first write: the data and the record that it left.
     fn updated() -> (ReusableData, Row) {
         let (audited, row) =
             trial("update:1", ReusableData::default(), wrote(1), |tag| Row { version: 1, tag });
@@ -393,7 +393,7 @@ mod tests {
         (audited.left.unwrap(), row)
     }
 
-    /// The first write of a client in a trial is another one than that of the trial before.
+    /// A client's first write in a trial has another tag than its first write in the trial before.
     #[test]
     fn fields_that_were_not_stored_are_found_over_what_an_earlier_trial_left() {
         let (left, first) = updated();
@@ -405,7 +405,7 @@ mod tests {
         assert_ne!(first.tag, second.tag);
     }
 
-    /// What was taken over is known, fields and all, also where it had been updated.
+    /// A record taken over from an earlier trial is known with its fields, even if it had been updated there.
     #[test]
     fn fields_that_changed_without_a_version_are_found_over_what_an_earlier_trial_left() {
         let (left, row) = updated();
@@ -416,8 +416,8 @@ mod tests {
         assert_eq!(broken.audit.to_string(), "broken: mismatched 1 record");
     }
 
-    /// One wrong answer is found, and counted once: also where the operation failed of what it found, and the next one
-    /// has no answer.
+    /// One wrong answer is found and counted once, even if the operation that read it failed and the next one got
+    /// no answer.
     #[test]
     fn a_wrong_answer_is_counted_once() {
         let (left, Row { tag, .. }) = updated();
@@ -447,7 +447,7 @@ mod tests {
             let (audited, _) = trial_of(mix, left.clone(), FixedAnswer(attempt, answer), after);
             assert_eq!(audited.audit.to_string(), format!("broken: {found}"), "{told}");
         }
-        // a scan does not say whose its records are
+        // a scan does not say which record is which
         for version in [0, 1] {
             let found = read(version, [7; 2]);
             let (scanned, _) = trial("scan:1", left.clone(), found, |_| Row { version: 1, tag });
@@ -455,8 +455,8 @@ mod tests {
         }
     }
 
-    /// A record that had to be there is missed also where a scan, which is never refused, begins at one that searches
-    /// may not show yet.
+    /// A record that had to be there is counted as missing even if the transaction also has a scan, which is never
+    /// refused, that begins at a record which searches may not show yet.
     #[test]
     fn a_refusal_is_a_missing_record_where_nothing_else_can_be_refused() {
         use Action::{Insert, Modify, Read, Scan, Update};

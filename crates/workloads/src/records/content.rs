@@ -1,4 +1,4 @@
-//! What a record is made of: its key, and fields that carry the tag of whoever wrote them.
+//! The content of a record: its key, and fields that carry the tag of their writer.
 
 use std::{cell::Cell, ops::Range, sync::LazyLock};
 
@@ -7,10 +7,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::workload::in_range;
 
-/// Letters of a tag at the beginning of each field.
+/// Length of the tag at the start of each field, in hexadecimal digits.
 pub(crate) const TAG: usize = 16;
 
-/// The filler that fields are cut from: letters and digits only, so that no store has to escape any.
+/// The text that fields are filled from: letters, digits, `-` and `_` only, so that no store has to escape any.
 static POOL: LazyLock<String> = LazyLock::new(|| {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(0x5EED);
@@ -18,24 +18,24 @@ static POOL: LazyLock<String> = LazyLock::new(|| {
 });
 const POOL_BYTES: usize = 1 << 20;
 
-/// How records look, and how many are laid in.
+/// The layout of records, and how many are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// Records that are laid in, numbered from 0.
+    /// Records that are loaded, numbered from 0.
     pub records: u64,
-    /// Fields of a record.
+    /// Fields per record.
     pub fields: u16,
-    /// Bytes of a field.
+    /// Length of a field in bytes.
     pub field_bytes: u32,
-    /// Whether ranges of keys are read, for stores that need an index for it.
+    /// Whether ranges of keys are scanned, for stores that need an index for that.
     pub scans: bool,
 }
 
 impl Layout {
-    /// Checks that it describes records.
+    /// Checks that the layout describes possible records.
     ///
     /// # Errors
-    /// The first parameter that does not fit.
+    /// The first parameter that is out of range.
     pub(crate) fn check(&self) -> Result<(), String> {
         in_range(&[
             ((1..=1_000_000_000).contains(&self.records), "records", "between 1 and 1,000,000,000"),
@@ -44,20 +44,20 @@ impl Layout {
         ])
     }
 
-    /// Records that one request may hold: about so many bytes of fields, and at most so many records.
+    /// How many records one request may hold: about `bytes` bytes of fields, and at most `most` records.
     #[must_use]
     pub fn batch(&self, bytes: u64, most: u64) -> u64 {
         let record = u64::from(self.fields) * u64::from(self.field_bytes);
         (bytes / record.max(1)).clamp(1, most)
     }
 
-    /// What record `number` is laid in with: the tag is its number, its version 0.
+    /// Fills the fields that record `number` is loaded with: their tag is its number; its version is 0.
     pub fn fill(&self, number: u64, fields: &mut Fields) {
         fields.fill(self, number);
     }
 }
 
-/// Hands out the records that are to be laid in, some at a time, to connections that load side by side.
+/// Distributes the records to be loaded, in batches, to connections that load at the same time.
 #[derive(Debug)]
 pub struct Batches {
     next: Cell<u64>,
@@ -66,13 +66,13 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// All records of a layout, so many at a time.
+    /// All records of a layout, in batches of `size`.
     #[must_use]
     pub fn of(layout: &Layout, size: u64) -> Self {
         Self { next: Cell::new(0), records: layout.records, size }
     }
 
-    /// The numbers of the next ones that nobody has begun with, if any are left.
+    /// The numbers of the next batch; `None` when all have been taken.
     #[must_use]
     pub fn take(&self) -> Option<Range<u64>> {
         let first = self.next.get();
@@ -82,8 +82,8 @@ impl Batches {
     }
 }
 
-/// The key of a record: `user` and a hash of its number, as YCSB's hashed insert order has it
-/// (`CoreWorkload.buildKeyName`), so that neighbours in number lie apart.
+/// The key of a record: `user` and a hash of its number, as in YCSB's hashed insert order
+/// (`CoreWorkload.buildKeyName`), so that records with neighbouring numbers have distant keys.
 #[must_use]
 pub fn key_name(number: u64) -> String {
     format!("user{}", hash(number))
@@ -101,7 +101,7 @@ pub(crate) fn hash(number: u64) -> u64 {
     hash.cast_signed().unsigned_abs()
 }
 
-/// The fields of one record, made before the clock starts; their room is used again.
+/// The fields of one record, built before the clock starts; their memory is reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     text: String,
@@ -110,7 +110,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Writes the tag into all fields.
+    /// Fills all fields, each beginning with the tag.
     pub fn fill(&mut self, layout: &Layout, tag: u64) {
         self.text.clear();
         self.each = layout.field_bytes as usize;
@@ -121,7 +121,7 @@ impl Fields {
         }
     }
 
-    /// Whoever wrote them.
+    /// The tag, which identifies the write.
     #[must_use]
     pub fn tag(&self) -> u64 {
         self.tag
@@ -152,9 +152,9 @@ fn filler(tag: u64, field: u16, field_bytes: usize) -> &'static str {
     &POOL[start..start + length]
 }
 
-/// The tag that all of a record's fields begin with; `None` where they disagree or are no fields of
-/// ours. Of each field its first 16 letters are enough; they must be those that [`Fields::fill`] writes, as what
-/// reads as the same number may be other letters.
+/// The tag that all of a record's fields begin with; `None` where they disagree or were not written by acidtest.
+/// The first 16 letters of each field are enough, but they must be exactly those that [`Fields::fill`] writes,
+/// because other letters may be read as the same number.
 #[must_use]
 pub fn tag_of<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
     let mut fields = fields.into_iter();
@@ -166,8 +166,8 @@ pub fn tag_of<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(first).ok()?, 16).ok()
 }
 
-/// The tag of a record that was read whole: its fields must be letter by letter what the tag's writer
-/// wrote.
+/// The tag of a record that was read in full; `None` unless its fields are letter for letter those that are written
+/// with the tag.
 #[must_use]
 pub(crate) fn whole<'a>(layout: &Layout, fields: impl Iterator<Item = &'a [u8]> + Clone) -> Option<u64> {
     let tag = tag_of(fields.clone())?;
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn keys_are_ycsb_s() {
-        // the key that YCSB's documents and dumps show for its first record
+        // the key of the first record in YCSB's documents and dumps
         assert_eq!(key_name(0), "user6284781860667377211");
     }
 

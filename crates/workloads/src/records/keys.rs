@@ -1,4 +1,4 @@
-//! Which record an operation touches: YCSB's choices, with its constants.
+//! How operations choose their records: YCSB's distributions, with its constants.
 
 use std::{fmt, str::FromStr};
 
@@ -10,26 +10,26 @@ use crate::keys::Zipf;
 
 /// YCSB's `ZipfianGenerator.ZIPFIAN_CONSTANT`.
 const ZIPFIAN: f64 = 0.99;
-/// YCSB's `ScrambledZipfianGenerator`: the items that it draws among before it scrambles, and their zeta.
+/// YCSB's `ScrambledZipfianGenerator`: the number of items that it draws from before it scrambles, and their zeta.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
 /// YCSB's `hotspotdatafraction` and `hotspotopnfraction`.
 const HOTSPOT: (f64, f64) = (0.2, 0.8);
 
-/// How operations are spread over records.
+/// How operations are distributed over records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Choice {
-    /// As the mix has it.
+    /// The distribution that belongs to the mix.
     #[default]
     Own,
-    /// YCSB's scrambled zipfian: hot records lie anywhere.
+    /// YCSB's scrambled zipfian: hot records are spread over all numbers.
     Zipfian,
-    /// The newest records most, zipfian by age.
+    /// Zipfian by age: the newest records are drawn most.
     Latest,
-    /// Every record alike.
+    /// Every record is equally likely.
     Uniform,
-    /// A share of the operations (the second) on a share of the records (the first), which are hot.
+    /// Hot records: a share of the records (the first number) gets a share of the operations (the second).
     Hotspot(f64, f64),
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Draws numbers of records, for one client.
+/// Draws numbers of records for one client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyChooser {
     Zipfian(Zipf),
@@ -108,7 +108,7 @@ impl KeyChooser {
         }
     }
 
-    /// A number below `count`, which may only have grown since the last draw.
+    /// Draws a number below `count`, which may have grown since the last draw but not shrunk.
     pub(crate) fn draw(&mut self, count: u64, rng: &mut impl Rng) -> u64 {
         match self {
             Self::Zipfian(zipf) => hash(zipf.draw(rng)) % count,
@@ -165,8 +165,8 @@ mod tests {
         }
     }
 
-    /// YCSB's constant is the zeta of its constants: the sum over 1/rank^0.99, here summed exactly as far as
-    /// it pays and then by the integral (Euler and Maclaurin).
+    /// YCSB's constant is the zeta of its other constants: the sum over 1/rank^0.99, computed here exactly up to a
+    /// point and from there by the integral (Euler and Maclaurin).
     #[test]
     fn the_scrambled_zeta_is_the_published_formula_s() {
         let (theta, exact) = (ZIPFIAN, 1_000_000_u32);
@@ -181,7 +181,7 @@ mod tests {
     fn scrambled_zipfian_shares_follow_the_law() {
         let count = 1000;
         let shares = shares(Choice::Zipfian, count);
-        // the two hottest ranks, where their hashes lie; what else falls there is spread evenly
+        // the two hottest ranks, at the numbers that they hash to; other ranks that fall there are spread evenly
         for rank in [0_u64, 1] {
             let law = ((rank + 1) as f64).powf(-ZIPFIAN) / SCRAMBLED_ZETA;
             let place = usize::try_from(hash(rank) % count).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     fn every_number_is_in_range() {
         for choice in [Choice::Zipfian, Choice::Latest, Choice::Uniform, Choice::Hotspot(0.2, 0.8)] {
             for count in [1, 2, 3] {
-                // indexing inside `shares` would panic on a number out of range
+                // a number out of range would panic when `shares` is indexed
                 assert!(shares(choice, count).iter().sum::<f64>() > 0.999, "{choice} {count}");
             }
         }

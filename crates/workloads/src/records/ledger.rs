@@ -1,4 +1,4 @@
-//! What the clients remember of what was acknowledged.
+//! The clients' record of acknowledged and unanswered operations.
 
 use std::{
     ops::Range,
@@ -11,13 +11,13 @@ use std::{
 use super::Layout;
 use crate::{ReusableData, pieces::Pieces};
 
-/// The first tag that is written: above every number of a record, which is the tag that it is laid in with.
+/// The first tag that clients write: above every record's number, which is the tag that the record is loaded with.
 const FIRST_TAG: u64 = 1 << 40;
 
-/// Tags that are dealt out at once.
+/// Tags that a client is given at a time.
 const TAGS: u64 = 1 << 12;
 
-/// Updates and modifies of one record.
+/// Updates and modifies of one record, counted.
 #[derive(Debug, Default)]
 struct Account {
     ok: AtomicU32,
@@ -26,8 +26,8 @@ struct Account {
     newest: AtomicU64,
 }
 
-/// A version that is known to have been written, with a mark of its fields; 0 where they are not known.
-/// Ordered by version.
+/// A version that is known to have been written, with 32 bits that mark its fields; 0 where the fields are not
+/// known. Ordered by version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WrittenVersion(u64);
 
@@ -41,26 +41,26 @@ impl WrittenVersion {
         self.0 >> 32
     }
 
-    /// Whether a record at this version cannot have these fields: those of the version are others.
+    /// Whether a record of this version cannot have this tag, because the version was written with other fields.
     pub(crate) fn contradicts(self, version: u64, tag: u64) -> bool {
         let is_known = self != Self(self.version() << 32);
         is_known && self.version() == version && Self::new(version, tag) != self
     }
 }
 
-/// Thirty-two bits of a tag's hash, never 0.
+/// 32 bits of a tag's hash, never 0.
 fn mark(tag: u64) -> u32 {
     let mixed = (tag ^ tag >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     u32::try_from(mixed).unwrap_or_default().max(1)
 }
 
-/// What became of an insert.
+/// How far an insert has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum InsertState {
     /// Never sent.
     Not = 0,
-    /// Sent, and not ended.
+    /// Sent and not yet ended.
     Sent = 1,
     Acknowledged = 2,
     /// Proved to have had no effect.
@@ -85,26 +85,26 @@ impl InsertState {
     }
 }
 
-/// The ledger of one trial, shared by its clients: sixteen bytes for each record, and one for each insert.
-/// Nothing else grows.
+/// The ledger of one trial, shared by its clients: sixteen bytes for each record, and one for each insert. Nothing
+/// else in it grows.
 #[derive(Debug)]
 pub struct Ledger {
     layout: Layout,
-    /// What was taken over; where it is empty, each record is as it is laid in.
+    /// Versions of the records taken over from an earlier trial; empty where records are as they were loaded.
     first: Arc<Vec<WrittenVersion>>,
-    /// The next tags that are dealt out.
+    /// The first tag that has not been given to a client.
     tags: AtomicU64,
     laid: Vec<Account>,
     added: Pieces<Account>,
     inserts: Pieces<AtomicU8>,
-    /// Inserts that were drawn.
+    /// Inserts that clients have drawn.
     drawn: AtomicU64,
-    /// Inserts before which every one has ended.
+    /// How many inserts, from the first one on, have all ended.
     ended: AtomicU64,
     counts: Counts,
 }
 
-/// What needs no record's own account.
+/// Counts that do not belong to a single record.
 #[derive(Debug, Default)]
 struct Counts {
     acknowledged: AtomicU64,
@@ -116,7 +116,7 @@ struct Counts {
     overwritten: AtomicU64,
 }
 
-/// What the ledger says of one record.
+/// The ledger's figures of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) first: u64,
@@ -125,7 +125,7 @@ pub(crate) struct Entry {
     pub(crate) newest: WrittenVersion,
 }
 
-/// What the ledger proves by itself.
+/// The counts that the ledger proves without the final state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProvedCounts {
     pub(crate) acknowledged: u64,
@@ -138,7 +138,7 @@ pub(crate) struct ProvedCounts {
 }
 
 impl Ledger {
-    /// An empty ledger over the records that are laid in, or over what an earlier trial left of them.
+    /// An empty ledger over the records that are loaded, or over those that an earlier trial left.
     #[must_use]
     pub fn new(layout: Layout, left: ReusableData) -> Self {
         Self {
@@ -154,33 +154,33 @@ impl Ledger {
         }
     }
 
-    /// Tags that no other client of the trial, nor any client of an earlier one over the same records, writes.
+    /// Tags that no other client of the trial, nor any client of an earlier trial over the same records, writes.
     pub(crate) fn deal_tags(&self) -> Range<u64> {
         let first = self.tags.fetch_add(TAGS, Relaxed);
         first..first + TAGS
     }
 
-    /// The first tag that has not been dealt out.
+    /// The first tag that has not been given to a client.
     pub(crate) fn next_tag(&self) -> u64 {
         self.tags.load(Relaxed)
     }
 
-    /// Records that may be drawn: those laid in and those whose insert, and every one before it, has ended.
+    /// How many records may be drawn: those loaded, and those whose insert and every insert before it have ended.
     pub(crate) fn drawable(&self) -> u64 {
         self.layout.records + self.ended.load(Relaxed)
     }
 
-    /// Records that were laid in or drawn to be inserted.
+    /// How many records were loaded or drawn to be inserted.
     pub(crate) fn known(&self) -> u64 {
         self.layout.records + self.drawn.load(Relaxed)
     }
 
-    /// Whether a record must be there.
+    /// Whether the record must be there.
     pub(crate) fn is_there(&self, number: u64) -> bool {
         number < self.layout.records || self.inserted(number) == InsertState::Acknowledged
     }
 
-    /// What became of a record's insert; laid in counts as acknowledged.
+    /// How far a record's insert has come; a loaded record counts as acknowledged.
     pub(crate) fn inserted(&self, number: u64) -> InsertState {
         match number.checked_sub(self.layout.records) {
             None => InsertState::Acknowledged,
@@ -188,7 +188,7 @@ impl Ledger {
         }
     }
 
-    /// The number of a record that is about to be inserted.
+    /// Draws the number of a record that is about to be inserted.
     pub(crate) fn draw_insert(&self) -> u64 {
         let index = self.drawn.fetch_add(1, Relaxed);
         if let Some(state) = self.inserts.at(index) {
@@ -197,7 +197,7 @@ impl Ledger {
         self.layout.records + index
     }
 
-    /// An acknowledged insert, with the tag that it wrote.
+    /// Records an acknowledged insert, with the tag that it wrote.
     pub(crate) fn was_inserted(&self, number: u64, tag: u64) {
         if let Some(account) = self.account(number) {
             account.newest.fetch_max(WrittenVersion::new(0, tag).0, Relaxed);
@@ -215,7 +215,7 @@ impl Ledger {
             InsertState::Unknown => self.doubtful(),
             _ => {}
         }
-        // whoever ends the one at the edge moves it on, over all that ended meanwhile
+        // the client that ends the first open insert moves `ended` on, over all that have ended meanwhile
         loop {
             let edge = self.ended.load(SeqCst);
             let ended =
@@ -233,18 +233,19 @@ impl Ledger {
         }
     }
 
-    /// The newest version of a record that is known to have been written, and what.
+    /// The newest version of a record that is known to have been written, with the mark of its fields.
     pub(crate) fn newest(&self, number: u64) -> WrittenVersion {
         self.newest_of(number, self.account(number))
     }
 
-    /// Before anything was acknowledged it is what was laid in, or taken over.
+    /// The same for a given account; before anything was acknowledged, the version loaded or taken over.
     fn newest_of(&self, number: u64, account: Option<&Account>) -> WrittenVersion {
         let newest = WrittenVersion(account.map_or(0, |account| account.newest.load(Relaxed)));
         newest.max(self.first(number))
     }
 
-    /// What the trial began with; nothing is known of what is added in it.
+    /// The version that the trial began with; the default, which nothing contradicts, for a record that is added in
+    /// it.
     fn first(&self, number: u64) -> WrittenVersion {
         if number >= self.layout.records {
             return WrittenVersion::default();
@@ -253,8 +254,8 @@ impl Ledger {
         taken_over.copied().unwrap_or_else(|| WrittenVersion::new(0, number))
     }
 
-    /// An acknowledged update or modify: the tag that it wrote, the version where the store said it, and the
-    /// newest that was known before it was sent.
+    /// Records an acknowledged update or modify: the tag that it wrote, the version if the store reported it, and
+    /// the newest version that was known before it was sent.
     pub(crate) fn updated(&self, number: u64, tag: u64, version: Option<u64>, before: WrittenVersion) {
         self.acknowledged();
         let Some(account) = self.account(number) else { return };
@@ -274,39 +275,39 @@ impl Ledger {
         }
     }
 
-    /// Something was acknowledged.
+    /// Counts an acknowledged operation.
     pub(crate) fn acknowledged(&self) {
         self.counts.acknowledged.fetch_add(1, Relaxed);
     }
 
-    /// Something was not answered.
+    /// Counts an unanswered operation.
     pub(crate) fn doubtful(&self) {
         self.counts.unknown.fetch_add(1, Relaxed);
     }
 
-    /// Records that were read with fields of several writers, or that are none.
+    /// Counts records that were read with fields of several writers, or that are no records at all.
     pub(crate) fn torn(&self, records: u64) {
         if records > 0 {
             self.counts.torn.fetch_add(records, Relaxed);
         }
     }
 
-    /// A record that was read with fields that are not those of its version.
+    /// Counts a record that was read with other fields than those written with its version.
     pub(crate) fn mismatched(&self) {
         self.counts.mismatched.fetch_add(1, Relaxed);
     }
 
-    /// A record that must be there and was not found.
+    /// Counts a record that had to be there and was not found.
     pub(crate) fn missing(&self) {
         self.counts.missing.fetch_add(1, Relaxed);
     }
 
-    /// A read that was sent after a newer version had been acknowledged.
+    /// Counts a read that returned an older version than one acknowledged before it was sent.
     pub(crate) fn stale(&self) {
         self.counts.stale.fetch_add(1, Relaxed);
     }
 
-    /// Once every operation has ended.
+    /// The ledger's figures of one record. To be called once every operation has ended.
     pub(crate) fn entry(&self, number: u64) -> Entry {
         let account = match number.checked_sub(self.layout.records) {
             None => usize::try_from(number).ok().and_then(|number| self.laid.get(number)),
@@ -340,7 +341,7 @@ impl Ledger {
         &self.layout
     }
 
-    /// Whether anything was drawn to be inserted.
+    /// Whether any insert was drawn.
     pub(crate) fn has_inserts(&self) -> bool {
         self.drawn.load(Relaxed) > 0
     }
@@ -354,7 +355,7 @@ mod tests {
 
     use super::*;
 
-    /// Fields that are not those of a version go unseen once in four thousand million times, not once in a few hundred.
+    /// Fields that do not belong to their version go unnoticed once in 2^32 times, not once in a few hundred.
     #[test]
     fn tags_that_follow_each_other_have_marks_of_their_own() {
         let marks: std::collections::BTreeSet<u32> =
@@ -367,7 +368,7 @@ mod tests {
     const ENDED: [InsertState; 3] = [InsertState::Acknowledged, InsertState::Undone, InsertState::Unknown];
 
     proptest! {
-        /// In whatever order inserts end, none is drawn before it and all before it have.
+        /// In whatever order inserts end, a record is drawn only once its insert and all before it have ended.
         #[test]
         fn only_what_has_ended_is_drawn(
             order in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle(),
@@ -390,8 +391,8 @@ mod tests {
         }
     }
 
-    /// The edge moves on over what ends at the same time in several threads, and never further, nor back. Each thread
-    /// has an insert open at all times, so that one step too many is seen whenever it was made.
+    /// `ended` moves on over inserts that end at the same time in several threads, and never too far, nor back.
+    /// Each thread has an insert open at all times, so that one step too many is noticed whenever it was made.
     #[test]
     fn the_edge_of_inserts_is_never_ahead_nor_left_behind() {
         let ledger = Ledger::new(LAYOUT, ReusableData::default());

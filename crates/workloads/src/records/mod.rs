@@ -6,45 +6,46 @@
 //!
 //! # Audit
 //!
-//! In constant work per operation, and sixteen bytes a record: how many updates of it were acknowledged, how
-//! many were never answered, and the newest version that was acknowledged, with a mark of what was written
-//! then; of each insert one byte, how it ended. At the end every record is read back. A trial that takes over
-//! what an earlier one left has eight bytes a record more: the version that was read back, with the mark of its
-//! fields. No two writes of trials that share records have the same tag. The counts of a broken verdict:
+//! The audit needs constant work per operation, and sixteen bytes for each record: how many of its updates were
+//! acknowledged, how many were never answered, and the newest version that was acknowledged, with a mark of the
+//! fields written with it. For each insert it needs one byte: how the insert ended. At the end every record is read
+//! back. A trial that takes over the records of an earlier one needs eight bytes more for each: the version that
+//! was read back, with the mark of its fields. No two writes of trials that share records have the same tag. The
+//! findings of a broken verdict:
 //!
-//! | count | unit | proves |
+//! | finding | unit | proves |
 //! | --- | --- | --- |
-//! | `lost_updates` | updates | a final version is lower than the first one and the acknowledged updates make it |
-//! | `overwritten` | updates | an update wrote a version that was acknowledged before it was sent: it had not seen what it wrote over |
-//! | `lost` | records | laid in, acknowledged as inserted, or updated, and not there at the end |
-//! | `duplicated` | records | there more than once at the end |
-//! | `phantom` | records | there at the end, and never inserted, or with an insert that is proved to have had no effect, or with a key that is none |
-//! | `unasked` | updates | a final version is higher than all updates make it that may have happened (failed but applied, applied twice) |
-//! | `torn` | records | read, or found at the end, with fields of several writers, or that nobody wrote, or with a version that is none |
-//! | `mismatched` | records | read, or found at the end, with the version of an acknowledged write, of loading, or of what was taken over, and other fields than were written with it |
-//! | `missing` | reads | nothing was found where a record had been laid in, or acknowledged as inserted, before the operation was sent |
-//! | `stale` | reads | a version lower than one that was acknowledged before the operation was sent |
+//! | `lost_updates` | updates | a final version is lower than the first version plus the acknowledged updates |
+//! | `overwritten` | updates | an update wrote a version that was acknowledged before the update was sent: it had not seen the write that it replaced |
+//! | `lost` | records | a record was loaded, acknowledged as inserted, or updated, and is not there at the end |
+//! | `duplicated` | records | a record is there more than once at the end |
+//! | `phantom` | records | a record is there at the end that was never inserted, whose insert is proved to have had no effect, or whose key is not one of ours |
+//! | `unasked` | updates | a final version is higher than the first version plus all updates that may have happened (failed but applied, applied twice) |
+//! | `torn` | records | a record was read, or found at the end, with fields of several writers, with fields that nobody wrote, or with an unreadable version |
+//! | `mismatched` | records | a record was read, or found at the end, with the version of an acknowledged write, of loading, or of a record taken over, and other fields than were written with it |
+//! | `missing` | reads | nothing was found where a record had been loaded, or acknowledged as inserted, before the operation was sent |
+//! | `stale` | reads | a read returned a lower version than one acknowledged before it was sent |
 //!
-//! What is in doubt proves nothing. An update or modify without an answer may raise the final version by one;
-//! an insert without one may be there or not, unless its record was updated since. A transaction without
-//! an answer is in doubt with all its operations.
+//! Unknown outcomes prove nothing. An update or modify without an answer may raise the final version by one; the
+//! record of an insert without an answer may be there or not, unless it was updated since. If a transaction is not
+//! answered, all its operations are unknown.
 //!
-//! What is not looked for:
+//! Limits of the audit:
 //!
-//! - Where a store does not say which version an update wrote, only `lost_updates`, `unasked` and what was
-//!   laid in or inserted stand against it: neither `overwritten` nor `stale`, and `mismatched` only of
+//! - Where a store does not report the version that an update wrote, only `lost_updates`, `unasked` and the fields
+//!   of loaded or inserted records are checked: neither `overwritten` nor `stale`, and `mismatched` only for
 //!   records that were not updated.
-//! - A scan's records must be whole, and there must be some where its first record was laid in: what was
-//!   inserted may be shown to scans later, where a store separates searching from writing. Which records it
-//!   found, in which order and how many, is not held against anything.
-//! - A refusal of several operations in one transaction counts as `missing`, once, where every record that they
-//!   read or update had to be there and none was to be inserted. A scan is never refused.
-//! - An insert that is refused, for a number that nobody else draws, had no effect as far as the store says:
-//!   if the record is there at the end it is a `phantom`, of an earlier attempt that was said to have
+//! - A scan's records must be whole, and there must be some if its first record was loaded before the trial: an
+//!   inserted record may be shown to scans later, where a store separates searching from writing. Which records a
+//!   scan found, in which order and how many, is not checked.
+//! - A refusal of several operations in one transaction counts as `missing`, once, if every record that they read
+//!   or update had to be there and none was to be inserted. A scan is never refused.
+//! - A refused insert, of a number that no other client draws, had no effect as far as the store says. If its
+//!   record is there at the end it is a `phantom`, from an earlier attempt of which the store had said that it
 //!   changed nothing.
-//! - Reads of several records are not held against each other: which anomalies of isolation a level allows
-//!   is not tested, only that no update of any record is lost.
-//! - Keys are hashes of numbers, as YCSB's are. Two numbers with one hash, of which there is one pair in some
+//! - Reads of several records are not compared with each other: the audit does not test which anomalies an
+//!   isolation level allows, only that no update of any record is lost.
+//! - Keys are hashes of numbers, as YCSB's are. Two numbers with the same hash, of which there is one pair in some
 //!   billions of records, would be found `lost` and refused.
 
 mod audit;

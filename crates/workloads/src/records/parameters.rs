@@ -11,27 +11,27 @@ use crate::{
     workload::{NOTHING_WRITTEN, idle, in_range},
 };
 
-/// What is laid in and what is done to it.
+/// The records that are loaded, and the operations on them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Parameters {
-    /// What operations there are, and in which shares.
+    /// The shares of the operations.
     pub mix: Mix,
-    /// Which records they touch.
+    /// How operations choose their records.
     pub keys: Choice,
-    /// Records that are laid in.
+    /// Number of records that are loaded.
     pub records: u64,
-    /// Fields of a record.
+    /// Fields per record.
     pub fields: u16,
-    /// Bytes of a field.
+    /// Length of a field in bytes.
     pub field_bytes: u32,
-    /// A scan reads 1 to this many records.
+    /// Highest number of records that a scan reads: its length is drawn from 1 to this.
     pub scan_max: u32,
-    /// Operations in one transaction.
+    /// Number of operations in one transaction.
     pub transaction: u32,
-    /// Isolation level.
+    /// Isolation level of every transaction and single statement.
     pub isolation: Level,
-    /// When a written document is visible to searches.
+    /// When a written document becomes visible to searches.
     pub refresh: Refresh,
 }
 
@@ -51,7 +51,7 @@ impl Default for Parameters {
     }
 }
 
-/// The isolation level that is asked for; none is the store's own default.
+/// The isolation level that is asked for; `None` for the store's own default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Level(pub Option<Isolation>);
@@ -75,30 +75,30 @@ impl From<Level> for String {
     }
 }
 
-/// When a written document is visible to searches, on stores that separate writing from searching
+/// When a written document becomes visible to searches, on stores that separate writing from searching
 /// (Elasticsearch's `refresh`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refresh {
-    /// Whenever the store sees fit.
+    /// Whenever the store decides.
     #[default]
     No,
-    /// The answer waits until it is.
+    /// Before the write is answered: the answer waits for it.
     WaitFor,
-    /// It is made so at once.
+    /// At once: the write makes the store refresh.
     Yes,
 }
 
-/// What operations there are, and in which shares.
+/// The shares of the operations in a workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mix {
     name: String,
-    /// Shares of the actions, in their order; they sum to 1.
+    /// Shares of the actions, in the order of [`ACTIONS`]; they sum to 1.
     shares: [f64; 5],
-    /// What the keys are if nothing else is asked for.
+    /// The distribution of keys, unless another one is asked for.
     keys: OwnKeys,
-    /// Whether the mix makes sense under the hard lock only.
+    /// Whether the mix makes sense only with the hard lock.
     locked: bool,
 }
 
@@ -118,7 +118,8 @@ const ACTIONS: [(Action, &str); 5] = [
     (Action::Modify, "rmw"),
 ];
 
-/// A mix that goes by a name: its shares of read, update, insert, scan and read-modify-write, in percent.
+/// A mix with a name: its shares of read, update, insert, scan and read-modify-write in percent, its distribution
+/// of keys, and whether it makes sense only with the hard lock.
 type Named = (&'static str, [u8; 5], OwnKeys, bool);
 
 /// YCSB's core workloads (its files `workloads/workloada` to `workloadf`), and the locks study's
@@ -143,13 +144,13 @@ impl Mix {
         Some(Self { name: name.to_owned(), shares, keys, locked })
     }
 
-    /// The share of an action, 0 to 1.
+    /// The share of operations that are of this action, 0 to 1.
     #[must_use]
     pub fn share(&self, action: Action) -> f64 {
         self.shares[action as usize]
     }
 
-    /// The action at `draw`, uniform in 0 to 1.
+    /// The action that belongs to `draw`, a random number between 0 and 1.
     pub(crate) fn action(&self, draw: f64) -> Action {
         let mut left = draw;
         let mut last = Action::Read;
@@ -165,13 +166,13 @@ impl Mix {
         last
     }
 
-    /// Whether it does an action at all.
+    /// Whether the action has any share.
     #[must_use]
     pub fn does(&self, action: Action) -> bool {
         self.share(action) > 0.0
     }
 
-    /// Whether it makes sense under the hard lock only.
+    /// Whether the mix makes sense only with the hard lock.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.locked
@@ -189,7 +190,7 @@ impl Mix {
 impl FromStr for Mix {
     type Err = String;
 
-    /// A name, or shares such as `read:95+update:5`, in any proportion.
+    /// Parses a mix's name, or shares such as `read:95+update:5`, which need not sum to anything particular.
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(mix) = Self::named(text) {
             return Ok(mix);
@@ -236,7 +237,7 @@ impl From<Mix> for String {
 }
 
 impl fmt::Display for Mix {
-    /// `mix a (50 % read, 50 % update)`.
+    /// For example `mix a (50 % read, 50 % update)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shares: Vec<String> = ACTIONS
             .into_iter()
@@ -248,7 +249,7 @@ impl fmt::Display for Mix {
 }
 
 impl Parameters {
-    /// How records look.
+    /// The layout of the records.
     #[must_use]
     pub fn layout(&self) -> Layout {
         Layout {
@@ -259,16 +260,16 @@ impl Parameters {
         }
     }
 
-    /// Which records are touched.
+    /// How operations choose their records: as asked for, or else as belongs to the mix.
     #[must_use]
     pub fn choice(&self) -> Choice {
         if self.keys == Choice::Own { self.mix.keys() } else { self.keys }
     }
 
-    /// Checks that they describe a workload.
+    /// Checks that the parameters describe a possible workload.
     ///
     /// # Errors
-    /// The first parameter that does not fit.
+    /// The first parameter that is out of range.
     pub fn check(&self) -> Result<(), String> {
         self.layout().check()?;
         in_range(&[
@@ -283,7 +284,7 @@ impl Parameters {
         ])
     }
 
-    /// Those that have no effect beside the others.
+    /// The parameters that have no effect, given the values of the others.
     pub(super) fn idle(&self) -> Vec<Idle> {
         let chooses = self.mix.share(Action::Insert) < 1.0;
         let writes =
@@ -296,7 +297,7 @@ impl Parameters {
         ])
     }
 
-    /// Bytes of fields that one transaction can come to.
+    /// The most bytes of fields that one transaction can hold.
     fn held(&self) -> u64 {
         let records = if self.mix.does(Action::Scan) { self.scan_max } else { 1 };
         [self.fields.into(), self.field_bytes, records, self.transaction]
@@ -408,7 +409,7 @@ mod tests {
             drawn,
             [Action::Read, Action::Read, Action::Insert, Action::Insert, Action::Modify, Action::Modify]
         );
-        // whatever rounding leaves of a share, no action is drawn that has none
+        // whatever rounding leaves over, an action without a share is never drawn
         assert_eq!("c".parse::<Mix>().unwrap().action(1.0), Action::Read);
     }
 

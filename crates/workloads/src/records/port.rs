@@ -1,4 +1,4 @@
-//! The port: what a store must be able to do to carry records.
+//! The port: the operations that a store must offer to run the records workload.
 
 use std::{future::Future, time::Duration};
 
@@ -8,46 +8,46 @@ use acidtest_model::{Isolation, Lock, StoreError, Task};
 use super::{Fields, Layout, Refresh, Scenario};
 use crate::{LoadProgress, Place};
 
-/// What an operation does with its record.
+/// The effect of an operation on its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
-    /// Reads the record: version and all fields.
+    /// Reads the record: its version and all fields.
     Read,
-    /// Writes all fields and raises the version by one. What the lock mode is about: without one, the
+    /// Writes all fields and raises the version by one. The lock mode protects this step: with lock mode none, the
     /// version is read and the one above it is written.
     Update,
-    /// Adds a record, with version 0.
+    /// Adds a record with version 0.
     Insert,
-    /// Reads up to [`Request::length`] records from the key on, in the order of keys.
+    /// Reads up to [`Request::length`] records from the key on, in ascending order of keys.
     Scan,
     /// Reads the record, version and all fields, then does what an update does, as one step.
     Modify,
 }
 
-/// One operation, ready to be sent: all that is in it was made before the clock started.
+/// One operation, ready to be sent: everything in it was prepared before the clock started.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What it does.
+    /// The operation's effect.
     pub action: Action,
     /// The record's number.
     pub number: u64,
-    /// Its key.
+    /// The record's key.
     pub key: String,
-    /// Records of a scan.
+    /// Most records that a scan returns.
     pub length: u32,
-    /// What is written.
+    /// The fields that are written.
     pub fields: Fields,
 }
 
-/// What an operation found. Its room is used again.
+/// The records that an operation found. Its memory is reused.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     bytes: Vec<u8>,
-    /// Where each field ends in `bytes`.
+    /// End of each field in `bytes`.
     ends: Vec<usize>,
-    /// Of each record: its version, and where its fields end in `ends`.
+    /// Version of each record, and the end of its fields in `ends`.
     records: Vec<(u64, usize)>,
-    /// Things that are there in the place of records and are none.
+    /// How many things were found in the place of records that are none.
     torn: u64,
     written: Option<u64>,
 }
@@ -62,7 +62,7 @@ impl Answer {
         self.written = None;
     }
 
-    /// A record that was read, its fields in their order.
+    /// Adds a record that was read, with its fields in order.
     pub fn record<'a>(&mut self, version: u64, fields: impl IntoIterator<Item = &'a [u8]>) {
         for field in fields {
             self.bytes.extend_from_slice(field);
@@ -71,9 +71,8 @@ impl Answer {
         self.records.push((version, self.ends.len()));
     }
 
-    /// Something that is there in the place of a record and that nobody wrote: not even its version can be read.
-    /// That it is there counts however the operation ends, so it must be the store's word, and not an answer
-    /// that broke on its way.
+    /// Counts something that was found in the place of a record, whose version or fields cannot be read. It counts
+    /// however the operation ends, so it must be the store's own answer, and not one that broke on its way.
     pub fn torn(&mut self) {
         self.torn += 1;
     }
@@ -82,18 +81,18 @@ impl Answer {
         self.torn
     }
 
-    /// The version that an update or a modify has written, where the store says it.
+    /// Sets the version that an update or a modify wrote, where the store reports it.
     pub fn wrote(&mut self, version: u64) {
         self.written = Some(version);
     }
 
-    /// The version that was written, where the store said it.
+    /// The version that was written, if the store reported it.
     #[must_use]
     pub fn written(&self) -> Option<u64> {
         self.written
     }
 
-    /// What was read: versions, each with its fields.
+    /// The records that were read: versions, each with its fields.
     pub fn read(&self) -> impl Iterator<Item = (u64, impl Iterator<Item = &[u8]> + Clone)> {
         let mut first = 0;
         self.records.iter().map(move |&(version, end)| {
@@ -110,30 +109,30 @@ impl Answer {
     }
 }
 
-/// What is there where a record is looked for.
+/// The thing that a store finds under a record's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// Nothing.
     Nothing,
-    /// Something that is no record: see [`Answer::torn`].
+    /// Something that is not a record: see [`Answer::torn`].
     Torn,
     /// A record with this version.
     Record(u64),
 }
 
 impl Lookup {
-    /// How a read ends that has found it.
+    /// The outcome of a read that found this.
     #[must_use]
     pub fn read(self) -> Attempt {
         if self == Self::Nothing { Attempt::Refused } else { Attempt::Ok }
     }
 
-    /// The version that a write leaves which follows from it.
+    /// The version that a write has to leave which replaces this.
     ///
     /// # Errors
-    /// How the write ends that cannot follow: it was not sent.
+    /// How the write ends if it cannot be done: it was not sent.
     pub fn above(self) -> Result<u64, Attempt> {
-        // more than that is kept by no store that counts with a sign
+        // no store that keeps the version as a signed number keeps a higher one
         const MOST: u64 = i64::MAX.unsigned_abs();
         match self {
             Self::Nothing => Err(Attempt::Refused),
@@ -148,40 +147,41 @@ fn unwritten(why: String) -> Attempt {
     Attempt::Failed(Fault::answered(why))
 }
 
-/// What a trial asks of the store.
+/// The demands of a trial on the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requirements {
-    /// How updates and modifies are protected.
+    /// The lock mode, which protects updates and modifies.
     pub lock: Lock,
-    /// The level of every transaction and single statement; the store's own default if none.
+    /// Isolation level of every transaction and single statement; `None` for the store's own default.
     pub isolation: Option<Isolation>,
-    /// Operations in one transaction; 1 for operations by themselves.
+    /// Number of operations in one transaction; 1 if operations run by themselves.
     pub transaction: u32,
-    /// When a written document must be visible to searches, on stores that separate the two.
+    /// When a written document must be visible to searches, on stores that separate writing from searching.
     pub refresh: Refresh,
-    /// How records look.
+    /// The layout of the records.
     pub layout: Layout,
 }
 
 /// One client's connection: the timed operations.
 ///
-/// Both are tried again on [`Attempt::Conflict`], which must be proved to have changed nothing.
+/// Both operations are tried again on [`Attempt::Conflict`], which must be proved to have changed nothing.
 pub trait Operations {
-    /// One operation by itself. [`Attempt::Refused`] if the record to be read, updated or modified is not
-    /// there, or the one to be inserted is. `answer` is empty when it is called.
+    /// Runs one operation by itself. [`Attempt::Refused`] if the record to be read, updated or modified does not
+    /// exist, or the one to be inserted does. `answer` is empty when it is called.
     fn single(&mut self, request: &Request, answer: &mut Answer) -> impl Future<Output = Attempt>;
 
-    /// Several operations in one transaction, in their order, with an answer for each. What a single one would
-    /// be refused for ends it with [`Attempt::Refused`], rolled back. Called only if [`Requirements::transaction`] is
-    /// above 1, which the plan's check lets through for stores that have transactions.
+    /// Runs several operations in one transaction, in their order, with an answer for each. If one of them would be
+    /// refused by itself, the transaction is rolled back and ends with [`Attempt::Refused`]. Called only if
+    /// [`Requirements::transaction`] is above 1, which the plan's check allows only for stores that have
+    /// transactions.
     fn several(&mut self, requests: &[Request], answers: &mut [Answer]) -> impl Future<Output = Attempt> {
         let _ = (requests, answers);
         async { Attempt::Failed(crate::Fault::answered("this store has no transactions")) }
     }
 
-    /// How long operations have waited for locks that other clients held, since it was last asked: where the lock is
-    /// kept outside the store's own transactions, so that the client asks for it again and again. What waits inside
-    /// the server is not seen.
+    /// How long operations have waited for locks that other clients held, since this was last called. Only for
+    /// locks that are kept outside the store's own transactions, so that the client asks for them again and again:
+    /// a wait inside the server is not seen.
     fn lock_wait(&mut self) -> Duration {
         Duration::ZERO
     }
@@ -189,25 +189,25 @@ pub trait Operations {
 
 /// Opens connections for one client.
 pub trait Connector {
-    /// What it opens.
+    /// The connection that it opens.
     type Connection: Operations;
 
     /// Opens a connection, sets and reads back its isolation level, and prepares its statements.
     ///
     /// # Errors
-    /// Why it could not, in the store's words.
+    /// Why the connection could not be opened, in the store's words.
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>>;
 }
 
 /// Takes one record of the final state: its key, its version, and the tag that all its fields agree on
-/// ([`tag_of`](super::tag_of)). There is no tag where they disagree, nor where the version cannot be read: that is
-/// torn, and its version, whatever is given for it, is not looked at.
+/// ([`tag_of`](super::tag_of)). The tag is `None` where they disagree, or where the version cannot be read: such a
+/// record is torn, and whatever version is given for it is ignored.
 pub type RecordVisitor<'a> = dyn FnMut(&str, u64, Option<u64>) + 'a;
 
-/// The untimed edge: what is done before and after a trial.
+/// The untimed steps before and after a trial.
 pub trait RecordsStore: Send + Sync {
-    /// Lays in the records of the layout under the trial's own names, by the store's fastest way, counting
-    /// them in `loaded`; ready for every lock mode.
+    /// Loads the records of the layout under the trial's own names, by the store's fastest way, ready for every
+    /// lock mode. Counts the records in `loaded`.
     fn load<'a>(
         &'a self,
         place: &'a Place,
@@ -215,10 +215,11 @@ pub trait RecordsStore: Send + Sync {
         loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>>;
 
-    /// One client of the trial: `records::task(connector, scenario)`, called in the store's crate.
+    /// A task for the engine that runs one client of the trial: `records::task(connector, scenario)`, called in the
+    /// store's crate.
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask;
 
-    /// Reads back every record that is there, as it streams in.
+    /// Reads back every record, and hands each to `each` as it arrives.
     fn state<'a>(
         &'a self,
         place: &'a Place,
@@ -226,7 +227,7 @@ pub trait RecordsStore: Send + Sync {
         each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>>;
 
-    /// Removes the trial's objects.
+    /// Removes the trial's tables or keys.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
 }
 
@@ -259,7 +260,7 @@ mod tests {
         }
     }
 
-    /// A write follows from a record alone, and from none that has the highest version that a store can keep.
+    /// Only a record can be replaced, and none that has the highest version that a store can keep.
     #[test]
     fn a_write_follows_from_a_record_alone() {
         let most = i64::MAX.unsigned_abs();

@@ -1,4 +1,4 @@
-//! The records as the runner takes them through a trial.
+//! The records workload, as the runner uses it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 
 const NAME: &str = "records";
 
-/// The workload's row in the list.
+/// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
 pub const KIND: WorkloadKind = WorkloadKind {
     name: NAME,
     summary: "records read, updated, inserted, scanned and modified by key\n\
@@ -33,7 +33,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
 };
 
-/// The workload with its parameters.
+/// The records workload with its parameters.
 #[derive(Clone, Debug)]
 pub struct Records {
     parameters: Parameters,
@@ -43,7 +43,7 @@ impl Records {
     /// The workload with these parameters.
     ///
     /// # Errors
-    /// The first parameter that does not fit.
+    /// The first parameter that is out of range.
     pub fn new(parameters: Parameters) -> Result<Self, String> {
         parameters.check()?;
         Ok(Self { parameters })
