@@ -322,7 +322,7 @@ pub(crate) struct Completions {
 }
 
 impl Run {
-    /// The keys of the plan that were given as options, and the workload's parameters that were.
+    /// The keys of the plan, and the workload's parameters, that were given as options.
     pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
         let (grid, driving, output) = (&self.grid, &self.driving, &self.output);
         let given = [
@@ -351,7 +351,7 @@ impl Run {
         given.chain(self.parameters.values().map(|(name, _)| name))
     }
 
-    /// Lays what was given on the command line over the plan.
+    /// Overwrites the plan's values by those that were given on the command line.
     pub(crate) fn apply_to(&self, plan: &mut Plan) {
         let (grid, driving, output) = (&self.grid, &self.driving, &self.output);
         set(&mut plan.stores, grid.store.as_ref());
@@ -432,7 +432,7 @@ mod tests {
             let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
             let Some((_, said)) = help.split_once("[default: ") else { continue };
             let name = argument.get_id().as_str();
-            // where results go and what is printed stands in no plan
+            // the folder of results and the format of the output are in no plan
             if ["out", "format"].contains(&name) {
                 continue;
             }

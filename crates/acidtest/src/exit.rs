@@ -1,4 +1,4 @@
-//! How acidtest ends: the documented exit codes and the one way a failure is printed.
+//! The end of a command: the documented exit codes, and the single format of error messages.
 
 use std::process::ExitCode;
 
@@ -7,14 +7,14 @@ use acidtest_model::StoreError;
 
 use crate::output;
 
-/// How a command that did its work ended.
+/// The status of a command that did its work; each has an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Status {
     /// 0: every promised guarantee held.
     Held,
     /// 6: a comparison failed.
     Worse,
-    /// 5: whether a promised guarantee held could not be told.
+    /// 5: a promised guarantee could be neither confirmed nor refuted.
     Unknown,
     /// 3: a store could not be reached or started.
     Unreached,
@@ -40,22 +40,22 @@ impl Status {
     }
 }
 
-/// Why a command could not do its work. The message says what, where and the remedy.
+/// The reason why a command could not do its work. The message says what failed, where, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// 2: asked for what does not exist or does not fit.
+    /// 2: the arguments ask for something that does not exist or does not fit.
     #[error("{0}")]
     Usage(String),
     /// 3: a store could not be reached or started.
     #[error("{0}")]
     Store(String),
-    /// 1: anything else, a full disk among it.
+    /// 1: any other failure, such as a full disk.
     #[error("{0}")]
     Other(String),
 }
 
 impl Failure {
-    /// The same, with the file that it is about.
+    /// The same failure with the name of the file that it is about before the message.
     pub(crate) fn of(self, file: &str) -> Self {
         match self {
             Self::Usage(said) => Self::Usage(format!("{file}: {said}")),
@@ -63,7 +63,7 @@ impl Failure {
         }
     }
 
-    /// What a run comes to that met it.
+    /// The status of a run that met this failure but has results.
     pub(crate) fn status(&self) -> Status {
         match self {
             Self::Usage(_) | Self::Other(_) => Status::Failed,
@@ -84,9 +84,9 @@ impl From<LabError> for Failure {
     }
 }
 
-/// Prints what clap has to say; its help is no error.
+/// Prints clap's message; for a request for help, the exit code is 0.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // a closed pipe leaves nobody to tell
+    // standard output may be a closed pipe, and then nobody can be told
     let _ = error.print();
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -1,4 +1,4 @@
-//! Files that are read whole.
+//! Reads whole files of bounded length.
 
 use std::{
     fs::File,
@@ -8,7 +8,7 @@ use std::{
 
 use acidtest_report::bytes;
 
-/// The text of a file of at most so many bytes.
+/// The text of a file; an error if it has more than `longest` bytes.
 pub(crate) fn read(path: &Path, longest: u64) -> io::Result<String> {
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut text = Vec::new();

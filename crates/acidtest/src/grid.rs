@@ -9,45 +9,46 @@ use serde_json::Value;
 
 use crate::{exit::Failure, plan_file::expected, target::Target};
 
-/// What is said of an operation that decides nothing.
+/// How an operation is protected that decides nothing: it needs no lock.
 const NOTHING_TO_PROTECT: &str = "nothing to protect: no write depends on what was read";
 
 /// One cell of the grid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cell {
-    /// Which of the run's targets.
+    /// The index of the cell's store among the run's targets.
     pub(crate) target: usize,
-    /// Which of [`Grid::workloads`].
+    /// The index of the cell's workload in [`Grid::workloads`].
     pub(crate) workload: usize,
     pub(crate) rung: Durability,
     pub(crate) lock: Lock,
     pub(crate) clients: u32,
-    /// Operations a second; none in a closed loop.
+    /// Offered operations a second; none in a closed loop.
     pub(crate) rate: Option<f64>,
 }
 
-/// All that a plan asks for.
+/// All cells that a plan asks for.
 pub(crate) struct Grid {
-    /// The workload with each choice of its parameters.
+    /// The workload, once for each combination of its parameters.
     pub(crate) workloads: Vec<Box<dyn Workload>>,
     pub(crate) cells: Vec<Cell>,
-    /// What no store can do, where the plan says to leave it out.
+    /// The combinations that no store can do, where the plan says to leave them out.
     pub(crate) left_out: Vec<String>,
 }
 
 impl Grid {
-    /// The plan's grid.
+    /// Makes the plan's grid.
     ///
     /// # Errors
-    /// Parameters that describe no workload, and combinations that a store cannot do, with the reason;
-    /// nothing has been started yet.
+    /// Parameters that describe no workload, or combinations that a store cannot do, with the reason; nothing has
+    /// been started yet.
     pub(crate) fn of(plan: &Plan, targets: &[Target]) -> Result<Self, Failure> {
         let kind = kind_of(&plan.workload)?;
         let workloads = workloads(kind, plan)?;
         let mut grid = Self { workloads, cells: Vec::new(), left_out: Vec::new() };
         let mut refused = BTreeSet::new();
         for (target, each) in targets.iter().enumerate() {
-            // a user's own server has the rung that it has, and so has a queue
+            // a user's own server keeps the durability rung that it has, and so does a store whose queues have their
+            // own
             let rungs = plan.durability.iter().take(if each.keeps_rung() { 1 } else { usize::MAX });
             for (workload, with) in grid.workloads.iter().enumerate() {
                 let loads = loads(plan, &**with);
@@ -78,7 +79,7 @@ impl Grid {
     }
 }
 
-/// Every number of clients with every rate.
+/// Every combination of a number of clients and a rate.
 fn loads(plan: &Plan, workload: &dyn Workload) -> Vec<(u32, Option<f64>)> {
     let clients = workload.clients().map_or_else(|| plan.clients.clone(), |own| vec![own]);
     let rates: Vec<Option<f64>> =
@@ -86,7 +87,6 @@ fn loads(plan: &Plan, workload: &dyn Workload) -> Vec<(u32, Option<f64>)> {
     clients.iter().flat_map(|clients| rates.iter().map(|rate| (*clients, *rate))).collect()
 }
 
-/// The kind of workload of that name.
 pub(crate) fn kind_of(name: &str) -> Result<&'static WorkloadKind, Failure> {
     let names = || WORKLOADS.iter().map(|kind| kind.name);
     WORKLOADS.iter().find(|kind| kind.name == name).ok_or_else(|| {
@@ -98,7 +98,7 @@ pub(crate) fn kind_of(name: &str) -> Result<&'static WorkloadKind, Failure> {
     })
 }
 
-/// The workload with each combination of the plan's parameters.
+/// The workload, once for each combination of the plan's parameters.
 fn workloads(kind: &WorkloadKind, plan: &Plan) -> Result<Vec<Box<dyn Workload>>, Failure> {
     let known: Vec<&str> = (kind.parameters)().iter().map(|parameter| parameter.name).collect();
     if let Some(name) = plan.parameters.keys().find(|name| !known.contains(&name.as_str())) {
@@ -132,7 +132,7 @@ fn foreign(kind: &WorkloadKind, name: &str, known: &[&str]) -> Failure {
     ))
 }
 
-/// Says which value is at fault: the one without which the rest would do.
+/// The error for a combination of parameters. It names the value at fault: the one without which the others would do.
 fn wrong(kind: &WorkloadKind, values: &Values, error: &str) -> Failure {
     let at_fault = values.iter().find(|(name, _)| {
         let mut others = values.clone();
@@ -147,11 +147,11 @@ fn wrong(kind: &WorkloadKind, values: &Values, error: &str) -> Failure {
     Failure::Usage(format!("{}: {name} = {value}: {}", kind.name, must.as_deref().unwrap_or(error)))
 }
 
-/// The lock modes that make sense.
+/// The lock modes that have an effect on a workload, of those asked for.
 fn locks(workload: &dyn Workload, asked: &[Lock]) -> Vec<Lock> {
     match workload.lock() {
         Some(only) => vec![only],
-        // a lock that is kept elsewhere would be taken for nothing
+        // a lock that is kept by another server would be taken in vain
         None if !workload.decides() => {
             vec![asked.iter().copied().find(|lock| *lock != Lock::Hard).unwrap_or(Lock::None)]
         }
@@ -159,7 +159,7 @@ fn locks(workload: &dyn Workload, asked: &[Lock]) -> Vec<Lock> {
     }
 }
 
-/// Whether the store can do it, or why not.
+/// Whether the store can do the combination; the error is the reason why not.
 fn check(
     target: &Target,
     workload_name: &str,
@@ -175,7 +175,7 @@ fn check(
         let has = Lock::ALL.into_iter().filter(|each| kind.lock(*each).is_yes()).map(Lock::name);
         return Err(lacks(kind, "lock", lock.name(), why, has));
     }
-    // a user's own server keeps its settings: they are read, not asked for
+    // a user's own server keeps its settings: they are read, not set
     if let (Support::No(why), false) = (kind.rung(rung), target.keeps_rung()) {
         let has = Durability::ALL.into_iter().filter(|each| kind.rung(*each).is_yes()).map(Durability::name);
         return Err(lacks(kind, "durability", rung.name(), why, has));
@@ -233,7 +233,7 @@ fn lines(refused: &BTreeSet<String>) -> String {
     refused.iter().map(String::as_str).collect::<Vec<_>>().join("\n  ")
 }
 
-/// How the lock is done, in the store's words.
+/// How the store applies a lock mode, in its own words.
 pub(crate) fn lock_how(kind: &StoreKind, workload: &dyn Workload, lock: Lock) -> &'static str {
     match kind.lock(lock) {
         _ if !workload.decides() => NOTHING_TO_PROTECT,

@@ -1,4 +1,4 @@
-//! What the bench itself costs, measured before every run.
+//! Measures the bench's own cost, before every run.
 
 use std::time::{Duration, Instant};
 
@@ -11,24 +11,25 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::exit::Failure;
 
-/// How long it is measured: a tenth of what a cell is driven, within these bounds. What is shorter says too little, and
-/// what is longer says no more.
+/// Length of the measurement: a tenth of the time that a cell is driven, within these bounds. A shorter one would be
+/// too noisy, and a longer one would show no more.
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Length of a window: long beside the half millisecond that a trial takes to begin and to end, and short beside what
-/// disturbs a machine, so that some windows are left alone.
+/// Length of a window: long beside the half millisecond that a trial takes to begin and to end, and short beside the
+/// disturbances of a machine, so that some windows are undisturbed.
 const WINDOW: Duration = Duration::from_millis(50);
 
-/// What each client has of its thread before the next one has its turn, four times over: as much for each of them.
+/// Part of a window for each client: four times the time that a client has its thread before the next one's turn, so
+/// that all clients have the same share.
 const TURNS: Duration = Duration::from_micros(400);
 
-/// A window with fewer has mostly measured its own beginning and end.
+/// Fewest operations of a window that counts: one with fewer has mostly measured its own beginning and end.
 const FEWEST: u64 = 1000;
 
 /// Drives the workload's own clients on a store that does nothing, on one core, through the code that drives every
-/// store: as many as a thread of the run has, or all where the workload says how many there are. `length` is how long a
-/// cell is driven, where that is known.
+/// store: as many clients as a thread of the run has, or all where the workload says how many there are. `length` is
+/// the time that a cell is driven, where that is known.
 pub(crate) fn measure(
     workload: &dyn Workload,
     clients: u32,
@@ -41,7 +42,7 @@ pub(crate) fn measure(
     let window = WINDOW.max(TURNS * clients);
     let enough = (length / 10).clamp(SHORTEST, LONGEST);
     let (mut costs, mut operations) = (Vec::new(), 0);
-    // the first one finds cold caches and memory that was never touched
+    // not counted: the first window finds cold caches and memory that was never touched
     drive(workload, clients, window, seed)?;
     let begun = Instant::now();
     while begun.elapsed() < enough {
@@ -59,7 +60,7 @@ pub(crate) fn measure(
         most_nanoseconds: *most,
     });
     Ok(Harness {
-        // the median of the less disturbed half: others slow a core down by what they do to its caches
+        // the median of the less disturbed half: other processes slow a core down by filling its caches
         nanoseconds_per_operation: costs.get(costs.len() / 4).copied().unwrap_or(0.0),
         operations,
         unit: Some(workload.unit()),
@@ -67,7 +68,8 @@ pub(crate) fn measure(
     })
 }
 
-/// One window, with the CPU time that it took: what others take of the machine meanwhile is no cost of the bench.
+/// Drives one window and returns the CPU time that it took; time that other processes take of the machine meanwhile
+/// is no cost of the bench.
 fn drive(
     workload: &dyn Workload,
     clients: u32,
@@ -89,8 +91,9 @@ fn drive(
     Ok((cpu().saturating_sub(before), measurement))
 }
 
-/// How many of what throughput counts a window had, and the nanoseconds of each, with what others than those who are
-/// counted did for it: a message that is consumed was published. Clients of a thread have equal shares of it.
+/// Number of operations in a window that throughput counts, and the nanoseconds of each, including the operations of
+/// other clients that it needs: a message that is consumed was published. Clients of a thread have equal shares of
+/// the time.
 fn cost(workload: &dyn Workload, clients: u32, spent: Duration, measurement: &Measurement) -> (u64, f64) {
     let counted = workload.counted();
     let of = |is_counted: bool| -> u64 {
@@ -104,7 +107,7 @@ fn cost(workload: &dyn Workload, clients: u32, spent: Duration, measurement: &Me
     (units, each(1.0 - others, units) + each(others, of(false)))
 }
 
-/// CPU time of this process; but for the window it does nothing.
+/// CPU time of this process, which does nothing besides the window.
 fn cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
@@ -134,7 +137,7 @@ mod tests {
             ("queue", json!({ "phase": "publish" }), "a message published"),
             ("queue", json!({ "phase": "consume", "backlog": 1 }), "a message consumed"),
         ] {
-            // a machine that has other things to do may leave no window its thousand operations
+            // a busy machine may leave no window with its thousand operations
             let harness = with_more_time(1000, |millis| {
                 let length = Duration::from_millis(millis);
                 let harness = measure(&*workload(name, &values), 3, length, 1).unwrap();

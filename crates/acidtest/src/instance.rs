@@ -1,4 +1,4 @@
-//! A store that is open for a run: a private server, a private file, or the user's own.
+//! A store that is open for a run: on a private server, in a private file, or at the user's own address.
 
 use std::{
     collections::BTreeMap,
@@ -14,13 +14,13 @@ use crate::{exit::Failure, interrupt::Interrupt, registry::Opening, target::Targ
 /// How long opening a store may take.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// How long a private server may take to answer first.
+/// How long a private server may take until its first answer.
 const READY: Duration = Duration::from_mins(1);
 
 /// How long an untimed answer may take.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Waits for an untimed answer of a store, but not for ever.
+/// Waits for an answer of a store that is not timed, at most [`PATIENCE`].
 pub(crate) async fn within<T>(
     most: Duration,
     doing: &str,
@@ -35,7 +35,7 @@ pub(crate) async fn within<T>(
     })
 }
 
-/// Opens a store, or says that nobody answers.
+/// Opens a store; an error if nobody answers in time.
 async fn open(
     target: &Target,
     address: &Address,
@@ -54,35 +54,35 @@ async fn open(
     })
 }
 
-/// An open store, with what must be cleared away when the run is done with it.
+/// An open store, and everything that must be removed when the run is done with it.
 pub(crate) struct Instance {
     pub(crate) store: Box<dyn Store>,
     pub(crate) effective: Effective,
     pub(crate) server: Option<Server>,
     /// The root of the process tree of a server that `lab up` started and that is used by its address.
     kept_server: Option<u32>,
-    /// Where its hard locks are kept, if not in itself.
+    /// The server that keeps its hard locks, if it does not keep them itself.
     locks: Option<Box<Instance>>,
-    /// Where it is.
+    /// The address of the store.
     address: Address,
-    /// Kept for its end: dropping it removes the private data.
+    /// Held only to be dropped at the end, which removes the private data.
     folder: Option<Folder>,
     note: Option<Note>,
-    /// Data that trials left behind for later ones, by what it is.
+    /// Data that trials left behind for later ones, by a key that says what they are.
     pub(crate) kept: BTreeMap<String, Kept>,
 }
 
-/// What a trial left behind.
+/// Data that a trial left behind for later ones.
 pub(crate) struct Kept {
     pub(crate) place: Place,
     pub(crate) left: ReusableData,
-    /// The trial's number in the run.
+    /// The number of that trial in the run, from 1.
     pub(crate) by: u32,
 }
 
-/// What a store is opened for.
+/// The purpose that a store is opened for: its namespace, its run, and its locks.
 pub(crate) struct Claim<'a> {
-    /// Where its hard locks are to be kept, if it needs that.
+    /// The server that is to keep its hard locks, if it needs one.
     pub(crate) locks: Option<&'a Target>,
     pub(crate) namespace: &'a str,
     pub(crate) run: &'a str,
@@ -103,21 +103,21 @@ impl Instance {
         };
         let namespace = acidtest_locks::namespace(claim.namespace);
         let theirs = Claim { locks: None, namespace: &namespace, ..*claim };
-        // one that forgets its tokens when it is killed fences nothing
+        // a lock service that forgets its tokens when it is killed fences nothing
         let at_least = rung.max(Durability::Process);
         let locks = Self::claimed(lab, service, at_least, &theirs, None, interrupt).await?;
         let address = locks.address.clone();
         match Self::claimed(lab, target, rung, claim, Some(&address), interrupt).await {
             Ok(instance) => Ok(Self { locks: Some(Box::new(locks)), ..instance }),
             Err(failure) => {
-                // what went wrong first is what is told
+                // the first error is the one that is reported
                 let _ = locks.close(&namespace, false).await;
                 Err(failure)
             }
         }
     }
 
-    /// Starts or reaches one server and makes the namespace in it.
+    /// Starts or reaches a single server and makes the namespace in it.
     async fn claimed(
         lab: &Lab,
         target: &Target,
@@ -138,14 +138,14 @@ impl Instance {
         instance.effective = within(PATIENCE, "reading the settings", instance.store.effective()).await?;
         free_namespace(&*instance.store, &target.shown(), claim).await?;
         if let Some(address) = &target.address {
-            // noted before it is made, so that it is found even after a kill
+            // written before the namespace is made, so that it is found even after a kill
             let note = lab.note_namespace(address, target.kind().name, claim.namespace, claim.run)?;
             instance.note = Some(note);
         }
         let made =
             within(PATIENCE, "making the namespace", instance.store.create(claim.namespace, claim.run)).await;
         if let Err(error) = made {
-            // a note of what was never made would be asked after for ever
+            // a note of a namespace that was never made would be asked about for ever
             if instance.store.owner(claim.namespace).await == Ok(Owner::Nobody)
                 && let Some(note) = instance.note.take()
             {
@@ -156,7 +156,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// An open store with nothing to clear away yet.
+    /// An open store with nothing to remove yet.
     fn bare(store: Box<dyn Store>, address: &Address) -> Self {
         let effective = Effective {
             version: String::new(),
@@ -207,20 +207,20 @@ impl Instance {
         }
     }
 
-    /// The root of the server's process tree, where it is one of ours: private, or kept by `lab up`.
+    /// The root of the server's process tree, where the lab started it: as a private server, or kept by `lab up`.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.server.as_ref().map(Server::pid).or(self.kept_server)
     }
 
-    /// Whether the private server is gone, and how it went.
+    /// How the private server ended, if it did.
     pub(crate) fn died(&mut self) -> Option<String> {
         let locks = self.locks.as_mut().and_then(|locks| locks.died());
         let locks = locks.map(|how| format!("lost its lock service, which {how}"));
         self.server.as_mut().and_then(Server::ended).or(locks)
     }
 
-    /// Removes the namespace, unless it is to be kept, and stops what was started: all that can be, whatever
-    /// fails first.
+    /// Removes the namespace, unless it is to be kept, and stops every process that was started; a failure of one
+    /// step does not keep the others from being done.
     pub(crate) async fn close(mut self, namespace: &str, keep: bool) -> Result<(), Failure> {
         let locks = match self.locks.take() {
             Some(locks) => Box::pin(locks.close(&acidtest_locks::namespace(namespace), keep)).await,
@@ -236,7 +236,7 @@ impl Instance {
         removed.and(stopped).and(locks)
     }
 
-    /// Removes a user's namespace. A private server goes with all its data.
+    /// Removes the namespace on a user's server. A private server is removed with all its data.
     async fn release(&mut self, namespace: &str, keep: bool) -> Result<(), Failure> {
         let Some(note) = self.note.take() else { return Ok(()) };
         if !keep {
@@ -247,7 +247,7 @@ impl Instance {
     }
 }
 
-/// Where a private server is reached as this store: engines of one server have schemes of their own.
+/// The address at which a private server is reached as this store: engines of one server have schemes of their own.
 pub(crate) fn address_of(server: &Server, target: &Target) -> Address {
     let address = server.address().clone();
     let scheme = target.kind().schemes.first().map_or_else(|| address.scheme.clone(), ToString::to_string);
@@ -279,7 +279,7 @@ pub(crate) async fn answering(
     }
 }
 
-/// Sees that the namespace is free; one that is there already is removed only if the user said so.
+/// Checks that the namespace is free; an existing one is removed only if the user asked for that.
 async fn free_namespace(store: &dyn Store, address: &str, claim: &Claim<'_>) -> Result<(), Failure> {
     let owner = within(PATIENCE, "looking for the namespace", store.owner(claim.namespace)).await?;
     if owner != Owner::Nobody {
@@ -295,9 +295,9 @@ async fn free_namespace(store: &dyn Store, address: &str, claim: &Claim<'_>) -> 
     Ok(())
 }
 
-/// Removes what a killed run left on a user's server, and says whether it is gone. What bears another
-/// mark, or none, is not known to be that run's: it is left alone. One with nothing in it is what a run
-/// leaves that is killed while it makes it.
+/// Removes the namespace that a killed run left on a user's server, and returns whether it is gone. A namespace with
+/// another run's mark, or with none, is not known to be that run's and is left alone. An empty namespace is the
+/// run's: a run that is killed while it makes one leaves that.
 pub(crate) async fn remove_leftover(
     target: &Target,
     address: &Address,

@@ -1,4 +1,4 @@
-//! Being told to stop.
+//! Requests to stop the run, by Ctrl-C or a signal.
 
 use std::{cell::Cell, rc::Rc};
 
@@ -13,7 +13,7 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Listens on the current runtime from now on.
+    /// Listens for them on the current runtime from now on.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let interrupt = Self::default();
         for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
@@ -25,7 +25,7 @@ impl Interrupt {
                     told.set(told.get() + 1);
                     if told.get() > 1 {
                         output::say("stopped at once; what is left is removed by: acidtest lab down");
-                        // private servers end with this process
+                        // the second request ends the process at once, and private servers end with it
                         std::process::exit(130);
                     }
                     output::say(
@@ -37,7 +37,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether it happened.
+    /// Whether the run was told to stop.
     pub(crate) fn is_set(&self) -> bool {
         self.told.get() > 0
     }

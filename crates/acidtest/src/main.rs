@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error),
     };
     raise_file_limit();
-    // one thread for all that is not timed: private servers end with the thread that starts them
+    // a single thread for everything that is not timed: private servers end with the thread that starts them
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = match runtime {
         Ok(runtime) => runtime.block_on(dispatch(arguments.command)),
@@ -67,8 +67,8 @@ async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
     }
 }
 
-/// Each client needs a file descriptor or two; the usual soft limit is 1,024. Where it cannot be
-/// raised, opening a connection says so.
+/// Raises the limit of open files, because each client needs a file descriptor or two and the usual soft limit is
+/// 1,024. If it cannot be raised, the error comes when a connection is opened.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! Where results go.
+//! Writes, prints and reads results.
 
 use std::{
     fs,
@@ -10,14 +10,14 @@ use acidtest_report::{CELLS, FORMAT, Read, RunResult, Style, TRIALS, count, rend
 
 use crate::{args::Format, exit::Failure, files};
 
-/// The file that a run's result is written to. Made at the start, so that a folder that cannot be
-/// written or a full disk is known before hours are spent.
+/// The file that a run's result is written to. It is made at the start, so that a folder that cannot be written or a
+/// full disk is known before hours are spent.
 pub(crate) struct ResultFile {
     path: PathBuf,
 }
 
 impl ResultFile {
-    /// A file as named, or one named after the run in the folder.
+    /// Makes the file with the given name, or one named after the run in the given folder.
     pub(crate) fn prepare(out: &Path, run: &str, workload: &str) -> Result<Self, Failure> {
         let is_file = out.extension().is_some_and(|extension| extension == "json");
         let path = if is_file { out.to_owned() } else { out.join(format!("{run}-{workload}.json")) };
@@ -31,7 +31,7 @@ impl ResultFile {
         Ok(file)
     }
 
-    /// Writes the result whole: a reader sees the last one or this one.
+    /// Writes the result as a whole: a reader sees the previous one or this one, never a part.
     pub(crate) fn write(&self, result: &RunResult) -> Result<(), Failure> {
         let text = serde_json::to_vec_pretty(result).map_err(|error| self.fail(&error.into()))?;
         fs::write(self.partial(), text).map_err(|error| self.fail(&error))?;
@@ -59,7 +59,7 @@ impl ResultFile {
     }
 }
 
-/// Prints a result as asked.
+/// Prints a result in the format asked for.
 pub(crate) fn print(result: &RunResult, format: Format) -> Result<(), Failure> {
     let text = match format {
         Format::Table => render(result, style()).map_err(|error| Failure::Usage(error.to_string()))?,
@@ -70,7 +70,7 @@ pub(crate) fn print(result: &RunResult, format: Format) -> Result<(), Failure> {
     print_text(&text)
 }
 
-/// Prints to standard output; a reader that has closed it wants no more.
+/// Prints to standard output; if its reader has closed it, the rest is dropped without an error.
 pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -80,7 +80,8 @@ pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// As wide as the terminal; in colour if it is one and `NO_COLOR` (no-color.org) is not set.
+/// The style for standard output: as wide as the terminal; in colour if it is one and `NO_COLOR` (no-color.org) is
+/// not set.
 pub(crate) fn style() -> Style {
     let stdout = io::stdout();
     let terminal = stdout.is_terminal();
@@ -89,26 +90,27 @@ pub(crate) fn style() -> Style {
     Style { color: terminal && !plain, width: width.filter(|width| terminal && *width > 0) }
 }
 
-/// Writes a file whole.
+/// Writes a file as a whole.
 pub(crate) fn keep(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Says something to people, beside the result. Where nobody listens any more, the run goes on.
+/// Prints a message for people to standard error. If nobody reads it any more, the run goes on.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Bytes of the longest result that is read.
+/// Length of the longest result that is read, in bytes.
 const LONGEST: u64 = 1 << 30;
 
-/// Reads a result file, also one of an earlier format.
+/// Reads a result file of this format or an earlier one.
 pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
     Ok(read(path)?.result)
 }
 
-/// Reads the result file of a run that is to go on. A format is raised where figures get another meaning: trials of an
-/// earlier one beside trials of this one would be compared as if they had the same.
+/// Reads the result file of an interrupted run that is to go on. An earlier format is refused: the format is raised
+/// where figures get another meaning, and trials of an earlier one would be compared with new trials as if they had
+/// the same.
 pub(crate) fn load_begun(path: &Path) -> Result<RunResult, Failure> {
     let Read { format, result } = read(path)?;
     if format != FORMAT {

@@ -1,6 +1,6 @@
-//! Holds the documents to the stores: what `KIND` says in a few words, a store's `GUARANTEES.md` says in the row of that
-//! guarantee, and the tables over all stores are made from both. `GOLDEN=write cargo test -p acidtest pages` makes those
-//! tables anew.
+//! Checks that the documents agree with the stores: a store's `GUARANTEES.md` must say of each guarantee what its
+//! `KIND` says in a few words. The tables over all stores are made from both. `GOLDEN=write cargo test -p acidtest
+//! pages` makes those tables anew.
 
 use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
@@ -14,14 +14,14 @@ use crate::registry::STORES;
 
 const WORKLOADS: [&str; 4] = ["inventory", "records", "join", "queue"];
 
-/// What a row's first cell begins with, where `KIND` speaks of the same.
+/// First words of the rows that speak of something that `KIND` has too.
 const KEYS: [&str; 6] = ["workload", "lock", "durability", "isolation", "transactions", "refresh"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A store's page; the engines of a crate share it.
+/// The page of a store; the engines of a crate share it.
 fn page(kind: &StoreKind) -> String {
     let name = if kind.program() == "mysql" { "mariadb" } else { kind.program() };
     format!("crates/stores/{name}/GUARANTEES.md")
@@ -35,7 +35,7 @@ fn kinds() -> impl Iterator<Item = &'static StoreKind> {
     STORES.iter().map(|store| &store.kind)
 }
 
-/// The engine of a store that is one of several of the same server.
+/// The name of a store's engine, where it is one of several of the same server.
 fn engine(kind: &StoreKind) -> &'static str {
     let default = if page(kind).contains("mariadb") { "innodb" } else { "" };
     kind.name.split_once('/').map_or(default, |(_, engine)| engine)
@@ -44,7 +44,7 @@ fn engine(kind: &StoreKind) -> &'static str {
 /// A row of a page: `lock soft, hard, MyISAM, Aria` is about two lock modes of two engines.
 struct Row {
     key: String,
-    /// In small letters.
+    /// The words of the row's first cell after `key`, in lower case.
     words: Vec<String>,
     text: String,
 }
@@ -71,21 +71,21 @@ impl Row {
             && (engines.is_empty() || engines.contains(&engine(kind)))
     }
 
-    /// What it says in bold at its beginning, without the marks of code.
+    /// The text in bold at the beginning of the row's second cell, without the marks of code.
     fn bold(&self) -> Option<String> {
         let (bold, _) = self.text.strip_prefix("**")?.split_once("**")?;
         Some(bold.replace('`', ""))
     }
 }
 
-/// All that a store's `KIND` says that it has or has not.
+/// Everything that a store's `KIND` says it supports or does not.
 fn said(kind: &StoreKind) -> Vec<(&'static str, &'static str, Support)> {
     let workloads = WORKLOADS.map(|name| ("workload", name, kind.workload(name)));
     let locks = Lock::ALL.map(|lock| ("lock", lock.name(), kind.lock(lock)));
     let rungs = Durability::ALL.map(|rung| ("durability", rung.name(), kind.rung(rung)));
     let levels = kind.isolation.iter().map(|(level, support)| ("isolation", level.name(), *support));
     let rest = [("transactions", "", kind.transactions), ("refresh", "", kind.refresh)];
-    // that a write is found at once needs no row
+    // a page needs no row to say that a write is found at once
     let rest = rest.into_iter().filter(|(key, _, support)| *key != "refresh" || support.is_yes());
     workloads.into_iter().chain(locks).chain(rungs).chain(levels).chain(rest).collect()
 }
@@ -125,7 +125,7 @@ fn a_store_s_page_has_no_row_of_what_no_store_says() {
     }
 }
 
-/// A line of a table.
+/// A line of a Markdown table.
 fn line<T: AsRef<str>>(cells: impl IntoIterator<Item = T>) -> String {
     let cells: Vec<String> = cells.into_iter().map(|cell| format!("| {} ", cell.as_ref())).collect();
     format!("{}|\n", cells.concat())
@@ -136,7 +136,7 @@ fn head(first: &str, rest: &[impl AsRef<str>]) -> String {
     line([first].into_iter().chain(rest.iter().map(AsRef::as_ref))) + &line(rule)
 }
 
-/// A table with a line for all stores of a page that have the same cells; one without cells is left out.
+/// A table with one line for all stores of a page that have the same cells; a line without cells is left out.
 fn table(header: &[impl AsRef<str>], of: impl Fn(&StoreKind) -> Vec<String>) -> String {
     let mut stores: Vec<(String, Vec<&str>, Vec<String>)> = Vec::new();
     for kind in kinds() {
@@ -157,7 +157,7 @@ fn words(supports: impl IntoIterator<Item = Support>) -> Vec<String> {
     supports.into_iter().map(|support| support.to_string()).collect()
 }
 
-/// What a store says of its queue, and the rows of these names of its page.
+/// A store's support of the queue workload, with the rows of these names of its page.
 fn of_queue(kind: &StoreKind, labels: &[&str]) -> Vec<String> {
     let support = kind.workload("queue");
     if !support.is_yes() {
@@ -172,7 +172,7 @@ fn of_queue(kind: &StoreKind, labels: &[&str]) -> Vec<String> {
     [support.to_string()].into_iter().chain(labels.iter().map(cell)).collect()
 }
 
-/// Why a store's queue is not to be had so.
+/// The reason why a store refuses a queue of these parameters, if it does.
 fn refusal(kind: &StoreKind, parameters: &Parameters) -> Option<&'static str> {
     let queue = Queue::new(parameters.clone()).unwrap();
     (kind.refuses)(&queue.wish("queue", Lock::None))
@@ -199,7 +199,7 @@ fn a_store_s_page_says_refused_of_what_its_queue_refuses() {
     }
 }
 
-/// What a queue may be asked for, and which stores refuse it.
+/// A table of the queue's parameters with the stores that refuse them.
 fn refused() -> String {
     let asked = [
         ("`ack none`", Parameters { ack: Ack::None, ..plain() }),

@@ -1,5 +1,5 @@
-//! Options that are not written out in [`args`](crate::args): numbers in ranges, and the parameters of every
-//! workload, each an option of its own.
+//! Options that are not written out in [`args`](crate::args): numbers in ranges, and every parameter of a workload,
+//! which has an option of its own.
 
 use std::{collections::BTreeSet, str::FromStr};
 
@@ -7,7 +7,7 @@ use acidtest_workloads::WORKLOADS;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
 
-/// The most numbers that a range may stand for.
+/// Most numbers that a range may stand for.
 const MOST: usize = 10_000;
 
 /// A number, or several as `FIRST..LAST:STEP`, the last included.
@@ -28,7 +28,7 @@ impl FromStr for NumberList {
     }
 }
 
-/// What `3..66:9` stands for, if the text is such a range.
+/// The numbers that a range like `3..66:9` stands for; none if the text is no range.
 fn range(text: &str) -> Option<Result<Vec<u64>, String>> {
     let (first, rest) = text.split_once("..")?;
     let (last, step) = rest.split_once(':').unwrap_or((rest, "1"));
@@ -46,7 +46,8 @@ fn range(text: &str) -> Option<Result<Vec<u64>, String>> {
     })
 }
 
-/// A word of the command line as a parameter takes it: a truth, a whole number, another number, or itself.
+/// A word of the command line as the value of a parameter: a boolean, a whole number, another number, or the word
+/// itself.
 fn value(text: &str) -> Value {
     if let Ok(truth) = text.parse::<bool>() {
         return truth.into();
@@ -55,7 +56,7 @@ fn value(text: &str) -> Value {
     if let Ok(number) = digits.parse::<i64>() {
         return number.into();
     }
-    // words such as "inf" are no numbers here
+    // words such as "inf" are not read as numbers
     let numeric = digits.starts_with(|first: char| first.is_ascii_digit() || first == '-' || first == '.');
     match digits.parse::<f64>() {
         #[allow(clippy::cast_possible_truncation)] // whole, and far below the limit
@@ -65,17 +66,17 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// A word of the command line as it stands, unless it is a range that makes none.
+/// Checks a word of the command line: a range must make numbers; any other word is accepted.
 fn word(text: &str) -> Result<String, String> {
     range(text).transpose().map(|_| text.to_owned())
 }
 
-/// The parameters of workloads that were given.
+/// The parameters of workloads that were given on the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ParameterArguments(Vec<(&'static str, Vec<String>)>);
 
 impl ParameterArguments {
-    /// Each with its value, or the list of them.
+    /// Each parameter with its value, or with the list of its values.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
         self.0.iter().map(|(name, texts)| {
             let one = |text: &String| match range(text) {
@@ -88,7 +89,7 @@ impl ParameterArguments {
     }
 }
 
-/// Every parameter once; one that several workloads have stands with the first.
+/// An option for every parameter; a parameter that several workloads have is listed with the first of them.
 fn options() -> Vec<(&'static str, Arg)> {
     let mut named = BTreeSet::new();
     let mut options = Vec::new();

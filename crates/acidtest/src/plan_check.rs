@@ -1,5 +1,5 @@
-//! Whether a plan makes sense, before anything is started: what is out of range, and what would be ignored. Whatever
-//! an option cannot do in a plan is refused with the reason; nothing is accepted and left without effect.
+//! Checks a plan before anything is started: values that are out of range, and options that would be ignored. An
+//! option that can have no effect in a plan is refused with the reason; nothing is accepted and left without effect.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,23 +17,25 @@ use crate::{
     target::Target,
 };
 
-/// What of a plan somebody asked for, and where: keys that were given as options, parameters, and what is not as by
-/// default. A plan file that names a default's own value does not ask for it: a saved plan names every key.
+/// The keys and parameters of a plan that somebody asked for, and where: those given as options, and those whose
+/// value is not the default. A plan file that names a default's own value does not ask for it: a saved plan names
+/// every key.
 pub(crate) struct GivenOptions<'a> {
     keys: BTreeSet<String>,
-    /// Those of the command line.
+    /// The keys given on the command line.
     given: BTreeSet<&'static str>,
-    /// The plan file, where there is one.
+    /// The plan file's path, where there is one.
     file: Option<&'a str>,
 }
 
 impl<'a> GivenOptions<'a> {
-    /// What a plan asks for that is in no file.
+    /// The keys that a plan asks for that comes from no file.
     pub(crate) fn of(plan: &Plan) -> Self {
         Self::with(plan, None, [])
     }
 
-    /// What a plan asks for that is from this file, if it is from one, and from what was `given` on the command line.
+    /// The keys that a plan asks for that comes from this file, if there is one, and from the options `given` on the
+    /// command line.
     pub(crate) fn with(
         plan: &Plan,
         file: Option<&'a str>,
@@ -67,17 +69,18 @@ impl<'a> GivenOptions<'a> {
         self.keys.contains(key)
     }
 
-    /// Whether a key's value is the file's and not the command line's.
+    /// Whether a key's value comes from the file and not from the command line.
     pub(crate) fn is_of_file(&self, key: &str) -> bool {
         self.file.is_some() && !self.given.contains(key)
     }
 
-    /// A key as whoever gave it wrote it: in the file, or as an option.
+    /// A key as the user wrote it: in the file, or as an option.
     pub(crate) fn named(&self, key: &str) -> String {
         if self.is_of_file(key) { key.to_owned() } else { option(key) }
     }
 
-    /// Refuses what has no effect: its key in the plan, with the value where only that has none, and why.
+    /// The error for a key without effect. `what` is the key in the plan, followed by the value where only that has
+    /// no effect.
     fn refused(&self, what: &str, why: &str) -> Failure {
         let key = key_of(what);
         match self.file {
@@ -92,12 +95,11 @@ impl<'a> GivenOptions<'a> {
     }
 }
 
-/// The key, without the value that may follow it.
 fn key_of(what: &str) -> &str {
     what.split_once(' ').map_or(what, |(key, _)| key)
 }
 
-/// How a key of the plan is given on the command line.
+/// The option that a key of the plan has on the command line.
 fn option(key: &str) -> String {
     let name = match key {
         "stores" => "store",
@@ -108,14 +110,14 @@ fn option(key: &str) -> String {
     format!("--{}", name.replace('_', "-"))
 }
 
-/// The longest part of a trial, and the longest wait for an answer.
+/// Longest part of a trial, and longest wait for an answer.
 const LONGEST: Duration = Duration::from_hours(24 * 90);
 const LONGEST_ANSWER: Duration = Duration::from_hours(24);
 
-/// Checks what a plan says by itself.
+/// Checks a plan by itself, without its workloads and stores.
 ///
 /// # Errors
-/// As [`in_range`], and options that contradict each other.
+/// Those of [`in_range`], and options that contradict each other.
 pub(crate) fn check(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> {
     in_range(plan, |key| asked.named(key))?;
     contradictions(plan, asked)
@@ -188,7 +190,7 @@ pub(crate) fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<()
     namespace(&plan.namespace, &named("namespace"))
 }
 
-/// What a list holds twice, if anything.
+/// The first value that a list holds twice, if there is one.
 fn repeated<T: PartialEq + ToString>(list: &[T]) -> Option<String> {
     let twice = list.iter().enumerate().find(|(index, each)| list[..*index].contains(each));
     twice.map(|(_, each)| each.to_string())
@@ -206,10 +208,11 @@ fn namespace(name: &str, key: &str) -> Result<(), Failure> {
     )))
 }
 
-/// What of a plan may have no effect: its key, with the value where only that has none; whether it has none; and why.
+/// A check for an option without effect: the key in the plan, followed by the value where only that has no effect;
+/// whether it has none; and the reason.
 type Row = (&'static str, bool, &'static str);
 
-/// Options that rule each other out, whatever the workload and the stores are.
+/// Refuses options that rule each other out, whatever the workload and the stores are.
 fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> {
     let traced = plan.trace.is_some();
     let rows: [Row; 7] = [
@@ -229,7 +232,7 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
     refuse(&rows, asked)
 }
 
-/// Checks what was asked for against the workloads, stores and cells that a plan comes to.
+/// Checks the options that were asked for against the workloads, stores and cells of the plan.
 ///
 /// # Errors
 /// The first option or parameter that would be without effect, with the reason.
@@ -239,7 +242,7 @@ pub(crate) fn check_effect(
     grid: &Grid,
     targets: &[Target],
 ) -> Result<(), Failure> {
-    // what is left out, as no store can do it, has no say
+    // workloads that are left out, because no store can do them, are not considered
     let with_cells: BTreeSet<usize> = grid.cells.iter().map(|cell| cell.workload).collect();
     let workloads: Vec<&dyn Workload> = with_cells.into_iter().map(|index| &*grid.workloads[index]).collect();
     let with_cells: BTreeSet<usize> = grid.cells.iter().map(|cell| cell.target).collect();
@@ -331,8 +334,8 @@ fn refuse(rows: &[Row], asked: &GivenOptions<'_>) -> Result<(), Failure> {
 /// Keys of a plan that have no effect in one case, each with the reason.
 type IdleKeys = BTreeMap<&'static str, String>;
 
-/// What has no effect in each case of the plan, which is a workload on a store in a lock mode: beside the workload's own
-/// parameters, or on the store.
+/// The keys without effect in each case of the plan, where a case is a workload on a store in a lock mode: because of
+/// the workload's other parameters, or because of the store.
 fn idle_in(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Vec<IdleKeys>, Failure> {
     let combinations = plan.combinations();
     let idle_beside = kind_of(&plan.workload)?.idle;
@@ -348,7 +351,7 @@ fn idle_in(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Vec<IdleKeys>
     Ok(idle.collect())
 }
 
-/// Refuses what has an effect in no case, and an axis that has none in some: their cells would be the same.
+/// Refuses keys that have an effect in no case, and axes that have none in some case: cells there would be the same.
 fn refuse_idle(plan: &Plan, asked: &GivenOptions<'_>, cases: &[IdleKeys]) -> Result<(), Failure> {
     for key in &asked.keys {
         let without: Vec<&String> = cases.iter().filter_map(|idle| idle.get(key.as_str())).collect();

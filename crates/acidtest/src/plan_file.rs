@@ -1,4 +1,4 @@
-//! Plan files: TOML, with errors that name file, line and what was meant.
+//! Reads and writes plan files: TOML, with errors that name the file, the line and the key that was probably meant.
 
 use std::{fmt::Display, fs, path::Path};
 
@@ -7,10 +7,9 @@ use acidtest_workloads::WORKLOADS;
 
 use crate::{exit::Failure, files};
 
-/// Bytes of the longest plan that is read.
+/// Length of the longest plan that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// Reads a plan.
 pub(crate) fn load(path: &Path) -> Result<Plan, Failure> {
     let unreadable =
         |why: &dyn Display| Failure::Usage(format!("cannot read the plan {}: {why}", path.display()));
@@ -18,7 +17,7 @@ pub(crate) fn load(path: &Path) -> Result<Plan, Failure> {
     toml::from_str(&text).map_err(|error| Failure::Usage(explain(path, &text, &error)))
 }
 
-/// Writes a plan. A plan holds no password: addresses show none.
+/// Writes a plan. It holds no password, because addresses are written without one.
 pub(crate) fn save(plan: &Plan, path: &Path) -> Result<(), Failure> {
     let fail =
         |cause: &dyn Display| Failure::Other(format!("cannot write the plan {}: {cause}", path.display()));
@@ -28,7 +27,7 @@ pub(crate) fn save(plan: &Plan, path: &Path) -> Result<(), Failure> {
     fs::write(path, format!("{head}{text}")).map_err(|error| fail(&error))
 }
 
-/// `plan.toml:3: unknown key "duraton"; did you mean "duration"?`
+/// An error's message, such as `plan.toml:3: unknown key "duraton"; did you mean "duration"?`
 fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
     let before = error.span().map_or(0, |span| span.start);
     let line = text.bytes().take(before).filter(|byte| *byte == b'\n').count() + 1;
@@ -63,7 +62,7 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// The key whose value stands there, and a value that it could have.
+/// The key whose value ends at this place in the text, and an example of a valid value.
 fn key_at(text: &str, end: usize) -> Option<(String, String)> {
     let usual = Plan {
         ops: Some(100_000),
@@ -73,16 +72,16 @@ fn key_at(text: &str, end: usize) -> Option<(String, String)> {
         ..Plan::of("inventory")
     };
     let known = toml::Value::try_from(usual).ok()?;
-    // a list may take several lines
+    // a list may extend over several lines
     let key = text.get(..end)?.lines().rev().find_map(|line| Some(line.split_once('=')?.0.trim()))?;
     Some((key.to_owned(), known.get(key)?.to_string()))
 }
 
-/// What a value must be that has another type, in words that are nobody's type names; nothing of other errors.
+/// The type that a value must have, in plain words instead of type names; none if the error is not about a type.
 pub(crate) fn expected(message: &str) -> Option<String> {
     let rest =
         ["invalid type: ", "invalid value: "].into_iter().find_map(|head| message.strip_prefix(head))?;
-    // what was found may hold anything
+    // the value that was found may contain any text
     let (_, expected) = rest.rsplit_once(", expected ")?;
     let to = |most: u64| format!("a whole number from 0 to {}", count(most));
     Some(match expected.lines().next().unwrap_or_default() {
@@ -94,7 +93,7 @@ pub(crate) fn expected(message: &str) -> Option<String> {
         "a boolean" => "true or false".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "a table of values by name".to_owned(),
-        // what is read from words calls itself by its own names
+        // a type that is read from words has a name of its own in the message
         _ => "a word".to_owned(),
     })
 }

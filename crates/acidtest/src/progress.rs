@@ -1,4 +1,4 @@
-//! Progress while a run runs: a bar on a terminal, a line an interval elsewhere.
+//! Shows the progress of a run: a bar on a terminal, otherwise a line at intervals.
 
 use std::{
     io::IsTerminal,
@@ -11,16 +11,16 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
 
-/// Between lines, where there is no terminal.
+/// Time between two lines, where there is no terminal.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Where progress goes.
+/// Shows progress on a terminal, as lines, or not at all.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
     begun: Instant,
     said: Instant,
-    /// What a trial should take, where the plan says so.
+    /// The time that a trial should take, where the plan says it.
     expected: Option<Duration>,
     trials: u64,
     done: u64,
@@ -34,7 +34,7 @@ impl Progress {
         let bar = (!quiet && terminal).then(|| {
             let bar =
                 ProgressBar::with_draw_target(Some(trials * 1000), ProgressDrawTarget::stderr_with_hz(5));
-            // the template is a literal: a fault in it would show in every run
+            // the template is a literal, so a mistake in it would show in every run
             if let Ok(style) = ProgressStyle::with_template("{bar:24} {elapsed} {wide_msg}") {
                 bar.set_style(style);
             }
@@ -53,7 +53,7 @@ impl Progress {
         }
     }
 
-    /// Something that takes a while and has no measure.
+    /// Shows an activity that takes a while and whose progress cannot be measured.
     pub(crate) fn doing(&mut self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.to_owned()),
@@ -62,7 +62,7 @@ impl Progress {
         }
     }
 
-    /// A trial begins.
+    /// Shows that a trial begins.
     pub(crate) fn begin(&mut self, trial: &str) {
         self.said = Instant::now();
         self.trial = format!("trial {} of {}: {trial}", self.done + 1, self.trials);
@@ -70,7 +70,7 @@ impl Progress {
         self.doing(&what);
     }
 
-    /// How far the trial is: `share` of its measured part, 0 to 1.
+    /// Shows the progress of a trial: `share` of its measured part, 0 to 1.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share times 1000
     pub(crate) fn measured(&mut self, measured: &Measured, share: f64) {
         if self.bar.is_none() && (!self.lines || self.said.elapsed() < INTERVAL) {
@@ -86,7 +86,7 @@ impl Progress {
         }
     }
 
-    /// How far laying in the data is.
+    /// Shows the progress of loading: rows so far, and time since its begin.
     pub(crate) fn loading(&mut self, rows: u64, all: u64, passed: Duration) {
         if self.bar.is_none() && (!self.lines || self.said.elapsed() < INTERVAL) {
             return;
@@ -111,9 +111,9 @@ impl Progress {
         }
     }
 
-    /// The time left, by what trials took so far, or by what the plan says of them.
+    /// The time left, estimated from the trials so far, or else from the plan.
     fn left(&self, share: f64) -> String {
-        // those skipped took no time
+        // trials that were skipped took no time
         let each = match self.done - self.skipped {
             0 => self.expected.map(|expected| expected.as_secs_f64()),
             done => Some(self.begun.elapsed().as_secs_f64() / (done as f64 + share)),
@@ -126,13 +126,13 @@ impl Progress {
         }
     }
 
-    /// A trial is not run: its cell failed before, or it was run before the run was interrupted.
+    /// Counts a trial as skipped: its cell failed before, or it was run before the interruption.
     pub(crate) fn skip(&mut self) {
         self.done += 1;
         self.skipped += 1;
     }
 
-    /// A trial ended, with this verdict.
+    /// Shows that a trial ended, with its verdict.
     pub(crate) fn end(&mut self, verdict: &str) {
         self.done += 1;
         match &self.bar {

@@ -1,4 +1,4 @@
-//! The list of stores: one line each, and which of them are built in.
+//! The list of all stores, and which of them are built in.
 
 #[cfg(feature = "elasticsearch")]
 use acidtest_locks::LockService;
@@ -30,13 +30,13 @@ type Opened = Result<Box<dyn Store>, StoreError>;
 
 /// A store that acidtest can drive.
 pub(crate) struct Registered {
-    /// What it is and has.
+    /// The store's name, its properties and the workloads that it supports.
     pub(crate) kind: StoreKind,
-    /// Opens it at an address.
+    /// Opens the store at an address.
     pub(crate) open: for<'a> fn(&'a Address, Opening<'a>) -> Task<'a, Opened>,
 }
 
-/// What a store may have to know when it is opened, besides its address.
+/// Facts that a store may need when it is opened, besides its address.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Opening<'a> {
     /// The rung of a private instance, for stores that have no server to set it.
@@ -149,7 +149,7 @@ pub(crate) static STORES: &[Registered] = &[
 pub(crate) struct Feature {
     pub(crate) name: &'static str,
     built_in: bool,
-    /// What the names and addresses of its stores begin with: all that is known of them where they are not built in.
+    /// The first words of its stores' names and addresses: if they are not built in, nothing else is known of them.
     words: &'static [&'static str],
 }
 
@@ -172,7 +172,7 @@ static FEATURES: &[Feature] = &[
     feature!("nats", "nats"),
 ];
 
-/// What is not built in.
+/// The features that are not built in.
 pub(crate) fn left_out() -> impl Iterator<Item = &'static Feature> {
     FEATURES.iter().filter(|feature| !feature.built_in)
 }
@@ -184,13 +184,13 @@ impl Feature {
         FEATURES.iter().find(|feature| feature.words.contains(&word))
     }
 
-    /// What it takes to have it.
+    /// A hint how to build with this feature.
     pub(crate) fn remedy(&self) -> String {
         format!("not in this build: build with --features {}", self.name)
     }
 }
 
-/// Why a name or an address is no store's here: the store is not built in, or nobody knows it.
+/// The error for the name or address of a store that is not built in; none if no feature is known for it.
 pub(crate) fn missing(text: &str) -> Option<Failure> {
     let feature = Feature::of(text).filter(|feature| !feature.built_in)?;
     let word = text.split(':').next().unwrap_or(text);
@@ -207,7 +207,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 mod tests {
     use super::*;
 
-    /// Of what is built in, the words are seen to fit; what is left out is known by these words alone.
+    /// The words fit the stores that are built in; a store that is left out is known by these words alone.
     #[test]
     fn every_store_is_known_by_its_feature() {
         for Registered { kind, .. } in STORES.iter().filter(|store| store.kind.name != "memory") {

@@ -32,66 +32,66 @@ use crate::{
     target::Target,
 };
 
-/// How often a running trial is looked after.
+/// Time between two checks of a running trial.
 const WATCH: Duration = Duration::from_millis(20);
 
-/// How long clients may finish what is in flight once a trial is stopped.
+/// How long clients may take to finish operations in flight once a trial is stopped.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Lines of a dead server's log in the result.
+/// Number of lines of a dead server's log in the result.
 const LOG_LINES: usize = 6;
 
-/// Threads for a store that holds the thread of its client.
+/// Most threads for a store that holds the thread of its client.
 const MOST_THREADS: usize = 1024;
 
-/// What a refused operation waits before it is tried again: the inventory study's.
+/// Time before a refused operation is tried again, as in the inventory study.
 const REFUSED_WAIT: Duration = Duration::from_millis(5);
 
-/// Between looks at how far loading is.
+/// Time between two checks of the progress of loading.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long loading may go without a row more.
+/// Longest time that loading may go on without another row.
 const STALLED: Duration = Duration::from_mins(10);
 
-/// What a row may take of the time in which a trial is prepared, or its final state read.
+/// Time allowed for each row when a trial is prepared or its final state is read.
 const ROW: Duration = Duration::from_micros(100);
 
-/// Between two writings of the result: at least so long, and so many times as long as the last one took.
+/// Shortest time between two writings of the result: this long, and this many times as long as the last writing took.
 const WRITING: Duration = Duration::from_secs(10);
 const WRITING_TIMES: u32 = 20;
 
-/// A run under way.
+/// The state of a run while its trials are made.
 pub(crate) struct Runner<'a> {
     plan: &'a Plan,
     targets: &'a [Target],
-    /// Where stores without locks of their own have them kept.
+    /// The server that keeps hard locks for stores that have none of their own.
     lock_service: &'a Target,
     lab: Lab,
     interrupt: Interrupt,
     progress: Progress,
     workloads: Vec<Box<dyn Workload>>,
     cells: Vec<Cell>,
-    /// Open stores, by target and rung.
+    /// The open stores, by target and durability rung.
     instances: BTreeMap<(usize, Durability), Instance>,
     result: RunResult,
     file: &'a ResultFile,
-    /// Which session of the run this is, from 1.
+    /// The number of this session of the run, from 1.
     session: u32,
-    /// When the result was last written, and how long that took.
+    /// When the result was last written, and how long the writing took.
     written: Option<(Instant, Duration)>,
     trials: u32,
 }
 
-/// What driving a trial came to.
+/// The measurements of a trial that was driven.
 struct Driven {
     measurement: Measurement,
     resources: Resources,
-    /// How the server died, if it did.
+    /// How the server ended, if it died.
     died: Option<String>,
     gauge: Option<GaugeFigures>,
 }
 
-/// Looks once a second at what rises and falls.
+/// Records once a second the quantity of a workload that rises and falls, such as messages in a queue.
 #[derive(Default)]
 struct Gauge {
     figures: Option<GaugeFigures>,
@@ -111,25 +111,25 @@ impl Gauge {
     }
 }
 
-/// A run that began: what it measured, and what went wrong with the run itself, if anything did.
+/// A run that began: its result, and the failure of the run itself, if there was one.
 pub(crate) struct Finished {
     pub(crate) result: RunResult,
     pub(crate) failure: Option<Failure>,
 }
 
-/// What is to be done, checked; and where it began, if it goes on.
+/// A checked plan that is ready to run, and the run that it continues, if any.
 pub(crate) struct Order {
     pub(crate) plan: Plan,
     pub(crate) targets: Vec<Target>,
-    /// Where stores without locks of their own have them kept.
+    /// The server that keeps hard locks for stores that have none of their own.
     pub(crate) lock_service: Target,
     pub(crate) grid: Grid,
-    /// The run that was interrupted.
+    /// The result of the interrupted run that goes on; none for a new run.
     pub(crate) begun: Option<RunResult>,
 }
 
-/// Runs the plan, or what is left of it, and writes its result as it grows. Whatever fails on the way,
-/// what was measured until then is kept.
+/// Runs the plan, or the rest of it, and writes its result as it grows. Whatever fails on the way, the trials made
+/// until then are kept.
 ///
 /// # Errors
 /// No trial could be run at all: then nothing is written.
@@ -147,7 +147,7 @@ pub(crate) async fn run(
     let length = plan.warmup.0 + plan.duration.0;
     let timed = plan.ops.is_none() && plan.trace.is_none();
     let mut progress = Progress::new(quiet, trials, timed.then_some(length));
-    // a number of operations may take no time at all
+    // with a number of operations the time is not known, and may be almost none
     let driven = if timed { length.saturating_mul(plan.trials) } else { Duration::ZERO };
     let machine = machine(lab.root());
     let resumed = begun.is_some();
@@ -204,7 +204,7 @@ pub(crate) async fn run(
     Ok(Finished { result: runner.result, failure })
 }
 
-/// Why no trial could be run at all, where none could: there is no result then.
+/// The error if no trial could be run at all and every cell has one: there is no result then.
 fn nothing_run(result: &RunResult, interrupt: &Interrupt) -> Option<Failure> {
     if interrupt.is_set() || result.cells.iter().any(|cell| !cell.trials.is_empty()) {
         return None;
@@ -214,7 +214,8 @@ fn nothing_run(result: &RunResult, interrupt: &Interrupt) -> Option<Failure> {
     Some(Failure::Store(causes.join("\nerror: ")))
 }
 
-/// The interrupted run, ready to go on: what failed in it is tried again.
+/// The result of the interrupted run, ready to go on: failed cells and the trials that were cut short are tried
+/// again.
 fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult, Failure> {
     if let Some(differs) = other_machine(&begun.machine, machine) {
         return Err(Failure::Usage(format!(
@@ -224,20 +225,20 @@ fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult, Failure> 
     }
     for cell in &mut begun.cells {
         cell.error = None;
-        // a trial that was cut short is no trial of the plan's
+        // a trial that the interruption cut short does not count as one of the plan's
         cell.trials.retain(|trial| trial.stopped.as_ref().is_none_or(|stop| stop.reason != "interrupted"));
     }
     begun.interrupted = false;
     Ok(begun)
 }
 
-/// Sessions in which trials of the run were made.
+/// Number of the last session in which a trial of the run was made; 0 if there is none.
 fn sessions(result: &RunResult) -> u32 {
     result.cells.iter().flat_map(|cell| &cell.trials).map(|trial| trial.session).max().unwrap_or(0)
 }
 
-/// What tells one machine from another, if anything does. The kernel keeps a little more or less of the memory
-/// to itself from one start to the next.
+/// The difference between two machines, if there is one. Up to 2 % more or less memory is no difference, because the
+/// kernel keeps a little more or less of it to itself from one start to the next.
 fn other_machine(then: &Machine, now: &Machine) -> Option<String> {
     let memory = then.memory_bytes as f64 / (now.memory_bytes as f64).max(1.0);
     if (&then.cpu, then.cores) != (&now.cpu, now.cores) {
@@ -286,14 +287,14 @@ fn now() -> String {
 }
 
 impl Runner<'_> {
-    /// Removes what the run left on users' servers when it was killed, before anything is opened anew.
+    /// Removes the namespace that the run left on users' servers when it was killed, before anything is opened anew.
     async fn clear_leftovers(&self) -> Result<(), Failure> {
         let locks = acidtest_locks::namespace(&self.plan.namespace);
         let stores = self.targets.iter().map(|target| (target, self.plan.namespace.as_str()));
         for (target, namespace) in stores.chain([(self.lock_service, locks.as_str())]) {
             let Some(address) = &target.address else { continue };
             match remove_leftover(target, address, namespace, &self.result.run).await {
-                // opening it says so again, and costs its cells only
+                // the same error occurs when the store is opened, and then fails its cells only
                 Ok(_) | Err(Failure::Store(_)) => {}
                 Err(failure) => return Err(failure),
             }
@@ -301,8 +302,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Every cell once a round, in an order that is drawn anew: what disturbs the machine for a while
-    /// disturbs different cells alike. What an interrupted run has done already is not done again.
+    /// Runs every cell once a round, in an order that is drawn anew: a disturbance of the machine that lasts a while
+    /// affects different cells alike. Trials that an interrupted run has made already are not repeated.
     async fn rounds(&mut self) -> Result<(), Failure> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.plan.seed);
         for round in 1..=self.plan.trials {
@@ -324,8 +325,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// A run that is killed loses little; one of many short trials does not spend its time writing. One without a
-    /// trial has nothing to lose.
+    /// Writes the result at intervals, so that a run that is killed loses little and one of many short trials does
+    /// not spend its time writing. A run without a trial has nothing to lose.
     fn write_now_and_then(&mut self) -> Result<(), Failure> {
         if self.result.cells.iter().all(|cell| cell.trials.is_empty()) {
             return Ok(());
@@ -333,7 +334,7 @@ impl Runner<'_> {
         let due = self.written.is_none_or(|(last, took)| last.elapsed() >= WRITING.max(took * WRITING_TIMES));
         if due {
             let begun = Instant::now();
-            // as whoever finds the file after a kill must read it
+            // set for the time of writing: a reader that finds the file after a kill must read it so
             self.result.interrupted = true;
             self.file.write(&self.result)?;
             self.result.interrupted = false;
@@ -342,7 +343,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// What tells a cell from the others of the run.
+    /// The name of a cell: the values that tell it from the others of the run.
     fn name(&self, index: usize) -> String {
         let Cell { target, rung, lock, clients, rate, workload } = self.cells[index];
         let shown = self.targets[target].shown();
@@ -370,7 +371,7 @@ impl Runner<'_> {
         parts.join(", ")
     }
 
-    /// One trial of one cell. A store that fails costs its cell, not the run.
+    /// Runs one trial of one cell. A store that fails costs its cell, not the run.
     async fn cell(&mut self, index: usize, round: u32) -> Result<(), Failure> {
         self.progress.begin(&self.name(index));
         match self.trial(index, round).await {
@@ -379,7 +380,7 @@ impl Runner<'_> {
                 self.result.cells[index].trials.push(trial);
                 Ok(())
             }
-            // what the interruption cut short has not failed
+            // a trial that the interruption cut short has not failed
             Err(Failure::Store(_)) if self.interrupt.is_set() => Ok(()),
             Err(failure @ Failure::Store(_)) => {
                 let cause = failure.to_string();
@@ -393,7 +394,7 @@ impl Runner<'_> {
 
     async fn trial(&mut self, index: usize, round: u32) -> Result<TrialResult, Failure> {
         let Cell { target, rung, .. } = self.cells[index];
-        // taken out while it is in use: one whose server dies is not put back
+        // taken out while it is in use: a store whose server dies is not put back
         let mut instance = match self.instances.remove(&(target, rung)) {
             Some(instance) => instance,
             None => self.open(target, rung).await?,
@@ -402,13 +403,13 @@ impl Runner<'_> {
         if instance.died().is_none() {
             self.instances.insert((target, rung), instance);
         } else {
-            // what is left of it: perhaps a lock service, or the store whose lock service died
+            // closes what is left of it: perhaps a lock service, or the store whose lock service died
             let _ = instance.close(&self.plan.namespace, self.plan.keep).await;
         }
         trial
     }
 
-    /// Opens a store. One that cannot be opened is not tried again for other cells.
+    /// Opens a store. A store that cannot be opened is not tried again for other cells.
     async fn open(&mut self, target: usize, rung: Durability) -> Result<Instance, Failure> {
         let locked = |cell: &Cell| {
             (cell.target, cell.rung, cell.lock) == (target, rung, Lock::Hard)
@@ -432,8 +433,8 @@ impl Runner<'_> {
         opened
     }
 
-    /// Lays the data in or takes over what an earlier trial left, drives, reads back, audits and clears
-    /// away.
+    /// Loads the data or takes over those of an earlier trial, drives the clients, reads the final state back, audits
+    /// it, and unloads the data.
     async fn trial_on(
         &mut self,
         instance: &mut Instance,
@@ -497,7 +498,7 @@ impl Runner<'_> {
         Ok(result)
     }
 
-    /// Notes the settings that a cell is measured at. Trials at others are none of the same cell.
+    /// Notes the settings that a cell is measured at. Trials at other settings would not be of the same cell.
     fn note_settings(&mut self, index: usize, now: &Effective) -> Result<(), Failure> {
         let cell = &mut self.result.cells[index];
         if let (Some(then), false) = (&cell.effective, cell.trials.is_empty())
@@ -512,8 +513,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Keeps what may serve a later trial, and removes the rest. What cannot be removed now goes with the
-    /// namespace.
+    /// Keeps data that a later trial may take over, and removes the rest. Data that cannot be removed now is removed
+    /// with the namespace.
     async fn clear_away(
         &self,
         trial: &dyn WorkloadTrial,
@@ -533,7 +534,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Finds out what is to be found out once; that may lay the data in again.
+    /// Lets the workload prepare the trial and find its remarks, such as query plans; that may load the data again.
     async fn prepare(
         &mut self,
         trial: &dyn WorkloadTrial,
@@ -554,7 +555,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Lays the data in, showing how far it is, and says how many seconds it took.
+    /// Loads the data, shows the progress, and returns how many seconds it took.
     async fn load(
         &mut self,
         trial: &dyn WorkloadTrial,
@@ -586,8 +587,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Runs the clients on threads of their own and looks after them: progress, interruption, a
-    /// server that dies. Says how the server died, if it did.
+    /// Runs the clients on threads of their own and watches over them: progress, interruption, a server that dies.
+    /// Returns how the server died, if it did.
     async fn drive(
         &mut self,
         load: Load,
@@ -598,7 +599,7 @@ impl Runner<'_> {
         let (extent, clients) = (load.extent, tasks.len());
         let trial = Trial::new(load, clients);
         let running = start(&trial, tasks)?;
-        // begun anew with the measured part; a trial that is shorter than a look has this one
+        // started anew with the measured part; a trial shorter than the interval has only this one
         let mut sampler = Sampler::start(instance.pid(), Sampler::EVERY);
         let mut measuring = false;
         let mut died = None;
@@ -634,21 +635,21 @@ impl Runner<'_> {
             Err(_) => return Err(Failure::Other("the engine panicked: a defect of acidtest".to_owned())),
         };
         if let Some(Stop::Defect(what)) = &measurement.stopped {
-            // what the ledger missed then, nobody knows
+            // operations that the ledger missed are unknown to the audit
             return Err(Failure::Other(format!("{what}: a defect of acidtest")));
         }
-        // a first connection that fails is no measurement
+        // a first connection that fails means that nothing was measured
         if let (Some(Stop::NoConnection(cause)), None) = (&measurement.stopped, &died) {
             return Err(Failure::Store(format!("a client could not connect: {cause}")));
         }
-        // the process may end a moment after its connections
+        // the process may end a moment after its connections do
         if died.is_none() && matches!(measurement.stopped, Some(Stop::ServerGone(_))) {
             died = instance.died();
         }
         Ok(Driven { measurement, resources, died, gauge: gauge.figures })
     }
 
-    /// Removes what was made and stops what was started, whatever happened before.
+    /// Removes all data and stops all servers of the run, whatever happened before.
     async fn close(&mut self) -> Result<(), Failure> {
         let mut first = Ok(());
         for (_, instance) in std::mem::take(&mut self.instances) {
@@ -665,7 +666,7 @@ impl Runner<'_> {
     }
 }
 
-/// Holds the trial's ledger against what the store ended with.
+/// Audits a trial: holds its ledger against the final state of the store.
 async fn audit(
     trial: &dyn WorkloadTrial,
     instance: &Instance,
@@ -686,14 +687,15 @@ async fn audit(
     };
     let mut audited = match whole.await {
         Some(audited) => audited,
-        // the ledger may prove something by itself
+        // the ledger by itself may prove something
         None => trial.audit(Err(unreadable(&lost)), place).await,
     };
     doubt_if_idle(&mut audited, measurement);
     audited
 }
 
-/// A trial in which nothing was acknowledged says nothing, though the warm-up's operations are in the ledger too.
+/// Sets the verdict to unknown if nothing was acknowledged in the measured part, although the warm-up's operations
+/// are in the ledger too.
 pub(crate) fn doubt_if_idle(audited: &mut AuditResult, measurement: &Measurement) {
     let acknowledged: u64 = measurement.operations.iter().map(|operation| operation.count(Outcome::Ok)).sum();
     if audited.audit.verdict == Verdict::Holds && acknowledged == 0 {
@@ -702,7 +704,7 @@ pub(crate) fn doubt_if_idle(audited: &mut AuditResult, measurement: &Measurement
     }
 }
 
-/// The trial's thread lives beside the main one, which keeps the private servers.
+/// Starts a trial on a thread of its own, because the main one keeps the private servers.
 fn start(
     trial: &Trial,
     tasks: Vec<ClientTask>,
@@ -723,7 +725,7 @@ fn share(extent: Extent, measured: &acidtest_engine::Progress) -> f64 {
     }
 }
 
-/// How a cell's trial is driven. `blocking`: each client holds a thread of its own.
+/// The load that a cell's trial is driven with. `blocking`: each client holds a thread of its own.
 pub(crate) fn load(plan: &Plan, cell: &Cell, workload: &dyn Workload, blocking: bool, seed: u64) -> Load {
     let extent = match (plan.trace, plan.ops) {
         (Some(count), _) | (None, Some(count)) => Extent::Operations(count),
@@ -738,11 +740,11 @@ pub(crate) fn load(plan: &Plan, cell: &Cell, workload: &dyn Workload, blocking: 
             (Some(rate), ArrivalKind::Constant) => Arrivals::Constant(rate),
             (Some(rate), ArrivalKind::Poisson) => Arrivals::Poisson(rate),
         },
-        // a sequence begins at its beginning
+        // a sequence has to begin with its first operation, so it has no warm-up
         warmup: if plan.trace.is_some() || !workload.warms_up() { Duration::ZERO } else { plan.warmup.0 },
         timeout: plan.timeout.0,
         max_retries: plan.max_retries,
-        // a sequence's captures succeed once the operations before them are done
+        // a capture of a sequence succeeds once the operations before it are done, so it is tried again
         on_refused: if plan.trace.is_some() { OnRefused::Retry(REFUSED_WAIT) } else { OnRefused::Count },
         threads: match plan.threads {
             _ if blocking => (cell.clients as usize).min(MOST_THREADS),
@@ -762,7 +764,7 @@ fn unreadable(cause: &str) -> StoreError {
     }
 }
 
-/// What a finished run comes to: the worst of what was promised.
+/// The status of a finished run: the worst outcome among its promises.
 pub(crate) fn status(result: &RunResult) -> Status {
     let of = |cell: &CellResult| match cell.verdict() {
         Verdict::Broken if cell.breaks_promise() => Status::Broken,

@@ -1,4 +1,4 @@
-//! Passwords stay out of sight: also out of the process title.
+//! Keeps passwords out of sight, also out of the process title.
 
 use std::{
     env, fs,
@@ -21,11 +21,11 @@ pub(crate) fn take_arguments() -> Vec<std::ffi::OsString> {
     words
 }
 
-/// Overwrites the arguments after the program's name. Where they lie is in `/proc/self/stat`, fields
-/// 48 and 49 (proc(5)).
+/// Overwrites the arguments after the program's name. Their addresses are in `/proc/self/stat`, fields 48 and 49
+/// (proc(5)).
 fn wipe() -> Option<()> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // the second field, the name, may hold blanks: count from its closing parenthesis
+    // the second field, the program's name, may contain blanks: fields are counted from its closing parenthesis
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let begin: u64 = fields.get(48 - 3)?.parse().ok()?;
     let end: u64 = fields.get(49 - 3)?.parse().ok()?;

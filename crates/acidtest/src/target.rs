@@ -1,4 +1,4 @@
-//! What `--store` names: a store to start privately, or a server of the user's.
+//! Parses the values of `--store`: a store to start privately, or a server of the user's own.
 
 use acidtest_model::{Address, Hosting, Secret, StoreKind};
 
@@ -11,12 +11,12 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) store: &'static Registered,
-    /// A user's server or file; none for a private one.
+    /// The address of a user's own server or file; none for a private one.
     pub(crate) address: Option<Address>,
 }
 
 impl Target {
-    /// Reads a name or an address. An address without a password takes it from `ACIDTEST_PASSWORD`.
+    /// Parses a name or an address. An address without a password takes it from `ACIDTEST_PASSWORD`.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         if let Some(store) = STORES.iter().find(|store| store.kind.name == text) {
             return Ok(Self { store, address: None });
@@ -35,12 +35,12 @@ impl Target {
         let store = STORES.iter().find(|store| store.kind.schemes.contains(&scheme));
         let Some(store) = store else { return Err(unknown_scheme(scheme)) };
         let mut address = Address::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
-        // without an @ nobody logs in, and a server that asks for no password may refuse one
+        // an address without an @ has no login, and a server that asks for no password may refuse one
         if address.password.is_none() && text.contains('@') {
             address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
         }
         if store.kind.server == Hosting::Embedded {
-            // so that it is found again from anywhere
+            // made absolute, so that the file is found again from any folder
             let path = std::path::absolute(&address.path);
             let path = path.map_err(|error| Failure::Usage(format!("cannot use {text}: {error}")))?;
             address.path = path.to_string_lossy().into_owned();
@@ -52,13 +52,13 @@ impl Target {
         &self.store.kind
     }
 
-    /// Whether it has the rung that it has, whatever is asked for: a user's own server, and one whose rung is that
-    /// of each queue.
+    /// Whether the durability rung cannot be chosen: a user's own server keeps its settings, and some stores have a
+    /// rung for each queue.
     pub(crate) fn keeps_rung(&self) -> bool {
         self.address.is_some() || self.kind().rung_of_data
     }
 
-    /// The target as a plan or result names it: never with a password.
+    /// The target as plans and results name it: never with a password.
     pub(crate) fn shown(&self) -> String {
         self.address.as_ref().map_or_else(|| self.kind().name.to_owned(), ToString::to_string)
     }

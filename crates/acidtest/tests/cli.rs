@@ -15,7 +15,7 @@ use acidtest_testbed::with_more_time;
 use common::{Bench, CommandResult, signal, until, wait};
 use serde_json::Value;
 
-/// Of so many operations something is acknowledged, however slow the machine is.
+/// Options for a short trial: of this many operations some are acknowledged, however slow the machine is.
 const BRIEF: [&str; 6] = ["--ops", "400", "--warmup", "100ms", "--timeout", "5m"];
 
 fn brief<'a>(words: &[&'a str]) -> Vec<&'a str> {
@@ -183,8 +183,8 @@ fn a_saved_plan_and_a_refusal_hold_no_password() {
     }
 }
 
-/// Where no store could be opened there is nothing to keep and nothing to show: what is wrong is all that is said. One
-/// that could be opened has its result, with what was wrong with the others.
+/// If no store could be opened there is no result: only the errors are printed. If one could be opened there is a
+/// result, with the errors of the others.
 #[test]
 fn a_run_without_a_trial_leaves_no_result() {
     let bench = Bench::new();
@@ -218,7 +218,7 @@ fn a_run_without_a_trial_leaves_no_result() {
 #[test]
 fn a_password_is_not_in_the_process_title() {
     let bench = Bench::new();
-    // an address that is never reached keeps the process busy with SQLite first
+    // the address is never reached; SQLite before it keeps the process busy
     let words =
         ["run", "inventory", "--duration", "60s", "--store", "sqlite,redis://u:s3cr3tword@127.0.0.1:1"];
     let child = bench.spawn(&words);
@@ -288,8 +288,7 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
     );
 }
 
-/// Whatever a plan asks for that nobody can have is refused in one message, before anything is made room for or
-/// started.
+/// A plan of impossible size is refused with one message, before memory is reserved or anything is started.
 #[test]
 fn a_plan_out_of_all_proportion_is_refused() {
     let bench = Bench::new();
@@ -392,7 +391,7 @@ fn what_is_no_result_is_not_shown() {
     bench.run(&["show", "nowhere.json"]).expect(2);
 }
 
-/// Results of earlier programs, those of each format among them.
+/// Results of earlier programs, among them one of each earlier format.
 #[test]
 fn a_result_of_an_earlier_program_is_shown_compared_and_reported() {
     let bench = Bench::new();
@@ -415,7 +414,7 @@ fn a_result_of_an_earlier_program_is_shown_compared_and_reported() {
             let sum: f64 = trials.iter().map(|trial| trial["throughput"].as_f64().unwrap()).sum();
             let speed = acidtest_report::rate(sum / trials.len() as f64);
             let line = shown.lines().find(|line| line.contains(&speed)).unwrap_or_default();
-            // every trial of a kept cell has the same
+            // all trials of a kept cell have the same verdict
             let verdict = trials[0]["audit"]["verdict"].as_str().unwrap();
             assert!(line.contains(verdict), "{file}: {speed} in\n{shown}");
         }
@@ -425,7 +424,7 @@ fn a_result_of_an_earlier_program_is_shown_compared_and_reported() {
         let mut again = kept.clone();
         again["run"] = Value::from("another");
         fs::write(bench.path("again.json"), again.to_string()).unwrap();
-        // a pair is void where B broke
+        // a pair is void where B is broken
         let status = if shown.contains("broken") { 6 } else { 0 };
         let words = ["compare", file, "again.json", "--output", "json"];
         let pairs = bench.run(&words).expect(status).json()["pairs"].clone();
@@ -434,14 +433,14 @@ fn a_result_of_an_earlier_program_is_shown_compared_and_reported() {
     assert!(formats.contains(&1) && formats.contains(&2), "{formats:?}");
 }
 
-/// Rows that a cell has as CSV.
+/// Number of rows that a cell has as CSV.
 fn rows_of(cell: &Value) -> usize {
     let listed = |trial: &Value, name: &str| trial[name].as_array().map_or(0, Vec::len);
     let trials = cell["trials"].as_array().unwrap().iter();
     trials.map(|trial| 1 + listed(trial, "operations") + listed(trial, "spans")).sum()
 }
 
-/// Its trials and new ones would be compared as if their figures had one meaning.
+/// Otherwise its trials would be compared with new ones as if their figures had the same meaning.
 #[test]
 fn a_run_of_an_earlier_format_is_not_gone_on_with() {
     let bench = Bench::new();
@@ -577,8 +576,8 @@ fn the_self_test_catches_every_bug() {
     assert_eq!(ended.stdout.matches("no alarm").count(), 6 + 8 + 2 + 7);
 }
 
-/// Many plans of every workload, on correct stores that fail as stores do and on broken ones. By its seed the same ones
-/// each time, but for those on several threads.
+/// Many plans of every workload, on correct stores with faults and on broken ones. The seed makes them the same each
+/// time, except for those on several threads.
 #[test]
 fn no_random_plan_is_judged_wrongly() {
     let bench = Bench::new();
@@ -665,7 +664,7 @@ fn nothing_acknowledged_in_the_measured_part_is_unknown() {
     assert!(ended.stdout.contains("no operation was acknowledged in the measured part"), "{}", ended.stdout);
 }
 
-/// A run whose stock is gone before the warm-up is over, however long that has to be.
+/// A run whose stock is used up before the warm-up is over, however long that takes.
 fn runs_dry(locks: &str) -> (Bench, CommandResult) {
     with_more_time(1000, |millis| {
         let bench = Bench::new();
@@ -717,7 +716,7 @@ fn a_queue_s_run_says_what_became_of_every_message() {
         assert_eq!(trial["counted"], serde_json::json!(["consume"]));
         assert!(trial["spans"][0]["times"]["count"].as_u64().unwrap() > 0);
     }
-    // the same drained: no warm-up, and over when the queue is empty
+    // the same for a queue that is drained: it has no warm-up, and is over when the queue is empty
     let words = [
         "run",
         "queue",
@@ -806,7 +805,7 @@ fn a_file_left_by_a_killed_run_is_found_from_anywhere() {
     bench.assert_clean();
 }
 
-/// Every list is an axis: each combination is a cell, and shows in what it differs from the others.
+/// Every list is an axis: each combination is a cell, whose name says in which values it differs from the others.
 #[test]
 fn every_list_is_an_axis() {
     let bench = Bench::new();
@@ -836,7 +835,7 @@ fn every_list_is_an_axis() {
     }
 }
 
-/// A run that was interrupted goes on where it stopped: what it has measured stays as it was.
+/// An interrupted run goes on where it stopped: the trials that it has made are kept as they were.
 #[test]
 fn an_interrupted_run_goes_on_where_it_stopped() {
     for how in ["INT", "KILL"] {
@@ -847,7 +846,7 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
         let read = |bench: &Bench| {
             serde_json::from_str::<Value>(&fs::read_to_string(bench.path("r.json")).unwrap()).unwrap()
         };
-        // a run may be over before a slow machine has interrupted it
+        // the run may end before a slow machine has interrupted it
         let (bench, cut) = with_more_time(300, |millis| {
             let bench = Bench::new();
             let duration = format!("{millis}ms");
@@ -872,7 +871,7 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
             (9, &Value::Bool(false), &cut["run"])
         );
         assert!(whole.iter().all(|trial| trials(&done).contains(trial)), "{how}");
-        // what ran before is not priced against what ran after
+        // trials before the interruption are not priced against trials after it
         let sessions =
             |of: &[Value]| of.iter().map(|trial| trial["session"].as_u64()).collect::<BTreeSet<_>>();
         assert_eq!(sessions(&whole), BTreeSet::from([Some(1)]), "{how}");
@@ -882,7 +881,7 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
     }
 }
 
-/// A run that is complete is shown, and nothing is done; what is given beside it and has no effect is refused.
+/// A complete run is shown, and no trial is made; options beside it that have no effect are refused.
 #[test]
 fn a_complete_run_is_shown_and_not_gone_on_with() {
     let bench = Bench::new();
@@ -904,7 +903,7 @@ fn a_complete_run_is_shown_and_not_gone_on_with() {
     assert!(!bench.path("plan.toml").exists() && !bench.path("x.json").exists());
 }
 
-/// The password of a lock service's address is for the run: it stands in no plan and in no message.
+/// The password of a lock service's address is in no plan and in no message.
 #[test]
 fn a_lock_service_s_password_is_in_no_plan() {
     let bench = Bench::new();
@@ -920,14 +919,14 @@ fn a_lock_service_s_password_is_in_no_plan() {
     assert!(!refused.stderr.contains("s3cr3t"), "{}", refused.stderr);
 }
 
-/// A result whose plan or cells are not what this program would make of them is not gone on with.
+/// A run does not go on if its result's plan or cells are not those that this program would make.
 #[test]
 fn a_result_that_was_changed_is_not_gone_on_with() {
     let bench = Bench::new();
     bench.run(&brief(&["run", "inventory", "--clients", "1,2", "--out", "r.json"])).expect(0);
     let text = fs::read_to_string(bench.path("r.json")).unwrap();
     let mut result: Value = serde_json::from_str(&text).unwrap();
-    // one that is complete is not gone on with either
+    // a complete run does not go on either
     result["interrupted"] = Value::Bool(true);
     let with = |pointer: &str, value: Value| {
         let mut changed = result.clone();

@@ -34,7 +34,7 @@ fn a_gate_passes_fails_and_says_so_in_its_status() {
     let failed = gate("throughput>0.000000001", 6);
     let json = failed.json();
     assert_eq!((&json["failed"], &json["judged"][0]["ruling"]), (&Value::Bool(true), &Value::from("failed")));
-    // an operation that nobody tried cannot be judged
+    // a condition on an operation that no client tried cannot be judged
     gate("delete:p99>2", 6);
 }
 

@@ -18,12 +18,13 @@ use serde_json::Value;
 
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// For a test that must see contention or a moment: a trial starved of the machine would prove less.
+/// For a test that needs contention or a certain moment: beside other tests, a trial would get too little of the
+/// machine.
 fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For all others.
+/// For all other tests, which may run at the same time.
 fn beside_others() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -36,7 +37,7 @@ fn verdict(cell: &Value) -> &str {
     cell["trials"][0]["audit"]["verdict"].as_str().unwrap_or("none")
 }
 
-/// The process of the private server that a run has, once the clients of a trial are connected to it.
+/// The process of a run's private server, once the clients of a trial are connected to it.
 fn at_work(bench: &Bench, store: &str) -> Option<u32> {
     let list = bench.run(&["lab", "list"]).expect(0).stdout;
     let line = list.lines().find(|line| line.starts_with(store))?;
@@ -45,10 +46,10 @@ fn at_work(bench: &Bench, store: &str) -> Option<u32> {
     line.split(", process ").nth(1)?.split(',').next()?.parse().ok().filter(|_| is_at_work)
 }
 
-/// Clients of a trial, unless it says otherwise.
+/// Number of clients of a trial, unless it says otherwise.
 const CLIENTS: usize = 16;
 
-/// Connections to the server at an address: as many as there are clients when its trial's data is laid in.
+/// Number of connections to the server at an address: as many as there are clients once its trial's data is loaded.
 fn connections(address: &str) -> usize {
     let port: u16 = address.rsplit(':').next().unwrap().split('/').next().unwrap().parse().unwrap();
     let server = format!("0100007F:{port:04X}");
@@ -57,17 +58,17 @@ fn connections(address: &str) -> usize {
     ends.filter(|ends| *ends == [&*server, "01"]).count()
 }
 
-/// A private server, kept, to play the user's own; its address.
+/// Starts a private server that is kept and plays the user's own; returns its address.
 fn up(bench: &Bench, store: &str) -> String {
     bench.run(&["lab", "up", store]).expect(0).stdout.trim().to_owned()
 }
 
-/// What `--store` takes: stores that need no server, and all servers under test.
+/// A value for `--store`: these stores that need no server, and all servers under test.
 fn servers_and(embedded: &[&'static str]) -> String {
     [embedded, &servers()].concat().join(",")
 }
 
-/// The address with a password in it, which a private server does not ask for.
+/// The address with a password in it, although a private server asks for none.
 fn with_password(address: &str) -> String {
     let (scheme, rest) = address.split_once("://").unwrap();
     let (user, host) = rest.split_once('@').unwrap_or(("", rest));
@@ -93,7 +94,7 @@ fn the_grid_holds_where_it_promises_and_breaks_where_it_does_not() {
         "--warmup",
         "200ms",
     ];
-    // what nothing protects breaks, sooner or later
+    // without a lock the stock breaks, sooner or later
     let ended = with_more_time(1000, |millis| {
         let ended = bench.run(&[&words[..], &["--duration", &format!("{millis}ms")]].concat());
         let result = bench.result();
@@ -204,7 +205,7 @@ fn a_user_s_server_is_used_in_a_namespace_of_its_own_and_no_password_shows() {
     for store in servers() {
         let bench = Bench::new();
         let address = up(&bench, store);
-        // a private PostgreSQL takes any password; the others refuse one that they did not ask for
+        // a private PostgreSQL takes any password; the others refuse a password that they did not ask for
         let given = if store == "postgres" { with_password(&address) } else { address.clone() };
         let words = ["run", "inventory", "--store", &given, "--ops", "200", "--warmup", "0s"];
         let ended = bench.run(&[&words[..], &["--keep"]].concat()).expect(0);
@@ -239,14 +240,14 @@ fn a_killed_run_leaves_nothing_that_lab_down_does_not_remove() {
         let kept = bench.leftovers().len();
         let both = format!("{store},{address}");
         let words = ["run", "inventory", "--store", &both, "--duration", "60s", "--seed", "3"];
-        // killed while a server starts, and while trials run
+        // the bench is killed while a server starts, and while trials run
         for moment in [150, 2500] {
             let mut child = bench.spawn(&words);
             thread::sleep(Duration::from_millis(moment));
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        // the private server goes with its bench, before anything is cleared away
+        // a private server ends with its bench, before anything is removed
         until("private servers end", || {
             let list = bench.run(&["lab", "list"]).expect(0).stdout;
             list.lines().filter(|line| line.contains(", process ")).count() <= 1
@@ -324,7 +325,7 @@ fn a_server_that_dies_costs_its_trial_and_not_the_run() {
     let bench = Bench::new();
     let stores = servers_and(&["sqlite"]);
     let words = ["run", "inventory", "--store", &stores, "--warmup", "0s", "--trials", "2", "--seed", "5"];
-    // on a slow machine a trial may be over before its server is killed
+    // on a slow machine a trial may end before its server is killed
     let (ended, result) = with_more_time(3000, |millis| {
         let mut child = bench.spawn(&[&words[..], &["--duration", &format!("{millis}ms")]].concat());
         let mut alive = servers();
@@ -336,7 +337,7 @@ fn a_server_that_dies_costs_its_trial_and_not_the_run() {
             });
             let Some((store, pid)) = begun else { break };
             alive.retain(|other| *other != store);
-            // well inside the first trial of this store
+            // well within the first trial of this store
             thread::sleep(Duration::from_secs(1));
             signal("KILL", pid);
         }
@@ -375,7 +376,7 @@ fn an_interrupted_run_stops_its_servers() {
     let words = ["run", "inventory", "--store", &servers().join(","), "--duration", "60s", "--warmup", "0s"];
     for moment in [0, 4000] {
         let child = bench.spawn(&words);
-        // before that it does not listen to signals
+        // before that, the process does not listen to signals
         until("the first server is prepared", || !bench.leftovers().is_empty());
         thread::sleep(Duration::from_millis(moment));
         signal("INT", child.id());
@@ -403,8 +404,8 @@ fn a_kept_server_lives_until_lab_down() {
     }
 }
 
-/// A server that `lab up` started has its row of resources where it is used by its address; to a bench with another lab
-/// the same server is the user's own.
+/// A server that `lab up` started has its row of resources where it is used by its address; to a bench with another
+/// lab the same server is the user's own.
 #[test]
 fn a_kept_server_is_sampled_where_it_is_used_by_its_address() {
     let _machine = beside_others();
@@ -475,8 +476,8 @@ fn an_open_loop_on_a_server_shows_both_times() {
     bench.assert_clean();
 }
 
-/// A sweep of mixes over stores: what was promised holds, an update that nothing protects is lost, and a
-/// trial that begins with what an earlier one left says so.
+/// A sweep of mixes over stores: promises hold, an update without protection is lost, and a trial that takes over an
+/// earlier one's data says so.
 #[test]
 fn a_sweep_of_records_holds_where_it_promises() {
     let _alone = alone();
@@ -551,7 +552,7 @@ fn a_sweep_of_records_holds_where_it_promises() {
     bench.assert_clean();
 }
 
-/// The join's rows are right on every SQL store, its first execution is timed and its plans are kept.
+/// The join's rows are right on every SQL store, its first execution is timed, and its query plans are kept.
 #[test]
 fn a_join_is_timed_cold_and_warm_and_its_plans_are_kept() {
     let _machine = beside_others();
@@ -591,8 +592,8 @@ fn a_join_is_timed_cold_and_warm_and_its_plans_are_kept() {
     bench.assert_clean();
 }
 
-/// What a store cannot do is said before anything is started, all of it; or left out on request, and the
-/// result says what.
+/// Everything that a store cannot do is refused before anything is started; or, on request, it is left out, and the
+/// result says so.
 #[test]
 fn what_a_store_cannot_do_is_refused_or_left_out() {
     let bench = Bench::new();
@@ -619,8 +620,8 @@ fn what_a_store_cannot_do_is_refused_or_left_out() {
     bench.assert_clean();
 }
 
-/// A store that is full while data is laid in costs its cells, with its own words as the reason; what others
-/// measured is kept.
+/// A store that runs full while data is loaded fails its own cells, with its own words as the reason; the results of
+/// the others are kept.
 #[test]
 fn a_store_that_runs_out_of_memory_while_loading_costs_only_its_cells() {
     let _machine = beside_others();
@@ -645,7 +646,7 @@ fn a_store_that_runs_out_of_memory_while_loading_costs_only_its_cells() {
     bench.assert_clean();
 }
 
-/// The write cases of the locks study, and their prices.
+/// The write cases of the locks study, with their prices.
 #[test]
 fn a_broker_s_guarantees_are_judged_and_priced() {
     let _machine = beside_others();

@@ -1,4 +1,4 @@
-//! What can go wrong in the lab; every message says what, where and the remedy.
+//! The errors of the lab; every message says what failed, where, and the remedy.
 
 use std::{
     io,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::installed::Missing;
 
-/// A private server or folder that could not be had, or could not be cleared away.
+/// The reason why a private server or folder could not be started or made, or could not be removed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The lab has no recipe for this store.
@@ -15,7 +15,7 @@ pub enum LabError {
     Unknown {
         /// The store as asked for.
         store: String,
-        /// The stores it can start.
+        /// The stores that the lab can start.
         known: Vec<&'static str>,
     },
     /// A program is not installed.
@@ -24,45 +24,45 @@ pub enum LabError {
     /// A program is there and cannot be used.
     #[error("cannot use {}: {why}\n  remedy: name the server's own binary in {variable}", program.display())]
     Unusable {
-        /// The program.
+        /// The path of the program.
         program: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it cannot be used.
         why: String,
-        /// The environment variable that names another.
+        /// The environment variable that can name another program.
         variable: String,
     },
-    /// Somebody else listens on the port asked for.
+    /// Another process listens on the port asked for.
     #[error("port {port} is taken on 127.0.0.1; choose another with --port or leave it out")]
     PortTaken {
-        /// The port.
+        /// The port asked for.
         port: u16,
     },
     /// The system refuses the port asked for.
     #[error("port {port} cannot be used on 127.0.0.1: {cause}; choose another with --port or leave it out")]
     PortRefused {
-        /// The port.
+        /// The port asked for.
         port: u16,
-        /// The system's own words.
+        /// The system's error.
         cause: io::Error,
     },
-    /// The server's own preparation of a data folder failed.
+    /// The program that prepares a data folder ended with an error.
     #[error("preparing the data of a private {store} server failed: {program} {how}; its last lines:\n{log}")]
     InitFailed {
-        /// The store.
+        /// The name of the store.
         store: &'static str,
-        /// The program that prepares.
+        /// The program that prepares the folder.
         program: String,
-        /// How it ended.
+        /// The exit status or signal that it ended with, in words.
         how: String,
-        /// The last lines that it wrote, indented.
+        /// The last lines of its output, indented.
         log: String,
     },
-    /// The server ended by itself.
+    /// The server ended without being told to.
     #[error("the private {store} server {how}; the last lines of its log:\n{log}")]
     Died {
-        /// The store.
+        /// The name of the store.
         store: &'static str,
-        /// How it ended.
+        /// The exit status or signal that it ended with, in words.
         how: String,
         /// The last lines of its log, indented.
         log: String,
@@ -70,15 +70,15 @@ pub enum LabError {
     /// The disk is full.
     #[error("no space left on {}; free some or set ACIDTEST_LAB to another folder", folder.display())]
     DiskFull {
-        /// The folder that could not grow.
+        /// The folder that the disk has no room for.
         folder: PathBuf,
     },
-    /// The root folder is not ours to write in.
+    /// The lab may not write in its root folder, or others could interfere there.
     #[error("will not use {}: {why}\n  remedy: set ACIDTEST_LAB to a folder of your own", folder.display())]
     NotOurs {
-        /// The folder.
+        /// The path of the root folder.
         folder: PathBuf,
-        /// What is wrong with it.
+        /// The reason why the lab does not use it.
         why: String,
     },
     /// The unprivileged user that runs the servers cannot reach the folder.
@@ -88,7 +88,7 @@ pub enum LabError {
         blocked.display()
     )]
     Impassable {
-        /// The unprivileged user.
+        /// The unprivileged user that servers run as.
         user: &'static str,
         /// The folder that only its owner may enter.
         blocked: PathBuf,
@@ -99,37 +99,37 @@ pub enum LabError {
          remedy: start acidtest as an ordinary user"
     )]
     NoUser {
-        /// The unprivileged user.
+        /// The name of the unprivileged user that is missing.
         user: &'static str,
     },
-    /// Processes that do not end even when killed.
+    /// Processes of a server that are still there after SIGKILL.
     #[error(
         "processes of the private {store} server outlived SIGKILL: {pids:?}; its folder {} is left\n  \
          remedy: they wait for a disk; clear them away later with `acidtest lab down`",
         folder.display()
     )]
     Undead {
-        /// The store.
+        /// The name of the store.
         store: String,
-        /// The processes.
+        /// The ids of the processes.
         pids: Vec<u32>,
-        /// The server's folder.
+        /// The server's private folder, which is left in place.
         folder: PathBuf,
     },
-    /// The system refused something.
+    /// The system refused an operation on a file or process.
     #[error("{doing} {} failed: {cause}", path.display())]
     Io {
-        /// What the lab was doing (`writing`).
+        /// The operation that the lab tried (`writing`).
         doing: &'static str,
-        /// To what.
+        /// The path that the operation was on.
         path: PathBuf,
-        /// The system's own words.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
 impl LabError {
-    /// For `map_err`: a failure of `doing` at `path`, with a full disk told apart.
+    /// Makes the error for `map_err`: the operation `doing` failed at `path`; a full disk has an error of its own.
     pub(crate) fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |cause| match cause.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -1,8 +1,9 @@
-//! The lab's root folder, and the private folders in it, each with a journal of who made it and why.
+//! The lab's root folder, and the private folders in it, each with a journal of the process that made it and of its
+//! purpose.
 //!
-//! A journal is complete before its folder has its final name, and goes after that name is given up, so that a bench
-//! killed at any moment leaves nothing that [`crate::Lab::down`] could not find. In between, the folder's name says who
-//! is at work. Folders with neither are never touched.
+//! A journal is complete before its folder has its final name, and is removed after the folder has given up that
+//! name, so that a bench killed at any moment leaves nothing that [`crate::Lab::down`] could not find. In between,
+//! the folder's name says which process is at work on it. Folders with neither are never touched.
 
 use std::{
     env, fs,
@@ -26,24 +27,25 @@ use crate::{
 
 const JOURNAL: &str = "lab.json";
 const HOME: &str = "data";
-/// How the name of a folder or note begins while it is being made or removed. Who does so and its final name follow.
+/// The beginning of the name of a folder or note while it is being made or removed. The process that does so and the
+/// final name follow.
 const UNFINISHED: &str = ".unfinished-";
 
-/// What a folder's journal says.
+/// The content of a private folder's journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) store: String,
-    /// The process that made it.
+    /// The process that made the folder.
     pub(crate) owner: Owner,
-    /// Whether it is meant to outlive that process.
+    /// Whether the folder is meant to outlive that process.
     pub(crate) kept: bool,
-    /// Seconds since 1970.
+    /// When the folder was made, in seconds since 1970.
     created: u64,
-    /// The server in it; none for an embedded store.
+    /// The server in the folder; none for an embedded store.
     pub(crate) server: Option<Served>,
 }
 
-/// What is needed to find and to stop a server again.
+/// The data by which a server is found and stopped again, also by another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Served {
     pub(crate) program: PathBuf,
@@ -62,16 +64,16 @@ impl Record {
     }
 }
 
-/// The folder that holds every private folder.
+/// The folder in which all private folders lie.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
     pub(crate) path: PathBuf,
-    /// Whether the folder itself goes when it is empty: only one that the user did not choose.
+    /// Whether the root is removed when it is empty: only one that the user did not choose.
     ephemeral: bool,
 }
 
 impl Root {
-    /// `ACIDTEST_LAB`, or a folder of this user's own among the temporary ones.
+    /// The root in `ACIDTEST_LAB`, or in a folder of this user's own in the system's temporary folder.
     pub(crate) fn usual() -> Result<Self, LabError> {
         let chosen = env::var_os("ACIDTEST_LAB").filter(|value| !value.is_empty());
         let ephemeral = chosen.is_none();
@@ -82,7 +84,7 @@ impl Root {
 
     pub(crate) fn at(path: &Path, ephemeral: bool) -> Result<Self, LabError> {
         let path = std::path::absolute(path).map_err(LabError::at("finding", path))?;
-        // without a slash at the end, which would make a link pass for the folder it leads to
+        // a slash at the end is dropped: with it, a link would pass for the folder that it leads to
         let path: PathBuf = path.components().collect();
         ensure(&path)?;
         let path = path.canonicalize().map_err(LabError::at("finding", &path))?;
@@ -93,9 +95,9 @@ impl Root {
         &self.path
     }
 
-    /// Makes a private folder with its journal. `user` is who may write in its home.
+    /// Makes a private folder with its journal. Its home may be written by `user`, if there is one.
     pub(crate) fn create(&self, record: Record, user: Option<User>) -> Result<Folder, LabError> {
-        // another bench may just have taken the empty root away
+        // another bench may have just removed the empty root
         ensure(&self.path)?;
         let path = self.path.join(format!("{}-{}", record.store, suffix()));
         let unfinished = unfinished(&path);
@@ -107,7 +109,7 @@ impl Root {
         made.map(|()| Folder { found: Found { path, record }, root: self.clone(), left: false })
     }
 
-    /// Every private folder of ours, and those whose journal cannot be read.
+    /// Every private folder of this lab, and the paths of those whose journal cannot be read.
     pub(crate) fn folders(&self) -> Result<(Vec<Found>, Vec<PathBuf>), LabError> {
         let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         for path in self.finished()?.into_iter().filter(|path| path.join(JOURNAL).exists()) {
@@ -119,7 +121,7 @@ impl Root {
         Ok((found, unreadable))
     }
 
-    /// Every folder and file of ours that has its final name, by name.
+    /// Every folder and file of this lab that has its final name, sorted by name.
     pub(crate) fn finished(&self) -> Result<Vec<PathBuf>, LabError> {
         let mut entries = self.entries()?;
         entries.retain(|path| at_work(path).is_none());
@@ -127,14 +129,15 @@ impl Root {
         Ok(entries)
     }
 
-    /// Takes away what a bench that was killed in the middle of making or removing it has left.
+    /// Removes folders that a killed bench had not finished making or removing.
     pub(crate) fn clear_unfinished(&self) -> Result<(), LabError> {
         let abandoned = |path: &&PathBuf| at_work(path).is_some_and(|owner| !owner.alive());
         self.entries()?.iter().filter(abandoned).for_each(|path| discard(path));
         Ok(())
     }
 
-    /// Leaves no empty root behind. It can only go when nobody has anything in it.
+    /// Removes the root if it is empty and the user did not choose it; the system refuses to remove a folder that
+    /// holds anything.
     pub(crate) fn tidy(&self) {
         if self.ephemeral {
             let _ = fs::remove_dir(&self.path);
@@ -150,7 +153,7 @@ impl Root {
         }
     }
 
-    /// Writes a journal file of its own, whole or not at all.
+    /// Writes a journal as a file of its own, as a whole or not at all.
     pub(crate) fn write_note(&self, content: &impl Serialize) -> Result<PathBuf, LabError> {
         ensure(&self.path)?;
         let path = self.path.join(format!("namespace-{}.json", suffix()));
@@ -173,8 +176,8 @@ impl Found {
         self.path.join(HOME)
     }
 
-    /// Removes the folder, unless something of ours still works in it. Its journal goes last, so that a removal cut
-    /// short can be resumed.
+    /// Removes the folder, unless a process of the lab still works in it. The journal is removed last, so that an
+    /// interrupted removal can be resumed.
     pub(crate) fn remove(&self) -> Result<(), LabError> {
         let pids = self.tree().map(|tree| tree.alive()).unwrap_or_default();
         if !pids.is_empty() {
@@ -185,19 +188,19 @@ impl Found {
             });
         }
         match self.empty().and_then(|()| self.vanish()) {
-            // another has done it
+            // another process has removed it
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done.map_err(LabError::at("removing", &self.path)),
         }
     }
 
-    /// The processes of the server in it; none for an embedded store.
+    /// The processes of the server in the folder; none for an embedded store.
     pub(crate) fn tree(&self) -> Option<Tree<'_>> {
         let served = self.record.server.as_ref()?;
         Some(Tree { folder: &self.path, binary: &served.binary })
     }
 
-    /// Removes all but the journal.
+    /// Removes everything in the folder but the journal.
     fn empty(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
@@ -217,17 +220,17 @@ impl Found {
     }
 }
 
-/// A private folder that goes with this value, unless it is to be kept.
+/// A private folder that is removed when this value is dropped, unless it is to be kept.
 #[derive(Debug)]
 pub struct Folder {
     pub(crate) found: Found,
     root: Root,
-    /// Whether it stays: because it is kept, or because it is gone already.
+    /// Whether dropping leaves the folder alone, because it is kept or is removed already.
     left: bool,
 }
 
 impl Folder {
-    /// The empty folder in which a store may write.
+    /// The path of the empty folder in which a store may write.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.found.home()
@@ -242,7 +245,7 @@ impl Folder {
         self.left
     }
 
-    /// Removes the folder now.
+    /// Removes the folder now, instead of on drop.
     pub(crate) fn remove(&mut self) -> Result<(), LabError> {
         self.found.remove()?;
         self.left = true;
@@ -254,13 +257,13 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.left {
-            // nobody could be told; `lab down` finds what is left
+            // a destructor has nobody to report an error to; `lab down` finds the folder
             let _ = self.remove();
         }
     }
 }
 
-/// Makes the root if it is not there, and refuses one in which others could interfere.
+/// Makes the root if it does not exist, and refuses one in which others could interfere.
 fn ensure(path: &Path) -> Result<(), LabError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(path)?,
@@ -280,12 +283,12 @@ fn ensure(path: &Path) -> Result<(), LabError> {
 
 fn make(path: &Path) -> Result<(), LabError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o711).create(path);
-    // by name, as our umask may have taken away what the servers' user needs to pass through
+    // set explicitly, because our umask may have removed the permission that the servers' user needs to pass through
     made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o711)))
         .map_err(LabError::at("making", path))
 }
 
-/// A folder of ours with the journal and an empty home that belongs to `user`.
+/// Makes a folder with the journal and an empty home that belongs to `user`.
 fn furnish(path: &Path, record: &Record, user: Option<User>) -> Result<(), LabError> {
     make(path)?;
     write_json(&path.join(JOURNAL), record)?;
@@ -295,14 +298,14 @@ fn furnish(path: &Path, record: &Record, user: Option<User>) -> Result<(), LabEr
     given.map_err(LabError::at("handing over", &home))
 }
 
-/// Removes what [`furnish`] or [`write_json`] made, and nothing else that might be there.
+/// Removes the files that [`furnish`] or [`write_json`] made, and nothing else that might be there.
 fn discard(unfinished: &Path) {
     let _ = fs::remove_file(unfinished.join(JOURNAL));
     let _ = fs::remove_dir(unfinished.join(HOME));
     let _ = fs::remove_dir(unfinished).or_else(|_| fs::remove_file(unfinished));
 }
 
-/// Again for a while, as processes that just ended may still have been adding files.
+/// Removes a folder, with further attempts for a while: processes that just ended may still have been adding files.
 fn remove(path: &Path) -> io::Result<()> {
     let mut last = Ok(());
     for _ in 0..20 {
@@ -329,18 +332,18 @@ fn is_ours(data: &fs::Metadata) -> bool {
     data.uid() == geteuid().as_raw()
 }
 
-/// What a folder or note is called while this process makes or removes it.
+/// The name of a folder or note while this process makes or removes it.
 fn unfinished(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{UNFINISHED}{}-{name}", Owner::me()))
 }
 
-/// Who makes or removes a folder or note; none for one that has its final name.
+/// The process that makes or removes a folder or note; none for one that has its final name.
 fn at_work(path: &Path) -> Option<Owner> {
     path.file_name()?.to_str()?.strip_prefix(UNFINISHED).and_then(Owner::parse)
 }
 
-/// Seconds since 1970.
+/// The current time in seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
@@ -349,12 +352,12 @@ pub(crate) fn age(created: u64) -> Duration {
     Duration::from_secs(now().saturating_sub(created))
 }
 
-/// A number nobody can foresee: the standard library's hasher is seeded by the system, anew each time.
+/// A number that nobody can foresee: the standard library's hasher is seeded by the system, anew each time.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// Six letters and digits that tell folders apart.
+/// Six random letters and digits that tell folders apart.
 fn suffix() -> String {
     let digit = |shift: u32| char::from_digit(u32::try_from((random() >> shift) % 36).unwrap_or(0), 36);
     (0..6).filter_map(|place| digit(place * 5)).collect()
@@ -419,7 +422,7 @@ mod tests {
         let mut folder = root.create(with_server(), None).unwrap();
         let mut child = Command::new("sleep");
         let mut child = child.arg("600").env(MARK, &folder.found.path).stdin(Stdio::null()).spawn().unwrap();
-        // it has been started before it shows its environment
+        // the process exists for a moment before it shows its environment
         let started = Instant::now();
         while folder.found.tree().unwrap().alive().is_empty() && started.elapsed() < Duration::from_mins(1) {
             thread::sleep(Duration::from_millis(1));

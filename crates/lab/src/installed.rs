@@ -13,39 +13,40 @@ use crate::{
     launch,
 };
 
-/// What is added to the name of a start script to name the link to the program that it turns into.
+/// The suffix of a link beside a start script: it is named after the script, and leads to the program that the script
+/// turns into.
 const PROCESS: &str = ".process";
 
-/// A server program that is there.
+/// A server program that is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
-    /// The program.
+    /// The path of the program.
     pub program: PathBuf,
-    /// What it says to `--version`, first line.
+    /// The first line that it prints for `--version`.
     pub version: String,
 }
 
-/// A program that is not there, and what brings it.
+/// A program that is not installed, and how to install it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// The program's name.
     pub name: &'static str,
-    /// Where it was looked for.
+    /// The paths at which it was searched for.
     pub looked: Vec<PathBuf>,
-    /// Programs of that name that are there and are something else, with what they are.
+    /// Programs of that name that are something else, each with the version that it prints.
     pub others: Vec<(PathBuf, String)>,
-    /// What brings it.
+    /// The package or tool that installs it.
     pub source: Source,
-    /// The environment variable that may name it, where there is one.
+    /// The environment variable that can name the program, where there is one.
     pub variable: Option<String>,
 }
 
-/// What brings a program.
+/// How a program is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A package of Debian's.
+    /// By a package of Debian.
     Package(&'static str),
-    /// A tool in acidtest's own sources.
+    /// By a tool in acidtest's own sources.
     Tool(&'static str),
 }
 
@@ -72,14 +73,13 @@ impl fmt::Display for Missing {
     }
 }
 
-/// The program of a kind and its version.
 pub(crate) fn locate(kind: &Kind) -> Result<Installation, LabError> {
     let program = program(kind)?;
     let version = version(kind, &program).map_err(|why| unusable(kind, &program, why))?;
     Ok(Installation { program, version })
 }
 
-/// The program of a kind: as the environment names it, or the first one found.
+/// The program of a kind: the one that the environment variable names, or the first one found.
 pub(crate) fn program(kind: &Kind) -> Result<PathBuf, LabError> {
     if let Some(named) = env::var_os(kind.variable()).filter(|value| !value.is_empty()) {
         return named_program(kind, PathBuf::from(named));
@@ -87,7 +87,7 @@ pub(crate) fn program(kind: &Kind) -> Result<PathBuf, LabError> {
     let places = search_path().chain((kind.places)());
     let looked: Vec<PathBuf> = places.map(|place| place.join(kind.program)).collect();
     let mut others = Vec::new();
-    // a script that stands for the server would hide the server from the search for its processes
+    // a script that stands for the server would hide the server's processes from the search for them
     for program in looked.iter().filter(|file| is_program(file) && process_of(kind, file).is_some()) {
         match namesake(kind, program) {
             None => return Ok(program.clone()),
@@ -97,7 +97,7 @@ pub(crate) fn program(kind: &Kind) -> Result<PathBuf, LabError> {
     Err(missing(kind, looked, others))
 }
 
-/// The program that the environment names, or the one in the folder that it names.
+/// Checks the program that the environment variable names, by its path or by the folder that it is in.
 fn named_program(kind: &Kind, named: PathBuf) -> Result<PathBuf, LabError> {
     let program = if named.is_dir() { named.join(kind.program) } else { named };
     if !program.exists() {
@@ -118,7 +118,7 @@ fn named_program(kind: &Kind, named: PathBuf) -> Result<PathBuf, LabError> {
     Err(unusable(kind, &program, why))
 }
 
-/// What a program is, where it only shares the name of the one that is wanted.
+/// The version of a program that only shares the name of the one that is wanted; none if it is the right one.
 fn namesake(kind: &Kind, program: &Path) -> Option<String> {
     let not = kind.unlike?;
     version(kind, program).ok().filter(|version| version.contains(not))
@@ -133,9 +133,8 @@ fn unusable(kind: &Kind, program: &Path, why: String) -> LabError {
     LabError::Unusable { program: program.to_owned(), why, variable: kind.variable() }
 }
 
-/// What the kernel says that a program's process runs: the program itself, with every link resolved; for
-/// a start script, the program that its kind knows or that the link beside it names. `None` for any other
-/// script.
+/// The program that the kernel reports for a process of this program: the program itself, with every link resolved;
+/// for a start script, the program that its kind knows or that the link beside it names. `None` for any other script.
 pub(crate) fn process_of(kind: &Kind, program: &Path) -> Option<PathBuf> {
     kind.script.map_or_else(|| linked(program), |script| (script.process)(program))
 }
@@ -149,7 +148,7 @@ fn linked(program: &Path) -> Option<PathBuf> {
     PathBuf::from(link).canonicalize().ok()
 }
 
-/// A program that belongs to a server: beside it, in its installation, or on the path.
+/// A program that belongs to a server: it is searched for beside the server, in its installation, and on `PATH`.
 pub(crate) fn companion(server: &Path, name: &'static str, source: Source) -> Result<PathBuf, LabError> {
     let beside = server.parent().map(Path::to_owned);
     let base = server.ancestors().nth(2);
@@ -163,12 +162,12 @@ pub(crate) fn companion(server: &Path, name: &'static str, source: Source) -> Re
         .ok_or_else(|| Missing { name, looked, others: Vec::new(), source, variable: None }.into())
 }
 
-/// The first program of that name.
+/// The first program of that name on `PATH`.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     search_path().map(|place| place.join(name)).find(|file| is_program(file))
 }
 
-/// The folders of `PATH`, and those that an ordinary user's `PATH` leaves out.
+/// The folders of `PATH`, and those that an ordinary user's `PATH` does not have.
 fn search_path() -> impl Iterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();

@@ -1,4 +1,5 @@
-//! Starts programs in a private folder: unprivileged, with a clean environment, and dying with us.
+//! Starts programs in a private folder: unprivileged, with a clean environment, and such that they die with the
+//! bench.
 
 use std::{
     fs,
@@ -24,16 +25,17 @@ use crate::{
 const LOG: &str = "server.log";
 const SHELL: &str = "/bin/sh";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Owns nothing and is on every system.
+/// The user that servers run as under root: it owns nothing and exists on every system.
 const UNPRIVILEGED: &str = "nobody";
 
-/// What the shell does that every program begins as: it becomes the program, if its parent is still the process
+/// The script of the shell that every program begins as: it becomes the program, if its parent is still the process
 /// `$0` that started it.
 ///
-/// When that one dies, the kernel signals whom `setpriv` has registered. One that dies between its fork and the
-/// registration signals nobody; but then the shell, which begins after the registration, has another parent. (Not
-/// one with the same number: whoever adopts an orphan was alive when its parent was.) So nothing is ever begun that
-/// would not end with its starter, and nothing begins once the starter is known to be dead.
+/// When that process dies, the kernel signals the processes that `setpriv` has registered. A process that dies
+/// between its fork and the registration signals nobody; but then the shell, which begins after the registration, has
+/// another parent. (Not one with the same number: the process that adopts an orphan was alive when its parent was.)
+/// So no program ever begins that would not end with its starter, and none begins once the starter is known to be
+/// dead.
 const BECOME: &str = r#"[ "$PPID" = "$0" ] && exec "$@""#;
 
 /// The same for a program that starts others, which the kernel would not signal: the shell stays, waits for the
@@ -43,7 +45,7 @@ trap 'kill -KILL 0' TERM
 "$@" &
 wait $!"#;
 
-/// Whom the servers run as when we are root, which most of them refuse to be.
+/// The user that servers run as when we are root, because most of them refuse to run as root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct User {
     pub(crate) uid: u32,
@@ -51,7 +53,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// `None`: servers run as whoever we are.
+    /// The user for servers; `None` if we are not root, and they run as ourselves.
     pub(crate) fn for_servers() -> Result<Option<Self>, LabError> {
         if !geteuid().is_root() {
             return Ok(None);
@@ -90,15 +92,15 @@ pub(crate) struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    /// Starts a program whose process is the one returned: nothing stands between it and us.
+    /// Starts a program and returns its process: no other process stands between it and us.
     ///
     /// With `dies_with_us`, the kernel sends it that signal when the *thread* that called this ends. That thread must
-    /// wait until the process is the program: earlier there may be nobody to signal.
+    /// wait until the process is the program: before that there may be no process to signal.
     pub(crate) fn spawn(&self, what: &Invocation, dies_with_us: Option<Stop>) -> Result<Child, LabError> {
         self.begin(what, dies_with_us, BECOME)
     }
 
-    /// Runs a program that ends by itself; it, and whatever it has started, ends with us.
+    /// Runs a program and waits for its end; it, and every process that it started, ends with us.
     pub(crate) fn run(&self, what: &Invocation) -> Result<ExitStatus, LabError> {
         let mut child = self.begin(what, Some(Stop::Terminate), ATTEND)?;
         child.wait().map_err(LabError::at("waiting for", &what.program))
@@ -124,14 +126,14 @@ impl Launcher<'_> {
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)
-            // a terminal's Ctrl-C is for the bench, which then stops its servers in order
+            // Ctrl-C in a terminal is for the bench alone, which then stops its servers in order
             .process_group(0)
             .spawn()
             .map_err(|cause| refusal(what, cause))
     }
 }
 
-/// What a program says that ends by itself, or else with us. It has our rights and our environment.
+/// The output of a program that ends by itself, or else with us. It has our rights and our environment.
 pub(crate) fn output(what: &Invocation) -> Result<Output, LabError> {
     command(what, None, Some(Stop::Kill), BECOME)
         .stdin(Stdio::null())
@@ -139,8 +141,8 @@ pub(crate) fn output(what: &Invocation) -> Result<Output, LabError> {
         .map_err(|cause| refusal(what, cause))
 }
 
-/// `setpriv` changes itself into a shell, and that into the program, or into what attends to it: its process stays
-/// the one we started.
+/// A command that begins as `setpriv`, which changes itself into a shell, and that into the program or into the shell
+/// that attends to it: the process stays the one that we started.
 fn command(
     what: &Invocation,
     user: Option<User>,
@@ -155,7 +157,7 @@ fn command(
     let mut command = if prefix.is_empty() {
         Command::new(SHELL)
     } else {
-        // not by the user's own PATH, which a question after a version has
+        // not searched on the user's own PATH, which a program that is asked for its version has
         let mut command = Command::new(setpriv().find(|file| file.exists()).unwrap_or("setpriv".into()));
         command.args(prefix).args(["--", SHELL]);
         command
@@ -164,7 +166,7 @@ fn command(
     command
 }
 
-/// Where `setpriv` may be.
+/// The paths at which `setpriv` may be.
 fn setpriv() -> impl Iterator<Item = PathBuf> {
     PATH.split(':').map(|folder| Path::new(folder).join("setpriv"))
 }
@@ -178,7 +180,7 @@ fn refusal(what: &Invocation, cause: io::Error) -> LabError {
     LabError::at("starting", &what.program)(cause)
 }
 
-/// How a process ended, in words.
+/// The exit status or signal that a process ended with, in words.
 pub(crate) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with status {code}"),
@@ -230,7 +232,7 @@ mod tests {
         }
     }
 
-    /// A starter that is killed between its fork and the program's first step, drawn out.
+    /// A script that slowly does what happens when a starter is killed between its fork and the program's first step.
     const ORPHAN: &str = r#"(
         while read -r _ _ _ parent _ </proc/self/stat && [ "$parent" = $$ ]; do sleep 0.01; done
         exec /bin/sh -c "$0" $$ echo begun
@@ -239,7 +241,7 @@ mod tests {
     #[test]
     fn a_program_whose_starter_is_gone_never_begins() {
         for script in [BECOME, ATTEND] {
-            // read to its end, which is that of the orphan
+            // the output ends when the orphan ends
             let said = Command::new(SHELL).args(["-c", ORPHAN, script]).output().unwrap();
             assert!(said.status.success());
             assert_eq!(String::from_utf8_lossy(&said.stdout), "", "{script}");

@@ -1,12 +1,12 @@
-//! Starts, stops, kills and clears away private servers from installed binaries.
+//! Starts, stops, kills and removes private servers from installed binaries.
 //!
-//! Every server is on loopback, on a free port, in a private folder of the lab's root. A journal in
-//! each folder says who made it, so that whatever a killed bench leaves behind can be found and
-//! cleared away, and nothing else ever is.
+//! Every server is on loopback, on a free port, in a private folder of the lab's root. A journal in each folder names
+//! the process that made it, so that everything that a killed bench leaves behind can be found and removed, and
+//! nothing else ever is.
 //!
 //! Invariants: a process is ended only if it carries, in its environment, the mark of a private folder; or if it has
-//! written over its environment, runs the journaled binary *and* works in the journaled folder. A folder is removed only
-//! if it holds a journal of ours and none of these processes is left.
+//! written over its environment, runs the journaled binary *and* works in the journaled folder. A folder is removed
+//! only if it holds a journal of this lab and none of these processes is left.
 
 mod error;
 mod folder;
@@ -38,7 +38,7 @@ use crate::{
     server::Running,
 };
 
-/// How long a private server or folder is there.
+/// How long a private server or folder exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// It ends with this process, however this process ends.
@@ -54,17 +54,17 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Opens the lab in `$ACIDTEST_LAB`, or else in a folder of this user's own among the temporary ones.
+    /// Opens the lab in `$ACIDTEST_LAB`, or else in a folder of this user's own in the system's temporary folder.
     pub fn open() -> Result<Self, LabError> {
         Ok(Self { root: Root::usual()? })
     }
 
-    /// Opens a lab in another folder, which is made if it is not there.
+    /// Opens a lab in another folder, which is made if it does not exist.
     pub fn at(folder: &Path) -> Result<Self, LabError> {
         Ok(Self { root: Root::at(folder, false)? })
     }
 
-    /// The folder under which every private server and folder lies.
+    /// The folder in which every private server and folder lies.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.root.path()
@@ -76,8 +76,8 @@ impl Lab {
         installed::locate(kinds::find(store)?)
     }
 
-    /// Prepares and starts a private server. It does not wait for the server's first answer: whoever
-    /// does so asks [`Server::check`] meanwhile.
+    /// Prepares and starts a private server. It does not wait for the server's first answer: a caller that does so
+    /// calls [`Server::check`] meanwhile.
     ///
     /// Call it from a thread that lives as long as the server is needed, best the main one: a server of
     /// [`Lifetime::Run`] is stopped by the kernel when the *thread* that started it ends.
@@ -91,7 +91,7 @@ impl Lab {
         Server::start(&self.root, kinds::find(store)?, durability, lifetime, port)
     }
 
-    /// A private folder for an embedded store.
+    /// Makes a private folder for an embedded store.
     pub fn folder(&self, store: &str, lifetime: Lifetime) -> Result<Folder, LabError> {
         let kept = lifetime == Lifetime::Kept;
         let mut folder = self.root.create(Record::new(store, kept, None), None)?;
@@ -101,23 +101,23 @@ impl Lab {
         Ok(folder)
     }
 
-    /// Every private server and folder, of any bench.
+    /// Every private server and folder of this lab, of any bench.
     pub fn list(&self) -> Result<Vec<Entry>, LabError> {
         Ok(self.root.folders()?.0.iter().map(Entry::of).collect())
     }
 
-    /// The root of the process tree of the kept server that listens on this port of this machine; none where it is no
-    /// server of this lab's, or does not run.
+    /// The root of the process tree of the kept server that listens on this port of this machine; none if the server
+    /// is not of this lab, or does not run.
     pub fn serving(&self, host: &str, port: u16) -> Result<Option<u32>, LabError> {
-        // a private server listens on loopback only, and no two that run have one port
+        // a private server listens on loopback only, and no two running servers share a port
         let same =
             |theirs: &Address| theirs.port == Some(port) && [&theirs.host, "localhost"].contains(&host);
         let kept = self.list()?.into_iter().filter(|entry| entry.holder == Holder::Kept);
         Ok(kept.filter(|entry| entry.address.as_ref().is_some_and(same)).find_map(|entry| entry.pid))
     }
 
-    /// Stops and removes every kept server, and whatever benches that are dead have left. What belongs
-    /// to a living bench stays.
+    /// Stops and removes every kept server, and everything that dead benches have left. Servers and folders of a
+    /// living bench stay.
     pub fn down(&self) -> Result<Cleared, LabError> {
         self.root.clear_unfinished()?;
         let (folders, unreadable) = self.root.folders()?;
@@ -147,42 +147,43 @@ impl Lab {
         Note::write(&self.root, &Remark::new(address.to_string(), store, namespace, run))
     }
 
-    /// The namespaces that benches that are dead have left on users' servers.
+    /// The namespaces that dead benches have left on users' servers.
     pub fn namespaces(&self) -> Result<Vec<NamespaceEntry>, LabError> {
         note::left_behind(&self.root)
     }
 }
 
-/// For whom a private server or folder is there.
+/// Who uses a private server or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// For whoever wants it, until [`Lab::down`].
+    /// Everybody, until [`Lab::down`] removes it.
     Kept,
-    /// For one bench.
+    /// One bench, which removes it at its end.
     Bench {
-        /// Its process.
+        /// The id of the bench's process.
         pid: u32,
-        /// Whether that still runs.
+        /// Whether that process still runs.
         alive: bool,
     },
 }
 
-/// One private server or folder.
+/// A private server or folder, as the lab lists it.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The store.
+    /// The name of the store.
     pub store: String,
-    /// The root of the server's process tree, or of what prepares it, if that runs.
+    /// The id of the root of the server's process tree, or of the process that prepares the server; none if neither
+    /// runs.
     pub pid: Option<u32>,
-    /// Where the server is reached; none for an embedded store.
+    /// The address of the server; none for an embedded store.
     pub address: Option<Address>,
-    /// What the server was started for; none for an embedded store.
+    /// The durability rung that the server was started for; none for an embedded store.
     pub durability: Option<Durability>,
-    /// For whom it is there.
+    /// Who uses it: one bench, or everybody.
     pub holder: Holder,
-    /// The private folder.
+    /// The path of the private folder.
     pub folder: PathBuf,
-    /// How long ago it was made.
+    /// The time since it was made.
     pub age: Duration,
 }
 
@@ -206,25 +207,25 @@ impl Entry {
     }
 }
 
-/// What [`Lab::down`] has done.
+/// The servers and folders that [`Lab::down`] removed, and those that it could not remove.
 #[derive(Clone, Debug, Default)]
 pub struct Cleared {
-    /// What is gone; a `pid` in it was running and has been stopped.
+    /// The servers and folders that were removed; an entry's `pid` was running and has been stopped.
     pub removed: Vec<Entry>,
-    /// What is still there.
+    /// The private folders that are still there.
     pub left: Vec<Left>,
 }
 
 /// A private folder that was not removed.
 #[derive(Clone, Debug)]
 pub struct Left {
-    /// The folder.
+    /// The path of the folder.
     pub folder: PathBuf,
-    /// Why it is still there.
+    /// The reason why it is still there.
     pub why: String,
 }
 
-/// Stops what runs in a folder and removes it; or says why not.
+/// Stops the server in a folder and removes the folder; the error is the reason why not.
 fn clear(found: &Found, holder: Holder) -> Result<(), String> {
     if let Holder::Bench { pid, alive: true } = holder {
         return Err(format!("the bench that uses it still runs (process {pid})"));

@@ -1,4 +1,4 @@
-//! Notes of what a bench has created on a server that is not ours.
+//! Notes of the namespaces that a bench has created on users' own servers.
 
 use std::{
     fs, io,
@@ -14,7 +14,7 @@ use crate::{
     process::Owner,
 };
 
-/// What a note says. The address is one that was formatted, so it holds no password.
+/// The content of a note. The address was formatted before, so it holds no password.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Remark {
     pub(crate) address: String,
@@ -25,8 +25,8 @@ pub(crate) struct Remark {
     created: u64,
 }
 
-/// A note that a namespace exists on a user's server. It stays, even when this value is dropped,
-/// until it is cleared: a bench that dies must leave it.
+/// A note that a namespace exists on a user's server. It stays until it is cleared, even when this value is dropped:
+/// a bench that dies must leave it.
 #[derive(Debug)]
 #[must_use = "clear the note when the namespace is gone"]
 pub struct Note {
@@ -39,7 +39,7 @@ impl Note {
         Ok(Self { path: root.write_note(remark)?, root: root.clone() })
     }
 
-    /// Forgets the namespace, as it is gone.
+    /// Removes the note, once the namespace is gone.
     pub fn clear(self) -> Result<(), LabError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -53,26 +53,26 @@ impl Note {
     }
 }
 
-/// A namespace on a user's server, left by a bench that is dead.
+/// A namespace that a dead bench left on a user's server.
 #[derive(Debug)]
 pub struct NamespaceEntry {
-    /// The server, without a password.
+    /// The address of the server, without a password.
     pub address: String,
-    /// The kind of store.
+    /// The name of the store.
     pub store: String,
-    /// The namespace's name.
+    /// The name of the namespace.
     pub namespace: String,
-    /// The run that created it.
+    /// The id of the run that created it.
     pub run: String,
-    /// The process that created it.
+    /// The id of the process that created it.
     pub bench: u32,
-    /// How long ago that was.
+    /// The time since it was created.
     pub age: Duration,
     note: Note,
 }
 
 impl NamespaceEntry {
-    /// Forgets the namespace, as it is gone.
+    /// Removes the note, once the namespace is gone.
     pub fn clear(self) -> Result<(), LabError> {
         self.note.clear()
     }

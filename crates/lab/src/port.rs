@@ -1,4 +1,4 @@
-//! Chooses a loopback port that nobody uses, and no other lab is about to use.
+//! Chooses a loopback port that nobody uses and that no other lab is about to use.
 
 use std::{
     fs, io,
@@ -17,11 +17,11 @@ use crate::{error::LabError, folder::random};
 /// No well-known server's port lies in here.
 const OURS: std::ops::Range<u16> = 21_000..24_000;
 
-/// What this process has reserved. A port stays its own also while its server is not up: before it has started, and
-/// between a kill and the next start. The kernel gives all back when the process ends.
+/// The ports that this process has reserved, by their sockets. A port stays reserved also while its server is not up:
+/// before it has started, and between a kill and the next start. The kernel frees all of them when the process ends.
 static RESERVED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
-/// The port asked for, or one that is free and given to nobody else.
+/// The port asked for, or a free one that no other lab has reserved.
 pub(crate) fn choose(asked: Option<u16>) -> Result<u16, LabError> {
     match asked.filter(|port| *port != 0) {
         Some(port) => free(port).map_err(|cause| match cause.kind() {
@@ -48,7 +48,7 @@ fn free(port: u16) -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", port))?.local_addr()?.port())
 }
 
-/// Reserves the port among all labs of the machine, by a name that only one process can have.
+/// Reserves the port among all labs of the machine, by the name of a socket that only one process can have.
 fn reserve(port: u16) -> io::Result<()> {
     let name = SocketAddr::from_abstract_name(format!("acidtest-lab-port-{port}"))?;
     let reserved = UnixListener::bind_addr(&name)?;

@@ -1,4 +1,4 @@
-//! Finds and ends processes, by what the kernel says of them and never by name.
+//! Finds and ends processes by the kernel's data on them, never by name.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,14 @@ use crate::kinds::Stop;
 
 /// How long processes may take to vanish after SIGKILL.
 const KILLED: Duration = Duration::from_secs(10);
-/// How long a process may take to turn into another program.
+/// How long a process may take to turn into another program by `exec`.
 const TURNING: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(10);
-/// Stands in the environment of every process that is started for a private folder, with the folder's path.
+/// The variable in the environment of every process that is started for a private folder; its value is the folder's
+/// path.
 pub(crate) const MARK: &str = "ACIDTEST_FOLDER";
 
-/// A process that cannot be mistaken for a later one with the same number.
+/// A process, told apart by its start time from a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owner {
     pub(crate) pid: u32,
@@ -34,7 +35,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// This process.
+    /// The process that this code runs in.
     pub(crate) fn me() -> Self {
         let pid = std::process::id();
         Self { pid, started: Stat::of(pid).map_or(0, |stat| stat.started) }
@@ -44,7 +45,7 @@ impl Owner {
         Stat::of(self.pid).is_some_and(|stat| stat.started == self.started)
     }
 
-    /// Reads what [`fmt::Display`] writes, from the beginning of a text with more parts.
+    /// Parses the text that [`fmt::Display`] writes, at the beginning of a text with more parts.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         Some(Self { pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? })
@@ -59,23 +60,23 @@ impl fmt::Display for Owner {
 
 /// The processes of one private folder: those that carry its mark, whatever they run and wherever they work; and
 /// those that have written over their environment, run the server's binary and work in the folder. A user's shell or
-/// tool in the folder carries no mark, and a server of the system's works elsewhere.
+/// tool in the folder carries no mark, and a server that the system started works elsewhere.
 pub(crate) struct Tree<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) binary: &'a Path,
 }
 
 impl Tree<'_> {
-    /// Every living process: those that no other one started come first.
+    /// Every living process; those that no other one of them started come first.
     pub(crate) fn alive(&self) -> Vec<u32> {
         let (roots, others) = self.found();
         roots.into_iter().chain(others).collect()
     }
 
-    /// Asks the server to stop, then kills what is left of it, and what prepares one at once. The error names what
-    /// outlived even that.
+    /// Asks the server to stop and kills the processes that are left after `grace`; a program that prepares a server
+    /// is killed at once. The error holds the ids of processes that outlived even that.
     pub(crate) fn stop(&self, stop: Stop, grace: Duration) -> Result<(), Vec<u32>> {
-        // only the first: a server tells its own children, who may take the signal for something else
+        // only the first one: a server tells its own children, who may take the signal for something else
         if let Some(server) = self.found().0.into_iter().find(|pid| runs(*pid, self.binary)) {
             signal(server, stop.signal());
             within(grace, || self.alive().is_empty());
@@ -83,7 +84,7 @@ impl Tree<'_> {
         self.kill()
     }
 
-    /// Kills every process at once. The error names what outlived that.
+    /// Kills every process at once. The error holds the ids of processes that outlived that.
     pub(crate) fn kill(&self) -> Result<(), Vec<u32>> {
         let strike = || {
             let alive = self.alive();
@@ -98,12 +99,12 @@ impl Tree<'_> {
         if left.is_empty() { Ok(()) } else { Err(left) }
     }
 
-    /// Whether a process is the server, and will be found again.
+    /// Whether the process is the server, so that it will be found again.
     pub(crate) fn is_server(&self, pid: u32) -> bool {
         runs(pid, self.binary) && self.owns(pid)
     }
 
-    /// The processes that no other one of them has started, and the rest.
+    /// The processes that no other one of them has started, and the others.
     fn found(&self) -> (Vec<u32>, Vec<u32>) {
         let ours = numbers().filter(|pid| self.owns(*pid));
         let found: BTreeMap<u32, u32> = ours.filter_map(|pid| Some((pid, Stat::of(pid)?.parent))).collect();
@@ -114,13 +115,13 @@ impl Tree<'_> {
         match Environment::of(pid, self.folder) {
             Environment::Marked => true,
             Environment::Overwritten => runs(pid, self.binary) && self.is_home_of(pid),
-            // whosever it was: it has ended, and still holds what is in the folder
+            // whoever started it, the process has ended, and still holds what is in the folder
             Environment::Gone => self.is_home_of(pid),
             Environment::Empty | Environment::Another => false,
         }
     }
 
-    /// Whether something may be ours and does not show it: while it turns into another program, a process has no
+    /// Whether a process may be of this folder and does not show it: while it turns into another program, it has no
     /// environment for a moment.
     fn any_unknown(&self) -> bool {
         numbers().any(|pid| {
@@ -133,7 +134,7 @@ impl Tree<'_> {
     }
 }
 
-/// Tries again and again, until it is so or the time is over.
+/// Tries again until the condition holds or the time is over.
 fn within(time: Duration, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() && start.elapsed() < time {
@@ -141,25 +142,25 @@ fn within(time: Duration, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Every process there is.
+/// The ids of all processes of the machine.
 fn numbers() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// What the environment that a process was started with says of a folder. A program hands it on to whatever it
-/// starts, and no other process has it, so that it is a proof that needs no number and no name.
+/// Whether the environment that a process was started with names a folder. A program hands its environment on to
+/// every process that it starts, and no other process has it, so it is a proof that needs no number and no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Environment {
     /// The process was started for the folder.
     Marked,
-    /// The process shows a title in its place, as servers of PostgreSQL, Redis and Tarantool do.
+    /// The process has written a title over it, as servers of PostgreSQL, Redis and Tarantool do.
     Overwritten,
-    /// There is none.
+    /// The process has memory, but no environment.
     Empty,
-    /// The process has given up its memory, and is about to give up the rest.
+    /// The process has given up its memory, and is about to give up everything else.
     Gone,
-    /// The process was started by somebody else, or is not ours to look at.
+    /// The process was started by somebody else, or we may not read its environment.
     Another,
 }
 
@@ -167,7 +168,7 @@ impl Environment {
     fn of(pid: u32, folder: &Path) -> Self {
         match fs::read(format!("/proc/{pid}/environ")) {
             Ok(text) if !text.is_empty() => Self::parse(&text, folder),
-            // newer kernels say that there is no such process
+            // newer kernels answer that there is no such process
             Err(error) if Errno::from_io_error(&error) != Some(Errno::SRCH) => Self::Another,
             _ if has_memory(pid) => Self::Empty,
             _ => Self::Gone,
@@ -188,20 +189,20 @@ impl Environment {
     }
 }
 
-/// How a started process is doing, for one that is a child of this one or not.
+/// The state of a process, which need not be a child of this one.
 struct Stat {
     parent: u32,
     started: u64,
 }
 
 impl Stat {
-    /// `None` for a process that is gone, or is dead and only waits to be reaped.
+    /// `None` for a process that is gone, or is dead and waits to be reaped.
     fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
     fn parse(line: &str) -> Option<Self> {
-        // the program's name stands in parentheses and may hold any character
+        // the program's name stands in parentheses and may contain any character
         let (_, rest) = line.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let dead = matches!(*fields.first()?, "Z" | "X" | "x");
@@ -216,14 +217,14 @@ fn has_memory(pid: u32) -> bool {
 
 fn runs(pid: u32, binary: &Path) -> bool {
     let Ok(exe) = fs::read_link(format!("/proc/{pid}/exe")) else { return false };
-    // an upgrade replaces the file under a running server
+    // an upgrade may have replaced the file under a running server
     let exe = exe.as_os_str().as_bytes();
     exe.strip_suffix(b" (deleted)").unwrap_or(exe) == binary.as_os_str().as_bytes()
 }
 
 fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    // it may have ended since it was found, which is what is wanted
+    // the process may have ended since it was found, which is what is wanted
     let _ = pid.map(|pid| kill_process(pid, signal));
 }
 
@@ -258,14 +259,14 @@ mod tests {
         assert!(Stat::parse(&line.replace(" S ", " Z ")).is_none());
     }
 
-    /// The kernel takes its time to free so much memory, during which the process still holds what it shares.
+    /// The kernel needs some time to free so much memory, during which the process still holds what it shares.
     #[test]
     fn what_is_killed_is_gone_and_not_just_ending() {
         let folder = tempfile::tempdir().unwrap();
         let mut large = Command::new("tail");
         large.env(MARK, folder.path()).current_dir(folder.path()).stdin(Stdio::piped());
         let mut large = large.spawn().unwrap();
-        // it keeps all of it, as no line ends
+        // the process keeps all of the input, as no line ends
         let mut input = large.stdin.take().unwrap();
         let zeros = vec![0; 1 << 20];
         (0..300).for_each(|_| input.write_all(&zeros).unwrap());

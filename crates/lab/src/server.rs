@@ -1,4 +1,4 @@
-//! One private server.
+//! A private server: its start, its end, and its log.
 
 use std::{
     path::Path,
@@ -20,20 +20,20 @@ use crate::{
     process::Tree,
 };
 
-/// How long a server may take to stop in order.
+/// How long a server may take to stop in order before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
-/// The same when nobody asked for it by name and the data goes anyway.
+/// The same where nobody asked to stop this server in particular, and its data is removed anyway.
 const SHORT_GRACE: Duration = Duration::from_secs(3);
-/// How long `setpriv` and scripts may take to become the server.
+/// How long `setpriv` and start scripts may take to become the server.
 const EXEC: Duration = Duration::from_secs(10);
-/// How many lines of its log an error shows.
+/// Most lines of its log that an error shows.
 const SHOWN: usize = 12;
-/// How many it looks through.
+/// Lines at the end of its log that are searched for the error.
 const SEARCHED: usize = 60;
-/// How the servers put it that the disk is full.
+/// The words of the servers for a full disk.
 const DISK_FULL: [&str; 3] = ["No space left on device", "failed with error 28", "rrcode: 28 "];
 
-/// A private server. Unless it is kept, it ends, and its folder goes, when this value is dropped.
+/// A private server. When this value is dropped, the server ends and its folder is removed, unless it is kept.
 #[derive(Debug)]
 pub struct Server {
     address: Address,
@@ -54,7 +54,7 @@ impl Server {
         let user = User::for_servers()?;
         user.map_or(Ok(()), |user| user.check_reaches(&root.path))?;
         let kept = lifetime == Lifetime::Kept;
-        // one that is found is never a script without it
+        // never none here: a script that is not known to turn into the server is not taken for its program
         let binary = installed::process_of(kind, &program).unwrap_or_else(|| program.clone());
         let plan = Served { program, binary, port, durability };
         let folder = root.create(Record::new(kind.store, kept, Some(plan)), user)?;
@@ -69,59 +69,60 @@ impl Server {
         Ok(server)
     }
 
-    /// Where clients reach it.
+    /// The address at which clients reach the server.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The root of its process tree.
+    /// The id of the root of the server's process tree.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its private folder, with its data and its log.
+    /// The server's private folder, with its data and its log.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder.found.path
     }
 
-    /// How it ended, if it did: "exited with status 1", "was killed by signal 9".
+    /// The exit status or signal that the server ended with, in words ("exited with status 1", "was killed by signal
+    /// 9"); none while it runs.
     pub fn ended(&mut self) -> Option<String> {
         self.child.try_wait().ok().flatten().map(describe)
     }
 
-    /// An error with the last lines of its log, if it ended: for whoever waits for its first answer.
+    /// An error with the last lines of the server's log if it ended: for a caller that waits for its first answer.
     pub fn check(&mut self) -> Result<(), LabError> {
         self.ended().map_or(Ok(()), |how| {
             Err(failure(&self.folder.found, |store, log| LabError::Died { store, how, log }))
         })
     }
 
-    /// The last lines that it, or the preparation of its data, wrote.
+    /// The last lines that the server, or the preparation of its data, wrote.
     #[must_use]
     pub fn log_tail(&self, lines: usize) -> Vec<String> {
         log_tail(self.folder(), lines)
     }
 
-    /// Kills every process of it at once, as a crash would. Its data stays.
+    /// Kills every process of the server at once, as a crash would. Its data stays.
     pub fn kill(&mut self) -> Result<(), LabError> {
-        // first the one that would start others again; it may have ended already
+        // first the process that would start others again; it may have ended already
         let _ = self.child.kill();
         Running::of(&self.folder.found)?.kill()?;
         self.reap();
         Ok(())
     }
 
-    /// Starts it again on the same data and the same port, stopping it first if it still runs.
+    /// Starts the server again on the same data and port; if it still runs, it is stopped first.
     pub fn restart(&mut self) -> Result<(), LabError> {
         self.end(GRACE)?;
         self.child = Running::of(&self.folder.found)?.spawn(User::for_servers()?)?;
         self.await_exec()
     }
 
-    /// Stops it in order, or by force where it does not, and removes its folder.
+    /// Stops the server in order, or kills it where it does not stop, and removes its folder.
     pub fn stop(&mut self) -> Result<(), LabError> {
         self.end(GRACE)?;
         Running::of(&self.folder.found)?.sweep();
@@ -134,14 +135,15 @@ impl Server {
         Ok(())
     }
 
-    /// After the end of every process: takes the exit status, so that no zombie is left.
+    /// Takes the exit status after the end of every process, so that no zombie is left.
     fn reap(&mut self) {
-        // one that never became the server was not among the processes found
+        // a process that never became the server was not among those found
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Waits until the process is the server and nothing that would turn into it, and can be found.
+    /// Waits until the process is the server itself, no longer `setpriv` or a script that turns into it, and can be
+    /// found.
     fn await_exec(&mut self) -> Result<(), LabError> {
         let start = Instant::now();
         loop {
@@ -167,7 +169,7 @@ impl Drop for Server {
         if self.folder.is_left() {
             return;
         }
-        // nobody could be told; the folder goes next, if nothing is left to work in it
+        // a destructor has nobody to report an error to; the folder is removed next, if no process is left in it
         if self.end(SHORT_GRACE).is_ok()
             && let Ok(running) = Running::of(&self.folder.found)
         {
@@ -185,7 +187,7 @@ pub(crate) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Fails for a folder that holds no server, or one that this version knows nothing of.
+    /// Fails for a folder that holds no server, or the server of a store that this version does not know.
     pub(crate) fn of(found: &'a Found) -> Result<Self, LabError> {
         let kind = kinds::find(&found.record.store)?;
         let (Some(served), Some(tree)) = (found.record.server.clone(), found.tree()) else {
@@ -203,7 +205,7 @@ impl<'a> Running<'a> {
         self.tree.alive().first().copied()
     }
 
-    /// Ends the server, whether it is asked nicely or not, and gives back what it held.
+    /// Ends the server, by force if need be, and frees what it held.
     pub(crate) fn clear(&self) -> Result<(), LabError> {
         self.stop(GRACE)?;
         self.sweep();
@@ -221,7 +223,7 @@ impl<'a> Running<'a> {
     fn init(&self, user: Option<User>) -> Result<(), LabError> {
         let Some(step) = (self.kind.init)(&self.site)? else { return Ok(()) };
         let status = Launcher { found: self.found, user }.run(&step);
-        // whatever it has left running: the folder is the server's from here on, or goes
+        // kills whatever the preparation has left running: from here on the folder is the server's, or is removed
         self.kill()?;
         let status = status?;
         if status.success() {
@@ -236,7 +238,7 @@ impl<'a> Running<'a> {
         Launcher { found: self.found, user }.spawn(&(self.kind.run)(&self.site), dies_with_us)
     }
 
-    /// Best effort: what it gives back is small, and gone with the next boot.
+    /// Frees what a killed server left in the kernel. Errors are ignored: it is little, and gone with the next boot.
     fn sweep(&self) {
         let step = self.kind.sweep.and_then(|sweep| sweep(&self.site));
         if let (Some(step), Ok(user)) = (step, User::for_servers()) {
@@ -249,7 +251,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// An error from the last lines of a folder's log, which tell a full disk apart.
+/// The error for a server that ended, with the last lines of its log; a full disk has an error of its own.
 fn failure(found: &Found, error: impl FnOnce(&'static str, String) -> LabError) -> LabError {
     let mut lines = log_tail(&found.path, SEARCHED);
     lines.retain(|line| !line.trim().is_empty());
@@ -261,8 +263,7 @@ fn failure(found: &Found, error: impl FnOnce(&'static str, String) -> LabError) 
     error(store, shown.join("\n"))
 }
 
-/// The last lines; or, where they are only advice on what to do about an error, those that begin with
-/// the error.
+/// The last lines; or, where they are only advice on what to do about an error, the lines from that error on.
 fn telling(lines: &[String]) -> &[String] {
     let is_error = |line: &String| {
         let line = line.to_lowercase();

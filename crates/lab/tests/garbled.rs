@@ -1,4 +1,4 @@
-//! Journals and notes as a fault of the disk, or somebody's hand, may have changed them.
+//! Journals and notes that a fault of the disk, or somebody's hand, may have changed.
 
 #![allow(clippy::unwrap_used, reason = "a test's own set-up may panic")]
 
@@ -23,13 +23,13 @@ fn written(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// What is there is listed, as far as it can be read.
+/// Changed journals and notes are listed as far as they can be read.
 #[test]
 fn journals_and_notes_that_were_changed_do_no_harm() {
     if !wanted("redis") {
         return;
     }
-    // the servers' user passes through
+    // the servers' user must be able to pass through
     let passable = fs::Permissions::from_mode(0o711);
     let folder = tempfile::Builder::new().prefix("lab-").permissions(passable).tempdir().unwrap();
     let lab = Lab::at(folder.path()).unwrap();
@@ -52,7 +52,7 @@ fn journals_and_notes_that_were_changed_do_no_harm() {
                 0 => bytes[at] = byte,
                 1 => bytes.insert(at, byte),
                 2 => bytes.truncate(at),
-                // the next number becomes another
+                // turns the next number into another one
                 _ => {
                     let digits = |from: usize| bytes[from..].iter().position(u8::is_ascii_digit);
                     if let Some(start) = digits(at).map(|found| at + found) {

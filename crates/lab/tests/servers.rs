@@ -1,4 +1,4 @@
-//! Real servers, started, crashed, started again and stopped.
+//! Real servers that are started, crashed, started again and stopped.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -17,7 +17,7 @@ use acidtest_model::{Address, Durability};
 use acidtest_testbed::wanted;
 use tempfile::{NamedTempFile, TempDir};
 
-/// Where this test binary, started again as another process, finds its lab.
+/// The variable that names the lab's folder to this test binary when it is started again as another process.
 const HELPER: &str = "LAB_TEST_FOLDER";
 
 /// A lab of the test's own, in a folder that the servers' user may pass through.
@@ -51,12 +51,13 @@ fn await_answer(server: &mut Server) {
     });
 }
 
-/// Whether a process is there and not merely waiting to be reaped.
+/// Whether a process exists and does not merely wait to be reaped.
 fn lives(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Every living process that works in the folder or was told of it, by whatever binary.
+/// Every living process that works in the folder or has its path in the environment or arguments, whatever binary it
+/// runs.
 fn processes_of(folder: &Path) -> Vec<u32> {
     let name = folder.to_str().unwrap();
     numbers()
@@ -69,13 +70,13 @@ fn processes_of(folder: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// Every process of the machine.
+/// The ids of all processes of the machine.
 fn numbers() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// A file of a process, or nothing if that has ended.
+/// The text of a file in a process's `/proc` folder; empty if the process has ended.
 fn text_of(pid: u32, file: &str) -> String {
     String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()).into_owned()
 }
@@ -85,7 +86,7 @@ fn parent_of(pid: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether a process runs that program by now.
+/// Whether a process already runs that program.
 fn runs(pid: u32, program: &Path) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)
 }
@@ -417,7 +418,7 @@ fn a_bench_killed_at_any_moment_of_a_start_leaves_nothing_that_down_cannot_clear
     }
 }
 
-/// A bench that starts a server. It says so in a file when the server is there.
+/// A bench, in another process, that starts a server and writes a file when the server is there.
 struct Starter {
     bench: Child,
     said: NamedTempFile,
@@ -478,8 +479,8 @@ fn preparing(store: &str, word: &str, lifetime: Lifetime, lab: &Lab) -> (Starter
     panic!("{store} is prepared by something else than {word}");
 }
 
-/// What prepares a server, kept or not, starts others in its turn: initdb `postgres --boot`, MariaDB's script
-/// `mariadbd`.
+/// The program that prepares a server, kept or not, starts others in its turn: initdb `postgres --boot`, MariaDB's
+/// script `mariadbd`.
 #[test]
 fn what_prepares_a_server_ends_with_its_bench_and_down_leaves_nothing() {
     let moments = [
@@ -507,11 +508,11 @@ fn what_prepares_a_server_ends_with_its_bench_and_down_leaves_nothing() {
     }
 }
 
-/// A stand-in for PostgreSQL whose preparation ignores that it is to end. It starts a process that works elsewhere and
-/// one that leaves its group.
+/// A stand-in for PostgreSQL whose preparation ignores the signal to end. It starts a process that works elsewhere
+/// and one that leaves its group.
 struct Stubborn {
     kit: TempDir,
-    /// On the command lines of its processes, and of no others.
+    /// A number on the command lines of its processes, and of no others.
     tag: u32,
 }
 
@@ -533,8 +534,8 @@ impl Stubborn {
         self.kit.path().join("postgres")
     }
 
-    /// Starts a bench that prepares it, and waits until all its processes are there. They are given, and the one that
-    /// the bench itself has started.
+    /// Starts a bench that prepares it, and waits until all its processes exist. Returns the bench, the processes,
+    /// and the one that the bench itself started.
     fn prepare(&self, root: &Path) -> (Starter, Vec<u32>, u32) {
         let named = [("ACIDTEST_POSTGRES", &*self.program())];
         let starter = Starter::of("postgres", Lifetime::Run, root, &named);
@@ -585,11 +586,11 @@ fn down_ends_whatever_was_started_for_a_folder_and_no_shell_of_the_user_s() {
     let folder = lab.list().unwrap().pop().unwrap().folder;
     let mut shells = [
         Command::new("sleep").arg("593").current_dir(&folder).spawn().unwrap(),
-        // one of which it cannot be told at once that it is not just turning into another program
+        // a process that may, for all one can see, just be turning into another program
         Command::new("sleep").arg("594").current_dir(&folder).env_clear().spawn().unwrap(),
         Command::new(stubborn.program()).arg("595").current_dir(&folder).spawn().unwrap(),
     ];
-    // the one that would tell the others dies before it can, while the bench looks on
+    // the process that would tell the others dies before it can, while the bench is stopped
     signal("STOP", starter.bench.id());
     signal("KILL", first);
     starter.kill();
@@ -619,7 +620,7 @@ fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
 }
 
-/// As RabbitMQ does for a while when it starts: a stand-in for Redis, as a script that turns into it.
+/// A stand-in for Redis, as a script that turns into it: it hears no signal for a while when it starts, as RabbitMQ.
 #[test]
 fn a_server_that_hears_no_signal_ends_with_its_bench() {
     let (root, lab) = lab();
@@ -638,7 +639,8 @@ fn a_server_that_hears_no_signal_ends_with_its_bench() {
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
-/// The same binary, with a file in the folder on its command line, and another one that even works there.
+/// A user's own processes: one of the same binary with a file in the folder on its command line, and one of another
+/// binary that even works there.
 #[test]
 fn a_user_s_own_process_is_never_ended() {
     if !wanted("nats") {
@@ -689,7 +691,7 @@ fn a_kept_server_outlives_its_starter_until_down() {
         assert_eq!(entry.holder, Holder::Kept);
         assert!(TcpStream::connect(socket(entry.address.as_ref().unwrap())).is_ok(), "{entry:?}");
     }
-    // neither a shell in its folder nor anything else of the user's is the server
+    // neither a shell in its folder nor any other process of the user is the server
     let mut shell = Command::new("sleep").arg("600").current_dir(&kept[0].folder).spawn().unwrap();
     let cleared = lab.down().unwrap();
     assert!(lives(shell.id()));
@@ -700,7 +702,7 @@ fn a_kept_server_outlives_its_starter_until_down() {
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
-/// What [`Lab::locate`] says of a store in a process with another environment.
+/// The result of [`Lab::locate`] for a store in a process with another environment.
 fn located_with(store: &str, environment: &[(&str, &str)]) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "role_locator", "--ignored", "--nocapture"])

@@ -1,4 +1,5 @@
-//! Whether a lock service kept its promise, from what its clients saw. Knows no service.
+//! Audits whether a lock service kept its promise, from the acknowledgements that its clients saw. It knows no
+//! service.
 
 use std::{
     collections::BTreeMap,
@@ -10,12 +11,12 @@ use acidtest_workloads::{Audit, Finding, Verdict, guarantee::LOCK};
 
 use crate::Grant;
 
-/// What all clients of some locks tell of their grants.
+/// Collects the acknowledgements of grants, renewals and releases that all clients of some locks saw.
 ///
-/// A cell for each lock holds its owner: set when a grant is acknowledged, cleared before its release is sent.
-/// Whoever finds it occupied by a holder whose lease has not ended has proof that the service granted one
-/// lock twice. Clients count their leases from before they asked, and so end before the service does: a
-/// correct service is never accused, however late an answer is read.
+/// A cell for each lock holds its owner: set when a grant is acknowledged, cleared before its release is sent. A
+/// client that finds it occupied by a holder whose lease has not ended has proof that the service granted one lock
+/// twice. Clients count their leases from before they asked, and so end before the service does: a correct service is
+/// never accused, however late an answer is read.
 #[derive(Debug)]
 pub struct Watch {
     cells: Vec<Mutex<Cell>>,
@@ -35,7 +36,7 @@ struct Holder {
     until: Instant,
 }
 
-/// What was seen of one lock, or of several.
+/// Counts of events on one lock, or on several.
 #[derive(Clone, Copy, Debug, Default)]
 struct Observations {
     grants: u64,
@@ -46,22 +47,22 @@ struct Observations {
 }
 
 impl Watch {
-    /// For that many locks, which are known by their index.
+    /// A watch over that many locks, which are known by their index.
     #[must_use]
     pub fn new(locks: usize) -> Self {
         Self { cells: (0..locks).map(|_| Mutex::default()).collect() }
     }
 
-    /// A client has the acknowledgement of a grant. `false`: its lease has ended on the way, and the client must
-    /// not act on it.
+    /// Records that a client has the acknowledgement of a grant. `false`: its lease ended before the answer was read,
+    /// and the client must not act on it.
     #[must_use = "a grant whose lease has ended must not be acted on"]
     pub fn granted(&self, lock: usize, client: u32, grant: &Grant) -> bool {
         let Some(mut cell) = self.cell(lock) else { return false };
-        // under the cell's lock: until the cell is set, the time is this
+        // taken while the cell is locked, so that the time holds until the cell is set
         let now = Instant::now();
         cell.seen.grants += 1;
         if grant.until() <= now {
-            // another may rightly hold the lock by now, under a higher token
+            // another client may rightly hold the lock by now, under a higher token
             cell.seen.late += 1;
             return false;
         }
@@ -78,19 +79,19 @@ impl Watch {
         true
     }
 
-    /// A client has the acknowledgement that its grant was renewed.
+    /// Records that a client has the acknowledgement that its grant was renewed.
     pub fn renewed(&self, lock: usize, client: u32, grant: &Grant) {
         let Some(mut cell) = self.cell(lock) else { return };
         let now = Instant::now();
         match &mut cell.holder {
             Some(holder) if holder.client == client => holder.until = grant.until(),
-            // two have been told that they hold it
+            // two clients have been told that they hold the lock
             Some(holder) if holder.until > now && grant.until() > now => cell.seen.overlaps += 1,
             _ => {}
         }
     }
 
-    /// A client is about to send a release.
+    /// Records that a client is about to send a release.
     pub fn releasing(&self, lock: usize, client: u32) {
         let Some(mut cell) = self.cell(lock) else { return };
         if cell.holder.as_ref().is_some_and(|holder| holder.client == client) {
@@ -103,20 +104,20 @@ impl Watch {
     }
 }
 
-/// What a guarded resource makes of tokens.
+/// The checks that a guarded resource makes of the tokens of those who use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fencing {
     /// Refuses reads and writes under a token below the highest that it has seen.
     Full,
-    /// Looks at the tokens of writes alone. Too little: a write that comes late is let through if the next
-    /// holder has read and not yet written.
+    /// Checks the tokens of writes alone, which is too little: a late write is let through if the next holder has
+    /// read and not yet written.
     WritesOnly,
-    /// Takes no notice of tokens.
+    /// Ignores tokens.
     Off,
 }
 
-/// A counter that holders of a lock raise by reading it and writing one more: an increment that is
-/// acknowledged and missing was overwritten.
+/// A counter that holders of a lock raise by reading it and writing one more. If an acknowledged increment is
+/// missing, it was overwritten.
 #[derive(Debug)]
 pub struct GuardedCounter {
     fencing: Fencing,
@@ -131,7 +132,7 @@ struct State {
     refused: u64,
 }
 
-/// A stale token was refused.
+/// The error of a request under a stale token: a holder with a higher token was here before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a holder with a later token was here")]
 pub struct Stale;
@@ -143,7 +144,7 @@ impl GuardedCounter {
         Self { fencing, state: Mutex::default() }
     }
 
-    /// The value, for the holder of that token.
+    /// Reads the value for the holder of that token.
     pub fn read(&self, token: u64) -> Result<u64, Stale> {
         let mut state = locked(&self.state);
         if self.fencing == Fencing::Full {
@@ -152,7 +153,7 @@ impl GuardedCounter {
         Ok(state.value)
     }
 
-    /// Overwrites the value, for the holder of that token.
+    /// Overwrites the value for the holder of that token.
     pub fn write(&self, token: u64, value: u64) -> Result<(), Stale> {
         let mut state = locked(&self.state);
         if self.fencing != Fencing::Off {
@@ -175,7 +176,7 @@ impl State {
     }
 }
 
-/// What the watch and the counters come to.
+/// The audit of the watch's records and the counters' values.
 ///
 /// `overlap`: a lock was granted while another's lease on it had not ended. `token`: a grant's token was not
 /// above those before it. `lost`: an acknowledged increment is missing: after an `overlap`, or where a holder
@@ -223,7 +224,7 @@ pub fn audit(watch: &Watch, counters: &[GuardedCounter]) -> Audit {
     Audit { verdict, reason: None, findings: findings.into(), evidence }
 }
 
-/// A count is as good after a panic elsewhere as before.
+/// Locks the mutex even if another thread panicked while it held it: counts are valid after any panic.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

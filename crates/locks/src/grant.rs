@@ -18,37 +18,37 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// A grant of the lock `name` until that moment.
+    /// A grant of the lock `name` that its holder may use until that moment.
     #[must_use]
     pub fn new(name: &str, owner: &str, token: u64, until: Instant) -> Self {
         Self { name: name.to_owned(), owner: owner.to_owned(), token, until }
     }
 
-    /// The lock's name.
+    /// The name of the lock.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Who holds it: nobody else has been asked for under this name, nor ever will.
+    /// The owner's id, drawn for this request alone: no other request in the world has it.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// The fencing token: above that of every earlier grant of this lock.
+    /// The fencing token, higher than that of every earlier grant of this lock.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.token
     }
 
-    /// When the lease ends for the holder: not later than for the service.
+    /// The moment at which the lease ends for the holder, which is not later than for the service.
     #[must_use]
     pub fn until(&self) -> Instant {
         self.until
     }
 
-    /// How much of the lease is left; zero once it has ended.
+    /// The time that is left of the lease; zero once it has ended.
     #[must_use]
     pub fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
@@ -59,7 +59,7 @@ impl Grant {
     }
 }
 
-/// Numbers one client's requests, so that no two in the world have one owner.
+/// Numbers the requests of one client, so that no two requests in the world have the same owner.
 pub(crate) struct Requests {
     client: u64,
     made: u64,
@@ -74,7 +74,7 @@ impl fmt::Debug for Requests {
 /// One request for a lock, about to be sent.
 pub(crate) struct Request {
     pub(crate) owner: String,
-    /// Whole milliseconds, as both services count.
+    /// The length of the lease in whole milliseconds, the unit of both services.
     pub(crate) lease: i64,
     sent: Instant,
 }
@@ -98,7 +98,8 @@ impl Request {
         Grant { name: name.to_owned(), owner: self.owner, token, until }
     }
 
-    /// The service starts its clock when the request arrives, which is later.
+    /// The end of the lease as the holder counts it, from before the request was sent: the service starts its clock
+    /// when the request arrives, which is later.
     fn until(&self) -> Instant {
         self.sent + Duration::from_millis(self.lease.unsigned_abs())
     }

@@ -1,7 +1,7 @@
-//! Locks for stores that have none: taken by name, held for a lease, each grant with a fencing token. Kept on a
-//! Redis or a PostgreSQL server, whichever address is named.
+//! Locks for stores that have none: taken by name, held for a lease, each grant with a fencing token. They are kept
+//! on a Redis or a PostgreSQL server, whichever the address names.
 //!
-//! What a lease promises and what it does not is in `docs/locks.md`, each claim with its test.
+//! `docs/locks.md` says what a lease promises and what it does not, each claim with its test.
 //!
 //! | | Redis | PostgreSQL |
 //! | --- | --- | --- |
@@ -20,7 +20,7 @@
 //!
 //! Each of the two is a feature, on by default. With neither, there is no service to open.
 
-// a service that cannot be made is asked for nothing
+// without either feature there is no service, so much of the code is unused
 #![cfg_attr(
     not(any(feature = "postgres", feature = "redis")),
     allow(dead_code, unreachable_code, unused_variables, clippy::unused_async)
@@ -47,7 +47,7 @@ use acidtest_workloads::{Attempt, Fault, Place, Store};
 pub use crate::grant::Grant;
 use crate::grant::Requests;
 
-/// A server that keeps locks.
+/// A connection to a server that keeps locks.
 #[derive(Clone, Debug)]
 pub struct LockService {
     server: Backend,
@@ -61,17 +61,18 @@ enum Backend {
     Redis(Arc<Redis>),
 }
 
-/// The namespace of the locks of a namespace: a server may be both a store and the keeper of another's locks.
+/// The namespace for the locks of a namespace: it differs, so that one server may be both a store and the keeper of
+/// another store's locks.
 #[must_use]
 pub fn namespace(of: &str) -> String {
     format!("{of}_locks")
 }
 
 impl LockService {
-    /// Opens the service at an address of Redis' or PostgreSQL's, connecting once to see that it is there.
+    /// Opens the service at an address of Redis or PostgreSQL, with one connection to check that it answers.
     ///
     /// # Errors
-    /// [`StoreError::Unreachable`] where nobody answers, the login fails, or the scheme is another's.
+    /// [`StoreError::Unreachable`] where nobody answers, the login fails, or the address has another scheme.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let is = |schemes: &[&str]| schemes.contains(&address.scheme.as_str());
         #[cfg(feature = "redis")]
@@ -89,7 +90,7 @@ impl LockService {
         })
     }
 
-    /// The server as a store: for its settings, and for the namespace, which must be there before
+    /// The server as a store: to read its settings, and to make the namespace, which must exist before
     /// [`prepare`](Self::prepare).
     #[must_use]
     pub fn store(&self) -> &dyn Store {
@@ -101,7 +102,7 @@ impl LockService {
         }
     }
 
-    /// Makes what the locks of a trial need inside its namespace.
+    /// Prepares the trial's namespace for its locks: PostgreSQL needs a table, Redis only the scripts.
     pub async fn prepare(&self, place: &Place) -> Result<(), StoreError> {
         match self.server {
             #[cfg(feature = "postgres")]
@@ -111,7 +112,7 @@ impl LockService {
         }
     }
 
-    /// Removes the locks of a trial, with what was prepared for them.
+    /// Removes the locks of a trial, with everything that [`prepare`](Self::prepare) created for them.
     pub async fn clear(&self, place: &Place) -> Result<(), StoreError> {
         match self.server {
             #[cfg(feature = "postgres")]
@@ -137,8 +138,8 @@ impl LockService {
 
 /// One client's connection to the lock service. It neither waits for a lock nor retries nor reconnects.
 ///
-/// A future of its that is dropped leaves its request in doubt, as [`LockError::Unknown`] does; the locker
-/// must then be dropped too.
+/// If a future of this type is dropped, its request is in doubt, as with [`LockError::Unknown`]; the locker must then
+/// be dropped too.
 pub struct Locker {
     line: Connection,
     requests: Requests,
@@ -174,10 +175,10 @@ impl Locker {
         Ok(token.map(|token| request.granted(name, token)))
     }
 
-    /// Makes a grant last for a lease from now, if it would not last longer anyway; `false` if it had ended.
+    /// Extends a grant to a lease from now, unless it lasts longer already; `false` if it had ended.
     ///
     /// # Errors
-    /// Whichever way it failed, the grant lasts as long as it says.
+    /// Whichever error it is, the grant lasts as long as it says.
     pub async fn renew(&mut self, grant: &mut Grant, lease: Duration) -> Result<bool, LockError> {
         let request = self.requests.next(lease);
         let ours: bool = match self.line {
@@ -192,10 +193,10 @@ impl Locker {
         Ok(ours)
     }
 
-    /// Gives a lock up before its lease ends; `false` if it had ended.
+    /// Releases a lock before its lease ends; `false` if the lease had ended.
     ///
     /// # Errors
-    /// Whichever way it failed, the lock may be held by nobody until its lease ends.
+    /// Whichever error it is, nobody may hold the lock until its lease ends.
     pub async fn release(&mut self, grant: Grant) -> Result<bool, LockError> {
         match self.line {
             #[cfg(feature = "postgres")]
@@ -209,16 +210,16 @@ impl Locker {
 /// A request to the lock service that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// It is proved to have had no effect.
+    /// The request is proved to have had no effect.
     #[error("the lock service refused: {}", _0.message)]
     Failed(Fault),
-    /// It was sent, and no answer came: it may or may not have taken effect.
+    /// The request was sent, and no answer came: it may or may not have taken effect.
     #[error("the lock service did not answer: {}", _0.message)]
     Unknown(Fault),
 }
 
 impl LockError {
-    /// What went wrong, in the service's words.
+    /// The cause, in the service's words.
     #[must_use]
     pub fn fault(&self) -> &Fault {
         match self {
@@ -226,12 +227,12 @@ impl LockError {
         }
     }
 
-    /// What an attempt means that was not acknowledged.
+    /// The error for an attempt that was not acknowledged.
     fn of(attempt: Attempt) -> Self {
         match attempt {
             Attempt::Unknown(fault) => Self::Unknown(fault),
             Attempt::Failed(fault) => Self::Failed(fault),
-            // a deadlock or a lock timeout of the server's own: rolled back
+            // a deadlock or a lock timeout of the server itself: the request was rolled back
             Attempt::Conflict | Attempt::Refused | Attempt::Ok => {
                 Self::Failed(Fault::answered("the server asks to try again"))
             }

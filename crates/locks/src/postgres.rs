@@ -1,5 +1,5 @@
-//! Locks on PostgreSQL: a row for each lock that was ever taken. It outlives every grant, and so its token only
-//! grows.
+//! Locks on PostgreSQL: one row for each lock that was ever taken. The row outlives every grant, so that its token
+//! only grows.
 
 use acidtest_model::StoreError;
 use acidtest_store_postgres::{
@@ -15,7 +15,7 @@ use crate::{
     grant::{Grant, Request},
 };
 
-/// What the statements rest on, whatever the server's defaults.
+/// Session settings that the statements rely on, whatever the server's defaults are.
 const SETTINGS: &str =
     "SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan";
 
@@ -46,7 +46,8 @@ pub(crate) async fn clear(store: &Postgres, place: &Place) -> Result<(), StoreEr
         .await
 }
 
-/// A token as it was counted up from 1. With another one the lock may be held, and cannot be told from others.
+/// A token as a number; tokens count up from 1. With a negative one the lock may be held, and its grant cannot be
+/// told from others: the outcome is unknown.
 fn token(found: i64) -> Result<u64, LockError> {
     u64::try_from(found).map_err(|_| LockError::Unknown(Fault::lost(format!("the token {found} is none"))))
 }
@@ -59,9 +60,9 @@ impl Statements {
     async fn prepare(client: &Client, place: &Place) -> Result<Self, Error> {
         let table = table(place);
         client.batch_execute(SETTINGS).await?;
-        // ON CONFLICT alone would do: under the row's lock it sees what the one before has left. But it locks
-        // the row before it looks, which is a write, and so every asking for a lock that another holds would
-        // wait for the log to be synced. What is seen to be held is not asked for at all
+        // ON CONFLICT alone would do: under the row's lock it sees what the grant before has left. But it locks the
+        // row before it looks, which is a write, so every request for a lock that another client holds would wait for
+        // the log to be synced. Therefore a lock that is seen to be held is not requested at all
         let acquire = format!(
             "INSERT INTO {table} AS held
              SELECT $1::text, $2::text, 1, clock_timestamp() + $3::bigint * interval '1 ms'

@@ -1,5 +1,5 @@
-//! Locks on Redis: a key for each lock that is held, and one counter of tokens for each trial, as the key of a lock
-//! goes with its lease.
+//! Locks on Redis: a key for each lock that is held, and one counter of tokens for each trial, because the key of a
+//! lock is gone once its lease ends.
 
 use std::sync::LazyLock;
 
@@ -22,7 +22,7 @@ pub(crate) struct Session {
     tokens: String,
 }
 
-/// A key is made by its first use.
+/// Keeps the scripts on the server. Keys need no preparation: a key is made by its first use.
 pub(crate) async fn prepare(store: &Redis) -> Result<(), StoreError> {
     store.keep(&[&ACQUIRE, &RENEW, &RELEASE]).await
 }
@@ -31,7 +31,7 @@ pub(crate) async fn clear(store: &Redis, place: &Place) -> Result<(), StoreError
     store.remove_keys(&prefix(place)).await
 }
 
-/// What the names of a trial's keys begin with.
+/// The prefix of the names of all of a trial's keys.
 fn prefix(place: &Place) -> String {
     format!("{}{}:", Redis::prefix(&place.namespace), place.object("locks"))
 }

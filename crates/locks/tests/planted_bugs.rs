@@ -1,4 +1,4 @@
-//! The audit against lock services with planted bugs, and against a correct one: a reference in memory.
+//! Runs the audit against lock services with planted bugs, and against a correct one in memory.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -20,27 +20,27 @@ use acidtest_locks::{
 use acidtest_workloads::{Audit, Fault, Verdict};
 use common::{Drill, Locking};
 
-/// What a lock service could do wrong.
+/// A mistake that a lock service can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     /// Grants a lock that another holds.
     GrantTwice,
-    /// Ends a lease at half its length.
+    /// Ends a lease at half of its length.
     EndEarly,
-    /// Releases whoever holds the lock.
+    /// Releases a lock whoever holds it.
     ReleaseAnyone,
-    /// Renews whoever holds the lock, and says that it was the asker.
+    /// Renews a lock whoever holds it, and answers that the asker did.
     RenewAnyone,
     /// Gives every grant the same token.
     TokensStandStill,
-    /// Forgets the token with the lock.
+    /// Forgets the token when the lock is released.
     TokensBeginAnew,
 }
 
 #[derive(Default)]
 struct Reference {
     bug: Option<Bug>,
-    /// One of so many requests is carried out and not answered; 0: all are answered.
+    /// One request in this many is carried out and not answered; 0: all are answered.
     unanswered: u64,
     requests: AtomicU64,
     owners: AtomicU64,
@@ -128,7 +128,7 @@ fn catches(bug: Bug, finding: &str) {
     assert_eq!(found.verdict, Verdict::Broken, "{bug:?}: {found:?}");
 }
 
-/// Runs the drill on one service after the other until something is found: what is late, and when, is chance.
+/// Runs the drill on one service after another until the audit finds it: which requests come late is chance.
 fn until(service: impl Fn() -> Reference, is_found: impl Fn(&Audit) -> bool) -> Audit {
     let begun = Instant::now();
     loop {
@@ -173,7 +173,7 @@ fn tokens_that_begin_anew_are_caught() {
 
 #[test]
 fn a_correct_service_raises_no_alarm_however_slow_its_clients() {
-    // one that comes too late, or an alarm
+    // a request that came too late, or a false alarm
     let too_late = |found: &Audit| found.evidence["refused"] > 0 || found.verdict != Verdict::Holds;
     let found = until(Reference::default, too_late);
     assert_eq!(found.verdict, Verdict::Holds, "{found:?}");

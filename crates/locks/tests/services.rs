@@ -1,4 +1,4 @@
-//! The lock service on real servers: what a lease promises, and what it does not.
+//! The lock service on real servers: the promises of a lease, and their limits.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -25,15 +25,15 @@ use acidtest_testbed::{Private, wait};
 use acidtest_workloads::{Audit, Place, Verdict};
 use common::Drill;
 
-/// Ends within no test.
+/// A lease that ends within no test.
 const LONG: Duration = Duration::from_mins(5);
-/// Is waited for in tests.
+/// A lease short enough for a test to wait for its end.
 const SHORT: Duration = Duration::from_millis(500);
-/// How late a machine that has other things to do may be.
+/// Longest delay by a machine that has other things to do.
 const SLACK: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(2);
 
-/// A lock service on a server of the test's own.
+/// A lock service on a private server that the test started.
 struct World {
     private: Private,
     service: LockService,
@@ -57,7 +57,7 @@ impl World {
     }
 }
 
-/// Checks both services, one after the other.
+/// Runs a check on both services, one after the other.
 fn on_each(durability: Durability, check: impl Fn(&mut World)) {
     for store in ["redis", "postgres"] {
         if let Some(mut world) = World::start(store, durability) {
@@ -80,7 +80,8 @@ async fn awaited(locker: &mut Locker, name: &str, lease: Duration) -> Grant {
     }
 }
 
-/// Has the lock for a short lease that has not ended before the client knows of it: on a slow machine not the first.
+/// Takes the lock for a short lease, and again until the lease has not ended before the client knows of it: on a slow
+/// machine that may take several attempts.
 async fn in_time(locker: &mut Locker, name: &str, watch: &Watch) -> Grant {
     let begun = Instant::now();
     loop {
@@ -104,7 +105,7 @@ fn one_client_holds_a_lock_at_a_time() {
 #[test]
 fn no_alarm_where_holders_outlive_their_leases_and_are_fenced_off() {
     on_each(Durability::None, |world| {
-        // which is chance
+        // whether the answer comes in time is chance
         let begun = Instant::now();
         loop {
             let found = Drill::SLOW.run(async || world.locker().await);
@@ -117,7 +118,7 @@ fn no_alarm_where_holders_outlive_their_leases_and_are_fenced_off() {
     });
 }
 
-/// A holder reads, pauses past the end of its lease while another does its whole turn, and writes.
+/// A holder reads, pauses past the end of its lease while another client takes its whole turn, and writes.
 async fn pause_past_the_lease(world: &World, fencing: Fencing) -> (Result<(), Stale>, Audit) {
     let (watch, counter) = (Watch::new(1), GuardedCounter::new(fencing));
     let (mut paused, mut other) = (world.locker().await, world.locker().await);
@@ -160,7 +161,7 @@ fn without_fencing_two_hold_the_lock_and_an_update_is_lost() {
     });
 }
 
-/// The stale write arrives after the next holder has read, and before it has written.
+/// A stale write arrives after the next holder has read, and before it has written.
 async fn write_between_read_and_write(world: &World, fencing: Fencing) -> (Result<(), Stale>, Audit) {
     let (watch, counter) = (Watch::new(1), GuardedCounter::new(fencing));
     let (mut paused, mut other) = (world.locker().await, world.locker().await);
@@ -207,7 +208,7 @@ fn a_lock_is_held_until_its_lease_ends_and_as_long_as_it_is_renewed() {
                 let renewed = holder.renew(&mut grant, lease).await.unwrap();
                 let theirs = other.acquire("a", SHORT).await.unwrap();
                 if grant.left().is_zero() {
-                    // the machine stood still, and it was renewed too late: from the beginning
+                    // the machine stood still, and the renewal came too late: begins again
                     assert!(first.elapsed() < SLACK, "no renewal comes in time");
                     grant = awaited(&mut holder, "a", lease).await;
                     begun = Instant::now();
@@ -232,7 +233,7 @@ fn tokens_grow_with_every_grant_of_a_lock() {
             let mut last = 0;
             for turn in 0..6 {
                 let locker = if turn % 2 == 0 { &mut one } else { &mut two };
-                // released, or left until its lease ends
+                // the lock is released, or left until its lease ends
                 let lease = if turn % 3 == 0 { Duration::from_millis(20) } else { LONG };
                 let grant = awaited(locker, "a", lease).await;
                 assert!(grant.token() > last, "{} after {last}", grant.token());
@@ -312,7 +313,7 @@ fn a_server_that_forgets_grants_twice_and_under_the_same_token() {
     assert_eq!((found.count("overlap"), found.count("token")), (1, 1), "{found:?}");
 }
 
-/// Stands between a client and its server; swallows the server's answers, and hangs up, once told to.
+/// A proxy between a client and its server; once told to, it swallows the server's answers and hangs up.
 struct Swallower {
     address: Address,
     swallow: Arc<AtomicBool>,
@@ -324,7 +325,7 @@ impl Swallower {
         let port = listener.local_addr().unwrap().port();
         let swallow = Arc::new(AtomicBool::new(false));
         let (told, server_at) = (Arc::clone(&swallow), server.endpoint(0));
-        // ends with the test's process, or with its connections
+        // the thread ends with the test's process, or with its connections
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect(&server_at).unwrap();
@@ -362,7 +363,7 @@ fn an_answer_that_is_lost_may_leave_the_lock_taken_until_its_lease_ends() {
             assert!(matches!(&error, LockError::Unknown(fault) if fault.connection_lost), "{error:?}");
             let grant = awaited(&mut other, "a", LONG).await;
             assert!(asked.elapsed() >= SHORT, "the request did take the lock");
-            // what is asked next on the same connection is proved not to have been sent, or is in doubt too
+            // a later request on the same connection is proved not to have been sent, or is in doubt too
             assert!(cut_off.acquire("b", SHORT).await.unwrap_err().fault().connection_lost);
             assert!(other.release(grant).await.unwrap());
         });
@@ -402,7 +403,7 @@ fn asking_postgres_for_a_lock_that_is_held_writes_nothing() {
             assert!(other.acquire("a", LONG).await.unwrap().is_none());
         }
         let written = transactions().await - taken;
-        // the server's own housekeeping may write too
+        // the server itself may write too, for its own housekeeping
         assert!(written < 50, "{written} writes");
     });
 }

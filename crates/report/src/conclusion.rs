@@ -1,5 +1,5 @@
-//! What a result comes to, said before its tables: how many cells hold, which broke and whether that was to be expected,
-//! and which is the fastest of those that hold.
+//! The conclusion of a result, shown before its tables: how many cells hold, which broke and whether that was to be
+//! expected, and which is the fastest of those that hold.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use crate::{
     price::{Priceable, guarantees},
 };
 
-/// Cells that a sentence names before it counts the others.
+/// Cells that a sentence names before it counts the rest.
 const NAMED: usize = 4;
 
-/// Loads that are told apart: beyond them the table says it better.
+/// Most groups of equal work for which a sentence names the fastest cell: beyond that the table is easier to read.
 const LOADS: usize = 6;
 
-/// The sentences, each on a line of its own.
+/// The conclusion's sentences, each on a line of its own.
 pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
     let mut lines = vec![verdicts(result, names)];
     lines.extend(fastest(result, names));
     lines.join("\n")
 }
 
-/// How many cells hold, and what became of the others.
+/// How many cells hold, and the verdicts of the others.
 fn verdicts(result: &RunResult, names: &Names) -> String {
     let of = |wanted: &dyn Fn(&&CellResult) -> bool| result.cells.iter().filter(wanted).collect::<Vec<_>>();
     let run = of(&|cell| !cell.trials.is_empty());
@@ -65,7 +65,7 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
     said.join(" ")
 }
 
-/// The guarantees that these cells do without.
+/// Names of the guarantees that these cells do without.
 fn missing(cells: &[&CellResult]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in cells.iter().flat_map(|cell| &cell.without) {
@@ -83,8 +83,8 @@ fn listed(cells: &[&CellResult], names: &Names) -> String {
     shown.join("; ") + &more
 }
 
-/// Of each load the fastest cell that promised to hold and did. Cells of different rungs, rates and parameters do
-/// different work and are not compared with each other.
+/// For each group of cells that do the same work, the fastest one that promised to hold and did. Cells of different
+/// durability rungs, rates and parameters do different work and are not compared with each other.
 fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     let mut loads: BTreeMap<String, Vec<&CellResult>> = BTreeMap::new();
     let held = result.cells.iter().filter(|cell| cell.is_promised() && cell.verdict() == Verdict::Holds);
@@ -102,7 +102,8 @@ fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     said.collect()
 }
 
-/// What has to be alike for two cells to be compared: rung, rate, and every parameter that is no guarantee.
+/// The group that a cell belongs to: two cells are compared only if they have the same durability rung, the same
+/// rate, and the same value of every parameter that is no guarantee.
 fn load(result: &RunResult, cell: &CellResult, names: &Names) -> String {
     let asked: Vec<&str> = Priceable::of(result).map(Priceable::name).collect();
     let alike = names.others().filter(|name| *name != CLIENTS && !asked.contains(name));
@@ -114,7 +115,8 @@ fn load(result: &RunResult, cell: &CellResult, names: &Names) -> String {
     parts.join(", ")
 }
 
-/// The fastest of several cells, and from which others the noise does not tell it; of one what it does.
+/// The fastest of several cells, and the cells that noise does not tell it apart from; of a single cell its own
+/// figure.
 fn leader(cells: &[&CellResult], names: &Names) -> Option<String> {
     let open = cells.iter().any(|cell| cell.rate.is_some());
     let figure = |cell: &CellResult| if open { p99(cell) } else { Some(cell.throughput()) };
@@ -136,7 +138,7 @@ fn leader(cells: &[&CellResult], names: &Names) -> Option<String> {
     Some(format!("Fastest of those that hold: {}, {shown}{noise}", names.cell(best)))
 }
 
-/// The best cell against another, over the trials of the same turns; none where it has no interval.
+/// The ratio of the best cell to another one, over trials of the same rounds; none where it has no interval.
 fn ratio(best: &CellResult, other: &CellResult, open: bool) -> Option<Ratio> {
     let figure = |trial: &TrialResult| {
         if open { trial.p99().ok().flatten() } else { Some(trial.throughput) }
@@ -210,7 +212,7 @@ mod tests {
         assert!(text.contains("one trial does not tell it from others"), "{text}");
     }
 
-    /// A cell of a weaker rung is faster for doing less.
+    /// A cell of a weaker durability rung is faster because it does less.
     #[test]
     fn rungs_are_not_compared_with_each_other() {
         let result = Grid {
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(text.lines().count(), 3, "{text}");
     }
 
-    /// A cell that holds by luck is no candidate.
+    /// A cell that promised nothing and held by luck cannot be the fastest.
     #[test]
     fn without_a_promise_nothing_is_the_fastest() {
         let mut result = Grid::default().result();

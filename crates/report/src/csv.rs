@@ -1,5 +1,5 @@
-//! A result as CSV (RFC 4180): one row for each trial and operation, one for each of its spans, and one for each
-//! trial as a whole. Names of fields are names of columns, in their order; units stand in the names.
+//! A result as CSV (RFC 4180): one row for each trial and operation, one for each span of a trial, and one for each
+//! trial as a whole. Columns are named after the fields, in their order; the names hold the units.
 
 use std::{fmt::Display, io};
 
@@ -13,22 +13,23 @@ use crate::{
     figure::total,
 };
 
-/// Why there is no CSV of a result.
+/// The reason why a result could not be written as CSV.
 #[derive(Debug, thiserror::Error)]
 pub enum CsvError {
-    /// A histogram that cannot be read.
+    /// A histogram in the result cannot be read.
     #[error(transparent)]
     Histogram(#[from] UnreadableHistogram),
-    /// A row that cannot be written.
+    /// The CSV writer refused a row.
     #[error("cannot write CSV: {0}")]
     Row(#[from] csv::Error),
 }
 
-/// The results as one table. Parameters of the workloads have a column each, `parameter_NAME`, after all others. The
-/// row of a trial as a whole has the operation `(all)`; figures that are of the trial stand in it alone.
+/// Writes the results as one table. Each parameter of the workloads has its own column, `parameter_NAME`, after all
+/// others. The row of a trial as a whole has the operation `(all)`; figures of the whole trial stand in that row
+/// alone.
 ///
 /// # Errors
-/// A histogram that cannot be read.
+/// A histogram that cannot be read, or a row that the CSV writer refuses.
 pub fn csv<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Result<String, CsvError> {
     let results: Vec<&RunResult> = results.into_iter().collect();
     let mut parameters: Vec<&str> = Vec::new();
@@ -57,7 +58,7 @@ pub fn csv<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Result<Strin
     written(table)
 }
 
-/// The columns that every result has.
+/// Names of the columns that every result has.
 fn columns() -> Result<Vec<String>, CsvError> {
     let mut table = WriterBuilder::new().from_writer(Vec::new());
     table.serialize((About::default(), Figures::default(), OfTrial::default()))?;
@@ -65,18 +66,18 @@ fn columns() -> Result<Vec<String>, CsvError> {
     Ok(text.lines().next().unwrap_or_default().split(',').map(str::to_owned).collect())
 }
 
-/// A table whose header is written by hand, as parameters have no fields.
+/// A CSV writer without an automatic header: parameters are columns but no fields, so the header is written by hand.
 fn table() -> Writer<Vec<u8>> {
     WriterBuilder::new().has_headers(false).terminator(Terminator::CRLF).from_writer(Vec::new())
 }
 
 fn written(table: Writer<Vec<u8>>) -> Result<String, CsvError> {
     let bytes = table.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
-    // every field is a text
+    // every field is text, so the bytes are UTF-8
     Ok(String::from_utf8(bytes).map_err(|error| csv::Error::from(io::Error::other(error)))?)
 }
 
-/// The cell and the trial that a row is of.
+/// The columns that say which cell and trial a row belongs to.
 #[derive(Default, Serialize)]
 struct About {
     run: Text,
@@ -119,7 +120,7 @@ impl About {
     }
 }
 
-/// What was measured of an operation, of a span, or of all operations together.
+/// The columns of one operation, one span, or all operations together.
 #[derive(Default, Serialize)]
 struct Figures {
     operation: Text,
@@ -148,7 +149,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// A trial's operations together.
+    /// All operations of a trial together.
     fn of_all(trial: &TrialResult) -> Result<Self, UnreadableHistogram> {
         let counted = || trial.counted_operations();
         let service = LatencyFigures::merged(counted().filter_map(|each| each.service.get("ok")))?;
@@ -170,7 +171,7 @@ impl Figures {
         }
     }
 
-    /// Times that are no operation's own.
+    /// Times of a span, which has no outcomes and no counts of attempts.
     fn of_span(span: &SpanFigures) -> Self {
         Self { operation: text(&span.name), ..Self::default().with_times(Some(&span.times), None) }
     }
@@ -192,7 +193,7 @@ impl Figures {
     }
 
     fn with_times(self, service: Option<&LatencyFigures>, response: Option<&LatencyFigures>) -> Self {
-        // whole nanoseconds, as the other times
+        // rounded to whole nanoseconds, like the other times
         let mean = |figures: &LatencyFigures| Decimal(figures.mean_ns.round_ties_even());
         Self {
             service_mean_ns: service.map(mean),
@@ -212,7 +213,7 @@ impl Figures {
     }
 }
 
-/// What is known of a trial as a whole and of nothing smaller; empty in the other rows.
+/// The columns that are known of a trial as a whole only; empty in the rows of operations and spans.
 #[derive(Default, Serialize)]
 struct OfTrial {
     offered: Option<u64>,
@@ -268,7 +269,7 @@ impl OfTrial {
     }
 }
 
-/// A text, led by an apostrophe where a spreadsheet would take it for a formula.
+/// Text, with an apostrophe put before it where a spreadsheet would take it for a formula.
 #[derive(Default)]
 struct Text(String);
 
@@ -289,7 +290,7 @@ impl Serialize for Text {
     }
 }
 
-/// A number that may have a fraction: all of its digits, without an exponent, and no fraction where it is whole.
+/// A number written with all of its digits and without an exponent; without a fraction where it is whole.
 #[derive(Default)]
 struct Decimal(f64);
 
@@ -315,7 +316,7 @@ mod tests {
         golden("report.csv", &text);
     }
 
-    /// A result of which nothing was run has its columns all the same.
+    /// A result without any trial still has its columns.
     #[test]
     fn nothing_is_a_header() {
         let header = columns().unwrap();

@@ -1,4 +1,4 @@
-//! What tells the cells of a grid apart.
+//! Dimensions: the properties that tell the cells of a grid apart.
 
 use acidtest_workloads::Values;
 use serde_json::Value;
@@ -8,18 +8,18 @@ use crate::{CellResult, rate};
 /// Names of the dimensions that every cell has, in the order in which readers see them; after them come the
 /// workload's parameters.
 pub const STORE: &str = "store";
-/// The address of a user's own server; `private` for a private one.
+/// The address of a user's own server; its value is `private` for a private one.
 pub const ADDRESS: &str = "address";
 /// The lock mode.
 pub const LOCK: &str = "lock";
-/// The rung asked for; `as it is` on a user's own server.
+/// The durability rung asked for; its value is `as it is` on a user's own server.
 pub const DURABILITY: &str = "durability";
-/// How many clients.
+/// The number of clients.
 pub const CLIENTS: &str = "clients";
-/// Operations a second that were offered; `closed` in a closed loop.
+/// The offered rate in operations a second; its value is `closed` in a closed loop.
 pub const RATE: &str = "rate";
 
-/// What is shown of a parameter that a cell has not.
+/// Shown for a parameter that a cell does not have.
 pub(crate) const NOT_THERE: &str = "–";
 
 const OWN: [&str; 6] = [STORE, ADDRESS, LOCK, DURABILITY, CLIENTS, RATE];
@@ -28,7 +28,7 @@ const OWN: [&str; 6] = [STORE, ADDRESS, LOCK, DURABILITY, CLIENTS, RATE];
 pub type Dimensions = Vec<(String, String)>;
 
 impl CellResult {
-    /// Everything that tells the cell from others, by name.
+    /// The names and values of everything that tells the cell from others.
     #[must_use]
     pub fn dimensions(&self) -> Dimensions {
         let own = OWN.map(|name| (name.to_owned(), self.own(name)));
@@ -52,12 +52,12 @@ impl CellResult {
                 self.durability_asked.map_or_else(|| "as it is".to_owned(), |rung| rung.to_string())
             }
             CLIENTS => self.clients.to_string(),
-            // two rates that differ must not look alike
+            // printed in full, so that two different rates never look alike
             _ => self.rate.map_or_else(|| "closed".to_owned(), |offered| offered.to_string()),
         }
     }
 
-    /// Whether the other cell is the same but for these dimensions.
+    /// Whether the other cell has the same values in all dimensions but these.
     #[must_use]
     pub fn same_but(&self, other: &Self, names: &[&str]) -> bool {
         let differs = |name: &str| !names.contains(&name) && self.dimension(name) != other.dimension(name);
@@ -77,7 +77,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Names of the dimensions in which some of the cells differ, in the order of readers.
+/// Names of the dimensions in which some of the cells differ, in the order in which reports show them.
 #[must_use]
 pub fn varying<'a>(cells: impl IntoIterator<Item = &'a CellResult>) -> Vec<String> {
     let mut cells = cells.into_iter();
@@ -91,7 +91,7 @@ pub fn varying<'a>(cells: impl IntoIterator<Item = &'a CellResult>) -> Vec<Strin
                 differ.push(name);
             }
         }
-        // a parameter that only the first one has
+        // the first cell may have a parameter that the other one lacks
         let missing = base.iter().map(|(name, _)| name).filter(|name| cell.dimension(name) == NOT_THERE);
         for name in missing {
             if !differ.contains(name) {
@@ -104,16 +104,16 @@ pub fn varying<'a>(cells: impl IntoIterator<Item = &'a CellResult>) -> Vec<Strin
     differ
 }
 
-/// What cells are called in one report: each by its store, its lock and what else tells them apart. An address of a
-/// user's own is said once, and stands as a letter from then on.
+/// Names of cells within one report: the store, the lock and whatever else tells the cells apart. An address of a
+/// user's own server is written out once, and stands as a letter from then on.
 pub struct Names {
     varying: Vec<String>,
-    /// Of users' own servers, in the order in which they turn up.
+    /// Addresses of users' own servers, in the order in which they turn up: the first is `A`.
     addresses: Vec<String>,
 }
 
 impl Names {
-    /// Names for these cells.
+    /// Makes names that tell these cells apart.
     #[must_use]
     pub fn of<'a>(cells: impl IntoIterator<Item = &'a CellResult> + Clone) -> Self {
         let mut addresses: Vec<String> = Vec::new();
@@ -125,29 +125,29 @@ impl Names {
         Self { varying: varying(cells), addresses }
     }
 
-    /// Names with addresses written out.
+    /// The same with addresses written out instead of letters.
     #[must_use]
     pub fn in_full<'a>(cells: impl IntoIterator<Item = &'a CellResult>) -> Self {
         Self { varying: varying(cells), addresses: Vec::new() }
     }
 
-    /// The same, but for one dimension.
+    /// The same names without one dimension.
     pub(crate) fn without(&self, name: &str) -> Self {
         let varying = self.varying.iter().filter(|other| *other != name).cloned().collect();
         Self { varying, addresses: self.addresses.clone() }
     }
 
-    /// A line for each letter: what it stands for.
+    /// One line for each letter, with the address that it stands for.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = String> {
         self.addresses.iter().enumerate().map(|(place, address)| format!("{}: {address}", letters(place)))
     }
 
-    /// Dimensions in which the cells differ, but for those that are in every name.
+    /// Dimensions in which the cells differ, without the store and the lock, which are in every name.
     pub(crate) fn others(&self) -> impl Iterator<Item = &str> {
         self.varying.iter().map(String::as_str).filter(|name| ![STORE, ADDRESS, LOCK].contains(name))
     }
 
-    /// A cell's store: `postgres`, or `postgres A` where it is a user's own.
+    /// The name of a cell's store: `postgres`, or `postgres A` where it is a user's own server.
     #[must_use]
     pub fn store(&self, cell: &CellResult) -> String {
         let Some(address) = &cell.address else { return cell.store.clone() };
@@ -155,7 +155,7 @@ impl Names {
         place.map_or_else(|| address.clone(), |place| format!("{} {}", cell.store, letters(place)))
     }
 
-    /// A value of a cell with its name: `16 clients`, `2,000/s`, `items 10`.
+    /// The value of one of a cell's dimensions, in words: `16 clients`, `2,000/s`, `items 10`.
     pub(crate) fn value(&self, cell: &CellResult, name: &str) -> String {
         match name {
             STORE => self.store(cell),
@@ -163,7 +163,7 @@ impl Names {
         }
     }
 
-    /// A cell: `postgres soft, 16 clients`.
+    /// The name of a cell: `postgres soft, 16 clients`.
     #[must_use]
     pub fn cell(&self, cell: &CellResult) -> String {
         let lock = if cell.decides { format!(" {}", cell.lock) } else { String::new() };
@@ -172,13 +172,13 @@ impl Names {
     }
 }
 
-/// `A` to `Z`, then `AA`.
+/// The letter or letters for the address at this place, from 0: `A` to `Z`, then `AA`.
 fn letters(place: usize) -> String {
     let letter = |place: usize| char::from(b'A' + u8::try_from(place % 26).unwrap_or(0)).to_string();
     if place < 26 { letter(place) } else { letters(place / 26 - 1) + &letter(place) }
 }
 
-/// A value as a reader sees it, with its name: `16 clients`, `2,000/s`, `items 10`.
+/// A dimension's value in a reader's words: `16 clients`, `2,000/s`, `items 10`.
 fn spoken(cell: &CellResult, name: &str) -> String {
     match name {
         CLIENTS => format!("{} {}", cell.clients, if cell.clients == 1 { "client" } else { "clients" }),

@@ -25,7 +25,7 @@ pub fn bytes(value: f64) -> String {
     if unit == 0 { format!("{scaled:.0} B") } else { format!("{} {}", three_digits(scaled), units[unit]) }
 }
 
-/// Counts in one, as far as that can be told: those of a file are whatever it says.
+/// The sum of counts; it stops at the largest number, as the counts in a file can be anything.
 pub(crate) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
@@ -37,7 +37,8 @@ pub fn rate(value: f64) -> String {
     if value < 99.95 { three_digits(value) } else { acidtest_model::count(value.round() as u64) }
 }
 
-/// Three digits, as far as a point needs them; of what is small, three that are not zeros.
+/// Rounded to three digits, or to a whole number where that has more; below 0.1, three digits after the leading
+/// zeros.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a small positive number of places
 pub(crate) fn three_digits(value: f64) -> String {
     match value {

@@ -1,4 +1,4 @@
-//! Results as somebody may have changed them: whatever a file says, showing it comes to an end, in figures or in an
+//! Results that somebody may have changed by hand: whatever a file says, showing it must end, in figures or in an
 //! error.
 
 use std::sync::LazyLock;
@@ -14,8 +14,8 @@ use crate::{
     upgrade::{kept, upgraded},
 };
 
-/// Results as they are written: a grid, a sweep of clients, trials enough for a bootstrap, and a queue's; and those
-/// that earlier programs wrote.
+/// Results as this program writes them (a grid, a sweep of clients, trials enough for a bootstrap, and a queue's),
+/// and results that earlier programs wrote.
 static RESULTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let few = sample::Grid { trials: 2, seconds: 2, ..sample::Grid::default() };
     let sweep = sample::Grid { locks: &[Lock::Native], clients: &[1, 4, 8], trials: 1, seconds: 1, ..few };
@@ -29,12 +29,12 @@ static RESULTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     written.into_iter().chain(kept).collect()
 });
 
-/// A result of any format, if a value is one.
+/// Reads a value as a result of any format; none if it is no result.
 fn result(value: Value) -> Option<RunResult> {
     serde_json::from_value(upgraded(value).ok()?).ok()
 }
 
-/// Everything that is made of a result.
+/// Shows a result in every way that the crate has.
 fn show(value: Value) {
     let Some(mut result) = result(value) else { return };
     let _ = result.price();
@@ -53,7 +53,7 @@ fn show(value: Value) {
     }
 }
 
-/// The places of all values in a value.
+/// Collects the JSON pointers of all values within a value.
 fn places(value: &Value, place: &str, all: &mut Vec<String>) {
     all.push(place.to_owned());
     match value {
@@ -72,7 +72,7 @@ fn places(value: &Value, place: &str, all: &mut Vec<String>) {
     }
 }
 
-/// One change: to which value, and what becomes of it.
+/// One change to a result: the value that it changes, and the value that it puts there.
 #[derive(Clone, Debug)]
 struct Change {
     which: Index,
@@ -90,7 +90,7 @@ fn change() -> impl Strategy<Value = Change> {
     })
 }
 
-/// Sets every number in a value: a whole one to this, and any other to one that is out of all proportion.
+/// Sets every whole number in a value to `whole`, and every other number to an extreme one.
 fn set_each(value: &mut Value, whole: u64) {
     let parts = [0.0, -1.0, 1e300, -1e300, 5e-324, 1e15];
     match value {
@@ -114,7 +114,7 @@ impl Change {
         let texts = [String::new(), "é\u{0}<b>|`\u{1b}[2J".repeat(20), "x".repeat(1000), "NaN".to_owned()];
         match value {
             Value::Number(_) => set_each(value, self.whole()),
-            // a histogram among them
+            // long strings include the histograms
             Value::String(text) if text.len() > 40 => {
                 let mut bytes = std::mem::take(text).into_bytes();
                 let at = self.at.index(bytes.len());
@@ -146,7 +146,7 @@ impl Change {
 }
 
 proptest! {
-    // each case shows a result in every way
+    // few cases, as each one shows a result in every way
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
@@ -167,7 +167,7 @@ proptest! {
     }
 }
 
-/// Every value of an earlier format's result in turn, replaced by one of each other kind.
+/// Replaces every value of an earlier format's result in turn by one of each other kind.
 #[test]
 fn whatever_an_earlier_result_says_it_is_made_a_later_one_or_refused() {
     let mut sound: Value = RESULTS.iter().find(|result| result["format"] == 1).unwrap().clone();
@@ -188,7 +188,7 @@ fn whatever_an_earlier_result_says_it_is_made_a_later_one_or_refused() {
     assert!(read > 0 && refused > 0, "{read} read, {refused} refused");
 }
 
-/// What was counted in every trial, one thing after the other.
+/// Sets every number in one member of all trials to the largest there is, one member after the other.
 #[test]
 fn counts_are_shown_up_to_what_can_be() {
     let mut sound = RESULTS[3].clone();

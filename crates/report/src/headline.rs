@@ -1,4 +1,4 @@
-//! What was run, on what, and how: the lines above the tables.
+//! The lines above the tables: the workload, the machine and how the clients were driven.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(crate) fn headline(result: &RunResult, names: &Names) -> String {
     lines.join("\n")
 }
 
-/// What the workload does, for each choice of its parameters.
+/// The workload in a line; where cells differ in its parameters, how many choices of them there are.
 pub(crate) fn workload(result: &RunResult) -> String {
     let mut lines: Vec<&str> = result.cells.iter().map(|cell| cell.headline.as_str()).collect();
     lines.sort_unstable();
@@ -87,7 +87,7 @@ fn each_once(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
     once
 }
 
-/// The rung of all cells, as they were read back; none where they differ.
+/// The durability rung that was read back of all cells; none where they differ.
 pub(crate) fn common_rung(result: &RunResult) -> Option<String> {
     let rungs: BTreeSet<String> = result.cells.iter().map(CellResult::rung).collect();
     let mut rungs = rungs.into_iter();
@@ -103,7 +103,7 @@ pub(crate) fn clients(numbers: &[u32]) -> String {
 mod tests {
     use super::*;
 
-    /// The rate of a queue is for its producers: consumers take what there is.
+    /// The rate of a queue applies to its producers: consumers take messages as they come.
     #[test]
     fn who_is_on_the_schedule_is_said() {
         let mut result = crate::sample::queue([("confirm", true, 1000.0); 6]);

@@ -1,4 +1,4 @@
-//! Distributions of times, as results carry them.
+//! Distributions of times, in the form that results store them in.
 
 use acidtest_engine::Histogram;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -6,10 +6,10 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A distribution of times: its usual figures, and the whole of it.
+/// A distribution of times: its usual figures, and its whole histogram.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyFigures {
-    /// How many.
+    /// Number of times in the distribution.
     pub count: u64,
     /// Mean, in nanoseconds.
     pub mean_ns: f64,
@@ -21,20 +21,20 @@ pub struct LatencyFigures {
     pub p99_ns: u64,
     /// 99.9th percentile, in nanoseconds.
     pub p999_ns: u64,
-    /// The largest, in nanoseconds, to 3 digits.
+    /// The longest time, in nanoseconds, to 3 significant digits.
     pub max_ns: u64,
     /// The histogram: `HdrHistogram` V2, uncompressed, in base64; 3 significant digits, values in
     /// nanoseconds.
     pub hdr_v2_base64: String,
 }
 
-/// A histogram in a result that cannot be read.
+/// A histogram in a result that cannot be decoded; the text says why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a histogram in the result cannot be read: {0}")]
 pub struct UnreadableHistogram(String);
 
 impl LatencyFigures {
-    /// The figures of a histogram of nanoseconds.
+    /// The figures of a histogram whose values are nanoseconds.
     #[must_use]
     pub fn of(histogram: &Histogram) -> Self {
         let mut encoded = Vec::new();
@@ -52,10 +52,10 @@ impl LatencyFigures {
         }
     }
 
-    /// The whole distribution.
+    /// Decodes the whole distribution.
     ///
     /// # Errors
-    /// A text that is no histogram.
+    /// A text that is no histogram of this form.
     pub fn histogram(&self) -> Result<Histogram, UnreadableHistogram> {
         let unreadable = |error: &dyn std::fmt::Display| UnreadableHistogram(error.to_string());
         let encoded = STANDARD.decode(&self.hdr_v2_base64).map_err(|error| unreadable(&error))?;
@@ -65,10 +65,10 @@ impl LatencyFigures {
         Deserializer::new().deserialize(&mut encoded.as_slice()).map_err(|error| unreadable(&error))
     }
 
-    /// Several distributions as one; `None` of none.
+    /// Several distributions merged into one; `None` if there are none.
     ///
     /// # Errors
-    /// A text that is no histogram.
+    /// A text that is no histogram of this form.
     pub fn merged<'a>(
         several: impl IntoIterator<Item = &'a Self>,
     ) -> Result<Option<Self>, UnreadableHistogram> {
@@ -87,17 +87,17 @@ impl LatencyFigures {
     }
 }
 
-/// How a histogram of ours begins, besides the length of its counts, the highest value and a ratio: `HdrHistogram`
-/// V2, uncompressed, not shifted, of three digits, from 1 on.
+/// The fixed parts of the head of every histogram that is written here: `HdrHistogram` V2, uncompressed, not shifted,
+/// of three digits, from 1 on. The length of its counts, the highest value and a ratio vary.
 const COOKIE: u32 = 0x1c84_9313;
 const DIGITS: u32 = 3;
 const LOWEST: u64 = 1;
 
-/// More than all operations of any run.
+/// Most values of a histogram that is read: more than the operations of any run.
 const MOST: u64 = 1 << 53;
 
-/// Whether bytes are a histogram as it is written here. What reads it makes room for as many counts as it claims,
-/// and adds them up and turns runs of zeroes round whatever they are.
+/// Whether bytes are a histogram as it is written here. Checked first because the decoder reserves memory for as many
+/// counts as the bytes claim, and adds counts and negates runs of zeroes without a check of their size.
 fn is_ours(encoded: &[u8]) -> bool {
     let read = || {
         let (cookie, rest) = encoded.split_first_chunk()?;
@@ -105,7 +105,7 @@ fn is_ours(encoded: &[u8]) -> bool {
         let (shift, rest) = rest.split_first_chunk()?;
         let (digits, rest) = rest.split_first_chunk()?;
         let (lowest, rest) = rest.split_first_chunk()?;
-        // the highest value and a ratio
+        // skips the highest value and a ratio, 16 bytes together
         let (_, counts) = rest.split_first_chunk::<16>()?;
         let head = [cookie, shift, digits].map(|each| u32::from_be_bytes(*each));
         let fits = head == [COOKIE, 0, DIGITS] && u64::from_be_bytes(*lowest) == LOWEST;
@@ -116,8 +116,8 @@ fn is_ours(encoded: &[u8]) -> bool {
     read().is_some_and(|all| all <= MOST)
 }
 
-/// All counts together; `None` of bytes that are none. Each is a number in groups of seven bits, the lowest first,
-/// the ninth of eight; an even one is twice a count, an odd one stands for zeroes.
+/// The sum of all counts; `None` of bytes that are no counts. Each count is a number in groups of seven bits, the
+/// lowest group first, a ninth group of eight bits; an even number is twice a count, an odd one stands for zeroes.
 fn sum(counts: &[u8]) -> Option<u64> {
     let mut bytes = counts.iter().copied().peekable();
     let mut all = 0_u64;
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// The bytes of a histogram whose head and counts are these.
+    /// The bytes of a histogram with this head and these counts.
     fn encoded(cookie: u32, length: u32, shift: u32, digits: u32, lowest: u64, counts: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for each in [cookie, length, shift, digits] {
@@ -203,16 +203,16 @@ mod tests {
         let sound = encoded(COOKIE, 2, 0, DIGITS, LOWEST, &counts);
         assert_eq!(read(&sound).unwrap().len(), 3);
         let wrong = [
-            // four GiB of counts, where there are two bytes
+            // claims four GiB of counts, and has two bytes of them
             encoded(COOKIE, u32::MAX, 0, DIGITS, LOWEST, &counts),
             encoded(COOKIE, 3, 0, DIGITS, LOWEST, &counts),
             encoded(COOKIE, 1, 0, DIGITS, LOWEST, &counts),
-            // the compressed form, which may grow to anything
+            // the compressed form, which may expand to any size
             encoded(0x1c84_9314, 2, 0, DIGITS, LOWEST, &counts),
             encoded(COOKIE, 2, 7, DIGITS, LOWEST, &counts),
             encoded(COOKIE, 2, 0, 5, LOWEST, &counts),
             encoded(COOKIE, 2, 0, DIGITS, u64::MAX, &counts),
-            // as many zeroes as no number can be, and counts that no run has
+            // more zeroes than a number can count, and more counts than any run has
             encoded(COOKIE, 9, 0, DIGITS, LOWEST, &[0xff; 9]),
             encoded(COOKIE, 9, 0, DIGITS, LOWEST, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
             encoded(COOKIE, 2, 0, DIGITS, LOWEST, &[4, 0x80]),

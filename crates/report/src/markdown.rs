@@ -13,7 +13,7 @@ use crate::{
     waiting::waiting,
 };
 
-/// What was run, its cells with their verdicts, prices and scalability, and, folded away, what to know about them.
+/// The run's conditions, the cells with their verdicts, prices and scalability, and the notes in a folded section.
 #[must_use]
 pub fn markdown(result: &RunResult) -> String {
     let names = Names::of(&result.cells);

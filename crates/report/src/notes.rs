@@ -1,4 +1,4 @@
-//! What the reader must know about the figures, in a line each.
+//! Notes that a reader needs to interpret the figures, one line each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +16,13 @@ use crate::{
     tables::{MANY, percent},
 };
 
-/// Notes of one sort that a terminal shows before it counts the others.
+/// Notes of one sort that a terminal shows before it counts the rest.
 const SHOWN: usize = 6;
 
-/// Cells that a note names before it counts the others.
+/// Cells that a note names before it counts the rest.
 const NAMED: usize = 4;
 
-/// What notes are about, in the order in which they are told.
+/// The sorts of notes, in the order in which they are shown.
 const SORTS: [&str; 12] = [
     "cells not run",
     "limits",
@@ -38,14 +38,14 @@ const SORTS: [&str; 12] = [
     "plans",
 ];
 
-/// A note on some cells or trials: which sort of thing it is about, what it says, and of which.
+/// A note on some cells or trials: its sort, its text, and the cells or trials that it is about.
 struct Note {
     sort: &'static str,
     text: String,
     about: String,
 }
 
-/// Every note, the general ones first; `all`, or as many as a terminal shows.
+/// Every note, the general ones first; with `all` every one, otherwise as many as a terminal shows.
 pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
     let mut notes = meanings(result);
     notes.extend(statistics(result));
@@ -73,7 +73,7 @@ pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String>
     notes
 }
 
-/// What the words of the tables mean.
+/// Explanations of the words in the tables: lock modes, durability rungs, broken guarantees that were not promised.
 fn meanings(result: &RunResult) -> Vec<String> {
     let mut notes = Vec::new();
     let deciding = result.cells.iter().filter(|cell| cell.decides);
@@ -92,7 +92,7 @@ fn meanings(result: &RunResult) -> Vec<String> {
     notes
 }
 
-/// What the workload's own words mean, of those that its tables have.
+/// Explanations of the workload's own terms, for those that occur in the tables.
 fn terms(result: &RunResult) -> Vec<String> {
     let trials = || result.cells.iter().flat_map(|cell| &cell.trials);
     let is_there = |name: &str| {
@@ -110,7 +110,7 @@ fn terms(result: &RunResult) -> Vec<String> {
     notes
 }
 
-/// What prices and intervals are, and what they are worth here.
+/// How prices and intervals were computed, and how far they can be trusted in this result.
 fn statistics(result: &RunResult) -> Vec<String> {
     let mut notes = Vec::new();
     let prices = || result.cells.iter().flat_map(|cell| &cell.prices);
@@ -183,7 +183,7 @@ fn statistics(result: &RunResult) -> Vec<String> {
     notes
 }
 
-/// Where the data came from, for each store and size that was laid in.
+/// The origin of the data, for each store and size of data that was loaded.
 fn data(result: &RunResult, names: &Names) -> Vec<String> {
     let mut groups: BTreeMap<(String, u64), (Vec<f64>, usize)> = BTreeMap::new();
     for cell in &result.cells {
@@ -217,12 +217,12 @@ fn data(result: &RunResult, names: &Names) -> Vec<String> {
     groups.into_iter().filter(|((_, rows), _)| *rows > 0).map(shown).collect()
 }
 
-/// The notes on cells and trials: equal ones told once, many of one sort counted.
+/// The notes on cells and trials: equal ones are shown once, and many of one sort are counted.
 fn gathered(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
     let mut groups: Vec<(&'static str, String, Vec<String>)> = Vec::new();
     for note in result.cells.iter().flat_map(|cell| cell_notes(cell, result, &names.cell(cell))) {
         match groups.iter_mut().find(|(sort, text, _)| *sort == note.sort && *text == note.text) {
-            // a plan that every trial has is one
+            // trials with the same plan are named once
             Some((.., about)) if about.contains(&note.about) => {}
             Some((.., about)) => about.push(note.about),
             None => groups.push((note.sort, note.text, vec![note.about])),
@@ -321,7 +321,7 @@ fn times_over(times: u64) -> String {
     if times == 1 { "once".to_owned() } else { format!("{} times", count(times)) }
 }
 
-/// How the store goes about each operation, by its plan's first line.
+/// How the store executes each operation, by the first line of its query plan.
 fn plans(trial: &TrialResult) -> Vec<String> {
     let first = |plan: &String| plan.lines().map(str::trim).find(|line| !line.is_empty()).map(shortened);
     let shown = trial.remarks.plans.iter().filter_map(|(operation, plan)| Some((operation, first(plan)?)));
@@ -374,7 +374,7 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
     notes
 }
 
-/// A line at a length that a terminal shows.
+/// A line cut to a length that a terminal shows.
 fn shortened(line: &str) -> String {
     const MOST: usize = 160;
     if line.chars().count() <= MOST {

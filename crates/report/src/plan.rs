@@ -1,4 +1,4 @@
-//! What a run does: a grid of cells and how each is driven.
+//! The plan of a run: a grid of cells, and how each of them is driven.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A length of time, written `10s`, `500ms`, `1m 30s`.
+/// A length of time, written as `10s`, `500ms` or `1m 30s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -46,115 +46,116 @@ impl fmt::Display for Span {
     }
 }
 
-/// How an open loop's arrivals are spaced.
+/// The spacing of an open loop's arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalKind {
-    /// Evenly.
+    /// At equal intervals.
     Constant,
-    /// As independent users would come.
+    /// At random intervals, as independent users would come.
     #[default]
     Poisson,
 }
 
-/// What a refused operation does.
+/// How a client goes on after an operation was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RefusedKind {
-    /// The refusal is the answer.
+    /// The refusal counts as the operation's outcome; it is not tried again.
     #[default]
     Count,
-    /// Wait 5 ms and try again, as the inventory study did.
+    /// Waits 5 ms and tries again, as the inventory study did.
     Retry,
 }
 
-/// The most cells of a run: they are compared with each other.
+/// Most cells of a run; it is bounded because cells are compared with each other.
 pub const CELLS: usize = 10_000;
 
-/// The most trials of a cell.
+/// Most trials of a cell.
 pub const TRIALS: u32 = 10_000;
 
-/// What a run does: a grid of cells, each driven alike for a number of trials. Every list is an axis of the
-/// grid: stores, locks, durability, clients, rates, and each parameter of the workload that has a list.
+/// The plan of a run: a grid of cells, each driven alike for a number of trials. Every list is an axis of the grid:
+/// stores, locks, durability, clients, rates, and each parameter of the workload that has a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// The workload's name.
+    /// The workload's name, as `acidtest workloads` lists it.
     pub workload: String,
     /// Names of stores, to be started privately, or addresses, without passwords.
     #[serde(default = "defaults::stores")]
     pub stores: Vec<String>,
-    /// Lock modes.
+    /// Lock modes, an axis of the grid.
     #[serde(default = "defaults::locks")]
     pub locks: Vec<Lock>,
-    /// Rungs that private servers are set to; a user's own server keeps its settings.
+    /// Durability rungs that private servers are set to; a user's own server keeps its settings.
     #[serde(default = "defaults::durability")]
     pub durability: Vec<Durability>,
-    /// Numbers of clients.
+    /// Numbers of clients, an axis of the grid.
     #[serde(default = "defaults::clients")]
     pub clients: Vec<u32>,
-    /// Trials of each cell; those of different cells are interleaved.
+    /// Number of trials of each cell; trials of different cells are interleaved.
     #[serde(default = "defaults::trials")]
     pub trials: u32,
-    /// Length of the measured part, unless `ops` is given.
+    /// Length of the measured part; without effect if `ops` is given.
     #[serde(default = "defaults::duration")]
     pub duration: Span,
-    /// Length of the measured part in operations over all clients.
+    /// Length of the measured part as a number of operations over all clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ops: Option<u64>,
-    /// Driven but not recorded, before the measured part.
+    /// Length of the warm-up: driven but not recorded, before the measured part.
     #[serde(default = "defaults::warmup")]
     pub warmup: Span,
-    /// Operations a second over all clients, in an open loop; a closed loop if none is given.
+    /// Offered operations a second over all clients, in an open loop; empty for a closed loop.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<f64>,
-    /// How an open loop's arrivals are spaced.
+    /// The spacing of an open loop's arrivals.
     #[serde(default)]
     pub arrivals: ArrivalKind,
-    /// An operation that takes longer, with all its attempts, ends: unknown if it is in flight.
+    /// Longest time of an operation with all its attempts; one that is still in flight then has the outcome unknown.
     #[serde(default = "defaults::timeout")]
     pub timeout: Span,
-    /// How often an operation is tried again after a conflict.
+    /// Most attempts of an operation after a conflict.
     #[serde(default = "defaults::max_retries")]
     pub max_retries: u32,
-    /// What a refused operation does. It is tried again where a sequence is replayed, and only there: clients that wait
-    /// for what is drawn at random may all come to wait.
+    /// How a client goes on after an operation was refused. It tries again where a sequence is replayed, and only
+    /// there: clients that wait for items drawn at random may all come to wait.
     #[serde(default)]
     pub on_refused: RefusedKind,
-    /// Replay a generated sequence of this many operations, whose every capture succeeds in order.
+    /// Number of operations of a generated sequence to replay, whose every capture succeeds in order; none to draw at
+    /// random.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<u64>,
-    /// Threads that drive the clients, one a core if none is given; a store that holds the thread of its client
-    /// has one for each client.
+    /// Number of threads that drive the clients, one for each core if none is given; a store that holds its client's
+    /// thread has one for each client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Seeds every random number of the run.
+    /// Seed of every random number of the run.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// acidtest's own schema, database or prefix.
+    /// Name of acidtest's own schema, database or prefix in the store.
     #[serde(default = "defaults::namespace")]
     pub namespace: String,
-    /// Replace the namespace if it is there already.
+    /// Whether to replace the namespace if it is there already.
     #[serde(default)]
     pub replace: bool,
-    /// Leave the namespace there at the end.
+    /// Whether to leave the namespace in the store at the end.
     #[serde(default)]
     pub keep: bool,
-    /// Where a store without locks of its own has them kept: `redis` or `postgres`, started privately, or an
-    /// address.
+    /// The server that keeps hard locks for a store without locks of its own: `redis` or `postgres`, started
+    /// privately, or an address.
     #[serde(default = "defaults::lock_service")]
     pub lock_service: String,
-    /// Leave out what a store cannot do, instead of refusing the plan.
+    /// Whether to leave out cells that a store cannot do, instead of refusing the plan.
     #[serde(default)]
     pub skip_unsupported: bool,
-    /// The workload's parameters, by name: a value, or a list of values as an axis. What is not given has its
-    /// default.
+    /// The workload's parameters, by name: a value, or a list of values as an axis. A parameter that is not given has
+    /// its default.
     #[serde(default)]
     pub parameters: BTreeMap<String, serde_json::Value>,
 }
 
 impl Plan {
-    /// The plan of a workload with every default.
+    /// The plan of a workload with every key at its default.
     #[must_use]
     pub fn of(workload: &str) -> Self {
         Self {
@@ -184,7 +185,7 @@ impl Plan {
         }
     }
 
-    /// How many cells its lists make at most; `None` of more than can be counted.
+    /// The number of cells that its lists make at most; `None` if that is too large to count.
     #[must_use]
     pub fn most_cells(&self) -> Option<usize> {
         let Self { stores, locks, durability, clients, rates, parameters, .. } = self;
@@ -193,7 +194,7 @@ impl Plan {
         lists.into_iter().chain(values).try_fold(1, usize::checked_mul)
     }
 
-    /// Every combination of the parameters' values, the last named varying fastest.
+    /// Every combination of the parameters' values; the last named parameter varies fastest.
     #[must_use]
     pub fn combinations(&self) -> Vec<Values> {
         let mut all = vec![Values::new()];
@@ -214,7 +215,7 @@ impl Plan {
     }
 }
 
-/// The defaults of the command line and of plan files.
+/// The defaults that the command line and plan files share.
 mod defaults {
     use std::time::Duration;
 
@@ -234,7 +235,7 @@ mod defaults {
         vec![Durability::Disk]
     }
 
-    /// The inventory study's.
+    /// The number of clients of the inventory study.
     pub(super) fn clients() -> Vec<u32> {
         vec![16]
     }

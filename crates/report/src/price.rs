@@ -1,4 +1,4 @@
-//! What a guarantee costs: a cell against the same cell without it.
+//! The price of a guarantee: the ratio of a cell to the same cell without the guarantee.
 
 use acidtest_workloads::{Guarantee, Levels, Verdict, guarantee::OF_READ_DECIDE_WRITE, workload};
 use schemars::JsonSchema;
@@ -8,18 +8,17 @@ use crate::{
     CellResult, Ratio, RunResult, UnreadableHistogram, dimensions::NOT_THERE, figure::total, result::Turn,
 };
 
-/// Prices are of the guarantees of the result's workload; of one that this acidtest does not know, of those that most
-/// have.
+/// The guarantees that can be priced: those of the result's workload, or, for a workload that this acidtest does not
+/// know, those that most workloads have.
 pub(crate) fn guarantees(result: &RunResult) -> &'static [Guarantee] {
     workload(&result.plan.workload).map_or(OF_READ_DECIDE_WRITE, |kind| kind.guarantees)
 }
 
-/// The guarantee of that name.
 fn named(guarantees: &'static [Guarantee], name: &str) -> Option<&'static Guarantee> {
     guarantees.iter().find(|each| each.name == name)
 }
 
-/// A guarantee of a workload, as cells have more or less of it.
+/// A guarantee of a workload that has levels, so that a cell can have more or less of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Priceable {
     all: &'static [Guarantee],
@@ -27,28 +26,27 @@ pub(crate) struct Priceable {
 }
 
 impl Priceable {
-    /// Those of the result's workload that have a price, in the order of reports.
+    /// The guarantees of the result's workload that have a price, in the order in which reports show them.
     pub(crate) fn of(result: &RunResult) -> impl Iterator<Item = Self> {
         let all = guarantees(result);
         all.iter().filter(|each| each.has_price()).map(move |one| Self { all, one })
     }
 
-    /// The guarantee's name.
     pub(crate) fn name(self) -> &'static str {
         self.one.name
     }
 
-    /// The operation that pays for it, where it is not all of them.
+    /// The operation that pays for the guarantee; none where all operations do.
     pub(crate) fn paid_by(self) -> Option<&'static str> {
         self.one.paid_by
     }
 
-    /// Its price in a cell.
+    /// The guarantee's price in a cell; none if it was not priced there.
     pub(crate) fn price(self, cell: &CellResult) -> Option<&Price> {
         cell.prices.iter().find(|price| price.guarantee == self.one.name)
     }
 
-    /// Those that it takes together; itself where it is one.
+    /// The guarantees that a composed guarantee consists of; of any other, itself alone.
     fn parts(self) -> impl Iterator<Item = Self> {
         let names = match &self.one.levels {
             Levels::Together(names) => *names,
@@ -58,7 +56,7 @@ impl Priceable {
         names.iter().filter_map(move |name| Some(Self { all, one: named(all, name)? }))
     }
 
-    /// How much of it a cell has, from 0 for the least; none of a cell of which it cannot be said.
+    /// The level of the guarantee in a cell, from 0 for the least; none where the cell does not say.
     fn level(self, cell: &CellResult) -> Option<u64> {
         let value = || cell.dimension(self.one.name);
         match self.one.levels {
@@ -79,7 +77,7 @@ impl Priceable {
         }
     }
 
-    /// Whether the other cell is the same with less of the guarantee.
+    /// Whether `without` is the same cell with less of the guarantee.
     fn is_without(self, without: &CellResult, with: &CellResult) -> bool {
         let less = |part: &Self| {
             let level = part.level(without);
@@ -96,7 +94,8 @@ impl Priceable {
         lacks && with.same_but(without, &names)
     }
 
-    /// Its value in a cell, as against another: `transaction`, or of several `ack none, persistent false`.
+    /// The value of the guarantee in a cell that differs from another cell: `transaction`, or, of a composed
+    /// guarantee, `ack none, persistent false`.
     fn value(self, cell: &CellResult, against: &CellResult) -> String {
         let Levels::Together(_) = self.one.levels else { return cell.dimension(self.one.name) };
         let names = self.parts().map(|part| part.one.name);
@@ -104,7 +103,7 @@ impl Priceable {
         differing.map(|name| format!("{name} {}", cell.dimension(name))).collect::<Vec<_>>().join(", ")
     }
 
-    /// What the price of a cell is for, as a reader sees it: `ack transaction`.
+    /// The guarantee and the value that a price is for, as a reader sees it: `ack transaction`.
     pub(crate) fn priced(self, cell: &CellResult, price: Option<&Price>) -> String {
         let name = self.one.name;
         match (self.one.levels, price) {
@@ -115,25 +114,26 @@ impl Priceable {
     }
 }
 
-/// What a guarantee of a cell costs, against the same cell without it.
+/// The price of a guarantee of a cell: its figures in ratio to those of the same cell without the guarantee.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
     /// The guarantee's name.
     pub guarantee: String,
-    /// How much of it the cell has; of several guarantees, those that differ.
+    /// The cell's value of the guarantee; of a composed guarantee, the values that differ from the baseline.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub of: String,
-    /// What it is measured against (`none`, `default`, `1`).
+    /// The baseline's value of the guarantee (`none`, `default`, `1`).
     pub against: String,
-    /// Acknowledged operations a second, with over without: of the operation that pays for it (publishing for what
-    /// publishers ask for, consuming for what consumers do), where the cells have it; else all that are counted.
+    /// Ratio of throughput (acknowledged operations a second) with the guarantee to that without: of the operation
+    /// that pays for it (publishing for guarantees to publishers, consuming for guarantees to consumers), where the
+    /// cells have it; else of all operations that are counted.
     pub throughput: Ratio,
-    /// 99th percentile of the response time of acknowledged operations, with over without. In an open
-    /// loop this is the price: its throughput is what was offered.
+    /// Ratio of the 99th percentile of acknowledged operations' response times with the guarantee to that without. In
+    /// an open loop this is the price, because its throughput is the rate that was offered.
     pub p99: Option<Ratio>,
 }
 
-/// A trial's figures that are priced.
+/// The figures of a trial that prices are computed from.
 struct Priced {
     turn: Turn,
     throughput: f64,
@@ -142,7 +142,7 @@ struct Priced {
 }
 
 impl Priced {
-    /// Throughput and 99th percentile, of one operation where there is any.
+    /// Throughput and 99th percentile of the response time, of one operation if it is named.
     fn of(&self, operation: Option<&str>) -> (f64, Option<f64>) {
         let own = self.operations.iter().find(|(name, ..)| Some(name.as_str()) == operation);
         own.map_or((self.throughput, self.p99), |(_, throughput, p99)| (*throughput, *p99))
@@ -150,8 +150,9 @@ impl Priced {
 }
 
 impl RunResult {
-    /// Prices every guarantee of every cell that held, where the grid has the same cell without it. The number
-    /// of a cell that did not hold is void, and that of a baseline which was promised to hold and did not.
+    /// Prices every guarantee of every cell that held, where the grid has the same cell without the guarantee. The
+    /// figures of a cell that did not hold are void, and so are those of a baseline that was promised to hold and did
+    /// not.
     ///
     /// # Errors
     /// A histogram that cannot be read.
@@ -198,7 +199,7 @@ impl RunResult {
         })
     }
 
-    /// Whether the grid has the cell without the guarantee.
+    /// Whether the grid has the same cell without the guarantee.
     pub(crate) fn has_baseline(&self, guarantee: Priceable, cell: &CellResult) -> bool {
         self.cells.iter().any(|other| guarantee.is_without(other, cell))
     }
@@ -208,7 +209,7 @@ fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
     let trials = cell.whole_trials();
     trials
         .map(|trial| {
-            // one that is not counted, or not alone, has a figure of its own
+            // an operation that is not counted, or not the only one counted, has a figure of its own
             let own = trial.operations.iter().filter(|_| !trial.counted.is_empty());
             let operations = own.map(|each| {
                 (each.name.clone(), each.ok_per_second, each.ok().map(|times| times.p99_ns as f64))
@@ -230,13 +231,13 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    /// The price of a guarantee in a cell, and against what.
+    /// The price of a guarantee in a cell, and the baseline's value.
     fn price<'a>(cell: &'a CellResult, guarantee: &str) -> Option<(f64, &'a str)> {
         let price = cell.prices.iter().find(|price| price.guarantee == guarantee)?;
         Some((price.throughput.estimate, price.against.as_str()))
     }
 
-    /// Trials of one round that an interruption parted by hours are no pair.
+    /// Trials of one round that ran hours apart, because of an interruption, are not paired.
     #[test]
     fn only_trials_of_one_session_are_priced_against_each_other() {
         let mut result =
@@ -269,8 +270,8 @@ mod tests {
         assert!((found / ratio - 1.0).abs() < 1e-9 && base == against, "{found} against {base}");
     }
 
-    /// What publishers ask for is priced by publishing, although the table counts what was consumed; and all of it
-    /// together has a price of its own.
+    /// Guarantees to publishers are priced by publishing, although the table counts consumed messages; all of them
+    /// together have a price of their own.
     #[test]
     fn a_queue_s_guarantees_are_priced_by_who_pays_for_them() {
         let result = sample::queue([
@@ -290,7 +291,7 @@ mod tests {
         is(price(durable, "ack"), 40.0 / 16_000.0, "none");
         is(price(durable, "persistent"), 40.0 / 1_600.0, "false");
         is(price(durable, "delivery"), 1.0 / 800.0, "ack none, persistent false");
-        // one guarantee alone is not several together
+        // a guarantee that one parameter alone gives is not priced as the composed one
         assert_eq!(price(confirmed, "delivery"), None);
         assert_eq!(price(durable, "consume"), None);
     }

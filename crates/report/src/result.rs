@@ -1,4 +1,4 @@
-//! The format of a result.
+//! The format of a result file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,40 +14,40 @@ use crate::{
     steadiness::thinned,
 };
 
-/// The format's version: raised when a reader of the last one would misread the next, with a step that makes of the last
-/// one the next.
+/// The version of the result format: raised when a reader of the last one would misread the next, together with a
+/// step that turns a result of the last version into one of the next.
 pub const FORMAT: u32 = 3;
 
-/// The JSON Schema of [`RunResult`].
+/// The JSON Schema of [`RunResult`], made from its types.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     schemars::schema_for!(RunResult).to_value()
 }
 
-/// All that a run measured, and on what.
+/// The result of a run: every figure, and the conditions that it was measured under.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
-    /// The format's version.
+    /// The version of the result format that the file has.
     pub format: u32,
-    /// The run's id.
+    /// The run's id: when it began, and its process.
     pub run: String,
-    /// acidtest's version.
+    /// The version of acidtest that made the run.
     pub acidtest: String,
-    /// When it began, RFC 3339, UTC.
+    /// When the run began: RFC 3339, UTC.
     pub started: String,
-    /// When it ended.
+    /// When the run ended: RFC 3339, UTC.
     pub finished: String,
-    /// Whether it was interrupted: then some cells or trials are missing.
+    /// Whether the run was interrupted: then some cells or trials are missing.
     pub interrupted: bool,
-    /// What was asked for, seed included; passwords left out.
+    /// The plan that was asked for, seed included; passwords are left out.
     pub plan: Plan,
-    /// What it ran on.
+    /// The machine that the clients ran on.
     pub machine: Machine,
-    /// What the bench itself costs.
+    /// The bench's own cost for an operation.
     pub harness: Harness,
-    /// What was measured.
+    /// The cells of the grid, with their trials.
     pub cells: Vec<CellResult>,
-    /// What was asked for and left out, as the store cannot do it; and why.
+    /// The combinations that were asked for and left out because the store cannot do them, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
@@ -55,15 +55,15 @@ pub struct RunResult {
 /// The bench's own cost, measured at the start of the run on a store that does nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Harness {
-    /// Nanoseconds of CPU per operation on one core, drawing, timing, recording and accounting: the median of the less
-    /// disturbed half of several windows; 0 where there were too few for a figure.
+    /// CPU time for an operation on one core, in nanoseconds: to draw, time, record and account for it. The median of
+    /// the less disturbed half of several windows; 0 where there were too few for a figure.
     pub nanoseconds_per_operation: f64,
-    /// Operations that it was measured on.
+    /// Number of operations that the cost was measured on.
     pub operations: u64,
-    /// What counts as an operation, in the workload's words.
+    /// The operation that the cost is of, in the workload's words; none in results that do not say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// How far the windows lie apart; none of earlier results, and where there were too few operations.
+    /// The spread of the cost over the windows; none in earlier results, and where there were too few operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
 }
@@ -71,236 +71,237 @@ pub struct Harness {
 /// The spread of a figure that was measured in several windows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Windows {
-    /// How many there were.
+    /// Number of windows.
     pub count: u64,
-    /// The least of them.
+    /// The lowest cost of a window, in nanoseconds for each operation.
     pub least_nanoseconds: f64,
-    /// The most of them.
+    /// The highest cost of a window, in nanoseconds for each operation.
     pub most_nanoseconds: f64,
 }
 
-/// One cell of the grid.
+/// One cell of the grid: a combination of values, its trials and their summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellResult {
-    /// The kind of store.
+    /// The kind of store, as `acidtest stores` names it.
     pub store: String,
-    /// Its name as its makers write it.
+    /// The store's name as its makers write it.
     pub title: String,
-    /// Where it is, without a password; none for a private server.
+    /// The address of the user's own server, without a password; none for a private server.
     pub address: Option<String>,
-    /// Whether it runs inside the client's own process, so that the client's CPU is also its own.
+    /// Whether the store runs inside the client's own process, so that the client's CPU time is also the store's.
     pub embedded: bool,
-    /// How read-decide-writes are protected.
+    /// The lock mode: how operations that read, decide and write are protected.
     pub lock: Lock,
-    /// The statements or settings that do it.
+    /// The statements or settings by which the store applies the lock mode.
     pub lock_how: String,
     /// Whether the workload decides anything from what it read, so that there is something to protect by a lock.
     #[serde(default = "yes")]
     pub decides: bool,
-    /// The guarantees that the cell does without, by name: what only they prevent breaks no promise.
+    /// Names of the guarantees that the cell does without: a finding that only they prevent breaks no promise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
-    /// The rung asked for; none on a user's own server, which keeps its settings.
+    /// The durability rung asked for; none on a user's own server, which keeps its settings.
     pub durability_asked: Option<Durability>,
-    /// Clients.
+    /// Number of clients.
     pub clients: u32,
-    /// How many of them the rate is for, where it is not for all: the others do what there is to do.
+    /// Number of clients that the rate is for, where it is not for all: the others take work as it comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<u32>,
-    /// Operations a second that were offered; none in a closed loop.
+    /// Offered operations a second; none in a closed loop.
     pub rate: Option<f64>,
     /// Every parameter of the workload, with its value.
     pub parameters: Values,
-    /// What the workload does with them, in a line.
+    /// A line on the workload with these parameters.
     pub headline: String,
-    /// What the server said of itself; none if it was never reached.
+    /// The settings that the server reported; none if it was never reached.
     pub effective: Option<Effective>,
-    /// Its trials, in the order of their rounds.
+    /// The cell's trials, in the order of their rounds.
     pub trials: Vec<TrialResult>,
-    /// Throughput over the trials: acknowledged operations a second. Figured when the run ends.
+    /// Throughput over the trials: acknowledged operations a second. Computed when the run ends.
     #[serde(default)]
     pub mean: Option<Mean>,
-    /// What the seconds of its trials are worth, and whether they still drift; none where the measured part
-    /// is too short for that. Figured when the run ends.
+    /// The number of independent seconds that the trials' seconds are worth, and their drift; none where the measured
+    /// part is too short for that. Computed when the run ends.
     #[serde(default)]
     pub steadiness: Option<Steadiness>,
-    /// What its guarantees cost, where the grid has the same cell without them. Figured when the run ends.
+    /// The prices of the cell's guarantees, where the grid has the same cell without them. Computed when the run
+    /// ends.
     #[serde(default)]
     pub prices: Vec<Price>,
-    /// Why trials are missing, if any are.
+    /// The reason why trials are missing; none if all were run.
     pub error: Option<String>,
 }
 
-/// Results that do not say so are of workloads that decide.
+/// The default of `decides`: results that do not say so are of workloads that decide.
 fn yes() -> bool {
     true
 }
 
-/// Results that name no session have one.
+/// The default of `session`: results that name no session have one.
 fn first() -> u32 {
     1
 }
 
-/// What trials of different cells have in common that ran one after the other, and are compared with each other: a
-/// round, within one session of the run.
+/// The round and the session of a trial. Trials of different cells that have both in common ran shortly after one
+/// another and are compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn {
     round: u32,
     session: u32,
 }
 
-/// One trial of a cell.
+/// One trial of a cell: its figures, its audit, and the resources that were used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialResult {
-    /// Which round of the run, from 1.
+    /// The round of the run that the trial belongs to, from 1.
     pub round: u32,
-    /// Which session of the run, from 1: each `--resume` begins another, perhaps hours later. Results that do not say
+    /// The session of the run, from 1: each `--resume` begins another, perhaps hours later. Results that do not say
     /// so have one.
     #[serde(default = "first")]
     pub session: u32,
-    /// Where its data came from.
+    /// The origin of the trial's data.
     pub data: DataFigures,
-    /// Length of the measured part in seconds.
+    /// Length of the measured part, in seconds.
     pub seconds: f64,
-    /// Acknowledged operations a second, of all kinds that `counted` names; each operation of a transaction
-    /// counts.
+    /// Acknowledged operations a second, of all kinds that `counted` names; each operation of a transaction counts.
     pub throughput: f64,
-    /// The kinds of operation that throughput counts; all of them where it names none.
+    /// The kinds of operation that throughput counts; empty if it counts all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<String>,
-    /// What happened, by kind of operation.
+    /// Figures for each kind of operation that was tried.
     pub operations: Vec<OperationFigures>,
-    /// Second by second.
+    /// Figures for each second of the measured part.
     pub series: Vec<SecondFigures>,
     /// Times that are no operation's own, such as a message's from its publishing to its being taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<SpanFigures>,
-    /// What rose and fell meanwhile.
+    /// A quantity that rose and fell during the trial, such as messages in the queue; none where the workload has
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gauge: Option<GaugeFigures>,
-    /// What the store limited its clients by, in its own words, and how often it said so.
+    /// How often the store said that it limited its clients, by the reason in its own words.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: BTreeMap<String, u64>,
-    /// What was due and what became of it.
+    /// Number of operations that the schedule asked for, and how many of them were started and completed.
     pub arrived: ArrivedFigures,
-    /// Connections opened in place of retired ones.
+    /// Number of connections that were opened in place of retired ones.
     pub reconnects: u64,
-    /// What went wrong, in the store's words, and how often.
+    /// How often each fault occurred, by the store's words.
     pub faults: BTreeMap<String, u64>,
-    /// The ledger against the final state.
+    /// The audit: the ledger held against the final state.
     pub audit: Audit,
-    /// What it found out besides times and verdict.
+    /// Facts that the workload found besides times and verdict, such as query plans and first executions.
     #[serde(default, skip_serializing_if = "Remarks::is_empty")]
     pub remarks: Remarks,
-    /// CPU, memory and I/O of client, server and machine.
+    /// CPU time, memory and I/O of client, server and machine.
     pub resources: Resources,
-    /// Why it ended before its time, if it did.
+    /// The reason why the trial ended before its time; none if it did not.
     pub stopped: Option<StopFigures>,
-    /// The server's last log lines, where it died.
+    /// The last lines of the server's log, where the server died.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_log: Vec<String>,
 }
 
-/// Where a trial's data came from.
+/// The origin of a trial's data: loaded, or left by an earlier trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DataFigures {
-    /// Rows that were there when it began.
+    /// Number of rows that were there when the trial began.
     pub rows: u64,
-    /// Seconds that laying them in took; none where an earlier trial's were taken over.
+    /// Time that loading them took, in seconds; none where the data of an earlier trial were taken over.
     pub load_seconds: Option<f64>,
-    /// The trial of the run, counted from 1 in the order in which they ran, that left the data behind; its audit
-    /// had read all of it.
+    /// The number of the trial that left the data behind, counted from 1 over the run in the order in which trials
+    /// ran; its audit had read all of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_by: Option<u32>,
 }
 
-/// What happened to one kind of operation.
+/// Figures of one kind of operation in a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OperationFigures {
-    /// Its name.
+    /// The operation's name, such as `capture`.
     pub name: String,
-    /// Acknowledged a second.
+    /// Acknowledged operations a second.
     pub ok_per_second: f64,
-    /// Attempts that lost against another client.
+    /// Number of attempts that lost against another client.
     pub conflicts: u64,
-    /// Attempts that the store refused.
+    /// Number of attempts that the store refused.
     pub refusals: u64,
-    /// Attempts after the first one.
+    /// Number of attempts after the first one of an operation.
     pub retries: u64,
-    /// Nanoseconds of acknowledged operations before their last attempt, over all clients: attempts that lost against
-    /// another client, with the waits after them.
+    /// Time of acknowledged operations before their last attempt that went to attempts lost against another client,
+    /// with the waits after them; in nanoseconds, summed over all clients.
     #[serde(default)]
     pub conflict_ns: u64,
-    /// The same, of attempts that the store refused.
+    /// The same for attempts that the store refused.
     #[serde(default)]
     pub refusal_ns: u64,
-    /// Nanoseconds in which acknowledged operations waited for locks that other clients held, over all clients; only
-    /// where the lock is not the server's own, so that the client waits for it.
+    /// Time in which acknowledged operations waited for locks that other clients held, in nanoseconds, summed over
+    /// all clients; only where the lock is not the server's own, so that the client waits for it.
     #[serde(default)]
     pub lock_wait_ns: u64,
-    /// From sending to the answer, over all attempts, by outcome (ok, refused, conflict, failed,
-    /// unknown). Its counts are the operations that ended so.
+    /// Service time: from sending to the answer, over all attempts, by outcome (ok, refused, conflict, failed,
+    /// unknown). Its counts are the operations with that outcome.
     pub service: BTreeMap<String, LatencyFigures>,
-    /// From the intended start to the answer, by outcome; equal to `service`, and left out, in a
-    /// closed loop.
+    /// Response time: from the intended start to the answer, by outcome; in a closed loop it is equal to `service`
+    /// and left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub response: BTreeMap<String, LatencyFigures>,
 }
 
-/// Times from one event to another.
+/// Times from one event to another, such as from a message's publishing to its being taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpanFigures {
-    /// Its name.
+    /// The span's name, in the workload's words.
     pub name: String,
-    /// The times.
+    /// The distribution of the times.
     pub times: LatencyFigures,
 }
 
-/// Something that rose and fell while the trial was measured.
+/// A quantity that rose and fell during the measured part of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GaugeFigures {
-    /// What it was.
+    /// The name of the quantity, in the workload's words.
     pub name: String,
-    /// How high it was at the beginning of each second.
+    /// Its value at the beginning of each second.
     pub each_second: Vec<u64>,
 }
 
-/// One second of the measured part.
+/// One second of the measured part, or the last part of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondFigures {
-    /// Which second, from 0.
+    /// Number of the second, from 0.
     pub second: u64,
-    /// Operations that ended in it: by kind, then by outcome; what is zero is left out.
+    /// Operations that ended in the second: by kind, then by outcome; counts of 0 are left out.
     pub ended: BTreeMap<String, BTreeMap<String, u64>>,
     /// Median service time of acknowledged operations, in nanoseconds.
     pub p50_ns: u64,
-    /// 99th percentile of the same.
+    /// 99th percentile of the same service times, in nanoseconds.
     pub p99_ns: u64,
-    /// The largest.
+    /// Longest of the same service times, in nanoseconds.
     pub max_ns: u64,
 }
 
-/// What the schedule asked for and what became of it.
+/// Counts of the operations that the schedule asked for, and of those started and completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArrivedFigures {
-    /// Due in the measured part.
+    /// Operations that were due in the measured part.
     pub offered: u64,
-    /// Sent.
+    /// Operations that were sent.
     pub started: u64,
-    /// Ended, however.
+    /// Operations that ended, with any outcome.
     pub completed: u64,
-    /// Of those started: after they were due, because every client was busy.
+    /// Started operations that were sent after they were due, because every client was busy.
     pub late: u64,
-    /// Due, but never started.
+    /// Operations that were due and never started.
     pub dropped: u64,
 }
 
-/// Why a trial ended before its time.
+/// The reason why a trial ended before its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StopFigures {
     /// `interrupted`, `no connection`, `server gone` or `defect`.
     pub reason: String,
-    /// The store's words, or the system's.
+    /// The details, in the store's or the system's own words; may be empty.
     pub detail: String,
 }
 
@@ -323,25 +324,25 @@ impl From<Arrived> for ArrivedFigures {
     }
 }
 
-/// What is known of a trial besides what was measured.
+/// Facts of a trial that are known besides its measurement.
 #[derive(Clone, Debug)]
 pub struct TrialFacts {
-    /// Which round of the run, from 1.
+    /// The round of the run, from 1.
     pub round: u32,
-    /// Which session of the run, from 1.
+    /// The session of the run, from 1.
     pub session: u32,
-    /// Operations that one acknowledgement stands for.
+    /// Number of operations that one acknowledgement stands for.
     pub transaction: u32,
-    /// The operations that throughput counts.
+    /// Names of the operations that throughput counts.
     pub counted: Vec<&'static str>,
-    /// Where its data came from.
+    /// The origin of the trial's data.
     pub data: DataFigures,
-    /// What it found out before it was driven.
+    /// Facts that were found before the trial was driven, such as query plans and first executions.
     pub remarks: Remarks,
 }
 
 impl TrialResult {
-    /// The trial as results carry it.
+    /// Makes the trial's entry in a result.
     #[must_use]
     pub fn of(about: TrialFacts, measurement: Measurement, audit: Audit, resources: Resources) -> Self {
         let names: Vec<&str> = measurement.operations.iter().map(|operation| operation.name).collect();
@@ -432,34 +433,35 @@ impl TrialResult {
         }
     }
 
-    /// With which trials of other cells it is compared.
+    /// The round and session, which say with which trials of other cells this one is compared.
     pub(crate) fn turn(&self) -> Turn {
         Turn { round: self.round, session: self.session }
     }
 
-    /// The operations that throughput counts.
+    /// Figures of the operations that throughput counts.
     pub(crate) fn counted_operations(&self) -> impl Iterator<Item = &OperationFigures> {
         self.operations.iter().filter(|each| self.counted.is_empty() || self.counted.contains(&each.name))
     }
 
-    /// The operations that it does not.
+    /// Figures of the operations that throughput does not count.
     pub(crate) fn other_operations(&self) -> impl Iterator<Item = &OperationFigures> {
         self.operations.iter().filter(|each| !self.counted.is_empty() && !self.counted.contains(&each.name))
     }
 
-    /// 99th percentile of the response time of all acknowledged operations, in nanoseconds.
+    /// 99th percentile of the response time of acknowledged operations that throughput counts, in nanoseconds.
     pub(crate) fn p99(&self) -> Result<Option<f64>, UnreadableHistogram> {
         let ok = self.counted_operations().filter_map(OperationFigures::ok);
         Ok(LatencyFigures::merged(ok)?.map(|figures| figures.p99_ns as f64))
     }
 
-    /// What happened to one kind of operation; none if it was never tried.
+    /// Figures of one kind of operation; none if it was never tried.
     #[must_use]
     pub fn operation(&self, name: &str) -> Option<&OperationFigures> {
         self.operations.iter().find(|operation| operation.name == name)
     }
 
-    /// The whole seconds of the measured part: acknowledged operations, or the median service time.
+    /// One value for each whole second of the measured part: acknowledged operations, or, with `times`, the median
+    /// service time in nanoseconds. Long series are thinned.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a number of seconds
     fn whole_seconds(&self, times: bool) -> Vec<f64> {
         let whole = self.seconds.floor() as u64;
@@ -470,7 +472,7 @@ impl TrialResult {
 }
 
 impl SecondFigures {
-    /// Operations of these kinds that were acknowledged in it; of all kinds if none is named.
+    /// Number of operations of these kinds that were acknowledged in the second; of all kinds if none is named.
     #[must_use]
     pub fn ok_of(&self, counted: &[String]) -> u64 {
         let named = self.ended.iter().filter(|(name, _)| counted.is_empty() || counted.contains(name));
@@ -479,7 +481,7 @@ impl SecondFigures {
 }
 
 impl OperationFigures {
-    /// Response times of those that were acknowledged; service times in a closed loop, where they are equal.
+    /// Response times of acknowledged operations; in a closed loop the service times, which are equal to them.
     #[must_use]
     pub fn ok(&self) -> Option<&LatencyFigures> {
         self.response.get("ok").or_else(|| self.service.get("ok"))
@@ -487,7 +489,8 @@ impl OperationFigures {
 }
 
 impl RunResult {
-    /// Rounds that an interruption divided between two sessions: what ran hours apart is not compared.
+    /// Number of rounds that an interruption divided between two sessions: their trials ran hours apart and are not
+    /// compared.
     pub(crate) fn divided_rounds(&self) -> usize {
         let turns = self.cells.iter().flat_map(|cell| &cell.trials).map(TrialResult::turn);
         let turns: BTreeSet<Turn> = turns.collect();
@@ -497,25 +500,25 @@ impl RunResult {
 }
 
 impl CellResult {
-    /// The worst verdict of its trials; unknown if there are none.
+    /// The worst verdict of the cell's trials; unknown if there are none.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.trials.iter().map(|trial| trial.audit.verdict).max().unwrap_or(Verdict::Unknown)
     }
 
-    /// Whether all that the workload's audit looks for is promised not to be there.
+    /// Whether the cell has every guarantee, so that any finding of the audit breaks a promise.
     #[must_use]
     pub fn is_promised(&self) -> bool {
         self.without.is_empty()
     }
 
-    /// Whether a trial proved that a promise was broken: something that a guarantee prevents which the cell has.
+    /// Whether a trial proved that a promise was broken: a finding that a guarantee of the cell prevents.
     #[must_use]
     pub fn breaks_promise(&self) -> bool {
         self.trials.iter().any(|trial| trial.audit.breaks_promise(&self.without))
     }
 
-    /// The rung that the settings read back amount to; where another one was asked for, that too.
+    /// The durability rung that the settings read back amount to, followed by the one asked for if that is another.
     pub(crate) fn rung(&self) -> String {
         let Some(effective) = &self.effective else { return NOT_THERE.to_owned() };
         match self.durability_asked.filter(|asked| *asked != effective.durability) {
@@ -535,7 +538,7 @@ impl CellResult {
         self.trials.iter().map(figure).sum::<f64>() / (self.trials.len().max(1) as f64)
     }
 
-    /// Trials to compare: one that was cut short has the time it waited for its server in it.
+    /// The trials that can be compared: one that was cut short has the time it waited for its server in it.
     pub(crate) fn whole_trials(&self) -> impl Iterator<Item = &TrialResult> {
         self.trials.iter().filter(|trial| trial.stopped.is_none())
     }
@@ -546,7 +549,7 @@ impl CellResult {
         Mean::of(&trials)
     }
 
-    /// What the trials' seconds say; none where they are too few.
+    /// The steadiness of the trials' seconds; none where they are too few.
     pub(crate) fn steadiness_of_trials(&self) -> Option<Steadiness> {
         let series: Vec<Vec<f64>> =
             self.whole_trials().map(|trial| trial.whole_seconds(self.rate.is_some())).collect();

@@ -1,4 +1,4 @@
-//! Results that were never measured, for tests.
+//! Made-up results for tests: nothing in them was measured.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     Plan, RunResult, SecondFigures, Span, SpanFigures, TrialResult,
 };
 
-/// A grid: every store with every lock and number of clients.
+/// A grid to make a result of: every store with every lock mode and number of clients.
 #[derive(Clone, Copy)]
 pub(crate) struct Grid<'a> {
     pub(crate) stores: &'a [&'a str],
@@ -42,7 +42,7 @@ impl Default for Grid<'_> {
 }
 
 impl Grid<'_> {
-    /// 480 trials, of 96 cells.
+    /// A grid of 96 cells and 480 trials.
     pub(crate) const LARGE: Self = Self {
         stores: &["sqlite", "postgres"],
         locks: &Lock::ALL,
@@ -53,8 +53,8 @@ impl Grid<'_> {
         seconds: 1,
     };
 
-    /// The result, priced. Lock none breaks, all others hold; native is slower by a fifth, hard by half; throughput
-    /// follows the scalability law with σ 0.05 and κ 0.001.
+    /// Makes the result, with prices. Cells with lock none are broken, all others hold; native is slower by a fifth,
+    /// hard by half; throughput follows the scalability law with σ 0.05 and κ 0.001.
     pub(crate) fn result(&self) -> RunResult {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut cells = Vec::new();
@@ -260,7 +260,8 @@ impl Grid<'_> {
     }
 }
 
-/// A queue's result: three ways to publish, transient and persistent messages, at so many messages a second.
+/// A queue's result: three ways to publish, each with transient and persistent messages, at the given rates in
+/// messages a second.
 pub(crate) fn queue(rates: [(&str, bool, f64); 6]) -> RunResult {
     let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
     let model = result.cells.remove(0);
@@ -297,7 +298,7 @@ pub(crate) fn queue(rates: [(&str, bool, f64); 6]) -> RunResult {
     result
 }
 
-/// A thousand times around a mean.
+/// A distribution of a thousand times around a mean.
 fn times(mean: f64, mut noisy: impl FnMut(f64) -> f64) -> LatencyFigures {
     let mut histogram = Histogram::new_with_bounds(1, 1 << 24, 3).unwrap();
     histogram.auto(true);
@@ -314,7 +315,7 @@ fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// Holds a text against the file of the same name in `tests/golden`; with `GOLDEN=write` set, writes it.
+/// Compares a text with the file of the same name in `tests/golden`; with `GOLDEN=write` set, writes the file.
 pub(crate) fn golden(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("GOLDEN").is_some_and(|value| value == "write") {

@@ -28,40 +28,40 @@ use crate::{
     statistics::{SEED, quantile},
 };
 
-/// Numbers of clients that a fit needs.
+/// Fewest numbers of clients that the law is fitted to.
 pub const FEWEST: usize = 4;
 
-/// Deviations that a bootstrap needs, over all numbers of clients.
+/// Fewest deviations that a bootstrap is made from, counted over all numbers of clients.
 const FEWEST_DEVIATIONS: usize = 8;
 
 const RESAMPLES: usize = 499;
 
-/// A figure of the law.
+/// A parameter of the law, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fitted {
-    /// The best fit.
+    /// The value of the best fit.
     pub estimate: f64,
-    /// Bounds of its 95 % interval, where there are trials enough; without an upper one where it has none.
+    /// Bounds of the 95 % interval, where there are enough trials; no upper bound where the interval has none.
     pub interval: Option<(f64, Option<f64>)>,
 }
 
-/// The law, fitted.
+/// The parameters of the law as fitted to a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Law {
-    /// λ: operations a second of one client alone.
+    /// λ: operations a second of a single client.
     pub lambda: Fitted,
-    /// σ: contention.
+    /// σ, 0 or more: the share of work that clients wait for (contention).
     pub sigma: Fitted,
-    /// κ: coherency.
+    /// κ, 0 or more: the cost of each pair of clients (coherency).
     pub kappa: Fitted,
-    /// N*: clients at the peak; none where there is no peak.
+    /// N*: number of clients at which throughput peaks; none where it has no peak.
     pub peak: Option<Fitted>,
-    /// Share of the variance of throughput that the law explains.
+    /// R²: the share of the variance of throughput that the law explains, 1 at most.
     pub r_squared: f64,
 }
 
 impl Law {
-    /// Throughput at so many clients.
+    /// Throughput in operations a second that the law gives for a number of clients.
     #[must_use]
     pub fn at(&self, clients: f64) -> f64 {
         let Self { lambda, sigma, kappa, .. } = self;
@@ -73,28 +73,28 @@ impl Law {
 /// Cells that differ in nothing but the number of clients.
 #[derive(Clone, Debug)]
 pub struct Sweep<'a> {
-    /// By number of clients.
+    /// The sweep's cells, by number of clients.
     pub cells: BTreeMap<u32, &'a CellResult>,
-    /// The law; none of fewer than [`FEWEST`] numbers of clients, and none in an open loop, whose throughput is
-    /// what was offered.
+    /// The fitted law; none for fewer than [`FEWEST`] numbers of clients, and none in an open loop, whose throughput
+    /// is the rate that was offered.
     pub law: Option<Law>,
 }
 
 impl Sweep<'_> {
-    /// The worst verdict of its cells.
+    /// The worst verdict of the sweep's cells.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.cells.values().map(|cell| cell.verdict()).max().unwrap_or(Verdict::Unknown)
     }
 
-    /// Throughput at each number of clients that was run.
+    /// Throughput at each number of clients, in acknowledged operations a second, with its interval.
     #[must_use]
     pub fn points(&self) -> Vec<(u32, Mean)> {
         self.cells.iter().filter_map(|(clients, cell)| Some((*clients, cell.mean_throughput()?))).collect()
     }
 }
 
-/// Every sweep of a result: two numbers of clients or more.
+/// Every sweep of a result: cells that differ in nothing but at least two numbers of clients.
 #[must_use]
 pub fn sweeps(result: &RunResult) -> Vec<Sweep<'_>> {
     let mut sweeps: Vec<BTreeMap<u32, &CellResult>> = Vec::new();
@@ -178,7 +178,7 @@ fn bootstrap(trials: &[(f64, Vec<f64>)], points: &[(f64, f64)]) -> Option<Vec<Cu
     Some(curves.collect())
 }
 
-/// The law as `X = N / (a + b(N − 1) + cN(N − 1))`.
+/// The law in its linear form, `X = N / (a + b(N − 1) + cN(N − 1))`.
 #[derive(Clone, Copy, Debug)]
 struct Curve([f64; 3]);
 
@@ -195,13 +195,13 @@ impl Curve {
         self.0[2] / self.0[0]
     }
 
-    /// Infinite without a peak. Where clients only stand in each other's way, one client is it.
+    /// The number of clients at the peak: infinite where there is none, and 1 where clients only hinder each other.
     fn peak(&self) -> f64 {
         let (sigma, kappa) = (self.sigma(), self.kappa());
         if sigma >= 1.0 {
             return 1.0;
         }
-        // what is this small is rounding
+        // anything this small is a rounding error
         if kappa < 1e-12 { f64::INFINITY } else { ((1.0 - sigma) / kappa).sqrt().max(1.0) }
     }
 
@@ -210,7 +210,7 @@ impl Curve {
         n / self.0.iter().zip(each).map(|(parameter, term)| parameter * term).sum::<f64>()
     }
 
-    /// Sum of the squared residuals.
+    /// Sum of the squared residuals over the points.
     fn misfit(&self, points: &[(f64, f64)]) -> f64 {
         points.iter().map(|(n, x)| (x - self.at(*n)).powi(2)).sum()
     }
@@ -220,7 +220,7 @@ impl Curve {
         a > 0.0 && b >= 0.0 && c >= 0.0 && self.0.iter().all(|each| each.is_finite())
     }
 
-    /// The best fit whose parameters are allowed: with all of them, or with some held at 0.
+    /// The best fit whose parameters are all 0 or more, some of them held at 0 if need be.
     fn best(points: &[(f64, f64)]) -> Option<Self> {
         if points.len() < FEWEST || points.iter().any(|(_, x)| !x.is_normal() || *x <= 0.0) {
             return None;
@@ -234,7 +234,7 @@ impl Curve {
         allowed([true; 3]).or_else(held)
     }
 
-    /// The best fit with these parameters free and the others 0, wherever it lies.
+    /// The best fit with these parameters free and the others 0, even if a free one is below 0.
     fn fitted(points: &[(f64, f64)], free: [bool; 3]) -> Option<Self> {
         const STEPS: usize = 200;
         // D = N / X is linear in the parameters; an error of X weighs N / X² in it
@@ -297,7 +297,7 @@ fn least_squares(
             equation[i] = 1.0;
         }
     }
-    // scaled to a unit diagonal, or N² would drown the rest
+    // scaled to a unit diagonal, because the terms of N² would otherwise drown the rest
     let scale: [f64; 3] = std::array::from_fn(|i| system[i][i].sqrt());
     if scale.iter().any(|each| !each.is_normal()) {
         return None;
@@ -308,7 +308,7 @@ fn least_squares(
         }
     }
     for pivot in 0..3 {
-        // positive definite, so no pivoting; what is this small is not
+        // the matrix is positive definite, so no pivoting is needed; a pivot this small means that it is singular
         if system[pivot][pivot] < 1e-13 {
             return None;
         }
@@ -368,16 +368,16 @@ mod tests {
 
     #[test]
     fn parameters_are_not_below_zero() {
-        // better than linear: both would be below 0
+        // throughput grows more than linearly: σ and κ would both be below 0
         let law = fit(&single(&[(1, 100.0), (2, 210.0), (4, 430.0), (8, 900.0)])).unwrap();
         assert!(law.sigma.estimate >= 0.0 && law.kappa.estimate >= 0.0 && law.peak.is_none(), "{law:?}");
-        // Amdahl's law alone
+        // Amdahl's law: σ alone, κ is 0
         let amdahl = |n: f64| 100.0 * n / (1.0 + 0.1 * (n - 1.0));
         let points = [1, 2, 4, 8, 16].map(|n| (n, amdahl(f64::from(n))));
         let law = fit(&single(&points)).unwrap();
         close(law.sigma.estimate, 0.1, 1e-4);
         assert!(law.kappa.estimate < 1e-6, "{law:?}");
-        // falling from the first client on
+        // throughput falls from the first client on
         let law = fit(&single(&[(1, 100.0), (2, 60.0), (4, 30.0), (8, 14.0)])).unwrap();
         close(law.peak.unwrap().estimate, 1.0, 0.2);
     }
@@ -387,11 +387,12 @@ mod tests {
         assert_eq!(fit(&single(&[(1, 1.0), (2, 2.0), (4, 3.0)])), None);
         assert_eq!(fit(&single(&[(1, 1.0), (2, 0.0), (4, 3.0), (8, 4.0)])), None);
         assert_eq!(fit(&[]), None);
-        // flat: the law still describes it, somehow
+        // throughput is flat: a fit exists, whatever its parameters are
         assert!(fit(&single(&[(1, 5.0), (2, 5.0), (4, 5.0), (8, 5.0)])).is_some());
     }
 
-    /// How often the intervals hold the truth, with three trials at each of six numbers of clients.
+    /// The share of experiments in which the intervals contain the true values, with three trials at each of six
+    /// numbers of clients.
     #[test]
     fn intervals_cover_the_truth_about_as_often_as_they_say() {
         const EXPERIMENTS: u32 = 100;

@@ -19,25 +19,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Trials from which on the interval is the bootstrap's.
+/// Fewest trials for which the interval comes from the bootstrap; below that it is Student's.
 pub const ENOUGH: usize = 6;
 
-/// Resamples of a bootstrap.
+/// Number of resamples of a bootstrap.
 const RESAMPLES: usize = 999;
 
-/// Histograms keep three digits: two times that are nearer than this may be one.
+/// Relative resolution of figures from histograms, which keep three digits: two times nearer than this may be one.
 const RESOLUTION: f64 = 0.002;
 
-/// Seeds every bootstrap: the same trials have the same interval.
+/// Seed of every bootstrap: fixed, so that the same trials have the same interval.
 pub(crate) const SEED: u64 = 0x00ac_1d7e_5700;
 
-/// How an interval was found.
+/// The method by which an interval was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Student's: fewer than six trials.
+    /// Student's interval, for fewer than six trials.
     Student,
-    /// Studentised bootstrap over the trials.
+    /// Studentised bootstrap over the trials, for six trials or more.
     BootstrapT,
 }
 
@@ -57,26 +57,26 @@ impl Method {
 pub struct Mean {
     /// The arithmetic mean.
     pub estimate: f64,
-    /// Bounds of its 95 % confidence interval; none from a single trial.
+    /// Bounds of the 95 % confidence interval; none from a single trial.
     pub interval: Option<(f64, f64)>,
-    /// How the interval was found.
+    /// The method of the interval; none where there is no interval.
     pub method: Option<Method>,
     /// Coefficient of variation: the trials' standard deviation over their mean; none from a single trial, or
     /// where the mean is 0.
     pub variation: Option<f64>,
-    /// Trials that it comes from.
+    /// Number of trials that the mean is taken over.
     pub trials: usize,
 }
 
 impl Mean {
-    /// The mean of figures, one a trial, none of them negative; `None` of none.
+    /// The mean of figures, one for each trial, none of them negative; `None` if there are no figures.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let Moments { mean, variance, n } = Moments::of(values)?;
         let interval = centred(values);
         Some(Self {
             estimate: mean,
-            // a rate or a time is not below 0, whatever the normal distribution thinks
+            // rates and times are never below 0, although the normal distribution allows it
             interval: interval.map(|(low, high)| (low.max(0.0), high)),
             method: interval.map(|_| method(values.len())),
             variation: (n > 1.0 && mean > 0.0).then(|| variance.sqrt() / mean),
@@ -90,19 +90,19 @@ impl Mean {
 pub struct Ratio {
     /// The ratio of the geometric means.
     pub estimate: f64,
-    /// Bounds of the interval; none from a single trial.
+    /// Bounds of the 95 % confidence interval; none from a single trial.
     pub interval: Option<(f64, f64)>,
-    /// How the interval was found.
+    /// The method of the interval; none where there is no interval.
     pub method: Option<Method>,
-    /// Whether trials of one round of one run were compared with each other.
+    /// Whether trials of the same round of one run were compared with each other.
     pub paired: bool,
-    /// Pairs of trials that it comes from; unpaired: trials of the side that has fewer.
+    /// Number of pairs of trials; if unpaired, number of trials of the side that has fewer.
     pub trials: usize,
 }
 
 impl Ratio {
-    /// The ratio of paired measurements: `(with, without)` of one round each. Rounds are interleaved,
-    /// so what disturbs the machine for a while disturbs both of a pair.
+    /// The ratio of paired measurements: `(with, without)` of one round each. Rounds are interleaved, so a
+    /// disturbance of the machine that lasts a while affects both of a pair.
     ///
     /// Its interval is that of the mean of the logarithms, whose spread is alike whichever way round the ratio
     /// is taken. `None` without a pair of positive figures.
@@ -114,8 +114,8 @@ impl Ratio {
         Some(Self::from_logs(mean, centred(&logs), true, logs.len()))
     }
 
-    /// The ratio of measurements that were not interleaved: whatever changed between the two is in it.
-    /// `None` without a positive figure on either side.
+    /// The ratio of measurements that were not interleaved: it includes whatever changed between the two. `None`
+    /// without a positive figure on either side.
     #[must_use]
     pub fn of_groups(with: &[f64], without: &[f64]) -> Option<Self> {
         let logs = |values: &[f64]| -> Vec<f64> {
@@ -137,8 +137,7 @@ impl Ratio {
         }
     }
 
-    /// Whether the interval excludes 1, by more than two histograms can tell apart: only then is there a
-    /// difference to speak of.
+    /// Whether the interval excludes 1 by more than two histograms can tell apart: only then is a difference shown.
     #[must_use]
     pub fn differs(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low > 1.0 + RESOLUTION || high < 1.0 - RESOLUTION)
@@ -152,7 +151,7 @@ fn method(trials: usize) -> Method {
 #[derive(Clone, Copy)]
 struct Moments {
     mean: f64,
-    /// Of the sample, over n − 1; 0 of a single value.
+    /// The sample's variance, with n − 1 as divisor; 0 of a single value.
     variance: f64,
     n: f64,
 }
@@ -168,10 +167,10 @@ impl Moments {
         Some(Self { mean, variance: squares / (n - 1.0).max(1.0), n })
     }
 
-    /// Of as many values, drawn from these with replacement; there must be at least one.
+    /// The moments of as many values, drawn from these with replacement; there must be at least one.
     fn drawn(values: &[f64], rng: &mut Xoshiro256PlusPlus) -> Self {
         let n = values.len() as f64;
-        // from a value near all of them, or the squares would cancel
+        // sums are taken relative to a value near all others, because the squares would cancel otherwise
         let near = values[0];
         let (mut sum, mut squares) = (0.0, 0.0);
         for _ in values {
@@ -180,7 +179,7 @@ impl Moments {
             squares += away * away;
         }
         let variance = (squares - sum * sum / n) / (n - 1.0).max(1.0);
-        // what is left of equal values is rounding
+        // a variance this small is the rounding error of equal values
         let equal = variance <= 1e-24 * near * near;
         Self { mean: near + sum / n, variance: if equal { 0.0 } else { variance }, n }
     }
@@ -191,7 +190,7 @@ impl Moments {
     }
 }
 
-/// The 95 % interval of a mean; none of fewer than two values.
+/// The 95 % interval of a mean; none for fewer than two values.
 fn centred(values: &[f64]) -> Option<(f64, f64)> {
     let seen = Moments::of(values).filter(|seen| seen.n > 1.0)?;
     let error = seen.error().sqrt();
@@ -247,14 +246,14 @@ fn studentised(draw: impl Fn(&mut Xoshiro256PlusPlus) -> (f64, f64)) -> Option<(
     Some((quantile(&all, 0.025)?, quantile(&all, 0.975)?))
 }
 
-/// A quantile of sorted values: the one at rank `(n + 1) q`; `None` of none.
+/// A quantile of sorted values: the one at rank `(n + 1) q`; `None` if there are no values.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a rank within the values
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = ((sorted.len() as f64 + 1.0) * share).round() as usize;
     sorted.get(rank.max(1).min(sorted.len()).checked_sub(1)?).copied()
 }
 
-/// The two-sided 95 % quantile of Student's distribution.
+/// The two-sided 95 % quantile of Student's distribution with this many degrees of freedom.
 fn students_t(freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
 }
@@ -315,7 +314,7 @@ mod tests {
         Normal::standard().inverse_cdf(rng.random_range(1e-12..1.0))
     }
 
-    /// Shares of synthetic experiments in which an interval holds the truth.
+    /// The share of synthetic experiments in which an interval contains the true ratio.
     fn coverage(n: usize, interval: impl Fn(&[f64]) -> Option<(f64, f64)>) -> f64 {
         const EXPERIMENTS: u32 = 800;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
@@ -336,7 +335,7 @@ mod tests {
         Some((quantile(&means, 0.025)?, quantile(&means, 0.975)?))
     }
 
-    /// The measurement behind the choice of method.
+    /// Measures the coverage that the choice of method rests on.
     #[test]
     fn intervals_cover_the_truth_about_as_often_as_they_say() {
         for n in [3, 5, 6, 10] {

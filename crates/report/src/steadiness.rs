@@ -1,41 +1,41 @@
-//! Within a trial: what its seconds are worth, and whether they still drift.
+//! Within a trial: how many independent seconds its seconds are worth, and whether they drift.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Whole seconds below which a series says nothing about itself.
+/// Fewest whole seconds of a series that is judged.
 pub const SHORTEST: usize = 8;
 
-/// A drift is said where chance alone would show one as clear in less than this share of cells …
+/// A drift is reported where chance alone would show one as clear in less than this share of cells …
 const ERROR: f64 = 0.01;
 
 /// … and where it changes the figure by at least this share over the measured part.
 const MATERIAL: f64 = 0.05;
 
-/// What the per-second series of a cell's trials say. In a closed loop they are acknowledged operations
-/// a second; in an open loop, whose rate is the schedule's, median service times.
+/// The steadiness of a cell's trials, from their values for each second: in a closed loop acknowledged operations a
+/// second; in an open loop, whose rate is the schedule's, median service times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Steadiness {
-    /// Whole seconds of a trial's measured part, mean over the trials.
+    /// Number of whole seconds of a trial's measured part, mean over the trials.
     pub seconds: f64,
-    /// How many independent seconds they are worth, mean over the trials.
+    /// Number of independent seconds that they are worth, mean over the trials.
     pub effective_seconds: f64,
-    /// The trend over the measured part.
+    /// The trend of the values over the measured part.
     pub drift: Drift,
 }
 
 /// A trend over the measured part of a cell's trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
-    /// Change from the first second to the last, relative to the median: median over the trials.
+    /// Relative change from the first second to the last, as a share of the median value: median over the trials.
     pub change: f64,
-    /// How often chance alone would show a trend as clear.
+    /// Probability, 0 to 1, that chance alone shows a trend as clear as this one.
     pub p: f64,
 }
 
 impl Drift {
-    /// Whether there is one to speak of: beyond chance (1 %) and by at least 5 %.
+    /// Whether the drift is worth reporting: beyond chance (1 %) and at least 5 %.
     #[must_use]
     pub fn shown(&self) -> bool {
         self.p < ERROR && self.change.abs() >= MATERIAL
@@ -43,7 +43,8 @@ impl Drift {
 }
 
 impl Steadiness {
-    /// Of the series of a cell's trials, a value a second. `None` where none is of [`SHORTEST`] seconds.
+    /// Judges the series of a cell's trials, with one value for each second. `None` where none has [`SHORTEST`]
+    /// seconds.
     #[must_use]
     pub fn of(series: &[Vec<f64>]) -> Option<Self> {
         let series: Vec<&Vec<f64>> = series.iter().filter(|each| each.len() >= SHORTEST).collect();
@@ -56,17 +57,17 @@ impl Steadiness {
         })
     }
 
-    /// Whether the seconds depend so much on each other that less than a third of them count.
+    /// Whether the seconds depend on each other so much that they are worth less than a third of their number.
     #[must_use]
     pub fn dependent(&self) -> bool {
         self.effective_seconds < self.seconds / 3.0
     }
 }
 
-/// How many independent values a series is worth: `n / (1 + 2 Σ ρ_k)`, the sum of the autocorrelations ended by
-/// the initial positive sequence (pairs of neighbouring lags, while their sum is positive: Geyer, *Practical
-/// Markov Chain Monte Carlo*, Statistical Science 7, 1992). Never above `n`: a series that swings to and fro is
-/// not trusted to be worth more.
+/// Number of independent values that a series is worth: `n / (1 + 2 Σ ρ_k)`, the sum of the autocorrelations ended by
+/// the initial positive sequence (pairs of neighbouring lags, while their sum is positive: Geyer, *Practical Markov
+/// Chain Monte Carlo*, Statistical Science 7, 1992). Never above `n`: a series that swings to and fro is not trusted
+/// to be worth more.
 fn effective_size(series: &[f64]) -> f64 {
     let n = series.len();
     let mean = series.iter().sum::<f64>() / n as f64;
@@ -83,9 +84,9 @@ fn effective_size(series: &[f64]) -> f64 {
     n as f64 / time.max(1.0)
 }
 
-/// The seasonal Kendall test (Hirsch and Slack, 1984; a trial is a season): Mann and Kendall's count of rises
-/// less falls between all pairs of seconds of a trial, summed over the trials. Its variance is that of independent
-/// values, times what the dependence of the detrended seconds makes of it. No distribution is assumed.
+/// The seasonal Kendall test (Hirsch and Slack, 1984; a trial is a season): Mann and Kendall's count of rises less
+/// falls between all pairs of seconds of a trial, summed over the trials. Its variance is that of independent values,
+/// times a factor for the dependence of the detrended seconds. No distribution is assumed.
 fn drift(series: &[&Vec<f64>]) -> Option<Drift> {
     let (mut rises, mut variance) = (0.0, 0.0);
     let mut changes = Vec::new();
@@ -103,7 +104,7 @@ fn drift(series: &[&Vec<f64>]) -> Option<Drift> {
     (!changes.is_empty()).then(|| Drift { change: median(&mut changes), p: 2.0 * Normal::standard().sf(z) })
 }
 
-/// Rises less falls over all pairs, and the median of all slopes (Theil and Sen), per second.
+/// Number of rises less falls over all pairs, and the median of all slopes per second (Theil and Sen).
 fn pairwise(values: &[f64]) -> (f64, f64) {
     let mut count = 0.0;
     let mut slopes = Vec::with_capacity(values.len() * (values.len() - 1) / 2);
@@ -128,7 +129,7 @@ fn kendall_variance(values: &[f64]) -> f64 {
     (term(values.len() as f64) - ties.sum::<f64>()) / 18.0
 }
 
-/// The median; 0 of none.
+/// The median; 0 if there are no values.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let n = values.len();
@@ -139,10 +140,10 @@ fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// Longest series that is looked at second by second: pairs grow with its square.
+/// Most values of a series that are compared pairwise; the number of pairs grows with the square.
 const MOST: usize = 600;
 
-/// A series of at most [`MOST`] values: neighbours are averaged in longer ones.
+/// The series with at most [`MOST`] values: a longer one has neighbours averaged.
 pub(crate) fn thinned(series: Vec<f64>) -> Vec<f64> {
     let step = series.len().div_ceil(MOST).max(1);
     if step == 1 {
@@ -162,8 +163,8 @@ mod tests {
         Normal::standard().inverse_cdf(rng.random_range(1e-12..1.0))
     }
 
-    /// A series around 1,000 a second, 5 % of noise; each second takes over so much of the last one's; and it rises
-    /// by so much over its length.
+    /// A made-up series around 1,000 a second with 5 % noise; each value takes over a share of the deviation of the
+    /// last one, and the series rises by the share `rise` over its length.
     fn series(n: usize, taken_over: f64, rise: f64, rng: &mut Xoshiro256PlusPlus) -> Vec<f64> {
         let mut noise = normal(rng);
         (0..n)
@@ -174,7 +175,7 @@ mod tests {
             .collect()
     }
 
-    /// How often a drift is told, over cells of so many trials.
+    /// The share of cells, each with this many trials, of which a drift is reported.
     fn told(trials: usize, n: usize, taken_over: f64, rise: f64) -> f64 {
         const CELLS: u32 = 600;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(11);

@@ -1,7 +1,7 @@
-//! Tables, as a terminal or Markdown shows them.
+//! Tables, for a terminal and for Markdown.
 //!
-//! On a terminal nothing wraps. Where a table is wider than the terminal, long entries are said shorter and columns are
-//! left out, those first without which least is lost; a line below the table says which.
+//! On a terminal no line wraps. Where a table is wider than the terminal, long entries take a shorter form, and
+//! columns are left out, the least important ones first; a line below the table names them.
 
 use std::{cmp::Reverse, fmt::Write};
 
@@ -9,70 +9,69 @@ use acidtest_workloads::Verdict;
 use anstyle::{AnsiColor, Style as Ansi};
 use unicode_width::UnicodeWidthStr;
 
-/// How a result is shown.
+/// The style of a result's text: colours and width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Colours and weights, where the terminal has them and the user wants them.
+    /// Whether to use colours and weights: only where the terminal has them and the user wants them.
     pub color: bool,
-    /// Columns of the terminal; unlimited if not known.
+    /// Width of the terminal in columns; none if not known, and then lines may have any length.
     pub width: Option<u16>,
 }
 
 impl Style {
-    /// Terminal columns that there are, where they are known.
+    /// Width to fit tables into, in terminal columns; none where it is not known.
     fn room(self) -> Option<usize> {
         self.width.map(|width| usize::from(width.max(NARROWEST)))
     }
 }
 
-/// Columns of the narrowest terminal that tables are made to fit.
+/// Width of the narrowest terminal that tables are made to fit, in terminal columns.
 const NARROWEST: u16 = 60;
 
-/// When a column is left out of a narrow terminal: the last of these first, and of equals the rightmost.
+/// The importance of a column, which decides when it is left out on a narrow terminal: columns of the last variant
+/// first, and of equals the rightmost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Worth {
-    /// Never: without it a row could not be told from others, or would mislead.
+    /// Never left out: without it a row could not be told from others, or would mislead.
     #[default]
     Needed,
-    /// After all others.
+    /// Left out after all others.
     High,
-    /// After those that matter least.
+    /// Left out after the columns of low worth.
     Middle,
-    /// First.
+    /// Left out first.
     Low,
 }
 
-/// A column of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// Its title.
     pub(crate) title: String,
-    /// When it is left out.
+    /// The importance of the column on a narrow terminal.
     pub(crate) worth: Worth,
 }
 
-/// A table: its columns and its rows, which have an entry for each.
+/// A table: its columns and its rows, each with one entry for every column.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Vec<Entry>>,
 }
 
-/// One entry of a table.
+/// One entry of a table, in one or several lengths.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub(crate) text: String,
-    /// Shorter ways to say it, each shorter than the one before.
+    /// Shorter forms of the text, each shorter than the one before.
     shorter: Vec<String>,
-    /// Whether it is set to the right, as figures are.
+    /// Whether the entry is set to the right, as figures are.
     pub(crate) right: bool,
     pub(crate) tone: Tone,
 }
 
-/// A colour only helps to find what the words say.
+/// The colour of an entry. A colour only helps to find what the words say already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// None.
+    /// No colour.
     Plain,
     /// Green.
     Good,
@@ -116,78 +115,80 @@ impl Entry {
         Self { right: true, ..Self::left(text) }
     }
 
-    /// A verdict, which is never without its word.
+    /// A verdict as its word, in the verdict's colour.
     pub fn verdict(text: impl ToString, verdict: Verdict) -> Self {
         Self::toned(text, verdict.into())
     }
 
-    /// Text in a tone.
+    /// Text in a colour.
     pub fn toned(text: impl ToString, tone: Tone) -> Self {
         Self { tone, ..Self::left(text) }
     }
 
-    /// A shorter way to say it, for narrow terminals; the next one is shorter still.
+    /// Adds a shorter form for narrow terminals; each call must give a shorter one than the last.
     #[must_use]
     pub fn or(mut self, shorter: impl Into<String>) -> Self {
         self.shorter.push(shorter.into());
         self
     }
 
-    /// The entry in one of its lengths: 0 is the longest.
+    /// The entry's text in one of its lengths: 0 is the longest.
     fn at(&self, length: usize) -> &str {
         let longer = std::iter::once(&self.text).chain(&self.shorter);
         longer.take(length + 1).last().map_or("", String::as_str)
     }
 }
 
-/// Letters of words that are cut only where nothing else helps: `unknown`, `service`.
+/// Letters of a word up to which it counts as short: such words (`unknown`, `service`) are cut only where nothing
+/// else helps.
 const SHORT: usize = 8;
 
-/// Letters that are left of a word in any case.
+/// Fewest letters that are kept of a word that is cut.
 const BEGINNING: usize = 4;
 
-/// What of a table a terminal shows: columns by their places, and which of the lengths of their entries.
+/// The part of a table that a terminal shows: the indexes of its columns, and the length of the entries to use.
 struct Fit {
     columns: Vec<usize>,
     length: usize,
-    /// Terminal columns that each of them takes.
+    /// Width of each of the columns, in terminal columns.
     widths: Vec<usize>,
-    /// Blanks between two of them.
+    /// Number of blanks between two columns.
     gap: usize,
 }
 
 impl Fit {
-    /// Every line begins with a blank.
+    /// Width of a line in terminal columns, with the blank that every line begins with.
     fn width(&self) -> usize {
         1 + self.widths.iter().sum::<usize>() + self.gap * self.widths.len().saturating_sub(1)
     }
 }
 
 impl Table {
-    /// A table without rows whose columns are all needed.
+    /// An empty table whose columns are all needed.
     #[must_use]
     pub fn of(titles: &[&str]) -> Self {
         Self::new(titles.iter().map(|title| (*title, Worth::Needed)))
     }
 
-    /// A table without rows.
+    /// An empty table with these columns.
     pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, Worth)>) -> Self {
         let column = |(title, worth): (&str, Worth)| Column { title: title.to_owned(), worth };
         Self { columns: columns.into_iter().map(column).collect(), rows: Vec::new() }
     }
 
-    /// One row more, with an entry for each column.
+    /// Adds a row, with one entry for each column.
     pub fn push(&mut self, row: impl IntoIterator<Item = Entry>) {
         self.rows.push(row.into_iter().collect());
     }
 
-    /// Whether a terminal is too narrow for all columns.
+    /// Whether a terminal of this style is too narrow for all columns.
     #[must_use]
     pub fn is_cut(&self, style: Style) -> bool {
         self.fit(style.room()).columns.len() < self.columns.len()
     }
 
-    /// As a terminal shows it: one line under the header and one at the end, as rows are short.
+    /// The table's text for a terminal: a rule under the header and one at the end, none between rows, as rows are
+    /// short.
     #[must_use]
     pub fn terminal(&self, style: Style) -> String {
         let fit = self.fit(style.room());
@@ -215,8 +216,9 @@ impl Table {
         text
     }
 
-    /// Longest entries and all columns where there is room. Else entries of the next length; then without the columns
-    /// that matter least; then entries of the shortest length, and needed columns only; at last text is cut.
+    /// Fits the table into a width. Longest entries and all columns where there is room; else entries of the next
+    /// length; then without the columns that matter least; then entries of the shortest length, and needed columns
+    /// only; at last text is cut.
     fn fit(&self, room: Option<usize>) -> Fit {
         let lengths = self.rows.iter().flatten().map(|entry| entry.shorter.len()).max().unwrap_or(0);
         let all = self.fitted((0..self.columns.len()).collect(), 0);
@@ -225,7 +227,7 @@ impl Table {
             return all;
         }
         let mut columns = all.columns;
-        // never shorter than its words before the columns that matter least are gone
+        // entries take their shortest form only after the columns that matter least are gone
         for worth in [Worth::Low, Worth::Middle, Worth::High, Worth::Needed] {
             let most = if worth < Worth::Middle { lengths } else { lengths.min(1) };
             loop {
@@ -250,7 +252,7 @@ impl Table {
         fit
     }
 
-    /// Cuts text, the widest first, but for columns of words of at most that many letters.
+    /// Narrows columns of text, the widest first, but no column whose words have at most `short` letters.
     fn cut(&self, fit: &mut Fit, room: usize, short: usize) {
         let least = |at: usize| self.least(fit.columns[at], fit.length, short);
         let least: Vec<usize> = (0..fit.columns.len()).map(least).collect();
@@ -261,7 +263,7 @@ impl Table {
         }
     }
 
-    /// These columns in their natural widths.
+    /// These columns, each as wide as its longest entry.
     fn fitted(&self, columns: Vec<usize>, length: usize) -> Fit {
         let width = |place: &usize| {
             let entries = self.rows.iter().filter_map(|row| row.get(*place));
@@ -272,15 +274,15 @@ impl Table {
         Fit { columns, length, widths, gap: 2 }
     }
 
-    /// The fewest terminal columns that a column can do with: its figures whole, short words whole, and of longer text
-    /// the beginning.
+    /// The least width of a column, in terminal columns: its figures whole, short words whole, and of longer text the
+    /// beginning.
     fn least(&self, place: usize, length: usize, short: usize) -> usize {
         let entries = self.rows.iter().filter_map(|row| row.get(place));
         let whole = entries.filter(|entry| entry.right || entry.at(length).width() <= short);
         whole.map(|entry| entry.at(length).width()).max().unwrap_or(0).max(BEGINNING)
     }
 
-    /// As Markdown: a table that pastes into a pull request.
+    /// The table as Markdown, which pastes into a pull request.
     pub(crate) fn markdown(&self) -> String {
         let line = |entries: &mut dyn Iterator<Item = String>| {
             format!("| {} |\n", entries.collect::<Vec<_>>().join(" | "))
@@ -298,13 +300,13 @@ impl Table {
         text
     }
 
-    /// Whether a column has figures.
+    /// Whether a column has figures, which are set to the right.
     pub(crate) fn is_right(&self, place: usize) -> bool {
         self.rows.iter().any(|row| row.get(place).is_some_and(|entry| entry.right))
     }
 }
 
-/// One line of entries, each with whether it is set to the right and in which colour.
+/// Appends one line of entries, each with its alignment (true for right) and its colour.
 fn line<'a>(text: &mut String, entries: impl Iterator<Item = (&'a str, bool, Ansi)>, fit: &Fit) {
     let begin = text.len();
     for (place, ((entry, right, ansi), width)) in entries.zip(&fit.widths).enumerate() {
@@ -318,7 +320,7 @@ fn line<'a>(text: &mut String, entries: impl Iterator<Item = (&'a str, bool, Ans
     text.push('\n');
 }
 
-/// A text in at most so many terminal columns; `…` stands for what is cut.
+/// A text cut to at most so many terminal columns; `…` stands for the part that is cut.
 fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -334,8 +336,8 @@ fn cut(text: &str, width: usize) -> String {
     shown + "…"
 }
 
-/// A text broken at its blanks into lines of at most so many terminal columns, where they are known; lines after the
-/// first are set in by two.
+/// A text broken at its blanks into lines that fit the terminal, where its width is known; lines after the first are
+/// indented by two.
 pub(crate) fn wrapped(text: &str, style: Style) -> String {
     let Some(width) = style.room() else { return text.to_owned() };
     let mut lines = Vec::new();
@@ -359,7 +361,7 @@ pub(crate) fn wrapped(text: &str, style: Style) -> String {
     lines.join("\n")
 }
 
-/// Text that Markdown takes as it is: neither markup nor HTML, and in one line.
+/// Text escaped for Markdown: it is neither markup nor HTML, and stays in one line.
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -385,7 +387,7 @@ mod tests {
         Style { width: Some(width), ..PLAIN }
     }
 
-    /// Two needed columns, one that matters and one that does not: 87 terminal columns in all.
+    /// A table of two needed columns, one of high worth and one of low: 87 terminal columns wide.
     fn table() -> Table {
         let mut table = Table::new([
             ("store", Worth::Needed),
@@ -430,7 +432,7 @@ mod tests {
         assert!(text.ends_with("not shown in so few columns: retries\n"), "{text}");
     }
 
-    /// However long the words are, and however narrow the terminal: no line is wider, and no figure is cut.
+    /// However long the words and however narrow the terminal, no line is wider than it, and no figure is cut.
     #[test]
     fn nothing_is_wider_than_the_terminal() {
         let mut table = table();

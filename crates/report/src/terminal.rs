@@ -13,7 +13,8 @@ use crate::{
     waiting::waiting,
 };
 
-/// The result as text: what was run and what came out, a table of cells, a table of times, and what to know about them.
+/// Formats the result as text: headline and conclusion, a table of cells, a table of times and further tables, and
+/// the notes.
 ///
 /// # Errors
 /// A histogram that cannot be read.
@@ -28,7 +29,7 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
         times(result, &columns, !many)?,
     ];
     tables.extend((!many).then(|| resources(result, &columns)));
-    // a table of which nothing was run is left out
+    // a table without rows is left out: nothing of it was run
     tables.retain(|table| !table.rows.is_empty());
     let narrow = tables.iter().any(|table| table.is_cut(style));
     let mut sections =
@@ -71,7 +72,7 @@ mod tests {
         golden("table.txt", &shown(&grid));
     }
 
-    /// The study's grid at every width that terminals have: nothing is wider, and the words stay whole.
+    /// The study's grid at every width that terminals have: no line is wider, and words stay whole.
     #[test]
     fn the_table_fits_the_terminal() {
         let stores = ["sqlite", "postgres", "mariadb/innodb", "redis", "elasticsearch"];
@@ -90,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Many dimensions, several rungs, a sweep: what fits nowhere else.
+    /// A grid of many dimensions, several durability rungs and a sweep, on the narrowest terminal.
     #[test]
     fn a_grid_of_many_dimensions_fits_the_narrowest_terminal() {
         let sweep = Grid { clients: &[1, 2, 4, 8], ..Grid::LARGE };
@@ -103,7 +104,7 @@ mod tests {
         }
     }
 
-    /// The four write cases of the locks study, and confirms between them, at its rates.
+    /// The four write cases of the locks study, with publisher confirms among them, at the study's rates.
     #[test]
     fn a_queue_s_table_is_the_golden_one() {
         let result = crate::sample::queue([
@@ -117,7 +118,7 @@ mod tests {
         golden("queue.txt", &render(&result, PLAIN).unwrap());
     }
 
-    /// Only what varies has a column.
+    /// Only dimensions that vary have a column.
     #[test]
     fn a_grid_over_any_parameter_says_what_varies() {
         let header = |grid: &Grid| shown(grid).lines().find(|line| line.contains("ok/s")).unwrap().to_owned();
@@ -139,7 +140,7 @@ mod tests {
         assert!(!text.contains("CV") && text.contains("(1 trial)") && text.contains("--trials"), "{text}");
     }
 
-    /// 480 measurements.
+    /// A grid of 480 trials.
     #[test]
     fn a_large_grid_stays_readable() {
         let text = shown(&Grid::LARGE);

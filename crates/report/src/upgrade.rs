@@ -1,7 +1,7 @@
-//! Result files of this format and of earlier ones.
+//! Reads result files of this format and of earlier ones.
 //!
-//! A result of an earlier format becomes one of the next, step by step, before it is read. `tests/results` keeps
-//! files as earlier programs wrote them.
+//! A result of an earlier format is turned into one of the next, step by step, before it is read. `tests/results`
+//! keeps files as earlier programs wrote them.
 
 use acidtest_workloads::inventory;
 use serde::Deserialize;
@@ -9,38 +9,38 @@ use serde_json::{Map, Value, json};
 
 use crate::{FORMAT, RunResult};
 
-/// A result as a file has it.
+/// A result as read from a file, with the file's own format.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// The format of the file.
+    /// The version of the format that the file has.
     pub format: u32,
-    /// The result, as one of [`FORMAT`].
+    /// The result, upgraded to [`FORMAT`].
     pub result: RunResult,
 }
 
-/// Why a file is no result that can be read.
+/// The reason why a file cannot be read as a result.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableResult {
-    /// Something else than JSON.
+    /// The text is not JSON.
     #[error("it is no JSON: {0}")]
     NoJson(serde_json::Error),
-    /// JSON of somebody else's.
+    /// The JSON has no version of a result format.
     #[error("it is no result of acidtest: it names no format")]
     NoFormat,
-    /// The result of a later program.
+    /// The result is of an unknown format, that of a later program.
     #[error("its format is {0} and this acidtest reads 1 to {FORMAT}; use the acidtest that wrote it")]
     UnknownFormat(u64),
-    /// Something is missing, or is of another kind.
+    /// A member is missing or has a value of another type.
     #[error("it is no result of acidtest: {0}")]
     NoResult(#[from] serde_json::Error),
 }
 
-/// Reads a result of any format so far.
+/// Reads a result of this format or an earlier one.
 ///
 /// # Errors
-/// A text that is no result, or one of a later format.
+/// A text that is no result, or a result of a later format.
 pub fn read(text: &str) -> Result<Read, UnreadableResult> {
-    /// A member that every result has, whatever its format.
+    /// The member that every result has, whatever its format.
     #[derive(Deserialize)]
     struct Head {
         format: Value,
@@ -63,8 +63,8 @@ fn known(format: u64) -> Result<u32, UnreadableResult> {
     ours.ok_or(UnreadableResult::UnknownFormat(format))
 }
 
-/// A result of any format so far, as one of [`FORMAT`]. Members that are not as they should be stay as they are: who
-/// reads the result finds them.
+/// Upgrades a result of an earlier format to [`FORMAT`]. Members of the wrong form stay as they are: reading the
+/// result afterwards reports them.
 ///
 /// # Errors
 /// A format that is not known, or a plan that cannot be read.
@@ -80,15 +80,15 @@ pub(crate) fn upgraded(mut result: Value) -> Result<Value, UnreadableResult> {
     Ok(result)
 }
 
-/// Makes of a result one of the next format.
+/// Turns a result of one format into one of the next.
 type Step = fn(&mut Value) -> Result<(), serde_json::Error>;
 
-/// Those from the formats 1, 2 and so on, up to the one before [`FORMAT`].
+/// The steps from the formats 1, 2 and so on, up to the one before [`FORMAT`].
 const STEPS: [Step; FORMAT as usize - 1] = [from_1, from_2];
 
 /// From format 1, which knew the inventory alone: its parameters, and the rate, were the plan's and not each cell's;
-/// a cell had one price, that of its lock; every trial laid its data in, and nobody took the time of it; and findings
-/// did not say whether a lock is there to prevent them.
+/// a cell had one price, that of its lock; every trial loaded its data, and nobody measured how long that took; and
+/// findings did not say whether a lock is there to prevent them.
 fn from_1(result: &mut Value) -> Result<(), serde_json::Error> {
     let Some(plan) = result.get_mut("plan").and_then(Value::as_object_mut) else { return Ok(()) };
     let rate: Option<f64> = serde_json::from_value(plan.remove("rate").unwrap_or_default())?;
@@ -123,8 +123,8 @@ fn from_1(result: &mut Value) -> Result<(), serde_json::Error> {
     Ok(())
 }
 
-/// From format 2, in which a finding said whether a lock prevents it, and a cell whether all was promised of it. Of a
-/// queue `lock` meant its acknowledgements.
+/// From format 2, in which a finding said whether a lock prevents it, and a cell whether everything was promised of
+/// it. In a queue's result `lock` meant its acknowledgements.
 #[expect(clippy::unnecessary_wraps, reason = "it is a step like the others")]
 fn from_2(result: &mut Value) -> Result<(), serde_json::Error> {
     let of_queue = result.pointer("/plan/workload") == Some(&json!("queue"));
@@ -153,14 +153,14 @@ fn from_2(result: &mut Value) -> Result<(), serde_json::Error> {
     Ok(())
 }
 
-/// A price of format 1, always that of a lock.
+/// A price of format 1: always that of a lock.
 #[derive(Deserialize)]
 struct PriceOf1 {
     throughput: RatioOf1,
     p99: Option<RatioOf1>,
 }
 
-/// A ratio of format 1, always over pairs of trials and with Student's interval.
+/// A ratio of format 1: always over pairs of trials and with Student's interval.
 #[derive(Deserialize)]
 struct RatioOf1 {
     estimate: f64,
@@ -183,12 +183,12 @@ impl PriceOf1 {
     }
 }
 
-/// The objects of a list.
+/// The objects in a list.
 fn each(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
     list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// The results that are kept as earlier programs wrote them: names of files and their texts.
+/// The results in `tests/results`, as earlier programs wrote them: names of files and their texts.
 #[cfg(test)]
 pub(crate) fn kept() -> Vec<(String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/results");
@@ -217,7 +217,7 @@ mod tests {
         read(&text).unwrap().result
     }
 
-    /// What broke a promise in format 2 does so today, and nothing else.
+    /// A finding that broke a promise in format 2 still does so after the upgrade, and no other one does.
     #[test]
     fn promises_stay_as_they_were() {
         let files = kept().into_iter().filter(|(name, _)| name.starts_with("format-2"));
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// What a file says of its trials is what is read and shown, whichever program wrote it.
+    /// Every kept result is read and shown with the figures that its file has, whichever program wrote it.
     #[test]
     fn every_kept_result_is_read_and_shown_as_it_is() {
         let mut formats = Vec::new();
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!((none.lock, none.verdict()), (Lock::None, Verdict::Broken));
         assert!(!none.is_promised() && !none.breaks_promise(), "it is there to break");
         assert_eq!((native.lock, native.verdict()), (Lock::Native, Verdict::Holds));
-        // the price that the run found is the one that would be found today
+        // the price that the run computed then is the one that is computed today
         let [then] = native.prices.as_slice() else { panic!("{:?}", native.prices) };
         let then = then.clone();
         assert_eq!((then.guarantee.as_str(), then.against.as_str()), ("lock", "none"));
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// A finding that no lock is there to prevent breaks a promise without one, too.
+    /// A finding that no lock is there to prevent breaks the promise of a cell without a lock, too.
     #[test]
     fn of_format_1_a_torn_operation_breaks_every_promise() {
         let mut value: Value = serde_json::from_str(&kept()[0].1).unwrap();

@@ -1,8 +1,9 @@
-//! What clients waited for in vain: their time that led to nothing that was acknowledged.
+//! Time that clients wasted: on lost and refused attempts, on waits for locks, and on operations that were never
+//! acknowledged.
 
 use crate::{CellResult, OperationFigures, RunResult, dimensions::Names, tables::percent};
 
-/// The share of their time above which clients that waited in vain are told before anything else.
+/// The share of the clients' time above which wasted time is reported before anything else.
 const MOSTLY: f64 = 0.5;
 
 /// Cells that are named before the rest is counted.
@@ -11,20 +12,20 @@ const NAMED: usize = 4;
 /// Shares of the clients' time in the measured part, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct WastedTime {
-    /// Attempts that lost against other clients, and the waits before the next.
+    /// Attempts that lost against other clients, with the waits before the next.
     conflicts: f64,
-    /// Locks that others held.
+    /// Waits for locks that other clients held.
     locks: f64,
-    /// What the store refused: too little stock, no message.
+    /// Operations and attempts that the store refused: too little stock, no message.
     refusals: f64,
-    /// What was not answered in time.
+    /// Operations that were not answered in time, whose outcome is unknown.
     unanswered: f64,
-    /// What failed.
+    /// Operations that failed.
     failures: f64,
 }
 
 impl WastedTime {
-    /// What a cell's clients waited for; none where nothing was measured.
+    /// The shares of a cell's clients; none where nothing was measured.
     fn of(cell: &CellResult) -> Option<Self> {
         let time: f64 = cell.trials.iter().map(|trial| trial.seconds * 1e9 * f64::from(cell.clients)).sum();
         let operations = || cell.trials.iter().flat_map(|trial| &trial.operations);
@@ -32,7 +33,7 @@ impl WastedTime {
         let ended = |operation: &OperationFigures, outcome: &str| {
             operation.service.get(outcome).map_or(0.0, |times| times.mean_ns * times.count as f64)
         };
-        // whom a schedule brings what they take wait for it: that is the schedule, and not in vain
+        // consumers that a schedule supplies wait for the schedule, which is no wasted time
         let is_brought = |each: &OperationFigures| cell.rate.is_some() && each.response.is_empty();
         (time > 0.0).then(|| Self {
             conflicts: share(&|each| each.conflict_ns as f64 + ended(each, "conflict")),
@@ -45,12 +46,13 @@ impl WastedTime {
         })
     }
 
-    /// Several operations of one client may have been in flight at once.
+    /// The share of all wasted time; 1 at most, because several operations of one client may have been in flight at
+    /// once.
     fn share(&self) -> f64 {
         (self.conflicts + self.locks + self.refusals + self.unanswered + self.failures).min(1.0)
     }
 
-    /// `71 % of the time (conflicts 69 %, refusals 2.0 %)`.
+    /// The share with its parts: `71 % of the time (conflicts 69 %, refusals 2.0 %)`.
     fn shown(&self) -> String {
         let parts = [
             ("conflicts", self.conflicts),
@@ -68,7 +70,7 @@ impl WastedTime {
     }
 }
 
-/// Of which cells the clients waited in vain for most of their time, in a line; none if of none.
+/// A line naming the cells whose clients wasted most of their time; none if there are no such cells.
 pub(crate) fn waiting(result: &RunResult, names: &Names) -> Option<String> {
     let mostly = |cell: &CellResult| {
         let waiting = WastedTime::of(cell).filter(|waiting| waiting.share() > MOSTLY)?;
@@ -111,7 +113,8 @@ mod tests {
         );
     }
 
-    /// Consumers have no schedule of their own, and with it no response times: what they wait for comes at its rate.
+    /// Consumers have no schedule of their own and so no response times: the messages that they wait for come at the
+    /// schedule's rate.
     #[test]
     fn who_waits_for_what_a_schedule_brings_does_not_wait_in_vain() {
         let mut cell = Grid::default().result().cells.remove(0);
@@ -127,7 +130,7 @@ mod tests {
         assert!(refusals(&cell) > 0.0);
         cell.rate = Some(20.0);
         assert!(refusals(&cell).abs() < f64::EPSILON);
-        // one on the schedule does
+        // a client with a schedule of its own wastes its time
         for trial in &mut cell.trials {
             trial.operations[0].response.insert("refused".to_owned(), times.clone());
         }

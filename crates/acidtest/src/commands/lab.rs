@@ -57,13 +57,13 @@ async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, 
     }
 }
 
-/// At which rung a server was started, as it says itself, and how to have another.
+/// The durability rung that a server reports after its start, and how to get another one.
 async fn started(kind: &StoreKind, rung: Durability, store: &dyn Store) -> String {
     if kind.rung_of_data {
         return "started; durability as each queue has it".to_owned();
     }
     let settings = within(PATIENCE, "reading the settings", store.effective()).await;
-    // what it could not be asked now, a run reads back again
+    // a server that does not report it now is asked again by each run
     let because = settings.map_or_else(|_| String::new(), |settings| format!(" ({})", settings.because));
     let others = Durability::ALL.into_iter().filter(|other| *other != rung && kind.rung(*other).is_yes());
     let others: Vec<&str> = others.map(Durability::name).collect();
@@ -75,8 +75,8 @@ async fn started(kind: &StoreKind, rung: Durability, store: &dyn Store) -> Strin
     format!("started at durability {rung}{because}{another}")
 }
 
-/// Clears away what killed runs left on users' servers, which may be kept private ones, and then every
-/// kept server and whatever else killed runs left behind.
+/// Removes the namespaces that killed runs left on users' servers, which may be kept private ones, and then every
+/// kept server and everything else that killed runs left behind.
 async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
     let targets = addresses.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let lab = Lab::open()?;
@@ -125,7 +125,7 @@ async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
         let _ = writeln!(text, "removed {}", describe(entry));
     }
     for left in &cleared.left {
-        // what a run under way has is rightly left
+        // a run under way rightly keeps its own folders
         failed |= !busy.contains(&left.folder);
         let _ = writeln!(text, "left {}: {}", left.folder.display(), left.why);
     }
@@ -136,8 +136,7 @@ async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
     Ok(if failed { Status::Unreached } else { Status::Held })
 }
 
-/// Removes a namespace with the login that was given for its address, or without any, and says whether
-/// it is gone.
+/// Removes a namespace with the login that was given for its address, or without any, and returns whether it is gone.
 async fn remove(entry: &NamespaceEntry, targets: &[Target]) -> Result<bool, Failure> {
     let given = targets.iter().find(|target| target.shown() == entry.address);
     let target = match given {

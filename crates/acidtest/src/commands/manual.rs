@@ -12,13 +12,12 @@ use crate::{
     output,
 };
 
-/// Prints a shell's script.
+/// Prints the completion script of a shell.
 pub(crate) fn completions(shell: Shell) -> Result<Status, Failure> {
     output::print_text(&script(shell))?;
     Ok(Status::Held)
 }
 
-/// Prints the manual page.
 pub(crate) fn man() -> Result<Status, Failure> {
     let page = page().map_err(|error| Failure::Other(format!("cannot write the manual page: {error}")))?;
     output::print_text(&page)?;
@@ -31,7 +30,7 @@ fn script(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// One page for all: the program, and a section for each command.
+/// A single page: the program, and a section for each command.
 fn page() -> io::Result<String> {
     let mut program = Arguments::command().disable_help_subcommand(true);
     program.build();
@@ -52,9 +51,9 @@ fn page() -> io::Result<String> {
     Ok(page)
 }
 
-/// Adds a command's section and those of its own commands.
+/// Adds a section for a command and one for each of its subcommands.
 fn add(command: &Command, page: &mut String) -> io::Result<()> {
-    // "acidtest lab up", as it was built
+    // "acidtest lab up", as clap built it
     let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
     let man = Man::new(command.clone());
     let mut parts = Vec::new();
@@ -64,7 +63,7 @@ fn add(command: &Command, page: &mut String) -> io::Result<()> {
     if command.get_after_help().is_some() {
         man.render_extra_section(&mut parts)?;
     }
-    // what is a section of a page of its own is a part of a section here
+    // a section of the command's own page becomes a subsection here
     let parts = String::from_utf8_lossy(&parts).replace("\n.SH ", "\n.SS ");
     let parts = parts.strip_prefix(".SH ").map_or_else(|| parts.clone(), |rest| format!(".SS {rest}"));
     // writing into a string cannot fail
@@ -83,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// What bash offers for the last of the words.
+    /// The words that bash offers to complete the last one of `words`.
     fn offered(words: &[&str]) -> String {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("acidtest.bash");
@@ -113,7 +112,7 @@ mod tests {
         }
     }
 
-    /// Each command has one section, with each of its options that is not everybody's.
+    /// Each command has one section, with each of its options except those that all commands share.
     #[test]
     fn the_page_has_a_section_for_every_command() {
         fn look(command: &clap::Command, within: &str, page: &str) -> usize {

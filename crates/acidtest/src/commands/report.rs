@@ -66,7 +66,7 @@ pub(crate) fn report(report: &Report) -> Result<Status, Failure> {
     Ok(Status::Held)
 }
 
-/// The page of all results, each called by its file's name: where it lay is nobody's business.
+/// The page of all results, each named after its file without the folder, which is no concern of the page's readers.
 fn whole_page(files: &[PathBuf], results: &[RunResult]) -> Result<String, Failure> {
     let names: Vec<String> = files
         .iter()

@@ -22,7 +22,7 @@ use crate::{
     target::Target,
 };
 
-/// The folder for results, unless another is named.
+/// The folder for results if no other one is named.
 const RESULTS: &str = "results";
 
 pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
@@ -63,13 +63,13 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         output::print(&result, format)?;
     }
     if quiet || format == Format::Json {
-        // the table's notes say so otherwise
+        // otherwise the notes below the table say so
         for error in result.cells.iter().filter_map(|cell| cell.error.as_ref()).collect::<BTreeSet<_>>() {
             output::say(&format!("error: {error}"));
         }
     }
     if !quiet {
-        // standard output may be JSON; where the file lies is for people
+        // printed to people and not to standard output, which may be JSON
         output::say(&format!("result: {}", file.path().display()));
         if result.interrupted {
             output::say(&format!("go on with: acidtest run --resume {}", file.path().display()));
@@ -77,12 +77,12 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     }
     let status = runner::status(&result);
     let Some(failure) = failure else { return Ok(status) };
-    // what was measured stands above; the run itself is no success
+    // the figures stand above; the run itself has failed
     output::say(&format!("error: {failure}"));
     Ok(status.max(failure.status()))
 }
 
-/// Refuses options on where results go and what is printed that would have no effect.
+/// Refuses options for the place of results and the format of the output that would have no effect.
 fn idle_output(run: &Run) -> Result<(), Failure> {
     let (output, saves) = (&run.output, run.output.save_plan.is_some());
     let nothing_runs = "the plan is written to its file, and nothing is run (--save-plan)";
@@ -104,14 +104,15 @@ fn idle_output(run: &Run) -> Result<(), Failure> {
     }
 }
 
-/// Whether a run was ended by itself, with nothing left to do or to try again.
+/// Whether a run went to its end without interruption, and no trial is missing.
 fn is_complete(result: &RunResult) -> bool {
     let has_all =
         |cell: &CellResult| cell.error.is_none() && cell.trials.len() as u64 >= u64::from(result.plan.trials);
     !result.interrupted && result.cells.iter().all(has_all)
 }
 
-/// What the arguments amount to. The plan's own list of stores never holds a password.
+/// The plan that the arguments describe, checked, with its grid. The plan's own list of stores never holds a
+/// password.
 fn order(run: &Run) -> Result<Order, Failure> {
     let what = run.what.as_deref().unwrap_or_default();
     let is_file = Path::new(what).extension().is_some_and(|extension| extension == "toml");
@@ -131,7 +132,7 @@ fn order(run: &Run) -> Result<Order, Failure> {
     plan.stores = targets.iter().map(Target::shown).collect();
     plan_check::check(&plan, &asked)?;
     let grid = Grid::of(&plan, &targets).map_err(|failure| {
-        // what the file says by itself is the file's, whatever else the command line says
+        // an error that the file has by itself is reported as the file's, whatever else the command line says
         let own = filed.as_ref().and_then(|filed| Grid::of(filed, &parsed(&filed.stores).ok()?).err());
         let is_of_file = own.is_some_and(|own| own.to_string() == failure.to_string());
         if is_of_file { failure.of(what) } else { failure }
@@ -144,7 +145,7 @@ fn order(run: &Run) -> Result<Order, Failure> {
         Failure::Usage(said) => Failure::Usage(format!("--lock-service {said}")),
         failure => failure,
     })?;
-    // its password is for the run, not for the plan
+    // the password of the address is for the run, not for the plan
     plan.lock_service = lock_service.shown();
     Ok(Order { plan, targets, lock_service, grid, begun: None })
 }
@@ -153,8 +154,8 @@ fn parsed(stores: &[String]) -> Result<Vec<Target>, Failure> {
     stores.iter().map(|text| Target::parse(text)).collect()
 }
 
-/// Settles what a run's workload decides for its plan. A saved plan keeps what it would be without that: whoever
-/// changes the workload's parameters beside it finds the defaults.
+/// Settles the values of a run's plan that its workload decides. A saved plan keeps them unsettled: if the workload's
+/// parameters in it are changed, the defaults apply.
 fn settle(order: &mut Order) {
     if !order.grid.workloads.iter().any(|workload| workload.warms_up()) {
         order.plan.warmup = Span(Duration::ZERO);
@@ -164,7 +165,7 @@ fn settle(order: &mut Order) {
     }
 }
 
-/// Where a store has its hard locks kept that has none of its own.
+/// The server that keeps hard locks for stores that have none of their own.
 fn lock_service(plan: &Plan) -> Result<Target, Failure> {
     let service = Target::parse(&plan.lock_service)?;
     let keeps = ["redis", "postgres"];
@@ -178,7 +179,7 @@ fn lock_service(plan: &Plan) -> Result<Target, Failure> {
     Ok(service)
 }
 
-/// What is left to do of an interrupted run.
+/// The rest of an interrupted run: its plan, checked again, and the result so far.
 fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     let begun = output::load_begun(file)?;
     let refuse = |why: &str| Err(Failure::Usage(format!("cannot go on with {}: {why}", file.display())));
@@ -207,7 +208,7 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     Ok(Order { plan: begun.plan.clone(), targets, lock_service, grid, begun: Some(begun) })
 }
 
-/// The run's id: when it began, and which process it was.
+/// The run's id: its start and its process.
 fn id() -> String {
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
     format!("{stamp}-{}", std::process::id())
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
     use crate::args::{Arguments, Command};
 
-    /// What a command line amounts to; nothing is started.
+    /// The order that a command line makes; nothing is started.
     fn ordered(words: &str) -> Result<Order, Failure> {
         let words = ["acidtest", "run"].into_iter().chain(words.split_whitespace());
         let Command::Run(run) = Arguments::try_parse_from(words).unwrap().command else {
@@ -240,7 +241,7 @@ mod tests {
         said
     }
 
-    /// Whatever would be ignored is refused, each with its own reason.
+    /// Options that would be ignored are refused, each with its own reason.
     #[test]
     #[cfg_attr(not(feature = "default"), ignore = "names stores of every feature")]
     fn what_has_no_effect_is_refused_with_the_reason() {
@@ -328,7 +329,7 @@ mod tests {
         }
     }
 
-    /// The same options where they have an effect, and the defaults of options that have none.
+    /// The same options are accepted where they have an effect, and so are the defaults of options that have none.
     #[test]
     #[cfg_attr(not(feature = "default"), ignore = "names stores of every feature")]
     fn what_has_an_effect_is_accepted() {
@@ -364,7 +365,7 @@ mod tests {
         }
     }
 
-    /// A saved plan names every key, those without effect among them, and is accepted as the plan was.
+    /// A saved plan names every key, those without effect among them, and is accepted like the original plan.
     #[test]
     #[cfg_attr(not(feature = "default"), ignore = "names stores of every feature")]
     fn a_saved_plan_is_accepted_again() {
@@ -383,7 +384,7 @@ mod tests {
                 ordered(path.to_str().unwrap()).unwrap_or_else(|failure| panic!("{words}: {failure}"));
             assert_eq!(again.plan, order.plan, "{words}");
         }
-        // what one phase has no use for is there for another
+        // a parameter that one phase has no use for is there for another phase
         let saved = ordered("queue --phase consume").map(|order| order.plan).unwrap();
         plan_file::save(&saved, &path).unwrap();
         let both = ordered(&format!("{} --phase both", path.display())).unwrap();
@@ -391,19 +392,19 @@ mod tests {
         let mut run = ordered("queue --phase consume").unwrap();
         settle(&mut run);
         assert_eq!(run.plan.warmup, Span(Duration::ZERO));
-        // another length than the file's
+        // another length than the one in the file
         fs::write(&path, "workload = \"inventory\"\nduration = \"3s\"\nrates = [3.0]\n").unwrap();
         let shorter = ordered(&format!("{} --ops 10 --arrivals constant", path.display()));
         assert_eq!(shorter.map(|order| order.plan.ops).map_err(|failure| failure.to_string()), Ok(Some(10)));
-        // what is no number is no value
+        // NaN is no value of a parameter
         fs::write(&path, "workload = \"queue\"\n[parameters]\nprefetch = nan\n").unwrap();
         assert!(refused(path.to_str().unwrap()).contains("prefetch must have a value"));
-        // what somebody wrote into it is asked for
+        // a value that somebody wrote into the file counts as asked for
         std::fs::write(&path, "workload = \"queue\"\nlocks = [\"soft\"]\n").unwrap();
         let said = refused(path.to_str().unwrap());
         let expected = format!("{}: locks has no effect here: ", path.display());
         assert!(said.starts_with(&expected) && said.ends_with("remedy: take it out of the file"), "{said}");
-        // and what the command line says beside it is the command line's
+        // and an option beside the file is reported as the command line's
         assert!(
             refused(&format!("{} --lock hard", path.display())).starts_with("--lock has no effect here: ")
         );
@@ -416,7 +417,7 @@ mod tests {
         assert!(refused(path.to_str().unwrap()).contains("plan.toml: prefetch has no effect"));
     }
 
-    /// What is wrong is told under the name that whoever said it gave it, and of the file only what is the file's.
+    /// An error names the value as it was given, and names the file only if the value is the file's.
     #[test]
     fn a_wrong_value_has_the_name_that_it_was_given() {
         let folder = tempfile::tempdir().unwrap();
@@ -449,7 +450,7 @@ mod tests {
         }
     }
 
-    /// Plans of every workload, as they are written, with each parameter.
+    /// Written plans of every workload, with each parameter.
     fn plans() -> Vec<String> {
         let plan = |kind: &acidtest_workloads::WorkloadKind| {
             let parameters = (kind.with)(&Values::new()).unwrap().values().into_iter().collect();
@@ -493,7 +494,7 @@ mod tests {
     ];
 
     proptest! {
-        /// A plan that was changed is a grid, or one message.
+        /// A changed plan makes a grid, or is refused with one message.
         #[test]
         fn whatever_a_plan_says_it_is_a_grid_or_refused(
             kind in any::<Index>(),

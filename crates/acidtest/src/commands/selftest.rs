@@ -16,10 +16,10 @@ use crate::{
     fuzz, output,
 };
 
-/// Between two words on how far it is.
+/// Time between two lines of progress.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Tests the auditor: on the known bugs one by one, on plans by lot, or on a case of these that was kept.
+/// Tests the auditor: on the known bugs one by one, on randomly drawn plans, or on a plan that was saved.
 pub(crate) fn selftest(arguments: &args::Selftest) -> Result<Status, Failure> {
     match (&arguments.replay, arguments.plans) {
         (Some(case), _) => replay(case),
@@ -28,8 +28,8 @@ pub(crate) fn selftest(arguments: &args::Selftest) -> Result<Status, Failure> {
     }
 }
 
-/// Runs every case and shows which check caught what. A bug that goes uncaught, or an alarm about a
-/// correct store, breaks what acidtest itself promises.
+/// Runs every case and shows which check caught which bug. An uncaught bug, or an alarm about a correct store, breaks
+/// what acidtest itself promises.
 fn one_by_one(seed: u64) -> Result<Status, Failure> {
     let mut rows: Vec<(Case, DrivenTrial)> = Vec::new();
     for case in Case::all() {
@@ -48,13 +48,14 @@ fn one_by_one(seed: u64) -> Result<Status, Failure> {
     Ok(if wrong == 0 { Status::Held } else { Status::Broken })
 }
 
-/// What must be seen was, by a case that had something to show; and nothing else.
+/// Whether the verdict is the expected one, and the planted bug, if there is one, had an effect that an audit must
+/// see.
 fn judged_right(case: &Case, driven: &DrivenTrial) -> bool {
     let expected = if case.is_broken() { Verdict::Broken } else { Verdict::Holds };
     driven.audited.audit.verdict == expected && (driven.shown > 0) == case.is_broken()
 }
 
-/// The cases of one workload: a row each, with all that its audit counted.
+/// A table of one workload's cases: a row each, with all counts of its audit.
 fn table(rows: &[(Case, DrivenTrial)]) -> Table {
     let workload = rows.first().map_or("", |(case, _)| case.workload.name);
     let mut table = Table::new([
@@ -89,7 +90,7 @@ fn table(rows: &[(Case, DrivenTrial)]) -> Table {
     table
 }
 
-/// Drives plans that are drawn by lot, and shows what could be judged.
+/// Drives randomly drawn plans, and shows how many trials were judged, and how.
 fn by_lot(plans: u32, seed: u64, folder: &Path) -> Result<Status, Failure> {
     if !folder.is_dir() {
         let folder = folder.display();
@@ -125,7 +126,7 @@ fn by_lot(plans: u32, seed: u64, folder: &Path) -> Result<Status, Failure> {
     Ok(Status::Held)
 }
 
-/// Drives a case again.
+/// Drives a saved case again.
 fn replay(file: &Path) -> Result<Status, Failure> {
     let case = fuzz::FuzzCase::load(file)?;
     let (done, wrong) = fuzz::examine(&case)?;

@@ -11,7 +11,7 @@ use crate::{
     registry::{self, STORES},
 };
 
-/// Lists the stores, or one.
+/// Lists all stores, or one of them.
 pub(crate) fn stores(only: Option<&str>) -> Result<Status, Failure> {
     let kinds: Vec<&StoreKind> = STORES
         .iter()
@@ -63,7 +63,7 @@ fn describe(kind: &StoreKind) -> String {
     text
 }
 
-/// What is installed here and where, or how to install it.
+/// The store's version and path on this machine, or how to install it.
 fn here(kind: &StoreKind) -> String {
     match kind.server {
         Hosting::Embedded => "built in: nothing to install".to_owned(),

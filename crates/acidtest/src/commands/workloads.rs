@@ -10,10 +10,10 @@ use crate::{
     registry::STORES,
 };
 
-/// Where a line goes on.
+/// Line break and indentation before the rest of a wrapped line.
 const INDENT: &str = "\n              ";
 
-/// Columns of a line of text.
+/// Width of a line of text, in columns.
 const WIDTH: usize = 96;
 
 /// Lists the workloads with their parameters.
@@ -44,7 +44,7 @@ fn describe(kind: &WorkloadKind) -> String {
     text
 }
 
-/// The text in lines of at most so many columns, broken between words.
+/// The text wrapped between words into lines of at most so many columns.
 fn wrapped(text: &str, columns: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

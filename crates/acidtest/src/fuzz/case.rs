@@ -1,4 +1,4 @@
-//! A plan, a store, a clock and a seed: what is driven, as a small file.
+//! A case: a plan with a store, a clock and a seed, kept as a small file.
 
 use std::path::Path;
 
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 use super::drive;
 use crate::{exit::Failure, files};
 
-/// Bytes of the longest case that is read.
+/// Length of the longest case that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// What is driven.
+/// Everything that a case is driven with, so that it can be replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FuzzCase {
-    /// Seeds all that goes wrong in the store; the plan has a seed of its own.
+    /// Seed of all faults in the store; the plan has a seed of its own.
     pub(crate) seed: u64,
-    /// By which clock.
+    /// The clock that the trials run by.
     pub(crate) clock: Clock,
-    /// Trials before the bug sets in, so that it strikes over what a sound one has left.
+    /// Number of trials before the planted bug takes effect, so that it works on data that a sound trial has left.
     #[serde(default)]
     pub(crate) sound: u32,
-    /// When each trial is interrupted, in milliseconds; only by a simulated clock.
+    /// Time after which each trial is interrupted, in milliseconds; only by a simulated clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) halt: Option<u64>,
-    /// What goes wrong in the store.
+    /// The faults and the planted bug of the store.
     pub(crate) store: Faults,
     pub(crate) plan: Plan,
 }
 
 impl FuzzCase {
     pub(crate) fn to_text(&self) -> String {
-        // of plain values, in an order in which TOML can hold them
+        // all values are plain, and in an order in which TOML can hold them
         toml::to_string(self).unwrap_or_else(|error| format!("# {error}\n"))
     }
 
@@ -50,7 +50,7 @@ impl FuzzCase {
         Ok(case)
     }
 
-    /// What a plan's own check does not look at.
+    /// Checks the parts of a case that a plan's own check does not cover.
     fn check(&self) -> Result<(), String> {
         if self.plan.stores != ["memory"] {
             return Err("a case is driven on the reference store: stores must be [\"memory\"]".to_owned());

@@ -1,4 +1,4 @@
-//! Cases by lot.
+//! Draws cases at random.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{FuzzCase, drive::grid};
 
 type Rng = Xoshiro256PlusPlus;
 
-/// Workloads, those with more to get wrong more often.
+/// Workloads to draw from; those in which more can go wrong occur more often.
 const WORKLOADS: [&str; 10] = [
     "inventory",
     "inventory",
@@ -30,10 +30,11 @@ const WORKLOADS: [&str; 10] = [
     "join",
 ];
 
-/// The most that a plan may come to, so that many of them can be driven.
+/// Most trials of a plan, so that many plans can be driven.
 const MOST_TRIALS: usize = 12;
 
-/// A case whose plan its check accepts, of the workload that a bug is planted in, if one is. Counts what was refused.
+/// Draws a case whose plan passes its check, of the workload that the bug is planted in, if there is one. Counts the
+/// plans that were refused.
 pub(crate) fn case(
     rng: &mut Rng,
     planted: Option<(&'static str, Bug)>,
@@ -63,11 +64,11 @@ fn chance(rng: &mut Rng, share: f64) -> bool {
 }
 
 fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    // lists are written out here and hold something
+    // every list is written out in this file and is not empty
     *of.choose(rng).unwrap_or(&of[0])
 }
 
-/// One to three of them, each once, in their order.
+/// One to three distinct values of a list, in its order.
 fn some<T: Copy>(rng: &mut Rng, of: &[T]) -> Vec<T> {
     let count = if chance(rng, 0.7) { 1 } else { rng.random_range(1..=3.min(of.len())) };
     let mut places = index::sample(rng, of.len(), count).into_vec();
@@ -75,10 +76,10 @@ fn some<T: Copy>(rng: &mut Rng, of: &[T]) -> Vec<T> {
     places.into_iter().map(|place| of[place]).collect()
 }
 
-/// What a store does to its clients, a bug apart. One in eight does nothing of the kind but take its time, and answer as
-/// its queue does.
+/// The faults of a store besides a bug. One store in eight has none, and only takes its time and answers as its queue
+/// does.
 fn faults(rng: &mut Rng, clock: Clock) -> Faults {
-    // by a simulated clock nothing takes any time by itself, and clients would go in step
+    // by a simulated clock no work takes time, so without delays all clients would keep in step
     let delays =
         if clock == Clock::Simulated { rng.random_range(0.1..0.6) } else { rng.random_range(0.0..0.05) };
     let queue =
@@ -92,7 +93,7 @@ fn faults(rng: &mut Rng, clock: Clock) -> Faults {
         conflicts: share(0.3),
         failures: share(0.2),
         cuts: share(0.2),
-        // what has no word on what it delivers again hands out nothing that somebody still holds
+        // a queue that does not flag redeliveries must not deliver a message that a client still holds
         redeliveries: if queue.unflagged { 0.0 } else { share(0.3) },
         outages: chance(rng, 0.25),
         to_the_end: clock == Clock::Simulated && chance(rng, 0.15),
@@ -109,7 +110,7 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
         seed: rng.random_range(0..1 << 40),
         ..Plan::of(workload)
     };
-    // by the system's clock every wait takes its time
+    // by the system's clock every wait takes real time
     let strikes = clock == Clock::System || chance(rng, 0.6);
     plan.timeout = Span(Duration::from_millis(if strikes { rng.random_range(3..60) } else { 5_000 }));
     if chance(rng, 0.3) {
@@ -154,7 +155,7 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
 
 type Parameters = BTreeMap<String, Value>;
 
-/// Some of these parameters, each with one value of its list, or several as an axis.
+/// Some of these parameters, each with one value of its list, or with several as an axis.
 fn parameters(rng: &mut Rng, all: &[(&str, Vec<Value>)]) -> Parameters {
     let mut parameters = Parameters::new();
     for (name, values) in all {
@@ -172,7 +173,7 @@ fn values<T: Into<Value> + Clone>(of: &[T]) -> Vec<Value> {
     of.iter().cloned().map(Into::into).collect()
 }
 
-/// Few tuples of few skus: captures take from several, and from each other.
+/// Few tuples of few skus, so that captures contend for them and take from several at once.
 fn inventory(rng: &mut Rng) -> Parameters {
     let mut parameters = parameters(
         rng,

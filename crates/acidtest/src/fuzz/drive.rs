@@ -1,4 +1,4 @@
-//! A case through all its cells and trials, as a run takes a plan through them.
+//! Drives a case through all its cells and trials, as a run does with a plan.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,34 +20,34 @@ use crate::{
     target::Target,
 };
 
-/// A case that takes longer, by its own clock, goes on for ever.
+/// A case that takes longer than this by its own clock is taken to be endless.
 const FOR_EVER: Duration = Duration::from_hours(100);
 
-/// What a case came to.
+/// The result of a case: its trials, and the events that led to them.
 #[derive(Debug, Default)]
 pub(crate) struct CaseResult {
     pub(crate) trials: Vec<TrialDone>,
-    /// What happened, the last events of it.
+    /// The last events of the case, in words.
     pub(crate) history: Vec<String>,
-    /// Whether it did not end.
+    /// Whether the case did not end.
     pub(crate) hung: bool,
 }
 
-/// What a trial came to.
+/// A trial that was driven and audited.
 #[derive(Debug)]
 pub(crate) struct TrialDone {
-    /// Which cell and round it was, in words.
+    /// The trial's cell and round, in words.
     pub(crate) name: String,
-    /// The guarantees that its cell does without, by name.
+    /// Names of the guarantees that its cell does without.
     pub(crate) without: Vec<&'static str>,
-    /// Whether its data were those that an earlier one had left.
+    /// Whether it took over the data that an earlier trial had left.
     pub(crate) took_over: bool,
-    /// How often the bug had struck until its end, in earlier trials, too.
+    /// Number of times that the bug had struck by its end, earlier trials included.
     pub(crate) struck: u64,
     pub(crate) driven: DrivenTrial,
 }
 
-/// The cells of a plan, if its check accepts it.
+/// The grid of a case's plan, if the plan passes its check.
 pub(crate) fn grid(case: &FuzzCase) -> Result<Grid, Failure> {
     let plan = &case.plan;
     let asked = GivenOptions::of(plan);
@@ -58,12 +58,12 @@ pub(crate) fn grid(case: &FuzzCase) -> Result<Grid, Failure> {
     Ok(grid)
 }
 
-/// Drives a case.
+/// Drives all trials of a case.
 ///
 /// # Errors
-/// A plan that is refused, and what keeps a trial from being driven.
+/// A plan that is refused, or an error that keeps a trial from being driven.
 pub(crate) fn drive(case: &FuzzCase) -> Result<CaseResult, Failure> {
-    // its workloads are the thread's own that drives them
+    // the workloads belong to the thread that drives them, so they are made there
     selftest::by(case.clock, || async move {
         let grid = grid(case)?;
         let watch = Watch { exact: case.clock == Clock::Simulated, recorded: true };
@@ -79,7 +79,7 @@ pub(crate) fn drive(case: &FuzzCase) -> Result<CaseResult, Failure> {
 async fn trials(case: &FuzzCase, grid: &Grid, store: &Memory, done: &mut CaseResult) -> Result<(), Failure> {
     let plan = &case.plan;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
-    // the data that trials left, by what they are
+    // the data that trials left, by a key that says what they are
     let mut kept: BTreeMap<String, (Place, ReusableData)> = BTreeMap::new();
     let mut number = 0;
     for round in 1..=plan.trials {

@@ -1,4 +1,4 @@
-//! What is wrong with the verdicts on a case.
+//! Judges the verdicts on a case.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use super::{
     drive::{CaseResult, TrialDone},
 };
 
-/// A case that was judged wrongly, and how.
+/// A case with a wrong verdict, and in which way it is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Misjudgement {
     pub(crate) kind: Kind,
-    /// Which trial, and what was said of it.
+    /// The trial that was judged wrongly, and its verdict, in words.
     text: String,
 }
 
@@ -25,16 +25,16 @@ impl Misjudgement {
     }
 }
 
-/// In which way verdicts can be wrong.
+/// The ways in which verdicts can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A correct store was called broken.
     FalseAlarm,
-    /// A bug did what an audit must see, and the store was said to hold.
+    /// A bug had an effect that an audit must see, and the store was said to hold.
     Missed,
-    /// Nothing in the plan explains why it could not be told.
+    /// The verdict was unknown, and nothing in the plan explains that.
     Unexplained,
-    /// A correct store's clients were told what does not add up: the reference store has a bug of its own.
+    /// A correct store gave its clients answers that contradict each other: the reference store itself has a bug.
     Witness,
     /// The case did not end.
     Endless,
@@ -53,7 +53,7 @@ impl fmt::Display for Misjudgement {
     }
 }
 
-/// The first wrong verdict, if there is one.
+/// The first wrong verdict of a case, if there is one.
 pub(crate) fn judge(case: &FuzzCase, done: &CaseResult) -> Option<Misjudgement> {
     if done.hung {
         return Some(Misjudgement {
@@ -80,7 +80,7 @@ fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
     let no_bug = *struck == 0;
     match audit.verdict {
         Verdict::Broken if no_bug && audit.breaks_promise(without) => Some(Kind::FalseAlarm),
-        // without a promise a correct store breaks, too, and that must be seen
+        // without a promise a correct store breaks too, and the audit must see that
         Verdict::Holds if driven.shown > 0 => {
             Some(if no_bug && without.is_empty() { Kind::Witness } else { Kind::Missed })
         }
@@ -89,13 +89,13 @@ fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
     }
 }
 
-/// Whether something in the plan explains that it could not be told: nothing was acknowledged, or not all of a
-/// sequence, or the trial was interrupted, or the store was not there when the audit asked.
+/// Whether the plan explains a verdict of unknown: nothing was acknowledged, or not all of a sequence, or the trial
+/// was interrupted, or the store was gone when the audit asked.
 fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     let operations = &trial.driven.measurement.operations;
     let ended = |outcome| operations.iter().map(|each| each.count(outcome)).sum::<u64>();
     let others: u64 = Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::Ok).map(ended).sum();
-    // a workload need not do each of its operations; but a queue to which nothing was published says nothing
+    // a workload need not do each of its operations; but a queue without published messages proves nothing
     let nothing = ended(Outcome::Ok) == 0
         || operations.first().is_some_and(|each| each.name == "publish" && each.count(Outcome::Ok) == 0);
     let cut_short = case.halt.is_some() && (nothing || case.plan.trace.is_some());
@@ -103,7 +103,7 @@ fn is_explained(case: &FuzzCase, trial: &TrialDone) -> bool {
     case.store.to_the_end || cut_short || given_up || (nothing && (disturbs(&case.store) || others > 0))
 }
 
-/// Whether a store with these faults may keep a client from getting anything done.
+/// Whether a store's faults may keep a client from completing any operation.
 fn disturbs(faults: &Faults) -> bool {
     let shares = [faults.unanswered, faults.delays, faults.conflicts, faults.failures, faults.cuts];
     faults.outages || shares.iter().any(|share| *share > 0.0)

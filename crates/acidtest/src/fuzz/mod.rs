@@ -1,10 +1,10 @@
-//! The auditor tested on plans that nobody thought of: random plans that the plan's check accepts, driven on the
-//! reference store. A correct store may delay, fail, conflict, lose connections and go away as it likes: it must never
-//! be called broken. One with a planted bug must never be said to hold once the bug has done what an audit must see.
+//! Tests the auditor on random plans that pass the plan's check, driven on the reference store. A correct store may
+//! delay, fail, conflict, lose connections and go away as it likes: it must never be called broken. A store with a
+//! planted bug must never be said to hold once the bug has had an effect that an audit must see.
 //!
-//! `case.rs`: what is driven, as a small file; `draw.rs`: cases by lot; `drive.rs`: a case through all its cells and
-//! trials; `judge.rs`: what is wrong with the verdicts; `shrink.rs`: a smaller case that fails alike; `tally.rs`: what a
-//! run of many has judged.
+//! `case.rs`: a case as a small file; `draw.rs`: draws cases at random; `drive.rs`: drives a case through all its
+//! cells and trials; `judge.rs`: finds wrong verdicts; `shrink.rs`: finds a smaller case with the same failure;
+//! `tally.rs`: counts the verdicts of many cases.
 
 mod case;
 mod draw;
@@ -25,16 +25,16 @@ pub(crate) use case::FuzzCase;
 use judge::Misjudgement;
 pub(crate) use tally::Tally;
 
-/// One of so many cases is driven by the system's clock, on several threads; the others replay exactly.
+/// One case in this many is driven by the system's clock, on several threads; the others replay exactly.
 const BY_SYSTEM: u32 = 12;
 
-/// Of so many cases one has a correct store, the others a bug each.
+/// One case in this many has a correct store, the others have a bug each.
 const CORRECT: u32 = 2;
 
-/// How often a case is drawn for a bug that has shown in none so far.
+/// Most further cases that are drawn for a bug that was not seen and caught in any case so far.
 const SOUGHT: u32 = 200;
 
-/// Replays of a case that may fail by chance.
+/// Number of replays of a case that may fail by chance.
 const REPLAYS: u32 = 20;
 
 /// Every workload with the bugs that can be planted in it.
@@ -50,10 +50,11 @@ fn bugs() -> Vec<(&'static str, Bug)> {
     .concat()
 }
 
-/// What a run of many cases found.
+/// The results of many cases.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
-    /// The first case that was judged wrongly, made small, with what is wrong.
+    /// The first case that was judged wrongly, reduced to a small one, with the wrong verdict; none if all were
+    /// judged right.
     pub(crate) failure: Option<Broken>,
 }
 
@@ -61,16 +62,16 @@ pub(crate) struct Report {
 pub(crate) struct Broken {
     pub(crate) case: FuzzCase,
     pub(crate) wrong: Misjudgement,
-    /// How often it failed again, where it does not replay exactly.
+    /// How often it failed again, and in how many replays, where it does not replay exactly.
     pub(crate) again: Option<(u32, u32)>,
-    /// What happened in it, the last events of it.
+    /// The last events of the case, in words.
     pub(crate) history: Vec<String>,
 }
 
-/// Draws so many cases and drives them, until one is judged wrongly.
+/// Draws and drives this many cases, until one is judged wrongly.
 ///
 /// # Errors
-/// A defect of the generator, and what keeps the self-test from being run.
+/// A defect of the generator, or an error that keeps the self-test from being run.
 pub(crate) fn run(plans: u32, seed: u64, mut tell: impl FnMut(u32)) -> Result<Report, Failure> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut tally = Tally::new(&bugs());
@@ -96,7 +97,7 @@ pub(crate) fn run(plans: u32, seed: u64, mut tell: impl FnMut(u32)) -> Result<Re
     Ok(Report { tally, failure: None })
 }
 
-/// Draws one case, drives it, and makes it small if it was judged wrongly.
+/// Draws and drives one case, and shrinks it if it was judged wrongly.
 fn one(
     rng: &mut Xoshiro256PlusPlus,
     planted: Option<(&'static str, Bug)>,
@@ -109,14 +110,14 @@ fn one(
     Ok(wrong.map(|wrong| broken(case, wrong, done.history)))
 }
 
-/// Drives a case and looks at its verdicts.
+/// Drives a case and judges its verdicts.
 pub(crate) fn examine(case: &FuzzCase) -> Result<(drive::CaseResult, Option<Misjudgement>), Failure> {
     let done = drive::drive(case)?;
     let wrong = judge::judge(case, &done);
     Ok((done, wrong))
 }
 
-/// Makes a case small that was judged wrongly; one that does not fail each time is driven again and again.
+/// Shrinks a case that was judged wrongly; one that does not fail each time is replayed several times.
 fn broken(case: FuzzCase, wrong: Misjudgement, history: Vec<String>) -> Broken {
     if case.clock == Clock::Simulated {
         let (case, wrong) = shrink::shrink(case, wrong, |case| examine(case).ok()?.1);
@@ -130,7 +131,7 @@ fn broken(case: FuzzCase, wrong: Misjudgement, history: Vec<String>) -> Broken {
 }
 
 impl Broken {
-    /// Keeps the case and its history as files beside each other, and says where.
+    /// Saves the case and its history as two files side by side, and returns a text that names them.
     pub(crate) fn save(&self, folder: &Path) -> Result<String, Failure> {
         let (case, history) = (folder.join("selftest-failure.toml"), folder.join("selftest-failure.history"));
         output::keep(&case, &self.case.to_text())?;
@@ -157,7 +158,7 @@ mod tests {
 
     use super::{judge::Kind, *};
 
-    /// A correct inventory on a store that fails as stores do.
+    /// A correct inventory on a store with the faults that stores have.
     fn case() -> FuzzCase {
         let plan = Plan {
             stores: vec!["memory".to_owned()],
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(told(&sound, Verdict::Holds), None);
         assert_eq!(told(&sound, Verdict::Broken), Some(Kind::FalseAlarm));
         assert_eq!(told(&sound, Verdict::Unknown), Some(Kind::Unexplained));
-        // no plan of records does everything that there is to do with them
+        // no plan of records uses every operation that records have
         let records =
             FuzzCase { plan: Plan { workload: "records".to_owned(), ..sound.plan.clone() }, ..sound.clone() };
         assert_eq!(told(&records, Verdict::Unknown), Some(Kind::Unexplained));
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(told(&planted, Verdict::Broken), None);
     }
 
-    /// Whatever does not matter for a failure goes, and what does stays.
+    /// The parts of a case that do not matter for its failure are removed, and the others are kept.
     #[test]
     fn a_failure_shrinks_to_what_it_takes() {
         let mut large = case();
@@ -279,7 +280,7 @@ mod tests {
         let failed = report.failure.map(|broken| broken.wrong.to_string());
         assert_eq!(failed, None);
         assert_eq!(report.tally.too_little(), None);
-        // one that has seen nothing says so
+        // a tally that has seen nothing says so
         assert!(Tally::new(&bugs()).too_little().is_some());
     }
 }

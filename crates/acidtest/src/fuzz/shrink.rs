@@ -1,4 +1,4 @@
-//! A smaller case that fails alike.
+//! Shrinks a case to a smaller one with the same failure.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::{FuzzCase, judge::Misjudgement};
 
-/// Cases that are tried at most.
+/// Most cases that are tried.
 const TRIES: u32 = 400;
 
-/// Makes a case smaller as long as it is found wrong in the same way.
+/// Makes a case smaller as long as its verdict is wrong in the same way.
 pub(crate) fn shrink(
     case: FuzzCase,
     wrong: Misjudgement,
@@ -33,7 +33,7 @@ pub(crate) fn shrink(
     }
 }
 
-/// Cases that are a little smaller.
+/// Cases that are each a little smaller than this one.
 fn candidates(case: &FuzzCase) -> Vec<FuzzCase> {
     let plans = plans(&case.plan).into_iter().map(|plan| FuzzCase { plan, ..case.clone() });
     let stores = stores(case.store).into_iter().map(|store| FuzzCase { store, ..case.clone() });
@@ -97,7 +97,7 @@ fn plans(plan: &Plan) -> Vec<Plan> {
     plans
 }
 
-/// The list without one of its values, or, where it has only one, as it is.
+/// The list without the value at this index; a list of one value stays as it is.
 fn but<T: Clone>(list: &[T], index: usize) -> Vec<T> {
     let but = |(at, each): (usize, &T)| (at != index || list.len() == 1).then(|| each.clone());
     list.iter().enumerate().filter_map(but).collect()

@@ -1,4 +1,4 @@
-//! What a run of many cases has judged.
+//! Counts the verdicts of many cases.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use acidtest_workloads::Verdict;
 
 use super::{FuzzCase, drive::CaseResult};
 
-/// What was judged.
+/// Counts of verdicts, by workload and by bug.
 pub(crate) struct Tally {
-    /// Of correct stores, by workload.
+    /// Counts for correct stores, by workload.
     sound: BTreeMap<String, CorrectStoreTally>,
-    /// Of planted bugs, by workload and bug.
+    /// Counts for planted bugs, by workload and bug.
     planted: BTreeMap<(String, Bug), BugTally>,
-    /// Plans that were drawn and refused by their check.
+    /// Number of plans that were drawn and refused by their check.
     pub(crate) refused: u64,
 }
 
-/// What became of trials on correct stores.
+/// Counts of the trials on correct stores, by verdict.
 #[derive(Clone, Copy, Debug, Default)]
 struct CorrectStoreTally {
     plans: u64,
@@ -28,24 +28,24 @@ struct CorrectStoreTally {
     acknowledged: u64,
     unanswered: u64,
     held: u64,
-    /// Broken where nothing was promised.
+    /// Trials that were broken where nothing was promised.
     excused: u64,
     unknown: u64,
 }
 
-/// What became of a bug.
+/// Counts of the trials with a bug.
 #[derive(Clone, Copy, Debug, Default)]
 struct BugTally {
     plans: u64,
     struck: u64,
-    /// Trials in which it did what an audit must see.
+    /// Trials in which the bug had an effect that an audit must see.
     shown: u64,
-    /// Of those: called broken.
+    /// Trials among those in `shown` whose verdict was broken.
     broken: u64,
 }
 
 impl Tally {
-    /// Nothing was judged yet of these bugs, nor of any correct store.
+    /// A tally with all counts at 0, for these bugs.
     pub(crate) fn new(bugs: &[(&'static str, Bug)]) -> Self {
         let planted =
             bugs.iter().map(|(workload, bug)| (((*workload).to_owned(), *bug), BugTally::default()));
@@ -60,12 +60,12 @@ impl Tally {
         }
     }
 
-    /// Whether the bug has done what an audit must see, and was caught.
+    /// Whether the bug has had an effect that an audit must see, and was caught.
     pub(crate) fn has_shown(&self, (workload, bug): (&str, Bug)) -> bool {
         self.planted.get(&(workload.to_owned(), bug)).is_some_and(|planted| planted.broken > 0)
     }
 
-    /// What says that too little was judged to say anything.
+    /// A message if too little was judged for a conclusion; none otherwise.
     pub(crate) fn too_little(&self) -> Option<String> {
         if let Some(((workload, bug), _)) = self.planted.iter().find(|(_, planted)| planted.broken == 0) {
             let meaning = bug.meaning();

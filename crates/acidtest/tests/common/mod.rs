@@ -1,4 +1,4 @@
-//! What the tests of the command line share: running it in a lab and a working folder of its own.
+//! Shared by the tests of the command line: runs it in a lab and a working folder of its own.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test binary uses a part; a test's set-up may panic
 
@@ -15,15 +15,15 @@ pub use acidtest_testbed::wanted;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything that must happen may take, on a machine that has other things to do.
+/// Longest time for any event that must happen, on a machine that has other things to do.
 const SOON: Duration = Duration::from_mins(3);
 
-/// A working folder and a lab for one test. Nothing may be left in the lab at its end.
+/// A working folder and a lab for one test. The lab must be empty at the test's end.
 pub struct Bench {
     folder: TempDir,
 }
 
-/// How a command ended.
+/// The exit code and output of a command.
 pub struct CommandResult {
     pub code: Option<i32>,
     pub stdout: String,
@@ -53,7 +53,7 @@ impl CommandResult {
 impl Bench {
     pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("acidtest-test-").tempdir().unwrap();
-        // servers of root's run as another user, who must be able to pass through
+        // under root, servers run as another user, who must be able to pass through
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
         Self { folder }
     }
@@ -81,7 +81,7 @@ impl Bench {
         self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// The results that were written, oldest first.
+    /// The result files that were written, oldest first.
     pub fn results(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.path("results")) else { return Vec::new() };
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -94,13 +94,13 @@ impl Bench {
         serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
     }
 
-    /// What lies in the lab: nothing, when everything was cleared away.
+    /// The files in the lab; none once everything has been removed.
     pub fn leftovers(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.path("lab")) else { return Vec::new() };
         entries.map(|entry| entry.unwrap().path()).collect()
     }
 
-    /// Processes that work in the lab or name it.
+    /// Processes that work in the lab or name it in their arguments or environment.
     pub fn processes(&self) -> Vec<String> {
         let lab = self.path("lab").display().to_string();
         let mut found = Vec::new();
@@ -136,7 +136,7 @@ impl Drop for Bench {
     }
 }
 
-/// Waits for a child to end; it is killed if it does not.
+/// Waits for a child to end, and kills it if it does not.
 pub fn wait(mut child: Child) -> CommandResult {
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -155,13 +155,13 @@ pub fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub fn until(what: &str, so: impl FnMut() -> bool) {
     acidtest_testbed::until(what, SOON, so);
 }
 
-/// The servers under test: all, but those that the user left out.
+/// The servers to test: all except those that the user left out.
 pub fn servers() -> Vec<&'static str> {
     ["postgres", "mariadb", "redis", "tarantool"].into_iter().filter(|store| wanted(store)).collect()
 }

@@ -1,7 +1,7 @@
-//! Elasticsearch: one node that is a cluster by itself, on loopback.
+//! Elasticsearch: a cluster of a single node, on loopback.
 //!
-//! What is acknowledged when is a setting of each index (`index.translog.durability`), which its maker
-//! chooses: the server is the same for every rung.
+//! Whether an acknowledged write is on disk is a setting of each index (`index.translog.durability`), which the store
+//! sets when it makes the index: the server is the same for every durability rung.
 
 use acidtest_model::Address;
 
@@ -27,8 +27,8 @@ fn run(site: &Site) -> Invocation {
         .arg(&site.home)
         .args(["cluster.name=acidtest", "node.name=acidtest", "discovery.type=single-node"])
         .args(["network.host=127.0.0.1", &format!("http.port={}", site.port)])
-        // nobody calls it there: any free port will do
+        // no other node connects to it, so any free port will do
         .arg("transport.port=0")
-        // else a disk that is 95 % full, however large, would make every index read-only
+        // otherwise a disk that is 95 % full, however large, would make every index read-only
         .arg("cluster.routing.allocation.disk.threshold_enabled=false")
 }

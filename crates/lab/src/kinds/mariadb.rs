@@ -49,23 +49,24 @@ fn run(site: &Site) -> Invocation {
         .args(["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M"])
         .arg(format!("--port={}", site.port))
         .arg(format!("--innodb-flush-log-at-trx-commit={flush}"))
-        // MyISAM's
+        // for tables of MyISAM
         .arg(format!("--myisam-recover-options={recover}"))
-        // Aria's; in microseconds, how long a commit that does not wait for it leaves the log unsynced
+        // for tables of Aria; in microseconds, how long a commit that does not wait for the log's sync leaves it
+        // unsynced
         .arg(format!("--aria-group-commit={group}"))
         .arg("--aria-group-commit-interval=1000000")
-        // engines that Debian has as plugins
+        // engines that Debian packages as plugins
         .args(["--plugin-maturity=experimental", "--plugin-load-add=ha_archive"])
         .arg("--plugin-load-add=ha_blackhole")
 }
 
-/// What the preparation and the server must agree on. No file of the system's settings is read.
+/// The options that the preparation and the server must agree on. No file of the system's settings is read.
 fn common(program: &Path, site: &Site) -> Invocation {
     Invocation::new(program)
         .arg("--no-defaults")
         .path("--basedir=", &base(&site.binary))
         .path("--datadir=", &site.home.join("db"))
-        // in a shared one, a preparation removes the temporary tables of another
+        // in a shared folder, a preparation would remove the temporary tables of another server
         .path("--tmpdir=", &site.home)
         .arg("--skip-name-resolve")
 }

@@ -1,4 +1,4 @@
-//! The servers that the lab can start: one file each, and one line in [`KINDS`].
+//! The servers that the lab can start: one file each, and one entry in [`KINDS`].
 
 mod elasticsearch;
 mod mariadb;
@@ -35,74 +35,75 @@ static KINDS: [&Kind; 8] = [
 pub(crate) struct Kind {
     /// The store's name, as on the command line.
     pub(crate) store: &'static str,
-    /// The server's program.
+    /// The name of the server's program.
     pub(crate) program: &'static str,
-    /// What the `--version` of another server says that goes by the same name.
+    /// A word that the `--version` of another server contains whose program has the same name; none if there is no
+    /// such server.
     pub(crate) unlike: Option<&'static str>,
-    /// Where the makers' own program is a script.
+    /// How to treat the makers' start script; none where their program is no script.
     pub(crate) script: Option<&'static Script>,
-    /// What brings it.
+    /// The package or tool that installs the program.
     pub(crate) source: Source,
     /// Folders to search besides those of `PATH`, best first.
     pub(crate) places: fn() -> Vec<PathBuf>,
-    /// How the server is asked to stop at once and in order.
+    /// The signal that makes the server stop at once and in order.
     pub(crate) stop: Stop,
-    /// Where clients reach it.
+    /// The address at which clients reach the server on this port.
     pub(crate) address: fn(u16) -> Address,
-    /// Prepares an empty home: writes files, or says which program does it.
+    /// Prepares an empty home: writes files, or returns the program that prepares it.
     pub(crate) init: fn(&Site) -> Result<Option<Invocation>, LabError>,
-    /// The server itself, in the foreground.
+    /// The command that runs the server, in the foreground.
     pub(crate) run: fn(&Site) -> Invocation,
-    /// Gives back what a killed server leaves in the kernel, outside its folder; none for one that leaves nothing.
+    /// The command that frees what a killed server leaves in the kernel, outside its folder; none for a server that
+    /// leaves nothing.
     pub(crate) sweep: Option<fn(&Site) -> Option<Invocation>>,
 }
 
-/// What there is to know of a server that its makers start by a script.
+/// How to treat a server that its makers start by a script.
 pub(crate) struct Script {
-    /// The program that the script turns into; `None` for another that only has its name.
+    /// The program that the script turns into; `None` for another script that only has the same name.
     pub(crate) process: fn(&Path) -> Option<PathBuf>,
-    /// The version, of a script that is not to be asked.
+    /// Finds the version without running the script.
     pub(crate) version: fn(&Path) -> Result<String, String>,
 }
 
 impl Kind {
-    /// The environment variable that names another binary of this kind.
+    /// The environment variable that names another program for this kind.
     pub(crate) fn variable(&self) -> String {
         format!("ACIDTEST_{}", self.store.to_uppercase())
     }
 
-    /// How the kernel ends a server whose bench is gone. While they start, some hear no other signal: `RabbitMQ` may
-    /// come up all the same, and stay. One that would leave something outside its folder has to end in order.
+    /// The signal by which the kernel ends a server whose bench is gone. While they start, some servers hear no other
+    /// signal than SIGKILL: `RabbitMQ` may come up all the same, and stay. A server that would leave something
+    /// outside its folder has to stop in order.
     pub(crate) fn orphaned(&self) -> Stop {
         if self.sweep.is_some() { self.stop } else { Stop::Kill }
     }
 }
 
-/// The kind of that name.
 pub(crate) fn find(store: &str) -> Result<&'static Kind, LabError> {
     KINDS.into_iter().find(|kind| kind.store == store).ok_or_else(|| unknown(store))
 }
 
-/// Nothing here can start a server of that name.
+/// The error for a store that the lab has no recipe for.
 pub(crate) fn unknown(store: &str) -> LabError {
     LabError::Unknown { store: store.to_owned(), known: KINDS.map(|kind| kind.store).to_vec() }
 }
 
-/// What a recipe may know of the server to be.
+/// The place and settings that a kind's functions prepare and start a server with.
 pub(crate) struct Site {
-    /// The server's program, under the name that it is to be called by.
+    /// The server's program, under the name that it is called by.
     pub(crate) program: PathBuf,
     /// The same program as the kernel names it, with every link resolved.
     pub(crate) binary: PathBuf,
-    /// The folder that is the server's own to write in, and its working directory.
+    /// The folder in which the server may write, and its working directory.
     pub(crate) home: PathBuf,
-    /// Its port on loopback.
+    /// The server's port on loopback.
     pub(crate) port: u16,
-    /// The rung that its settings are to amount to.
+    /// The durability rung that the server's settings must provide.
     pub(crate) durability: Durability,
 }
 
-/// A program with its arguments.
 pub(crate) struct Invocation {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
@@ -123,7 +124,7 @@ impl Invocation {
         self
     }
 
-    /// An option such as `--datadir=PATH`, whatever bytes the path is made of.
+    /// Adds an option such as `--datadir=PATH`, whatever bytes the path is made of.
     fn path(self, option: &str, path: &Path) -> Self {
         let mut argument = OsString::from(option);
         argument.push(path);
@@ -131,7 +132,7 @@ impl Invocation {
     }
 }
 
-/// A signal by which a server stops: in order, but for the last.
+/// A signal by which a server stops: in order by all but the last.
 #[derive(Clone, Copy)]
 pub(crate) enum Stop {
     Interrupt,
@@ -158,13 +159,13 @@ impl Stop {
     }
 }
 
-/// For kinds found in the usual places.
+/// For kinds that are installed in the usual places only.
 fn nowhere_else() -> Vec<PathBuf> {
     Vec::new()
 }
 
-/// Where the tools (`begin` in `tools/kit.sh`) put a server. Root's servers run as another user, who could not
-/// pass through root's home.
+/// The folders in which the tools (`begin` in `tools/kit.sh`) install a server. With root it is not in the home:
+/// root's servers run as another user, who could not pass through root's home.
 fn kit(store: &str) -> Vec<PathBuf> {
     let named = |variable| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let usual = || {
@@ -177,7 +178,7 @@ fn kit(store: &str) -> Vec<PathBuf> {
     cache.into_iter().map(|cache| cache.join("acidtest").join(store)).collect()
 }
 
-/// For kinds that need no preparation.
+/// For kinds whose home needs no preparation.
 #[expect(clippy::unnecessary_wraps, reason = "the signature of a recipe's step that may fail")]
 fn no_init(_: &Site) -> Result<Option<Invocation>, LabError> {
     Ok(None)

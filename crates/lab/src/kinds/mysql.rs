@@ -10,7 +10,7 @@ use crate::{error::LabError, installed::Source};
 pub(super) static KIND: Kind = Kind {
     store: "mysql",
     program: "mysqld",
-    // which Debian gives the name of MySQL's
+    // Debian installs MariaDB under the name of MySQL's program
     unlike: Some("MariaDB"),
     script: None,
     source: Source::Tool("tools/get-mysql"),
@@ -22,7 +22,7 @@ pub(super) static KIND: Kind = Kind {
     sweep: None,
 };
 
-/// `root` is made for the socket file alone, which no client here uses.
+/// By default `root` may log in through the socket file alone, which no client here uses.
 const ROOT: &str = "CREATE USER root@127.0.0.1 IDENTIFIED BY '';\n\
                     GRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;\n";
 
@@ -45,21 +45,21 @@ fn run(site: &Site) -> Invocation {
         // relative to the data: an absolute path may not be longer than 107 bytes
         .args(["--socket=sock", "--pid-file=pid", "--mysqlx=OFF"])
         .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=2000"])
-        // as MariaDB has it by default: for so many connections it takes several hundred megabytes
+        // off, as MariaDB has it by default: for so many connections it would take several hundred megabytes
         .arg("--performance-schema=OFF")
         .arg("--innodb-buffer-pool-size=128M")
         .arg(format!("--port={}", site.port))
         .arg(format!("--innodb-flush-log-at-trx-commit={flush}"))
-        // MyISAM's
+        // for tables of MyISAM
         .arg(format!("--myisam-recover-options={recover}"))
 }
 
-/// What the preparation and the server must agree on. No file of the system's settings is read.
+/// The options that the preparation and the server must agree on. No file of the system's settings is read.
 fn common(site: &Site) -> Invocation {
     Invocation::new(&site.program)
         .arg("--no-defaults")
         .path("--datadir=", &site.home.join("db"))
         .path("--tmpdir=", &site.home)
-        // the folder of the package's that it would insist on is not there
+        // the package's folder, which the server would insist on, does not exist here
         .args(["--secure-file-priv=NULL", "--skip-name-resolve", "--innodb-redo-log-capacity=192M"])
 }

@@ -1,5 +1,5 @@
-//! NATS with JetStream, on loopback, without its monitoring port. What a message survives is a stream's setting
-//! (file or memory), not the server's.
+//! NATS with JetStream, on loopback, without its monitoring port. Whether a message survives a crash is a setting of
+//! its stream (file or memory), not of the server.
 
 use acidtest_model::Address;
 
@@ -15,7 +15,7 @@ pub(super) static KIND: Kind = Kind {
     script: None,
     source: SOURCE,
     places: nowhere_else,
-    // on SIGTERM it stops as well, but 2.9 then exits with status 1
+    // the server stops on SIGTERM too, but 2.9 then exits with status 1
     stop: Stop::Interrupt,
     address: |port| Address::loopback("nats", None, port, ""),
     init: no_init,

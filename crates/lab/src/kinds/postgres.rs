@@ -1,4 +1,4 @@
-//! PostgreSQL: one cluster with the superuser `acidtest`, trusted on loopback.
+//! PostgreSQL: one cluster whose superuser `acidtest` needs no password on loopback.
 
 use std::{fs, path::PathBuf};
 
@@ -19,7 +19,7 @@ pub(super) static KIND: Kind = Kind {
     script: None,
     source: SOURCE,
     places,
-    // SIGTERM would wait for the clients to leave
+    // SIGTERM would wait for the clients to disconnect
     stop: Stop::Interrupt,
     address: |port| Address::loopback("postgres", Some("acidtest"), port, "postgres"),
     init,
@@ -27,7 +27,7 @@ pub(super) static KIND: Kind = Kind {
     sweep: Some(sweep),
 };
 
-/// Debian keeps each major version in a folder of its own and none on `PATH`: newest first.
+/// The folders of Debian's packages: each major version has its own, none is on `PATH`; newest first.
 fn places() -> Vec<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -55,7 +55,7 @@ fn run(site: &Site) -> Invocation {
     let settings = [
         "listen_addresses=127.0.0.1".to_owned(),
         format!("port={}", site.port),
-        // none: its path may not be longer than 107 bytes, and nobody would use it
+        // no socket file: its path may not be longer than 107 bytes, and nobody would use it
         "unix_socket_directories=".to_owned(),
         "max_connections=1000".to_owned(),
         "shared_buffers=128MB".to_owned(),
@@ -66,10 +66,10 @@ fn run(site: &Site) -> Invocation {
     settings.into_iter().fold(command, |command, setting| command.arg("-c").arg(setting))
 }
 
-/// A killed server, or a killed step of initdb, leaves shared memory behind, which the next start on the same data gives
-/// back: this is such a start, which ends there. It finds the memory by the data folder. The lock file would only keep
-/// it from starting, as long as nobody has taken the exit status of the process that is named there; under another name
-/// it says that there is something to give back, should this be killed in its turn.
+/// A killed server, or a killed step of initdb, leaves shared memory behind, which the next start on the same data
+/// frees: this is such a start, which ends there. It finds the memory by the data folder. The lock file would only
+/// keep it from starting, as long as nobody has taken the exit status of the process that is named there; under
+/// another name the file says that there is something to free, should this start be killed in its turn.
 fn sweep(site: &Site) -> Option<Invocation> {
     let killed = site.home.join("killed");
     let _ = fs::rename(site.home.join("postmaster.pid"), &killed);

@@ -1,12 +1,12 @@
 //! RabbitMQ: one node by itself, with its own port mapper, on loopback.
 //!
-//! Its settings are the server's own defaults, Erlang's flags among them, for those are what its users
-//! measure. What is on disk when a message is confirmed depends on the message and its queue: the server is
-//! the same for every rung.
+//! Its settings are the server's own defaults, Erlang's flags among them, because those are what its users measure.
+//! Whether a confirmed message is on disk depends on the message and its queue: the server is the same for every
+//! durability rung.
 //!
-//! An Erlang node is found by its name through a port mapper (`epmd`), without which RabbitMQ does not start.
-//! One that it would start itself leaves for the background, where nobody finds it: so `rabbitmq.sh` starts
-//! it, as a child of the node that dies with it.
+//! An Erlang node is found by its name through a port mapper (`epmd`), without which RabbitMQ does not start. A
+//! mapper that RabbitMQ started itself would go to the background, where nobody finds it: so `rabbitmq.sh` starts it,
+//! as a child of the node that dies with it.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ pub(super) static KIND: Kind = Kind {
     unlike: None,
     script: Some(&Script { process, version }),
     source: Source::Package("rabbitmq-server"),
-    // what is on the path asks for the user rabbitmq
+    // the script on PATH insists on running as the user rabbitmq
     places: || vec![PathBuf::from("/usr/lib/rabbitmq/bin")],
     stop: Stop::Terminate,
     address: |port| Address::loopback("amqp", Some("guest"), port, ""),
@@ -40,7 +40,7 @@ pub(super) static KIND: Kind = Kind {
 
 const SCRIPT: &str = "rabbitmq.sh";
 
-/// Erlang's virtual machine, for RabbitMQ's own script but no other that calls it.
+/// The program of Erlang's virtual machine, if this is RabbitMQ's own script and not another one that calls it.
 fn process(program: &Path) -> Option<PathBuf> {
     version(program).ok()?;
     let erl = installed::on_path("erl")?.canonicalize().ok()?;
@@ -53,7 +53,7 @@ fn process(program: &Path) -> Option<PathBuf> {
     machine.canonicalize().ok()
 }
 
-/// As its main plugin is named: asked for its version, the script would start a server.
+/// The version in the name of its main plugin: if asked for its version, the script would start a server.
 fn version(program: &Path) -> Result<String, String> {
     let unknown = || "the folder plugins/rabbit-VERSION is missing in its installation".to_owned();
     let own = program.canonicalize().map_err(|error| error.to_string())?;
@@ -76,7 +76,7 @@ fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
     for (name, text) in files {
         let file = site.home.join(name);
         fs::write(&file, text).map_err(LabError::at("writing", &file))?;
-        // the server's user must read it, whatever our umask
+        // the server's user must be able to read it, whatever our umask is
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644))
             .map_err(LabError::at("opening to all", &file))?;
     }

@@ -28,7 +28,7 @@ const SCRIPT: &str = "init.lua";
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
     let script = site.home.join(SCRIPT);
     fs::write(&script, include_str!("tarantool.lua")).map_err(LabError::at("writing", &script))?;
-    // the server's user must read it, whatever our umask
+    // the server's user must be able to read it, whatever our umask is
     fs::set_permissions(&script, fs::Permissions::from_mode(0o644))
         .map_err(LabError::at("opening to all", &script))?;
     Ok(None)

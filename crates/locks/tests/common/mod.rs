@@ -11,7 +11,7 @@ use acidtest_locks::{
 use acidtest_testbed::wait;
 use acidtest_workloads::Audit;
 
-/// What the drill needs of a lock service's client.
+/// The requests of a lock service's client that the drill makes.
 #[allow(async_fn_in_trait)] // driven where it is made
 pub trait Locking {
     async fn acquire(&mut self, name: &str, lease: Duration) -> Result<Option<Grant>, LockError>;
@@ -33,14 +33,14 @@ impl Locking for Locker {
     }
 }
 
-/// How long a client waits before it asks again for a lock that another holds.
+/// Time that a client waits before it asks again for a lock that another holds.
 const BACK_OFF: Duration = Duration::from_millis(1);
 
-/// Clients that contend.
+/// A number of clients that contend for locks, and how they behave.
 #[derive(Clone, Copy)]
 pub struct Drill {
     pub clients: u32,
-    /// How many times each client holds a lock.
+    /// Number of times that each client holds a lock.
     pub turns: u32,
     pub locks: usize,
     pub lease: Duration,
@@ -49,14 +49,14 @@ pub struct Drill {
 }
 
 impl Drill {
-    /// Holds every lock for as short as can be.
+    /// Clients that hold every lock for as short as they can.
     pub const BRISK: Self =
         Self { clients: 8, turns: 40, locks: 2, lease: Duration::from_secs(30), dawdle: false };
-    /// Holders outlive their leases, come too late with writes, renewals and releases.
+    /// Clients that outlive their leases, and whose writes, renewals and releases come too late.
     pub const SLOW: Self =
         Self { clients: 4, turns: 16, locks: 1, lease: Duration::from_millis(30), dawdle: true };
 
-    /// Runs every client in a thread of its own.
+    /// Runs every client in a thread of its own, and audits what they saw.
     pub fn run<L: Locking>(self, connect: impl AsyncFn() -> L + Sync) -> Audit {
         let watch = Watch::new(self.locks);
         let counters: Vec<GuardedCounter> =
@@ -90,7 +90,7 @@ impl Drill {
         if watch.granted(lock, client, &grant) {
             let read = counters[lock].read(grant.token());
             if self.dawdle {
-                // a part of the lease, past its end, a part with a renewal, or not at all
+                // waits for a part of the lease, past its end, for a part with a renewal, or not at all
                 tokio::time::sleep(self.lease * [2, 4, 2, 0][turn as usize % 4] / 3).await;
                 let renews = [false, true, true, false][turn as usize % 4];
                 if renews && matches!(locks.renew(&mut grant, self.lease).await, Ok(true)) {
@@ -98,15 +98,15 @@ impl Drill {
                     tokio::time::sleep(self.lease * 2 / 3).await;
                 }
             }
-            // a stale one is refused, and counted there
+            // a stale write is refused, and the counter counts it
             let _ = read.and_then(|value| counters[lock].write(grant.token(), value + 1));
             watch.releasing(lock, client);
         }
-        // one that failed holds the lock until its lease ends
+        // a release that failed leaves the lock held until its lease ends
         let _ = locks.release(grant).await;
     }
 
-    /// Asks until it has the lock; `None` where that is in doubt.
+    /// Asks until it has the lock; `None` where a request is in doubt.
     async fn take<L: Locking>(self, locks: &mut L, lock: usize) -> Option<Grant> {
         loop {
             match locks.acquire(&format!("lock {lock}"), self.lease).await {

@@ -6,7 +6,7 @@
 //! unshown; ask for more trials then. Judged by the estimate, a change whose true ratio is the bound meets it every
 //! other time.
 //!
-//! What cannot be judged fails: a gate that never closes is none.
+//! A condition that cannot be judged fails too: a gate that stays open whenever data is missing protects nothing.
 
 use std::{fmt, str::FromStr};
 
@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 
 use super::{Figure, Pair};
 
-/// A condition: `throughput<0.95`, `capture:p99>1.2`.
+/// A condition on a figure's ratio B / A, as the command line takes it: `throughput<0.95`, `capture:p99>1.2`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     operation: Option<String>,
@@ -69,46 +69,46 @@ impl Serialize for Condition {
     }
 }
 
-/// By what a condition is judged.
+/// Which value of a ratio must lie beyond a condition's bound for the condition to be met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Judge {
-    /// The whole interval must lie beyond the bound.
+    /// The whole 95 % interval, so that noise alone fails no comparison.
     #[default]
     Interval,
-    /// The estimate must.
+    /// The estimate alone, which noise can push beyond the bound.
     Estimate,
 }
 
-/// A condition on a pair, judged.
+/// A condition as applied to one pair of cells, with its ruling.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// The condition.
+    /// The condition, as given on the command line.
     pub condition: Condition,
-    /// By what it was judged.
+    /// Whether the interval or the estimate was held against the bound.
     pub by: Judge,
-    /// The cell of B, by what varies.
+    /// The cell of B, named by the dimensions that vary.
     pub cell: String,
-    /// How it turned out.
+    /// Whether the condition passed, failed, or could not be judged.
     pub ruling: Ruling,
-    /// The ratio, with its interval.
+    /// The ratio B / A with its 95 % interval; none where the pair has none.
     pub ratio: Option<crate::Ratio>,
 }
 
-/// How a condition turned out.
+/// The result of judging a condition on a pair of cells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ruling {
     /// The ratio is not shown to lie beyond the bound.
     Passed,
-    /// It lies beyond the bound.
+    /// The ratio lies beyond the bound: the comparison fails.
     Failed,
-    /// It could not be judged: that fails too.
+    /// It could not be judged, for the reason given here: the comparison fails by that too.
     NotJudged(String),
 }
 
 impl Ruling {
-    /// Whether the comparison fails by it.
+    /// Whether the comparison fails by it: so does a condition that could not be judged.
     #[must_use]
     pub fn fails(&self) -> bool {
         *self != Self::Passed

@@ -8,29 +8,29 @@ use crate::{
     CellResult, LatencyFigures, OperationFigures, SpanFigures, TrialResult, UnreadableHistogram, result::Turn,
 };
 
-/// A figure of a trial.
+/// A figure of a trial that two cells are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// Acknowledged operations a second.
     Throughput,
-    /// Median response time of acknowledged operations.
+    /// Median response time of acknowledged operations, in nanoseconds.
     P50,
-    /// Their 95th percentile.
+    /// 95th percentile of the response time of acknowledged operations, in nanoseconds.
     P95,
-    /// Their 99th percentile.
+    /// 99th percentile of the response time of acknowledged operations, in nanoseconds.
     P99,
-    /// Their 99.9th percentile.
+    /// 99.9th percentile of the response time of acknowledged operations, in nanoseconds.
     P999,
-    /// The longest of them.
+    /// Longest response time of an acknowledged operation, in nanoseconds.
     Max,
-    /// CPU time of the client for an acknowledged operation.
+    /// CPU time of the client process for each acknowledged operation, in nanoseconds.
     ClientCpu,
-    /// CPU time of the server for an acknowledged operation.
+    /// CPU time of the server's processes for each acknowledged operation, in nanoseconds.
     ServerCpu,
 }
 
 impl Figure {
-    /// All of them, in the order of reports.
+    /// All figures, in the order in which reports show them.
     pub const ALL: [Self; 8] = [
         Self::Throughput,
         Self::P50,
@@ -42,7 +42,7 @@ impl Figure {
         Self::ServerCpu,
     ];
 
-    /// Its name, in conditions and in JSON.
+    /// The figure's name, in conditions and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Figure {
         }
     }
 
-    /// Its unit.
+    /// The unit of the figure's values: `operations/s`, `ns`, or `ns of CPU/operation`.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Figure {
         matches!(self, Self::ClientCpu | Self::ServerCpu)
     }
 
-    /// The figure as readers see it.
+    /// The value with its unit, rounded for readers.
     pub(super) fn shown(self, value: f64) -> String {
         if self == Self::Throughput { crate::rate(value) } else { crate::nanoseconds(value) }
     }
@@ -117,10 +117,10 @@ impl FromStr for Figure {
     }
 }
 
-/// A trial's figures.
+/// The figures of one trial, of all operations together and of each.
 pub(super) struct TrialFigures {
     pub(super) turn: Turn,
-    /// Over all operations; times are none where nothing was acknowledged.
+    /// Acknowledged operations a second, over all operations.
     throughput: f64,
     times: Option<LatencyFigures>,
     client: Option<f64>,

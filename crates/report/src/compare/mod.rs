@@ -1,4 +1,4 @@
-//! Two cells, or two grids, held against each other.
+//! Compares two cells, or two grids of cells, with each other.
 //!
 //! Cells are compared in pairs that are equal in everything that no selector names. Trials of one run were
 //! interleaved, so their ratios are taken round by round; trials of two runs are two groups, and whatever changed
@@ -27,123 +27,123 @@ use crate::{
 /// The version of a comparison's JSON: raised when a reader of the last one would misread the next.
 const FORMAT: u32 = 1;
 
-/// Why there is no comparison.
+/// The reason why two results could not be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// Selectors that do not fit.
+    /// A selector fits no cell, or does not fit one cell alone.
     #[error("{0}")]
     SelectionError(#[from] SelectionError),
-    /// A result that cannot be read.
+    /// A histogram in one of the results cannot be read.
     #[error("{0}")]
     Unreadable(#[from] UnreadableHistogram),
 }
 
-/// One side: a result, where it came from, and which of its cells are meant.
+/// One side of a comparison: a result, the file it came from, and which of its cells are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
-    /// The result.
+    /// The result whose cells are compared.
     pub result: &'a RunResult,
-    /// How it is called: the file.
+    /// The name of the result's file, for messages.
     pub name: &'a str,
-    /// Which cells; all of them, if it names nothing.
+    /// Selects the cells to compare; an empty selector takes all of them.
     pub selector: &'a Selector,
 }
 
 /// A comparison of B with A.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The version of this format.
+    /// The version of this JSON format, from 1.
     pub format: u32,
-    /// The file of A and its run.
+    /// The file and the run of side A, which B is compared with.
     pub a: Source,
-    /// The file of B and its run.
+    /// The file and the run of side B.
     pub b: Source,
-    /// Whether both are of one run, whose rounds are compared with each other.
+    /// Whether A and B come from one run, whose trials are then compared round by round.
     pub paired: bool,
-    /// Pairs of cells.
+    /// The pairs of cells that were compared, one of A and one of B each.
     pub pairs: Vec<Pair>,
-    /// Cells of A that have no partner in B, by name.
+    /// Names of the cells of A that have no partner in B.
     pub only_a: Vec<String>,
-    /// Cells of B that have no partner in A.
+    /// Names of the cells of B that have no partner in A.
     pub only_b: Vec<String>,
-    /// In what else the two runs differ.
+    /// Differences between the two runs, besides those selected, that bear on their figures.
     pub differences: Vec<String>,
-    /// What was to be judged, and how it turned out: a line for each condition and pair.
+    /// The ruling on each condition for each pair.
     pub judged: Vec<Judged>,
     /// Whether the comparison failed: a pair is void, a condition was met or could not be judged, or, where there
     /// are conditions, a cell of A has no partner.
     pub failed: bool,
 }
 
-/// Where a side came from.
+/// The file, the run and the selector of one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
-    /// The file.
+    /// The name of the result's file.
     pub file: String,
-    /// The run.
+    /// The run's id.
     pub run: String,
-    /// The selector, as given.
+    /// The selector's choices, as `NAME=VALUE`; empty if all cells were taken.
     pub selected: Vec<String>,
 }
 
-/// A cell of A and one of B.
+/// A cell of A and the cell of B that it is compared with.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
-    /// The cell of A, by what varies.
+    /// The cell of A, named by the dimensions that vary.
     pub a: String,
-    /// The cell of B.
+    /// The cell of B, named by the dimensions that vary.
     pub b: String,
-    /// All dimensions of A.
+    /// All dimensions of A's cell, by name.
     pub a_dimensions: Dimensions,
-    /// All dimensions of B.
+    /// All dimensions of B's cell, by name.
     pub b_dimensions: Dimensions,
     /// The worst verdict of A's trials.
     pub a_verdict: Verdict,
     /// The worst verdict of B's trials.
     pub b_verdict: Verdict,
-    /// Why the comparison is void, if it is.
+    /// The reason why the comparison is void; none if it is not.
     pub void: Option<String>,
     /// Figure by figure: first over all operations together, then operation by operation and span by span.
     pub figures: Vec<Compared>,
 }
 
-/// One figure of both.
+/// One figure of both cells, with their ratio.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
     /// The operation or the span; none for all operations together.
     pub operation: Option<String>,
-    /// Which figure.
+    /// The figure that is compared.
     pub figure: Figure,
-    /// Its unit.
+    /// The unit of `a` and `b`.
     pub unit: &'static str,
-    /// Geometric mean over the trials of A; none where there is none above 0.
+    /// Geometric mean over the trials of A: 0 where a trial has 0, none where no trial has the figure.
     pub a: Option<f64>,
-    /// The same of B.
+    /// Geometric mean over the trials of B, with 0 and none as in `a`.
     pub b: Option<f64>,
-    /// B over A.
+    /// The ratio B / A; none where a trial of either side has the value 0, or none can be compared.
     pub ratio: Option<Ratio>,
-    /// What it comes to.
+    /// Whether B is better or worse, and if that cannot be said, the reason.
     pub says: Assessment,
 }
 
-/// What a ratio comes to.
+/// Whether a ratio shows that B is better or worse than A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assessment {
-    /// B is better, beyond the noise.
+    /// B is better: the interval excludes 1.
     Better,
-    /// B is worse, beyond the noise.
+    /// B is worse: the interval excludes 1.
     Worse,
-    /// The interval contains 1.
+    /// The interval contains 1, or lies too near to it for histograms of three digits to tell.
     NoDifferenceShown,
-    /// There is no interval.
+    /// There is no interval: the trials are too few, or one of them acknowledged nothing.
     TooFewTrials,
-    /// The comparison is void.
+    /// The pair is void, because a guarantee did not hold or a cell was not run.
     Void,
 }
 
 impl Assessment {
-    /// In a reader's words.
+    /// The assessment in a reader's words.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -156,10 +156,10 @@ impl Assessment {
     }
 }
 
-/// Compares the cells of B with those of A, and judges the conditions.
+/// Compares the cells of B with those of A, and judges the conditions on each pair.
 ///
 /// # Errors
-/// Selectors that fit no cell or not one alone; a histogram that cannot be read.
+/// A selector that fits no cell, or more than one where it must fit one; a histogram that cannot be read.
 pub fn compare(
     a: Side<'_>,
     b: Side<'_>,
@@ -212,7 +212,7 @@ fn pair(a: &CellResult, b: &CellResult, names: &Names, paired: bool) -> Result<P
     let mut compared = Vec::new();
     for operation in operations {
         for figure in Figure::ALL {
-            // what it costs is known of all operations together
+            // CPU time is measured of the whole trial, not of each operation
             if operation.is_none() || !figure.is_cost() {
                 let of = (&of_a[..], &of_b[..]);
                 compared.extend(one(of, operation.as_deref(), figure, paired, void.is_some()));
@@ -231,7 +231,8 @@ fn pair(a: &CellResult, b: &CellResult, names: &Names, paired: bool) -> Result<P
     })
 }
 
-/// A number whose guarantee broke is void; A may be one that promised nothing.
+/// Why a pair is void: B's guarantee did not hold, or A's was broken although it was promised. A cell of A that
+/// promised nothing may be broken.
 fn void(a: &CellResult, b: &CellResult) -> Option<String> {
     match (a.verdict(), b.verdict()) {
         _ if a.trials.is_empty() || b.trials.is_empty() => {
@@ -246,7 +247,7 @@ fn void(a: &CellResult, b: &CellResult) -> Option<String> {
     }
 }
 
-/// One figure of both; none where neither has it.
+/// One figure of both cells; none where neither has it.
 fn one(
     (a, b): (&[TrialFigures], &[TrialFigures]),
     operation: Option<&str>,
@@ -304,7 +305,7 @@ fn geometric_mean(values: &[f64]) -> Option<f64> {
         .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
-/// In what else two runs differ that bears on their figures.
+/// Differences between two runs that bear on their figures: in machine, plan and versions.
 fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
     let extent = |plan: &crate::Plan| {
         plan.ops.map_or_else(|| plan.duration.to_string(), |ops| format!("{ops} operations"))
@@ -412,7 +413,7 @@ mod tests {
         let throughput = &compared.pairs[0].figures[0];
         let (low, high) = throughput.ratio.unwrap().interval.unwrap();
         assert!(low < 0.7 && 0.7 < high && throughput.says == Assessment::Worse, "{throughput:?}");
-        // what one side names is meant for both where it is needed to tell cells apart
+        // a choice that one side names holds for both sides where it is needed to tell cells apart
         let eight = within(&result, &["lock=none"], &["lock=soft", "clients=8"], &[]).unwrap();
         assert_eq!((eight.pairs.len(), eight.pairs[0].a.as_str()), (1, "sqlite none, 8 clients"));
         let across = within(&result, &["lock=none", "clients=4"], &["lock=soft", "clients=8"], &[]).unwrap();
@@ -448,7 +449,7 @@ mod tests {
         assert!(void.pairs[0].figures.iter().all(|figure| figure.says == Assessment::Void));
     }
 
-    /// What is no operation's own time is compared and judged by its name too.
+    /// Spans, which are no operation's own times, are compared and judged by their names too.
     #[test]
     fn spans_are_compared_by_their_times() {
         let result = queue([("confirm", false, 900.0); 6]);
@@ -484,7 +485,7 @@ mod tests {
         let all = Selector::default();
         let side = |result, name| Side { result, name, selector: &all };
         let same = compare(side(&a, "a.json"), side(&b, "b.json"), &[], Judge::Interval).unwrap();
-        // lock none is broken in both
+        // the cells with lock none are broken on both sides
         assert_eq!((same.pairs.len(), same.paired, same.failed), (8, false, true));
         assert_eq!(same.differences, ["acidtest: 0.1.0 / 0.2.0"]);
         for figure in same.pairs.iter().filter(|pair| pair.void.is_none()).flat_map(|pair| &pair.figures) {

@@ -1,4 +1,4 @@
-//! Which cells are compared with which.
+//! Pairs the cells of two results that are to be compared.
 
 use std::{collections::BTreeSet, str::FromStr};
 
@@ -8,11 +8,11 @@ use crate::{
     dimensions::{ADDRESS, STORE, varying},
 };
 
-/// Which cells of a result are meant: those that have all of these values.
+/// Selects the cells of a result that have all of these values; an empty selector fits every cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Choice>);
 
-/// `lock=none`: a dimension and its value.
+/// A dimension and its value, written `lock=none`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     name: String,
@@ -53,18 +53,18 @@ impl Choice {
         let value = cell.dimension(&self.name);
         let number = |text: &str| text.parse::<f64>().ok();
         value == self.value
-            // an address is also a store
+            // an address is accepted as the value of `store` too
             || (self.name == STORE && cell.dimension(ADDRESS) == self.value)
             || matches!((number(&value), number(&self.value)), (Some(one), Some(other)) if one.total_cmp(&other).is_eq())
     }
 }
 
-/// Selectors that do not fit the results.
+/// A selector that fits no cell, or does not pair cells one to one; the text says which and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectionError(String);
 
-/// Cells that belong together, and those that stay alone.
+/// The pairs of cells that were found, and the cells that have no partner.
 pub(super) struct CellPairs<'a> {
     pub(super) pairs: Vec<(&'a CellResult, &'a CellResult)>,
     pub(super) only_a: Vec<&'a CellResult>,
@@ -108,7 +108,7 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, Selec
         let mut fitting: Vec<&CellResult> =
             of_a.iter().copied().filter(|other| other.same_but(cell, free)).collect();
         if fitting.len() > 1 {
-            // what only one side names is then meant for both
+            // a choice that only one side names then holds for both
             fitting.retain(|other| other.same_but(cell, &both));
         }
         match fitting[..] {
@@ -123,7 +123,7 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, Selec
             _ => return Err(ambiguous(&of_a, cell, free)),
         }
     }
-    // what B's selector alone names leaves cells of A out, too
+    // cells of A that B's own selector excludes count as excluded, not as left without a partner
     let meant = |cell: &CellResult| {
         b.selector.0.iter().all(|choice| both.contains(&choice.name.as_str()) || choice.fits(cell))
     };
@@ -153,7 +153,7 @@ fn ambiguous(of_a: &[&CellResult], cell: &CellResult, free: &[&str]) -> Selectio
     ))
 }
 
-/// The cells that a side means.
+/// The cells that a side's selector fits.
 fn selected<'a>(side: Side<'a>, option: &str) -> Result<Vec<&'a CellResult>, SelectionError> {
     for choice in &side.selector.0 {
         known(choice, side.result, option)?;
@@ -166,7 +166,7 @@ fn selected<'a>(side: Side<'a>, option: &str) -> Result<Vec<&'a CellResult>, Sel
     Ok(cells)
 }
 
-/// A dimension that some cell has, and a value of it that some cell has.
+/// Checks that some cell has the dimension, and that some cell has this value of it.
 fn known(choice: &Choice, result: &RunResult, option: &str) -> Result<(), SelectionError> {
     let names: BTreeSet<String> =
         result.cells.iter().flat_map(CellResult::dimensions).map(|(name, _)| name).collect();

@@ -1,4 +1,4 @@
-//! A comparison on a terminal.
+//! Formats a comparison for a terminal.
 
 use acidtest_workloads::Verdict;
 
@@ -9,7 +9,7 @@ use crate::{
     tables::ratio,
 };
 
-/// Pairs up to which every figure is shown.
+/// Up to this many pairs every figure is shown; above it, one row a pair.
 const DETAILED: usize = 6;
 
 impl Comparison {
@@ -115,7 +115,7 @@ impl Comparison {
     }
 }
 
-/// Both cells with their verdicts: no throughput is shown without them.
+/// The names of both cells with their verdicts: no throughput is shown without them.
 fn heading(pair: &Pair) -> String {
     let side = |name: &str, verdict: Verdict| format!("{name} ({verdict})");
     format!("A {} → B {}", side(&pair.a, pair.a_verdict), side(&pair.b, pair.b_verdict))
@@ -168,7 +168,7 @@ fn says(says: Assessment) -> Entry {
     Entry::toned(says.name(), tone)
 }
 
-/// A row for each pair: the figures that decide most.
+/// One row for each pair, with the figures that matter most for a decision.
 fn summary(pairs: &[Pair]) -> Table {
     const FIGURES: [Figure; 3] = [Figure::Throughput, Figure::P50, Figure::P99];
     let mut table = Table::new([

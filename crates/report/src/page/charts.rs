@@ -1,4 +1,4 @@
-//! What the charts of a page show, reduced to what they need.
+//! The data of a page's charts, reduced to the points that can be seen.
 
 use serde::Serialize;
 
@@ -8,13 +8,13 @@ use crate::{
     tables::{each, operations},
 };
 
-/// Lines that one chart can carry.
+/// Lines that one chart can carry and still be read.
 const LINES: usize = 8;
 
-/// Most points of a line over time: longer trials are thinned.
+/// Most points of a line over time; longer trials are thinned to this number.
 const POINTS: usize = 300;
 
-/// A chart: its id on the page and what it shows.
+/// A chart: its id on the page and the data that it shows.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Chart {
     pub(super) id: String,
@@ -27,13 +27,13 @@ pub(super) struct Chart {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// Throughput over clients, with intervals and the law.
+    /// Throughput over the number of clients, with intervals and the scalability law.
     Sweep,
-    /// Times over percentiles.
+    /// Response times over percentiles.
     Percentiles,
     /// Throughput over seconds.
     Rate,
-    /// Times over seconds.
+    /// Service times over seconds.
     Times,
 }
 
@@ -42,15 +42,15 @@ struct Curve {
     label: String,
     x: Vec<f64>,
     y: Vec<f64>,
-    /// Intervals of the points.
+    /// Lower bounds of the points' intervals; `high` has the upper ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     low: Vec<Option<f64>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     high: Vec<Option<f64>>,
-    /// Whether the line is a secondary one.
+    /// Whether the line is drawn dashed, as a secondary one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dashed: bool,
-    /// Which colour, from 0.
+    /// The index of the line's colour, from 0.
     color: usize,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn sweeps(sweeps: &[Sweep<'_>], names: &Names, prefix: &str) -> Vec<C
             lines,
         }
     };
-    // a sweep and its law are two lines
+    // each sweep takes two lines: its points and its law
     sweeps.chunks(LINES / 2).enumerate().map(of_some).collect()
 }
 
@@ -111,7 +111,7 @@ pub(super) fn percentiles(
             kinds.push(operation);
         }
     }
-    // few cells share a chart, many have one a store
+    // few cells share one chart; many have a chart for each store
     let mut groups: Vec<(String, Vec<&CellResult>)> = Vec::new();
     for cell in &result.cells {
         let store = if result.cells.len() > LINES { names.store(cell) } else { String::new() };
@@ -149,7 +149,7 @@ pub(super) fn percentiles(
     Ok(charts)
 }
 
-/// A distribution over 1 / (1 − p), eight points a decade, as far as there are values.
+/// A distribution over 1 / (1 − p), at eight points a decade, as far as there are values.
 fn curve(label: String, times: &LatencyFigures) -> Result<Curve, UnreadableHistogram> {
     let histogram = times.histogram()?;
     let last = times.count.max(1) as f64;
@@ -160,8 +160,8 @@ fn curve(label: String, times: &LatencyFigures) -> Result<Curve, UnreadableHisto
     Ok(Curve { label, x, y, ..Curve::default() })
 }
 
-/// A cell's trials second by second: throughput, and median and 99th percentile of the service time.
-/// And what rose and fell meanwhile, where there is such a thing.
+/// A cell's trials second by second: throughput, median and 99th percentile of the service time, and the gauge, where
+/// the workload has one.
 pub(super) fn seconds(cell: &CellResult, id: &str) -> Vec<Chart> {
     let (mut rates, mut times) = (Vec::new(), Vec::new());
     for (place, trial) in cell.trials.iter().enumerate() {
@@ -196,7 +196,7 @@ pub(super) fn seconds(cell: &CellResult, id: &str) -> Vec<Chart> {
     [rates, times].into_iter().chain(gauge(cell, id)).collect()
 }
 
-/// What rose and fell, a line a trial.
+/// The gauge's value at each second, one line for each trial.
 fn gauge(cell: &CellResult, id: &str) -> Option<Chart> {
     let seen = cell.trials.iter().filter_map(|trial| Some((trial.round, trial.gauge.as_ref()?)));
     let lines: Vec<Curve> = seen
@@ -225,7 +225,7 @@ struct Second {
     p99: f64,
 }
 
-/// A trial's whole seconds, or as many spans of several: their mean throughput, the worst of their times.
+/// A trial's whole seconds; of a long trial, groups of them with their mean throughput and their worst times.
 fn thinned(trial: &TrialResult) -> Vec<Second> {
     let whole = trial.series.iter().filter(|second| second.second as f64 + 1.0 <= trial.seconds + 1e-6);
     let whole: Vec<_> = whole.collect();

@@ -1,7 +1,7 @@
-//! Results as one HTML page that needs nothing else: no server, no network.
+//! Results as one HTML page that needs no server and no network.
 //!
-//! Everything that a store, an address or a log said is escaped by the templates; the figures of the charts are JSON in
-//! which `<` is written `\u003c`. The page's own policy (CSP) forbids it to load anything.
+//! Everything that came from a store, an address or a log is escaped by the templates; the figures of the charts are
+//! JSON in which `<` is written `\u003c`. The page's own policy (CSP) forbids it to load anything.
 
 mod charts;
 
@@ -30,16 +30,16 @@ const UPLOT_LICENSE: &str = include_str!("../../vendor/uplot/LICENSE");
 const SCRIPT: &str = include_str!("page.js");
 const CSS: &str = include_str!("page.css");
 
-/// A result and what it is called: its file.
+/// A result with the name of its file.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    /// The file's name.
+    /// The file's name, which heads the result on the page.
     pub name: &'a str,
-    /// The result.
+    /// The result to show.
     pub result: &'a RunResult,
 }
 
-/// The page of one result or several.
+/// Makes one page of one result or several.
 ///
 /// # Errors
 /// A histogram that cannot be read.
@@ -176,7 +176,7 @@ fn section(file: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup,
     Ok(markup)
 }
 
-/// A table that scrolls inside itself; large ones can be filtered.
+/// A table that scrolls within the page; large tables can be filtered.
 fn table(table: &Table, filtered: bool) -> Markup {
     html! {
         @if !table.rows.is_empty() {
@@ -209,7 +209,7 @@ fn drawn(charts: &[Chart]) -> Markup {
     }
 }
 
-/// Every price of every cell, the lock's among them.
+/// Every price of every cell, the price of the lock included.
 fn priced(result: &RunResult, columns: &Columns<'_>) -> Markup {
     let (locks, others) = (locks(result, columns), prices(result, columns));
     html! {
@@ -224,7 +224,7 @@ fn priced(result: &RunResult, columns: &Columns<'_>) -> Markup {
     }
 }
 
-/// One cell: its trials, what its audit found, its seconds, what the store said.
+/// One cell: its trials, the findings of its audit, its charts over seconds, and the messages of its store.
 fn each(cell: &CellResult, name: &str, id: &str, charts: &mut Vec<Chart>) -> Markup {
     let verdict = cell.verdict();
     let over_time = charts::seconds(cell, id);
@@ -253,7 +253,7 @@ fn each(cell: &CellResult, name: &str, id: &str, charts: &mut Vec<Chart>) -> Mar
     markup
 }
 
-/// A row for each trial.
+/// A table with a row for each trial.
 fn trials(cell: &CellResult) -> Table {
     let mut table = Table::of(&[
         "trial",
@@ -298,7 +298,7 @@ fn trials(cell: &CellResult) -> Table {
     table
 }
 
-/// Where a trial's data came from.
+/// The origin of a trial's data: loaded, or left by an earlier trial.
 fn data(trial: &TrialResult) -> String {
     let rows = count(trial.data.rows);
     match (trial.data.load_seconds, trial.data.left_by) {
@@ -311,7 +311,7 @@ fn data(trial: &TrialResult) -> String {
     }
 }
 
-/// What a trial's audit, store and server said.
+/// The messages of a trial's audit, store and server.
 fn said(trial: &TrialResult) -> Markup {
     let findings: Vec<String> = trial
         .audit
@@ -336,7 +336,7 @@ fn said(trial: &TrialResult) -> Markup {
     }
 }
 
-/// The plans of a cell's operations, each once.
+/// The query plans of a cell's operations, each distinct plan once.
 fn plans(cell: &CellResult) -> Vec<(&String, &String)> {
     let mut plans: Vec<(&String, &String)> = Vec::new();
     for plan in cell.trials.iter().flat_map(|trial| &trial.remarks.plans) {
@@ -347,7 +347,7 @@ fn plans(cell: &CellResult) -> Vec<(&String, &String)> {
     plans
 }
 
-/// What each store said of itself, each answer once.
+/// The settings that each store reported, each distinct answer once.
 fn settings(result: &RunResult) -> Markup {
     let mut seen = Vec::new();
     for cell in &result.cells {
@@ -447,7 +447,7 @@ mod tests {
         }
     }
 
-    /// 480 trials of 30 seconds.
+    /// A result of 480 trials of 30 seconds each.
     #[test]
     fn a_large_result_makes_a_page_of_a_reasonable_size() {
         let size = of(&Grid { seconds: 30, ..Grid::LARGE }.result()).len();

@@ -1,4 +1,4 @@
-//! The first table: of each cell whether it holds, how fast it is, and at what price of its lock.
+//! The first table: for each cell whether it holds, how fast it is, and the price of its lock.
 
 use acidtest_model::Lock;
 use acidtest_workloads::{Verdict, workload};
@@ -13,13 +13,13 @@ use crate::{
     table::{Entry, Table, Worth},
 };
 
-/// One row a cell: does it hold, how fast, at what price of its lock.
+/// A table with one row for each cell: verdict, throughput and the price of the lock.
 pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     use Worth::{High, Low, Middle, Needed};
     let several = result.cells.iter().any(|cell| cell.trials.len() > 1);
     let lock = Priceable::of(result).find(|guarantee| guarantee.name() == LOCK);
     let lock = lock.filter(|lock| result.cells.iter().any(|cell| result.has_baseline(*lock, cell)));
-    // the rung that was read back has a column where cells differ in it, and is in the headline where they do not
+    // the durability rung read back has a column where cells differ in it; otherwise the headline shows it
     let rungs = common_rung(result).is_none();
     let columns = columns.without(DURABILITY);
     let own = OwnCounts::of(result);
@@ -51,8 +51,8 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     table
 }
 
-/// Columns that only some workloads have: rates of operations that throughput does not count, how high a gauge
-/// rose, and what the workload shows of its audit's evidence.
+/// Columns that only some workloads have: rates of operations that throughput does not count, the highest value of a
+/// gauge, and evidence of the audit that the workload shows.
 struct OwnCounts {
     operations: Vec<String>,
     gauge: Option<String>,
@@ -103,7 +103,7 @@ impl OwnCounts {
     }
 }
 
-/// The mean; where some cell has several trials, its interval and the coefficient of variation.
+/// Mean throughput; where some cell has several trials, also its interval and the coefficient of variation.
 fn throughput(cell: &CellResult, several: bool) -> Vec<String> {
     let none = || "–".to_owned();
     let mean = cell.mean_throughput();
@@ -140,13 +140,13 @@ fn price(result: &RunResult, cell: &CellResult, lock: Priceable) -> String {
         None if cell.lock == Lock::None => "1 (baseline)".to_owned(),
         None if !result.has_baseline(lock, cell) => NOT_THERE.to_owned(),
         None => unpriced(cell),
-        // an open loop's throughput is what was offered
+        // an open loop's throughput is the rate that was offered, so its price is that of the response time
         Some(price) if cell.rate.is_some() => price.p99.as_ref().map_or_else(|| NOT_THERE.to_owned(), ratio),
         Some(price) => ratio(&price.throughput),
     }
 }
 
-/// Why there is no price although there is a baseline: a number whose guarantee broke is void.
+/// The reason why there is no price although there is a baseline: a cell whose guarantee broke has no valid figures.
 pub(crate) fn unpriced(cell: &CellResult) -> String {
     let void = !cell.trials.is_empty() && cell.verdict() != Verdict::Holds;
     if void { "void" } else { NOT_THERE }.to_owned()

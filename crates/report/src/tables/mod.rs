@@ -1,4 +1,4 @@
-//! The tables of a result: what stands in them, whoever shows them.
+//! The tables of a result, whichever format shows them.
 
 mod cells;
 mod prices;
@@ -22,13 +22,14 @@ use crate::{
     table::{Entry, Table, Worth},
 };
 
-/// Cells above which a terminal is spared what each of them used.
+/// Number of cells above which a terminal does not show the resources that each of them used.
 pub(crate) const MANY: usize = 24;
 
-/// What tells the rows of a result apart: the store, the lock, and whatever else differs between its cells.
+/// The first columns of every table, which tell the rows apart: the store, the lock, and whatever else differs
+/// between the cells.
 pub(crate) struct Columns<'a> {
     names: &'a Names,
-    /// Whether any cell has something to protect by a lock.
+    /// Whether any cell has something to protect by a lock, so that the lock has a column.
     lock: bool,
     others: Vec<String>,
 }
@@ -39,7 +40,7 @@ impl<'a> Columns<'a> {
         Self { names, lock, others: names.others().map(str::to_owned).collect() }
     }
 
-    /// The same, but for one of them.
+    /// The same columns without the dimension of this name.
     pub(crate) fn without(&self, name: &str) -> Self {
         let others = self.others.iter().filter(|other| *other != name).cloned().collect();
         Self { others, ..*self }
@@ -67,7 +68,7 @@ impl<'a> Columns<'a> {
             .collect()
     }
 
-    /// A table that begins with them, and goes on with others.
+    /// A table that begins with these columns and goes on with `rest`.
     pub(crate) fn table<'b>(&'b self, rest: impl IntoIterator<Item = (&'b str, Worth)>) -> Table {
         let own = self.header().into_iter().map(|title| (title, Worth::Needed));
         Table::new(own.chain(rest))
@@ -80,7 +81,7 @@ pub(crate) fn percent(share: f64) -> String {
     if shown.abs() < 9.95 { format!("{shown:.1} %") } else { format!("{shown:.0} %") }
 }
 
-/// A ratio with its interval, or the word that it has none; ≈ marks one inside the noise.
+/// A ratio with its interval, or with the remark that it has none; ≈ marks a ratio inside the noise.
 pub(crate) fn ratio(ratio: &Ratio) -> String {
     let estimate = three_digits(ratio.estimate);
     let Some((low, high)) = ratio.interval else { return format!("×{estimate} (1 trial)") };
@@ -88,7 +89,7 @@ pub(crate) fn ratio(ratio: &Ratio) -> String {
     format!("×{estimate} ({}–{}){inside}", three_digits(low), three_digits(high))
 }
 
-/// Names of the operations that some trial of the cell tried, in the order in which they turn up.
+/// Names of the operations that some trial of the cell tried, in the order in which they first occur.
 pub(crate) fn operations(cell: &CellResult) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for operation in cell.trials.iter().flat_map(|trial| &trial.operations) {
@@ -99,12 +100,12 @@ pub(crate) fn operations(cell: &CellResult) -> Vec<&str> {
     names
 }
 
-/// What each trial has of an operation; trials that never tried it have nothing.
+/// The figures that each trial has of an operation; trials that never tried it are skipped.
 pub(crate) fn each<'a>(cell: &'a CellResult, name: &str) -> impl Iterator<Item = &'a OperationFigures> {
     cell.trials.iter().filter_map(move |trial| trial.operation(name))
 }
 
-/// Names of the spans that some trial of the cell has.
+/// Names of the spans that some trial of the cell has, sorted.
 pub(crate) fn spans(cell: &CellResult) -> BTreeSet<&str> {
     cell.trials.iter().flat_map(|trial| &trial.spans).map(|span| span.name.as_str()).collect()
 }
@@ -124,7 +125,8 @@ mod tests {
         assert_eq!(each(cell, "capture").count(), 2);
     }
 
-    /// What ended in another way than acknowledged has its times, too: they may be most of what clients waited for.
+    /// Operations with another outcome than ok have their times shown too: clients may have spent most of their time
+    /// on them.
     #[test]
     fn what_was_refused_has_a_row_of_its_own() {
         let mut result = Grid::default().result();

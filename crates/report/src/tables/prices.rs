@@ -1,4 +1,4 @@
-//! What guarantees cost: a row for each guarantee of a cell that has a cell without it.
+//! Tables of prices: a row for each guarantee of a cell whose grid has the cell without it.
 
 use super::{Columns, ratio, unpriced};
 use crate::{
@@ -8,12 +8,12 @@ use crate::{
     table::{Entry, Table, Worth},
 };
 
-/// Of all guarantees but the lock, whose price stands beside the verdict.
+/// Prices of all guarantees except the lock, whose price stands beside the verdict.
 pub(crate) fn prices(result: &RunResult, columns: &Columns<'_>) -> Table {
     of(result, columns, |guarantee| guarantee.name() != LOCK)
 }
 
-/// Of the lock alone.
+/// Prices of the lock alone.
 pub(crate) fn locks(result: &RunResult, columns: &Columns<'_>) -> Table {
     of(result, columns, |guarantee| guarantee.name() == LOCK)
 }

@@ -10,17 +10,17 @@ use crate::{
 };
 
 fn cores(mean: f64) -> String {
-    // a mean of nothing may be a negative zero
+    // a mean of no values may be a negative zero
     format!("{:.2} cores", mean.max(0.0))
 }
 
-/// A process's use over the trials: means of the means, the largest of the maxima.
+/// The resources of a process over the trials: means of the means, the largest of the maxima.
 struct Use {
     cpu_mean: f64,
     cpu_max: f64,
     memory_mean: f64,
     memory_max: f64,
-    /// Bytes a second; none where they could not be read.
+    /// Bytes read a second; none where they could not be determined.
     read: Option<f64>,
     written: Option<f64>,
 }
@@ -62,13 +62,13 @@ impl Use {
     }
 }
 
-/// What the server's processes used; none where they are not on this machine or inside the client.
+/// The resources of the server's processes; none where they run on another machine or inside the client.
 fn server_use(cell: &CellResult) -> Option<Use> {
     let seen = cell.trials.iter();
     Use::of(seen.filter_map(|trial| Some((trial.resources.seconds, trial.resources.server.as_ref()?))))
 }
 
-/// Up to three rows a cell: what clients, server and the whole machine used.
+/// Up to three rows for each cell: the resources of clients, server and the whole machine.
 pub(crate) fn resources(result: &RunResult, columns: &Columns<'_>) -> Table {
     let mut table = columns.table([
         ("used by", Worth::Needed),

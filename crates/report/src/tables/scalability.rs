@@ -1,4 +1,4 @@
-//! The scalability law of each sweep over clients.
+//! A table of the scalability law of each sweep over clients.
 
 use super::Columns;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     table::{Entry, Table, Worth},
 };
 
-/// The law of each sweep over clients that has one.
+/// One row for each sweep over clients that has a fitted law.
 pub(crate) fn scalability(result: &RunResult, columns: &Columns<'_>) -> Table {
     let columns = columns.without(CLIENTS);
     let mut table = columns.table([
@@ -45,7 +45,7 @@ pub(crate) fn scalability(result: &RunResult, columns: &Columns<'_>) -> Table {
     table
 }
 
-/// A figure of the law with its interval, if it has one; ∞ where that has no upper end.
+/// A parameter of the law with its interval, if it has one; ∞ for a missing upper bound.
 fn fitted(figure: &Fitted, shown: impl Fn(f64) -> String) -> String {
     let estimate = shown(figure.estimate);
     match figure.interval {

@@ -1,4 +1,4 @@
-//! How long operations took.
+//! A table of the times that operations took.
 
 use acidtest_engine::Outcome;
 
@@ -10,9 +10,9 @@ use crate::{
     table::{Entry, Table, Worth},
 };
 
-/// One row a cell and operation: how fast, and how long it took. An open loop has the response times
-/// too, from when an operation was due; where there was one, the first, cold execution has its own row, and so has,
-/// unless only what was acknowledged is wanted, what ended in any other way.
+/// One row for each cell and operation: throughput and times. An open loop also has the response times, counted from
+/// when an operation was due. The first, cold execution has its own row where it was measured; so has every outcome
+/// other than ok, unless only acknowledged operations are wanted.
 pub(crate) fn times(
     result: &RunResult,
     columns: &Columns<'_>,
@@ -81,7 +81,7 @@ fn each_span<'a>(cell: &'a CellResult, name: &str) -> impl Iterator<Item = &'a L
     all.filter(move |span| span.name == name).map(|span| &span.times)
 }
 
-/// The first execution after loading: median and largest over the trials.
+/// The first execution after loading: median and longest over the trials.
 fn first(cell: &CellResult, name: &str) -> Option<[String; 5]> {
     let mut seen: Vec<u64> =
         cell.trials.iter().filter_map(|trial| trial.remarks.first_ns.get(name).copied()).collect();
