@@ -1,6 +1,6 @@
-//! What an operation costs on a store that does nothing: drawing a zipfian key, choosing the
-//! operation, making what it writes, two clock reads, recording the time, accounting in the ledger, through the code that
-//! drives every store. Prints; asserts nothing.
+//! Measures the cost of an operation on a store that does nothing, through the code that drives every store: drawing
+//! a zipfian key, choosing the operation, making the fields that it writes, two clock reads, recording the time,
+//! accounting in the ledger. Prints its results; asserts nothing.
 
 use std::{fs, time::Duration};
 
@@ -9,7 +9,7 @@ use acidtest_model::{Lock, StoreError};
 use acidtest_store_memory::Null;
 use acidtest_workloads::{ClientTask, Place, TrialSetup, Values, WORKLOADS, Workload};
 
-/// What is driven: a workload and its parameters.
+/// The rows to measure: a workload, one parameter and its value.
 const DRIVEN: [(&str, &str, &str); 3] =
     [("inventory", "skew", "zipf:0.99"), ("records", "mix", "c"), ("records", "mix", "a")];
 
@@ -48,7 +48,7 @@ fn resident_mib() -> f64 {
     pages * 4096.0 / 1024.0 / 1024.0
 }
 
-/// A setting of the bench, from the environment.
+/// A positive whole number from the environment variable of this name, or the default.
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).filter(|value| *value > 0).unwrap_or(default)
 }
@@ -80,7 +80,7 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// Nanoseconds of one core an operation.
+/// Nanoseconds of one core per operation.
 fn cost(workload: &dyn Workload, clients: usize, threads: usize, length: Duration) -> Result<f64, String> {
     Ok(threads as f64 * 1e9 / measure(workload, clients, threads, length)?.throughput())
 }

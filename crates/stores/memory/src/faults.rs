@@ -1,5 +1,5 @@
-//! What goes wrong: bugs to plant, so that every audit is seen to catch its own, and what a correct store and its
-//! network do to their clients, of which no audit may make a bug.
+//! Faults of the reference store. Bugs are planted to prove that every audit catches its own. Timeouts, conflicts,
+//! lost connections and outages are what a correct store and its network do, and no audit may call them a bug.
 
 use std::{fmt, sync::Arc};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::world::World;
 
-/// A bug that a store could have.
+/// A violation of a guarantee that the reference store can be told to commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bug {
@@ -17,42 +17,42 @@ pub enum Bug {
     DropWrite,
     /// Applies an acknowledged write twice.
     ApplyTwice,
-    /// Takes units that are not there.
+    /// Captures more units than a tuple of the inventory has.
     Oversell,
     /// Applies and acknowledges a part of an operation as if it were the whole: of a record half of its
     /// fields, of a message not all of its bytes.
     Tear,
-    /// Says that an operation failed without effect, and applies it later.
+    /// Answers that an operation failed without effect, and applies it later.
     LateApply,
-    /// Acknowledges a write that becomes visible only later.
+    /// Acknowledges a write that becomes visible only some time after its answer.
     HideCommit,
-    /// Raises a record's version and leaves its fields as they were.
+    /// Raises a record's version and leaves its fields unchanged.
     KeepFields,
-    /// Writes the fields of an update into another record, too, which keeps its version.
+    /// Writes the fields of an update also into another record, whose version stays the same.
     StrayFields,
-    /// Acknowledges an update with the version that was there before it.
+    /// Acknowledges an update with the version that the record had before it.
     OldVersion,
     /// Acknowledges an insert and drops it.
     LoseInsert,
     /// Inserts a record twice.
     DoubleInsert,
-    /// Says that an insert failed without effect, and keeps it.
+    /// Answers that an insert failed without effect, and keeps the record.
     KeepInsert,
-    /// Reads a record with fields of two versions.
+    /// Answers a read with fields of two versions of the record.
     TearRead,
-    /// Reads the version before.
+    /// Answers a read with the version before the current one.
     StaleRead,
-    /// Does not find a record that is there.
+    /// Answers a read with no record although there is one.
     MissRead,
-    /// Joins without one of the rows.
+    /// Leaves one row out of a join's answer.
     MissRow,
-    /// Joins one row twice, in place of another.
+    /// Puts one row into a join's answer twice, in place of another.
     DoubleRow,
-    /// Delivers a message again after it has answered its acknowledgement.
+    /// Delivers a message again after the store has confirmed the consumer's acknowledgement of it.
     Redeliver,
-    /// Delivers again what a lost consumer held, without saying so.
+    /// Delivers again the messages that a lost consumer held, without the redelivered flag.
     Unflag,
-    /// Loses what a lost consumer held.
+    /// Loses the messages that a lost consumer held.
     LoseHeld,
     /// Delivers a message that nobody published.
     MakeUp,
@@ -61,11 +61,11 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// The bugs of an inventory.
+    /// The bugs that the inventory workload can have.
     pub const INVENTORY: [Self; 6] =
         [Self::DropWrite, Self::ApplyTwice, Self::Oversell, Self::Tear, Self::LateApply, Self::HideCommit];
 
-    /// The bugs of records.
+    /// The bugs that the records workload can have.
     pub const RECORDS: [Self; 14] = [
         Self::DropWrite,
         Self::ApplyTwice,
@@ -83,10 +83,10 @@ impl Bug {
         Self::MissRead,
     ];
 
-    /// The bugs of a join.
+    /// The bugs that the join workload can have.
     pub const JOIN: [Self; 2] = [Self::MissRow, Self::DoubleRow];
 
-    /// The bugs of a queue.
+    /// The bugs that the queue workload can have.
     pub const QUEUE: [Self; 10] = [
         Self::DropWrite,
         Self::ApplyTwice,
@@ -100,7 +100,7 @@ impl Bug {
         Self::Reorder,
     ];
 
-    /// What the store does wrong, in a reader's words.
+    /// The violation in a few words, for reports.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
@@ -129,37 +129,39 @@ impl Bug {
         }
     }
 }
-/// What goes wrong, and how often. All but the bug is what a correct store may do; shares are of operations, 0 to 1.
+/// Which faults a store has, and how often. A correct store may do all of this except the bug. Every share is a
+/// fraction of operations, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a thing of its own that goes wrong or not")]
 pub struct Faults {
-    /// A bug, planted in one of [`Faults::every`] operations.
+    /// The planted bug, which strikes in one of [`Faults::every`] operations, drawn at random.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bug: Option<Bug>,
-    /// How rare the bug is.
+    /// The average number of operations per strike of the bug; at least 1 where a bug is planted.
     #[serde(skip_serializing_if = "is_zero")]
     pub every: u32,
-    /// Whose answer never comes. They are applied, not applied, or applied later.
+    /// Share of operations whose answer never comes. They are applied at once, applied later, or not applied.
     pub unanswered: f64,
-    /// That take some milliseconds on their way to the store, and as many whose answer takes some on its way back: it
-    /// may come after the client's timeout.
+    /// Share of requests that take 1 to 12 ms to the store, and likewise share of answers that take 1 to 12 ms back,
+    /// which may be after the client's timeout.
     pub delays: f64,
-    /// That lose against another client, and change nothing.
+    /// Share of operations that end in a conflict with another client and change nothing.
     pub conflicts: f64,
-    /// That the store fails to do, and says so.
+    /// Share of operations that the store answers as failed, without effect.
     pub failures: f64,
-    /// That cost the connection: on their way to the store, or when they are done.
+    /// Share of operations that lose the connection: half with the request, half with the answer.
     pub cuts: f64,
-    /// Of a queue's: at which what another consumer holds for too long is handed out again, flagged.
+    /// Share of a queue's fetches at which a message that another consumer holds is handed out again, flagged as
+    /// redelivered, as after an acknowledgement timeout.
     pub redeliveries: f64,
-    /// Whether the store goes away every now and then, and comes back with all it had.
+    /// Whether the store has outages, after which all its data are there again.
     pub outages: bool,
-    /// Whether a queue has no word on what it delivers again.
+    /// Whether a queue does not tell first deliveries from redeliveries.
     pub unflagged: bool,
-    /// Whether a queue answers no consumer's acknowledgement.
+    /// Whether a queue leaves consumers' acknowledgements without a confirmation.
     pub unconfirmed: bool,
-    /// Whether all this goes on while the audit reads what is there.
+    /// Whether the faults also strike while the audit reads the data back.
     pub to_the_end: bool,
 }
 
@@ -169,10 +171,10 @@ fn is_zero(every: &u32) -> bool {
 }
 
 impl Faults {
-    /// Checks that they can be had.
+    /// Checks that every value is in its range: shares from 0 to 1, and `every` at least 1 where a bug is planted.
     ///
     /// # Errors
-    /// The first that is out of range.
+    /// Names the first value that is out of range.
     pub fn check(&self) -> Result<(), String> {
         if self.bug.is_some() && self.every == 0 {
             return Err("every must be at least 1 where a bug is planted".to_owned());
@@ -189,19 +191,19 @@ impl Faults {
         wrong.map_or(Ok(()), |(name, _)| Err(format!("{name} must be between 0 and 1")))
     }
 
-    /// A bug in one of 20 operations.
+    /// A store whose only fault is this bug, in one of 20 operations.
     #[must_use]
     pub fn bug(bug: Bug) -> Self {
         Self::default().with(bug)
     }
 
-    /// A correct store, of which this share of operations is never answered.
+    /// A correct store that leaves this share of operations unanswered.
     #[must_use]
     pub fn unanswered(share: f64) -> Self {
         Self { unanswered: share, ..Self::default() }
     }
 
-    /// The same with a bug in one of 20 operations.
+    /// The same faults with this bug in one of 20 operations.
     #[must_use]
     pub fn with(self, bug: Bug) -> Self {
         Self { bug: Some(bug), every: 20, ..self }
@@ -230,7 +232,7 @@ impl fmt::Display for Faults {
     }
 }
 
-/// What goes wrong on one connection.
+/// Draws the faults of one connection, with a random generator of its own.
 #[derive(Debug)]
 pub(crate) struct Plant {
     pub(crate) world: Arc<World>,
@@ -243,7 +245,7 @@ impl Plant {
         Self { world: Arc::clone(world), faults, rng: Xoshiro256PlusPlus::seed_from_u64(world.next_seed()) }
     }
 
-    /// Whether the bug strikes now.
+    /// Draws whether this bug strikes in the current operation, and counts the strike if so.
     pub(crate) fn strikes(&mut self, bug: Bug) -> bool {
         let strikes = self.has(bug) && self.rng.random_range(0..self.faults.every.max(1)) == 0;
         if strikes {
@@ -252,22 +254,22 @@ impl Plant {
         strikes
     }
 
-    /// Whether the bug is planted, and strikes by now.
+    /// Whether this bug is planted and turned on.
     pub(crate) fn has(&self, bug: Bug) -> bool {
         self.faults.bug == Some(bug) && !self.world.is_sound()
     }
 
-    /// Whether this happens now.
+    /// Draws true with this probability, from 0 to 1.
     pub(crate) fn happens(&mut self, share: f64) -> bool {
         share > 0.0 && self.rng.random::<f64>() < share
     }
 
-    /// Whether the answer never comes.
+    /// Draws whether the current operation is left without an answer.
     pub(crate) fn is_unanswered(&mut self) -> bool {
         self.happens(self.faults.unanswered)
     }
 
-    /// Lets others go on, for a moment.
+    /// Lets other clients run: for 1 ms where delays are drawn, else for one turn of the scheduler.
     pub(crate) async fn give_way(&mut self) {
         if self.happens(self.faults.delays) {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;

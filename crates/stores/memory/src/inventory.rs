@@ -1,4 +1,4 @@
-//! The inventory in memory.
+//! The inventory workload in memory.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,7 +26,6 @@ use crate::{
 
 type Group = (u32, u8, u8);
 
-/// One trial's stock.
 #[derive(Debug)]
 pub(crate) struct Table {
     state: Mutex<State>,
@@ -37,7 +36,7 @@ pub(crate) struct Table {
 #[derive(Debug, Default)]
 struct State {
     bins: BTreeMap<Group, Bin>,
-    /// Changes that become visible later.
+    /// Changes that become visible at a later time, earliest first.
     later: VecDeque<DelayedWrite>,
 }
 
@@ -46,7 +45,8 @@ struct DelayedWrite {
     due: Instant,
     lines: Vec<Withdrawal>,
     sign: i64,
-    /// Decided on when it is done, as a correct store does; a bug does it regardless.
+    /// Whether a capture is applied only if the units are still there when it is due, as a correct store does. A
+    /// bug applies it regardless.
     decided_then: bool,
 }
 
@@ -62,7 +62,7 @@ fn group(line: &Withdrawal) -> Group {
 }
 
 impl State {
-    /// Makes visible what is due.
+    /// Applies the delayed changes that are due by now.
     fn settle(&mut self) {
         while self.later.front().is_some_and(|change| change.due <= Instant::now()) {
             if let Some(change) = self.later.pop_front()
@@ -73,13 +73,13 @@ impl State {
         }
     }
 
-    /// The bin, with all in it that is visible by now.
+    /// A copy of the group's tuples, after the changes that are due by now; empty if there is no such group.
     fn bin(&mut self, key: Group) -> Bin {
         self.settle();
         self.bins.get(&key).cloned().unwrap_or_default()
     }
 
-    /// Every tuple with its count.
+    /// The count of every tuple in units, after the changes that are due by now.
     fn held(&mut self) -> Vec<StockRow> {
         self.settle();
         let tuples = |(&(sku, condition, source), bin): (&Group, &Bin)| {
@@ -102,7 +102,7 @@ impl State {
         })
     }
 
-    /// Adds each line's count `sign` times.
+    /// Adds each line's count times `sign`: -1 to capture, 1 to release, twice that for a write applied twice.
     fn add(&mut self, lines: &[Withdrawal], sign: i64) {
         for line in lines {
             let bin = self.bins.entry(group(line)).or_default();
@@ -115,7 +115,8 @@ impl State {
         }
     }
 
-    /// Sets each line's tuple to what was computed from an earlier reading.
+    /// Sets each line's tuple to the count in an earlier reading less the units taken, whatever the count is by now:
+    /// without a lock, another client's write in between is lost.
     fn set(&mut self, lines: &[Withdrawal], read: &Bin) {
         for line in lines {
             let before = read.counts.iter().find(|(warehouse, _)| *warehouse == line.warehouse);
@@ -167,7 +168,7 @@ impl InventoryStore for Memory {
 }
 
 impl Table {
-    /// How much an audit must see.
+    /// The number of violations that an audit of this trial must see.
     pub(crate) fn shown(&self) -> u64 {
         let held = locked(&self.state).held();
         locked(&self.witness).shown(held.into_iter().map(|StockRow { key, count }| (key, count)))
@@ -180,20 +181,21 @@ struct MemoryConnector {
     world: Arc<World>,
 }
 
-/// A client's connection, and the way to it.
+/// A client's connection: the simulated network and the store behind it.
 struct Connection {
     link: Link,
     store: Client,
 }
 
-/// What the store does for one client.
+/// The store's side of one client's connection.
 struct Client {
     table: Arc<Table>,
     lock: Lock,
     plant: Plant,
 }
 
-/// An operation that nobody has had an answer to: as long as that is so, nobody knows what it did.
+/// An operation whose answer has not come. Dropped without one, it may or may not have been applied, so that the
+/// witness makes no more claims about its group.
 struct Pending {
     table: Arc<Table>,
     group: Group,
@@ -264,7 +266,7 @@ impl Operations for Connection {
 }
 
 impl Client {
-    /// Applies a decided change, with whatever was planted. None is never answered.
+    /// Applies a change, with the planted faults. `None` means that the client gets no answer.
     fn apply(&mut self, state: &mut State, lines: &[Withdrawal], sign: i64) -> Option<Attempt> {
         let plant = &mut self.plant;
         let unanswered = plant.is_unanswered();
@@ -277,7 +279,7 @@ impl Client {
             decided_then,
         };
         if unanswered {
-            // as a slow network would: done, done later, or not done, and nobody is told
+            // as with a slow network: applied, applied later, or not applied, and no client is told which
             match plant.rng.random_range(0..3) {
                 0 => state.add(lines, sign),
                 1 => state.later.push_back(later(true)),
@@ -293,7 +295,8 @@ impl Client {
         Some(if late { Attempt::Failed(Fault::answered("planted: late")) } else { Attempt::Ok })
     }
 
-    /// Decides on a reading: the lines to take, or a refusal.
+    /// Puts the lines to take into `taken`, from the counts that were read. Returns false if they do not suffice, so
+    /// that the capture is refused.
     fn decide(&mut self, capture: &Capture, bin: &Bin, taken: &mut Vec<Withdrawal>) -> bool {
         let enough = plan_capture(capture, bin.counts.iter().copied(), taken);
         if !enough && self.plant.strikes(Bug::Oversell) {
@@ -302,7 +305,7 @@ impl Client {
             return true;
         }
         if enough && self.plant.strikes(Bug::Tear) {
-            // all but one unit, acknowledged as if it were all
+            // takes one unit less than it acknowledges
             if let Some(line) = taken.last_mut() {
                 line.count -= 1;
             }
@@ -314,7 +317,8 @@ impl Client {
         locked(&self.table.state).bin(key)
     }
 
-    /// Reads, decides and writes in one critical section, if the version is still the one given.
+    /// Reads, decides and writes in one critical section. A conflict if a version is given and the group has
+    /// another one by now.
     fn capture_at_once(
         &mut self,
         capture: &Capture,
@@ -369,7 +373,7 @@ impl Client {
         let done = {
             let table = Arc::clone(&self.table);
             let mut state = locked(&table.state);
-            // make visible what is due, as every operation does
+            // applies the delayed changes that are due, as every operation does
             state.bin((sku, condition, source));
             self.apply(&mut state, &[line], 1)
         };

@@ -1,4 +1,4 @@
-//! The join in memory.
+//! The join workload in memory.
 
 use std::{
     collections::BTreeMap,
@@ -22,12 +22,12 @@ use crate::{
     world::{Link, World, locked},
 };
 
-/// One trial's two tables.
+/// One trial's two tables, which no operation changes.
 #[derive(Debug)]
 pub(crate) struct Tables {
     usertable: BTreeMap<String, Fields>,
     ext: BTreeMap<String, u8>,
-    /// Joins that were acknowledged with other rows than there are.
+    /// Acknowledged joins whose rows differed from the right ones.
     wrong: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl Tables {
         keys.into_iter().map(String::as_str).collect()
     }
 
-    /// How much an audit must see.
+    /// The number of violations that an audit of this trial must see.
     pub(crate) fn shown(&self) -> u64 {
         self.wrong.load(Relaxed)
     }
@@ -151,7 +151,7 @@ impl Operations for Connection {
         if self.plant.strikes(Bug::DoubleRow)
             && let (Some(first), Some(last)) = (keys.first().copied(), keys.last_mut())
         {
-            // as many rows as there must be
+            // keeps the number of rows right, so that only a check of the keys can notice
             *last = first;
         }
         if self.plant.is_unanswered() {

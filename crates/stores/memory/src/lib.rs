@@ -37,7 +37,7 @@ use world::{World, locked};
 
 const NOTHING_KEPT: Support = Support::No("nothing is kept on disk");
 
-/// The store's row of the matrix.
+/// The reference store's row of the matrix: its lock modes, durability rungs, isolation levels and workloads.
 pub const KIND: StoreKind = StoreKind {
     name: "memory",
     title: "memory (reference)",
@@ -71,7 +71,7 @@ pub const KIND: StoreKind = StoreKind {
     idle: all_has_effect,
 };
 
-/// What a queue in memory has not.
+/// The reason why the queue in memory cannot be set up as the cell asks, if there is one.
 fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     let delivery = Delivery::of(wish)?;
     let refused = [
@@ -83,10 +83,10 @@ fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     refused.into_iter().find_map(|(is, why)| is.then_some(why))
 }
 
-/// How long a hidden commit stays hidden, and a late operation comes late.
+/// How long after its answer a hidden commit becomes visible and a late operation is applied.
 const LATER: Duration = Duration::from_millis(20);
 
-/// The reference store.
+/// The reference store: every workload in this process's memory, with the faults it was given.
 #[derive(Debug)]
 pub struct Memory {
     world: Arc<World>,
@@ -110,7 +110,7 @@ impl Memory {
         Self::watched(faults, 1, Watch::default())
     }
 
-    /// The same, with a seed for all that goes wrong, and watched.
+    /// A store with planted faults that are drawn from this seed, and whose clients' answers are watched as told.
     #[must_use]
     pub fn watched(faults: Faults, seed: u64, watch: Watch) -> Self {
         Self {
@@ -123,26 +123,27 @@ impl Memory {
         }
     }
 
-    /// Whether the bug strikes from now on.
+    /// Turns the planted bug on or off from now on. It is on in a new store.
     pub fn plant(&self, does: bool) {
         self.world.plant(does);
     }
 
-    /// Waits until the store is there, if it is away.
+    /// Waits until the simulated outage, if there is one, is over; looks every millisecond.
     pub async fn come_back(&self) {
         while !self.world.is_there() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
-    /// How often the bug has struck, whether that shows or not.
+    /// How often the bug has struck since the store was made, whether or not a client could notice.
     #[must_use]
     pub fn strikes(&self) -> u64 {
         self.world.strikes()
     }
 
-    /// How much of what the bug did to a trial an audit must see: what is beyond doubt in the answers that clients
-    /// had, and in what is there now. Once the audit has been made, before its trial's data serve another one.
+    /// The number of violations in a trial that an audit must see: those that are beyond doubt in the answers that
+    /// clients had and in the data that the store holds now. Ask after the trial's audit and before another trial
+    /// reuses its data.
     #[must_use]
     pub fn shown(&self, place: &Place) -> u64 {
         let tables = locked(&self.tables).get(&place.object("stock")).cloned();
@@ -154,13 +155,13 @@ impl Memory {
             + joins.map_or(0, |tables| tables.shown())
     }
 
-    /// What happened, the last events of it, oldest first; nothing where it was not watched for that.
+    /// The last events on all connections, at most 20,000, oldest first; empty unless [`Watch::recorded`] is set.
     #[must_use]
     pub fn history(&self) -> Vec<String> {
         self.world.history()
     }
 
-    /// What goes wrong while a trial is audited, where anything is to.
+    /// Fails about one read-back in three where outages or lost connections are to go on during the audit.
     fn is_there(&self, doing: &str) -> Result<(), StoreError> {
         let faults = self.world.faults;
         let is_away = faults.to_the_end
@@ -170,12 +171,13 @@ impl Memory {
     }
 }
 
-/// What is kept of what clients are told.
+/// How closely the store watches the answers that it gives to clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
-    /// Clients run one after the other, as in a simulated trial: what they were told is what they know.
+    /// Whether clients run one after the other, as in a simulated trial. Only then does an answer that a client had
+    /// tell what all clients knew when they began their next operation.
     pub exact: bool,
-    /// Keep a history.
+    /// Whether to keep the events that [`Memory::history`] lists.
     pub recorded: bool,
 }
 
@@ -183,7 +185,7 @@ fn gone(doing: &str, cause: &str) -> StoreError {
     StoreError::Server { doing: doing.to_owned(), address: "memory".to_owned(), cause: cause.to_owned() }
 }
 
-/// Gives the answer, or keeps the client waiting until its time is up.
+/// Gives the answer; without one never returns, so that the client runs into its timeout.
 async fn answered(done: Option<Attempt>) -> Attempt {
     match done {
         Some(attempt) => attempt,

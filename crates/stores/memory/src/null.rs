@@ -1,4 +1,4 @@
-//! A store that does nothing: what it takes to drive it is what the bench itself costs.
+//! A store that does nothing, so that the time to drive it is the cost of the bench itself.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,12 +12,11 @@ use acidtest_workloads::{
     records::{self, Action, Answer, Fields, Layout, RecordVisitor, RecordsStore, Request, Requirements},
 };
 
-/// A store that acknowledges every operation at once, and keeps nothing. What it answers has the size of a
-/// real answer. Its audits are void.
+/// A store that acknowledges every operation at once and keeps nothing. Its answers have the size of real ones,
+/// except a join's, which is empty. Its audits are void.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Null;
 
-/// Does nothing.
 fn nothing<'a>() -> Task<'a, Result<(), StoreError>> {
     Box::pin(async { Ok(()) })
 }
@@ -131,7 +130,7 @@ impl RecordsStore for Null {
     }
 }
 
-/// Finds the same record, whatever is asked for.
+/// Answers every read with the same record, and every scan with as many copies of it as are asked for.
 #[derive(Clone)]
 struct NullRecords {
     fields: Fields,
@@ -239,7 +238,7 @@ impl queue::QueueAdapter for Null {
     }
 }
 
-/// Connections to a queue that hands out one and the same message.
+/// A connection to a queue that delivers the same message again and again, flagged as redelivered.
 #[derive(Clone, Debug)]
 pub struct NullQueue {
     message: Message,
@@ -259,7 +258,7 @@ impl queue::Connector for NullQueue {
     }
 }
 
-/// A producer whose every message is published at once.
+/// A producer's connection that confirms every message as soon as it is asked for confirmations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullPublisher {
     sent: u64,

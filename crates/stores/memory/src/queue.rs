@@ -1,4 +1,4 @@
-//! The queue in memory.
+//! The queue workload in memory.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,16 +29,16 @@ use crate::{
     world::{Link, World, locked},
 };
 
-/// What a waiting consumer sleeps for at most: a message that comes later wakes nobody.
+/// How long a waiting consumer sleeps at most before it looks again: a delayed message becomes ready without
+/// waking anybody.
 const DOZE: Duration = Duration::from_millis(5);
 
-/// How long a store may take to notice that a consumer is gone.
+/// How long a store with faulty connections may take to notice that a consumer is gone.
 const UNNOTICED: Duration = Duration::from_millis(25);
 
-/// The bugs that show when a consumer is lost, and so lose one.
+/// The bugs that show only when a consumer is lost. A strike therefore breaks a consumer's connection.
 const CUTS: [Bug; 2] = [Bug::LoseHeld, Bug::Unflag];
 
-/// One trial's queue.
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -48,19 +48,19 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the order in which they came; what is put back has its old place.
+    /// Messages to deliver, by arrival number; a message that is put back returns to its old place.
     ready: BTreeMap<u64, Letter>,
-    /// Handed out and not acknowledged, by whose connection.
+    /// Messages that were handed out and not acknowledged, by arrival number, with the connection that holds them.
     out: BTreeMap<u64, (u64, Letter)>,
-    /// What a consumer held of whose loss nobody knows yet.
+    /// Messages that a lost consumer held, with their arrival numbers and the time at which the store notices the
+    /// loss and makes them ready again.
     returning: Vec<(Instant, u64, Letter)>,
-    /// How many came.
+    /// Messages that have arrived so far.
     arrivals: u64,
-    /// Messages that come later.
+    /// Bodies of messages on their way, with the time at which they arrive.
     later: VecDeque<(Instant, Vec<u8>)>,
 }
 
-/// A message in the queue.
 #[derive(Clone, Debug)]
 struct Letter {
     body: Vec<u8>,
@@ -72,7 +72,7 @@ impl Queue {
         Self { state: Mutex::default(), arrived: Notify::new(), witness: Mutex::new(Witness::new(exact)) }
     }
 
-    /// The state, with all in it that has come by now.
+    /// The locked state, after all arrivals and returns that are due by now.
     fn settled(&self) -> MutexGuard<'_, State> {
         let mut state = locked(&self.state);
         let now = Instant::now();
@@ -90,7 +90,7 @@ impl Queue {
         state
     }
 
-    /// How much an audit must see.
+    /// The number of violations that an audit of this trial must see.
     pub(crate) fn shown(&self) -> u64 {
         locked(&self.witness).shown()
     }
@@ -107,7 +107,7 @@ impl State {
         self.later.extend(bodies.into_iter().map(|body| (due, body)));
     }
 
-    /// What another consumer holds for too long is to be handed out again.
+    /// Makes ready again the oldest message that is held by a connection other than `but`.
     fn take_back(&mut self, but: u64) {
         let of_others = |(arrival, (owner, _)): (&u64, &(u64, Letter))| (*owner != but).then_some(*arrival);
         let first = self.out.iter().find_map(of_others);
@@ -127,7 +127,7 @@ fn name(place: &Place) -> String {
     format!("{}/{}", place.namespace, place.object("queue"))
 }
 
-/// As it is wanted before and after a trial, when no client is at work.
+/// The settings with which messages are loaded before a trial and drained after it, when no client is at work.
 fn edge(wanted: &Requirements) -> Requirements {
     let (ack, consume) = (Ack::Confirm, Consume::Ack);
     let (producers, consumers) = (0, 0);
@@ -188,7 +188,7 @@ impl QueueAdapter for Memory {
     }
 }
 
-/// Opens connections to a queue, if there is one.
+/// Opens connections to a trial's queue, or fails if it was not declared.
 #[derive(Debug)]
 pub struct Connector {
     queue: Option<Arc<Queue>>,
@@ -201,12 +201,12 @@ impl Connector {
         self.queue.clone().ok_or_else(|| "there is no such queue".to_owned())
     }
 
-    /// What goes wrong on a new connection. Before and after a trial no answer is missing, unless that is asked for.
+    /// The faults of a new connection. A calm one, before or after a trial, has an answer to every operation.
     fn plant(&self, is_calm: bool) -> Plant {
         let mut faults = self.world.faults;
         if is_calm {
             faults = Faults { unanswered: 0.0, failures: 0.0, redeliveries: 0.0, ..faults };
-            // what is said to have failed is not laid in
+            // loading stops at a message that failed to be published, and nobody loses a consumer before a trial
             faults.bug = faults.bug.filter(|bug| !CUTS.contains(bug) && *bug != Bug::LateApply);
         }
         Plant::new(&self.world, faults)
@@ -238,7 +238,7 @@ impl queue::Connector for Connector {
     }
 }
 
-/// A producer's connection, and the way to it.
+/// A producer's connection: the simulated network and the queue behind it.
 #[derive(Debug)]
 pub struct Publisher {
     queue: Arc<Queue>,
@@ -247,16 +247,16 @@ pub struct Publisher {
     ack: Ack,
     connection: u64,
     sent: u64,
-    /// By number; on their way to the queue.
+    /// Messages on their way to the queue, each with its number on this connection.
     written: Vec<(u64, Vec<u8>)>,
-    /// On their way back: when they come.
+    /// Answers on their way back, each with the time at which it comes and the message's body.
     answers: Vec<(Instant, Vec<u8>, Completion)>,
-    /// Since when nothing more is answered: what becomes of it.
+    /// The fate of the last unanswered message, once there is one. Nothing that follows is answered either.
     cut: Option<Fate>,
 }
 
-/// What becomes of messages that nobody is told of. A connection keeps their order: what follows one is no
-/// better off.
+/// The fate of a message that was sent and not answered, from best to worst. A connection keeps the order of its
+/// messages, so that a later one's fate is never better than an earlier one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     Arrives,
@@ -308,7 +308,7 @@ impl queue::Publisher for Publisher {
 }
 
 impl Publisher {
-    /// What was written has arrived.
+    /// Puts the messages that were written into the queue, and sends their answers on their way back.
     fn arrive(&mut self) {
         let queue = Arc::clone(&self.queue);
         {
@@ -334,7 +334,8 @@ impl Publisher {
         queue.arrived.notify_waiters();
     }
 
-    /// The connection is gone: of what was on its way, some may arrive.
+    /// Decides on the messages that were on their way when the connection was lost: a random number of them, from
+    /// the first on, may arrive; of a transaction all or none.
     fn give_up(&mut self) {
         let queue = Arc::clone(&self.queue);
         let mut state = queue.settled();
@@ -347,10 +348,10 @@ impl Publisher {
         end(&mut state, fate, bodies.into_iter().take(arrives));
     }
 
-    /// Puts messages into the queue, all or none. None is never answered.
+    /// Puts messages into the queue, all or none. `None` means that the producer gets no answer.
     fn publish(&mut self, state: &mut State, bodies: Vec<Vec<u8>>) -> Option<Attempt> {
         let plant = &mut self.plant;
-        // without acknowledgements nobody could tell
+        // without acknowledgements no client could tell a missing answer
         if self.ack != Ack::None && (self.cut.is_some() || plant.is_unanswered()) {
             let fate = self.cut.max(Some(FATES[plant.rng.random_range(0..FATES.len())]));
             end(state, fate.unwrap_or(Fate::IsLost), bodies);
@@ -372,7 +373,7 @@ fn end(state: &mut State, fate: Fate, bodies: impl IntoIterator<Item = Vec<u8>>)
     }
 }
 
-/// Puts messages into the queue, with whatever was planted.
+/// Puts messages into the queue, with the planted bug where it strikes.
 fn publish(state: &mut State, plant: &mut Plant, bodies: Vec<Vec<u8>>) -> Attempt {
     if plant.strikes(Bug::LateApply) {
         state.add_later(bodies);
@@ -399,22 +400,23 @@ fn publish(state: &mut State, plant: &mut Plant, bodies: Vec<Vec<u8>>) -> Attemp
     Attempt::Ok
 }
 
-/// Which message it is, for the history.
+/// The message's name for the history, or that it is torn.
 fn shown(body: &[u8]) -> String {
     let name = Message { body: body.to_vec() }.name();
     if name.is_empty() { "a torn message".to_owned() } else { name }
 }
 
-/// A consumer's connection, and the way to it.
+/// A consumer's connection: the simulated network and the queue behind it.
 #[derive(Debug)]
 pub struct Subscriber {
     link: Link,
     client: Client,
-    /// Which consumer it is; none where it is the audit's own.
+    /// The connection's number; none for the audit's own consumer, whose order of deliveries is not checked.
     by: Option<u64>,
-    /// What its client has taken and not acknowledged.
+    /// Bodies of the messages that the client has taken and not acknowledged yet.
     taken: Vec<Vec<u8>>,
-    /// Whether its client waits for an answer, and has not given up.
+    /// Whether the client waits for an answer. Still set when the subscriber is dropped, it means that the client
+    /// gave up.
     asked: bool,
 }
 
@@ -427,7 +429,7 @@ impl Drop for Subscriber {
 }
 
 impl Subscriber {
-    /// Whatever a client was told was no answer: it takes its connection for lost.
+    /// Notes that the client was told of a fault instead of an answer, after which it takes its connection for lost.
     fn lost<T>(&mut self, fault: T) -> T {
         locked(&self.client.queue.witness).consumer_lost();
         fault
@@ -499,16 +501,17 @@ impl queue::Subscriber for Subscriber {
     }
 }
 
-/// What the store does for one consumer. What it holds when it is dropped goes back to its old place.
+/// The store's side of one consumer's connection. When it is dropped, the messages that it holds go back to their
+/// old places in the queue.
 #[derive(Debug)]
 struct Client {
     queue: Arc<Queue>,
     number: u64,
     plant: Plant,
     wanted: Requirements,
-    /// Handed out and not taken yet.
+    /// Messages that were handed out to this connection and that the client has not taken yet.
     fetched: VecDeque<(u64, Letter)>,
-    /// Taken and not acknowledged.
+    /// Messages that the client has taken and not acknowledged yet.
     held: Vec<(u64, Letter)>,
     stopped: bool,
 }
@@ -518,7 +521,8 @@ impl Client {
         self.wanted.delivery.consume != Consume::Auto
     }
 
-    /// The next message that is handed out; as many more are as the consumer may hold.
+    /// The next message for the client. Where none was handed out in advance, fetches as many as the consumer may
+    /// still hold.
     fn next(&mut self) -> Option<(u64, Letter)> {
         if self.fetched.is_empty() && !self.stopped {
             let room = (self.wanted.delivery.prefetch as usize).saturating_sub(self.held.len());
@@ -565,14 +569,14 @@ impl Client {
             if left.is_zero() {
                 return Attempt::Refused;
             }
-            // whether something arrived or not, it looks again
+            // looks again whether it was woken or the time is up
             _ = timeout(left.min(DOZE), arrival).await;
         }
     }
 
     async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         if self.plant.is_unanswered() {
-            // acknowledged or not, and nobody is told
+            // acknowledged or not, and the client is not told which
             if self.plant.rng.random() {
                 self.acknowledge();
             }
@@ -586,13 +590,13 @@ impl Client {
         Ok(if answers { AckAnswer::Answered } else { AckAnswer::Sent })
     }
 
-    /// Acknowledges what is held, and says whether all of it was still this consumer's to acknowledge.
+    /// Acknowledges the messages that are held. Returns false if one of them had been handed out again meanwhile.
     fn acknowledge(&mut self) -> bool {
         let mut state = locked(&self.queue.state);
         let mut all = true;
         for (arrival, letter) in self.held.drain(..) {
             if state.out.get(&arrival).is_none_or(|(owner, _)| *owner != self.number) {
-                // handed out again, to whoever will acknowledge it then
+                // it was handed out again, and the consumer that has it now acknowledges it
                 all = false;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The records in memory.
+//! The records workload in memory.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,28 +26,28 @@ use crate::{
     world::{Link, World, locked},
 };
 
-/// Latches that the records share.
+/// Number of latches for the hard lock mode. Each guards the records whose keys hash to it.
 const LATCHES: usize = 256;
 
-/// One trial's records.
+/// The records of one trial, or of several in turn that reuse them.
 #[derive(Debug)]
 pub(crate) struct Table {
     layout: Layout,
     state: Mutex<State>,
     latches: Vec<tokio::sync::Mutex<()>>,
     witness: Mutex<Witness>,
-    /// What the last trial over these records had to show, when its final state was read.
+    /// Violations that an audit must see in the last trial over these records, counted when its final state was read.
     shown: Mutex<u64>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     rows: BTreeMap<String, Row>,
-    /// Rows that a bug has inserted once more.
+    /// Rows that [`Bug::DoubleInsert`] has inserted a second time.
     doubles: Vec<(String, Row)>,
-    /// Operations that are done later.
+    /// Operations that are applied at a later time, earliest first.
     later: VecDeque<(Instant, Vec<Request>)>,
-    /// Commits, of which scans must have missed none.
+    /// Number of commits that wrote something. A transaction with a scan conflicts if it has changed since the scan.
     commits: u64,
 }
 
@@ -55,7 +55,7 @@ struct State {
 struct Row {
     version: u64,
     bytes: Arc<[u8]>,
-    /// What was there before: what bugs read.
+    /// The version and the fields before the last update, for bugs that read them.
     before: Option<(u64, Arc<[u8]>)>,
 }
 
@@ -64,7 +64,7 @@ impl Row {
         Self { version: 0, bytes: bytes(fields.iter()), before: None }
     }
 
-    /// The row after an update.
+    /// The row after an update: with these fields, the next version, and the present ones kept as `before`.
     fn updated(&self, fields: &Fields) -> Self {
         let before = Some((self.version, Arc::clone(&self.bytes)));
         Self { version: self.version + 1, bytes: bytes(fields.iter()), before }
@@ -75,18 +75,18 @@ fn bytes<'a>(fields: impl Iterator<Item = &'a str>) -> Arc<[u8]> {
     fields.flat_map(str::bytes).collect()
 }
 
-/// The first half of one row's fields, and the other half of another's.
+/// The first half of the fields from `first` and the other half from `second`.
 fn torn(first: &[u8], second: &[u8], layout: &Layout) -> Arc<[u8]> {
     let half = usize::from(layout.fields / 2) * layout.field_bytes as usize;
     first[..half].iter().chain(&second[half..]).copied().collect()
 }
 
-/// What an operation has read and is to write.
+/// The versions that an operation has read, and the rows that it is to write when it commits.
 #[derive(Debug, Default)]
 struct PendingWrite {
-    /// Of each key that was looked at: the version that was there.
+    /// Each key that was read, with the version found; none if there was no such record.
     read: Vec<(String, Option<u64>)>,
-    /// Commits that a scan has seen.
+    /// The number of commits at the time of a scan.
     scanned: Option<u64>,
     written: BTreeMap<String, Row>,
     inserted: Vec<String>,
@@ -98,13 +98,13 @@ impl PendingWrite {
         self.written.get(key).or_else(|| state.rows.get(key))
     }
 
-    /// The row as this operation sees it, which it notes.
+    /// The row as this operation sees it, with its own writes. Notes the committed version as read.
     fn look(&mut self, state: &State, key: &str) -> Option<Row> {
         self.read.push((key.to_owned(), state.rows.get(key).map(|row| row.version)));
         self.row(state, key).cloned()
     }
 
-    /// Whether nothing that was looked at has changed since.
+    /// Whether no record that was read, and none at all after a scan, has changed since.
     fn is_current(&self, state: &State) -> bool {
         self.read.iter().all(|(key, version)| state.rows.get(key).map(|row| row.version) == *version)
             && self.scanned.is_none_or(|commits| commits == state.commits)
@@ -112,19 +112,20 @@ impl PendingWrite {
 }
 
 impl Table {
-    /// The state, with all done that is due.
+    /// The locked state, after all delayed operations that are due by now.
     fn settled(&self, world: &Arc<World>) -> MutexGuard<'_, State> {
         let mut state = locked(&self.state);
         state.settle(&self.layout, world);
         state
     }
 
-    /// How much an audit must see of the trial that it was last made of.
+    /// The number of violations that an audit must see in the trial whose final state was read last.
     pub(crate) fn shown(&self) -> u64 {
         *locked(&self.shown)
     }
 
-    /// A trial is over, and perhaps another one begins over what it left.
+    /// Counts the violations of the trial that is over, and starts a new witness from the records that it left, as
+    /// another trial may reuse them.
     fn turn(&self, state: &State) {
         let mut witness = locked(&self.witness);
         *locked(&self.shown) = witness.shown(state.told(&self.layout));
@@ -133,7 +134,7 @@ impl Table {
 }
 
 impl State {
-    /// Every record, as whoever reads it is told.
+    /// Every record with its version and its tag, also those that were inserted twice.
     fn told(&self, layout: &Layout) -> impl Iterator<Item = (&str, RecordVersion)> {
         let doubles = self.doubles.iter().map(|(key, row)| (key, row));
         let each = layout.field_bytes as usize;
@@ -141,7 +142,7 @@ impl State {
         rows.map(move |(key, row)| (key.as_str(), (row.version, tag_of(row.bytes.chunks(each)))))
     }
 
-    /// Does what is due.
+    /// Applies the delayed operations that are due by now.
     fn settle(&mut self, layout: &Layout, world: &Arc<World>) {
         while self.later.front().is_some_and(|(due, _)| *due <= Instant::now()) {
             let Some((_, requests)) = self.later.pop_front() else { return };
@@ -156,7 +157,7 @@ impl State {
         }
     }
 
-    /// Writes all that is staged. Refused, with nothing changed, if a key that is to be inserted is there.
+    /// Writes all that is staged. Refused, with nothing changed, if a key that is to be inserted exists already.
     fn commit(&mut self, staged: PendingWrite) -> Attempt {
         if staged.inserted.iter().any(|key| self.rows.contains_key(key)) {
             return Attempt::Refused;
@@ -168,7 +169,10 @@ impl State {
     }
 }
 
-/// One request against the state, staged. An error is how the operation ends then, rolled back.
+/// Performs one request against the state: answers reads and stages writes.
+///
+/// # Errors
+/// How the operation ends without being committed.
 fn step(
     layout: &Layout,
     state: &State,
@@ -206,7 +210,7 @@ fn step(
     Ok(())
 }
 
-/// Writes what was meant for one record into the next one, too.
+/// Stages the fields of the update also for the next record, or for the first one if there is no next.
 fn stray(state: &State, staged: &mut PendingWrite, request: &Request) {
     let others = state.rows.range(request.key.clone()..).chain(&state.rows);
     if let Some((key, row)) = others.skip(1).find(|(key, _)| **key != request.key) {
@@ -334,22 +338,24 @@ struct MemoryConnector {
     world: Arc<World>,
 }
 
-/// A client's connection, and the way to it.
+/// A client's connection: the simulated network and the store behind it.
 struct Connection {
     link: Link,
     store: Client,
-    /// What the last operation began with, if it conflicted and may be tried again.
+    /// The last operation's requests with what was known when it was first tried, if it conflicted and may be tried
+    /// again.
     begun: Option<Vec<witness::Request>>,
 }
 
-/// What the store does for one client.
+/// The store's side of one client's connection.
 struct Client {
     table: Arc<Table>,
     wanted: Requirements,
     plant: Plant,
 }
 
-/// An operation that nobody has had an answer to: as long as that is so, nobody knows what it did.
+/// An operation whose answer has not come. Dropped without one, it may or may not have been applied, so that the
+/// witness makes no more claims about the records that it writes.
 struct Pending {
     table: Arc<Table>,
     requests: Vec<witness::Request>,
@@ -365,7 +371,7 @@ impl Drop for Pending {
 }
 
 impl Pending {
-    /// What the client is told.
+    /// Tells the witness the outcome that the client is told.
     fn end(&mut self, attempt: &Attempt, answers: &[Answer]) {
         let mut witness = locked(&self.table.witness);
         match attempt {
@@ -427,8 +433,8 @@ impl Connection {
         attempt
     }
 
-    /// The requests, with what is known of their records: by now, or, where they are tried again, when they were
-    /// first tried.
+    /// The requests with what is known of their records. For an operation that is tried again after a conflict, this
+    /// is what was known when it was first tried.
     fn begin(&mut self, requests: &[Request]) -> Vec<witness::Request> {
         let same = |begun: &Vec<witness::Request>| {
             let each = |(one, other): (&Request, &witness::Request)| {
@@ -450,7 +456,7 @@ impl Connection {
     }
 }
 
-/// An operation and its end, for the history.
+/// The operation and its outcome as a line of the history.
 fn shown(requests: &[Request], answers: &[Answer], attempt: &Attempt) -> String {
     let one = |(request, answer): (&Request, &Answer)| {
         let read: Vec<RecordVersion> =
@@ -463,7 +469,8 @@ fn shown(requests: &[Request], answers: &[Answer], attempt: &Attempt) -> String 
 }
 
 impl Client {
-    /// Reads and stages, then commits: at once, or giving way in between, as the lock mode has it.
+    /// Reads and stages, then commits. Under the native lock, and for a single read, all in one critical section; in
+    /// the other modes other clients may run in between.
     async fn perform(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
         let table = Arc::clone(&self.table);
         let mut held = Vec::new();
@@ -509,19 +516,20 @@ impl Client {
         step(&self.table.layout, state, staged, &mut self.plant, request, answer)
     }
 
-    /// Whether what was read must be unchanged when it is committed.
+    /// Whether a commit is a conflict if what was read has changed: under the soft lock, and in serializable
+    /// transactions.
     fn is_validated(&self) -> bool {
         let serializable = self.wanted.isolation == Some(Isolation::Serializable);
         self.wanted.lock == Lock::Soft || (self.wanted.transaction > 1 && serializable)
     }
 
-    /// Commits what is staged, with whatever was planted. None is never answered.
+    /// Commits the staged writes, with the planted faults. `None` means that the client gets no answer.
     fn commit(&mut self, state: &mut State, staged: PendingWrite, requests: &[Request]) -> Option<Attempt> {
         let plant = &mut self.plant;
         let later = |state: &mut State| state.later.push_back((Instant::now() + LATER, requests.to_vec()));
         if plant.is_unanswered() {
-            // as a slow network would: done, done later, or not done, and nobody is told; what waits on the
-            // way holds no latch yet, so that under the hard lock it would get in the way of one who does
+            // as with a slow network: applied, applied later, or not applied, and no client is told which; one that
+            // is applied later holds no latch, so that under the hard lock it would break in on one that does
             match plant.rng.random_range(0..3) {
                 0 => _ = state.commit(staged),
                 1 if self.wanted.lock != Lock::Hard => later(state),
@@ -544,12 +552,13 @@ impl Client {
     }
 }
 
-/// Whether it is one reading, which is whole by itself.
+/// Whether the operation is a single read or scan, which needs no lock.
 fn reads_once(requests: &[Request]) -> bool {
     matches!(requests, [Request { action: Action::Read | Action::Scan, .. }])
 }
 
-/// The latches of all that is touched, each once and in order; all of them where a range is read.
+/// The latches of the keys that are touched, each once and in ascending order, so that no two clients wait for each
+/// other; all latches if a range is scanned.
 fn latches(requests: &[Request]) -> Vec<usize> {
     if requests.iter().any(|request| request.action == Action::Scan) {
         return (0..LATCHES).collect();

@@ -1,5 +1,5 @@
-//! The auditor tested: every planted bug against every check of every workload, and correct stores that
-//! must raise no alarm.
+//! The self-test of the audits: drives the reference store with every planted bug, which the audit must find, and
+//! correct stores, in which it must find nothing.
 
 use std::{convert::Infallible, thread, time::Duration};
 
@@ -13,69 +13,71 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bug, Faults, Memory, Watch};
 
-/// Operations of a replayed sequence.
+/// Number of operations in a replayed sequence.
 const REPLAYED: u64 = 1000;
 
-/// How long a case is driven at first, in simulated time: a hundred operations of each client.
+/// How long a case is driven in the first try, in simulated time: enough for about a hundred operations of each
+/// client.
 const LENGTH: Duration = Duration::from_millis(500);
 
-/// What an interrupted trial has for what is in flight.
+/// How long the operations in flight of an interrupted trial may take until they are given up.
 const GRACE: Duration = Duration::from_millis(5);
 
-/// The share of operations that take their time, so that clients do not go in step.
+/// Share of operations that are delayed, from 0 to 1, so that clients do not run in step.
 const DELAYS: f64 = 0.3;
 
-/// How often a case with a bug is driven, each time twice as long, until the bug has struck where it must be seen.
+/// How often at most a case with a bug is driven, each time twice as long, until an audit must see the bug.
 const TRIES: u32 = 6;
 
-/// When a client gives up an answer that does not come: soon where some never come, and else when all have.
+/// How long a client waits for an answer: short where some answers never come, long where all do.
 const TIMEOUTS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
 
-/// Parameters of records that make them few and small.
+/// Parameters of the records workload for few and small records; the JSON object is left open for more.
 const FEW: &str = r#"{"records": 24, "keys": "uniform", "fields": 4, "field_bytes": 32"#;
 
-/// A store to audit, and whether an alarm is right.
+/// One case of the self-test: a workload, and the reference store with its faults.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The workload that it carries.
+    /// The workload to drive.
     pub workload: &'static WorkloadKind,
-    /// Those of its parameters that are not its defaults.
+    /// The workload's parameters that differ from their defaults.
     pub values: Values,
-    /// What is wrong with the store.
+    /// The store's faults.
     pub faults: Faults,
-    /// How reads and writes are protected.
+    /// The lock mode.
     pub lock: Lock,
-    /// Whether a sequence is replayed, whose own end the final state must equal.
+    /// Whether a fixed sequence of operations is replayed, so that the audit also compares the final state with the
+    /// end of the sequence.
     pub replayed: bool,
 }
 
-/// A self-test that could not be run.
+/// The reason why a case could not be driven.
 #[derive(Debug, thiserror::Error)]
 pub enum SelftestError {
-    /// The engine had no threads.
+    /// The engine could not run the trial.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The reference store failed.
+    /// The reference store failed to load the data or to open a client.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The parameters describe no workload.
+    /// The workload rejects the parameters, for this reason.
     #[error("{0}")]
     Parameters(String),
 }
 
-/// Values as JSON writes them.
+/// Parses parameters from a JSON object.
 fn values(json: &str) -> Values {
-    // written here, and held to be JSON by the tests
+    // the JSON is in this file, and the tests check that it is valid
     serde_json::from_str(json).unwrap_or_default()
 }
 
 impl Case {
-    /// A correct inventory under the native lock, of few tuples and captures that take from several.
+    /// A correct inventory under the native lock, with few tuples, so that captures take units from several.
     #[must_use]
     pub fn inventory() -> Self {
         Self {
             workload: &inventory::KIND,
-            // two skus over three warehouses
+            // two skus over three warehouses, so that one capture takes units from several tuples
             values: values(r#"{"items": 24, "skus": 2}"#),
             faults: Faults::default(),
             lock: Lock::Native,
@@ -83,33 +85,33 @@ impl Case {
         }
     }
 
-    /// Correct records under the native lock, few, with a mix of operations, and so many in one transaction.
+    /// A few correct records under the native lock, with this mix and this number of operations in a transaction.
     #[must_use]
     pub fn records(mix: &str, transaction: u32) -> Self {
         let values = values(&format!(r#"{FEW}, "mix": "{mix}", "transaction": {transaction}}}"#));
         Self { workload: &records::KIND, values, ..Self::inventory() }
     }
 
-    /// A correct join of few rows. Nothing is written, so no lock mode matters.
+    /// A correct join of few rows. Nothing is written, so that the lock mode does not matter.
     #[must_use]
     pub fn join() -> Self {
         let values = values(r#"{"records": 200, "ext_rows": 40}"#);
         Self { workload: &join::KIND, values, ..Self::inventory() }
     }
 
-    /// A correct queue with these parameters in JSON. Nothing is decided, so there is no lock mode.
+    /// A correct queue with these parameters, given as the inside of a JSON object. Lock modes do not apply to it.
     #[must_use]
     pub fn queue(parameters: &str) -> Self {
         Self { workload: &queue::KIND, values: values(&format!("{{{parameters}}}")), ..Self::inventory() }
     }
 
-    /// Every case of every workload, those of a workload together: each bug, no protection at all, and
-    /// correct stores, also with unanswered operations.
+    /// All cases, in order of workload: every bug, no lock at all, and correct stores, also with unanswered
+    /// operations.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let records = Self::records("read:2+update:1+insert:1+scan:1+rmw:1", 1);
         let mut cases = Self::of(&Self::inventory(), &Bug::INVENTORY);
-        // an operation that is not acknowledged leaves a sequence without an end to compare
+        // only bugs that acknowledge everything: without an acknowledgement the sequence's end is not known
         let replayable = [Bug::DropWrite, Bug::ApplyTwice].map(Faults::bug);
         let replayed = replayable.into_iter().chain([Faults::default()]);
         cases.extend(replayed.map(|faults| Self::inventory().replayed().with(faults)));
@@ -124,7 +126,8 @@ impl Case {
         cases
     }
 
-    /// The cases of a queue: every bug with messages one by one, correct stores in all modes.
+    /// The cases of the queue workload: every bug with single messages, and correct stores also with transactions and
+    /// without acknowledgements.
     fn queues() -> Vec<Self> {
         let singles = Self::queue(r#""in_flight": 4"#);
         let transactions = Self::queue(r#""ack": "transaction", "consume": "transaction", "batch": 4"#);
@@ -138,7 +141,7 @@ impl Case {
         cases
     }
 
-    /// The cases that every workload has.
+    /// The cases of the inventory and of the records: each bug, each lock mode, and unanswered operations.
     fn of(correct: &Self, bugs: &[Bug]) -> Vec<Self> {
         let with = |faults| correct.clone().with(faults);
         let mut cases: Vec<Self> = bugs.iter().map(|bug| with(Faults::bug(*bug))).collect();
@@ -147,33 +150,33 @@ impl Case {
         cases
     }
 
-    /// The same with something wrong.
+    /// The same case with these faults.
     #[must_use]
     pub fn with(self, faults: Faults) -> Self {
         Self { faults, ..self }
     }
 
-    /// The same under another lock mode.
+    /// The same case under this lock mode.
     #[must_use]
     pub fn under(self, lock: Lock) -> Self {
         Self { lock, ..self }
     }
 
-    /// The same with a sequence that is replayed.
+    /// The same case with a replayed sequence, and with more units in stock, so that no capture waits for units.
     #[must_use]
     pub fn replayed(mut self) -> Self {
-        // a write that is dropped must not leave a replayed capture waiting for ever
+        // a dropped release must not leave a replayed capture waiting for its units for ever
         self.values.insert("initial_max".to_owned(), 10_000.into());
         Self { replayed: true, ..self }
     }
 
-    /// Whether the audit must find it broken; else it must find that it holds.
+    /// Whether the right verdict is broken: a bug is planted or the lock mode promises nothing. Else it is holds.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.faults.bug.is_some() || !self.lock.promises()
     }
 
-    /// The case in a reader's words.
+    /// The case in a few words, for reports.
     #[must_use]
     pub fn meaning(&self) -> String {
         let transaction = self.values.get("transaction").and_then(serde_json::Value::as_u64).unwrap_or(1);
@@ -204,41 +207,42 @@ impl Case {
     }
 }
 
-/// What driving a trial came to.
+/// The results of a trial that was driven and audited.
 #[derive(Clone, Debug)]
 pub struct DrivenTrial {
-    /// What was measured.
+    /// The engine's measurement of the trial.
     pub measurement: Measurement,
-    /// What the audit made of it, and what it leaves to the next trial.
+    /// The audit, and the data that the trial leaves for the next one to reuse.
     pub audited: AuditResult,
-    /// How often the bug has struck.
+    /// How often the bug struck during the trial.
     pub struck: u64,
-    /// How much of that the audit must see.
+    /// The number of violations that the audit must see.
     pub shown: u64,
 }
 
-/// By which clock a trial is driven.
+/// The clock by which a trial is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// The paused clock of the runtime that it is driven on, all clients on its thread: it replays exactly.
+    /// The paused clock of a tokio runtime, all clients on its one thread. The same seed gives the same trial.
     Simulated,
-    /// The system's, on as many threads as the load says.
+    /// The system's clock, on as many threads as [`Load::threads`] says.
     System,
 }
 
-/// How a trial is driven.
+/// Number of clients, clock and interruption of a driven trial.
 #[derive(Clone, Copy, Debug)]
 pub struct DriveOptions {
-    /// So many clients.
+    /// Number of clients.
     pub clients: u32,
-    /// By which clock.
+    /// The clock by which the trial is driven.
     pub clock: Clock,
-    /// When it is interrupted, as by a user, where that is simulated.
+    /// When the trial is interrupted, as by a user, counted from its start; only by the simulated clock.
     pub halt: Option<Duration>,
 }
 
-/// Interrupts a trial, and after a moment gives up what is still in flight.
+/// Interrupts a trial after this long, and gives up the operations that are still in flight after [`GRACE`]. Never
+/// returns.
 async fn halted(trial: &Trial, halt: Option<Duration>) -> Infallible {
     if let Some(after) = halt {
         tokio::time::sleep(after).await;
@@ -249,10 +253,10 @@ async fn halted(trial: &Trial, halt: Option<Duration>) -> Infallible {
     std::future::pending().await
 }
 
-/// One trial: lays its data in, unless it is left from an earlier one, drives its clients and audits it.
+/// Drives one trial: loads its data, unless they are left from an earlier trial, runs its clients and audits it.
 ///
 /// # Errors
-/// When the operating system gives no threads, and what the store says of loading.
+/// If the engine cannot run the trial, or the store fails to load the data or to open a client.
 pub async fn drive(
     store: &Memory,
     trial: &dyn WorkloadTrial,
@@ -281,14 +285,14 @@ pub async fn drive(
     Ok(DrivenTrial { measurement, audited, struck: store.strikes() - before, shown: store.shown(place) })
 }
 
-/// Runs a task by the clock. By the simulated one, time passes only while all of the task waits.
+/// Runs a task on a new thread by this clock. By the simulated one, time passes only while all of the task waits.
 ///
 /// # Panics
-/// Where the task panics, or no thread is to be had.
+/// If the task panics, or no thread or runtime can be started.
 pub fn by<T: Send, F: Future<Output = T>>(clock: Clock, task: impl FnOnce() -> F + Send) -> T {
     let run = || {
         let paused = clock == Clock::Simulated;
-        // one without input and output asks the system for nothing
+        // a runtime without input and output needs no resource of the operating system
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(paused).build();
         runtime.map(|runtime| runtime.block_on(task()))
@@ -302,11 +306,12 @@ pub fn by<T: Send, F: Future<Output = T>>(clock: Clock, task: impl FnOnce() -> F
     }
 }
 
-/// Drives the case's store under contention, by a simulated clock, and audits it: one that must be found broken until
-/// it has done what must be seen. The same seed gives the same.
+/// Drives the case's store under contention, by the simulated clock, and audits it. A case that must be found broken
+/// is driven up to six times, each time twice as long, until there is a violation that the audit must see. The same
+/// seed gives the same result.
 ///
 /// # Errors
-/// Parameters that describe no workload.
+/// If the workload rejects the parameters, or the trial cannot be driven.
 pub fn run(case: &Case, seed: u64) -> Result<DrivenTrial, SelftestError> {
     let mut tries = 1..=TRIES;
     loop {
@@ -320,13 +325,14 @@ pub fn run(case: &Case, seed: u64) -> Result<DrivenTrial, SelftestError> {
     }
 }
 
-/// Drives a case twice, the second time over what the first one has left, which the bug leaves alone.
+/// Drives a case twice, the second time over the data that the first trial left. The bug strikes only in the
+/// second trial.
 ///
 /// # Errors
-/// Parameters that describe no workload.
+/// If the workload rejects the parameters, or the trial cannot be driven.
 ///
 /// # Panics
-/// Where the first trial leaves nothing to the second.
+/// If the first trial leaves no data that the second can reuse.
 pub fn run_twice(case: &Case, seed: u64) -> Result<[DrivenTrial; 2], SelftestError> {
     by(Clock::Simulated, || async {
         let store = case.store(seed);
@@ -346,7 +352,7 @@ impl Case {
         Memory::watched(faults, seed, Watch { exact: true, recorded: false })
     }
 
-    /// One trial of so long, over what an earlier one has left or data of its own.
+    /// Drives one trial of this length, over the data that an earlier one left or else over its own.
     async fn drive(
         &self,
         store: &Memory,

@@ -1,4 +1,5 @@
-//! What all connections to a reference store share: whether it is there, what it did, and whether it must be caught.
+//! State that all connections to a reference store share: its outages, its history and its strikes of the planted
+//! bug; and the simulated network between a client and the store.
 
 use std::{
     collections::VecDeque,
@@ -16,27 +17,28 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Faults, Watch, faults::Plant};
 
-/// Events that are kept: the last ones.
+/// Number of events that a history keeps; older ones are dropped.
 const KEPT: usize = 20_000;
 
-/// How long the store is there at first, so that every client gets a first connection, and later; and how long it is
-/// away in between. In milliseconds.
+/// How long the store is reachable at first, in milliseconds, so that every client gets a first connection.
 const AT_FIRST: u64 = 40;
+/// How long the store is reachable between two outages, in milliseconds.
 const THERE: std::ops::Range<u64> = 20..200;
+/// How long an outage takes, in milliseconds.
 const AWAY: std::ops::Range<u64> = 1..60;
 
-/// The longest that anything takes on its way, in milliseconds.
+/// The longest delay of a request or of an answer, in milliseconds.
 const SLOWEST: u64 = 12;
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all connections to one reference store share.
+/// State that all connections to one reference store share.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) faults: Faults,
-    /// Whether clients run one after the other, so that what the store has answered is what they know.
+    /// Whether clients run one after the other, so that the store's answers so far are all that they know.
     pub(crate) exact: bool,
     seeds: AtomicU64,
     connections: AtomicU64,
@@ -46,12 +48,12 @@ pub(crate) struct World {
     history: Option<Mutex<History>>,
 }
 
-/// Whether the store is there.
+/// The simulated outages of the store.
 #[derive(Debug)]
 struct Availability {
     rng: Xoshiro256PlusPlus,
     is_there: bool,
-    /// Counts how often it went away: connections do not outlive that.
+    /// Number of outages so far. No connection outlives one.
     left: u64,
     until: Option<Instant>,
 }
@@ -83,17 +85,17 @@ impl World {
         }
     }
 
-    /// A seed that no other connection has.
+    /// A seed that no other connection of this store gets.
     pub(crate) fn next_seed(&self) -> u64 {
         self.seeds.fetch_add(1, Relaxed)
     }
 
-    /// Whether the bug strikes from now on.
+    /// Turns the planted bug on or off from now on.
     pub(crate) fn plant(&self, does: bool) {
         self.is_sound.store(!does, Relaxed);
     }
 
-    /// Whether the store is as a correct one for now, whatever is planted.
+    /// Whether the planted bug is turned off for now.
     pub(crate) fn is_sound(&self) -> bool {
         self.is_sound.load(Relaxed)
     }
@@ -102,17 +104,17 @@ impl World {
         self.presence().is_some()
     }
 
-    /// The bug has struck.
+    /// Counts a strike of the bug.
     pub(crate) fn struck(&self) {
         self.struck.fetch_add(1, Relaxed);
     }
 
-    /// How often the bug has struck.
+    /// How often the bug has struck so far.
     pub(crate) fn strikes(&self) -> u64 {
         self.struck.load(Relaxed)
     }
 
-    /// How often the store has gone away; none while it is.
+    /// Number of outages so far; none during one.
     fn presence(&self) -> Option<u64> {
         if !self.faults.outages {
             return Some(0);
@@ -130,7 +132,7 @@ impl World {
         presence.is_there.then_some(presence.left)
     }
 
-    /// Notes what happened on a connection, if anybody wants to know.
+    /// Adds an event on a connection to the history, if one is kept.
     pub(crate) fn note(&self, connection: u64, event: impl FnOnce() -> String) {
         let Some(history) = &self.history else { return };
         let history = &mut *locked(history);
@@ -141,7 +143,7 @@ impl World {
         history.events.push_back(format!("{passed:>9} µs  connection {connection:>3}  {}", event()));
     }
 
-    /// What happened, oldest first.
+    /// The events that were kept, oldest first.
     pub(crate) fn history(&self) -> Vec<String> {
         self.history
             .as_ref()
@@ -149,19 +151,20 @@ impl World {
     }
 }
 
-/// A client's way to the store: what is slow on it, and what is lost.
+/// The simulated network between a client and the store, with its delays and losses.
 #[derive(Debug)]
 pub(crate) struct Link {
     plant: Plant,
-    /// Of the connection, in the history.
+    /// The connection's number, as the history shows it.
     pub(crate) number: u64,
-    /// How often the store had gone away when it was opened.
+    /// Number of outages when the connection was opened.
     left: u64,
     is_cut: bool,
 }
 
 impl Link {
-    /// Opens a connection, if the store is there. One before or after a trial meets nothing but bugs.
+    /// Opens a connection, or fails during an outage. A calm one, before or after a trial, has no faults but the bug
+    /// and the missing flags and confirmations of a queue.
     pub(crate) fn open(plant: Plant, is_calm: bool) -> Result<Self, String> {
         let number = plant.world.connections.fetch_add(1, Relaxed);
         let mut plant = plant;
@@ -174,13 +177,13 @@ impl Link {
         Ok(Self { plant, number, left, is_cut: false })
     }
 
-    /// Whether nothing that is sent arrives any more.
+    /// Whether the connection is lost: cut, or older than the last outage.
     pub(crate) fn is_gone(&self) -> bool {
         let outlived = self.plant.faults.outages && self.plant.world.presence() != Some(self.left);
         self.is_cut || outlived
     }
 
-    /// How long something takes on its way.
+    /// Draws the delay of a request or of an answer: none, or 1 to 12 ms.
     pub(crate) fn delay(&mut self) -> Duration {
         let slow = self.plant.happens(self.plant.faults.delays);
         Duration::from_millis(if slow { self.plant.rng.random_range(1..=SLOWEST) } else { 0 })
@@ -199,13 +202,20 @@ impl Link {
         self.is_gone()
     }
 
-    /// Something on its way to the store, unless it is lost there.
+    /// Carries a request to the store, after its delay.
+    ///
+    /// # Errors
+    /// If the connection is lost, so that the request does not arrive.
     pub(crate) async fn carry(&mut self) -> Result<(), Fault> {
         self.slow().await;
         if self.is_lost() { Err(Fault::lost("planted: the connection is gone")) } else { Ok(()) }
     }
 
-    /// An operation on its way to the store. What ends it there has changed nothing.
+    /// Carries an operation to the store, after its delay.
+    ///
+    /// # Errors
+    /// The outcome of an operation that ends here and has changed nothing: a lost connection, a failure or a
+    /// conflict.
     pub(crate) async fn send(&mut self) -> Result<(), Attempt> {
         self.carry().await.map_err(Attempt::Failed)?;
         let faults = self.plant.faults;
@@ -218,13 +228,16 @@ impl Link {
         Ok(())
     }
 
-    /// The answer on its way back: it may be lost, whatever was done.
+    /// Carries an answer back, after its delay.
+    ///
+    /// # Errors
+    /// If the connection is lost; the operation has been applied all the same.
     pub(crate) async fn answer<T>(&mut self, answer: T) -> Result<T, Fault> {
         self.slow().await;
         if self.is_lost() { Err(Fault::lost("planted: the answer is lost")) } else { Ok(answer) }
     }
 
-    /// The same for an attempt.
+    /// Carries an operation's outcome back, after its delay; the outcome is unknown if the answer is lost.
     pub(crate) async fn answer_attempt(&mut self, attempt: Attempt) -> Attempt {
         self.answer(attempt).await.unwrap_or_else(Attempt::Unknown)
     }

@@ -1,5 +1,5 @@
-//! Every planted bug is caught, and by the check that is meant for it; a correct store, answering or
-//! not, raises no alarm.
+//! Every bug that is planted in an inventory is caught, and by the check that is meant for it; a correct store raises
+//! no alarm, even where operations go unanswered.
 
 #![allow(clippy::unwrap_used)] // a test's own set-up may panic
 
@@ -45,7 +45,7 @@ fn a_hidden_commit_is_sold_again() {
     caught_as(Bug::HideCommit, &["oversold"]);
 }
 
-/// In every lock mode that promises something; unprotected, the store is broken without a bug.
+/// Leaves out [`Lock::None`], under which the store is broken without a bug.
 #[test]
 fn every_bug_is_caught_in_every_lock_mode() {
     for lock in [Lock::Soft, Lock::Hard, Lock::Native] {

@@ -1,5 +1,5 @@
-//! Every bug that is planted in a queue is caught, and by the check that is meant for it; a correct store,
-//! answering or not, raises no alarm, whatever the acknowledgements and whoever is at work.
+//! Every bug that is planted in a queue is caught, and by the check that is meant for it; a correct store raises no
+//! alarm, with any acknowledgements, in any phase, and even where operations go unanswered.
 
 #![allow(clippy::unwrap_used)] // a test's own set-up may panic
 
@@ -8,7 +8,7 @@ mod common;
 use acidtest_store_memory::{Bug, Faults, selftest::Case};
 use common::{caught_as, holds, judged};
 
-/// Every way to publish and to consume in which a lost message breaks a promise.
+/// Parameters of the ways to publish and to consume in which a lost message breaks a promise.
 const PROMISING: [&str; 4] = [
     r#""in_flight": 10, "batch": 5"#,
     r#""ack": "transaction", "batch": 5"#,
@@ -16,7 +16,7 @@ const PROMISING: [&str; 4] = [
     r#""ack": "transaction", "consume": "transaction", "batch": 10, "prefetch": 30"#,
 ];
 
-/// The check that is meant for a bug.
+/// The audit's counts in which a bug must show.
 fn meant_for(bug: Bug) -> &'static [&'static str] {
     match bug {
         Bug::DropWrite | Bug::LoseHeld => &["lost"],
@@ -39,7 +39,7 @@ fn every_bug_is_caught_by_the_check_that_is_meant_for_it() {
 fn every_bug_is_caught_in_every_mode() {
     for mode in PROMISING {
         for bug in Bug::QUEUE {
-            // nothing is handed out that another could be put before, nor held and not taken
+            // with one message at a time there is no other to put first, and none that is held and not taken
             let one_by_one =
                 mode.contains(r#""prefetch": 1"#) && [Bug::Reorder, Bug::LoseHeld].contains(&bug);
             if !one_by_one {
@@ -49,7 +49,7 @@ fn every_bug_is_caught_in_every_mode() {
     }
 }
 
-/// The audit's own consumer meets what producers left.
+/// With only producers at work, the audit's own consumer reads all messages back.
 #[test]
 fn what_only_the_audit_consumes_is_judged_too() {
     let published = Case::queue(r#""phase": "publish", "in_flight": 10"#);
@@ -58,7 +58,7 @@ fn what_only_the_audit_consumes_is_judged_too() {
     }
 }
 
-/// What is laid in is known to be there: whatever loses it or tears it is caught.
+/// Loaded messages are known to be there: a bug that loses or tears them is caught.
 #[test]
 fn what_was_laid_in_is_judged_too() {
     let laid = Case::queue(r#""phase": "consume", "backlog": 3000, "batch": 5"#);
@@ -70,7 +70,7 @@ fn what_was_laid_in_is_judged_too() {
     }
 }
 
-/// Without acknowledgements what is lost breaks no promise; made up, torn and doubled messages still do.
+/// Without acknowledgements a lost message breaks no promise; made-up, torn, doubled and reordered ones still do.
 #[test]
 fn without_acknowledgements_a_lost_message_is_counted_and_excused() {
     for mode in [r#""ack": "none""#, r#""consume": "auto""#, r#""ack": "none", "consume": "auto""#] {

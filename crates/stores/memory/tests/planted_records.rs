@@ -1,5 +1,5 @@
-//! Every bug that is planted in records is caught, and by the check that is meant for it; a correct store,
-//! answering or not, raises no alarm, whatever the mix, the lock mode and the transaction.
+//! Every bug that is planted in records is caught, and by the check that is meant for it; a correct store raises no
+//! alarm, with any mix, lock mode and length of transactions, and even where operations go unanswered.
 
 #![allow(clippy::unwrap_used)] // a test's own set-up may panic
 
@@ -16,10 +16,10 @@ use common::{caught_as, holds};
 const MIXES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "read", "write", "modify", "modify-locked"];
 const PROMISING: [Lock; 3] = [Lock::Soft, Lock::Hard, Lock::Native];
 
-/// Everything that a store does.
+/// A mix of all operations.
 const ALL: &str = "read:2+update:1+insert:1+scan:1+rmw:1";
 
-/// The check that is meant for a bug.
+/// The audit's counts in which a bug must show.
 fn meant_for(bug: Bug) -> &'static [&'static str] {
     match bug {
         Bug::DropWrite => &["lost_updates", "overwritten"],
@@ -61,8 +61,7 @@ fn every_bug_is_caught_in_transactions() {
     }
 }
 
-/// Whatever a bug does to what an earlier trial has left, which was sound, is caught as it is over data of a trial's
-/// own.
+/// A bug that strikes data which an earlier, sound trial left is caught like one that strikes a trial's own data.
 #[test]
 fn what_an_earlier_trial_left_is_judged_too() {
     let case = Case::records("read:1+update:1+rmw:1", 1);
@@ -76,7 +75,7 @@ fn what_an_earlier_trial_left_is_judged_too() {
     assert_eq!((first.audit.verdict, second.audit.verdict), (Verdict::Holds, Verdict::Holds), "{second:?}");
 }
 
-/// Each mix shows the bugs of what it does.
+/// Each mix reveals the bugs of the operations that it contains.
 #[test]
 fn every_mix_catches_its_bugs() {
     for (mix, bugs) in [

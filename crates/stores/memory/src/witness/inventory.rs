@@ -1,4 +1,4 @@
-//! What clients of an inventory were told.
+//! The answers that clients of the inventory had.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,23 @@ pub(crate) type Key = (u32, u8, u8, u8);
 /// (sku, condition, source).
 type Group = (u32, u8, u8);
 
-/// One tuple, in units.
+/// Units of one tuple, by the operations that changed it.
 #[derive(Debug, Default)]
 struct Account {
     initial: i64,
     captured: i64,
-    /// Releases that were sent, each attempt by itself.
+    /// Units of releases that were sent, counted again for every attempt.
     sent: i64,
     released: i64,
 }
 
-/// What clients were told of one trial's stock.
+/// The answers that clients had about one trial's stock.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     tuples: BTreeMap<Key, Account>,
-    /// What an operation without an answer may have changed.
+    /// Groups that an operation without an answer may have changed; no claim is made about them.
     doubtful: BTreeSet<Group>,
-    /// Captures that did not add up, and those that took what was not there.
+    /// Captures whose lines do not add up to the units asked for, and lines that took more than there was.
     seen: u64,
     exact: bool,
 }
@@ -39,47 +39,47 @@ fn group((sku, condition, source, _): Key) -> Group {
 }
 
 impl Inventory {
-    /// A trial over a stock. `exact`: clients run one after the other.
+    /// A witness of a trial over this stock. `exact`: clients run one after the other.
     pub(crate) fn new(stock: &Stock, exact: bool) -> Self {
         let account = |initial: u32| Account { initial: initial.into(), ..Account::default() };
         let tuples = stock.items.iter().map(|item| (item.key(), account(item.initial))).collect();
         Self { tuples, exact, ..Self::default() }
     }
 
-    /// A release is on its way.
+    /// Notes that a release was sent.
     pub(crate) fn sent(&mut self, release: &Release) {
         if let Some(account) = self.tuples.get_mut(&key(&release.line())) {
             account.sent += i64::from(release.units);
         }
     }
 
-    /// A release was acknowledged.
+    /// Notes that a release was acknowledged.
     pub(crate) fn released(&mut self, release: &Release) {
         if let Some(account) = self.tuples.get_mut(&key(&release.line())) {
             account.released += i64::from(release.units);
         }
     }
 
-    /// A capture was acknowledged.
+    /// Notes that a capture was acknowledged, with the lines that it took.
     pub(crate) fn captured(&mut self, capture: &Capture, taken: &[Withdrawal]) {
         let mut units = 0;
         for line in taken {
             units += u64::from(line.count);
             let Some(account) = self.tuples.get_mut(&key(line)) else { continue };
             account.captured += i64::from(line.count);
-            // what was released may have come back as soon as it was sent
+            // units may be back in stock as soon as their release was sent, before its answer
             let beyond = account.captured - account.sent > account.initial;
             self.seen += u64::from(self.exact && beyond);
         }
         self.seen += u64::from(units != u64::from(capture.units));
     }
 
-    /// Nobody knows whether it was done.
+    /// Notes that an operation on this group ended without an answer.
     pub(crate) fn doubt(&mut self, sku: u32, condition: u8, source: u8) {
         self.doubtful.insert((sku, condition, source));
     }
 
-    /// How much an audit must see: in the answers, and in what the store ended with.
+    /// The number of violations that an audit must see, in the answers and in the stock that the store ended with.
     pub(crate) fn shown(&self, held: impl IntoIterator<Item = (Key, i64)>) -> u64 {
         let off = |(key, count): &(Key, i64)| {
             let Some(account) = self.tuples.get(key).filter(|_| !self.doubtful.contains(&group(*key))) else {

@@ -1,8 +1,10 @@
-//! What a reference store's clients were told, held against what it has: when an audit must see a planted bug.
+//! Witnesses compare the answers that a reference store gave with the data that it has, and so know when an audit
+//! must see a planted bug.
 //!
-//! A witness keeps no bounds. Whatever an operation without an answer touched it leaves out, and so do its claims
-//! about single answers where clients run on several threads, as it cannot know then what they knew of each other. What
-//! is left is beyond doubt, and what does not add up there the audit must not call *holds*.
+//! A witness keeps no bounds. It makes no claim about anything that an operation without an answer touched. Where
+//! clients run on several threads it makes none about single answers either, as it cannot know what the clients knew
+//! of each other. The claims that remain are beyond doubt: if one of them is violated, the audit's verdict must not
+//! be *holds*.
 
 mod inventory;
 mod queue;

@@ -1,41 +1,42 @@
-//! What clients of a queue were told.
+//! The answers that clients of the queue had.
 
 use std::collections::BTreeMap;
 
 use acidtest_workloads::Attempt;
 
-/// A message as a consumer was handed it.
+/// A message as it was delivered to a consumer.
 #[derive(Debug)]
 pub(crate) struct Delivered<'a> {
-    /// Its body.
+    /// The message's body, as it came.
     pub(crate) body: &'a [u8],
-    /// The store's word on whether it was delivered before.
+    /// Whether the store flagged it as delivered before; none if the store does not tell.
     pub(crate) redelivered: Option<bool>,
-    /// Which of the store's connections took it; none where that of the audit did, which looks at no order.
+    /// The number of the connection that took it; none for the audit's own, which does not check the order.
     pub(crate) by: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Account {
-    /// The producer's connection, and its place on it.
+    /// The number of the producer's connection, and the message's place among those sent on it.
     sent: (u64, u64),
     published: Option<bool>,
     deliveries: u64,
-    /// Deliveries with the word that it had not been before.
+    /// Deliveries that the store flagged as the first.
     fresh: u64,
-    /// Answers to acknowledgements of it.
+    /// Acknowledgements of this message that the store confirmed.
     answers: u64,
 }
 
-/// What clients were told of one trial's messages.
+/// The answers that clients had about one trial's messages.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     accounts: BTreeMap<Vec<u8>, Account>,
-    /// Of each consumer's connection and each producer's: the last place that it has seen.
+    /// The last place of each producer's connection that each consumer's connection has had; in the key, the
+    /// consumer's connection comes first.
     last: BTreeMap<(u64, u64), u64>,
-    /// Deliveries of what nobody sent, or in pieces, and those out of order.
+    /// Deliveries of bodies that nobody sent, which includes torn ones, and deliveries out of order.
     seen: u64,
-    /// Deliveries out of order of which the store does not say that they are the first.
+    /// Deliveries out of order where the store does not flag redeliveries; they count only if no consumer was lost.
     late: u64,
     consumer_lost: bool,
     consumer_done: bool,
@@ -43,17 +44,17 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A trial. `exact`: clients run one after the other.
+    /// A witness of a trial. `exact`: clients run one after the other.
     pub(crate) fn new(exact: bool) -> Self {
         Self { exact, ..Self::default() }
     }
 
-    /// A message was sent, in this place of a producer's connection.
+    /// Notes that a message was sent, at this place on a producer's connection.
     pub(crate) fn sent(&mut self, body: &[u8], connection: u64, place: u64) {
         self.accounts.insert(body.to_vec(), Account { sent: (connection, place), ..Account::default() });
     }
 
-    /// How its publishing ended, where that is known.
+    /// Notes the outcome of publishing a message.
     pub(crate) fn published(&mut self, body: &[u8], attempt: &Attempt) {
         let Some(account) = self.accounts.get_mut(body) else { return };
         account.published = match attempt {
@@ -81,7 +82,7 @@ impl Queue {
         }
     }
 
-    /// The acknowledgement of a message was answered.
+    /// Notes that the store confirmed the acknowledgement of a message.
     pub(crate) fn answered(&mut self, body: &[u8]) {
         if let Some(account) = self.accounts.get_mut(body) {
             account.answers += 1;
@@ -92,12 +93,13 @@ impl Queue {
         self.consumer_lost = true;
     }
 
-    /// A consumer asks for nothing more: what it has not taken is for the others, late.
+    /// Notes that a consumer has stopped: messages that were handed out to it and not taken go to others, out of
+    /// order.
     pub(crate) fn consumer_done(&mut self) {
         self.consumer_done = true;
     }
 
-    /// How much an audit must see, once the queue is empty.
+    /// The number of violations that an audit must see; only meaningful once the queue is empty.
     pub(crate) fn shown(&self) -> u64 {
         let wrong = |account: &&Account| {
             let lost = account.published == Some(true) && account.deliveries == 0;

@@ -1,24 +1,24 @@
-//! What clients of records were told.
+//! The answers that clients of the records had.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_workloads::records::Action;
 
-/// A record as a client was told of it, or as it is: its version, and its tag; none where it is torn.
+/// A record's version, and the tag that its fields carry; none if they are torn.
 pub(crate) type RecordVersion = (u64, Option<u64>);
 
-/// One operation of a client.
+/// One request of a client's operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) action: Action,
     pub(crate) key: String,
-    /// What it writes.
+    /// The tag of the fields that it writes.
     pub(crate) tag: u64,
-    /// What was known of the record when the operation began.
+    /// The clients' knowledge of the record when the operation began.
     pub(crate) known: Known,
 }
 
-/// What clients know of a record.
+/// The clients' knowledge of a record, from the answers that they had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     is_there: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Known {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Newest {
     version: u64,
-    /// What was written then; none where two were told that they wrote it.
+    /// The tag that was written with it; none if two clients were told that they wrote this version.
     tag: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Known {
         }
     }
 
-    /// Whether a record cannot be so, if no newer version was written.
+    /// Whether this version of the record has another tag than the one that was acknowledged with it.
     fn contradicts(&self, (version, tag): RecordVersion) -> bool {
         self.newest.is_some_and(|newest| {
             version == newest.version && newest.tag.is_some() && tag.is_some() && tag != newest.tag
@@ -60,23 +60,23 @@ struct Account {
     known: Known,
     first: u64,
     updates: u64,
-    /// Whether its insert was said to have failed.
+    /// Whether an insert of this record was answered as failed or refused.
     failed: bool,
 }
 
-/// What clients were told of one trial's records.
+/// The answers that clients had about one trial's records.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     accounts: BTreeMap<String, Account>,
-    /// What an operation without an answer may have changed.
+    /// Keys that an operation without an answer may have changed; no claim is made about them.
     doubtful: BTreeSet<String>,
-    /// Answers that were wrong.
+    /// Answers that contradict earlier ones.
     seen: u64,
     exact: bool,
 }
 
 impl Records {
-    /// A trial over these records. `exact`: clients run one after the other.
+    /// A witness of a trial over these records. `exact`: clients run one after the other.
     pub(crate) fn over<'a>(records: impl IntoIterator<Item = (&'a str, RecordVersion)>, exact: bool) -> Self {
         let account = |(version, tag): RecordVersion| Account {
             known: Known { is_there: true, newest: Some(Newest { version, tag }) },
@@ -91,12 +91,12 @@ impl Records {
         self.exact
     }
 
-    /// What is known of a record.
+    /// The clients' knowledge of a record so far.
     pub(crate) fn known(&self, key: &str) -> Known {
         self.accounts.get(key).map_or_else(Known::default, |account| account.known)
     }
 
-    /// An operation was acknowledged, with what it read and the version that it wrote.
+    /// Notes an acknowledged request, with the records that it read and the version that it wrote.
     pub(crate) fn acknowledged(&mut self, request: &Request, read: &[RecordVersion], wrote: Option<u64>) {
         let Request { action, key, tag, known } = request;
         self.look(*action, *known, read);
@@ -126,7 +126,8 @@ impl Records {
         self.seen += u64::from(self.exact && reads && read.is_empty() && known.is_there);
     }
 
-    /// Operations were refused, all of which only need what is there.
+    /// Notes that an operation was refused: a violation if all of its records were known to exist and it inserts
+    /// none.
     pub(crate) fn refused(&mut self, requests: &[Request]) {
         let is_there = |request: &Request| request.known.is_there;
         let must_do = |request: &Request| match request.action {
@@ -137,20 +138,20 @@ impl Records {
         self.seen += u64::from(self.exact && requests.iter().all(must_do) && requests.iter().any(is_there));
     }
 
-    /// Operations were said to have had no effect.
+    /// Notes that an operation was answered as having had no effect.
     pub(crate) fn failed(&mut self, requests: &[Request]) {
         for request in requests.iter().filter(|request| request.action == Action::Insert) {
             self.accounts.entry(request.key.clone()).or_default().failed = true;
         }
     }
 
-    /// Nobody knows whether they were done.
+    /// Notes that an operation with these requests ended without an answer.
     pub(crate) fn doubt(&mut self, requests: &[Request]) {
         let writes = requests.iter().filter(|request| !matches!(request.action, Action::Read | Action::Scan));
         self.doubtful.extend(writes.map(|request| request.key.clone()));
     }
 
-    /// How much an audit must see: in the answers, and in the records that the store ended with.
+    /// The number of violations that an audit must see, in the answers and in the records that the store ended with.
     pub(crate) fn shown<'a>(&self, records: impl IntoIterator<Item = (&'a str, RecordVersion)>) -> u64 {
         let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
         let mut shown = self.seen;

@@ -1,16 +1,16 @@
-//! What the tests of planted bugs share.
+//! Checks that the tests of planted bugs share.
 
 use acidtest_store_memory::selftest::{Case, DrivenTrial, run};
 use acidtest_workloads::{Audit, Verdict};
 
-/// What driving a case came to, and the verdict on it.
+/// Drives a case, and returns its results and its audit.
 pub(crate) fn judged(case: &Case, seed: u64) -> (DrivenTrial, Audit) {
     let driven = run(case, seed).unwrap();
     let audit = driven.audited.audit.clone();
     (driven, audit)
 }
 
-/// Sees that a case holds.
+/// Asserts that a case is found to hold, and that the store's own witness knows of no violation.
 #[track_caller]
 pub(crate) fn holds(case: &Case, seed: u64) {
     let (driven, audit) = judged(case, seed);
@@ -19,7 +19,7 @@ pub(crate) fn holds(case: &Case, seed: u64) {
     assert_eq!(driven.shown, 0, "the store's own witness disagrees: {shown}");
 }
 
-/// Sees that a case is broken, by all of these checks.
+/// Asserts that a case is found broken, with findings in all of these counts.
 #[track_caller]
 pub(crate) fn caught_as(case: &Case, seed: u64, counts: &[&str]) {
     let (driven, audit) = judged(case, seed);
