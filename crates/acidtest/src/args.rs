@@ -113,8 +113,8 @@ pub(crate) struct Grid {
     /// Lock modes: none, soft, hard, native [default: native]
     #[arg(long, value_delimiter = ',', value_name = "LOCK,...")]
     pub(crate) lock: Option<Vec<Lock>>,
-    /// Durability rungs of private servers: none, process, disk [default: disk]
-    #[arg(long, value_delimiter = ',', value_name = "RUNG,...")]
+    /// Durability levels of private servers: none, process, disk [default: disk]
+    #[arg(long, value_delimiter = ',', value_name = "DURABILITY,...")]
     pub(crate) durability: Option<Vec<Durability>>,
     /// Numbers of clients; 3..66:9 is 3, 12, 21, … 66 [default: 16]
     #[arg(long, value_delimiter = ',', value_name = "N,...")]
@@ -250,7 +250,7 @@ pub(crate) enum LabCommand {
     Up {
         /// Which store
         store: String,
-        /// The rung that it is set to
+        /// The durability level that it is set to
         #[arg(long, default_value_t = Durability::Disk)]
         durability: Durability,
         /// A free loopback port of your choice

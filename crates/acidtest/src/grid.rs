@@ -19,7 +19,7 @@ pub(crate) struct Cell {
     pub(crate) target: usize,
     /// The index of the cell's workload in [`Grid::workloads`].
     pub(crate) workload: usize,
-    pub(crate) rung: Durability,
+    pub(crate) durability: Durability,
     pub(crate) lock: Lock,
     pub(crate) clients: u32,
     /// Offered operations a second; none in a closed loop.
@@ -47,20 +47,20 @@ impl Grid {
         let mut grid = Self { workloads, cells: Vec::new(), left_out: Vec::new() };
         let mut refused = BTreeSet::new();
         for (target, each) in targets.iter().enumerate() {
-            // a user's own server keeps the durability rung that it has, and so does a store whose queues have their
+            // a user's own server keeps the durability level that it has, and so does a store whose queues have their
             // own
-            let rungs = plan.durability.iter().take(if each.keeps_rung() { 1 } else { usize::MAX });
+            let levels = plan.durability.iter().take(if each.keeps_durability() { 1 } else { usize::MAX });
             for (workload, with) in grid.workloads.iter().enumerate() {
                 let loads = loads(plan, &**with);
                 let locks = locks(&**with, &plan.locks);
-                for (&rung, &lock) in
-                    rungs.clone().flat_map(|rung| locks.iter().map(move |lock| (rung, lock)))
+                for (&durability, &lock) in
+                    levels.clone().flat_map(|durability| locks.iter().map(move |lock| (durability, lock)))
                 {
-                    if let Err(why) = check(each, kind.name, &**with, rung, lock) {
+                    if let Err(why) = check(each, kind.name, &**with, durability, lock) {
                         refused.insert(why);
                         continue;
                     }
-                    let cell = |&(clients, rate)| Cell { target, workload, rung, lock, clients, rate };
+                    let cell = |&(clients, rate)| Cell { target, workload, durability, lock, clients, rate };
                     grid.cells.extend(loads.iter().map(cell));
                 }
             }
@@ -164,7 +164,7 @@ fn check(
     target: &Target,
     workload_name: &str,
     workload: &dyn Workload,
-    rung: Durability,
+    durability: Durability,
     lock: Lock,
 ) -> Result<(), String> {
     let kind = target.kind();
@@ -176,9 +176,10 @@ fn check(
         return Err(lacks(kind, "lock", lock.name(), why, has));
     }
     // a user's own server keeps its settings: they are read, not set
-    if let (Support::No(why), false) = (kind.rung(rung), target.keeps_rung()) {
-        let has = Durability::ALL.into_iter().filter(|each| kind.rung(*each).is_yes()).map(Durability::name);
-        return Err(lacks(kind, "durability", rung.name(), why, has));
+    if let (Support::No(why), false) = (kind.durability(durability), target.keeps_durability()) {
+        let has =
+            Durability::ALL.into_iter().filter(|each| kind.durability(*each).is_yes()).map(Durability::name);
+        return Err(lacks(kind, "durability", durability.name(), why, has));
     }
     if let Some(level) = workload.isolation()
         && let Support::No(why) = kind.isolation(level)

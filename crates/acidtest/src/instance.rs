@@ -94,20 +94,20 @@ impl Instance {
     pub(crate) async fn open(
         lab: &Lab,
         target: &Target,
-        rung: Durability,
+        durability: Durability,
         claim: &Claim<'_>,
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
         let Some(service) = claim.locks else {
-            return Self::claimed(lab, target, rung, claim, None, interrupt).await;
+            return Self::claimed(lab, target, durability, claim, None, interrupt).await;
         };
         let namespace = acidtest_locks::namespace(claim.namespace);
         let theirs = Claim { locks: None, namespace: &namespace, ..*claim };
         // a lock service that forgets its tokens when it is killed fences nothing
-        let at_least = rung.max(Durability::Process);
+        let at_least = durability.max(Durability::Process);
         let locks = Self::claimed(lab, service, at_least, &theirs, None, interrupt).await?;
         let address = locks.address.clone();
-        match Self::claimed(lab, target, rung, claim, Some(&address), interrupt).await {
+        match Self::claimed(lab, target, durability, claim, Some(&address), interrupt).await {
             Ok(instance) => Ok(Self { locks: Some(Box::new(locks)), ..instance }),
             Err(failure) => {
                 // the first error is the one that is reported
@@ -121,19 +121,19 @@ impl Instance {
     async fn claimed(
         lab: &Lab,
         target: &Target,
-        rung: Durability,
+        durability: Durability,
         claim: &Claim<'_>,
         locks: Option<&Address>,
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
-        let opening = Opening { rung: None, locks };
+        let opening = Opening { durability: None, locks };
         let mut instance = match &target.address {
             Some(address) => {
                 let bare = Self::bare(open(target, address, opening).await?, address);
                 let port = address.port.unwrap_or(target.kind().default_port);
                 Self { kept_server: lab.serving(&address.host, port)?, ..bare }
             }
-            None => Self::private(lab, target, rung, opening, interrupt).await?,
+            None => Self::private(lab, target, durability, opening, interrupt).await?,
         };
         instance.effective = within(PATIENCE, "reading the settings", instance.store.effective()).await?;
         free_namespace(&*instance.store, &target.shown(), claim).await?;
@@ -180,12 +180,12 @@ impl Instance {
     async fn private(
         lab: &Lab,
         target: &Target,
-        rung: Durability,
+        durability: Durability,
         opening: Opening<'_>,
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
         let kind = target.kind();
-        let opening = Opening { rung: Some(rung), ..opening };
+        let opening = Opening { durability: Some(durability), ..opening };
         match kind.server {
             model::Hosting::InMemory => {
                 let nowhere = Address::file(kind.name, "");
@@ -199,7 +199,7 @@ impl Instance {
                 Ok(Self { folder: Some(folder), ..Self::bare(store, &address) })
             }
             model::Hosting::Program => {
-                let mut server = lab.start(kind.program(), rung, Lifetime::Run, None)?;
+                let mut server = lab.start(kind.program(), durability, Lifetime::Run, None)?;
                 let address = address_of(&server, target);
                 let store = answering(&mut server, target, &address, opening, interrupt).await?;
                 Ok(Self { server: Some(server), ..Self::bare(store, &address) })

@@ -82,12 +82,13 @@ impl Row {
 fn said(kind: &StoreKind) -> Vec<(&'static str, &'static str, Support)> {
     let workloads = WORKLOADS.map(|name| ("workload", name, kind.workload(name)));
     let locks = Lock::ALL.map(|lock| ("lock", lock.name(), kind.lock(lock)));
-    let rungs = Durability::ALL.map(|rung| ("durability", rung.name(), kind.rung(rung)));
+    let durability =
+        Durability::ALL.map(|durability| ("durability", durability.name(), kind.durability(durability)));
     let levels = kind.isolation.iter().map(|(level, support)| ("isolation", level.name(), *support));
     let rest = [("transactions", "", kind.transactions), ("refresh", "", kind.refresh)];
     // a page needs no row to say that a write is found at once
     let rest = rest.into_iter().filter(|(key, _, support)| *key != "refresh" || support.is_yes());
-    workloads.into_iter().chain(locks).chain(rungs).chain(levels).chain(rest).collect()
+    workloads.into_iter().chain(locks).chain(durability).chain(levels).chain(rest).collect()
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn refused() -> String {
 #[test]
 fn tables_over_all_stores_say_what_the_stores_say() {
     let locks = Lock::ALL.map(|lock| format!("lock {}", lock.name()));
-    let rungs = Durability::ALL.map(|rung| format!("durability {}", rung.name()));
+    let levels = Durability::ALL.map(|durability| format!("durability {}", durability.name()));
     let of_workload = |kind: &StoreKind| words(WORKLOADS.map(|name| kind.workload(name)));
     let of_rest = |kind: &StoreKind| {
         let levels = kind.isolation.iter().filter(|(_, support)| support.is_yes());
@@ -256,7 +257,11 @@ fn tables_over_all_stores_say_what_the_stores_say() {
     for (file, name, made) in [
         ("guarantees", "workloads", table(&WORKLOADS, of_workload)),
         ("guarantees", "locks", table(&locks, |kind| words(Lock::ALL.map(|lock| kind.lock(lock))))),
-        ("guarantees", "rungs", table(&rungs, |kind| words(Durability::ALL.map(|rung| kind.rung(rung))))),
+        (
+            "guarantees",
+            "durability levels",
+            table(&levels, |kind| words(Durability::ALL.map(|durability| kind.durability(durability)))),
+        ),
         (
             "guarantees",
             "transactions",

@@ -272,9 +272,9 @@ pub(crate) fn check_effect(
         ),
         (
             "durability",
-            used.iter().all(|target| target.keeps_rung()),
-            "it sets private servers; one of your own keeps its settings, and a message broker has the rung of its \
-             messages and queues (--persistent, --queue): the run says which rung they amount to",
+            used.iter().all(|target| target.keeps_durability()),
+            "it sets private servers; one of your own keeps its settings, and a message broker has the durability level of its \
+             messages and queues (--persistent, --queue): the run says which durability they amount to",
         ),
         (
             "warmup",

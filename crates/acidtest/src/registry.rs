@@ -39,9 +39,9 @@ pub(crate) struct Registered {
 /// Facts that a store may need when it is opened, besides its address.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Opening<'a> {
-    /// The rung of a private instance, for stores that have no server to set it.
+    /// The durability level of a private instance, for stores that have no server to set it.
     #[cfg_attr(not(any(feature = "elasticsearch", feature = "fjall", feature = "sqlite")), allow(dead_code))]
-    pub(crate) rung: Option<Durability>,
+    pub(crate) durability: Option<Durability>,
     /// Where its hard locks are kept, for stores that have none of their own.
     #[cfg_attr(not(feature = "elasticsearch"), allow(dead_code))]
     pub(crate) locks: Option<&'a Address>,
@@ -83,14 +83,16 @@ pub(crate) static STORES: &[Registered] = &[
     Registered {
         kind: acidtest_store_sqlite::KIND,
         open: |address, opening| {
-            Box::pin(async move { Ok(Box::new(Sqlite::open(address, opening.rung)?) as Box<dyn Store>) })
+            Box::pin(
+                async move { Ok(Box::new(Sqlite::open(address, opening.durability)?) as Box<dyn Store>) },
+            )
         },
     },
     #[cfg(feature = "fjall")]
     Registered {
         kind: acidtest_store_fjall::KIND,
         open: |address, opening| {
-            Box::pin(async move { Ok(Box::new(Fjall::open(address, opening.rung)?) as Box<dyn Store>) })
+            Box::pin(async move { Ok(Box::new(Fjall::open(address, opening.durability)?) as Box<dyn Store>) })
         },
     },
     #[cfg(feature = "postgres")]
@@ -130,7 +132,7 @@ pub(crate) static STORES: &[Registered] = &[
                     Some(address) => Some(LockService::open(address).await?),
                     None => None,
                 };
-                let opened = Elasticsearch::open(address, opening.rung, locks).await?;
+                let opened = Elasticsearch::open(address, opening.durability, locks).await?;
                 Ok(Box::new(opened) as Box<dyn Store>)
             })
         },

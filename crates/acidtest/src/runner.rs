@@ -71,7 +71,7 @@ pub(crate) struct Runner<'a> {
     progress: Progress,
     workloads: Vec<Box<dyn Workload>>,
     cells: Vec<Cell>,
-    /// The open stores, by target and durability rung.
+    /// The open stores, by target and durability level.
     instances: BTreeMap<(usize, Durability), Instance>,
     result: RunResult,
     file: &'a ResultFile,
@@ -267,7 +267,7 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload) -> CellResult {
         lock_how: grid::lock_how(kind, workload, cell.lock).to_owned(),
         decides: workload.decides(),
         without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
-        durability_asked: (!target.keeps_rung()).then_some(cell.rung),
+        durability_asked: (!target.keeps_durability()).then_some(cell.durability),
         clients: cell.clients,
         scheduled: workload.scheduled(),
         rate: cell.rate,
@@ -345,12 +345,12 @@ impl Runner<'_> {
 
     /// The name of a cell: the values that tell it from the others of the run.
     fn name(&self, index: usize) -> String {
-        let Cell { target, rung, lock, clients, rate, workload } = self.cells[index];
+        let Cell { target, durability, lock, clients, rate, workload } = self.cells[index];
         let shown = self.targets[target].shown();
         let decides = self.workloads[workload].decides();
         let mut parts = vec![if decides { format!("{shown} {lock}") } else { shown }];
         if self.plan.durability.len() > 1 {
-            parts.push(format!("durability {rung}"));
+            parts.push(format!("durability {durability}"));
         }
         if self.plan.clients.len() > 1 {
             parts.push(format!("{clients} clients"));
@@ -393,15 +393,15 @@ impl Runner<'_> {
     }
 
     async fn trial(&mut self, index: usize, round: u32) -> Result<TrialResult, Failure> {
-        let Cell { target, rung, .. } = self.cells[index];
+        let Cell { target, durability, .. } = self.cells[index];
         // taken out while it is in use: a store whose server dies is not put back
-        let mut instance = match self.instances.remove(&(target, rung)) {
+        let mut instance = match self.instances.remove(&(target, durability)) {
             Some(instance) => instance,
-            None => self.open(target, rung).await?,
+            None => self.open(target, durability).await?,
         };
         let trial = self.trial_on(&mut instance, index, round).await;
         if instance.died().is_none() {
-            self.instances.insert((target, rung), instance);
+            self.instances.insert((target, durability), instance);
         } else {
             // closes what is left of it: perhaps a lock service, or the store whose lock service died
             let _ = instance.close(&self.plan.namespace, self.plan.keep).await;
@@ -410,9 +410,9 @@ impl Runner<'_> {
     }
 
     /// Opens a store. A store that cannot be opened is not tried again for other cells.
-    async fn open(&mut self, target: usize, rung: Durability) -> Result<Instance, Failure> {
+    async fn open(&mut self, target: usize, durability: Durability) -> Result<Instance, Failure> {
         let locked = |cell: &Cell| {
-            (cell.target, cell.rung, cell.lock) == (target, rung, Lock::Hard)
+            (cell.target, cell.durability, cell.lock) == (target, durability, Lock::Hard)
                 && self.workloads[cell.workload].decides()
         };
         let needs_locks = self.targets[target].kind().lock_service && self.cells.iter().any(locked);
@@ -423,10 +423,13 @@ impl Runner<'_> {
             locks: needs_locks.then_some(self.lock_service),
         };
         self.progress.doing(&format!("opening {}", self.targets[target].shown()));
-        let opened = Instance::open(&self.lab, &self.targets[target], rung, &claim, &self.interrupt).await;
+        let opened =
+            Instance::open(&self.lab, &self.targets[target], durability, &claim, &self.interrupt).await;
         if let (Err(failure @ Failure::Store(_)), false) = (&opened, self.interrupt.is_set()) {
             let cells = self.cells.iter().zip(&mut self.result.cells);
-            for (_, result) in cells.filter(|(cell, _)| (cell.target, cell.rung) == (target, rung)) {
+            for (_, result) in
+                cells.filter(|(cell, _)| (cell.target, cell.durability) == (target, durability))
+            {
                 result.error = Some(failure.to_string());
             }
         }

@@ -52,10 +52,10 @@ impl Target {
         &self.store.kind
     }
 
-    /// Whether the durability rung cannot be chosen: a user's own server keeps its settings, and some stores have a
-    /// rung for each queue.
-    pub(crate) fn keeps_rung(&self) -> bool {
-        self.address.is_some() || self.kind().rung_of_data
+    /// Whether the durability level cannot be chosen: a user's own server keeps its settings, and some stores have a
+    /// durability level for each queue.
+    pub(crate) fn keeps_durability(&self) -> bool {
+        self.address.is_some() || self.kind().durability_of_data
     }
 
     /// The target as plans and results name it: never with a password.

@@ -267,7 +267,7 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
         (&["run", "queue", "--clients", "3"], &["remedy: leave it out"]),
         (
             &["run", "queue", "--store", "rabbitmq,nats", "--durability", "disk"],
-            &["the rung of its messages and queues"],
+            &["the durability level of its messages and queues"],
         ),
         (&["run", "queue", "--store", "fjall"], &["fjall cannot carry queue"]),
         (&["stores", "oracle"], &["unknown store \"oracle\""]),
@@ -515,7 +515,7 @@ fn a_user_s_file_is_not_touched_unless_asked() {
 }
 
 #[test]
-fn every_rung_of_sqlite_is_read_back() {
+fn every_durability_of_sqlite_is_read_back() {
     let bench = Bench::new();
     bench.run(&brief(&["run", "inventory", "--durability", "none,process,disk", "--clients", "2"])).expect(0);
     for cell in bench.result()["cells"].as_array().unwrap() {

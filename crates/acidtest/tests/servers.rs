@@ -169,7 +169,7 @@ fn a_replayed_sequence_ends_as_it_says_itself_on_every_store() {
 }
 
 #[test]
-fn every_rung_is_set_and_read_back() {
+fn every_durability_is_set_and_read_back() {
     if servers().is_empty() {
         return;
     }
@@ -393,7 +393,7 @@ fn a_kept_server_lives_until_lab_down() {
         let ended = bench.run(&["lab", "up", store]).expect(0);
         assert!(ended.stdout.contains("://") && ended.stdout.contains("127.0.0.1:"), "{}", ended.stdout);
         assert_eq!(ended.stdout.lines().count(), 1, "the address alone: {}", ended.stdout);
-        let another = format!("; another rung: acidtest lab up {store} --durability ");
+        let another = format!("; another durability level: acidtest lab up {store} --durability ");
         for word in ["started at durability disk (", &another, "stop it with: acidtest lab down"] {
             assert!(ended.stderr.contains(word), "{store}: no \"{word}\" in: {}", ended.stderr);
         }
@@ -677,8 +677,8 @@ fn a_broker_s_guarantees_are_judged_and_priced() {
     assert_eq!(cells(&result).len(), 6);
     for cell in cells(&result) {
         let (ack, persistent) = (&cell["parameters"]["ack"], &cell["parameters"]["persistent"]);
-        let rung = if *ack != "none" && *persistent == true { "process" } else { "none" };
-        assert_eq!(cell["effective"]["durability"], rung, "{ack} {persistent}");
+        let durability = if *ack != "none" && *persistent == true { "process" } else { "none" };
+        assert_eq!(cell["effective"]["durability"], durability, "{ack} {persistent}");
         assert_eq!(cell["promised"], *ack != "none");
         if *ack != "none" {
             assert_eq!(verdict(cell), "holds", "{ack} {persistent}");

@@ -177,7 +177,7 @@ pub struct Entry {
     pub pid: Option<u32>,
     /// The address of the server; none for an embedded store.
     pub address: Option<Address>,
-    /// The durability rung that the server was started for; none for an embedded store.
+    /// The durability level that the server was started for; none for an embedded store.
     pub durability: Option<Durability>,
     /// Who uses it: one bench, or everybody.
     pub holder: Holder,

@@ -173,7 +173,7 @@ fn say(server: &Server, line: &str) -> String {
 }
 
 #[test]
-fn a_rung_decides_what_a_kill_leaves() {
+fn a_durability_decides_what_a_kill_leaves() {
     if !wanted("redis") {
         return;
     }

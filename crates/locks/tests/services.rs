@@ -273,7 +273,7 @@ fn locks_of_other_names_and_other_trials_are_others() {
 }
 
 #[test]
-fn what_a_killed_server_knew_it_knows_again_on_the_rungs_that_say_so() {
+fn what_a_killed_server_knew_it_knows_again_on_the_durability_levels_that_say_so() {
     for durability in [Durability::Process, Durability::Disk] {
         on_each(durability, |world| {
             let (held, released) = wait(async {

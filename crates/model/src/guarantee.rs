@@ -95,7 +95,7 @@ impl Isolation {
     }
 }
 
-/// The crash that an acknowledged write survives: a rung of the durability ladder, weakest first.
+/// The crash that an acknowledged write survives: a durability level of the durability ladder, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -109,10 +109,10 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Every rung, weakest first.
+    /// Every durability level, weakest first.
     pub const ALL: [Self; 3] = [Self::None, Self::Process, Self::Disk];
 
-    /// The word that names the rung on the command line, in plans and in results.
+    /// The word that names the durability level on the command line, in plans and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ impl Durability {
         }
     }
 
-    /// The rung in plain words, for tables and help.
+    /// The durability level in plain words, for tables and help.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
@@ -168,7 +168,7 @@ macro_rules! words {
 }
 
 words!(Lock, "lock mode");
-words!(Durability, "durability rung");
+words!(Durability, "durability level");
 words!(Isolation, "isolation level");
 
 /// The version and settings that a server reports, read back after it was opened: never the ones that were asked
@@ -177,9 +177,9 @@ words!(Isolation, "isolation level");
 pub struct Effective {
     /// The server's version, in its own words.
     pub version: String,
-    /// The durability rung that the settings amount to.
+    /// The durability level that the settings amount to.
     pub durability: Durability,
-    /// Why it is that rung: the settings that decide it, and any doubt about them.
+    /// Why it is that durability level: the settings that decide it, and any doubt about them.
     pub because: String,
     /// The settings that bear on a guarantee or on speed, by the server's own names.
     pub settings: BTreeMap<String, String>,
@@ -194,8 +194,8 @@ mod tests {
         for lock in Lock::ALL {
             assert_eq!(lock.name().parse(), Ok(lock));
         }
-        for rung in Durability::ALL {
-            assert_eq!(rung.name().parse(), Ok(rung));
+        for durability in Durability::ALL {
+            assert_eq!(durability.name().parse(), Ok(durability));
         }
         for level in Isolation::ALL {
             assert_eq!(level.name().parse(), Ok(level));

@@ -60,7 +60,7 @@ pub struct StoreKind {
     pub default_port: u16,
     /// The lock modes, each with how the store provides it.
     pub locks: &'static [(Lock, Support)],
-    /// The durability rungs, each with the settings that amount to it.
+    /// The durability levels, each with the settings that amount to it.
     pub durability: &'static [(Durability, Support)],
     /// The isolation levels that a run can ask for, each with how it is set.
     pub isolation: &'static [(Isolation, Support)],
@@ -70,9 +70,9 @@ pub struct StoreKind {
     pub refresh: Support,
     /// Whether its hard lock is kept in another store, by a lock service.
     pub lock_service: bool,
-    /// Whether the durability rung is decided by the data of each trial, as by a broker's queue and its messages,
-    /// and not by the server's settings. A run then does not ask for a rung; it is read back from the trial's data.
-    pub rung_of_data: bool,
+    /// Whether the durability level is decided by the data of each trial, as by a broker's queue and its messages,
+    /// and not by the server's settings. A run then does not ask for a durability level; it is read back from the trial's data.
+    pub durability_of_data: bool,
     /// The workloads that have an adapter for it, by name.
     pub workloads: &'static [(&'static str, Support)],
     /// Why it cannot run a cell that the rest of its row allows; [`never()`] for most stores.
@@ -93,7 +93,7 @@ pub struct Idle {
 /// For stores in which a write is visible to every search at once.
 pub const NO_REFRESH: Support = Support::No("what is written is found at once");
 
-/// The demands of one cell on a store, besides its durability rung.
+/// The demands of one cell on a store, besides its durability level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellRequest<'a> {
     /// The workload's name.
@@ -137,10 +137,10 @@ impl StoreKind {
         find(self.locks, lock)
     }
 
-    /// How the kind reaches a rung, or why not.
+    /// How the kind reaches a durability level, or why not.
     #[must_use]
-    pub fn rung(&self, rung: Durability) -> Support {
-        find(self.durability, rung)
+    pub fn durability(&self, durability: Durability) -> Support {
+        find(self.durability, durability)
     }
 
     /// How the kind sets an isolation level, or why not.

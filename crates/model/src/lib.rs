@@ -1,4 +1,4 @@
-//! The vocabulary of acidtest: the meaning that all crates give to lock modes, durability rungs, addresses,
+//! The vocabulary of acidtest: the meaning that all crates give to lock modes, durability levels, addresses,
 //! effective settings and errors of stores.
 //!
 //! Invariant: this crate does no I/O and knows no particular store.

@@ -84,7 +84,7 @@ fn listed(cells: &[&CellResult], names: &Names) -> String {
 }
 
 /// For each group of cells that do the same work, the fastest one that promised to hold and did. Cells of different
-/// durability rungs, rates and parameters do different work and are not compared with each other.
+/// durability levels, rates and parameters do different work and are not compared with each other.
 fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     let mut loads: BTreeMap<String, Vec<&CellResult>> = BTreeMap::new();
     let held = result.cells.iter().filter(|cell| cell.is_promised() && cell.verdict() == Verdict::Holds);
@@ -102,15 +102,15 @@ fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     said.collect()
 }
 
-/// The group that a cell belongs to: two cells are compared only if they have the same durability rung, the same
+/// The group that a cell belongs to: two cells are compared only if they have the same durability level, the same
 /// rate, and the same value of every parameter that is no guarantee.
 fn load(result: &RunResult, cell: &CellResult, names: &Names) -> String {
     let asked: Vec<&str> = Priceable::of(result).map(Priceable::name).collect();
     let alike = names.others().filter(|name| *name != CLIENTS && !asked.contains(name));
     let mut parts: Vec<String> = alike.map(|name| names.value(cell, name)).collect();
-    let rungs: Vec<String> = result.cells.iter().map(CellResult::rung).collect();
-    if rungs.iter().any(|rung| *rung != rungs[0]) {
-        parts.insert(0, format!("durability {}", cell.rung()));
+    let levels: Vec<String> = result.cells.iter().map(CellResult::durability).collect();
+    if levels.iter().any(|durability| *durability != levels[0]) {
+        parts.insert(0, format!("durability {}", cell.durability()));
     }
     parts.join(", ")
 }
@@ -212,9 +212,9 @@ mod tests {
         assert!(text.contains("one trial does not tell it from others"), "{text}");
     }
 
-    /// A cell of a weaker durability rung is faster because it does less.
+    /// A cell of a weaker durability level is faster because it does less.
     #[test]
-    fn rungs_are_not_compared_with_each_other() {
+    fn durability_levels_are_not_compared_with_each_other() {
         let result = Grid {
             stores: &["sqlite", "postgres"],
             locks: &[Lock::Soft, Lock::Native],

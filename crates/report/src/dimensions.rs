@@ -12,7 +12,7 @@ pub const STORE: &str = "store";
 pub const ADDRESS: &str = "address";
 /// The lock mode.
 pub const LOCK: &str = "lock";
-/// The durability rung asked for; its value is `as it is` on a user's own server.
+/// The durability level asked for; its value is `as it is` on a user's own server.
 pub const DURABILITY: &str = "durability";
 /// The number of clients.
 pub const CLIENTS: &str = "clients";
@@ -48,9 +48,9 @@ impl CellResult {
             STORE => self.store.clone(),
             ADDRESS => self.address.clone().unwrap_or_else(|| "private".to_owned()),
             LOCK => self.lock.to_string(),
-            DURABILITY => {
-                self.durability_asked.map_or_else(|| "as it is".to_owned(), |rung| rung.to_string())
-            }
+            DURABILITY => self
+                .durability_asked
+                .map_or_else(|| "as it is".to_owned(), |durability| durability.to_string()),
             CLIENTS => self.clients.to_string(),
             // printed in full, so that two different rates never look alike
             _ => self.rate.map_or_else(|| "closed".to_owned(), |offered| offered.to_string()),

@@ -73,8 +73,9 @@ pub(crate) fn driving(result: &RunResult) -> String {
         let scheduled: Vec<String> = scheduled.iter().map(ToString::to_string).collect();
         format!("{all}, {} of them on the schedule", scheduled.join(", "))
     };
-    let rung = common_rung(result).map_or_else(String::new, |rung| format!(" · durability {rung}"));
-    format!("{who}, {arrivals}{rung} · {extent} · {trials}{refused} · seed {}", plan.seed)
+    let durability = common_durability(result)
+        .map_or_else(String::new, |durability| format!(" · durability {durability}"));
+    format!("{who}, {arrivals}{durability} · {extent} · {trials}{refused} · seed {}", plan.seed)
 }
 
 fn each_once(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
@@ -87,11 +88,11 @@ fn each_once(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
     once
 }
 
-/// The durability rung that was read back of all cells; none where they differ.
-pub(crate) fn common_rung(result: &RunResult) -> Option<String> {
-    let rungs: BTreeSet<String> = result.cells.iter().map(CellResult::rung).collect();
-    let mut rungs = rungs.into_iter();
-    rungs.next().filter(|_| rungs.next().is_none())
+/// The durability level that was read back of all cells; none where they differ.
+pub(crate) fn common_durability(result: &RunResult) -> Option<String> {
+    let levels: BTreeSet<String> = result.cells.iter().map(CellResult::durability).collect();
+    let mut levels = levels.into_iter();
+    levels.next().filter(|_| levels.next().is_none())
 }
 
 pub(crate) fn clients(numbers: &[u32]) -> String {

@@ -73,18 +73,18 @@ pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String>
     notes
 }
 
-/// Explanations of the words in the tables: lock modes, durability rungs, broken guarantees that were not promised.
+/// Explanations of the words in the tables: lock modes, durability levels, broken guarantees that were not promised.
 fn meanings(result: &RunResult) -> Vec<String> {
     let mut notes = Vec::new();
     let deciding = result.cells.iter().filter(|cell| cell.decides);
     let locks: BTreeSet<Lock> = deciding.map(|cell| cell.lock).collect();
     notes.extend(locks.into_iter().map(|lock| format!("lock {lock}: {}.", lock.meaning())));
-    let rungs: BTreeSet<Durability> =
+    let levels: BTreeSet<Durability> =
         result.cells.iter().filter_map(|cell| Some(cell.effective.as_ref()?.durability)).collect();
-    notes.extend(rungs.into_iter().map(|rung| {
+    notes.extend(levels.into_iter().map(|durability| {
         format!(
-            "durability {rung}: {}, by the settings read back; no crash was tested in this run.",
-            rung.meaning()
+            "durability {durability}: {}, by the settings read back; no crash was tested in this run.",
+            durability.meaning()
         )
     }));
     notes.extend(excuses(result));

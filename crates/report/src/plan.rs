@@ -87,7 +87,7 @@ pub struct Plan {
     /// Lock modes, an axis of the grid.
     #[serde(default = "defaults::locks")]
     pub locks: Vec<Lock>,
-    /// Durability rungs that private servers are set to; a user's own server keeps its settings.
+    /// Durability levels that private servers are set to; a user's own server keeps its settings.
     #[serde(default = "defaults::durability")]
     pub durability: Vec<Durability>,
     /// Numbers of clients, an axis of the grid.

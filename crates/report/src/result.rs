@@ -100,7 +100,7 @@ pub struct CellResult {
     /// Names of the guarantees that the cell does without: a finding that only they prevent breaks no promise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
-    /// The durability rung asked for; none on a user's own server, which keeps its settings.
+    /// The durability level asked for; none on a user's own server, which keeps its settings.
     pub durability_asked: Option<Durability>,
     /// Number of clients.
     pub clients: u32,
@@ -518,8 +518,8 @@ impl CellResult {
         self.trials.iter().any(|trial| trial.audit.breaks_promise(&self.without))
     }
 
-    /// The durability rung that the settings read back amount to, followed by the one asked for if that is another.
-    pub(crate) fn rung(&self) -> String {
+    /// The durability level that the settings read back amount to, followed by the one asked for if that is another.
+    pub(crate) fn durability(&self) -> String {
         let Some(effective) = &self.effective else { return NOT_THERE.to_owned() };
         match self.durability_asked.filter(|asked| *asked != effective.durability) {
             Some(asked) => format!("{} ({asked} asked)", effective.durability),

@@ -59,11 +59,18 @@ impl Grid<'_> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut cells = Vec::new();
         for store in self.stores {
-            for rung in self.durability {
+            for durability in self.durability {
                 for transaction in self.transactions {
                     for clients in self.clients {
                         for lock in self.locks {
-                            cells.push(self.cell(store, *lock, *rung, *clients, *transaction, &mut random));
+                            cells.push(self.cell(
+                                store,
+                                *lock,
+                                *durability,
+                                *clients,
+                                *transaction,
+                                &mut random,
+                            ));
                         }
                     }
                 }
@@ -110,7 +117,7 @@ impl Grid<'_> {
         &self,
         store: &str,
         lock: Lock,
-        rung: Durability,
+        durability: Durability,
         clients: u32,
         transaction: u32,
         random: &mut Xoshiro256PlusPlus,
@@ -123,7 +130,7 @@ impl Grid<'_> {
             Lock::Hard => 0.5,
             Lock::Native => 0.8,
         };
-        let sync = if rung == Durability::Disk { 0.25 } else { 1.0 };
+        let sync = if durability == Durability::Disk { 0.25 } else { 1.0 };
         let throughput = scaled * cost * sync * f64::from(transaction).sqrt();
         CellResult {
             store: store.to_owned(),
@@ -134,7 +141,7 @@ impl Grid<'_> {
             lock_how: "statements".to_owned(),
             decides: true,
             without: if lock.promises() { Vec::new() } else { vec!["lock".to_owned()] },
-            durability_asked: Some(rung),
+            durability_asked: Some(durability),
             clients,
             scheduled: None,
             rate: None,
@@ -145,7 +152,7 @@ impl Grid<'_> {
             headline: "1,000 tuples".to_owned(),
             effective: Some(Effective {
                 version: "1.0 <beta>".to_owned(),
-                durability: rung,
+                durability,
                 because: "sync = on".to_owned(),
                 settings: BTreeMap::from([("sync".to_owned(), "on".to_owned())]),
             }),

@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// A grid of many dimensions, several durability rungs and a sweep, on the narrowest terminal.
+    /// A grid of many dimensions, several durability levels and a sweep, on the narrowest terminal.
     #[test]
     fn a_grid_of_many_dimensions_fits_the_narrowest_terminal() {
         let sweep = Grid { clients: &[1, 2, 4, 8], ..Grid::LARGE };

@@ -99,13 +99,15 @@ pub async fn garbled(store: &impl Store, spoil: impl AsyncFn(&Place, &Item)) {
     assert_eq!(seen, expected, "{spoiled:?}");
 }
 
-/// Sees that the rung that was asked for was read back, and with the settings that the store's row of the matrix says.
-/// These begin its words on the rung: `fsync=on, synchronous_commit=on: …`, or `appendonly yes, …`. An embedded store sets
-/// its rung itself.
+/// Sees that the durability level that was asked for was read back, and with the settings that the store's row of the matrix says.
+/// These begin its words on the durability level: `fsync=on, synchronous_commit=on: …`, or `appendonly yes, …`. An embedded store sets
+/// its durability level itself.
 #[track_caller]
 pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
     assert_eq!(effective.durability, asked, "{}: {effective:?}", kind.name);
-    let Support::Yes(how) = kind.rung(asked) else { panic!("{} has no rung {asked}", kind.name) };
+    let Support::Yes(how) = kind.durability(asked) else {
+        panic!("{} has no durability level {asked}", kind.name)
+    };
     if kind.server != Hosting::Program {
         return;
     }
@@ -118,16 +120,24 @@ pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
     for (name, value) in settings {
         let read = effective.settings.get(name);
         let is = read.is_some_and(|read| read.eq_ignore_ascii_case(value));
-        assert!(is, "{}, rung {asked}: {name} is said to be {value}, and was read as {read:?}", kind.name);
+        assert!(
+            is,
+            "{}, durability level {asked}: {name} is said to be {value}, and was read as {read:?}",
+            kind.name
+        );
         seen += 1;
     }
-    assert!(seen > 0 || how.starts_with("always"), "{}, rung {asked}: no setting in {how:?}", kind.name);
+    assert!(
+        seen > 0 || how.starts_with("always"),
+        "{}, durability level {asked}: no setting in {how:?}",
+        kind.name
+    );
 }
 
-/// Each rung that was asked for is read back, with the settings that `check` wants to see.
-pub fn rungs<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effective)) {
+/// Each durability level that was asked for is read back, with the settings that `check` wants to see.
+pub fn levels<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effective)) {
     for asked in Durability::ALL {
-        if !subject.kind.rung(asked).is_yes() {
+        if !subject.kind.durability(asked).is_yes() {
             continue;
         }
         let Some(world) = subject.start(asked) else { return };

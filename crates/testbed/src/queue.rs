@@ -88,7 +88,7 @@ impl QueueRun {
         assert_eq!(loaded.rows(), self.parameters.backlog(), "{}", self.shown());
     }
 
-    /// Settings and rung, as they are read back of the queue.
+    /// Settings and durability level, as they are read back of the queue.
     pub fn settings(&self, store: &impl Store) -> Effective {
         let server = wait(store.effective()).unwrap();
         wait(self.trial.settings(store, &self.place, &server)).unwrap()
@@ -330,7 +330,7 @@ pub const NAMES: [&str; 5] = inventory::NAMES;
 /// A namespace of each name carries queues, and goes with all that is in them, but nothing else: not a
 /// neighbour whose name begins with its own.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
-    let Some(world) = subject.start(subject.rung(Durability::None)) else { return };
+    let Some(world) = subject.start(subject.durability(Durability::None)) else { return };
     let store = &world.store;
     let parameters = Parameters { backlog: Some(20), ..offered(subject, [few()]).remove(0).parameters };
     let consumed = |case: &QueueRun| {
@@ -515,26 +515,27 @@ pub fn handed_over<S: Store + QueueAdapter>(subject: &Subject<S>, world: &World<
 }
 
 /// What was acknowledged is consumed after the server was killed in mid-trial and came back, at the weakest
-/// rung that survives it.
+/// durability level that survives it.
 pub fn kills<S: Store>(subject: &Subject<S>) {
     survives(subject, &few());
 }
 
 /// The same with these parameters.
 pub fn survives<S: Store>(subject: &Subject<S>, parameters: &Parameters) {
-    let rungs = [Durability::Process, Durability::Disk];
-    let rung = rungs.into_iter().find(|rung| subject.kind.rung(*rung).is_yes());
-    let rung = rung.unwrap_or_else(|| panic!("{} has no rung that survives", subject.kind.name));
-    let Some(mut world) = prepared(subject, rung) else { return };
+    let levels = [Durability::Process, Durability::Disk];
+    let durability = levels.into_iter().find(|durability| subject.kind.durability(*durability).is_yes());
+    let durability =
+        durability.unwrap_or_else(|| panic!("{} has no durability level that survives", subject.kind.name));
+    let Some(mut world) = prepared(subject, durability) else { return };
     let case = offered(subject, [Parameters { persistent: true, ..parameters.clone() }]).remove(0);
     assert!(case.promises(), "{}: nothing is promised", case.shown());
     case.load(&world.store);
     let effective = case.settings(&world.store);
-    assert!(effective.durability >= rung, "{}: {effective:?}", case.shown());
+    assert!(effective.durability >= durability, "{}: {effective:?}", case.shown());
     let measured = crash(subject, &mut world, &case, true);
     let audit = case.audit(&world.store);
     let shown = case.shown();
-    eprintln!("{rung}, {shown}: {audit}, {:?} {:?}", audit.evidence, measured.faults);
+    eprintln!("{durability}, {shown}: {audit}, {:?} {:?}", audit.evidence, measured.faults);
     assert!(measured.reconnects > 0 && !measured.faults.is_empty(), "{shown}: {:?}", measured.faults);
     assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?} {:?}", measured.faults);
     case.unload(&world.store);
@@ -575,7 +576,7 @@ pub fn killed_young<S: Store>(
 }
 
 /// What need not outlive the server's process is lost with it, and the audit counts it: transient messages, or
-/// where the store has none, all at rung none. The settings that are read back say so.
+/// where the store has none, all at durability none. The settings that are read back say so.
 pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut world) = prepared(subject, Durability::None) else { return };
     let publish = |persistent| Parameters { phase: Phase::Publish, persistent, ..few() };
@@ -605,7 +606,7 @@ fn crash<S: Store>(
         private.kill();
         if comes_back {
             private.restart();
-            // only waits for it: the rung is of no account
+            // only waits for it: the durability level is of no account
             subject.answer(private, Durability::None);
             until(format!("{}: nobody connects again", case.shown()), BACK, || {
                 trial.progress().reconnects > 0

@@ -333,7 +333,7 @@ pub fn left<S: Store>(subject: &Subject<S>, store: &S) {
 /// A namespace of each name carries trials in every lock mode, and goes with all that is in it, but nothing
 /// else.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
-    let Some(world) = subject.start(subject.rung(Durability::None)) else { return };
+    let Some(world) = subject.start(subject.durability(Durability::None)) else { return };
     for name in names {
         namespace(subject, &world, name, |namespace| {
             let mixes = ["read:1+update:1+insert:1+scan:1+rmw:1", "read:1+insert:1"].map(|mix| few(mix, 50));
@@ -346,7 +346,7 @@ pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
 pub const NAMES: [&str; 5] = inventory::NAMES;
 
 /// What was acknowledged is there after the server was killed in mid-trial, whether it came back while its
-/// clients still tried or after they gave up, at every rung that the store has for it.
+/// clients still tried or after they gave up, at every durability level that the store has for it.
 pub fn kills<S: Store>(subject: &Subject<S>) {
     keeps(subject, Repaired::First);
 }
@@ -360,13 +360,13 @@ pub fn kills_and_repairs<S: Store>(subject: &Subject<S>) {
 fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
     let mut killed = 0;
     for durability in [Durability::Disk, Durability::Process] {
-        if !subject.kind.rung(durability).is_yes() {
+        if !subject.kind.durability(durability).is_yes() {
             continue;
         }
         let Some(mut world) = prepared(subject, durability) else { return };
         let mut cases = writing(subject);
         if killed > 0 {
-            // the lock modes were seen at the highest rung
+            // the lock modes were seen at the highest durability level
             cases.truncate(1);
         }
         let last = cases.len() - 1;
@@ -376,7 +376,7 @@ fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
             killed += 1;
         }
     }
-    assert!(killed > 0, "{} has no rung that survives", subject.kind.name);
+    assert!(killed > 0, "{} has no durability level that survives", subject.kind.name);
 }
 
 /// What this trial has acknowledged is there after the server was killed in its midst and came back.

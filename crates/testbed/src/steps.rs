@@ -104,9 +104,9 @@ pub(crate) fn acknowledged(measured: &Measurement) -> bool {
     measured.operations.iter().any(|operation| operation.count(Outcome::Ok) > 0)
 }
 
-/// A store with a namespace for trials, at the rung if the store has it.
+/// A store with a namespace for trials, at the durability level if the store has it.
 pub(crate) fn prepared<S: Store>(subject: &Subject<S>, durability: Durability) -> Option<World<S>> {
-    let world = subject.start(subject.rung(durability))?;
+    let world = subject.start(subject.durability(durability))?;
     wait(world.store.create(NAMESPACE, "run 1")).unwrap();
     Some(world)
 }
@@ -220,7 +220,7 @@ pub(crate) fn crash<S: Store, C: Steps>(
         private.kill();
         if comes_back {
             private.restart();
-            // only waits for it: the rung is of no account
+            // only waits for it: the durability level is of no account
             subject.answer(private, Durability::None);
             until("nobody connects again", BACK, || trial.progress().reconnects > 0 || is_over());
             // what it shows now may be of before the kill

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::{NAMESPACE, Private, wait};
 
-/// Opens a store at the rung, where that is not its server's to set.
+/// Opens a store at the durability level, where that is not its server's to set.
 type OpenStore<S> = for<'a> fn(&'a Address, Durability) -> Task<'a, Result<S, StoreError>>;
 
 /// A check of a store that leaves its server as it is. It has a namespace to itself.
@@ -68,10 +68,10 @@ impl<S: Store> Subject<S> {
         Some(World { store, home })
     }
 
-    /// Sees that the store passes checks, one after the other on one server, at its weakest rung. Returns early
+    /// Sees that the store passes checks, one after the other on one server, at its weakest durability level. Returns early
     /// where the store is left out.
     pub fn passes(&self, checks: &[Check<S>]) {
-        let Some(world) = self.start(self.rung(Durability::None)) else { return };
+        let Some(world) = self.start(self.durability(Durability::None)) else { return };
         for check in checks {
             wait(world.store.create(NAMESPACE, "run 1")).unwrap();
             check(self, &world.store);
@@ -98,10 +98,10 @@ impl<S: Store> Subject<S> {
         assert!(conflicts == 0 || !says_none, "{conflicts} conflicts where there are none: {wish:?}");
     }
 
-    /// This rung, or the weakest that the store has.
-    pub(crate) fn rung(&self, wanted: Durability) -> Durability {
-        let mut rungs = [wanted].into_iter().chain(Durability::ALL);
-        rungs.find(|rung| self.kind.rung(*rung).is_yes()).unwrap_or(wanted)
+    /// This durability level, or the weakest that the store has.
+    pub(crate) fn durability(&self, wanted: Durability) -> Durability {
+        let mut levels = [wanted].into_iter().chain(Durability::ALL);
+        levels.find(|durability| self.kind.durability(*durability).is_yes()).unwrap_or(wanted)
     }
 
     /// The store on a server, as soon as that answers.

@@ -271,9 +271,9 @@ fn a_neighbour_that_is_removed_too_fails_the_check_of_namespaces() {
 }
 
 #[test]
-fn a_rung_that_was_not_asked_for_fails_the_check_of_rungs() {
+fn a_durability_that_was_not_asked_for_fails_the_check_of_durability_levels() {
     let boasting =
         StoreKind { durability: &[(Durability::Disk, Support::Yes("it says so"))], ..CORRECT.kind };
-    let told = failure(|| inventory::rungs(&Subject { kind: boasting, ..memory::<6>() }, |_, _| ()));
+    let told = failure(|| inventory::levels(&Subject { kind: boasting, ..memory::<6>() }, |_, _| ()));
     assert!(told.contains("nothing is kept on disk"), "{told}");
 }

@@ -61,7 +61,7 @@ pub const LOCK: Guarantee = Guarantee {
     ..Guarantee::option("lock", Levels::Without(&["none"]))
 };
 
-/// Acknowledged writes are still there after the crashes that the durability rung names.
+/// Acknowledged writes are still there after the crashes that the durability level names.
 pub const DURABILITY: Guarantee =
     Guarantee::option("durability", Levels::Ordered(&["none", "process", "disk"]));
 

@@ -144,7 +144,7 @@ pub trait Workload: Send + Sync {
         false
     }
 
-    /// The demands of a cell on a store, besides its durability rung; `name` is the workload's name.
+    /// The demands of a cell on a store, besides its durability level; `name` is the workload's name.
     fn wish<'a>(&self, name: &'a str, lock: Lock) -> CellRequest<'a> {
         CellRequest {
             workload: name,
@@ -266,7 +266,7 @@ pub trait WorkloadTrial: Send + Sync {
         Box::pin(async { Ok(Remarks::default()) })
     }
 
-    /// The version, settings and durability rung of the trial, read back once its data is there; `server` is what
+    /// The version, settings and durability level of the trial, read back once its data is there; `server` is what
     /// the server reported of itself.
     fn settings<'a>(
         &'a self,

@@ -28,13 +28,13 @@ pub(crate) async fn lab(lab: args::Lab) -> Result<Status, Failure> {
 }
 
 /// Starts a private server, waits for its first answer, and leaves it running.
-async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, Failure> {
+async fn up(store: &str, durability: Durability, port: Option<u16>) -> Result<Status, Failure> {
     let target = Target::parse(store)?;
     if target.address.is_some() || target.kind().server != Hosting::Program {
         return Err(Failure::Usage(format!("{} has no server to start", target.shown())));
     }
     let interrupt = Interrupt::listen()?;
-    let mut server = Lab::open()?.start(target.kind().program(), rung, Lifetime::Kept, port)?;
+    let mut server = Lab::open()?.start(target.kind().program(), durability, Lifetime::Kept, port)?;
     let address = instance::address_of(&server, &target);
     match instance::answering(&mut server, &target, &address, Opening::default(), &interrupt).await {
         Ok(_) if interrupt.is_set() => {
@@ -43,7 +43,7 @@ async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, 
         }
         Ok(running) => {
             output::print_text(&format!("{address}\n"))?;
-            output::say(&started(target.kind(), rung, &*running).await);
+            output::say(&started(target.kind(), durability, &*running).await);
             output::say(&format!(
                 "log and data in {}; stop it with: acidtest lab down",
                 server.folder().display()
@@ -57,22 +57,23 @@ async fn up(store: &str, rung: Durability, port: Option<u16>) -> Result<Status, 
     }
 }
 
-/// The durability rung that a server reports after its start, and how to get another one.
-async fn started(kind: &StoreKind, rung: Durability, store: &dyn Store) -> String {
-    if kind.rung_of_data {
+/// The durability level that a server reports after its start, and how to get another one.
+async fn started(kind: &StoreKind, durability: Durability, store: &dyn Store) -> String {
+    if kind.durability_of_data {
         return "started; durability as each queue has it".to_owned();
     }
     let settings = within(PATIENCE, "reading the settings", store.effective()).await;
     // a server that does not report it now is asked again by each run
     let because = settings.map_or_else(|_| String::new(), |settings| format!(" ({})", settings.because));
-    let others = Durability::ALL.into_iter().filter(|other| *other != rung && kind.rung(*other).is_yes());
+    let others =
+        Durability::ALL.into_iter().filter(|other| *other != durability && kind.durability(*other).is_yes());
     let others: Vec<&str> = others.map(Durability::name).collect();
     let another = if others.is_empty() {
         String::new()
     } else {
-        format!("; another rung: acidtest lab up {} --durability {}", kind.name, others.join("|"))
+        format!("; another durability level: acidtest lab up {} --durability {}", kind.name, others.join("|"))
     };
-    format!("started at durability {rung}{because}{another}")
+    format!("started at durability {durability}{because}{another}")
 }
 
 /// Removes the namespaces that killed runs left on users' servers, which may be kept private ones, and then every
@@ -166,9 +167,9 @@ fn describe(entry: &Entry) -> String {
     if let Some(address) = &entry.address {
         let _ = write!(text, " {address}");
     }
-    let of_queue = STORES.iter().any(|each| each.kind.name == entry.store && each.kind.rung_of_data);
-    if let Some(rung) = entry.durability.filter(|_| !of_queue) {
-        let _ = write!(text, ", durability {rung}");
+    let of_queue = STORES.iter().any(|each| each.kind.name == entry.store && each.kind.durability_of_data);
+    if let Some(durability) = entry.durability.filter(|_| !of_queue) {
+        let _ = write!(text, ", durability {durability}");
     }
     let _ = match entry.pid {
         Some(pid) => write!(text, ", process {pid}"),

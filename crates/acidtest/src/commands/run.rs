@@ -198,7 +198,7 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
         (target.kind().name, target.address.as_ref().map(ToString::to_string), cell.lock)
             == (then.store.as_str(), then.address.clone(), then.lock)
             && (cell.clients, cell.rate) == (then.clients, then.rate)
-            && then.durability_asked.is_none_or(|rung| rung == cell.rung)
+            && then.durability_asked.is_none_or(|durability| durability == cell.durability)
             && grid.workloads[cell.workload].values() == then.parameters
     };
     if grid.cells.len() != begun.cells.len() || !grid.cells.iter().zip(&begun.cells).all(same) {

@@ -53,8 +53,8 @@ fn describe(kind: &StoreKind) -> String {
     for lock in Lock::ALL {
         row("lock", lock.name(), kind.lock(lock));
     }
-    for rung in Durability::ALL {
-        row("durability", rung.name(), kind.rung(rung));
+    for durability in Durability::ALL {
+        row("durability", durability.name(), kind.durability(durability));
     }
     let _ = writeln!(text, "  {:<11} {}", "here", here(kind));
     if !kind.address.is_empty() {

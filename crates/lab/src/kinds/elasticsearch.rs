@@ -1,7 +1,7 @@
 //! Elasticsearch: a cluster of a single node, on loopback.
 //!
 //! Whether an acknowledged write is on disk is a setting of each index (`index.translog.durability`), which the store
-//! sets when it makes the index: the server is the same for every durability rung.
+//! sets when it makes the index: the server is the same for every durability level.
 
 use acidtest_model::Address;
 

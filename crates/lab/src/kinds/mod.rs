@@ -100,7 +100,7 @@ pub(crate) struct Site {
     pub(crate) home: PathBuf,
     /// The server's port on loopback.
     pub(crate) port: u16,
-    /// The durability rung that the server's settings must provide.
+    /// The durability level that the server's settings must provide.
     pub(crate) durability: Durability,
 }
 

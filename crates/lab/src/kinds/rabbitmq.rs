@@ -2,7 +2,7 @@
 //!
 //! Its settings are the server's own defaults, Erlang's flags among them, because those are what its users measure.
 //! Whether a confirmed message is on disk depends on the message and its queue: the server is the same for every
-//! durability rung.
+//! durability level.
 //!
 //! An Erlang node is found by its name through a port mapper (`epmd`), without which RabbitMQ does not start. A
 //! mapper that RabbitMQ started itself would go to the background, where nobody finds it: so `rabbitmq.sh` starts it,

@@ -1,4 +1,4 @@
-//! Redis: no snapshots; the append-only file as the durability rung requires.
+//! Redis: no snapshots; the append-only file as the durability level requires.
 
 use acidtest_model::{Address, Durability};
 

@@ -8,7 +8,7 @@ use crate::{
     CellResult, OperationFigures, RunResult, TrialResult, count,
     dimensions::{DURABILITY, LOCK, NOT_THERE},
     figure::{rate, total},
-    headline::common_rung,
+    headline::common_durability,
     price::Priceable,
     table::{Entry, Table, Worth},
 };
@@ -19,13 +19,13 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     let several = result.cells.iter().any(|cell| cell.trials.len() > 1);
     let lock = Priceable::of(result).find(|guarantee| guarantee.name() == LOCK);
     let lock = lock.filter(|lock| result.cells.iter().any(|cell| result.has_baseline(*lock, cell)));
-    // the durability rung read back has a column where cells differ in it; otherwise the headline shows it
-    let rungs = common_rung(result).is_none();
+    // the durability level read back has a column where cells differ in it; otherwise the headline shows it
+    let levels = common_durability(result).is_none();
     let columns = columns.without(DURABILITY);
     let own = OwnCounts::of(result);
     let titles = own.titles();
     let mut others: Vec<(&str, Worth)> = Vec::new();
-    others.extend(rungs.then_some((DURABILITY, Needed)));
+    others.extend(levels.then_some((DURABILITY, Needed)));
     others.extend([("verdict", Needed), ("ok/s", Needed)]);
     others.extend(several.then_some([("95 % interval", Middle), ("CV", Low)]).into_iter().flatten());
     others.extend(lock.map(|_| ("price of lock", High)));
@@ -38,7 +38,7 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
             Entry::right(count(total(all)))
         };
         let mut row = columns.entries(cell);
-        row.extend(rungs.then(|| Entry::left(cell.rung())));
+        row.extend(levels.then(|| Entry::left(cell.durability())));
         row.push(verdict(cell));
         row.extend(throughput(cell, several).into_iter().map(Entry::right));
         row.extend(lock.map(|lock| Entry::right(price(result, cell, lock))));

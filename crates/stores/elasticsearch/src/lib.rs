@@ -29,7 +29,7 @@ use crate::{
     server::{ConnectOptions, Greeting, call, script_languages, send, settled},
 };
 
-/// The store's entry in the list of stores: its names, and which lock modes, durability rungs, isolation levels
+/// The store's entry in the list of stores: its names, and which lock modes, durability levels, isolation levels
 /// and workloads it supports, each with the means or the reason.
 pub const KIND: StoreKind = StoreKind {
     name: "elasticsearch",
@@ -63,7 +63,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("Elasticsearch has no transactions: each document is by itself"),
     refresh: Support::Yes("refresh=wait_for or true; without, whenever the index is refreshed"),
     lock_service: true,
-    rung_of_data: false,
+    durability_of_data: false,
     workloads: &[("records", Support::Yes("get, index, create, search, scripted _update"))],
     refuses: never,
     idle: all_has_effect,
@@ -86,19 +86,19 @@ impl Elasticsearch {
     /// Opens the server, connecting once to see that it can be reached and knows its indices.
     ///
     /// Elasticsearch has no setting of durability for a server, but one for each index. So acidtest creates its
-    /// indices for the rung, and for *disk*, Elasticsearch's own default, where none is asked for. Hard locks are
+    /// indices for the durability level, and for *disk*, Elasticsearch's own default, where none is asked for. Hard locks are
     /// kept by `locks`.
     ///
     /// # Errors
     /// The server does not answer, or not to this user and password, or is no Elasticsearch.
     pub async fn open(
         address: &Address,
-        rung: Option<Durability>,
+        durability: Option<Durability>,
         locks: Option<LockService>,
     ) -> Result<Self, StoreError> {
         let server = ConnectOptions::new(address, KIND.default_port)?;
         let languages = first(&server).await.map_err(|error| server.unreachable(&error))?;
-        let translog = settings::translog(rung.unwrap_or(Durability::Disk));
+        let translog = settings::translog(durability.unwrap_or(Durability::Disk));
         Ok(Self { server, translog, locks, languages })
     }
 

@@ -1,4 +1,4 @@
-//! Version and settings as the server reports them, and the durability rung that they amount to.
+//! Version and settings as the server reports them, and the durability level that they amount to.
 
 use std::collections::BTreeMap;
 
@@ -24,17 +24,17 @@ const CLUSTER: [&str; 8] = [
     "thread_pool.write.queue_size",
 ];
 
-/// `index.translog.durability` for a rung: whether writes are answered before the translog is synced (`async`) or
+/// `index.translog.durability` for a durability level: whether writes are answered before the translog is synced (`async`) or
 /// after (`request`).
-pub(crate) fn translog(rung: Durability) -> &'static str {
-    match rung {
+pub(crate) fn translog(durability: Durability) -> &'static str {
+    match durability {
         Durability::None => "async",
         Durability::Process | Durability::Disk => "request",
     }
 }
 
-/// The durability rung that `index.translog.durability` amounts to, and the reason in words.
-pub(crate) fn rung(translog: &str) -> (Durability, String) {
+/// The durability level that `index.translog.durability` amounts to, and the reason in words.
+pub(crate) fn durability(translog: &str) -> (Durability, String) {
     let (durability, because) = match translog {
         "request" => (Durability::Disk, "the translog is synced before the answer"),
         "async" => (
@@ -97,12 +97,12 @@ pub(crate) async fn read(
         "script_languages".to_owned(),
         if languages.is_empty() { "none".to_owned() } else { languages },
     );
-    let (durability, mut because) = rung(wanted);
+    let (durability, mut because) = durability(wanted);
     let more = [cluster(line).await, node(line).await];
     for read in more {
         match read {
             Ok(read) => settings.extend(read),
-            // a user may have rights on indices alone; the rung does not depend on these settings
+            // a user may have rights on indices alone; the durability level does not depend on these settings
             Err(Error::Refused(refusal)) if refusal.status == 403 => {
                 because.push_str("; the user may not read the cluster's settings");
             }
@@ -149,12 +149,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rung_is_never_better_than_the_settings() {
-        for durability in [Durability::None, Durability::Disk] {
-            assert_eq!(rung(translog(durability)).0, durability);
+    fn a_durability_is_never_better_than_the_settings() {
+        for level in [Durability::None, Durability::Disk] {
+            assert_eq!(durability(translog(level)).0, level);
         }
         for other in ["", "sync", "REQUEST"] {
-            assert_eq!(rung(other).0, Durability::None, "{other}");
+            assert_eq!(durability(other).0, Durability::None, "{other}");
         }
     }
 }

@@ -24,7 +24,7 @@ use acidtest_workloads::{
 
 static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
     kind: KIND,
-    open: |address, rung| Box::pin(Elasticsearch::open(address, Some(rung), None)),
+    open: |address, durability| Box::pin(Elasticsearch::open(address, Some(durability), None)),
     gone: Gone::Error,
 };
 

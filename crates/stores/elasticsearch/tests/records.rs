@@ -34,13 +34,13 @@ thread_local! {
 
 static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
     kind: StoreKind { refuses: missing_here, ..KIND },
-    open: |address, rung| {
+    open: |address, durability| {
         Box::pin(async move {
             let locks = match LOCKS.with_borrow(Clone::clone) {
                 Some(address) => Some(LockService::open(&address).await?),
                 None => None,
             };
-            let opened = Elasticsearch::open(address, Some(rung), locks).await?;
+            let opened = Elasticsearch::open(address, Some(durability), locks).await?;
             SCRIPTS.set(opened.has_scripts());
             Ok(opened)
         })
@@ -107,8 +107,8 @@ fn where_nobody_listens_is_told_with_a_remedy() {
 }
 
 #[test]
-fn each_rung_is_read_back() {
-    inventory::rungs(&ELASTICSEARCH, |world, effective| {
+fn each_durability_is_read_back() {
+    inventory::levels(&ELASTICSEARCH, |world, effective| {
         for name in ["index.translog.durability", "jvm.heap_max_bytes", "lucene_version", "data_nodes"] {
             assert!(effective.settings.contains_key(name), "{effective:?}");
         }

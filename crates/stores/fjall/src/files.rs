@@ -74,9 +74,9 @@ struct State {
     made: bool,
 }
 
-/// How far a commit is carried at a rung; where there is none, as far as fjall carries it by default.
-fn persist(rung: Option<Durability>) -> Option<PersistMode> {
-    match rung {
+/// How far a commit is carried at a durability level; where there is none, as far as fjall carries it by default.
+fn persist(durability: Option<Durability>) -> Option<PersistMode> {
+    match durability {
         Some(Durability::None) => None,
         None | Some(Durability::Process) => Some(PersistMode::Buffer),
         // the journal only grows, so its data is all that a sync must carry
@@ -85,8 +85,8 @@ fn persist(rung: Option<Durability>) -> Option<PersistMode> {
 }
 
 impl Files {
-    pub(crate) fn at(path: &Path, rung: Option<Durability>) -> Self {
-        Self { path: path.to_owned(), persist: persist(rung), state: Mutex::default() }
+    pub(crate) fn at(path: &Path, durability: Option<Durability>) -> Self {
+        Self { path: path.to_owned(), persist: persist(durability), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -52,7 +52,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("write transaction: optimistic, under a hard lock of the single writer"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_data: false,
+    durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a keyspace of values under their keys")),
@@ -68,13 +68,13 @@ pub struct Fjall {
 }
 
 impl Fjall {
-    /// Opens the folder, making it if it is not there. With a rung, commits are carried so far; without
+    /// Opens the folder, making it if it is not there. With a durability level, commits are carried so far; without
     /// one, as far as fjall carries them by default.
     ///
     /// # Errors
     /// A folder that cannot be made, holds something else, or is open elsewhere.
-    pub fn open(address: &Address, rung: Option<Durability>) -> Result<Self, StoreError> {
-        let store = Self { files: Arc::new(Files::at(Path::new(&address.path), rung)) };
+    pub fn open(address: &Address, durability: Option<Durability>) -> Result<Self, StoreError> {
+        let store = Self { files: Arc::new(Files::at(Path::new(&address.path), durability)) };
         store.files.database().map_err(|error| StoreError::Unreachable {
             address: address.to_string(),
             cause: error.to_string(),
@@ -135,7 +135,7 @@ fn persist_name(persist: Option<PersistMode>) -> &'static str {
 }
 
 /// What that amounts to.
-fn rung(persist: Option<PersistMode>) -> (Durability, &'static str) {
+fn durability(persist: Option<PersistMode>) -> (Durability, &'static str) {
     match persist {
         None => (Durability::None, "commits stay in the process until the journal's buffer is full"),
         Some(PersistMode::Buffer) => (Durability::Process, "each commit is written to the page cache"),
@@ -148,7 +148,7 @@ impl Store for Fjall {
         Box::pin(async {
             self.on_files("reading the settings", |database| {
                 let persist = self.files.persist;
-                let (durability, because) = rung(persist);
+                let (durability, because) = durability(persist);
                 let settings = [
                     ("persist", persist_name(persist).to_owned()),
                     ("cache_capacity", database.cache_capacity().to_string()),

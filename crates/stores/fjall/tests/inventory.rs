@@ -43,8 +43,8 @@ fn a_large_stock_is_read_back_whole() {
 }
 
 #[test]
-fn each_rung_is_read_back() {
-    inventory::rungs(&FJALL, |_, effective| {
+fn each_durability_is_read_back() {
+    inventory::levels(&FJALL, |_, effective| {
         for name in ["persist", "cache_capacity"] {
             assert!(effective.settings.contains_key(name), "{effective:?}");
         }

@@ -1,4 +1,4 @@
-//! What each rung keeps when the process is killed that has the database open: here a child of the test.
+//! What each durability level keeps when the process is killed that has the database open: here a child of the test.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -17,7 +17,7 @@ use acidtest_store_fjall::Fjall;
 use acidtest_testbed::{for_operations, records::RecordsRun};
 use acidtest_workloads::records::Parameters;
 
-/// Tells the child what to do: folder, rung and lock.
+/// Tells the child what to do: folder, durability level and lock.
 const ORDERS: &str = "ACIDTEST_TEST_FJALL_CHILD";
 
 /// Updates that are acknowledged before the kill: less than fills the journal's buffer.
@@ -30,16 +30,16 @@ fn case(lock: Lock) -> RecordsRun {
     RecordsRun::new(lock, 1, Parameters { mix, records: 20, ..Parameters::default() })
 }
 
-fn open(folder: &Path, rung: Durability) -> Fjall {
-    Fjall::open(&Address::file("fjall", folder.to_str().unwrap()), Some(rung)).ok().unwrap()
+fn open(folder: &Path, durability: Durability) -> Fjall {
+    Fjall::open(&Address::file("fjall", folder.to_str().unwrap()), Some(durability)).ok().unwrap()
 }
 
 /// Not a test by itself: the child that is killed.
 #[test]
 fn child() {
     let Ok(orders) = env::var(ORDERS) else { return };
-    let [folder, rung, lock] = orders.split('|').collect::<Vec<_>>()[..] else { panic!("{orders}") };
-    let store = open(Path::new(folder), rung.parse().unwrap());
+    let [folder, durability, lock] = orders.split('|').collect::<Vec<_>>()[..] else { panic!("{orders}") };
+    let store = open(Path::new(folder), durability.parse().unwrap());
     let case = case(lock.parse().unwrap());
     case.load(&store);
     let measured = case.drive(&store, &for_operations(UPDATES), 1);
@@ -52,9 +52,9 @@ fn child() {
 }
 
 /// How many updates are there after a process was killed that had acknowledged all of them.
-fn kept(rung: Durability, lock: Lock) -> u64 {
+fn kept(durability: Durability, lock: Lock) -> u64 {
     let folder = tempfile::tempdir().unwrap();
-    let orders = format!("{}|{rung}|{lock}", folder.path().join("store").display());
+    let orders = format!("{}|{durability}|{lock}", folder.path().join("store").display());
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["child", "--exact", "--nocapture"])
         .env(ORDERS, orders)
@@ -66,7 +66,7 @@ fn kept(rung: Durability, lock: Lock) -> u64 {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(acknowledged, "the child ended before its updates did");
-    let store = open(&folder.path().join("store"), rung);
+    let store = open(&folder.path().join("store"), durability);
     let state = case(lock).state(&store).unwrap();
     assert_eq!(state.len(), 20, "what was laid in is there");
     state.iter().map(|(_, version, _)| version).sum()
@@ -74,9 +74,9 @@ fn kept(rung: Durability, lock: Lock) -> u64 {
 
 #[test]
 fn a_synced_or_written_commit_survives_in_every_lock_mode() {
-    for rung in [Durability::Disk, Durability::Process] {
+    for durability in [Durability::Disk, Durability::Process] {
         for lock in Lock::ALL {
-            assert_eq!(kept(rung, lock), UPDATES, "{rung}, {lock}");
+            assert_eq!(kept(durability, lock), UPDATES, "{durability}, {lock}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The server products, their storage engines, and the lock modes, rungs and workloads that each engine supports.
+//! The server products, their storage engines, and the lock modes, durability levels and workloads that each engine supports.
 
 use std::fmt;
 
@@ -105,7 +105,7 @@ impl Engine {
 /// A product with one of its engines, which is a store of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
-    /// The store's entry in the list of stores: its names, and the lock modes, rungs and workloads it supports.
+    /// The store's entry in the list of stores: its names, and the lock modes, durability levels and workloads it supports.
     pub kind: StoreKind,
     /// The product that a server must be for this store.
     pub product: Product,
@@ -197,7 +197,7 @@ impl Variant {
             transactions: row.transactions,
             refresh: NO_REFRESH,
             lock_service: false,
-            rung_of_data: false,
+            durability_of_data: false,
             workloads: row.workloads,
             refuses: row.refuses,
             idle: idle_on_tables,
@@ -220,10 +220,10 @@ impl Row {
     const fn of(engine: Engine) -> Self {
         match engine {
             Engine::InnoDb => INNODB,
-            Engine::MyIsam => Self { durability: MYISAM_RUNGS, ..TABLE_LOCKED },
-            Engine::Aria => Self { durability: ARIA_RUNGS, ..TABLE_LOCKED },
-            Engine::Memory => Self { durability: MEMORY_RUNGS, ..TABLE_LOCKED },
-            Engine::Csv => Self { durability: CSV_RUNGS, workloads: SCANNED, ..TABLE_LOCKED },
+            Engine::MyIsam => Self { durability: MYISAM_DURABILITY, ..TABLE_LOCKED },
+            Engine::Aria => Self { durability: ARIA_DURABILITY, ..TABLE_LOCKED },
+            Engine::Memory => Self { durability: MEMORY_DURABILITY, ..TABLE_LOCKED },
+            Engine::Csv => Self { durability: CSV_DURABILITY, workloads: SCANNED, ..TABLE_LOCKED },
             Engine::Archive => ARCHIVE,
             Engine::Blackhole => BLACKHOLE,
         }
@@ -306,7 +306,7 @@ const SCANNED: &[(&str, Support)] = &[
     ("queue", NO_QUEUE),
 ];
 
-const MYISAM_RUNGS: &[(Durability, Support)] = &[
+const MYISAM_DURABILITY: &[(Durability, Support)] = &[
     (Durability::None, Support::Yes("myisam_recover_options=OFF")),
     (Durability::Process, Support::Yes("myisam_recover_options=BACKUP,QUICK")),
     (
@@ -318,19 +318,19 @@ const MYISAM_RUNGS: &[(Durability, Support)] = &[
     ),
 ];
 
-const ARIA_RUNGS: &[(Durability, Support)] = &[
+const ARIA_DURABILITY: &[(Durability, Support)] = &[
     (Durability::None, Support::No("the log is written before the answer, whatever is set")),
     (Durability::Process, Support::Yes("aria_group_commit=soft")),
     (Durability::Disk, Support::Yes("aria_group_commit=none")),
 ];
 
-const MEMORY_RUNGS: &[(Durability, Support)] = &[
+const MEMORY_DURABILITY: &[(Durability, Support)] = &[
     (Durability::None, Support::Yes("always: nothing is kept on disk")),
     (Durability::Process, Support::No("nothing is kept on disk")),
     (Durability::Disk, Support::No("nothing is kept on disk")),
 ];
 
-const CSV_RUNGS: &[(Durability, Support)] = &[
+const CSV_DURABILITY: &[(Durability, Support)] = &[
     (Durability::None, Support::No("every row is written to the file before the answer, whatever is set")),
     (Durability::Process, Support::Yes("always: rows are written to the file before the answer")),
     (Durability::Disk, Support::No("an inserted row is never synced")),
@@ -418,7 +418,10 @@ mod tests {
     fn every_variant_says_something_of_all_that_can_be_asked() {
         for Variant { kind, .. } in ALL {
             assert_eq!(kind.locks.iter().map(|(lock, _)| *lock).collect::<Vec<_>>(), Lock::ALL);
-            assert_eq!(kind.durability.iter().map(|(rung, _)| *rung).collect::<Vec<_>>(), Durability::ALL);
+            assert_eq!(
+                kind.durability.iter().map(|(durability, _)| *durability).collect::<Vec<_>>(),
+                Durability::ALL
+            );
             assert_eq!(kind.isolation.iter().map(|(level, _)| *level).collect::<Vec<_>>(), Isolation::ALL);
             assert_eq!(kind.workloads.len(), 4);
         }

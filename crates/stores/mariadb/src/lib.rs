@@ -3,6 +3,7 @@
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
+mod durability;
 mod engine;
 mod fault;
 mod inventory;
@@ -10,7 +11,6 @@ mod join;
 mod load;
 mod queue;
 mod records;
-mod rung;
 mod session;
 
 use std::{collections::BTreeMap, io, time::Duration};
@@ -195,7 +195,7 @@ impl Store for MariaDb {
             let read = async |conn: &mut Conn| settings(conn, self.engine).await;
             let settings = self.on_server("reading the settings", read).await?;
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
-            let (durability, because) = rung::rung(self.engine, value);
+            let (durability, because) = durability::durability(self.engine, value);
             Ok(Effective { version: value("version").to_owned(), durability, because, settings })
         })
     }

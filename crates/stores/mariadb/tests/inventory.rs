@@ -49,8 +49,8 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
 }
 
 #[test]
-fn each_rung_is_read_back() {
-    inventory::rungs(&MARIADB, |_, effective| {
+fn each_durability_is_read_back() {
+    inventory::levels(&MARIADB, |_, effective| {
         assert_eq!(effective.settings["innodb_buffer_pool_size"], (128 << 20).to_string());
         assert!(effective.because.contains("innodb_flush_log_at_trx_commit="));
     });

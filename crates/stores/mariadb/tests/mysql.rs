@@ -36,13 +36,13 @@ fn innodb_keeps_what_was_acknowledged() {
 }
 
 #[test]
-fn each_rung_is_read_back() {
-    inventory::rungs(&INNODB, |_, effective| {
+fn each_durability_is_read_back() {
+    inventory::levels(&INNODB, |_, effective| {
         assert!(effective.settings.contains_key("transaction_isolation"), "{effective:?}");
     });
-    for rung in [Durability::None, Durability::Process] {
-        let Some(world) = MYISAM.start(rung) else { return };
-        inventory::read_back(&MYISAM.kind, rung, &wait(world.store.effective()).unwrap());
+    for durability in [Durability::None, Durability::Process] {
+        let Some(world) = MYISAM.start(durability) else { return };
+        inventory::read_back(&MYISAM.kind, durability, &wait(world.store.effective()).unwrap());
     }
 }
 

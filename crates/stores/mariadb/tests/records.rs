@@ -128,8 +128,8 @@ fn blackhole_loses_every_record_and_the_audit_says_so() {
 }
 
 #[test]
-fn each_engine_s_rung_is_read_back() {
-    for (subject, rungs) in [
+fn each_engine_s_durability_is_read_back() {
+    for (subject, levels) in [
         (&ARIA, vec![Durability::Process, Durability::Disk]),
         (&MYISAM, vec![Durability::None, Durability::Process]),
         (&CSV, vec![Durability::Process]),
@@ -137,10 +137,10 @@ fn each_engine_s_rung_is_read_back() {
         (&ARCHIVE, vec![Durability::None]),
         (&BLACKHOLE, vec![Durability::None]),
     ] {
-        for rung in rungs {
-            let Some(world) = subject.start(rung) else { return };
+        for durability in levels {
+            let Some(world) = subject.start(durability) else { return };
             let effective = wait(world.store.effective()).unwrap();
-            inventory::read_back(&subject.kind, rung, &effective);
+            inventory::read_back(&subject.kind, durability, &effective);
         }
     }
 }

@@ -37,7 +37,7 @@ use world::{World, locked};
 
 const NOTHING_KEPT: Support = Support::No("nothing is kept on disk");
 
-/// The reference store's row of the matrix: its lock modes, durability rungs, isolation levels and workloads.
+/// The reference store's row of the matrix: its lock modes, durability levels, isolation levels and workloads.
 pub const KIND: StoreKind = StoreKind {
     name: "memory",
     title: "memory (reference)",
@@ -60,7 +60,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("staged, and committed in one critical section"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_data: false,
+    durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("records in a tree, by key")),

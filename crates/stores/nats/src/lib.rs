@@ -46,7 +46,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("a publish is a message; 2.12's batches are not used here"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_data: true,
+    durability_of_data: true,
     workloads: &[
         ("queue", Support::Yes("a stream with one durable consumer, which all consumers pull from")),
         ("inventory", Support::No("it has streams of messages, not records to decide on")),
@@ -104,8 +104,8 @@ fn takes_sync_interval(version: &str) -> bool {
     (numbers.next(), numbers.next()) >= (Some(2), Some(10))
 }
 
-/// The best rung of a stream on this server, and why it is no better.
-fn rung(version: &str) -> (Durability, String) {
+/// The best durability level of a stream on this server, and why it is no better.
+fn durability(version: &str) -> (Durability, String) {
     let synced = if takes_sync_interval(version) {
         "synced as often as sync_interval says, which the server does not tell"
     } else {
@@ -133,7 +133,7 @@ impl Store for Nats {
     fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
         Box::pin(async {
             let (version, settings) = settings(&mut self.server.reach().await?).await?;
-            let (durability, because) = rung(&version);
+            let (durability, because) = durability(&version);
             Ok(Effective { version, durability, because, settings })
         })
     }
@@ -185,7 +185,7 @@ mod tests {
             [("2.9.10", false), ("2.10.0", true), ("2.15.1", true), ("3.0.0", true), ("x", false)]
         {
             assert_eq!(takes_sync_interval(version), takes, "{version}");
-            assert_eq!(rung(version).0, Durability::Process);
+            assert_eq!(durability(version).0, Durability::Process);
         }
     }
 

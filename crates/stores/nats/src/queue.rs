@@ -13,11 +13,10 @@ use acidtest_workloads::{
 
 use self::{publisher::Producer, subscriber::Consumer};
 use crate::{
-    Nats,
+    Nats, durability,
     jetstream::{AckPolicy, Api, ConsumerConfig, ConsumerInfo, Retention, Storage, StreamConfig},
     prefix,
     protocol::{ApiError, Error},
-    rung,
     server::ConnectOptions,
 };
 
@@ -203,7 +202,7 @@ fn effective(server: &Effective, stream: &StreamConfig, consumer: &ConsumerConfi
         (Storage::File, Ack::None) => {
             (Durability::None, "nobody says whether a message has reached the stream in files".to_owned())
         }
-        (Storage::File, Ack::Confirm | Ack::Transaction) => rung(&server.version),
+        (Storage::File, Ack::Confirm | Ack::Transaction) => durability(&server.version),
     };
     let mut settings = server.settings.clone();
     let window = Duration::from_nanos(stream.duplicate_window);

@@ -22,7 +22,7 @@ fn start() -> Option<World<Nats>> {
 }
 
 #[test]
-fn version_limits_and_rung_are_read_back() {
+fn version_limits_and_durability_are_read_back() {
     let Some(world) = start() else { return };
     let effective = wait(world.store.effective()).unwrap();
     assert!(effective.version.starts_with("2."), "{effective:?}");

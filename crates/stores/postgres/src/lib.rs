@@ -31,7 +31,7 @@ pub use crate::{connection::Connection, point::Point};
 
 const DEFAULT_PORT: u16 = 5432;
 
-/// The store's entry in the list of stores: its names, and which lock modes, durability rungs, isolation levels
+/// The store's entry in the list of stores: its names, and which lock modes, durability levels, isolation levels
 /// and workloads it supports, each with the means or the reason.
 pub const KIND: StoreKind = StoreKind {
     name: "postgres",
@@ -63,7 +63,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("BEGIN … COMMIT"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_data: false,
+    durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("usertable, a column a field")),
@@ -164,7 +164,7 @@ impl Store for Postgres {
         Box::pin(async {
             let settings = self.on_server("reading the settings", settings).await?;
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
-            let (durability, because) = rung(value);
+            let (durability, because) = durability(value);
             Ok(Effective { version: value("server_version").to_owned(), durability, because, settings })
         })
     }
@@ -243,8 +243,8 @@ async fn create(client: &Client, namespace: &str, run: &str) -> Result<(), Error
     client.batch_execute("COMMIT").await
 }
 
-/// The durability rung that the settings amount to, and the reason in words.
-fn rung<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
+/// The durability level that the settings amount to, and the reason in words.
+fn durability<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
     let (fsync, commit) = (value("fsync"), value("synchronous_commit"));
     let settings = format!("fsync={fsync}, synchronous_commit={commit}");
     if commit == "off" || commit.is_empty() {
@@ -267,8 +267,8 @@ fn rung<'a>(value: impl Fn(&str) -> &'a str) -> (Durability, String) {
 mod tests {
     use super::*;
 
-    fn rung_of(fsync: &str, commit: &str) -> (Durability, String) {
-        rung(|name| match name {
+    fn durability_of(fsync: &str, commit: &str) -> (Durability, String) {
+        durability(|name| match name {
             "fsync" => fsync,
             "synchronous_commit" => commit,
             "full_page_writes" => "on",
@@ -277,19 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn each_rung_has_its_settings() {
+    fn each_durability_has_its_settings() {
         for commit in ["on", "local", "remote_write", "remote_apply"] {
-            assert_eq!(rung_of("on", commit).0, Durability::Disk);
-            assert_eq!(rung_of("off", commit).0, Durability::Process);
+            assert_eq!(durability_of("on", commit).0, Durability::Disk);
+            assert_eq!(durability_of("off", commit).0, Durability::Process);
         }
-        assert_eq!(rung_of("on", "off").0, Durability::None);
-        assert_eq!(rung_of("off", "off").0, Durability::None);
-        assert!(rung_of("off", "on").1.contains("production"));
+        assert_eq!(durability_of("on", "off").0, Durability::None);
+        assert_eq!(durability_of("off", "off").0, Durability::None);
+        assert!(durability_of("off", "on").1.contains("production"));
     }
 
     #[test]
     fn a_setting_that_was_not_read_promises_nothing() {
-        assert_eq!(rung(|_| "").0, Durability::None);
+        assert_eq!(durability(|_| "").0, Durability::None);
     }
 
     #[test]

@@ -46,8 +46,8 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
 }
 
 #[test]
-fn each_rung_is_read_back() {
-    inventory::rungs(&POSTGRES, |_, effective| {
+fn each_durability_is_read_back() {
+    inventory::levels(&POSTGRES, |_, effective| {
         assert_eq!(effective.settings["shared_buffers"], "128MB");
         assert!(effective.because.contains("synchronous_commit="));
     });

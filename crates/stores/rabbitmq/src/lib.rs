@@ -38,7 +38,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("its transactions are of messages: --ack transaction, --consume transaction"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_data: true,
+    durability_of_data: true,
     workloads: &[
         ("queue", Support::Yes("a classic or quorum queue, published to through the default exchange")),
         ("inventory", Support::No("it has queues of messages, not records to decide on")),
@@ -145,7 +145,7 @@ impl Store for RabbitMq {
             Ok(Effective {
                 version: self.version.clone(),
                 durability: Durability::Disk,
-                because: "each queue has its own rung".to_owned(),
+                because: "each queue has its own durability level".to_owned(),
                 settings: settings.collect::<BTreeMap<_, _>>(),
             })
         })

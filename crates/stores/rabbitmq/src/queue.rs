@@ -101,7 +101,7 @@ impl QueueAdapter for RabbitMq {
             self.declared(place, wanted, "reading the queue's settings back").await?;
             let delivery = &wanted.delivery;
             let kind = kind(delivery);
-            let (durability, because) = rung(delivery);
+            let (durability, because) = durability(delivery);
             let mut settings = server.settings.clone();
             settings.extend([
                 ("queue.durable".to_owned(), delivery.persistent.to_string()),
@@ -172,9 +172,9 @@ fn subscription(queue: &str, bits: u8) -> Arguments {
     Arguments::default().short(0).name(queue).name(TAG).byte(bits).table(&[])
 }
 
-/// The rung of acknowledged messages, and why.
-fn rung(delivery: &Delivery) -> (Durability, String) {
-    let (rung, because) = match (delivery.persistent, delivery.queue) {
+/// The durability level of acknowledged messages, and why.
+fn durability(delivery: &Delivery) -> (Durability, String) {
+    let (durability, because) = match (delivery.persistent, delivery.queue) {
         (false, _) => (Durability::None, "transient messages in a queue that is not durable"),
         (true, QueueKind::Default | QueueKind::Classic) => (
             Durability::Process,
@@ -185,7 +185,7 @@ fn rung(delivery: &Delivery) -> (Durability, String) {
             (Durability::Disk, "persistent messages in a quorum queue, acknowledged once its log is synced")
         }
     };
-    (rung, because.to_owned())
+    (durability, because.to_owned())
 }
 
 /// Opens connections to a queue.

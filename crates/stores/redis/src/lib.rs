@@ -33,7 +33,7 @@ pub use crate::{
     session::{Script, Session},
 };
 
-/// The store's entry in the list of stores: its names, and which lock modes, durability rungs, isolation levels
+/// The store's entry in the list of stores: its names, and which lock modes, durability levels, isolation levels
 /// and workloads it supports, each with the means or the reason.
 pub const KIND: StoreKind = StoreKind {
     name: "redis",
@@ -62,7 +62,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("MULTI … EXEC, after WATCH under soft locks; native: one Lua script"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_data: false,
+    durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a hash each; ranges by a sorted set of keys")),

@@ -1,4 +1,4 @@
-//! Version and settings as the server reports them, and the durability rung that they amount to.
+//! Version and settings as the server reports them, and the durability level that they amount to.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<
     let info: String = cmd("INFO").arg("server").query_async(connection).await?;
     let (settings, forbidden) = config(connection).await?;
     let (durability, because) = match forbidden {
-        None => rung(&settings),
+        None => durability(&settings),
         Some(cause) => (
             Durability::None,
             format!("the settings cannot be read, so nothing is promised: CONFIG GET was refused ({cause})"),
@@ -61,7 +61,7 @@ fn version(info: &str) -> String {
     }
 }
 
-fn rung(settings: &BTreeMap<String, String>) -> (Durability, String) {
+fn durability(settings: &BTreeMap<String, String>) -> (Durability, String) {
     let of = |name: &str| settings.get(name).map_or("", String::as_str);
     let (durability, because) = match (of("appendonly"), of("appendfsync")) {
         ("yes", "always") if of("no-appendfsync-on-rewrite") == "yes" => (
@@ -89,28 +89,28 @@ fn rung(settings: &BTreeMap<String, String>) -> (Durability, String) {
 mod tests {
     use super::*;
 
-    fn rung_of(settings: &[(&str, &str)]) -> (Durability, String) {
-        rung(&settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect())
+    fn durability_of(settings: &[(&str, &str)]) -> (Durability, String) {
+        durability(&settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
     #[test]
-    fn a_rung_is_never_better_than_the_settings() {
-        let append = |fsync| rung_of(&[("appendonly", "yes"), ("appendfsync", fsync)]).0;
+    fn a_durability_is_never_better_than_the_settings() {
+        let append = |fsync| durability_of(&[("appendonly", "yes"), ("appendfsync", fsync)]).0;
         assert_eq!(append("always"), Durability::Disk);
         assert_eq!(append("no"), Durability::Process);
         assert_eq!(append("everysec"), Durability::None);
-        assert_eq!(rung_of(&[("appendonly", "no"), ("appendfsync", "always")]).0, Durability::None);
-        assert_eq!(rung_of(&[]).0, Durability::None);
+        assert_eq!(durability_of(&[("appendonly", "no"), ("appendfsync", "always")]).0, Durability::None);
+        assert_eq!(durability_of(&[]).0, Durability::None);
         let rewrite =
             [("appendonly", "yes"), ("appendfsync", "always"), ("no-appendfsync-on-rewrite", "yes")];
-        assert_eq!(rung_of(&rewrite).0, Durability::Process);
+        assert_eq!(durability_of(&rewrite).0, Durability::Process);
     }
 
     #[test]
     fn eviction_is_told() {
-        let (_, because) = rung_of(&[("maxmemory", "1000000"), ("maxmemory-policy", "allkeys-lru")]);
+        let (_, because) = durability_of(&[("maxmemory", "1000000"), ("maxmemory-policy", "allkeys-lru")]);
         assert!(because.contains("evict"), "{because}");
-        let (_, because) = rung_of(&[("maxmemory", "0"), ("maxmemory-policy", "allkeys-lru")]);
+        let (_, because) = durability_of(&[("maxmemory", "0"), ("maxmemory-policy", "allkeys-lru")]);
         assert!(!because.contains("evict"), "{because}");
     }
 

@@ -59,8 +59,8 @@ fn what_is_kept_nowhere_is_found_missing() {
 }
 
 #[test]
-fn each_rung_is_read_back() {
-    inventory::rungs(&REDIS, |world, effective| {
+fn each_durability_is_read_back() {
+    inventory::levels(&REDIS, |world, effective| {
         for name in ["appendonly", "appendfsync", "save"] {
             assert!(effective.settings.contains_key(name), "{effective:?}");
         }

@@ -29,7 +29,7 @@ use acidtest_workloads::{
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
-/// The store's entry in the list of stores: its names, and which lock modes, durability rungs, isolation levels
+/// The store's entry in the list of stores: its names, and which lock modes, durability levels, isolation levels
 /// and workloads it supports, each with the means or the reason.
 pub const KIND: StoreKind = StoreKind {
     name: "sqlite",
@@ -61,7 +61,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("BEGIN … COMMIT; IMMEDIATE if it writes under a hard or native lock"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_data: false,
+    durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a table with a unique index on the key")),
@@ -72,9 +72,9 @@ pub const KIND: StoreKind = StoreKind {
     idle: idle_on_tables,
 };
 
-/// The pragmas that put a file on a durability rung.
-const fn settings(rung: Durability) -> &'static str {
-    match rung {
+/// The pragmas that put a file on a durability level.
+const fn settings(durability: Durability) -> &'static str {
+    match durability {
         Durability::None => "journal_mode=MEMORY, synchronous=OFF",
         Durability::Process => "journal_mode=WAL, synchronous=OFF",
         Durability::Disk => "journal_mode=WAL, synchronous=FULL",
@@ -100,19 +100,19 @@ pub struct Sqlite {
 #[derive(Clone, Debug)]
 struct File {
     path: PathBuf,
-    /// The rung to set on a file of acidtest's own; `None` for a user's file, which keeps its settings.
-    rung: Option<Durability>,
+    /// The durability level to set on a file of acidtest's own; `None` for a user's file, which keeps its settings.
+    durability: Option<Durability>,
 }
 
 impl Sqlite {
-    /// Opens the file, creating it if it does not exist. With a rung, its settings are set to that.
+    /// Opens the file, creating it if it does not exist. With a durability level, its settings are set to that.
     ///
     /// # Errors
     /// The file cannot be created or is no SQLite database.
-    pub fn open(address: &Address, rung: Option<Durability>) -> Result<Self, StoreError> {
+    pub fn open(address: &Address, durability: Option<Durability>) -> Result<Self, StoreError> {
         let path = PathBuf::from(&address.path);
         let made = !path.exists();
-        let store = Self { file: File { path, rung }, made };
+        let store = Self { file: File { path, durability }, made };
         let unreachable = |error: rusqlite::Error| StoreError::Unreachable {
             address: address.to_string(),
             cause: error.to_string(),
@@ -160,8 +160,8 @@ impl File {
     fn connect(&self) -> rusqlite::Result<Connection> {
         let mut connection = Connection::open(&self.path)?;
         connection.busy_handler(Some(wait_for_writer))?;
-        if let Some(rung) = self.rung {
-            for setting in settings(rung).split(", ") {
+        if let Some(durability) = self.durability {
+            for setting in settings(durability).split(", ") {
                 connection.execute_batch(&format!("PRAGMA {setting}"))?;
             }
         }
@@ -242,7 +242,7 @@ impl Store for Sqlite {
                 for name in ["journal_mode", "synchronous", "page_size", "cache_size", "wal_autocheckpoint"] {
                     settings.insert(name.to_owned(), pragma(name)?);
                 }
-                let (durability, because) = rung(&settings["journal_mode"], &settings["synchronous"]);
+                let (durability, because) = durability(&settings["journal_mode"], &settings["synchronous"]);
                 Ok(Effective {
                     version: rusqlite::version().to_owned(),
                     durability,
@@ -345,8 +345,8 @@ fn remove_file(path: &Path) {
     }
 }
 
-/// The durability rung that journal mode and synchronous level amount to, and the reason in words.
-fn rung(journal: &str, synchronous: &str) -> (Durability, &'static str) {
+/// The durability level that journal mode and synchronous level amount to, and the reason in words.
+fn durability(journal: &str, synchronous: &str) -> (Durability, &'static str) {
     match (journal, synchronous) {
         ("off" | "memory", _) => (Durability::None, "the rollback journal is not on disk"),
         (_, "2" | "3") => (Durability::Disk, "synchronous is FULL or EXTRA: every commit is synced"),
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rung_is_set_and_read_back() {
+    fn every_durability_is_set_and_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for asked in Durability::ALL {

@@ -40,8 +40,8 @@ fn a_large_stock_is_read_back_whole() {
 }
 
 #[test]
-fn each_rung_is_read_back() {
-    inventory::rungs(&SQLITE, |_, effective| {
+fn each_durability_is_read_back() {
+    inventory::levels(&SQLITE, |_, effective| {
         for name in ["journal_mode", "synchronous"] {
             assert!(effective.settings.contains_key(name), "{effective:?}");
         }

@@ -304,7 +304,7 @@ impl Connection {
                 }
                 Answer::Refused { code, message } => {
                     self.broken = false;
-                    return Err(Error::ConnectOptions { code, message });
+                    return Err(Error::Server { code, message });
                 }
                 // box.session.push() sends such frames ahead of the answer
                 Answer::Pushed => {}

@@ -28,7 +28,7 @@ use crate::{
     server::{ConnectOptions, code},
 };
 
-/// The store's entry in the list of stores: its names, and which lock modes, durability rungs, isolation levels
+/// The store's entry in the list of stores: its names, and which lock modes, durability levels, isolation levels
 /// and workloads it supports, each with the means or the reason.
 pub const KIND: StoreKind = StoreKind {
     name: "tarantool",
@@ -57,7 +57,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("native: one stored procedure, between box.begin and box.commit"),
     refresh: NO_REFRESH,
     lock_service: false,
-    rung_of_data: false,
+    durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a tuple each, by a tree of keys")),
@@ -126,7 +126,7 @@ fn read_settings(values: &mut Reader<'_>) -> Result<(String, BTreeMap<String, St
     Ok((version, settings))
 }
 
-fn rung(wal_mode: &str) -> (Durability, String) {
+fn durability(wal_mode: &str) -> (Durability, String) {
     match wal_mode {
         "fsync" => (Durability::Disk, "wal_mode is fsync: the log is synced before the answer".to_owned()),
         "write" => (
@@ -144,7 +144,7 @@ impl Store for Tarantool {
             let code = include_str!("lua/settings.lua");
             let read = self.server.run("reading the settings", code, nothing, read_settings);
             let (version, settings) = read.await?;
-            let (durability, because) = rung(settings.get("wal_mode").map_or("", String::as_str));
+            let (durability, because) = durability(settings.get("wal_mode").map_or("", String::as_str));
             Ok(Effective { version, durability, because, settings })
         })
     }

@@ -117,8 +117,8 @@ impl ConnectOptions {
 
 fn remedy(error: &Error) -> &'static str {
     match error {
-        Error::ConnectOptions { code: code::ACCESS_DENIED, .. } => GRANT,
-        Error::ConnectOptions { code: code::NO_SUCH_USER | code::PASSWORD_MISMATCH, .. } => {
+        Error::Server { code: code::ACCESS_DENIED, .. } => GRANT,
+        Error::Server { code: code::NO_SUCH_USER | code::PASSWORD_MISMATCH, .. } => {
             "check the user and the password, in the address or in ACIDTEST_PASSWORD"
         }
         Error::Protocol(_) => "name the port that box.cfg.listen gives, not a console's",
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     fn answered(code: u32) -> Error {
-        Error::ConnectOptions { code, message: "no".to_owned() }
+        Error::Server { code, message: "no".to_owned() }
     }
 
     fn lost(sent: bool) -> Error {

@@ -61,8 +61,8 @@ fn what_is_kept_nowhere_is_found_missing() {
 }
 
 #[test]
-fn each_rung_is_read_back() {
-    inventory::rungs(&TARANTOOL, |_, effective| {
+fn each_durability_is_read_back() {
+    inventory::levels(&TARANTOOL, |_, effective| {
         for name in ["wal_mode", "memtx_memory", "readahead", "wal_max_size"] {
             assert!(effective.settings.contains_key(name), "{effective:?}");
         }

@@ -139,7 +139,7 @@ pub trait QueueAdapter: Send + Sync {
     /// A queue of that name exists already, or the store refuses these requirements.
     fn declare<'a>(&'a self, place: &'a Place, wanted: &'a Requirements) -> Task<'a, Result<(), StoreError>>;
 
-    /// Version, settings and durability rung: read back from the queue where they belong to the queue; otherwise as
+    /// Version, settings and durability level: read back from the queue where they belong to the queue; otherwise as
     /// `server`, which was read back from the server.
     fn settings<'a>(
         &'a self,

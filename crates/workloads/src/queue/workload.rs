@@ -206,7 +206,7 @@ impl Workload for Queue {
     }
 }
 
-/// Lowers the durability rung to none where producers ask for no acknowledgement: a rung is a promise about
+/// Lowers the durability level to none where producers ask for no acknowledgement: a durability level is a promise about
 /// acknowledged messages.
 fn acknowledged(delivery: &Delivery, settings: Effective) -> Effective {
     if delivery.ack != Ack::None || delivery.producers == 0 {

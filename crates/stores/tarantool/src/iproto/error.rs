@@ -19,7 +19,7 @@ pub enum Error {
     Protocol(String),
     /// The server answered with an error. The connection remains usable.
     #[error("Tarantool error {code}: {message}")]
-    ConnectOptions {
+    Server {
         /// The number of the error, such as [`Error::DUPLICATE_KEY`].
         code: u32,
         /// The server's description of the error.
@@ -52,7 +52,7 @@ impl Error {
     pub fn fate(&self) -> Fate {
         match self {
             Self::Lost { sent: false, .. } | Self::TooLong(_) => Fate::NotSent,
-            Self::ConnectOptions { .. } => Fate::Refused,
+            Self::Server { .. } => Fate::Refused,
             Self::Lost { sent: true, .. } | Self::Protocol(_) => Fate::Unknown,
         }
     }
@@ -61,7 +61,7 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> Option<u32> {
         match self {
-            Self::ConnectOptions { code, .. } => Some(*code),
+            Self::Server { code, .. } => Some(*code),
             _ => None,
         }
     }

@@ -78,7 +78,7 @@ impl Pipeline {
             match answer {
                 Answer::Ok(_) => return Ok(Some((number, None))),
                 Answer::Refused { code, message } => {
-                    return Ok(Some((number, Some(Error::ConnectOptions { code, message }))));
+                    return Ok(Some((number, Some(Error::Server { code, message }))));
                 }
                 Answer::Pushed => {}
             }

@@ -1,11 +1,11 @@
-//! Durability rungs: the crash that an acknowledged write survives under given settings, on each engine.
+//! Durability levels: the crash that an acknowledged write survives under given settings, on each engine.
 
 use acidtest_model::Durability;
 
 use crate::engine::Engine;
 
-/// The durability rung that the settings amount to on an engine, and the reason in words.
-pub(crate) fn rung<'a>(engine: Engine, value: impl Fn(&str) -> &'a str) -> (Durability, String) {
+/// The durability level that the settings amount to on an engine, and the reason in words.
+pub(crate) fn durability<'a>(engine: Engine, value: impl Fn(&str) -> &'a str) -> (Durability, String) {
     match engine {
         Engine::InnoDb => innodb(value),
         Engine::MyIsam => myisam(value),
@@ -79,19 +79,19 @@ mod tests {
 
     use super::*;
 
-    fn rung_of(engine: Engine, settings: &[(&str, &'static str)]) -> Durability {
+    fn durability_of(engine: Engine, settings: &[(&str, &'static str)]) -> Durability {
         let settings: BTreeMap<&str, &'static str> = settings.iter().copied().collect();
-        rung(engine, |name| settings.get(name).copied().unwrap_or("")).0
+        durability(engine, |name| settings.get(name).copied().unwrap_or("")).0
     }
 
     fn innodb(flush: &'static str, binlog: &'static str, sync: &'static str) -> Durability {
         let settings =
             [("innodb_flush_log_at_trx_commit", flush), ("log_bin", binlog), ("sync_binlog", sync)];
-        rung_of(Engine::InnoDb, &settings)
+        durability_of(Engine::InnoDb, &settings)
     }
 
     #[test]
-    fn each_of_innodb_s_rungs_has_its_settings() {
+    fn each_of_innodb_s_durability_levels_has_its_settings() {
         assert_eq!(innodb("1", "OFF", "0"), Durability::Disk);
         assert_eq!(innodb("1", "ON", "1"), Durability::Disk);
         assert_eq!(innodb("1", "ON", "0"), Durability::Process);
@@ -102,18 +102,18 @@ mod tests {
     }
 
     #[test]
-    fn aria_s_rung_is_when_its_log_is_synced() {
+    fn aria_s_durability_is_when_its_log_is_synced() {
         for (group, expected) in
             [("none", Durability::Disk), ("hard", Durability::Disk), ("soft", Durability::Process)]
         {
-            assert_eq!(rung_of(Engine::Aria, &[("aria_group_commit", group)]), expected);
+            assert_eq!(durability_of(Engine::Aria, &[("aria_group_commit", group)]), expected);
         }
-        assert_eq!(rung_of(Engine::Aria, &[]), Durability::Process);
+        assert_eq!(durability_of(Engine::Aria, &[]), Durability::Process);
     }
 
     #[test]
     fn myisam_keeps_rows_where_it_makes_their_index_again() {
-        let of = |recover| rung_of(Engine::MyIsam, &[("myisam_recover_options", recover)]);
+        let of = |recover| durability_of(Engine::MyIsam, &[("myisam_recover_options", recover)]);
         assert_eq!(of("BACKUP,QUICK"), Durability::Process);
         assert_eq!(of("DEFAULT"), Durability::Process);
         assert_eq!((of("OFF"), of("")), (Durability::None, Durability::None));
