@@ -20,7 +20,7 @@ const READY: Duration = Duration::from_mins(1);
 /// How long an untimed answer may take.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Waits for an answer of a store that is not timed, at most [`PATIENCE`].
+/// Waits for an answer of a store that is not timed, but at most this long, so that no run waits for ever.
 pub(crate) async fn within<T>(
     most: Duration,
     doing: &str,

@@ -1,7 +1,7 @@
 //! Tables, for a terminal and for Markdown.
 //!
 //! On a terminal no line wraps. Where a table is wider than the terminal, long entries take a shorter form, and
-//! columns are left out, the least important ones first; a line below the table names them.
+//! columns are left out, the least important ones first; a note below the tables says how to see all.
 
 use std::{cmp::Reverse, fmt::Write};
 
