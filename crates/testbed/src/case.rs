@@ -1,4 +1,4 @@
-//! One trial of the inventory, step by step.
+//! A trial of the inventory workload that a test runs step by step.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,21 +11,21 @@ use acidtest_workloads::{
 
 use crate::{steps, steps::Steps, wait};
 
-/// Seeds every draw.
+/// The seed of every random draw in the checks, so that a failure can be repeated.
 pub const SEED: u64 = 7;
-/// Where trials are laid in, unless a test says otherwise.
+/// The namespace that trials are loaded into, unless a test names another.
 pub const NAMESPACE: &str = "acidtest";
 
-/// One trial: laid in, driven, audited.
+/// One trial of the inventory, which a test loads, drives and audits.
 #[derive(Clone, Debug)]
 pub struct InventoryRun {
-    /// How it is protected.
+    /// The lock mode.
     pub lock: Lock,
-    /// Where it is.
+    /// The namespace and the number of the trial.
     pub place: Place,
-    /// What it starts with: few tuples, and captures that take from several.
+    /// The initial stock: few tuples, so that captures take units from several.
     pub stock: Arc<Stock>,
-    /// What its clients do, with their ledger.
+    /// The clients' operations, and the ledger that they keep.
     pub scenario: Scenario,
 }
 
@@ -36,7 +36,7 @@ impl InventoryRun {
         Self::new(lock, trial, None)
     }
 
-    /// A trial that replays a sequence of so many operations.
+    /// A trial that replays a sequence of `length` operations.
     #[must_use]
     pub fn replay(lock: Lock, trial: u32, length: usize) -> Self {
         Self::new(lock, trial, Some(length))
@@ -56,12 +56,12 @@ impl InventoryRun {
         Self { place: Place { namespace: namespace.to_owned(), ..self.place }, ..self }
     }
 
-    /// Lays the stock in.
+    /// Loads the stock.
     pub fn load(&self, store: &impl Store) {
         wait(port(store).load(&self.place, self.lock, &self.stock)).unwrap();
     }
 
-    /// Runs so many clients to the end. A blocking store's clients have a thread each.
+    /// Runs this number of clients until the load's end. A blocking store's clients have a thread each.
     pub fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
         steps::run(store, load, self.tasks(store, clients))
     }
@@ -71,26 +71,27 @@ impl InventoryRun {
         (0..clients).map(client).collect()
     }
 
-    /// The final stock, sorted.
+    /// The stock as it is read back, sorted by key.
     pub fn held(&self, store: &impl Store) -> Result<Vec<StockRow>, StoreError> {
         let mut held = wait(port(store).stock(&self.place))?;
         held.sort_unstable_by_key(|tuple| tuple.key);
         Ok(held)
     }
 
-    /// The stock as it was laid in, sorted.
+    /// The stock as it was loaded, sorted by key.
     #[must_use]
     pub fn laid_in(&self) -> Vec<StockRow> {
         self.stock.items.iter().map(|item| StockRow { key: item.key(), count: item.initial.into() }).collect()
     }
 
-    /// Holds what was acknowledged against the final stock. `in_order`: whether one client did it all.
+    /// Audits the acknowledged operations against the stock that is read back. `in_order`: whether a single client
+    /// did all operations, so that they took effect in the order of the sequence.
     pub fn audit(&self, store: &impl Store, in_order: bool) -> Audit {
         let replay = self.scenario.sequence.as_deref().map(|sequence| Replay { sequence, in_order });
         inventory::audit(&self.stock, &self.scenario.ledger, self.held(store), replay)
     }
 
-    /// Removes it.
+    /// Removes the trial's data.
     pub fn unload(&self, store: &impl Store) {
         wait(port(store).unload(&self.place)).unwrap();
     }
@@ -134,7 +135,8 @@ fn port(store: &impl Store) -> &dyn InventoryStore {
     store.inventory().unwrap()
 }
 
-/// A closed loop for so many milliseconds; a server that is lost is soon given up, one that answers late is not.
+/// A closed loop for this many milliseconds. Clients give up a lost server after one second, but wait five minutes
+/// for a late answer.
 #[must_use]
 pub fn for_time(millis: u64) -> Load {
     let extent = Extent::Time(Duration::from_millis(millis));
@@ -142,13 +144,13 @@ pub fn for_time(millis: u64) -> Load {
     Load { patience, timeout, seed: SEED, ..Load::closed(OPERATIONS, extent) }
 }
 
-/// A closed loop of so many operations, however long they take.
+/// A closed loop of `count` operations, however long they take.
 #[must_use]
 pub fn for_operations(count: u64) -> Load {
     Load { extent: Extent::Operations(count), ..for_time(0) }
 }
 
-/// A closed loop to the end of a sequence, whose every operation must succeed in the end.
+/// A closed loop to the end of a sequence. An operation that is refused is retried after 1 ms until it succeeds.
 #[must_use]
 pub fn to_the_end() -> Load {
     let on_refused = OnRefused::Retry(Duration::from_millis(1));

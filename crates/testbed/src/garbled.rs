@@ -1,4 +1,4 @@
-//! Bytes that a fault on their way has changed, for the property tests of decoders.
+//! Changes to bytes as by a fault on their way, for the property tests of decoders.
 
 use proptest::{
     collection::{SizeRange, vec},
@@ -6,18 +6,20 @@ use proptest::{
     sample::Index,
 };
 
-/// One change: where, to which byte, and how. The place and the way are taken modulo what there is.
+/// One change for [`garble`]: its index in the bytes, the byte to write, and the way in which the bytes are changed,
+/// modulo the number of ways, 4.
 pub type Change = (Index, u8, u8);
 
-/// Ways in which bytes are changed.
+/// Number of ways in which [`garble`] changes bytes.
 const WAYS: u8 = 4;
 
-/// So many changes of any kind.
+/// Draws this number of changes, of any kind.
 pub fn changes(count: impl Into<SizeRange>) -> impl Strategy<Value = Vec<Change>> {
     vec((any::<Index>(), any::<u8>(), 0..WAYS), count)
 }
 
-/// Changes bytes one after the other: one is replaced, put in or flipped in a bit, or all from it on are cut off.
+/// Applies the changes one after the other: each replaces a byte, inserts one, flips a bit of one, or cuts the bytes
+/// off there.
 pub fn garble(bytes: &mut Vec<u8>, changes: &[Change]) {
     for (at, byte, how) in changes {
         if bytes.is_empty() {

@@ -1,5 +1,5 @@
-//! The checks that every store's inventory must pass. Each panics where the store does not, and returns
-//! early where the store is left out.
+//! The checks that every store's inventory must pass. Each panics if the store fails it, and returns early if the
+//! store is left out of the tests.
 
 use acidtest_engine::Outcome;
 use acidtest_model::{
@@ -16,29 +16,29 @@ use crate::{
     to_the_end, wait, with_more_time,
 };
 
-/// Names that would do harm where they are not taken letter by letter: as SQL, as patterns, as code.
+/// Namespaces whose names do harm in a store that does not escape them: as SQL, as patterns, as code.
 pub const NAMES: [&str; 5] =
     [NAMESPACE, "it's \"ours\"; -- é", "it's `theirs`\\", "acidtest_t[e]st*?", "100%_a]]b$$"];
 
 fn wish(lock: Lock) -> CellRequest<'static> {
-    // its defaults fit
+    // the defaults are valid parameters
     (KIND.with)(&Values::new()).unwrap().wish(KIND.name, lock)
 }
 
-/// The lock modes in which the store carries the inventory.
+/// The lock modes in which the store offers the inventory.
 fn locks<S: Store>(subject: &Subject<S>) -> Vec<Lock> {
     let locks: Vec<Lock> = Lock::ALL.into_iter().filter(|lock| subject.offers(&wish(*lock))).collect();
     assert!(!locks.is_empty(), "{} carries no inventory", subject.kind.name);
     locks
 }
 
-/// Those of them that promise something.
+/// Those lock modes of the store that promise guarantees.
 fn promising<S: Store>(subject: &Subject<S>) -> Vec<Lock> {
     locks(subject).into_iter().filter(|lock| lock.promises()).collect()
 }
 
-/// Under contention the promising lock modes hold, without a fault, and no lock mode breaks. What was
-/// unloaded is gone.
+/// Under contention the verdict is holds, without a fault, in the lock modes that promise guarantees, and broken
+/// without a lock. Data that were unloaded are gone.
 pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
     for (trial, lock) in (0..).zip(locks(subject)) {
         let (clients, expected) = if lock.promises() { (12, Verdict::Holds) } else { (16, Verdict::Broken) };
@@ -48,7 +48,7 @@ pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
             let measured = case.drive(store, &for_time(millis), clients);
             let audit = case.audit(store, false);
             eprintln!("{lock}: {:.0} a second, {audit}", measured.throughput());
-            // nothing may have happened yet
+            // a slow machine may not have done enough yet
             let later = !acknowledged(&measured) || (!lock.promises() && audit.verdict == Verdict::Holds);
             let seen = format!("{lock}: {audit:?} {:?}", measured.faults);
             assert!(later || audit.verdict == expected, "{seen}");
@@ -62,7 +62,7 @@ pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
     }
 }
 
-/// A sequence ends as it must: replayed by one client tuple by tuple, by several in its sums.
+/// A replayed sequence leaves the right final stock: with one client tuple by tuple, with several in its sums.
 pub fn replay<S: Store>(subject: &Subject<S>, store: &S) {
     let several = promising(subject).into_iter().map(|lock| (lock, 8));
     let runs = locks(subject).into_iter().map(|lock| (lock, 1)).chain(several);
@@ -82,7 +82,8 @@ pub fn replay<S: Store>(subject: &Subject<S>, store: &S) {
     }
 }
 
-/// What lies among the tuples and is none is read back as that, beside the others. `spoil` makes it of a tuple.
+/// A value that is no tuple is read back as foreign, and the tuples beside it as they are. `spoil` turns a tuple into
+/// such a value.
 pub async fn garbled(store: &impl Store, spoil: impl AsyncFn(&Place, &Item)) {
     let port = store.inventory().unwrap();
     let stock = Stock::draw(&Parameters { items: 5, ..Parameters::default() }, SEED);
@@ -99,9 +100,9 @@ pub async fn garbled(store: &impl Store, spoil: impl AsyncFn(&Place, &Item)) {
     assert_eq!(seen, expected, "{spoiled:?}");
 }
 
-/// Sees that the durability level that was asked for was read back, and with the settings that the store's row of the matrix says.
-/// These begin its words on the durability level: `fsync=on, synchronous_commit=on: …`, or `appendonly yes, …`. An embedded store sets
-/// its durability level itself.
+/// Asserts that the durability level that was asked for is read back, with the settings that the store's row of the
+/// matrix names at the beginning of its words on the durability level: `fsync=on, synchronous_commit=on: …`, or
+/// `appendonly yes, …`. For an embedded store, which sets its durability level itself, only the durability level is compared.
 #[track_caller]
 pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
     assert_eq!(effective.durability, asked, "{}: {effective:?}", kind.name);
@@ -113,7 +114,7 @@ pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
     }
     let settings = how.split(':').next().unwrap_or(how).split(", ").filter_map(|setting| {
         let (name, value) = setting.split_once('=').or_else(|| setting.split_once(' '))?;
-        // `sync_binlog=1 if log_bin` is more than a setting
+        // a condition, as in `sync_binlog=1 if log_bin`, is not part of a setting's value
         (!value.contains(' ')).then_some((name, value))
     });
     let mut seen = 0;
@@ -134,7 +135,8 @@ pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
     );
 }
 
-/// Each durability level that was asked for is read back, with the settings that `check` wants to see.
+/// Starts the store at each durability level that it offers, and asserts that the durability level is read back. `check` may
+/// assert more about its settings.
 pub fn levels<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effective)) {
     for asked in Durability::ALL {
         if !subject.kind.durability(asked).is_yes() {
@@ -152,8 +154,8 @@ pub fn levels<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effecti
     }
 }
 
-/// A namespace of each name knows who made it, carries trials in every lock mode, and goes with all that
-/// is in it, but nothing else: not a neighbour whose name begins with its own.
+/// A namespace of each name tells which run made it, holds trials in every lock mode, and is removed with all its
+/// data and nothing else, not even a namespace whose name begins with its own.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
     let Some(world) = subject.start(Durability::None) else { return };
     let cases = |namespace: &str| {
@@ -165,7 +167,7 @@ pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
     }
 }
 
-/// A namespace that is there is not made again, and stays its maker's.
+/// A namespace that exists cannot be created again, and stays the run's that made it.
 pub fn occupied<S: Store>(subject: &Subject<S>) {
     let Some(world) = subject.start(Durability::None) else { return };
     let store = &world.store;
@@ -177,7 +179,7 @@ pub fn occupied<S: Store>(subject: &Subject<S>) {
     }
 }
 
-/// A stock that is large is laid in and read back whole.
+/// A stock of 20,000 tuples is loaded and read back whole.
 pub fn large_stock<S: Store>(_: &Subject<S>, store: &S) {
     let stock = Stock::draw(&Parameters { items: 20_000, skus: 5_000, ..Parameters::default() }, SEED);
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
@@ -190,18 +192,18 @@ pub fn large_stock<S: Store>(_: &Subject<S>, store: &S) {
     assert_eq!(held, laid);
 }
 
-/// Where nobody listens, the error says so and gives the remedy.
+/// If nobody listens at the address, the error says so and gives the remedy.
 pub fn unreachable<S: Store>(subject: &Subject<S>) {
-    // a port that was free a moment ago may be another test's
+    // port 1, as a port that was free a moment ago may be taken by another test
     let nowhere = Address::loopback(subject.kind.schemes[0], None, 1, "");
     subject.refuses(&login(&nowhere, "ann", Some("hunter2")), &["Connection refused", "start the server"]);
 }
 
-/// What was acknowledged is there after the server was killed in mid-trial, whether it came back while
-/// its clients still tried or after they gave up.
+/// Acknowledged operations are there after the server was killed in the middle of a trial, whether it came back
+/// while its clients still tried or after they gave up.
 pub fn kills<S: Store>(subject: &Subject<S>) {
     let (process, disk) = (Durability::Process, Durability::Disk);
-    // back while its clients still try, and after they gave up
+    // alternately back while the clients still try, and only after they gave up
     let synced = promising(subject).into_iter().zip([true, false].into_iter().cycle());
     for (durability, kills) in [(disk, synced.collect()), (process, vec![(Lock::Soft, true)])] {
         let Some(mut world) = prepared(subject, durability) else { return };
@@ -211,22 +213,22 @@ pub fn kills<S: Store>(subject: &Subject<S>) {
     }
 }
 
-/// What is kept nowhere is lost with the server, and the audit finds it missing.
+/// At durability level none the data are lost with the server, and the audit's verdict is broken.
 pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut world) = prepared(subject, Durability::None) else { return };
     let (_, audit) = crash(subject, &mut world, &InventoryRun::random(Lock::Native, 0), false);
     assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
 }
 
-/// An operation that the server refuses when it has taken from one tuple already has no effect, and
-/// leaves its connection usable; only without a lock mode it may have taken in part. `obstruct` lets
-/// nothing be taken from a trial's stock but from the first warehouse.
+/// An operation that the server refuses after it has taken units from one tuple has no effect and leaves its
+/// connection usable; without a lock it may have taken a part. `obstruct` makes the server refuse to take units of a
+/// trial's stock from any warehouse but the first.
 pub fn half_way<S: Store>(subject: &Subject<S>, obstruct: impl Fn(&World<S>, &Place)) {
     let Some(world) = prepared(subject, Durability::None) else { return };
     let mut trials = 0..;
     for lock in locks(subject) {
         with_more_time(1000, |millis| {
-            // what obstructs one trial may outlive it
+            // each attempt is a trial of its own, as an obstruction may outlive its trial
             let case = InventoryRun::random(lock, trials.next().unwrap());
             case.load(&world.store);
             obstruct(&world, &case.place);

@@ -1,5 +1,5 @@
-//! The checks that every store's join must pass. Each panics where the store does not, and returns early
-//! where the store is left out.
+//! The checks that every store's join must pass. Each panics if the store fails it, and returns early if the store
+//! is left out of the tests.
 
 use acidtest_engine::{Load, Outcome};
 use acidtest_model::Lock;
@@ -10,7 +10,7 @@ use acidtest_workloads::{
 
 use crate::{Gone, NAMESPACE, SEED, Subject, for_time, steps, wait, with_more_time};
 
-/// Both orders find the right rows without a fault, on tables that are large and tiny.
+/// Joins in both orders of the tables find the right rows without a fault, on 2,000 records and on 3.
 pub fn finds_its_rows<S: Store>(_: &Subject<S>, store: &S) {
     let full = Parameters { records: 2_000, ..Parameters::default() };
     // the key of the first record ends in 1
@@ -40,7 +40,7 @@ pub fn finds_its_rows<S: Store>(_: &Subject<S>, store: &S) {
     }
 }
 
-/// The first execution begins once, and the store explains how it goes about each order.
+/// The first execution calls `begin` once, and the store explains its plan for each order of the tables.
 pub fn is_explained<S: Store>(subject: &Subject<S>, store: &S) {
     let port = port(store);
     let parameters = Parameters { records: 2_000, ..Parameters::default() };

@@ -1,12 +1,12 @@
-//! What the tests of adapters share: private servers, trials, and the checks that every store must pass.
-//! Only ever a dev-dependency.
+//! Shared by the tests of adapters: private servers, trials, and the checks that every store must pass. Only ever a
+//! dev-dependency.
 //!
-//! A store's tests describe it once, as a [`Subject`]; each of their lines is then a check of
-//! [`inventory`], [`records`], [`join`] or [`queue`] on it, and only what is special to the store is written
-//! out. The checks take what a store has from its row of the matrix.
+//! A store's tests describe the store once, as a [`Subject`], and then call the checks of [`inventory`], [`records`],
+//! [`join`] and [`queue`] on it. Only checks that are special to the store are written out there. The checks learn
+//! from the store's row of the matrix which lock modes, durability levels and settings it offers.
 //!
-//! Invariant: nothing is skipped in silence. A server that is not installed fails the test, in the
-//! lab's words, unless the environment variable `ACIDTEST_TEST_WITHOUT` names its store.
+//! Invariant: no test is skipped silently. A server that is not installed fails the test with the lab's error, unless
+//! the environment variable `ACIDTEST_TEST_WITHOUT` names its store.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ pub use relay::{Pace, Relay};
 pub use steps::{until, with_more_time};
 pub use subject::{Check, Gone, Subject, World, login};
 
-/// Waits for an untimed step, on a runtime of its own.
+/// Runs a task that is not measured to its end, on a runtime of its own.
 pub fn wait<T>(task: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(task)
 }

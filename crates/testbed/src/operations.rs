@@ -1,5 +1,5 @@
-//! What single requests of the records workload do, held against their answers: for the unit tests of
-//! adapters, which can reach their own connections.
+//! Checks of the effects and answers of single requests of the records workload, for the unit tests of adapters,
+//! which can reach their own connections.
 
 use acidtest_engine::Attempt;
 use acidtest_model::Lock;
@@ -13,15 +13,15 @@ use acidtest_workloads::{
 
 use crate::{NAMESPACE, records::RecordRow};
 
-/// Three records, each with the tag of its number.
+/// Three records, each with its number as its tag.
 const LAYOUT: Layout = Layout { records: 3, fields: 2, field_bytes: 20, scans: true };
 
-/// What is to be there: number, version and tag.
+/// An expected record: number, version and tag.
 type Record = (u64, u64, u64);
 
 const LAID_IN: [Record; 3] = [(0, 0, 0), (1, 0, 1), (2, 0, 2)];
 
-/// Makes the connector of a trial.
+/// A function that makes the adapter's connector for a trial.
 pub trait Connect<C>: Fn(&Place, Requirements) -> C {}
 impl<C, F: Fn(&Place, Requirements) -> C> Connect<C> for F {}
 
@@ -31,13 +31,13 @@ fn request(action: Action, number: u64, tag: u64) -> Request {
     Request { action, number, key: key_name(number), length: 10, fields }
 }
 
-/// What is to be answered: the version written, and the records read. An answer shows what is in it by its
-/// `Debug` only.
+/// The expected answer: the version written and the records read. As text, because an answer shows its contents only
+/// by its `Debug`.
 fn answer(written: Option<u64>, read: &[Record]) -> String {
     answer_beside(written, read, 0)
 }
 
-/// The same, and so many things that are no records.
+/// The expected answer with this number of torn records besides.
 fn answer_beside(written: Option<u64>, read: &[Record], torn: usize) -> String {
     let mut answer = Answer::default();
     (0..torn).for_each(|_| answer.torn());
@@ -51,7 +51,7 @@ fn answer_beside(written: Option<u64>, read: &[Record], torn: usize) -> String {
     format!("{answer:?}")
 }
 
-/// In the order of keys.
+/// Sorts the records by key.
 fn in_order<const N: usize>(mut records: [Record; N]) -> [Record; N] {
     records.sort_unstable_by_key(|record| key_name(record.0));
     records
@@ -69,7 +69,7 @@ async fn several(connection: &mut impl Operations, requests: &[Request]) -> (Att
     (done, answers.iter().map(|answer| format!("{answer:?}")).collect())
 }
 
-/// A trial of three records, as it is laid in.
+/// A trial that was loaded with three records.
 struct Trial<'a> {
     port: &'a dyn RecordsStore,
     place: Place,
@@ -77,7 +77,7 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// Each check has a place of its own, by its number.
+    /// Loads a trial whose number is made from the number of the check and the lock mode, so that no two share data.
     async fn laid_in(store: &'a impl Store, check: u32, lock: Lock, transaction: u32) -> Self {
         let trial = lock as u32 + 10 * check;
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
@@ -97,10 +97,10 @@ impl<'a> Trial<'a> {
         self.holds_beside(records, None).await;
     }
 
-    /// The same, and in the place of this record something that is none.
+    /// Asserts that these records are read back, and the record of number `torn`, if given, as torn.
     async fn holds_beside(&self, records: &[Record], torn: Option<u64>) {
         let mut seen: Vec<RecordRow> = Vec::new();
-        // the version of what is torn is not looked at
+        // the version of a torn record is not compared
         let mut each = |key: &str, version, tag: Option<u64>| {
             seen.push((key.to_owned(), if tag.is_some() { version } else { 0 }, tag));
         };
@@ -114,8 +114,8 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// What must be there and is not, or the other way round, is refused and changes nothing; everything else
-/// answers what it found and wrote.
+/// A request for a record that does not exist, and an insert of one that does, are refused and change nothing. Every
+/// other request answers the records that it read and the version that it wrote.
 pub async fn singles<C: Connector>(store: &impl Store, locks: &[Lock], connect: impl Connect<C>) {
     for &lock in locks {
         let trial = Trial::laid_in(store, 1, lock, 1).await;
@@ -137,7 +137,7 @@ pub async fn singles<C: Connector>(store: &impl Store, locks: &[Lock], connect: 
         for (request, answer) in steps {
             assert_eq!(single(&mut connection, &request).await, (Attempt::Ok, answer), "{lock}: {request:?}");
         }
-        // from its own key on, no more than asked for
+        // a scan begins at its own key and ends after the number of records asked for
         let [_, second, third, _] = in_order([(0, 0, 0), (1, 0, 1), (2, 0, 2), (7, 2, 72)]);
         let scan = Request { length: 2, ..request(Action::Scan, second.0, 0) };
         let scanned = single(&mut connection, &scan).await;
@@ -145,7 +145,8 @@ pub async fn singles<C: Connector>(store: &impl Store, locks: &[Lock], connect: 
     }
 }
 
-/// Several requests are done in their order, each seeing what those before it wrote, or not at all.
+/// The requests of a transaction are performed in their order, each seeing the writes of those before it, or none
+/// of them has an effect.
 pub async fn transactions<C: Connector>(store: &impl Store, locks: &[Lock], connect: impl Connect<C>) {
     let first = in_order([(0, 0, 0), (1, 0, 0), (2, 0, 0), (7, 0, 0)])[0].0;
     let scanned = in_order([(0, 2, 101), (1, 0, 1), (2, 0, 2), (7, 1, 71)]);
@@ -174,7 +175,7 @@ pub async fn transactions<C: Connector>(store: &impl Store, locks: &[Lock], conn
         let records = in_order([(0, 3, 102), (1, 0, 1), (2, 0, 2), (7, 1, 71)]);
         trial.holds(&records).await;
 
-        // nothing but reads
+        // a transaction that only reads
         let reads = [request(Action::Read, 0, 0), request(Action::Scan, first, 0)];
         let read = vec![answer(None, &[(0, 3, 102)]), answer(None, &records)];
         assert_eq!(several(&mut connection, &reads).await, (Attempt::Ok, read), "{lock}");
@@ -183,9 +184,8 @@ pub async fn transactions<C: Connector>(store: &impl Store, locks: &[Lock], conn
     }
 }
 
-/// Something in the place of a record that is none is what every operation finds that looks there: a read has read
-/// it, a write cannot follow from it and does not take place, and the final state shows it beside the others.
-/// `spoil` makes it of the record with a key.
+/// A value that is no record is answered as torn: a read succeeds with it, a write that must read it first fails, and
+/// the final state shows it beside the other records. `spoil` turns the record with a key into such a value.
 pub async fn garbled<C: Connector>(
     store: &impl Store,
     locks: &[Lock],
@@ -198,11 +198,11 @@ pub async fn garbled<C: Connector>(
         let trial = Trial::laid_in(store, 3, lock, 1).await;
         let mut connection = trial.connector(&connect).connect().await.unwrap();
         spoil(&trial.place, &key_name(1)).await;
-        // again: what the first one locked is free
+        // twice: an operation that met a torn record must have released its locks
         for _ in 0..2 {
             let read = single(&mut connection, &request(Action::Read, 1, 0)).await;
             assert_eq!(read, (Attempt::Ok, torn.clone()), "{lock}");
-            // where one statement writes, it does not look at what is there
+            // under the native lock a write is one statement, which may not read the old value
             let writes = if lock == Lock::Native { &[][..] } else { &[Action::Update, Action::Modify] };
             for action in writes {
                 let (done, found) = single(&mut connection, &request(*action, 1, 10)).await;

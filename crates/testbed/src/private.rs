@@ -1,4 +1,4 @@
-//! Private servers, and the rule for those that are not installed.
+//! Private servers for tests, and the rule for servers that are not installed.
 
 use std::{
     env,
@@ -15,13 +15,13 @@ use tempfile::TempDir;
 
 use crate::wait;
 
-/// Names, separated by commas, the stores whose tests are left out.
+/// The environment variable that names the stores whose tests are left out, separated by commas.
 const WITHOUT: &str = "ACIDTEST_TEST_WITHOUT";
-/// How long a server may take to answer, on a machine that has other things to do.
+/// How long a server may take to answer after its start, on a busy machine.
 const READY: Duration = Duration::from_mins(10);
 
-/// Whether a store's server is to be tested with. Says so where it is left out on purpose; panics, in
-/// the lab's words, where it is missing.
+/// Whether tests of this store are to be run. Prints that they are left out if the environment says so; panics with
+/// the lab's error if the server is not installed.
 #[must_use = "return early from a test without its server"]
 pub fn wanted(store: &str) -> bool {
     if is_named(&env::var(WITHOUT).unwrap_or_default(), store) {
@@ -38,7 +38,7 @@ fn is_named(list: &str, store: &str) -> bool {
     list.split(',').any(|name| name.trim() == store)
 }
 
-/// A private server in a lab of the test's own. It ends, with all its files, when dropped.
+/// A private server in a lab of the test's own. Dropping it ends the server and removes all its files.
 #[derive(Debug)]
 pub struct Private {
     server: Server,
@@ -46,7 +46,7 @@ pub struct Private {
 }
 
 impl Private {
-    /// Starts one; none if the store is left out. See [`wanted`].
+    /// Starts a server at this durability level; none if the store is left out of the tests, see [`wanted`].
     #[must_use]
     pub fn start(store: &str, durability: Durability) -> Option<Self> {
         if !wanted(store) {
@@ -61,12 +61,15 @@ impl Private {
         Some(Self { server, _folder: folder })
     }
 
-    /// What the server is opened as, as soon as it answers.
+    /// Opens a store on the server, trying again until the server answers.
+    ///
+    /// # Panics
+    /// If the server has ended, or does not answer within ten minutes.
     pub fn open<T, E: Display>(&mut self, open: impl AsyncFn(&Address) -> Result<T, E>) -> T {
         wait(self.answer(open))
     }
 
-    /// The same inside a runtime.
+    /// [`Self::open`] for callers inside a runtime.
     pub async fn answer<T, E: Display>(&mut self, open: impl AsyncFn(&Address) -> Result<T, E>) -> T {
         let start = Instant::now();
         loop {
@@ -81,24 +84,24 @@ impl Private {
         }
     }
 
-    /// Where clients reach it.
+    /// The address at which clients reach the server.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.server.address()
     }
 
-    /// Its folder in the lab; its data is in `data`.
+    /// The server's folder in the lab. Its data are in the folder `data` there.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.server.folder()
     }
 
-    /// Kills it, as a crash would.
+    /// Kills the server without letting it shut down, as a crash would.
     pub fn kill(&mut self) {
         self.server.kill().unwrap();
     }
 
-    /// Starts it again on the same data and port, without waiting for its answer.
+    /// Starts the server again on the same data and port, without waiting until it answers.
     pub fn restart(&mut self) {
         self.server.restart().unwrap();
     }

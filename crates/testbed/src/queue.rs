@@ -1,5 +1,5 @@
-//! The checks that every store's queue must pass, on all that its row of the matrix says it has. Each panics
-//! where the store does not pass, or has nothing to check, and returns early where the store is left out.
+//! The checks that every store's queue must pass, with all settings that its row of the matrix offers. Each panics
+//! if the store fails it or offers none of its settings, and returns early if the store is left out of the tests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,13 +29,13 @@ use crate::{
 const PUBLISH: usize = 0;
 const CONSUME: usize = 1;
 
-/// How long anything that must happen may take, on a machine that has other things to do.
+/// How long an event that must happen may take, on a busy machine.
 const SOON: Duration = Duration::from_mins(2);
-/// How long a queue that is being emptied may stand still before nobody waits for it any more.
+/// How long the depth of a queue that is being emptied may stay the same until the check gives up.
 const STILL: Duration = Duration::from_secs(20);
 
-/// A message without a body, which nobody published, is the audit's to judge, and so must be taken. `spoil` puts one into
-/// the queue of a trial.
+/// A message without a body, which no producer published, must be delivered like any other, because it is the audit
+/// that judges it. `spoil` puts one into the queue of a trial.
 pub async fn what_is_no_body_is_taken<S: Store + QueueAdapter>(store: &S, spoil: impl AsyncFn(&Place)) {
     store.create(NAMESPACE, "run 1").await.unwrap();
     for (trial, consume) in (0..).zip([Consume::Auto, Consume::Ack]) {
@@ -54,11 +54,11 @@ pub async fn what_is_no_body_is_taken<S: Store + QueueAdapter>(store: &S, spoil:
     }
 }
 
-/// One trial: made, driven, audited, as the runner does it.
+/// One trial of the queue, which a test loads, drives and audits as acidtest's runner does.
 pub struct QueueRun {
-    /// Where it is.
+    /// The namespace and the number of the trial.
     pub place: Place,
-    /// What it does.
+    /// The workload's parameters.
     pub parameters: Parameters,
     workload: Queue,
     trial: Box<dyn WorkloadTrial>,
@@ -71,7 +71,7 @@ impl QueueRun {
         Self::within(NAMESPACE, trial, parameters)
     }
 
-    /// The same in another namespace.
+    /// A trial with these parameters in this namespace.
     #[must_use]
     pub fn within(namespace: &str, trial: u32, parameters: Parameters) -> Self {
         let workload = Queue::new(parameters.clone()).unwrap();
@@ -81,20 +81,20 @@ impl QueueRun {
         Self { place, trial: workload.trial(terms), parameters, workload }
     }
 
-    /// Makes the queue and lays the backlog in.
+    /// Declares the queue and loads the backlog.
     pub fn load(&self, store: &impl Store) {
         let loaded = LoadProgress::default();
         wait(self.trial.load(store, &self.place, &loaded)).unwrap();
         assert_eq!(loaded.rows(), self.parameters.backlog(), "{}", self.shown());
     }
 
-    /// Settings and durability level, as they are read back of the queue.
+    /// The settings and the durability level that are read back from the queue.
     pub fn settings(&self, store: &impl Store) -> Effective {
         let server = wait(store.effective()).unwrap();
         wait(self.trial.settings(store, &self.place, &server)).unwrap()
     }
 
-    /// Runs its producers and consumers for so long, or until nothing is left for them to do.
+    /// Runs the trial's producers and consumers for this many milliseconds, or until they have nothing left to do.
     pub fn drive(&self, store: &impl Store, millis: u64) -> Measurement {
         steps::run(store, &load(millis), self.tasks(store))
     }
@@ -104,23 +104,23 @@ impl QueueRun {
         (0..clients).map(|_| self.trial.client(store, &self.place).unwrap()).collect()
     }
 
-    /// Messages that were published and not consumed, as its clients know it.
+    /// Messages that were published and not consumed, by the clients' own count.
     #[must_use]
     pub fn depth(&self) -> u64 {
         self.trial.gauge().unwrap().1
     }
 
-    /// Empties the queue and judges what went through it.
+    /// Empties the queue and audits all messages.
     pub fn audit(&self, store: &impl Store) -> Audit {
         wait(self.trial.audit(Ok(store), &self.place)).audit
     }
 
-    /// Removes it.
+    /// Removes the queue.
     pub fn unload(&self, store: &impl Store) {
         wait(self.trial.unload(store, &self.place)).unwrap();
     }
 
-    /// The guarantees that it does without, by name.
+    /// Names of the guarantees that the trial's parameters do not promise.
     fn without(&self) -> Vec<&'static str> {
         self.workload.without(Lock::None).iter().map(|guarantee| guarantee.name).collect()
     }
@@ -140,7 +140,7 @@ fn load(millis: u64) -> Load {
     Load { spans: SPANS, seed: SEED, patience: BACK, timeout, ..Load::closed(OPERATIONS, extent) }
 }
 
-/// Few clients and small messages.
+/// Parameters for three producers, three consumers and small messages.
 #[must_use]
 pub fn few() -> Parameters {
     Parameters {
@@ -157,7 +157,8 @@ fn wish(parameters: &Parameters) -> CellRequest<'static> {
     Queue::new(parameters.clone()).unwrap().wish("queue", Lock::None)
 }
 
-/// The same parameters if the store has them: with several messages in flight and at once, or else fewer.
+/// The parameters if the store offers them, else with one message in flight, in a batch, or both; none if the store
+/// does not offer these either.
 fn fitting<S: Store>(subject: &Subject<S>, parameters: &Parameters) -> Option<Parameters> {
     let &Parameters { in_flight, batch, .. } = parameters;
     [(in_flight, batch), (1, batch), (in_flight, 1), (1, 1)]
@@ -166,7 +167,7 @@ fn fitting<S: Store>(subject: &Subject<S>, parameters: &Parameters) -> Option<Pa
         .find(|parameters| subject.offers(&wish(parameters)))
 }
 
-/// Those of them that the store has, numbered from 1.
+/// Trials with those of the parameters that the store offers, numbered from 1.
 fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Parameters>) -> Vec<QueueRun> {
     let all = all.into_iter().filter_map(|parameters| fitting(subject, &parameters));
     let cases: Vec<QueueRun> =
@@ -175,8 +176,8 @@ fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Paramet
     cases
 }
 
-/// Every way to publish with every way to consume, persistent or not, each kind of queue, and a store that is
-/// to drop what it has already.
+/// Parameters of every way to publish with every way to consume, persistent or not, of each kind of queue, and of a
+/// store that drops messages that it knows already.
 fn modes() -> Vec<Parameters> {
     let mut modes = Vec::new();
     for ack in Ack::ALL {
@@ -192,8 +193,8 @@ fn modes() -> Vec<Parameters> {
     modes
 }
 
-/// Lays a trial in, reads its settings back and drives it. It goes through without a fault, and holds if it promises
-/// to.
+/// Loads a trial, reads its settings back, drives and audits it. Asserts that there is no fault and that all
+/// promised guarantees hold.
 #[track_caller]
 fn drives<S: Store>(store: &S, case: &QueueRun, millis: u64) -> (Measurement, Audit) {
     case.load(store);
@@ -207,7 +208,7 @@ fn drives<S: Store>(store: &S, case: &QueueRun, millis: u64) -> (Measurement, Au
     if case.promises() {
         assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?}");
     } else {
-        // what was on its way when a connection was closed may be lost
+        // messages on their way when a connection was closed may be lost
         let sound = audit.reason.is_none() && !audit.breaks_promise(&case.without());
         assert!(sound, "{shown}: verdict: {:?} {audit:?}", audit.verdict);
     }
@@ -215,8 +216,8 @@ fn drives<S: Store>(store: &S, case: &QueueRun, millis: u64) -> (Measurement, Au
     (measured, audit)
 }
 
-/// The same, until each of the operations has been done, which takes a slow machine longer: again and again, with
-/// more time. What was unloaded can be made again.
+/// Drives the trial again and again, with more time, until each of the operations has been acknowledged, which takes
+/// longer on a slow machine. The queue is unloaded and declared anew each time.
 #[track_caller]
 fn goes_through<S: Store>(store: &S, case: &QueueRun, operations: &[usize]) -> (Measurement, Audit) {
     with_more_time(250, |millis| {
@@ -234,14 +235,14 @@ fn did(measured: &Measurement, operation: usize) -> bool {
     measured.operations[operation].count(Outcome::Ok) > 0
 }
 
-/// All of them.
+/// The checks that can run one after the other on one server, for [`Subject::passes`].
 #[must_use]
 pub fn all<S: Store + QueueAdapter>() -> [Check<S>; 7] {
     [both, publishes, consumes, sizes, occupied, dying_consumers, taken_along]
 }
 
-/// Every way to publish with every way to consume that the store has goes through without a fault, with its
-/// settings read back, and holds if it promises to.
+/// With every way to publish and every way to consume that the store offers, a trial goes through without a fault,
+/// its settings are read back, and the guarantees that it promises hold.
 pub fn both<S: Store>(subject: &Subject<S>, store: &S) {
     for case in offered(subject, modes()) {
         let (measured, _) = goes_through(store, &case, &[PUBLISH, CONSUME]);
@@ -250,7 +251,7 @@ pub fn both<S: Store>(subject: &Subject<S>, store: &S) {
     }
 }
 
-/// What producers leave in the queue, the audit consumes.
+/// With only producers at work, the audit consumes all acknowledged messages.
 pub fn publishes<S: Store>(subject: &Subject<S>, store: &S) {
     let all = Ack::ALL.map(|ack| Parameters { phase: Phase::Publish, ack, ..few() });
     for case in offered(subject, all) {
@@ -261,12 +262,12 @@ pub fn publishes<S: Store>(subject: &Subject<S>, store: &S) {
     }
 }
 
-/// What was laid in is consumed to the last message, and then the trial is over.
+/// Loaded messages are consumed to the last one, and then the trial ends.
 pub fn consumes<S: Store>(subject: &Subject<S>, store: &S) {
     consumes_unless_still(STILL, subject, store);
 }
 
-/// The same, and a queue that stands still for so long is not waited for.
+/// The check [`consumes`], which gives up once the queue's depth has not changed for as long as `still`.
 pub fn consumes_unless_still<S: Store>(still: Duration, subject: &Subject<S>, store: &S) {
     const LAID_IN: u64 = 500;
     let backlog = Some(LAID_IN);
@@ -283,7 +284,7 @@ pub fn consumes_unless_still<S: Store>(still: Duration, subject: &Subject<S>, st
         assert_eq!(measured.stopped, None, "{shown}: drained, and went on");
         let audit = case.audit(store);
         assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?}");
-        // a store may take one that has not been heard of for too long for dead
+        // a store may take a consumer that is silent for too long for dead
         if measured.window < Duration::from_secs(1) {
             assert_eq!(audit.evidence["redelivered"], 0, "{shown}: {audit:?}");
         }
@@ -291,7 +292,7 @@ pub fn consumes_unless_still<S: Store>(still: Duration, subject: &Subject<S>, st
     }
 }
 
-/// Waits until a trial is over, or no message has come or gone for too long.
+/// Waits until a trial is over, or its queue's depth has not changed for as long as `still`.
 fn stands_still(case: &QueueRun, still: Duration, is_over: &dyn Fn() -> bool) {
     let mut last = (case.depth(), Instant::now());
     while !is_over() && last.1.elapsed() < still {
@@ -302,7 +303,7 @@ fn stands_still(case: &QueueRun, still: Duration, is_over: &dyn Fn() -> bool) {
     }
 }
 
-/// The smallest messages, and large ones, go through whole.
+/// Messages of 24 bytes, the least, of 25 and of 300,000 bytes go through whole.
 pub fn sizes<S: Store>(subject: &Subject<S>, store: &S) {
     let all = [24, 25, 300_000].map(|message_bytes| Parameters { message_bytes, backlog: Some(3), ..few() });
     for case in offered(subject, all) {
@@ -310,7 +311,7 @@ pub fn sizes<S: Store>(subject: &Subject<S>, store: &S) {
     }
 }
 
-/// A queue that is there already is not made again, and nothing in it is lost.
+/// A queue that exists already cannot be declared again, and none of its messages is lost.
 pub fn occupied<S: Store>(subject: &Subject<S>, store: &S) {
     let laid = Parameters { backlog: Some(20), phase: Phase::Consume, ..few() };
     let case = offered(subject, [laid.clone()]).remove(0);
@@ -324,11 +325,11 @@ pub fn occupied<S: Store>(subject: &Subject<S>, store: &S) {
     assert_eq!((audit.verdict, audit.evidence["consumed_messages"]), (Verdict::Holds, 20), "{audit:?}");
 }
 
-/// Names that would do harm where they are not taken letter by letter.
+/// Namespaces whose names do harm in a store that does not escape them.
 pub const NAMES: [&str; 5] = inventory::NAMES;
 
-/// A namespace of each name carries queues, and goes with all that is in them, but nothing else: not a
-/// neighbour whose name begins with its own.
+/// A namespace of each name holds queues, and is removed with all of them and nothing else, not even a namespace
+/// whose name begins with its own.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
     let Some(world) = subject.start(subject.durability(Durability::None)) else { return };
     let store = &world.store;
@@ -353,7 +354,7 @@ pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
         full.load(store);
         wait(store.remove(name)).unwrap();
 
-        // nothing of them is left
+        // the removed namespace left no message behind
         wait(store.create(name, "run 3")).unwrap();
         for trial in [1, 2] {
             let anew = QueueRun::within(name, trial, parameters.clone());
@@ -366,7 +367,7 @@ pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
     }
 }
 
-/// A queue of so many messages that a test takes by itself.
+/// A queue with 20 messages, which the test takes itself, without the engine.
 struct FilledQueue<'a, S> {
     store: &'a S,
     place: Place,
@@ -375,9 +376,9 @@ struct FilledQueue<'a, S> {
 }
 
 impl<'a, S: Store + QueueAdapter> FilledQueue<'a, S> {
-    /// How many there are.
+    /// Number of messages in the queue.
     const ALL: usize = 20;
-    /// How many the consumer that dies has taken.
+    /// Number of messages that the consumer that dies has taken.
     const TAKEN: usize = 7;
 
     async fn new(store: &'a S, trial: u32, parameters: &Parameters) -> Self {
@@ -394,7 +395,8 @@ impl<'a, S: Store + QueueAdapter> FilledQueue<'a, S> {
         connector.subscriber().await.unwrap()
     }
 
-    /// A consumer takes some and is gone without a word: their names.
+    /// Lets a consumer take [`Self::TAKEN`] messages and lose its connection without acknowledging them; returns
+    /// their names.
     async fn dies(&self) -> BTreeSet<String> {
         let mut dying = self.subscriber().await;
         let mut taken = BTreeSet::new();
@@ -406,7 +408,7 @@ impl<'a, S: Store + QueueAdapter> FilledQueue<'a, S> {
     }
 }
 
-/// The name of the next message, and whether the store says that it may have come before.
+/// Takes the next message: its name, and the redelivered flag if the store has one.
 async fn take(subscriber: &mut impl Subscriber) -> Option<(String, Option<bool>)> {
     let mut received = ReceivedMessage::default();
     match subscriber.take(Duration::from_secs(1), &mut received).await {
@@ -416,13 +418,13 @@ async fn take(subscriber: &mut impl Subscriber) -> Option<(String, Option<bool>)
     }
 }
 
-/// What a consumer held unacknowledged when it died is delivered again, flagged where the store has a flag, and
-/// none of it is lost.
+/// Messages that a consumer held unacknowledged when it died are delivered again, flagged if the store has a flag,
+/// and none of them is lost.
 pub fn dying_consumers<S: Store + QueueAdapter>(subject: &Subject<S>, store: &S) {
     dying_consumers_within(SOON, subject, store);
 }
 
-/// The same, within so much time.
+/// The check [`dying_consumers`], with the time within which all messages must have come again.
 pub fn dying_consumers_within<S: Store + QueueAdapter>(soon: Duration, subject: &Subject<S>, store: &S) {
     let all = [Consume::Ack, Consume::Transaction].map(|consume| Parameters { consume, ..few() });
     for case in offered(subject, all) {
@@ -436,7 +438,7 @@ pub fn dying_consumers_within<S: Store + QueueAdapter>(soon: Duration, subject: 
             let start = Instant::now();
             while settled.is_ok() && seen.len() < FilledQueue::<S>::ALL && start.elapsed() < soon {
                 let Some((name, redelivered)) = take(&mut heir).await else {
-                    // as a client does: what a transaction has passed by comes in the next one
+                    // as a client does: messages that a transaction has passed over come in the next one
                     settled = heir.settle().await;
                     continue;
                 };
@@ -452,7 +454,7 @@ pub fn dying_consumers_within<S: Store + QueueAdapter>(soon: Duration, subject: 
                 assert_ne!(seen[name], Some(false), "{shown}: {name} came again, and was not flagged");
             }
             heir.settle().await.unwrap();
-            // what an acknowledgement without an answer has not reached would be ready again
+            // a message whose acknowledgement did not reach the store would become ready again
             heir.close().await;
             let closed = Instant::now();
             while laid.depth().await != Depth::default() {
@@ -469,8 +471,8 @@ impl<S: Store + QueueAdapter> FilledQueue<'_, S> {
     }
 }
 
-/// Without acknowledgements a consumer that dies takes along what it was handed, and the audit counts that as
-/// lost, but as no broken promise.
+/// Without acknowledgements the messages that were handed to a consumer are lost when it dies. The audit counts them
+/// as lost, but as no broken promise.
 pub fn taken_along<S: Store + QueueAdapter>(subject: &Subject<S>, store: &S) {
     let auto = Parameters { consume: Consume::Auto, phase: Phase::Consume, ..few() };
     for case in offered(subject, [auto]) {
@@ -487,8 +489,8 @@ pub fn taken_along<S: Store + QueueAdapter>(subject: &Subject<S>, store: &S) {
     }
 }
 
-/// What was handed over without being acknowledged is in the queue once the connection is closed in order, whatever
-/// becomes of the network then.
+/// Messages that were published without acknowledgements are in the queue once the producer's connection was closed
+/// in order, even if the network fails right afterwards.
 pub fn handed_over<S: Store + QueueAdapter>(subject: &Subject<S>, world: &World<S>, trial: u32) {
     const ALL: u64 = 20;
     let relay = Relay::to(world.address());
@@ -514,13 +516,13 @@ pub fn handed_over<S: Store + QueueAdapter>(subject: &Subject<S>, world: &World<
     });
 }
 
-/// What was acknowledged is consumed after the server was killed in mid-trial and came back, at the weakest
-/// durability level that survives it.
+/// Acknowledged messages are consumed after the server was killed in the middle of a trial and came back, at the
+/// weakest durability level that survives it.
 pub fn kills<S: Store>(subject: &Subject<S>) {
     survives(subject, &few());
 }
 
-/// The same with these parameters.
+/// The check [`kills`] with these parameters.
 pub fn survives<S: Store>(subject: &Subject<S>, parameters: &Parameters) {
     let levels = [Durability::Process, Durability::Disk];
     let durability = levels.into_iter().find(|durability| subject.kind.durability(*durability).is_yes());
@@ -541,8 +543,8 @@ pub fn survives<S: Store>(subject: &Subject<S>, parameters: &Parameters) {
     case.unload(&world.store);
 }
 
-/// Two queues whose server was killed while producers published, and started again: one that it had noted, as
-/// `noted` sees from outside, and one made just before, which it had not.
+/// Kills the server while producers publish, and starts it again. Returns two queues: one that the server had noted
+/// in its files before the kill, as `noted` sees from outside, and one declared just before, which it had not.
 #[must_use]
 pub fn killed_young<S: Store>(
     subject: &Subject<S>,
@@ -555,7 +557,7 @@ pub fn killed_young<S: Store>(
     old.load(&world.store);
     until(format!("{}: not noted", old.shown()), SOON, || noted(world.private(), &old.place));
     drives_until(&old, &world.store, |trial| moves(&old, trial));
-    // on a slow machine the server may be faster than the first message
+    // on a slow machine the server may note the queue before the first message
     for trial in 2..12 {
         let young = publish(trial);
         young.load(&world.store);
@@ -564,7 +566,7 @@ pub fn killed_young<S: Store>(
             moves(&young, trial);
             private.kill();
         });
-        // what is in its files now is all that it finds again
+        // after the restart the server finds only what is in its files now
         let is_young = !noted(&*private, &young.place);
         private.restart();
         subject.answer(private, Durability::None);
@@ -575,8 +577,8 @@ pub fn killed_young<S: Store>(
     panic!("{}: noted before it was killed, each time", old.shown());
 }
 
-/// What need not outlive the server's process is lost with it, and the audit counts it: transient messages, or
-/// where the store has none, all at durability none. The settings that are read back say so.
+/// Messages that need not outlive the server's process are lost with it, and the audit counts them: transient
+/// messages, or, in a store without these, all messages at durability none. The settings that are read back say durability none.
 pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut world) = prepared(subject, Durability::None) else { return };
     let publish = |persistent| Parameters { phase: Phase::Publish, persistent, ..few() };
@@ -591,8 +593,8 @@ pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     assert!(audit.count("lost") > 0 && audit.reason.is_none(), "{audit:?}");
 }
 
-/// Kills the server in the middle of a trial. Either it comes back at once and the trial goes on for a while, or
-/// the trial ends there and the server is started again.
+/// Kills the server in the middle of a trial. With `comes_back` it is started at once and the trial goes on for a
+/// while; else the trial ends there and the server is started afterwards.
 fn crash<S: Store>(
     subject: &Subject<S>,
     world: &mut World<S>,
@@ -606,7 +608,7 @@ fn crash<S: Store>(
         private.kill();
         if comes_back {
             private.restart();
-            // only waits for it: the durability level is of no account
+            // only waits until the server answers, at any durability level
             subject.answer(private, Durability::None);
             until(format!("{}: nobody connects again", case.shown()), BACK, || {
                 trial.progress().reconnects > 0
@@ -622,15 +624,15 @@ fn crash<S: Store>(
     measured
 }
 
-/// Runs a trial that is laid in until the watching ends.
+/// Runs a trial that is loaded until `watch` returns, and then stops it.
 fn drives_until<S: Store>(case: &QueueRun, store: &S, watch: impl FnOnce(&Trial)) -> Measurement {
     let measured = steps::drives_until(store, &load(3_600_000), case.tasks(store), |trial, _| watch(trial));
     assert_eq!(measured.stopped, Some(Stop::Interrupted), "{}: {:?}", case.shown(), measured.faults);
     measured
 }
 
-/// Waits until messages come or go: as many of them as come leave the depth as it is, which a whole second
-/// of theirs shows.
+/// Waits until messages move: until the depth changes or, as it stays the same if as many leave as come, until
+/// operations were acknowledged within a whole second.
 #[track_caller]
 fn moves(case: &QueueRun, trial: &Trial) {
     let depth = case.depth();

@@ -1,6 +1,5 @@
-//! The checks that every store's records must pass, on all that its row of the matrix says it has. Each
-//! panics where the store does not pass, or has nothing to check, and returns early where the store is
-//! left out.
+//! The checks that every store's records must pass, with all settings that its row of the matrix offers. Each panics
+//! if the store fails it or offers none of its settings, and returns early if the store is left out of the tests.
 
 use acidtest_engine::{Load, Measurement, Outcome};
 use acidtest_model::{CellRequest, Durability, Isolation, Lock, StoreError};
@@ -16,17 +15,17 @@ use crate::{
     wait, with_more_time,
 };
 
-/// Every mix that goes by a name.
+/// Every mix of operations that has a name.
 pub const MIXES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "read", "write", "modify", "modify-locked"];
 
-/// A record as it is read back: key, version, tag.
+/// A record as it is read back: key, version, and tag; no tag if it is torn.
 pub type RecordRow = (String, u64, Option<u64>);
 
-/// One trial: laid in, driven, audited, as the runner does it.
+/// One trial of the records, which a test loads, drives and audits as acidtest's runner does.
 pub struct RecordsRun {
-    /// How it is protected.
+    /// The lock mode.
     pub lock: Lock,
-    /// Where it is.
+    /// The namespace and the number of the trial.
     pub place: Place,
     parameters: Parameters,
     workload: Records,
@@ -40,7 +39,7 @@ impl RecordsRun {
         Self::over(lock, trial, parameters, None)
     }
 
-    /// A trial of a mix on 200 records.
+    /// A trial of this mix on 200 records.
     #[must_use]
     pub fn of(lock: Lock, trial: u32, mix: &str) -> Self {
         Self::new(lock, trial, few(mix, 200))
@@ -59,41 +58,41 @@ impl RecordsRun {
         Self { place: Place { namespace: namespace.to_owned(), ..self.place }, ..self }
     }
 
-    /// The same trial before it has begun.
+    /// A new trial with the same settings.
     fn anew(&self) -> Self {
         let anew = Self::new(self.lock, self.place.trial, self.parameters.clone());
         Self { place: self.place.clone(), ..anew }
     }
 
-    /// Another trial over what this one left.
+    /// Another trial, which reuses the data that this one left.
     #[must_use]
     pub fn next(&self, left: ReusableData) -> Self {
         let next = Self::over(self.lock, self.place.trial, self.parameters.clone(), Some(left));
         Self { place: self.place.clone(), ..next }
     }
 
-    /// What it asks of a store.
+    /// The cell that the trial measures, as it is asked of a store.
     #[must_use]
     pub fn wish(&self) -> CellRequest<'static> {
         self.workload.wish("records", self.lock)
     }
 
-    /// Whether a store that does what its row says must hold: a lock mode promises it, or nothing reads
-    /// what it overwrites.
+    /// Whether the verdict on a correct store must be holds: the lock mode promises it, or no operation of the mix
+    /// updates a record.
     #[must_use]
     pub fn promises(&self) -> bool {
         let mix = &self.parameters.mix;
         self.lock.promises() || !(mix.does(Action::Update) || mix.does(Action::Modify))
     }
 
-    /// Lays the records in, and gives how many were counted.
+    /// Loads the records, and returns how many the progress counted.
     pub fn load(&self, store: &impl Store) -> u64 {
         let loaded = LoadProgress::default();
         wait(self.trial.load(store, &self.place, &loaded)).unwrap();
         loaded.rows()
     }
 
-    /// Runs so many clients to the end. A blocking store's clients have a thread each.
+    /// Runs this number of clients until the load's end. A blocking store's clients have a thread each.
     pub fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
         let load = Load { operations: OPERATIONS, ..load.clone() };
         steps::run(store, &load, self.tasks(store, clients))
@@ -103,7 +102,7 @@ impl RecordsRun {
         (0..clients).map(|_| self.trial.client(store, &self.place).unwrap()).collect()
     }
 
-    /// The records that are there, sorted.
+    /// The records as they are read back, sorted by key.
     pub fn state(&self, store: &impl Store) -> Result<Vec<RecordRow>, StoreError> {
         let mut seen = Vec::new();
         let mut each = |key: &str, version, tag| seen.push((key.to_owned(), version, tag));
@@ -112,7 +111,7 @@ impl RecordsRun {
         Ok(seen)
     }
 
-    /// The records as they were laid in, sorted.
+    /// The records as they were loaded, sorted by key.
     #[must_use]
     pub fn laid_in(&self) -> Vec<RecordRow> {
         let laid = |number| (key_name(number), 0, Some(number));
@@ -121,13 +120,14 @@ impl RecordsRun {
         laid
     }
 
-    /// Holds what was acknowledged against what is there; what is left for another trial.
+    /// Audits the acknowledged operations against the records that are read back. Also returns the data that are left
+    /// for another trial.
     pub fn judge(&self, store: &impl Store) -> (Audit, Option<ReusableData>) {
         let audited = wait(self.trial.audit(Ok(store), &self.place));
         (audited.audit, audited.left)
     }
 
-    /// Removes it.
+    /// Removes the trial's data.
     pub fn unload(&self, store: &impl Store) {
         wait(self.trial.unload(store, &self.place)).unwrap();
     }
@@ -177,12 +177,12 @@ fn port(store: &impl Store) -> &dyn RecordsStore {
     store.records().unwrap()
 }
 
-/// A mix on few records.
+/// Parameters of a mix on this number of records.
 fn few(mix: &str, records: u64) -> Parameters {
     Parameters { mix: mix.parse().unwrap(), records, ..Parameters::default() }
 }
 
-/// The trials of these parameters in every lock mode that the store has for them, numbered from 1.
+/// Trials with these parameters in every lock mode that the store offers for them, numbered from 1 on.
 fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Parameters>) -> Vec<RecordsRun> {
     let each = |parameters: Parameters| Lock::ALL.map(|lock| (lock, parameters.clone()));
     let locked = |mix: &Mix, lock| !mix.is_locked() || lock == Lock::Hard;
@@ -196,8 +196,8 @@ fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Paramet
     cases
 }
 
-/// Drives a trial that is laid in. It goes through without a fault, and holds if it promises to and anything was
-/// acknowledged.
+/// Drives and audits a trial that is loaded. Asserts that there is no fault and, if any operation was acknowledged,
+/// that the verdict is holds where that is promised.
 #[track_caller]
 fn drives(store: &impl Store, case: &RecordsRun, millis: u64, clients: usize) -> DrivenTrial {
     let measured = case.drive(store, &for_time(millis), clients);
@@ -216,7 +216,7 @@ fn drives(store: &impl Store, case: &RecordsRun, millis: u64, clients: usize) ->
     DrivenTrial { measured, audit, left }
 }
 
-/// What driving a trial came to.
+/// The results of a trial that was driven and audited.
 struct DrivenTrial {
     measured: Measurement,
     audit: Audit,
@@ -224,7 +224,7 @@ struct DrivenTrial {
 }
 
 impl DrivenTrial {
-    /// Itself if it was enough, else what it was.
+    /// Itself if the trial did enough and acknowledged anything, else its results as text.
     fn enough(self, is_enough: bool) -> Result<Self, String> {
         if is_enough && acknowledged(&self.measured) {
             return Ok(self);
@@ -233,7 +233,8 @@ impl DrivenTrial {
     }
 }
 
-/// Lays a trial in and drives it, anew with more time until it was enough. What was unloaded is gone.
+/// Loads, drives and unloads a trial, anew with more time until `is_enough`. Asserts that its data are gone each
+/// time.
 fn goes_through<S: Store>(
     subject: &Subject<S>,
     store: &S,
@@ -253,20 +254,21 @@ fn goes_through<S: Store>(
     })
 }
 
-/// Every mix goes through without a fault in every lock mode that the store has for it, and holds where
-/// that promises something. What was unloaded is gone.
+/// Every mix goes through without a fault in every lock mode that the store offers for it, and the guarantees that
+/// are promised hold. Data that were unloaded are gone.
 pub fn mixes<S: Store>(subject: &Subject<S>, store: &S) {
     for case in offered(subject, MIXES.map(|mix| few(mix, 200))) {
         goes_through(subject, store, &case, (150, 6), |_| true);
     }
 }
 
-/// Where many modify the same few records, the promising lock modes hold, and no lock mode loses updates.
+/// Many clients modify the same eight records: the lock modes that promise guarantees hold, and without a lock
+/// updates are lost.
 pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
     contended(subject, store, "modify");
 }
 
-/// The same where many overwrite the same few records blindly.
+/// The check [`contention`] with clients that overwrite the records without reading them.
 pub fn blind<S: Store>(subject: &Subject<S>, store: &S) {
     contended(subject, store, "update:1");
 }
@@ -281,8 +283,8 @@ fn contended<S: Store>(subject: &Subject<S>, store: &S, mix: &str) {
     }
 }
 
-/// Several operations in one transaction go through without a fault or a refusal at every isolation level
-/// that the store has, and hold where the lock mode promises something.
+/// Transactions of four operations go through without a fault or a refusal at every isolation level that the store
+/// offers, and the guarantees that the lock mode promises hold.
 pub fn transactions<S: Store>(subject: &Subject<S>, store: &S) {
     let levels = [None].into_iter().chain(Isolation::ALL.map(Some));
     let mixes = ["read:1+update:1+rmw:1", "read:2+update:1+insert:1+rmw:1"];
@@ -300,22 +302,22 @@ pub fn transactions<S: Store>(subject: &Subject<S>, store: &S) {
     }
 }
 
-/// The kind of a transaction.
+/// Index of the transaction among the kinds of operations.
 const TRANSACTION: usize = OPERATIONS.len() - 1;
 
-/// Many records are laid in, counted while they are, and read back whole, scanned or not.
+/// 20,000 records are loaded, counted meanwhile, and read back whole, in layouts with and without scans.
 pub fn large<S: Store>(subject: &Subject<S>, store: &S) {
     for mix in ["read", "read:1+scan:1"] {
         let parameters = [Parameters { records: 20_000, ..few(mix, 0) }];
         let Some(case) = offered(subject, parameters).pop() else { continue };
         assert_eq!(case.load(store), 20_000);
-        // not compared by the assertion, which would print all of them
+        // not `assert_eq`, which would print all of them
         assert!(case.state(store).unwrap() == case.laid_in(), "they are not as they were laid in");
         case.unload(store);
     }
 }
 
-/// A trial begins with what another one left in place.
+/// A trial can reuse the data that another one left in the store.
 pub fn left<S: Store>(subject: &Subject<S>, store: &S) {
     let mixes = ["a", "f", "b", "c"].map(|mix| few(mix, 200));
     let cases = offered(subject, mixes);
@@ -326,12 +328,11 @@ pub fn left<S: Store>(subject: &Subject<S>, store: &S) {
         let driven = drives(store, &case, millis, 4).enough(true).inspect_err(|_| case.unload(store))?;
         Ok(driven.left.unwrap_or_else(|| panic!("nothing is left: {:?}", driven.audit)))
     });
-    // where nothing was done, the same is left
+    // a trial that acknowledged nothing leaves the same data, so that it can be driven again
     with_more_time(150, |millis| drives(store, &case.next(left.clone()), millis, 4).enough(true));
 }
 
-/// A namespace of each name carries trials in every lock mode, and goes with all that is in it, but nothing
-/// else.
+/// A namespace of each name holds trials in every lock mode, and is removed with all its data and nothing else.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
     let Some(world) = subject.start(subject.durability(Durability::None)) else { return };
     for name in names {
@@ -342,17 +343,17 @@ pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
     }
 }
 
-/// Names that would do harm where they are not taken letter by letter.
+/// Namespaces whose names do harm in a store that does not escape them.
 pub const NAMES: [&str; 5] = inventory::NAMES;
 
-/// What was acknowledged is there after the server was killed in mid-trial, whether it came back while its
-/// clients still tried or after they gave up, at every durability level that the store has for it.
+/// Acknowledged operations are there after the server was killed in the middle of a trial, whether it came back while
+/// its clients still tried or after they gave up, at the durability levels disk and process if the store offers them.
 pub fn kills<S: Store>(subject: &Subject<S>) {
     keeps(subject, Repaired::First);
 }
 
-/// The same of a store that repairs its files while it answers: until it is done, a read may not find what is
-/// there. In the end nothing is missing.
+/// The check [`kills`] of a store that repairs its files while it answers: until it is done, a read may miss records
+/// that are there. In the end none is missing.
 pub fn kills_and_repairs<S: Store>(subject: &Subject<S>) {
     keeps(subject, Repaired::WhileRead);
 }
@@ -366,7 +367,7 @@ fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
         let Some(mut world) = prepared(subject, durability) else { return };
         let mut cases = writing(subject);
         if killed > 0 {
-            // the lock modes were seen at the highest durability level
+            // all lock modes were checked at the highest durability level already
             cases.truncate(1);
         }
         let last = cases.len() - 1;
@@ -379,12 +380,12 @@ fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
     assert!(killed > 0, "{} has no durability level that survives", subject.kind.name);
 }
 
-/// What this trial has acknowledged is there after the server was killed in its midst and came back.
+/// Operations that this trial acknowledged are there after the server was killed in its middle and came back.
 pub fn kept<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &RecordsRun) {
     survives(subject, world, case, true, Repaired::First);
 }
 
-/// What is kept nowhere is lost with the server, and the audit finds it missing.
+/// At durability level none the data are lost with the server, and the audit's verdict is broken.
 pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut world) = prepared(subject, Durability::None) else { return };
     let case = writing(subject).remove(0);
@@ -392,7 +393,8 @@ pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
 }
 
-/// One trial in each lock mode, that writes as variously as the store can and promises to hold.
+/// One trial in each lock mode that promises guarantees, or, in a store without such a mode, one that updates
+/// nothing; each of the most varied writes that the store offers in it.
 fn writing<S: Store>(subject: &Subject<S>) -> Vec<RecordsRun> {
     let mixes = ["read:1+update:1+rmw:1+insert:1", "read:1+update:1+insert:1", "read:1+insert:1"];
     let mut cases = offered(subject, mixes.map(|mix| Parameters { keys: Choice::Uniform, ..few(mix, 200) }));

@@ -1,4 +1,4 @@
-//! A network between a store and its server that is as bad as a test needs it.
+//! A network between a store and its server that is slow or broken as a test needs it.
 
 use std::{
     io,
@@ -19,21 +19,21 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Bytes that are passed on at once.
+/// Bytes that are passed on at once, at most.
 const PIECE: usize = 16 * 1024;
-/// Pieces that are on their way in one direction of a connection.
+/// Pieces of [`PIECE`] bytes that are on their way in one direction of a connection, at most.
 const ON_THE_WAY: usize = 256;
 
-/// How long bytes take.
+/// Latency and bandwidth of the connections through a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// From one end to the other.
+    /// The time from one end to the other, in each direction.
     pub latency: Duration,
-    /// Bytes a second of each direction of each connection; none is no limit.
+    /// Bytes per second in each direction of each connection; none is no limit.
     pub bytes_per_second: Option<u32>,
 }
 
-/// Passes on what is said on connections to its own port. Ends with all of them when dropped.
+/// Passes on the bytes of connections to its own port. Dropping it ends all of them.
 #[derive(Debug)]
 pub struct Relay {
     address: Address,
@@ -68,19 +68,19 @@ impl Relay {
         Self { address, pace, told, end: Some(end), thread: Some(thread) }
     }
 
-    /// Where the server is reached through it.
+    /// The address at which clients reach the server through the relay.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// From now on bytes take so long.
+    /// Sets the pace of the bytes that arrive from now on.
     pub fn pace(&self, pace: Pace) {
         *self.pace.lock().unwrap() = pace;
     }
 
-    /// Keeps from the server that clients are gone, until it is to be told: as when a machine or a cable between
-    /// them has failed.
+    /// With `false` keeps the server's connections open when clients are gone, as if a machine or a cable between
+    /// them had failed; with `true` closes them.
     pub fn tells_the_server(&self, told: bool) {
         self.told.send_replace(told);
     }
@@ -90,13 +90,13 @@ impl Drop for Relay {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // what went wrong there has failed its connections
+            // an error in the thread has failed its connections already
             let _ = thread.join();
         }
     }
 }
 
-/// What every connection must know.
+/// The settings of a relay that all its connections share.
 #[derive(Clone)]
 struct RelayState {
     server: String,
@@ -108,9 +108,9 @@ impl RelayState {
     async fn serve(&self, listener: TcpListener) {
         while let Ok((client, _)) = listener.accept().await {
             let way = self.clone();
-            // all end with the runtime
+            // all of these tasks end with the runtime
             tokio::spawn(async move {
-                // either end sees that the other is gone
+                // an error closes both connections, which either end sees
                 let _ = way.connect(client).await;
             });
         }
@@ -127,13 +127,13 @@ impl RelayState {
             gone = self.pass(&mut from_server, &mut to_client) => gone == Gone::Receiver,
         };
         if client_is_gone {
-            // the sender lives as long as the relay
+            // an error means that the relay was dropped
             let _ = self.told.wait_for(|told| *told).await;
         }
         Ok(())
     }
 
-    /// Passes on what comes from one end to the other, until one of them is gone.
+    /// Passes bytes from one end to the other until one of them is gone; returns which.
     async fn pass(&self, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) -> Gone {
         let (sender, mut pieces) = mpsc::channel::<(Instant, Vec<u8>)>(ON_THE_WAY);
         let read = async {
@@ -160,7 +160,7 @@ impl RelayState {
                     return Gone::Receiver;
                 }
             }
-            // all that it had sent has arrived
+            // all bytes that it had sent have been passed on
             Gone::Sender
         };
         let mut write = pin!(write);
@@ -171,7 +171,7 @@ impl RelayState {
     }
 }
 
-/// Which end of a direction is gone.
+/// The end of a direction that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gone {
     Sender,
@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Both ends of a connection through a relay.
+    /// A relay and both ends of a connection through it: the client's and the server's.
     fn through() -> (Relay, TcpStream, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! What the checks of all workloads share: trials step by step, namespaces, crashes.
+//! Steps that the checks of all workloads share: running trials, namespaces, crashes.
 
 use std::{
     fmt::{Debug, Display},
@@ -12,45 +12,45 @@ use acidtest_workloads::{Audit, ClientTask, Finding, Owner, Store};
 
 use crate::{Gone, NAMESPACE, Subject, World, for_time, subject::Home, wait};
 
-/// How long clients may take to reach a server again that was killed, on a machine that has other things to do.
+/// How long clients may take to reach a server again after a kill, on a busy machine.
 pub(crate) const BACK: Duration = Duration::from_mins(3);
 
-/// A trial step by step, whatever its workload.
+/// The steps of a trial, for checks that run trials of several workloads.
 pub(crate) trait Steps: Sync {
-    /// What is read back.
+    /// The data as they are read back.
     type State: PartialEq + Debug + Default;
 
-    /// What its clients do, by name.
+    /// Names of the clients' operations.
     const OPERATIONS: &'static [&'static str];
 
-    /// How it is protected.
     fn lock(&self) -> Lock;
-    /// Lays its data in.
+    /// Loads the trial's data.
     fn load(&self, store: &impl Store);
-    /// So many clients.
+    /// The tasks of this number of clients.
     fn tasks(&self, store: &impl Store, clients: usize) -> Vec<ClientTask>;
-    /// Runs so many clients to the end.
+    /// Runs this number of clients until the load's end.
     fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement;
-    /// Reads back what is there.
+    /// Reads the data back.
     fn state(&self, store: &impl Store) -> Result<Self::State, StoreError>;
-    /// The state as it was laid in.
+    /// The data as they were loaded.
     fn laid_in(&self) -> Self::State;
-    /// Holds what was acknowledged against what is there.
+    /// Audits the acknowledged operations against the data that are read back.
     fn audit(&self, store: &impl Store) -> Audit;
 }
 
-/// Runs clients to the end.
+/// Runs clients until the load's end.
 pub(crate) fn run(store: &impl Store, load: &Load, tasks: Vec<ClientTask>) -> Measurement {
     trial(store, load, tasks.len()).run(tasks).unwrap()
 }
 
-/// A trial of so many clients. A blocking store's clients have a thread each.
+/// A trial of this number of clients. A blocking store's clients have a thread each.
 pub(crate) fn trial(store: &impl Store, load: &Load, clients: usize) -> Trial {
     let threads = if store.blocking() { clients } else { load.threads };
     Trial::new(Load { threads, ..load.clone() }, clients)
 }
 
-/// Runs a trial until the watching ends, if it has not ended by itself, which the watcher can ask.
+/// Runs a trial until `watch` returns, unless it ends by itself before. `watch` is given a function that tells
+/// whether it has ended.
 pub(crate) fn drives_until(
     store: &impl Store,
     load: &Load,
@@ -67,7 +67,7 @@ pub(crate) fn drives_until(
     })
 }
 
-/// Stops a trial when dropped, by a panic too.
+/// Stops a trial when dropped, so that it also ends if the watcher panics.
 struct StopOnDrop<'a>(&'a Trial);
 
 impl Drop for StopOnDrop<'_> {
@@ -76,7 +76,10 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Waits until something is so.
+/// Waits until `so` returns true, looking every 2 ms.
+///
+/// # Panics
+/// With `what` in the message, if that takes longer than `most`.
 #[track_caller]
 pub fn until(what: impl Display, most: Duration, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -86,8 +89,11 @@ pub fn until(what: impl Display, most: Duration, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Tries with more and more time, in milliseconds, until what was to be seen has been seen: a slow machine takes
-/// longer. Where a minute is too little, it panics with what was seen instead.
+/// Tries with `millis` milliseconds, and each time four times as many, until the attempt succeeds: a slow machine
+/// takes longer.
+///
+/// # Panics
+/// With the attempt's error, if it fails with a minute or more.
 #[track_caller]
 pub fn with_more_time<T>(mut millis: u64, mut attempt: impl FnMut(u64) -> Result<T, String>) -> T {
     loop {
@@ -99,19 +105,19 @@ pub fn with_more_time<T>(mut millis: u64, mut attempt: impl FnMut(u64) -> Result
     }
 }
 
-/// Whether anything was acknowledged: of a trial without that nothing is known.
+/// Whether any operation was acknowledged. If not, the trial proves nothing.
 pub(crate) fn acknowledged(measured: &Measurement) -> bool {
     measured.operations.iter().any(|operation| operation.count(Outcome::Ok) > 0)
 }
 
-/// A store with a namespace for trials, at the durability level if the store has it.
+/// A store with a namespace for trials, at this durability level, or the weakest if the store does not offer it.
 pub(crate) fn prepared<S: Store>(subject: &Subject<S>, durability: Durability) -> Option<World<S>> {
     let world = subject.start(subject.durability(durability))?;
     wait(world.store.create(NAMESPACE, "run 1")).unwrap();
     Some(world)
 }
 
-/// What was unloaded is not there any more, and the store says so in its way.
+/// Asserts that a trial's data were removed, and that the store says so in the way that its subject declares.
 #[track_caller]
 pub(crate) fn gone<S: Store, C: Steps>(subject: &Subject<S>, store: &S, case: &C) {
     let said = match case.state(store) {
@@ -124,8 +130,8 @@ pub(crate) fn gone<S: Store, C: Steps>(subject: &Subject<S>, store: &S, case: &C
     assert_eq!(said, subject.gone);
 }
 
-/// A namespace knows who made it, carries trials, and goes with all that is in it, but nothing else: not
-/// a neighbour whose name begins with its own. `cases` are trials in a namespace.
+/// A namespace tells which run made it, holds trials, and is removed with all its data and nothing else, not even a
+/// namespace whose name begins with its own. `cases` makes trials in a namespace.
 pub(crate) fn namespace<S: Store, C: Steps>(
     subject: &Subject<S>,
     world: &World<S>,
@@ -166,17 +172,17 @@ pub(crate) fn namespace<S: Store, C: Steps>(
     assert_eq!(owner(&neighbour), Owner::Nobody, "{neighbour}");
 }
 
-/// When a store makes whole what a kill has left of its files.
+/// When a store repairs the files that a kill has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repaired {
-    /// Before it answers anybody.
+    /// Before it answers any client.
     First,
-    /// While it answers: a read may not find what is there.
+    /// While it answers, so that a read may miss data that are there.
     WhileRead,
 }
 
-/// What was acknowledged is there after the server was killed in mid-trial, whether it came back while
-/// its clients still tried or after they gave up.
+/// Asserts that acknowledged operations are there after the server was killed in the middle of a trial and came back,
+/// with `comes_back` while its clients still tried, else after they gave up.
 pub(crate) fn survives<S: Store>(
     subject: &Subject<S>,
     world: &mut World<S>,
@@ -200,8 +206,8 @@ pub(crate) fn survives<S: Store>(
     assert!(sound, "{lock}: {audit:?} {:?}", measured.faults);
 }
 
-/// Kills the server in the middle of a trial, starts it again at once or after the clients gave up, and
-/// audits what it recovered.
+/// Kills the server in the middle of a trial, starts it again at once (`comes_back`) or after the clients gave up,
+/// and audits the data that it recovered.
 pub(crate) fn crash<S: Store, C: Steps>(
     subject: &Subject<S>,
     world: &mut World<S>,
@@ -211,7 +217,7 @@ pub(crate) fn crash<S: Store, C: Steps>(
     let World { store, home: Home::Server(private) } = world else { panic!("there is no server to kill") };
     let store = &*store;
     case.load(store);
-    // long enough to see the server come back, short enough to give it up
+    // long enough for clients to see the server come back, or short enough that they soon give up
     let patience = if comes_back { BACK } else { Duration::from_secs(1) };
     let load = Load { operations: C::OPERATIONS, patience, ..for_time(3_600_000) };
     let measured = drives_until(store, &load, case.tasks(store, 12), |trial, is_over| {
@@ -220,10 +226,10 @@ pub(crate) fn crash<S: Store, C: Steps>(
         private.kill();
         if comes_back {
             private.restart();
-            // only waits for it: the durability level is of no account
+            // only waits until the server answers, at any durability level
             subject.answer(private, Durability::None);
             until("nobody connects again", BACK, || trial.progress().reconnects > 0 || is_over());
-            // what it shows now may be of before the kill
+            // the data that are there now may be from before the kill
             until("nothing is read back", BACK, || {
                 case.state(store).is_ok_and(|found| {
                     changes(store, case, &found, is_over);
@@ -242,7 +248,7 @@ pub(crate) fn crash<S: Store, C: Steps>(
     (measured, case.audit(store))
 }
 
-/// Waits until a trial shows something else, or is over.
+/// Waits until a trial's data differ from `from`, or it is over.
 #[track_caller]
 fn changes<C: Steps>(store: &impl Store, case: &C, from: &C::State, is_over: &dyn Fn() -> bool) {
     until("the trial changes nothing", BACK, || {

@@ -1,4 +1,4 @@
-//! A store under test.
+//! The description of a store under test, and the store as it was started.
 
 use acidtest_engine::Measurement;
 use acidtest_model::{Address, CellRequest, Durability, Hosting, Secret, StoreError, StoreKind, Task};
@@ -7,36 +7,37 @@ use tempfile::TempDir;
 
 use crate::{NAMESPACE, Private, wait};
 
-/// Opens a store at the durability level, where that is not its server's to set.
+/// Opens a store. An embedded store is opened at the durability level; a server was started at it already.
 type OpenStore<S> = for<'a> fn(&'a Address, Durability) -> Task<'a, Result<S, StoreError>>;
 
-/// A check of a store that leaves its server as it is. It has a namespace to itself.
+/// A check that needs a namespace of its own and does not restart the store's server.
 pub type Check<S> = fn(&Subject<S>, &S);
 
-/// A store under test: what the checks must know of it.
+/// A store under test, with the facts that the checks need.
 #[derive(Debug)]
 pub struct Subject<S> {
-    /// Its row of the matrix.
+    /// The store's row of the matrix.
     pub kind: StoreKind,
-    /// How it is opened.
+    /// Opens the store at an address.
     pub open: OpenStore<S>,
-    /// What it says of a stock that is not there.
+    /// The store's answer when data are read back that were removed.
     pub gone: Gone,
 }
 
-/// What a store says when the stock is read that is not there.
+/// A store's answer when data are read back that were removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// That there is no such table.
+    /// An error, such as that there is no such table.
     Error,
-    /// That it holds nothing.
+    /// No data, without an error.
     Empty,
 }
 
-/// A store opened on a private server, or on a file of its own. Ends, with all its files, when dropped.
+/// A store that was opened on a private server or on a file of its own. Dropping it ends the server and removes all
+/// files.
 #[derive(Debug)]
 pub struct World<S> {
-    /// The store.
+    /// The store that was opened.
     pub store: S,
     pub(crate) home: Home,
 }
@@ -48,7 +49,8 @@ pub(crate) enum Home {
 }
 
 impl<S: Store> Subject<S> {
-    /// Opens the store, on a server of its own if it needs one; none if it is left out.
+    /// Opens the store at this durability level, on a server of its own if it needs one; none if the store is left out
+    /// of the tests.
     #[must_use]
     pub fn start(&self, durability: Durability) -> Option<World<S>> {
         let mut home = if self.kind.server == Hosting::Program {
@@ -68,8 +70,8 @@ impl<S: Store> Subject<S> {
         Some(World { store, home })
     }
 
-    /// Sees that the store passes checks, one after the other on one server, at its weakest durability level. Returns early
-    /// where the store is left out.
+    /// Runs checks on the store, one after the other on one server, at its weakest durability level. Returns early if
+    /// the store is left out of the tests.
     pub fn passes(&self, checks: &[Check<S>]) {
         let Some(world) = self.start(self.durability(Durability::None)) else { return };
         for check in checks {
@@ -79,7 +81,7 @@ impl<S: Store> Subject<S> {
         }
     }
 
-    /// Whether the store's row of the matrix has all that a cell asks for.
+    /// Whether the store's row of the matrix offers everything that a cell asks for.
     #[must_use]
     pub fn offers(&self, wish: &CellRequest<'_>) -> bool {
         let kind = &self.kind;
@@ -90,7 +92,7 @@ impl<S: Store> Subject<S> {
             && (kind.refuses)(wish).is_none()
     }
 
-    /// Sees that no operation conflicted where the store's row of the matrix says that none does.
+    /// Asserts that no operation conflicted if the store's row of the matrix says that none ever does.
     #[track_caller]
     pub(crate) fn conflicts_as_it_says(&self, wish: &CellRequest<'_>, measured: &Measurement) {
         let conflicts: u64 = measured.operations.iter().map(|operation| operation.conflicts).sum();
@@ -98,19 +100,19 @@ impl<S: Store> Subject<S> {
         assert!(conflicts == 0 || !says_none, "{conflicts} conflicts where there are none: {wish:?}");
     }
 
-    /// This durability level, or the weakest that the store has.
+    /// This durability level if the store offers it, else the weakest that it offers.
     pub(crate) fn durability(&self, wanted: Durability) -> Durability {
         let mut levels = [wanted].into_iter().chain(Durability::ALL);
         levels.find(|durability| self.kind.durability(*durability).is_yes()).unwrap_or(wanted)
     }
 
-    /// The store on a server, as soon as that answers.
+    /// Opens the store on a server, waiting until the server answers.
     pub(crate) fn answer(&self, private: &mut Private, durability: Durability) -> S {
         private.open(async |address| (self.open)(address, durability).await)
     }
 
-    /// Sees that the store cannot be opened at an address, and that the error says where, why and the
-    /// remedy, and not the password.
+    /// Asserts that the store cannot be opened at an address, and that the error has the address, these words and a
+    /// remedy, but not the password.
     #[track_caller]
     pub fn refuses(&self, address: &Address, words: &[&str]) {
         let Err(error) = wait((self.open)(address, Durability::None)) else { panic!("{address} was opened") };
@@ -129,7 +131,7 @@ impl<S: Store> Subject<S> {
 }
 
 impl<S> World<S> {
-    /// Where the store is.
+    /// The address of the store.
     #[must_use]
     pub fn address(&self) -> &Address {
         match &self.home {
@@ -138,7 +140,10 @@ impl<S> World<S> {
         }
     }
 
-    /// The store's server.
+    /// The store's private server.
+    ///
+    /// # Panics
+    /// If the store is embedded and so has none.
     #[must_use]
     pub fn private(&self) -> &Private {
         match &self.home {
@@ -148,7 +153,7 @@ impl<S> World<S> {
     }
 }
 
-/// The address with a user and perhaps a password, which must not be part of it otherwise.
+/// The address with this user and password; without one, any password in it is left out.
 #[must_use]
 pub fn login(address: &Address, user: &str, password: Option<&str>) -> Address {
     Address { user: Some(user.to_owned()), password: password.map(Secret::new), ..address.clone() }

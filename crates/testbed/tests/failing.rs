@@ -1,5 +1,5 @@
-//! The checks fail where a store is wrong, each for its own reason, and pass where it is right: on the
-//! memory store, with and without planted bugs.
+//! The checks pass on a correct store and fail on a wrong one, each for its own reason: tried on the memory store,
+//! with and without planted bugs.
 
 #![allow(clippy::expect_used, reason = "a helper of a test may fail it")]
 
@@ -15,12 +15,12 @@ use acidtest_store_memory::{Bug, Faults, KIND, Memory};
 use acidtest_testbed::{Check, Gone, Subject, inventory, join, queue, records, wait};
 use acidtest_workloads::queue::NO_CONFLICTS;
 
-/// A memory store with one of the bugs; with a number beyond them, a correct one.
+/// A memory store with the bug of this index in [`Bug::INVENTORY`]; with an index beyond them, a correct one.
 const fn memory<const BUG: usize>() -> Subject<Memory> {
     Subject { kind: KIND, open: |_, _| opened(Bug::INVENTORY.get(BUG)), gone: Gone::Error }
 }
 
-/// The same with one of the bugs of records.
+/// A memory store with the bug of this index in [`Bug::RECORDS`].
 const fn of_records<const BUG: usize>() -> Subject<Memory> {
     Subject { open: |_, _| opened(Bug::RECORDS.get(BUG)), ..CORRECT }
 }
@@ -32,7 +32,8 @@ fn opened(bug: Option<&Bug>) -> Task<'static, Result<Memory, StoreError>> {
 
 const CORRECT: Subject<Memory> = memory::<{ Bug::INVENTORY.len() }>();
 
-/// How a check fails that must fail: again and again, as a bug that strikes at random strikes a slow machine later.
+/// The panic message of a check that must fail. Runs it again for up to two minutes, as a bug that strikes at random
+/// may take longer to strike on a slow machine.
 #[track_caller]
 fn failure(check: impl Fn()) -> String {
     let begun = Instant::now();
@@ -44,7 +45,7 @@ fn failure(check: impl Fn()) -> String {
     panic!("the check passes");
 }
 
-/// Does the same for each at once: checks take their time, and little else.
+/// Runs the check for all at once, each in a thread: checks wait most of their time.
 fn for_each<T: Send>(all: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
     thread::scope(|scope| {
         for each in all {
@@ -82,7 +83,7 @@ fn a_correct_queue_passes() {
     for_each(queue::all(), |check| CORRECT.passes(&[check]));
 }
 
-/// The same with one of the bugs of a queue.
+/// A memory store with the bug of this index in [`Bug::QUEUE`].
 const fn of_queue<const BUG: usize>() -> Subject<Memory> {
     Subject { open: |_, _| opened(Bug::QUEUE.get(BUG)), ..CORRECT }
 }
@@ -105,7 +106,7 @@ fn every_bug_of_a_queue_fails_the_check_of_modes() {
     for_each(bugs.iter().zip(Bug::QUEUE), |(subject, bug)| {
         let told = failure(|| subject.passes(&[queue::both]));
         let caught = match bug {
-            // errors first, and their effects come after
+            // the client sees the error before the effect that the audit would find
             Bug::LateApply => "planted: late",
             Bug::Unflag | Bug::LoseHeld => "planted: the consumer is lost",
             _ => "verdict: Broken",
@@ -114,7 +115,7 @@ fn every_bug_of_a_queue_fails_the_check_of_modes() {
     });
 }
 
-/// What a bug of the queue's row is, by what it does.
+/// The memory store with this bug; none for bugs that no test here uses alone.
 fn queue_with(bug: Bug) -> Option<Subject<Memory>> {
     match bug {
         Bug::DropWrite => Some(of_queue::<0>()),
@@ -129,7 +130,7 @@ fn queue_with(bug: Bug) -> Option<Subject<Memory>> {
 fn what_a_dead_consumer_held_must_come_again_and_be_flagged() {
     let cases: [(Bug, &str, Check<Memory>); 2] = [
         (Bug::Unflag, "was not flagged", queue::dying_consumers),
-        // what is lost is waited for in vain
+        // the check waits in vain for the lost messages, so that it is given less time
         (Bug::LoseHeld, "not all came again", |subject, store| {
             queue::dying_consumers_within(Duration::from_secs(5), subject, store);
         }),
@@ -146,7 +147,7 @@ fn a_bug_fails_the_checks_of_what_only_one_side_does() {
     for_each([Bug::DropWrite, Bug::ApplyTwice], |bug| {
         let subject = queue_with(bug).expect("it is a bug of a queue");
         failure(|| subject.passes(&[queue::publishes]));
-        // what is lost is waited for in vain
+        // the check waits in vain for the lost messages, so that it is given less time
         failure(|| {
             subject.passes(&[|subject, store| {
                 queue::consumes_unless_still(Duration::from_secs(3), subject, store);
@@ -155,7 +156,7 @@ fn a_bug_fails_the_checks_of_what_only_one_side_does() {
     });
 }
 
-/// The memory store removes all there is.
+/// The memory store fails this check without a bug, as it removes all namespaces at once.
 #[test]
 fn a_neighbour_s_queue_that_is_removed_too_fails_the_check_of_namespaces() {
     let told = failure(|| queue::namespaces(&CORRECT, &queue::NAMES));
@@ -184,7 +185,7 @@ fn every_bug_of_records_fails_the_check_of_transactions() {
     for_each(bugs.iter().zip(Bug::RECORDS), |(subject, bug)| {
         let told = failure(|| subject.passes(&[records::transactions]));
         let caught = match bug {
-            // errors first, and their effects come after
+            // the client sees the error before the effect that the audit would find
             Bug::LateApply => "planted: late",
             Bug::KeepInsert => "planted: kept",
             _ => "verdict: Broken",
@@ -216,7 +217,7 @@ fn every_bug_fails_the_check_of_contention() {
     assert_eq!(bugs.len(), Bug::INVENTORY.len());
     for_each(bugs.iter().zip(Bug::INVENTORY), |(subject, bug)| {
         let told = failure(|| subject.passes(&[inventory::contention]));
-        // a late operation is an error first, and its effect comes after
+        // the client sees the error of a late operation before its effect
         let caught = if bug == Bug::LateApply { "planted: late" } else { "verdict: Broken" };
         assert!(told.contains(caught), "{bug:?}: {told}");
     });
@@ -263,7 +264,7 @@ fn a_namespace_that_is_made_twice_fails_the_check_of_occupied_ones() {
     assert!(told.contains("unwrap_err"), "{told}");
 }
 
-/// The memory store removes all there is.
+/// The memory store fails this check without a bug, as it removes all namespaces at once.
 #[test]
 fn a_neighbour_that_is_removed_too_fails_the_check_of_namespaces() {
     let told = failure(|| inventory::namespaces(&CORRECT, &inventory::NAMES));

@@ -1,4 +1,4 @@
-//! Requests to `JetStream`: JSON on subjects of its own.
+//! Requests to `JetStream`, in JSON on subjects under `$JS.API`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,14 +12,14 @@ use crate::{
     server::ConnectOptions,
 };
 
-/// How long a request that is not timed may take. A server that is not asked in the way it expects says nothing.
+/// How long a request that is not measured may take. A server does not answer a request that it does not understand.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// A stream's settings, as far as a bench sets or shows them.
+/// The settings of a stream that acidtest sets or shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StreamConfig {
     pub(crate) name: String,
-    /// The run's mark.
+    /// In the stream that marks a namespace: the run that made it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) description: String,
     #[serde(default)]
@@ -27,7 +27,7 @@ pub(crate) struct StreamConfig {
     pub(crate) retention: Retention,
     pub(crate) storage: Storage,
     pub(crate) num_replicas: u32,
-    /// How long ids are remembered, in nanoseconds; 0 leaves that to the server.
+    /// How long the server remembers message ids to drop duplicates, in nanoseconds; 0 leaves that to the server.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) duplicate_window: u64,
 }
@@ -37,19 +37,19 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// When a message leaves its stream.
+/// The policy by which a stream drops messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Retention {
     /// When a limit is reached.
     Limits,
-    /// When its consumers have acknowledged it.
+    /// When all of its consumers have acknowledged it.
     Interest,
     /// When it was acknowledged.
     WorkQueue,
 }
 
-/// Where a stream is kept.
+/// Where a stream keeps its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Storage {
@@ -81,20 +81,20 @@ impl Storage {
 pub(crate) struct ConsumerConfig {
     durable_name: String,
     pub(crate) ack_policy: AckPolicy,
-    /// How long a message may be held before it is handed out again, in nanoseconds.
+    /// How long a client may hold a message unacknowledged before it is handed out again, in nanoseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) ack_wait: u64,
-    /// Messages that all clients together may hold; -1 is no limit.
+    /// Unacknowledged messages that all clients together may hold; -1 is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_ack_pending: Option<i64>,
-    /// Requests for messages that may wait.
+    /// Requests for messages that may wait at the server at the same time.
     #[serde(default)]
     max_waiting: u32,
 }
 
 impl ConsumerConfig {
     pub(crate) fn new(name: &str, ack_policy: AckPolicy, ack_wait: Duration, max_waiting: u32) -> Self {
-        // without acknowledgements there is nothing to wait for, and the server refuses a limit
+        // without acknowledgements the server refuses a limit, and there is nothing to wait for
         let explicit = ack_policy == AckPolicy::Explicit;
         let ack_wait = u64::try_from(ack_wait.as_nanos()).unwrap_or(u64::MAX);
         Self {
@@ -107,15 +107,15 @@ impl ConsumerConfig {
     }
 }
 
-/// Which messages a client acknowledges.
+/// The policy by which clients acknowledge messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum AckPolicy {
-    /// None: what is handed out is gone.
+    /// No message: one that was handed out is not handed out again.
     None,
-    /// The last, and with it all before.
+    /// Acknowledging one message acknowledges all before it.
     All,
-    /// Each.
+    /// Each message by itself.
     Explicit,
 }
 
@@ -129,34 +129,34 @@ impl AckPolicy {
     }
 }
 
-/// What `CONSUMER.INFO` answers.
+/// The answer to `CONSUMER.INFO` and `CONSUMER.DURABLE.CREATE`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct ConsumerInfo {
     pub(crate) config: ConsumerConfig,
-    /// Messages not handed out yet.
+    /// Messages that were not handed out yet.
     pub(crate) num_pending: u64,
-    /// Messages handed out and not acknowledged.
+    /// Messages that were handed out and not acknowledged.
     pub(crate) num_ack_pending: u64,
 }
 
-/// What `STREAM.INFO` and `STREAM.CREATE` answer.
+/// The answer to `STREAM.INFO` and `STREAM.CREATE`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct StreamInfo {
     pub(crate) config: StreamConfig,
     pub(crate) state: StreamState,
 }
 
-/// What is in a stream.
+/// The contents of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct StreamState {
-    /// The number of the last message that came in.
+    /// The sequence number of the last message that was stored.
     pub(crate) last_seq: u64,
 }
 
-/// What `INFO` answers.
+/// The answer to `INFO`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct AccountInfo {
-    /// What the account may have; -1 is no limit.
+    /// The account's limits by name; -1 is no limit.
     pub(crate) limits: BTreeMap<String, Value>,
 }
 
@@ -173,7 +173,7 @@ struct Refusal {
     error: Option<ApiError>,
 }
 
-/// A connection for requests that are not timed, one after the other.
+/// A connection for requests that are not measured, one after the other.
 #[derive(Debug)]
 pub(crate) struct Api<'a> {
     connection: Connection,
@@ -190,7 +190,7 @@ impl<'a> Api<'a> {
         &self.connection
     }
 
-    /// The connection, for what is timed.
+    /// Gives the connection away, for operations that are measured.
     pub(crate) fn into_connection(self) -> Connection {
         self.connection
     }
@@ -218,7 +218,7 @@ impl<'a> Api<'a> {
         timeout(ANSWER, answer).await.map_err(silent)?
     }
 
-    /// The same, with what it means that it fails.
+    /// Sends a request and waits for its answer; the error says what acidtest was doing.
     pub(crate) async fn run<T: DeserializeOwned>(
         &mut self,
         doing: &str,
@@ -228,12 +228,12 @@ impl<'a> Api<'a> {
         self.ask(request, body).await.map_err(self.server.failed(doing))
     }
 
-    /// A stream.
+    /// Settings and contents of a stream.
     pub(crate) async fn stream_info(&mut self, name: &str) -> Result<StreamInfo, Error> {
         self.ask(&format!("STREAM.INFO.{name}"), &Value::Null).await
     }
 
-    /// A stream; none if there is none of that name.
+    /// Settings and contents of a stream; none if there is no stream of that name.
     pub(crate) async fn stream(&mut self, doing: &str, name: &str) -> Result<Option<StreamInfo>, StoreError> {
         match self.stream_info(name).await {
             Ok(found) => Ok(Some(found)),
@@ -242,14 +242,15 @@ impl<'a> Api<'a> {
         }
     }
 
-    /// Makes a stream. One of that name that is there already is [`StoreError::Occupied`].
+    /// Makes a stream. If there is one of that name already, the error is [`StoreError::Occupied`].
     pub(crate) async fn make(&mut self, doing: &str, config: &StreamConfig) -> Result<(), StoreError> {
         let (server, name) = (self.server, &config.name);
         let occupied = || StoreError::Occupied {
             namespace: format!("stream \"{name}\""),
             address: server.address().to_owned(),
         };
-        // the server takes a second order for the same settings for the first: 2.9 even says that it made it
+        // asked to create a stream that exists with the same settings, the server succeeds; 2.9 even answers that it
+        // created it
         if self.stream(doing, name).await?.is_some() {
             return Err(occupied());
         }
@@ -260,19 +261,19 @@ impl<'a> Api<'a> {
         }
     }
 
-    /// A consumer of a stream.
+    /// Settings and message counts of a stream's consumer.
     pub(crate) async fn consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerInfo, Error> {
         self.ask(&format!("CONSUMER.INFO.{stream}.{name}"), &Value::Null).await
     }
 
-    /// Makes a consumer of a stream.
+    /// Makes a durable consumer of a stream.
     pub(crate) async fn make_consumer(&mut self, stream: &str, config: &ConsumerConfig) -> Result<(), Error> {
         let request = format!("CONSUMER.DURABLE.CREATE.{stream}.{}", config.durable_name);
         let body = json!({ "stream_name": stream, "config": config });
         self.ask::<ConsumerInfo>(&request, &body).await.map(drop)
     }
 
-    /// Removes a stream with all that is in it, if it is there.
+    /// Removes a stream with all its messages, if it exists.
     pub(crate) async fn remove(&mut self, doing: &str, name: &str) -> Result<(), StoreError> {
         match self.ask::<Value>(&format!("STREAM.DELETE.{name}"), &Value::Null).await {
             Ok(_) => Ok(()),
@@ -314,7 +315,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// An answer that a fault on its way has changed is one still, or none.
+        /// An answer that a fault on its way has changed is either parsed or an error, and never a panic.
         #[test]
         fn what_was_garbled_does_no_harm(
             changes in changes(1..5),
@@ -343,7 +344,7 @@ mod tests {
         assert_eq!(error.to_string(), "stream not found (JetStream error 10059)");
         let names: Names = read(br#"{"total":1,"offset":0,"limit":1024,"streams":["a"]}"#).unwrap();
         assert_eq!((names.total, names.streams), (1, Some(vec!["a".to_owned()])));
-        // without any, 2.9 says null
+        // if there is no stream, 2.9 answers null
         let none: Names = read(br#"{"total":0,"streams":null}"#).unwrap();
         assert_eq!(none.streams, None);
         for garbage in [&b""[..], b"[]", b"{", b"\xff"] {

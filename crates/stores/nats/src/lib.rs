@@ -1,4 +1,5 @@
-//! NATS `JetStream`: one server, one connection a client, driven by its own task ([`protocol`]).
+//! NATS `JetStream`: one server, and for each client one connection, which the client's own task drives
+//! ([`protocol`]).
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
@@ -22,7 +23,7 @@ use crate::{
     server::ConnectOptions,
 };
 
-/// The store's row of the matrix.
+/// The store's row of the matrix: its lock modes, durability levels and workloads.
 pub const KIND: StoreKind = StoreKind {
     name: "nats",
     title: "NATS JetStream",
@@ -57,22 +58,22 @@ pub const KIND: StoreKind = StoreKind {
     idle: |_| &[NO_CONFLICTS],
 };
 
-/// What the mark's stream says before the run's id.
+/// The beginning of the description of the stream that marks a namespace; the run's id follows.
 const MARK: &str = "acidtest run ";
-/// The time between two syncs of a stream in files, where it cannot be set.
+/// The time between two syncs of a stream in files, on servers on which it cannot be set.
 const SYNC_INTERVAL: &str = "2m (default)";
 
-/// A NATS server.
+/// A NATS server with `JetStream`.
 #[derive(Debug)]
 pub struct Nats {
     server: ConnectOptions,
 }
 
 impl Nats {
-    /// Opens the server, connecting once to see that it can be reached and its `JetStream` used.
+    /// Opens the server: connects once, to check that it can be reached and its `JetStream` used.
     ///
     /// # Errors
-    /// A server that does not answer, or not to this user and password, or has no `JetStream`.
+    /// If the server does not answer, refuses this user and password, or has no `JetStream`.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let mut server = ConnectOptions::new(address, KIND.default_port)?;
         server.check().await?;
@@ -80,12 +81,12 @@ impl Nats {
     }
 }
 
-/// What the names of a namespace's streams begin with, but for that of its mark.
+/// The beginning of the names of a namespace's streams, except for the stream that marks the namespace.
 fn prefix(namespace: &str) -> String {
     format!("{namespace}-")
 }
 
-/// The stream that says which run made the namespace.
+/// The stream that marks a namespace: its description says which run made it.
 fn marker(namespace: &str, run: &str) -> StreamConfig {
     StreamConfig {
         name: namespace.to_owned(),
@@ -98,13 +99,13 @@ fn marker(namespace: &str, run: &str) -> StreamConfig {
     }
 }
 
-/// Whether the server can be told how often to sync: 2.10 and later.
+/// Whether the server has the setting `sync_interval`: version 2.10 and later.
 fn takes_sync_interval(version: &str) -> bool {
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(2), Some(10))
 }
 
-/// The best durability level of a stream on this server, and why it is no better.
+/// The highest durability level that a stream can have on this server, and the reason why it is no higher.
 fn durability(version: &str) -> (Durability, String) {
     let synced = if takes_sync_interval(version) {
         "synced as often as sync_interval says, which the server does not tell"
@@ -114,7 +115,7 @@ fn durability(version: &str) -> (Durability, String) {
     (Durability::Process, format!("streams in files are written before the acknowledgement and {synced}"))
 }
 
-/// What the server says that it is set to.
+/// The server's version, and its settings as it tells them.
 async fn settings(api: &mut Api<'_>) -> Result<(String, BTreeMap<String, String>), StoreError> {
     let account: AccountInfo = api.run("reading the settings", "INFO", &Value::Null).await?;
     let info = api.connection().info();
@@ -165,7 +166,7 @@ impl Store for Nats {
             for name in api.names(doing, &prefix(namespace)).await? {
                 api.remove(doing, &name).await?;
             }
-            // the mark goes last: what is left of an interrupted removal is still known as ours
+            // the mark goes last, so that the rest of an interrupted removal is still known to be acidtest's
             api.remove(doing, namespace).await
         })
     }

@@ -1,14 +1,14 @@
-//! A client of NATS' protocol: one TCP connection, driven by whoever waits for it.
+//! A client of NATS' protocol: one TCP connection, which only makes progress while a caller waits for it.
 //!
-//! The official client, async-nats 0.51, was weighed and left: it puts what is published into a queue of 2,048
-//! requests that a task of its own writes, so that a caller cannot learn whether a message was *not sent* or
+//! The official client, async-nats 0.51, was considered and not used: it puts published messages into a queue of
+//! 2,048 requests that a task of its own writes, so that a caller cannot learn whether a message was *not sent* or
 //! *sent and not answered*; its `max_reconnects(0)` means without end; each message hops to another task and
 //! back. Without any of its features it still brings rustls, regex, time and tracing: 25 crates that nothing else
 //! here needs, 44 s of a clean build on two cores.
 //!
-//! Here what is published is numbered by the bytes before it: [`Connection::reached`] tells of each message
-//! whether any of it was handed to the network. Buffers are the connection's, not a future's: a future that is
-//! dropped loses nothing, neither of what was to be written nor of what has arrived.
+//! Here a published message is identified by the number of bytes before it, so that [`Connection::reached`] can tell
+//! whether any byte of it was handed to the network. The buffers belong to the connection and not to a future, so
+//! that dropping a future loses neither bytes to be written nor bytes that have arrived.
 
 mod connection;
 mod error;

@@ -1,4 +1,5 @@
-//! The queue: a stream of its trial with one durable consumer that all its consumers pull from.
+//! The queue workload on NATS: each trial has a stream with one durable consumer, from which all of the trial's
+//! consumers pull.
 
 mod publisher;
 mod subscriber;
@@ -21,15 +22,15 @@ use crate::{
 };
 
 const NAME: &str = "queue";
-/// The durable consumer of a stream.
+/// The name of a stream's durable consumer.
 const CONSUMER: &str = "consumers";
-/// How long a consumer may hold a message before another one gets it: shorter than the half minute of NATS' own
-/// default, so that what a dead consumer held comes again while it is waited for.
+/// How long a consumer may hold a message before another one gets it. Shorter than NATS' default of half a minute, so
+/// that messages of a dead consumer come again while the audit waits for them.
 const ACK_WAIT: Duration = Duration::from_secs(5);
-/// Requests for messages that may wait at the server, as NATS has it; each consumer may have a few.
+/// Requests for messages that may wait at the server: NATS' default. Four more are added for each consumer.
 const WAITING: u32 = 512;
 
-/// Why this server cannot deliver messages in that way.
+/// The reason why the store cannot deliver messages as the cell asks, if there is one.
 pub(crate) fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     let Delivery { ack, consume, queue, .. } = Delivery::of(wish)?;
     match (ack, consume, queue) {
@@ -52,9 +53,9 @@ fn subject(place: &Place) -> String {
     format!("{}.{}", place.namespace, place.object(NAME))
 }
 
-/// A trial's stream. One of a work queue drops what was acknowledged; from such a one nobody pulls without
-/// acknowledging ("consumer in pull mode requires ack policy"), and so what nobody acknowledges stays in its
-/// stream.
+/// The settings of a trial's stream. A work queue drops acknowledged messages, but nobody can pull from it without
+/// acknowledging ("consumer in pull mode requires ack policy"). Without acknowledgements the stream therefore keeps
+/// all messages.
 fn stream(place: &Place, delivery: &Delivery) -> StreamConfig {
     StreamConfig {
         name: name(place),
@@ -70,7 +71,7 @@ fn stream(place: &Place, delivery: &Delivery) -> StreamConfig {
     }
 }
 
-/// What all consumers of a trial's stream pull from.
+/// The settings of the durable consumer from which all of a trial's consumers pull.
 fn consumer(delivery: &Delivery) -> ConsumerConfig {
     let ack_policy = match delivery.consume {
         Consume::Auto => AckPolicy::None,
@@ -100,7 +101,7 @@ impl Connector for Connections {
     async fn subscriber(&self) -> Result<Consumer, String> {
         let words = |error: Error| error.to_string();
         let mut api = self.open().await.map_err(words)?;
-        // a server that is killed forgets which messages it had handed out, and calls them new
+        // a server that was killed forgets which messages it had handed out, and flags them as new
         let doubtful = if self.server.restarted(api.connection()) {
             api.stream_info(&self.stream).await.map_err(words)?.state.last_seq
         } else {
@@ -113,7 +114,7 @@ impl Connector for Connections {
 impl Connections {
     async fn open(&self) -> Result<Api<'_>, Error> {
         let mut api = Api::new(self.server.connect().await?, &self.server);
-        // one that is gone is told now: what is asked of it later is never answered
+        // a queue that is gone must be noticed now: later requests to it are never answered
         api.consumer(&self.stream, CONSUMER).await?;
         Ok(api)
     }
@@ -184,18 +185,18 @@ impl QueueAdapter for Nats {
         })
     }
 
-    /// A stream has one order, in which its consumer hands messages out.
+    /// True: a stream is ordered, and its consumer hands messages out in that order.
     fn keeps_order(&self, _: &Requirements) -> bool {
         true
     }
 
-    /// A consumer's way of acknowledging is its own for good.
+    /// Keeps the way of acknowledging, which a durable consumer cannot change.
     fn draining(&self, wanted: &Requirements) -> Requirements {
         wanted.in_bulk()
     }
 }
 
-/// What a queue's settings amount to.
+/// The durability level that a queue's settings give, with the settings as they are shown.
 fn effective(server: &Effective, stream: &StreamConfig, consumer: &ConsumerConfig, ack: Ack) -> Effective {
     let (durability, because) = match (stream.storage, ack) {
         (Storage::Memory, _) => (Durability::None, "the stream is in memory".to_owned()),

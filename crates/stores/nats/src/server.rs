@@ -1,4 +1,4 @@
-//! Connections to the server, and what its errors mean.
+//! Opens connections to the server, and turns its errors into acidtest's.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ const CONNECT: Duration = Duration::from_secs(5);
 const ENABLE: &str =
     "start the server with JetStream: nats-server --jetstream, or jetstream {} in its configuration";
 
-/// How connections to the server are opened: alike for clients and for the untimed edge.
+/// Address and login of the server. Connections are opened alike for clients and for requests that are not measured.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectOptions {
     endpoint: String,
     login: Login,
     address: String,
-    /// The server's name for itself when the store was opened: it has another once it was started anew.
+    /// The server's id when the store was opened. It has another once it was restarted.
     id: String,
 }
 
@@ -39,7 +39,7 @@ impl ConnectOptions {
         let login = match (&address.user, &address.password) {
             (Some(user), Some(password)) => Login::User(user.clone(), password.clone()),
             (Some(user), None) => Login::User(user.clone(), acidtest_model::Secret::new("")),
-            // a token is a secret, and so stands where a password does
+            // a token is a secret, and so takes the password's place in the address
             (None, Some(token)) => Login::Token(token.clone()),
             (None, None) => Login::Anonymous,
         };
@@ -51,7 +51,7 @@ impl ConnectOptions {
         })
     }
 
-    /// Whether it was started anew since the store was opened, to which this is a connection.
+    /// Whether the server of this connection was restarted since the store was opened.
     pub(crate) fn restarted(&self, connection: &Connection) -> bool {
         connection.info().server_id != self.id
     }
@@ -65,13 +65,13 @@ impl ConnectOptions {
         connected.unwrap_or_else(|_| Err(Error::Lost(format!("no greeting within {CONNECT:?}"))))
     }
 
-    /// Connects for something that is not timed.
+    /// Connects for requests that are not measured.
     pub(crate) async fn reach(&self) -> Result<Api<'_>, StoreError> {
         let connection = self.connect().await.map_err(|error| self.unreachable(&error))?;
         Ok(Api::new(connection, self))
     }
 
-    /// Sees that the server can be reached and that its `JetStream` may be used.
+    /// Checks that the server can be reached and that its `JetStream` may be used, and notes the server's id.
     pub(crate) async fn check(&mut self) -> Result<(), StoreError> {
         let mut api = self.reach().await?;
         let id = api.connection().info().server_id.clone();
@@ -96,7 +96,7 @@ impl ConnectOptions {
         }
     }
 
-    /// What it means that the server did not do as asked.
+    /// Makes the error of a request that failed, with what acidtest was doing.
     pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + use<'a> {
         move |error| StoreError::Server {
             doing: doing.to_owned(),

@@ -1,4 +1,4 @@
-//! The queue against real servers, each test with its own.
+//! The queue workload on real servers, one for each test.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -105,7 +105,7 @@ fn a_message_is_known_again_by_its_id_if_that_is_asked_for() {
         let (place, wanted) = (place(number), wanted(&parameters));
         wait(async {
             store.declare(&place, &wanted).await.unwrap();
-            // a second connection, as after an answer that never came
+            // the same messages again on a second connection, as after an answer that never came
             for _ in 0..2 {
                 let mut publisher = store.connector(&place, &wanted).publisher().await.unwrap();
                 for sequence in 0..2 {
@@ -118,7 +118,7 @@ fn a_message_is_known_again_by_its_id_if_that_is_asked_for() {
     }
 }
 
-/// A queue with so many messages in it.
+/// Declares a queue and publishes this number of messages to it.
 async fn filled(store: &Nats, place: &Place, wanted: &Requirements, messages: u64) {
     store.declare(place, wanted).await.unwrap();
     let mut publisher = store.connector(place, wanted).publisher().await.unwrap();
@@ -127,12 +127,12 @@ async fn filled(store: &Nats, place: &Place, wanted: &Requirements, messages: u6
     }
 }
 
-/// How long none must come.
+/// How long no message must come.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// How long one that must come may take.
+/// How long a message that must come may take.
 const SOON: Duration = Duration::from_mins(1);
 
-/// How long a message is its consumer's that says nothing of it.
+/// How long the server leaves a message to a consumer that does not acknowledge it.
 const ACK_WAIT: Duration = Duration::from_secs(5);
 
 #[test]
@@ -140,12 +140,14 @@ fn a_consumer_that_stops_gives_back_at_once_what_it_has_not_taken() {
     let Some(world) = start() else { return };
     let store = &world.store;
     let wanted = wanted(&Parameters::default());
-    // what it would keep from others comes again as well, but later, which a slow machine does not tell apart
+    // messages that were not given back come again as well, but only after `ACK_WAIT`; on a slow machine a single try
+    // would not tell the two apart
     let mut took = (1..=20).map(|trial| wait(gives_back(store, &place(trial), &wanted)));
     assert!(took.any(|took| took < ACK_WAIT), "it keeps it from others");
 }
 
-/// A consumer takes some of the messages and stops: how long it takes from its first until another has the rest.
+/// Lets a consumer take some of the messages and stop. Returns the time from its first message until another consumer
+/// has the rest.
 async fn gives_back(store: &Nats, place: &Place, wanted: &Requirements) -> Duration {
     filled(store, place, wanted, 30).await;
     let connector = store.connector(place, wanted);
@@ -195,7 +197,7 @@ fn without_acknowledgements_a_consumer_that_stops_still_takes_what_it_was_handed
     });
 }
 
-/// A queue in which so many messages of so many bytes are laid in, for one consumer.
+/// Loads a queue with this number of messages of this size, for one consumer.
 fn laid(store: &Nats, trial: u32, consume: Consume, backlog: u64, message_bytes: u32) -> QueueRun {
     let (phase, backlog, consumers) = (Phase::Consume, Some(backlog), 1);
     let parameters =
@@ -212,7 +214,7 @@ fn holds(store: &Nats, case: &QueueRun) {
     assert_eq!(audit.evidence["consumed_messages"], i64::try_from(case.parameters.backlog()).unwrap());
 }
 
-/// The server closes the connection of a reader for which it would have to keep more than 64 MiB.
+/// The server closes the connection of a slow reader for which it would have to buffer more than 64 MiB.
 #[test]
 fn no_more_is_asked_for_at_once_than_the_server_keeps_for_a_slow_reader() {
     let Some(world) = start() else { return };
@@ -254,7 +256,7 @@ fn what_cannot_be_is_explained() {
     assert!(told.contains("replicas > 1 not supported") && told.contains("a cluster"), "{told}");
     let told = declared(3, &Parameters { message_bytes: 2_000_000, ..fine.clone() }).unwrap_err().to_string();
     assert!(told.contains("2000000 bytes is over the server's limit of 1048576 (its max_payload)"), "{told}");
-    // nothing of a queue that could not be made is left
+    // a queue that could not be declared leaves nothing behind
     for number in [2, 3] {
         assert!(wait(store.connector(&place(number), &wanted(&fine)).publisher()).is_err());
     }

@@ -1,4 +1,4 @@
-//! The server's own side, on real servers, each test with its own.
+//! Opening servers, settings and namespaces, on real servers, one for each test.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -61,7 +61,7 @@ fn where_nobody_listens_is_told_with_a_remedy() {
     NATS.refuses(&Address::loopback("nats", None, free, ""), &["refused", "start the server"]);
 }
 
-/// A server that the lab does not start: without `JetStream`, and for one user only. Ends when dropped.
+/// A server such as the lab does not start: without `JetStream`, and for one user only. Dropping it ends it.
 struct Other {
     child: Child,
     port: u16,

@@ -1,4 +1,4 @@
-//! One connection.
+//! One connection to a NATS server: logging in, publishing, and reading messages.
 
 use std::{
     fmt,
@@ -24,82 +24,84 @@ use super::{
     wire::{self, Op, Places, Split},
 };
 
-/// How much room a read is given at least.
+/// The least room for a read, in bytes.
 const READ_ROOM: usize = 64 * 1024;
-/// How far the read buffer runs ahead of the bytes that have arrived: a length claimed by a broken server
-/// costs this much memory, not what it claims.
+/// The most bytes that the read buffer has room for ahead of those that have arrived, so that a length claimed by a
+/// broken server does not decide how much memory is taken.
 const READ_AHEAD: usize = 1024 * 1024;
-/// How much may have arrived that nobody has asked for yet, before the server is left to wait.
+/// Bytes that may have arrived and not been taken by a caller until no more are read, so that the server has to
+/// wait.
 const UNREAD_MAX: usize = 4 * 1024 * 1024;
-/// How many pings are answered while nothing is written: a server that reads nothing is left to wait.
+/// Pings that are answered until the answers have been written: a server that sends pings and reads nothing must not
+/// take memory without end.
 const PONGS_MAX: usize = 1000;
-/// The one subscription: everything comes to the connection's inbox.
+/// The id of the only subscription, to the connection's inbox.
 const SUBSCRIPTION: &str = "1";
 
-/// What the server says of itself when it is connected to.
+/// The server's description of itself, which it sends when a client connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Info {
-    /// Its name for itself, a new one each time it starts.
+    /// The server's id, a new one each time it starts.
     pub server_id: String,
-    /// Such as `2.9.10`.
+    /// The server's version, such as `2.9.10`.
     pub version: String,
-    /// Bytes that a message may have, its headers included.
+    /// The longest message that the server takes, in bytes, its headers included.
     pub max_payload: usize,
     /// Whether messages may have headers.
     pub headers: bool,
     /// Whether `JetStream` is enabled.
     pub jetstream: bool,
-    /// Whether it talks to nobody without TLS.
+    /// Whether the server refuses connections without TLS.
     pub tls_required: bool,
 }
 
-/// Who logs in, and with what.
+/// The credentials to log in with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Login {
-    /// Nobody.
+    /// No credentials.
     Anonymous,
     /// A user with a password.
     User(String, Secret),
-    /// Whoever has the token.
+    /// A token.
     Token(Secret),
 }
 
-/// Where in all that was ever to be sent a message begins.
+/// The beginning of a message in the stream of all bytes that were ever to be sent on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(u64);
 
 /// One connection to a server.
 ///
-/// What is to be sent is kept until [`flush`](Connection::flush) or [`next`](Connection::next) writes it. Their
-/// futures may be dropped at any time; nothing is lost by that. After any error but [`Error::TooLong`] the
-/// connection is not used again, and every later call says the same.
+/// Messages to be sent are kept until [`flush`](Connection::flush) or [`next`](Connection::next) writes them. The
+/// futures of these may be dropped at any time without losing anything. After any error but [`Error::TooLong`] the
+/// connection is not usable any more, and every later call returns the same error.
 pub struct Connection {
     stream: TcpStream,
     info: Info,
-    /// What the subjects of answers begin with.
+    /// The beginning of the subjects to which requests are answered.
     inbox: String,
     output: Vec<u8>,
-    /// How much of `output` has been written.
+    /// Bytes of `output` that have been written.
     written: usize,
-    /// How much had been written before `output` was last empty.
+    /// Bytes that were written until `output` was last empty.
     before: u64,
-    /// Pings that were answered since then.
+    /// Pings that were answered since `output` was last empty.
     pongs: usize,
     input: Vec<u8>,
-    /// How much of `input` has been dealt with.
+    /// Bytes of `input` that have been parsed.
     consumed: usize,
     ended: Option<Error>,
 }
 
-/// What a caller may wait for.
+/// The events that a caller may wait for.
 enum ServerEvent {
     Message(usize, Places),
     Pong,
 }
 
 impl Connection {
-    /// Connects to `host:port`, logs in and waits until the server has let the client in.
+    /// Connects to `host:port`, logs in and waits until the server has accepted the login.
     pub async fn connect(endpoint: &str, login: &Login) -> Result<Self, Error> {
         let lost = |error: io::Error| Error::Lost(error.to_string());
         let stream = TcpStream::connect(endpoint).await.map_err(lost)?;
@@ -125,7 +127,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Waits for the first line, by which a server is known to be one.
+    /// Waits for the line INFO, with which every NATS server begins.
     async fn greeting(&mut self) -> Result<(), Error> {
         poll_fn(|context| {
             loop {
@@ -160,17 +162,17 @@ impl Connection {
         self.output.extend_from_slice(hello.as_bytes());
     }
 
-    /// What the server said of itself.
+    /// The server's description of itself.
     #[must_use]
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// Publishes a message, to be written later. `token` is the number that an answer to it shall bear, `header`
-    /// a name and its value.
+    /// Publishes a message, which is written later. `token` is a number by which its answer can be told from others,
+    /// `header` a name and its value.
     ///
     /// # Errors
-    /// A connection that is known to be gone, or a message over the server's limit: it is not sent.
+    /// If the connection is known to be lost, or the message is over the server's limit. It is not sent then.
     pub fn publish(
         &mut self,
         subject: &str,
@@ -183,7 +185,8 @@ impl Connection {
         let start = self.output.len();
         let reply = token.map(|token| (self.inbox.as_str(), token));
         wire::publish(&mut self.output, subject, reply, header, payload);
-        // the server counts the headers too; few messages are so near the limit that they matter
+        // the server counts the headers too, here with the rest of the command, which only matters very near the
+        // limit
         let room = self.output.len() - start;
         if payload.len() > self.info.max_payload || (header.is_some() && room > self.info.max_payload) {
             self.output.truncate(start);
@@ -192,26 +195,26 @@ impl Connection {
         Ok(place)
     }
 
-    /// Whether any byte from there on was handed to the network: if not, the server has never seen the message.
+    /// Whether any byte of the message at this place was handed to the network. If not, the server has not seen it.
     #[must_use]
     pub fn reached(&self, place: Place) -> bool {
         self.before + self.written as u64 > place.0
     }
 
-    /// Bytes that wait to be written.
+    /// Number of bytes that wait to be written.
     #[must_use]
     pub fn unwritten(&self) -> usize {
         self.output.len() - self.written
     }
 
-    /// Writes all that is to be sent.
+    /// Writes all bytes that are to be sent.
     pub async fn flush(&mut self) -> Result<(), Error> {
         poll_fn(|context| {
             loop {
                 if let done @ Poll::Ready(_) = self.poll_write(context) {
                     return done;
                 }
-                // a server that waits for us to read would never read what we write
+                // read meanwhile: a server that waits until its bytes are read may read none itself
                 if self.unread() > UNREAD_MAX {
                     return Poll::Pending;
                 }
@@ -221,7 +224,7 @@ impl Connection {
         .await
     }
 
-    /// The next message, after writing what is to be sent.
+    /// Waits for the next message, after writing the bytes that are to be sent.
     pub async fn next(&mut self) -> Result<Message<'_>, Error> {
         let (start, places) = loop {
             if let ServerEvent::Message(start, places) = poll_fn(|context| self.poll_heard(context)).await? {
@@ -231,7 +234,7 @@ impl Connection {
         self.message(start, places)
     }
 
-    /// The next message of those that have arrived.
+    /// The next message of those that have arrived already, if any.
     pub fn arrived(&mut self) -> Result<Option<Message<'_>>, Error> {
         loop {
             match self.hear()? {
@@ -242,7 +245,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the server has dealt with all that was sent. Messages that arrive meanwhile are dropped.
+    /// Waits until the server has processed everything that was sent. Messages that arrive meanwhile are dropped.
     pub async fn ping(&mut self) -> Result<(), Error> {
         self.look()?;
         self.output.extend_from_slice(b"PING\r\n");
@@ -250,14 +253,14 @@ impl Connection {
         Ok(())
     }
 
-    /// What the subjects of answers begin with; a request's number follows.
+    /// The beginning of the subjects to which requests are answered; the request's token follows.
     #[must_use]
     pub fn inbox(&self) -> &str {
         &self.inbox
     }
 
-    /// Learns, without waiting, what the server has said meanwhile: perhaps that the connection is over. Costs no
-    /// system call as long as nothing has arrived.
+    /// Reads, without waiting, bytes that have arrived meanwhile, and so notices that the connection has ended. Costs
+    /// no system call as long as nothing has arrived.
     fn look(&mut self) -> Result<(), Error> {
         if let Some(error) = &self.ended {
             return Err(error.clone());
@@ -317,7 +320,8 @@ impl Connection {
         })
     }
 
-    /// The connection is over. What the server has said last, if it can still be read, is why.
+    /// Notes that the connection has ended. The reason is the error that the server sent last, if it can still be
+    /// read, else `cause`.
     fn lost(&mut self, cause: &str) -> Error {
         while self.unread() <= UNREAD_MAX {
             self.make_room();
@@ -330,13 +334,13 @@ impl Connection {
         self.ended.get_or_insert(error).clone()
     }
 
-    /// Bytes that have arrived and nobody has taken.
+    /// Number of bytes that have arrived and that no caller has taken.
     #[must_use]
     pub fn unread(&self) -> usize {
         self.input.len() - self.consumed
     }
 
-    /// Gives back the room of what has been dealt with.
+    /// Frees the room of the bytes that have been parsed.
     fn give_back(&mut self) {
         if self.consumed == self.input.len() {
             self.input.clear();
@@ -347,7 +351,7 @@ impl Connection {
         }
     }
 
-    /// Makes room for what comes next.
+    /// Makes room in the read buffer for the bytes that are expected next.
     fn make_room(&mut self) {
         self.give_back();
         let missing = match wire::split(self.input.get(self.consumed..).unwrap_or_default()) {
@@ -357,13 +361,13 @@ impl Connection {
         self.input.reserve(missing.clamp(READ_ROOM, READ_AHEAD));
     }
 
-    /// The next thing that somebody may wait for, of what has arrived.
+    /// Parses the bytes that have arrived up to the next event that a caller may wait for, if there is one.
     fn hear(&mut self) -> Result<Option<ServerEvent>, Error> {
         loop {
             let unread = self.input.get(self.consumed..).unwrap_or_default();
             let (op, length) = match wire::split(unread) {
                 Ok(Split::Whole(op, length)) => (op, length),
-                // what arrived before the end is told first
+                // events that arrived before the connection ended are returned first
                 Ok(Split::Missing(_)) => return self.ended.clone().map_or(Ok(None), Err),
                 Err(error) => return Err(self.ended.get_or_insert(error).clone()),
             };
@@ -426,13 +430,13 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// A prefix of subjects that no other client has.
+/// A random prefix for subjects, so that no other client has the same.
 fn inbox() -> Result<String, Error> {
     let number = SysRng.try_next_u64().map_err(|error| Error::Lost(error.to_string()))?;
     Ok(format!("_INBOX.{number:016x}."))
 }
 
-/// What the server said of why it closes the connection, among the last that arrived.
+/// The first error message of the server in bytes that arrived and were not parsed yet.
 fn parting_words(mut unread: &[u8]) -> Option<String> {
     while let Ok(Split::Whole(op, length)) = wire::split(unread) {
         if let Op::Error(place) = op {

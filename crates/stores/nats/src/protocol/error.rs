@@ -1,26 +1,27 @@
-//! What can go wrong with a connection, and what a request was answered with.
+//! Errors of a connection, and refusals of requests.
 
-/// Why there is no answer, or what the answer was if it was a refusal.
+/// The reason why a request has no answer, or a refusal that was the answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The connection broke.
     #[error("{0}")]
     Lost(String),
-    /// The server closed the connection, or is about to, and said why.
+    /// The server closed the connection or is about to, for the reason that it gave.
     #[error("the server closed the connection: {0}")]
     Closed(String),
-    /// What the server sent makes no sense. The connection is not used again.
+    /// The server sent bytes that the protocol does not allow. The connection is not used again.
     #[error("malformed answer: {0}")]
     Protocol(String),
-    /// The message is longer than the server takes, and was not sent.
+    /// The message is longer than the server allows, and was not sent.
     #[error("a message of {bytes} bytes is over the server's limit of {limit} (its max_payload)")]
     TooLong {
-        /// The message's length, its headers included.
+        /// The length of the message's body, in bytes.
         bytes: usize,
-        /// The server's limit.
+        /// The server's limit (`max_payload`), in bytes.
         limit: usize,
     },
-    /// Nobody listens on the subject: no stream takes what is published there, or `JetStream` is not enabled.
+    /// Nobody listens on the subject: no stream stores messages that are published to it, or `JetStream` is not
+    /// enabled.
     #[error("nobody listens on {0}: no stream takes it, or JetStream is not enabled")]
     NoResponders(String),
     /// `JetStream` refused the request.
@@ -28,36 +29,36 @@ pub enum Error {
     Api(#[from] ApiError),
 }
 
-/// A refusal in `JetStream`'s words.
+/// A refusal by `JetStream`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Deserialize)]
 #[error("{description} (JetStream error {err_code})")]
 pub struct ApiError {
     /// The number of the error, such as [`ApiError::STREAM_NOT_FOUND`]; 0 where an old server gives none.
     #[serde(default)]
     pub err_code: u32,
-    /// The server's description of it.
+    /// The server's description of the error.
     #[serde(default)]
     pub description: String,
 }
 
 impl ApiError {
-    /// There is no such consumer.
+    /// The stream has no consumer of that name.
     pub const CONSUMER_NOT_FOUND: u32 = 10014;
     /// `JetStream` is not enabled for the account.
     pub const NOT_ENABLED_FOR_ACCOUNT: u32 = 10039;
     /// There is a stream of that name with other settings.
     pub const STREAM_NAME_IN_USE: u32 = 10058;
-    /// There is no such stream.
+    /// There is no stream of that name.
     pub const STREAM_NOT_FOUND: u32 = 10059;
-    /// A server alone keeps no replicas.
+    /// More than one replica was asked for, and the server is not part of a cluster.
     pub const REPLICAS_NEED_A_CLUSTER: u32 = 10074;
-    /// `JetStream` is not enabled.
+    /// `JetStream` is not enabled on the server.
     pub const NOT_ENABLED: u32 = 10076;
     /// The stream did not store the message.
     pub const STORE_FAILED: u32 = 10077;
 
-    /// Whether it proves that nothing was stored. One about a store that failed need not, unless the store was
-    /// full by its own limits: how much of the message was written is not said.
+    /// Whether the refusal proves that the message was not stored. [`Self::STORE_FAILED`] does not, because it does
+    /// not say how much of the message was written, unless it says that the stream had reached one of its limits.
     #[must_use]
     pub fn proves_no_effect(&self) -> bool {
         self.err_code != Self::STORE_FAILED || self.description.starts_with("maximum ")

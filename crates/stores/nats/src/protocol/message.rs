@@ -1,67 +1,67 @@
-//! A message as it arrived.
+//! Messages that have arrived.
 
 use super::wire;
 
-/// A message, borrowed from its connection until it is used again.
+/// A message. It borrows from its connection's buffer, until the connection is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// The subject that it was published to.
     pub subject: &'a str,
-    /// Where an answer to it goes.
+    /// The subject to which an answer is to be published.
     pub reply: Option<&'a str>,
-    /// Its block of headers, with a status perhaps.
+    /// The block of headers, which may begin with a status; empty if there is none.
     pub(super) headers: &'a [u8],
-    /// Its body.
+    /// The message's body.
     pub payload: &'a [u8],
     pub(super) inbox: &'a str,
 }
 
 impl<'a> Message<'a> {
-    /// The number of the request that it answers, if it came to the connection's inbox.
+    /// The token of the request that this message answers, if it came to the connection's inbox.
     #[must_use]
     pub fn token(&self) -> Option<u64> {
         self.subject.strip_prefix(self.inbox)?.parse().ok()
     }
 
-    /// What the server says instead of a body, such as 408 and `Request Timeout`.
+    /// The status that the server sends in place of a body, such as 408 and `Request Timeout`.
     #[must_use]
     pub fn status(&self) -> Option<(u16, &'a str)> {
         if self.headers.is_empty() { None } else { wire::status(self.headers) }
     }
 
-    /// A header's value.
+    /// The value of the header of this name, in any case of letters.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a str> {
         wire::header(self.headers, name)
     }
 
-    /// A message as the tests of what is made of one want it.
+    /// A message without a reply subject, for tests.
     #[cfg(test)]
     pub(crate) fn sample(inbox: &'a str, subject: &'a str, headers: &'a [u8], payload: &'a [u8]) -> Self {
         Self { subject, reply: None, headers, payload, inbox }
     }
 
-    /// What a stream says of a message that a consumer hands out; none of any other message.
+    /// The counts that come with a message that a consumer hands out; none for any other message.
     #[must_use]
     pub fn delivered(&self) -> Option<Delivered> {
         Delivered::read(self.reply?)
     }
 }
 
-/// What the subject of a delivered message's acknowledgement says of it.
+/// The counts of a delivered message, from the subject to which its acknowledgement is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
-    /// How often it has been handed out, this time included.
+    /// How often the message has been handed out, this time included.
     pub times: u64,
-    /// Its number in the stream.
+    /// The message's sequence number in the stream.
     pub sequence: u64,
-    /// Messages behind it that the consumer has yet to hand out.
+    /// Messages after it that the consumer has not handed out yet.
     pub pending: u64,
 }
 
 impl Delivered {
-    /// `$JS.ACK.stream.consumer.times.sequence.consumer sequence.time.pending`; of a server with domains also
-    /// `$JS.ACK.domain.account.stream. … .pending.token`.
+    /// Parses `$JS.ACK.stream.consumer.times.sequence.consumer sequence.time.pending`, or, as a server with domains
+    /// writes it, `$JS.ACK.domain.account.stream. … .pending.token`.
     fn read(reply: &str) -> Option<Self> {
         let tokens = reply.strip_prefix("$JS.ACK.")?;
         let skipped = match tokens.split('.').count() {

@@ -1,32 +1,33 @@
-//! What the server sends: lines of text, some followed by so many bytes as they say.
+//! The bytes of NATS' protocol: lines of text, some of which give the number of bytes that follow.
 
 use std::{ops::Range, str};
 
 use super::Error;
 
-/// A longer line is taken to be garbage. The longest is INFO, which lists the servers of a cluster.
+/// The longest line that is accepted, in bytes. The longest that a server sends is INFO, which lists the servers of a
+/// cluster.
 const LINE_MAX: usize = 256 * 1024;
-/// More than any server lets a message have (`max_payload`).
+/// The longest message that is accepted, in bytes: more than any server allows (`max_payload`).
 const MESSAGE_MAX: usize = 64 * 1024 * 1024 + LINE_MAX;
 const NEWLINE: &[u8] = b"\r\n";
-/// What the block of headers begins with.
+/// The beginning of every block of headers.
 const VERSION: &str = "NATS/1.0";
 
-/// One thing that the server said; places count from its beginning.
+/// One command of the server. Ranges count bytes from its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Its JSON.
+    /// The server's description of itself, in JSON.
     Info(Range<usize>),
     Message(Places),
     Ping,
     Pong,
-    /// It took what was sent, as it says only if it is asked to.
+    /// A command was accepted. Servers send this only if the client asks for it (`verbose`).
     Ok,
-    /// Its words.
+    /// An error, in words.
     Error(Range<usize>),
 }
 
-/// Where a message's parts are.
+/// The parts of a message, as ranges of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Places {
     pub(super) subject: Range<usize>,
@@ -37,13 +38,13 @@ pub(super) struct Places {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Split {
-    /// What it is, and its length.
+    /// The command, and its length in bytes.
     Whole(Op, usize),
-    /// At least so many bytes have yet to come.
+    /// The command is not whole yet: at least this number of bytes is missing.
     Missing(usize),
 }
 
-/// Finds the first thing said in what has arrived.
+/// Parses the first command in the bytes that have arrived.
 pub(super) fn split(bytes: &[u8]) -> Result<Split, Error> {
     let Some(newline) = bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\n') else {
         return if bytes.len() < LINE_MAX {
@@ -73,7 +74,8 @@ pub(super) fn split(bytes: &[u8]) -> Result<Split, Error> {
     Ok(Split::Whole(op, after))
 }
 
-/// `MSG subject sid [reply] size`, `HMSG subject sid [reply] headers size`, then the bytes and a line's end.
+/// Parses `MSG subject sid [reply] size` or `HMSG subject sid [reply] headers size`, with the bytes and the line's
+/// end that follow.
 fn message(
     bytes: &[u8],
     line: &str,
@@ -111,7 +113,7 @@ fn message(
     Ok(Split::Whole(Op::Message(places), whole))
 }
 
-/// The places of a line's words.
+/// The ranges of a line's words.
 fn words(line: &str) -> impl Iterator<Item = Range<usize>> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -131,7 +133,7 @@ pub(super) fn status(headers: &[u8]) -> Option<(u16, &str)> {
     Some((code.parse().ok()?, words.trim()))
 }
 
-/// The first value of that name in a block of headers.
+/// The value of the first header of that name in a block of headers.
 pub(super) fn header<'a>(headers: &'a [u8], name: &str) -> Option<&'a str> {
     let mut pairs = lines(headers).skip(1).filter_map(|line| line.split_once(':'));
     pairs.find(|(each, _)| each.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
@@ -141,7 +143,7 @@ fn lines(headers: &[u8]) -> impl Iterator<Item = &str> {
     str::from_utf8(headers).unwrap_or_default().split("\r\n")
 }
 
-/// Writes a message to be published, with a header or none.
+/// Writes the command that publishes a message, `PUB` or, with a header, `HPUB`.
 pub(super) fn publish(
     output: &mut Vec<u8>,
     subject: &str,
@@ -174,7 +176,7 @@ pub(super) fn publish(
     output.extend_from_slice(NEWLINE);
 }
 
-/// Decimal, without the machinery of formatting: three of them are written for a message.
+/// Writes a decimal number, without `format!` because up to three are written for each message.
 fn number(output: &mut Vec<u8>, value: u64) {
     let start = output.len();
     let mut rest = value;
@@ -291,7 +293,8 @@ mod tests {
         );
     }
 
-    /// All that is said by bytes that arrive in pieces of these lengths, over and over, and why nothing more can be.
+    /// All commands parsed from bytes that arrive in pieces of these lengths, repeated, and the error that ended the
+    /// parsing, if any.
     fn said(bytes: &[u8], lengths: &[usize]) -> (Vec<String>, Option<Error>) {
         let (mut all, mut from, mut to) = (Vec::new(), 0, 0);
         for length in lengths.iter().cycle() {
@@ -314,7 +317,7 @@ mod tests {
         (all, None)
     }
 
-    /// Something that a server says, whole.
+    /// Draws one whole command of a server.
     fn saying() -> impl Strategy<Value = Vec<u8>> {
         let message =
             (any::<bool>(), "[a-z$.]{1,5}", prop::option::of("[a-z]{1,4}"), "[a-z: ]{0,9}", any::<Vec<u8>>());
@@ -337,7 +340,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut, the server said the same; also where a fault on the way has changed some.
+        /// The same commands are parsed however the bytes are cut, even if a fault on the way has changed some.
         #[test]
         fn what_is_said_does_not_depend_on_how_it_arrives(
             sayings in prop::collection::vec(saying(), 0..9),

@@ -1,4 +1,4 @@
-//! A producer: messages in flight on one connection, each answered at the connection's inbox by its number.
+//! A producer: messages in flight on one connection, whose answers come to the connection's inbox with their numbers.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ use serde::Deserialize;
 
 use crate::protocol::{self, ApiError, Connection, Error, Place};
 
-/// By this header a stream knows a message again.
+/// The header with a message's id, by which a stream drops duplicates.
 const ID: &str = "Nats-Msg-Id";
-/// How much may wait to be written before it is.
+/// Bytes that may wait until they are written.
 const UNWRITTEN_MAX: usize = 256 * 1024;
 
 /// A producer's connection.
@@ -21,14 +21,14 @@ const UNWRITTEN_MAX: usize = 256 * 1024;
 pub struct Producer {
     connection: Connection,
     subject: String,
-    /// Whether messages are answered.
+    /// Whether the server is asked to acknowledge messages.
     confirms: bool,
     deduplicates: bool,
     /// The number of the next message.
     next: u64,
-    /// Messages of which it is not yet known that they were handed to the network.
+    /// Messages that may not have been handed to the network yet, with their numbers.
     unwritten: VecDeque<(u64, Place)>,
-    /// Messages that ended without being sent.
+    /// Messages that failed without being sent, and that the caller does not know of yet.
     unsent: Vec<Completion>,
 }
 
@@ -45,8 +45,8 @@ impl Producer {
         }
     }
 
-    /// What the end of the connection means for what is in flight: what was never handed to the network has
-    /// failed; of the rest nothing is known.
+    /// Decides on the messages in flight when the connection has ended: those that were not handed to the network
+    /// have failed; the outcome of the others stays unknown.
     fn lost(&mut self, error: &Error, ended: &mut Vec<Completion>) -> Fault {
         let fault = Fault::lost(error.to_string());
         for (number, place) in self.unwritten.drain(..) {
@@ -57,7 +57,7 @@ impl Producer {
         fault
     }
 
-    /// Waits for answers, and takes all that have arrived.
+    /// Waits for at least one answer, and takes all that have arrived.
     async fn answers(&mut self, ended: &mut Vec<Completion>) -> Result<(), Error> {
         let before = ended.len();
         while ended.len() == before {
@@ -69,7 +69,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Writes everything: all messages have ended by that.
+    /// Writes all messages. Without acknowledgements they are ok as soon as they are written.
     async fn written(&mut self, ended: &mut Vec<Completion>) -> Result<(), Error> {
         self.connection.flush().await?;
         ended.extend(self.unwritten.drain(..).map(|(number, _)| Completion { number, attempt: Attempt::Ok }));
@@ -86,7 +86,7 @@ impl Publisher for Producer {
         let token = self.confirms.then_some(number);
         match self.connection.publish(&self.subject, token, header, &message.body) {
             Ok(place) => self.unwritten.push_back((number, place)),
-            // proved not to have been sent, which settling tells
+            // the message was certainly not sent; the next `settle` reports it
             Err(error) => {
                 let message = error.to_string();
                 let connection_lost = !matches!(error, Error::TooLong { .. });
@@ -95,7 +95,7 @@ impl Publisher for Producer {
             }
         }
         if self.connection.unwritten() > UNWRITTEN_MAX {
-            // what the end of the connection means for each message, settling tells
+            // if the connection has ended, the next `settle` reports the outcome of each message
             let _ = self.connection.flush().await;
         }
         Ok(())
@@ -105,7 +105,7 @@ impl Publisher for Producer {
         let unsent = !self.unsent.is_empty();
         ended.append(&mut self.unsent);
         let settled = match (self.confirms, unsent) {
-            // what else there is to wait for, the next call waits for
+            // the next call waits for answers
             (true, true) => self.connection.flush().await,
             (true, false) => self.answers(ended).await,
             (false, _) => self.written(ended).await,
@@ -119,23 +119,23 @@ impl Publisher for Producer {
         Ok(())
     }
 
-    /// The server may not have read yet what nobody is to answer.
+    /// Waits for the answer to a ping, because the server may not have read all unacknowledged messages yet.
     async fn close(&mut self) {
-        // there is nobody left to tell
+        // there is no caller left to report an error to
         let _ = self.connection.ping().await;
     }
 }
 
-/// What `JetStream` answers for a message.
+/// `JetStream`'s answer to a published message.
 #[derive(Deserialize)]
 struct PubAck {
-    /// Its number in the stream; 0 with an error.
+    /// The message's sequence number in the stream; 0 with an error.
     #[serde(default)]
     seq: u64,
     error: Option<ApiError>,
 }
 
-/// Which message is answered, and how it ended; none if it is no answer.
+/// The number of the message that is answered, and its outcome; none if this is not an answer.
 fn answer(message: &protocol::Message<'_>) -> Option<Completion> {
     let number = message.token()?;
     let attempt = match message.status() {

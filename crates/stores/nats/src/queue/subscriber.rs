@@ -1,4 +1,4 @@
-//! A consumer: pulls messages in batches, so that as many are on their way to it as it may hold.
+//! A consumer, which pulls messages in batches, so that it always has as many in hand or on their way as it may hold.
 
 use std::{
     collections::VecDeque,
@@ -12,57 +12,58 @@ use tokio::time::{sleep, timeout};
 
 use crate::protocol::{Connection, Error, Message};
 
-/// How long a request for messages waits at the server for those that are not there yet: also how long a consumer
-/// that stops waits for what may be on its way.
+/// How long a request waits at the server for messages that are not there yet. A consumer that stops must wait as
+/// long for messages that may still come.
 const EXPIRES: Duration = Duration::from_millis(500);
-/// How much later the server has forgotten a request that has expired.
+/// How long after a request has expired the server has certainly forgotten it.
 const FORGOTTEN: Duration = Duration::from_millis(200);
-/// How long the end of a request is awaited after it must have expired.
+/// How long the status that ends a request is awaited after the request must have expired.
 const GRACE: Duration = Duration::from_secs(5);
-/// Bytes of answers beyond which they are sent although more messages are at hand.
+/// Bytes of acknowledgements that are written at the latest, even if more messages are at hand.
 const FULL: usize = 1 << 16;
-/// The status that ends a request of which less came than was asked for.
+/// The status that ends a request for which fewer messages came than were asked for.
 const TIMED_OUT: u16 = 408;
 const NOTHING: u16 = 404;
-/// Says how many of the messages asked for have not come.
+/// The header with the number of messages that were asked for and have not come.
 const PENDING: &str = "Nats-Pending-Messages";
 
 /// A consumer's connection.
 #[derive(Debug)]
 pub struct Consumer {
     connection: Connection,
-    /// Where messages are asked for.
+    /// The subject on which messages are asked for.
     subject: String,
     acknowledges: bool,
     prefetch: u32,
-    /// Messages that may be asked for and not have come: the server closes the connection of a reader that is too
-    /// slow for what is on its way (`max_pending`, `write_deadline`).
+    /// The most messages that may be asked for and not have come: the server closes the connection of a reader that
+    /// is too slow for the bytes on their way (`max_pending`, `write_deadline`).
     at_once: u32,
-    /// Messages that were asked for and may still come.
+    /// Number of messages that were asked for and may still come.
     asked: u32,
-    /// When some were last asked for.
+    /// When messages were last asked for.
     asked_at: Instant,
     requests: u64,
-    /// Messages in hand.
+    /// Number of messages that the client has and has not acknowledged.
     held: u32,
-    /// The number of the last message that may have been handed out without a trace.
+    /// The sequence number of the last message that a server that was restarted may have handed out before; 0 if it
+    /// was not restarted.
     doubtful: u64,
-    /// Where they are acknowledged, a line each.
+    /// The subjects to which the messages in hand are acknowledged, one per line.
     replies: String,
-    /// What came after the consumer stopped asking.
+    /// Messages that came after the consumer had stopped, each with its redelivered flag.
     left: VecDeque<(Vec<u8>, bool)>,
     stopped: bool,
 }
 
-/// What a message is to a consumer.
+/// The meaning of a message to a consumer.
 enum Arrival {
-    /// One that was asked for; whether it may have been handed out before.
+    /// A message that was asked for; true if it may have been handed out before.
     Delivery(bool),
-    /// So many of those that were asked for do not come.
+    /// This number of messages that were asked for will not come.
     Short(u32),
-    /// What has nothing to say.
+    /// No information, such as a heartbeat.
     Nothing,
-    /// The server hands nothing out, and why.
+    /// The server hands out no messages, for this reason.
     Refusal(String),
 }
 
@@ -92,7 +93,7 @@ impl Consumer {
         }
     }
 
-    /// Asks for messages once half of those that may be in hand or on their way have been dealt with. Whether it
+    /// Asks for more messages once no more than half of those allowed are in hand or on their way. Returns whether it
     /// did.
     fn ask(&mut self) -> Result<bool, Error> {
         let most = self.prefetch.min(self.held + self.at_once);
@@ -109,11 +110,11 @@ impl Consumer {
         Ok(true)
     }
 
-    /// Takes the next message into `received`. Whether one has come.
+    /// Takes the next message into `received`. Returns whether one came within `patience`.
     async fn next(&mut self, patience: Duration, received: &mut ReceivedMessage) -> Result<bool, Error> {
         let deadline = Instant::now() + patience;
         loop {
-            // most of the time it is here already, and no timer is needed
+            // most of the time a message has arrived already, and no timer is needed
             let waits = self.ask()? || self.connection.unwritten() > FULL;
             let arrived = if waits { None } else { self.connection.arrived()? };
             let message = if let Some(message) = arrived {
@@ -142,7 +143,7 @@ impl Consumer {
         }
     }
 
-    /// Keeps account of what was asked for. Whether it was a message.
+    /// Updates the number of messages that were asked for. Returns whether this was a message.
     fn counted(&mut self, came: Arrival) -> Result<bool, Error> {
         match came {
             Arrival::Delivery(_) => {
@@ -156,7 +157,7 @@ impl Consumer {
         Ok(false)
     }
 
-    /// A request whose end never came, because the server has lost it, is not waited for for ever.
+    /// Forgets a request whose end has not come in time, as the server has lost it. Returns false, for no message.
     fn nothing_came(&mut self) -> bool {
         if self.asked_at.elapsed() > EXPIRES + GRACE {
             self.asked = 0;
@@ -164,7 +165,7 @@ impl Consumer {
         false
     }
 
-    /// Waits for what was asked for, until nothing more can come.
+    /// Waits for all messages that were asked for, until no more can come.
     async fn wait_for_the_rest(&mut self) -> Result<(), Error> {
         let mut deadline = self.asked_at + EXPIRES + GRACE;
         while self.asked > 0 {
@@ -186,7 +187,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Answers every message in hand, for now in writing only.
+    /// Answers every message in hand with this word; the answers are written later.
     fn answer(&mut self, word: &[u8]) -> Result<(), Error> {
         for reply in self.replies.lines() {
             self.connection.publish(reply, None, None, word)?;
@@ -207,9 +208,9 @@ impl Subscriber for Consumer {
         match self.next(patience, received).await {
             Ok(true) => Attempt::Ok,
             Ok(false) => Attempt::Refused,
-            // what is not acknowledged comes again
+            // an unacknowledged message is delivered again
             Err(error) if self.acknowledges => Attempt::Failed(Fault::lost(error.to_string())),
-            // what was handed out has gone
+            // without acknowledgements a message that was handed out is gone
             Err(error) => Attempt::Unknown(Fault::lost(error.to_string())),
         }
     }
@@ -217,8 +218,8 @@ impl Subscriber for Consumer {
     async fn settle(&mut self) -> Result<AckAnswer, Fault> {
         let settled = async {
             self.answer(b"+ACK")?;
-            // the next messages are asked for in the same breath; while some are at hand, answers are sent several at
-            // once
+            // a request for more messages is written together with the acknowledgements; while messages are at hand,
+            // acknowledgements are collected and written several at once
             if self.ask()? || self.connection.unread() == 0 {
                 self.connection.flush().await?;
             }
@@ -228,16 +229,17 @@ impl Subscriber for Consumer {
         Ok(AckAnswer::Sent)
     }
 
-    /// Without acknowledgements what was handed out is kept to be taken; else it is given back at once, where a
-    /// consumer that merely goes would keep it from the others until its time is up.
+    /// Without acknowledgements messages that were handed out are kept for the client to take. With them they are
+    /// given back at once; the others would get them only after `ACK_WAIT` if the consumer just
+    /// left.
     async fn stop(&mut self) -> Result<(), Fault> {
         let begun = Instant::now();
         self.stopped = true;
         let stopped = async {
             self.wait_for_the_rest().await?;
             if !self.replies.is_empty() {
-                // Consumers that stop together have requests that expire together. What is given back while one
-                // has expired and is not forgotten makes 2.9 hand out another message twice as a new one
+                // Consumers that stop together have requests that expire together. A message that is given back while
+                // a request has expired and is not forgotten makes 2.9 hand out another message twice as a new one
                 // (nats-server #4460).
                 sleep((EXPIRES + FORGOTTEN).saturating_sub(begun.elapsed())).await;
             }
@@ -254,7 +256,7 @@ fn look(message: &Message<'_>, doubtful: u64) -> Arrival {
     }
     match message.status() {
         Some((TIMED_OUT | NOTHING, _)) => {
-            // servers older than 2.9 do not say; then none of this client's requests is known to be open
+            // servers older than 2.9 do not say how many; then all requests of this client are taken to have ended
             Arrival::Short(message.header(PENDING).and_then(|number| number.parse().ok()).unwrap_or(u32::MAX))
         }
         // a heartbeat

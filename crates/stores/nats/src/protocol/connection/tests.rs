@@ -12,7 +12,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(async { timeout(Duration::from_mins(2), work).await.unwrap() })
 }
 
-/// The server's side of a connection, written by the test.
+/// The server's side of a connection, played by the test.
 struct Peer {
     stream: TcpStream,
     heard: Vec<u8>,
@@ -23,7 +23,7 @@ impl Peer {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// Reads until the text has been said.
+    /// Reads until the client has sent this text.
     async fn hears(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.heard).contains(text) {
             assert!(
@@ -35,7 +35,7 @@ impl Peer {
     }
 }
 
-/// A server that greets with these words, and a client that has connected to it or has not.
+/// Connects a client to a server that sends `greeting` and, once it has been pinged, `after`.
 async fn meet(greeting: &str, after: &str) -> (Result<Connection, Error>, Peer) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
@@ -113,7 +113,7 @@ fn pings_without_end_take_no_memory_without_end() {
             connection.input.extend(b"PING\r\n".repeat(100 * PONGS_MAX));
             assert_eq!(connection.arrived(), Ok(None));
             assert_eq!(connection.unwritten(), 6 * PONGS_MAX);
-            // once it has read some, it is answered again
+            // pings are answered again once the answers before have been written
             connection.flush().await.unwrap();
         }
         peer.hears(&"PONG\r\n".repeat(2 * PONGS_MAX)).await;
@@ -190,7 +190,7 @@ fn neither_side_waits_for_the_other_to_read_first() {
         for _ in 0..many {
             connection.publish("a", None, None, &[b'y'; 100]).unwrap();
         }
-        // the peer reads nothing before it has written everything
+        // the peer reads nothing until it has written everything
         let server = async {
             peer.say(&message.repeat(many)).await;
             peer.hears("never").await;
