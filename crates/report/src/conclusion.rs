@@ -77,8 +77,10 @@ fn missing(cells: &[&CellResult]) -> Vec<String> {
 }
 
 fn listed(cells: &[&CellResult], names: &Names) -> String {
-    let shown: Vec<String> = cells.iter().take(NAMED).map(|cell| names.cell(cell)).collect();
-    let rest = cells.len().saturating_sub(NAMED);
+    // the name of one more is no longer than saying that there is one
+    let most = if cells.len() == NAMED + 1 { cells.len() } else { NAMED };
+    let shown: Vec<String> = cells.iter().take(most).map(|cell| names.cell(cell)).collect();
+    let rest = cells.len().saturating_sub(most);
     let more = if rest > 0 { format!("; and {} more", count(rest as u64)) } else { String::new() };
     shown.join("; ") + &more
 }
