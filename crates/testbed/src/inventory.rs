@@ -101,8 +101,8 @@ pub async fn garbled(store: &impl Store, spoil: impl AsyncFn(&Place, &Item)) {
 }
 
 /// Asserts that the durability level that was asked for is read back, with the settings that the store's row of the
-/// matrix names at the beginning of its words on the durability level: `fsync=on, synchronous_commit=on: …`, or
-/// `appendonly yes, …`. For an embedded store, which sets its durability level itself, only the durability level is compared.
+/// matrix names at the beginning of its words on the level: `fsync=on, synchronous_commit=on: …`, or
+/// `appendonly yes, …`. For an embedded store, which sets its level itself, only the level is compared.
 #[track_caller]
 pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
     assert_eq!(effective.durability, asked, "{}: {effective:?}", kind.name);
@@ -135,7 +135,7 @@ pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
     );
 }
 
-/// Starts the store at each durability level that it offers, and asserts that the durability level is read back. `check` may
+/// Starts the store at each durability level that it offers, and asserts that the level is read back. `check` may
 /// assert more about its settings.
 pub fn levels<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effective)) {
     for asked in Durability::ALL {

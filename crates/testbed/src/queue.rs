@@ -578,7 +578,8 @@ pub fn killed_young<S: Store>(
 }
 
 /// Messages that need not outlive the server's process are lost with it, and the audit counts them: transient
-/// messages, or, in a store without these, all messages at durability none. The settings that are read back say durability none.
+/// messages, or, in a store without these, all messages at durability none. The settings that are read back say
+/// durability none.
 pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
     let Some(mut world) = prepared(subject, Durability::None) else { return };
     let publish = |persistent| Parameters { phase: Phase::Publish, persistent, ..few() };

@@ -49,8 +49,8 @@ pub(crate) enum Home {
 }
 
 impl<S: Store> Subject<S> {
-    /// Opens the store at this durability level, on a server of its own if it needs one; none if the store is left out
-    /// of the tests.
+    /// Opens the store at this durability level, on a server of its own if it needs one; none if the store is left
+    /// out of the tests.
     #[must_use]
     pub fn start(&self, durability: Durability) -> Option<World<S>> {
         let mut home = if self.kind.server == Hosting::Program {

@@ -1,8 +1,8 @@
-//! What can go wrong, and what it means for the operation that met it.
+//! Errors of the store, and the outcomes of operations that they lead to.
 
 use acidtest_workloads::{Attempt, Fault};
 
-/// Why something was not done.
+/// The reason why a step on the database failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{}", words(.0))]
@@ -23,7 +23,8 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// fjall's errors print as the code that makes them; those that a user may meet are put in words.
+/// The error in words. fjall's own errors print as the code that makes them, so that those that a user may meet are
+/// put in words here.
 fn words(error: &fjall::Error) -> String {
     match error {
         fjall::Error::Locked => "another process has the database open".to_owned(),
@@ -35,16 +36,16 @@ fn words(error: &fjall::Error) -> String {
     }
 }
 
-/// How an operation went, or the error that ended it before anything was committed.
+/// The outcome of an operation, or the error that ended it before anything was committed.
 pub(crate) type OperationResult = Result<Attempt, Error>;
 
-/// What an error means that came before anything was committed.
+/// The outcome of an operation whose error came before anything was committed: failed.
 pub(crate) fn undone(error: &Error) -> Attempt {
     Attempt::Failed(Fault::answered(error.to_string()))
 }
 
-/// What an error of a commit means: it may be in the journal or not, unless nothing was to be written
-/// there any more.
+/// The outcome of an operation whose commit failed: unknown, as it may be in the journal or not; but failed if the
+/// journal took no more writes before.
 pub(crate) fn in_doubt(error: fjall::Error) -> Attempt {
     match error {
         fjall::Error::Poisoned => undone(&error.into()),

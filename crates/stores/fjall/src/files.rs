@@ -1,4 +1,4 @@
-//! A database's files, which one process may have open at a time and in one of two modes.
+//! The folder of a database, which only one process may have open at a time, in one of two modes.
 
 use std::{
     fs,
@@ -16,18 +16,18 @@ use fjall::{
 
 use crate::error::{Error, in_doubt};
 
-/// The file by which fjall knows its own folders.
+/// The file by which fjall recognizes its own folders.
 const VERSION_FILE: &str = "version";
 
-/// The longest name of a keyspace.
+/// The longest name of a keyspace, in bytes.
 const NAME_MAX: usize = 255;
 
-/// How transactions that write are kept apart.
+/// How transactions that write are isolated from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// They run side by side; one that has read what another has written since is refused.
+    /// They run side by side; one that has read a key that another has written since is refused.
     Optimistic,
-    /// They wait for each other.
+    /// They run one after the other.
     SingleWriter,
 }
 
@@ -62,7 +62,7 @@ impl FileState {
 /// The folder of a database, and the database while it is open.
 pub(crate) struct Files {
     pub(crate) path: PathBuf,
-    /// How far each commit is carried before it is acknowledged; nowhere if none.
+    /// Where each commit is written before it is acknowledged; none if it may stay in the process.
     pub(crate) persist: Option<PersistMode>,
     state: Mutex<State>,
 }
@@ -74,12 +74,12 @@ struct State {
     made: bool,
 }
 
-/// How far a commit is carried at a durability level; where there is none, as far as fjall carries it by default.
+/// Where a commit is written at a durability level; without a level, where fjall writes it by default.
 fn persist(durability: Option<Durability>) -> Option<PersistMode> {
     match durability {
         Some(Durability::None) => None,
         None | Some(Durability::Process) => Some(PersistMode::Buffer),
-        // the journal only grows, so its data is all that a sync must carry
+        // the journal is only appended to, so that syncing its data is enough
         Some(Durability::Disk) => Some(PersistMode::SyncData),
     }
 }
@@ -90,11 +90,11 @@ impl Files {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // what it guards is whole at any time
+        // a panic cannot leave the state half changed
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the database in a mode, making it if it is not there.
+    /// Opens the database in a mode, and creates it if it does not exist.
     fn open(&self, mode: Mode, state: &mut State) -> Result<FileState, Error> {
         if !self.path.try_exists()? {
             state.made = true;
@@ -104,7 +104,7 @@ impl Files {
         {
             return Err(Error::NoDatabase);
         }
-        // by hand means: not before the journal's buffer is full
+        // a journal that is persisted by hand is written only when its buffer is full
         let by_hand = self.persist.is_none();
         let open = match mode {
             Mode::Optimistic => FileState::Optimistic(
@@ -118,7 +118,7 @@ impl Files {
         Ok(open)
     }
 
-    /// The database, in whatever mode it is open.
+    /// The database, in the mode in which it is open.
     pub(crate) fn database(&self) -> Result<Database, Error> {
         let mut state = self.state();
         match &state.open {
@@ -127,8 +127,8 @@ impl Files {
         }
     }
 
-    /// A keyspace for a client, in the mode that the lock needs. The database is opened anew if it is open
-    /// in the other one; no client of an earlier trial may hold it then.
+    /// A keyspace for a client, in the mode that the lock mode needs. If the database is open in the other mode, it
+    /// is closed and opened again, and no client of an earlier trial may hold it then.
     pub(crate) fn table(&self, name: &str, lock: Lock) -> Result<Table, Error> {
         let mut state = self.state();
         let open = match state.open.take() {
@@ -160,7 +160,7 @@ impl Files {
         self.state().made
     }
 
-    /// Closes the database and removes its folder; what is gone already is no error.
+    /// Closes the database and removes its folder, ignoring errors, as it may be gone already.
     pub(crate) fn remove(&self) {
         let mut state = self.state();
         state.open = None;
@@ -168,7 +168,7 @@ impl Files {
     }
 }
 
-/// A keyspace that is there.
+/// A keyspace that exists, or an error.
 pub(crate) fn keyspace(database: &Database, name: &str) -> Result<Keyspace, Error> {
     if !database.keyspace_exists(name) {
         return Err(Error::Missing(name.to_owned()));
@@ -176,7 +176,7 @@ pub(crate) fn keyspace(database: &Database, name: &str) -> Result<Keyspace, Erro
     Ok(database.keyspace(name, KeyspaceCreateOptions::default)?)
 }
 
-/// A new keyspace, or the one that is there, with fjall's defaults.
+/// The keyspace of this name, which is created with fjall's defaults if it does not exist.
 pub(crate) fn make_keyspace(database: &Database, name: &str) -> Result<Keyspace, Error> {
     if name.is_empty() || name.len() > NAME_MAX {
         return Err(Error::Name(name.to_owned()));
@@ -184,7 +184,7 @@ pub(crate) fn make_keyspace(database: &Database, name: &str) -> Result<Keyspace,
     Ok(database.keyspace(name, KeyspaceCreateOptions::default)?)
 }
 
-/// Removes a keyspace, if it is there.
+/// Removes a keyspace, if it exists.
 pub(crate) fn drop_keyspace(database: &Database, name: &str) -> Result<(), Error> {
     match keyspace(database, name) {
         Ok(keyspace) => Ok(database.delete_keyspace(keyspace)?),
@@ -193,7 +193,7 @@ pub(crate) fn drop_keyspace(database: &Database, name: &str) -> Result<(), Error
     }
 }
 
-/// A keyspace as a client uses it.
+/// A keyspace that a client reads and writes, with the mode and the durability of its transactions.
 pub(crate) struct Table {
     handle: Handle,
     persist: Option<PersistMode>,
@@ -205,7 +205,7 @@ enum Handle {
 }
 
 impl Table {
-    /// What is there now.
+    /// The current value of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<UserValue>, Error> {
         Ok(match &self.handle {
             Handle::Optimistic(_, keyspace) => keyspace.get(key),
@@ -213,7 +213,7 @@ impl Table {
         }?)
     }
 
-    /// What is there now, for several reads.
+    /// The keyspace as it is now, for several consistent reads.
     pub(crate) fn snapshot(&self) -> View<'_> {
         match &self.handle {
             Handle::Optimistic(database, keyspace) => {
@@ -225,7 +225,7 @@ impl Table {
         }
     }
 
-    /// A transaction that may write; with a single writer, once it is its turn.
+    /// Begins a transaction that may write. With a single writer, waits until the others have ended.
     pub(crate) fn begin(&self) -> Result<Transaction<'_>, Error> {
         Ok(match &self.handle {
             Handle::Optimistic(database, keyspace) => {
@@ -237,8 +237,8 @@ impl Table {
         })
     }
 
-    /// fjall's own atomic step: `change` makes the new value of the old, or none where there is nothing to
-    /// change; whether it was done at once or after others, fjall sees to. What was there before.
+    /// Changes a value by fjall's own atomic step. `change` makes the new value from the old one, or returns none
+    /// where there is nothing to change; fjall calls it again if other writes come between. Returns the value before.
     pub(crate) fn fetch_update(
         &self,
         key: &[u8],
@@ -248,7 +248,7 @@ impl Table {
             Handle::Optimistic(_, keyspace) => keyspace.fetch_update(key, change),
             Handle::SingleWriter(_, keyspace) => keyspace.fetch_update(key, change),
         }?;
-        // it carries what it does to the kernel, unless that is left to the full buffer
+        // fjall has written the change to the kernel, unless that is left until the buffer is full
         if self.persist == Some(PersistMode::SyncData) && before.is_some() {
             match &self.handle {
                 Handle::Optimistic(database, _) => database.persist(PersistMode::SyncData),
@@ -259,7 +259,7 @@ impl Table {
     }
 }
 
-/// A keyspace at one moment.
+/// A keyspace as it was at one moment.
 pub(crate) struct View<'a> {
     snapshot: Snapshot,
     keyspace: &'a Keyspace,
@@ -270,7 +270,7 @@ impl View<'_> {
         Ok(self.snapshot.get(self.keyspace, key)?)
     }
 
-    /// Everything from a key on.
+    /// All entries from a key on, in order of keys.
     pub(crate) fn from(&self, key: &[u8]) -> Iter {
         self.snapshot.range(self.keyspace, key..)
     }
@@ -280,7 +280,7 @@ impl View<'_> {
     }
 }
 
-/// A transaction that may write. Dropped, it has no effect.
+/// A transaction that may write. Dropped without a commit, it has no effect.
 pub(crate) enum Transaction<'a> {
     Optimistic(OptimisticWriteTx, &'a OptimisticTxKeyspace),
     SingleWriter(SingleWriterWriteTx<'a>, &'a SingleWriterTxKeyspace),
@@ -294,7 +294,7 @@ impl Transaction<'_> {
         }?)
     }
 
-    /// Everything from a key on.
+    /// All entries from a key on, in order of keys.
     pub(crate) fn from(&self, key: &[u8]) -> Iter {
         match self {
             Self::Optimistic(transaction, keyspace) => transaction.range(keyspace, key..),

@@ -1,4 +1,4 @@
-//! The inventory on fjall.
+//! The inventory workload on fjall.
 //!
 //! A tuple is a value under its key: sku, condition, source and warehouse, highest byte first, so that a
 //! group lies together, by warehouse. The value is count and price, lowest byte first.
@@ -22,10 +22,10 @@ use crate::{
     named,
 };
 
-/// The keyspace's name among the trial's.
+/// The name of the keyspace within the trial.
 const STOCK: &str = "stock";
 
-/// The part of a key that the tuples of a group share.
+/// The prefix that the keys of a group's tuples share.
 fn group(sku: u32, condition: u8, source: u8) -> [u8; 6] {
     let mut group = [0, 0, 0, 0, condition, source];
     group[..4].copy_from_slice(&sku.to_be_bytes());
@@ -38,7 +38,7 @@ fn key((sku, condition, source, warehouse): (u32, u8, u8, u8)) -> [u8; 7] {
     key
 }
 
-/// The tuple of a key.
+/// Sku, condition, source and warehouse from a key; none if the key is no tuple's.
 fn tuple_of(key: &[u8]) -> Option<(u32, u8, u8, u8)> {
     let (sku, rest) = key.split_first_chunk()?;
     let [condition, source, warehouse] = rest else { return None };
@@ -125,7 +125,7 @@ struct FjallConnector {
 struct Client {
     table: Table,
     lock: Lock,
-    /// The group last read: warehouses and what is there.
+    /// The tuples of the group that was read last, with their warehouses.
     seen: Vec<(u8, Tuple)>,
 }
 
@@ -138,7 +138,7 @@ impl Connector for FjallConnector {
     }
 }
 
-/// Reads a group and decides from which of its tuples to take.
+/// Reads a group's tuples into `seen`, and puts the lines to take into `taken`. Returns false if they do not suffice.
 fn decide(
     tuples: Iter,
     capture: &Capture,
@@ -155,7 +155,7 @@ fn decide(
     Ok(plan_capture(capture, seen.iter().map(|(warehouse, tuple)| (*warehouse, tuple.count)), taken))
 }
 
-/// The value of the tuple that a line takes from, without what it takes.
+/// The new value of the tuple from which a line takes units.
 fn left(seen: &[(u8, Tuple)], line: &Withdrawal) -> Result<[u8; 12], Error> {
     let (_, tuple) = seen.iter().find(|(warehouse, _)| *warehouse == line.warehouse).ok_or(Error::Value)?;
     Ok(Tuple { count: tuple.count.saturating_sub(line.count.into()), ..*tuple }.encode())
@@ -204,7 +204,7 @@ impl Client {
             let more = Tuple::decode(value).and_then(|tuple| {
                 Some(Tuple { count: tuple.count.checked_add(release.units.into())?, ..tuple })
             });
-            // what is no tuple is left as it was: without a value it would be removed
+            // a value that is no tuple is written back unchanged: returning none would remove it
             done = more.map(|_| Attempt::Ok).ok_or(Error::Value);
             Some(more.map_or_else(|| value.clone(), |tuple| tuple.encode().as_slice().into()))
         });
@@ -251,7 +251,7 @@ mod tests {
         wait(testbed::inventory::garbled(&store, spoil));
     }
 
-    /// Neither more than a count can be, nor what is no count.
+    /// A release fails if the count would overflow or if the value is no tuple, and the value stays as it is.
     #[test]
     fn nothing_is_put_on_what_is_no_tuple() {
         let folder = tempfile::tempdir().unwrap();

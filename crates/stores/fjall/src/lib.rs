@@ -1,4 +1,4 @@
-//! fjall, embedded: a log-structured merge tree in a folder, one thread a client.
+//! fjall, embedded: a log-structured merge tree in a folder, with one thread for each client.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
@@ -21,10 +21,10 @@ use crate::{
     files::{Files, drop_keyspace, keyspace, make_keyspace},
 };
 
-/// The version that is built in, which the crate itself does not tell.
+/// The version of the crate that is built in, as the crate itself does not tell it.
 const VERSION: &str = "3.1.13";
 
-/// The store's row of the matrix.
+/// The store's row of the matrix: its lock modes, durability levels and workloads.
 pub const KIND: StoreKind = StoreKind {
     name: "fjall",
     title: "fjall",
@@ -62,17 +62,17 @@ pub const KIND: StoreKind = StoreKind {
     idle: all_has_effect,
 };
 
-/// A database folder.
+/// A fjall database in a folder.
 pub struct Fjall {
     files: Arc<Files>,
 }
 
 impl Fjall {
-    /// Opens the folder, making it if it is not there. With a durability level, commits are carried so far; without
-    /// one, as far as fjall carries them by default.
+    /// Opens the folder, and creates it if it does not exist. Commits are made durable at the durability level, or
+    /// without one as fjall does it by default.
     ///
     /// # Errors
-    /// A folder that cannot be made, holds something else, or is open elsewhere.
+    /// If the folder cannot be created, holds something else, or is open in another process.
     pub fn open(address: &Address, durability: Option<Durability>) -> Result<Self, StoreError> {
         let store = Self { files: Arc::new(Files::at(Path::new(&address.path), durability)) };
         store.files.database().map_err(|error| StoreError::Unreachable {
@@ -85,7 +85,7 @@ impl Fjall {
         Ok(store)
     }
 
-    /// Does something on the database.
+    /// Runs `work` on the database, and turns its error into the store's, with what acidtest was doing.
     fn on_files<T>(
         &self,
         doing: &str,
@@ -103,17 +103,17 @@ impl Fjall {
     }
 }
 
-/// A keyspace of the trial's.
+/// The name of a trial's keyspace.
 fn named(place: &Place, object: &str) -> String {
     format!("{}:{}", place.namespace, place.object(object))
 }
 
-/// The keyspace with the mark of whoever made the namespace.
+/// The name of the keyspace that marks a namespace and says which run made it.
 fn marker(namespace: &str) -> String {
     format!("{namespace}:marker")
 }
 
-/// In the marker: the run, and whether it made the folder.
+/// The key in the marker under which the run stands. [`MADE`] is there if acidtest made the folder.
 const RUN: &str = "run";
 const MADE: &str = "made";
 
@@ -124,7 +124,7 @@ fn keyspaces(database: &Database, namespace: &str) -> Vec<String> {
     names.iter().filter(|name| name.starts_with(&prefix)).map(ToString::to_string).collect()
 }
 
-/// How far commits are carried, in fjall's own words.
+/// fjall's name for where commits are written.
 fn persist_name(persist: Option<PersistMode>) -> &'static str {
     match persist {
         None => "none",
@@ -134,7 +134,7 @@ fn persist_name(persist: Option<PersistMode>) -> &'static str {
     }
 }
 
-/// What that amounts to.
+/// The durability level that follows from where commits are written, and the reason for it.
 fn durability(persist: Option<PersistMode>) -> (Durability, &'static str) {
     match persist {
         None => (Durability::None, "commits stay in the process until the journal's buffer is full"),
@@ -208,7 +208,7 @@ impl Store for Fjall {
         Box::pin(async move {
             let ours = self.on_files("removing the namespace", |database| {
                 let marker = marker(namespace);
-                // a namespace without a mark is removed only when the user says so, its folder never
+                // a namespace without a mark is removed only if the user asks for it, and its folder never
                 let made = match keyspace(database, &marker) {
                     Ok(marker) => marker.contains_key(MADE)?,
                     Err(_) => false,
@@ -220,11 +220,11 @@ impl Store for Fjall {
                 for name in names.iter().filter(|name| **name != marker) {
                     drop_keyspace(database, name)?;
                 }
-                // the mark goes last
+                // the mark goes last, so that the rest of an interrupted removal is still known to be acidtest's
                 drop_keyspace(database, &marker)?;
                 Ok(false)
             })?;
-            // with all that is in it, which takes no room on a disk that is full
+            // the whole folder, because that needs no room on a full disk
             if ours {
                 self.files.remove();
             }

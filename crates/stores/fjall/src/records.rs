@@ -1,4 +1,4 @@
-//! The records on fjall.
+//! The records workload on fjall.
 //!
 //! A record is a value under its key: eight bytes of version, lowest first, and then its fields, which are all
 //! of one length.
@@ -22,15 +22,15 @@ use crate::{
     named,
 };
 
-/// The keyspace's name among the trial's.
+/// The name of the keyspace within the trial.
 const TABLE: &str = "usertable";
 
-/// Records of one batch while they are laid in.
+/// Number of records that are loaded in one batch.
 const BATCH: u64 = 1_000;
 
 const LOADING: &str = "loading the records";
 
-/// Writes a record as a value, into the room of an old one.
+/// Writes a record as a value into this buffer, in place of its old contents.
 fn encode(value: &mut Vec<u8>, version: u64, fields: &Fields) {
     value.clear();
     value.extend_from_slice(&version.to_le_bytes());
@@ -39,13 +39,13 @@ fn encode(value: &mut Vec<u8>, version: u64, fields: &Fields) {
     }
 }
 
-/// A record's version, and its fields one after the other; none of a value that is no record.
+/// A record's version, and its fields one after the other; none if the value is no record.
 fn decode(value: &[u8]) -> Option<(u64, &[u8])> {
     let (version, fields) = value.split_first_chunk()?;
     Some((u64::from_le_bytes(*version), fields))
 }
 
-/// Each field of a record.
+/// Splits the bytes of a record's fields into the single fields.
 fn split<'a>(fields: &'a [u8], layout: &Layout) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     fields.chunks(layout.field_bytes as usize)
 }
@@ -76,7 +76,7 @@ impl RecordsStore for Fjall {
                 })?;
                 loaded.add(next - first);
                 first = next;
-                // whoever waits may look at how far it is, or give up
+                // lets the caller look at the progress, or give up
                 tokio::task::yield_now().await;
             }
             self.on_files(LOADING, |database| Ok(database.persist(PersistMode::SyncAll)?))
@@ -132,21 +132,21 @@ impl Connector for FjallConnector {
     type Connection = Client;
 
     async fn connect(&self) -> Result<Client, String> {
-        // every transaction is serializable: there is no level to set
+        // every transaction is serializable, so that there is no isolation level to set
         let table = self.files.table(&self.name, self.lock).map_err(|error| error.to_string())?;
         Ok(Client { table, lock: self.lock, codec: Codec { layout: self.layout, value: Vec::new() } })
     }
 }
 
-/// Makes answers of values, and values of requests.
+/// Converts values to answers, and requests to values.
 struct Codec {
     layout: Layout,
-    /// What is to be written.
+    /// The value to write, in a buffer that is used again and again.
     value: Vec<u8>,
 }
 
 impl Codec {
-    /// What is there, told in the answer if it was asked for, and in any case if it is no record.
+    /// Parses the value of a key. Puts the record into the answer if `asked`, and a torn one in any case.
     fn found(&self, value: Option<&UserValue>, asked: bool, answer: &mut Answer) -> Lookup {
         let Some(value) = value else { return Lookup::Nothing };
         let Some((version, fields)) = decode(value) else {
@@ -163,7 +163,7 @@ impl Codec {
         self.found(value, true, answer).read()
     }
 
-    /// The first records of a range.
+    /// Puts the first records of a range into the answer, as many as the request asks for.
     fn listed(&self, range: Iter, request: &Request, answer: &mut Answer) -> OperationResult {
         for record in range.take(request.length as usize) {
             self.read(Some(&record.value()?), answer);
@@ -171,7 +171,8 @@ impl Codec {
         Ok(Attempt::Ok)
     }
 
-    /// What an update or a modify makes of what it read, if it can: the value to be written.
+    /// Prepares the value that an update or a modify writes, from the record that it read. The outcome is ok if there
+    /// is one to write.
     fn changed(&mut self, read: Option<&UserValue>, request: &Request, answer: &mut Answer) -> Attempt {
         let found = self.found(read, request.action == Action::Modify, answer);
         match found.above() {
@@ -184,7 +185,7 @@ impl Codec {
         }
     }
 
-    /// One operation inside a transaction.
+    /// Performs one request inside a transaction.
     fn apply(
         &mut self,
         inside: &mut Transaction<'_>,
@@ -227,7 +228,7 @@ impl Client {
         if done != Attempt::Ok {
             return Ok(done);
         }
-        // it has read nothing, so nothing refuses it
+        // a transaction that has read nothing cannot be refused
         let mut transaction = self.table.begin()?;
         transaction.put(key, &self.codec.value);
         Ok(transaction.commit())
@@ -237,10 +238,10 @@ impl Client {
         let Self { table, codec, .. } = self;
         let mut done = Attempt::Refused;
         let committed = table.fetch_update(request.key.as_bytes(), |read| {
-            // called again if others came between
+            // called again if other writes came between
             answer.clear();
             done = codec.changed(read, request, answer);
-            // what is left as it was is not written; without a value it would be removed
+            // a value that stays as it was is returned unchanged: returning none would remove it
             if done == Attempt::Ok { Some(codec.value.as_slice().into()) } else { read.cloned() }
         });
         committed.map_or_else(in_doubt, |_| done)
@@ -257,7 +258,7 @@ impl Client {
         Ok(transaction.commit())
     }
 
-    /// Reads by themselves: at one moment, with nothing to lock or to refuse.
+    /// Performs requests that only read, in one snapshot, so that nothing is locked and nothing can conflict.
     fn read_together(&self, requests: &[Request], answers: &mut [Answer]) -> OperationResult {
         let view = self.table.snapshot();
         for (request, answer) in requests.iter().zip(answers) {
@@ -309,7 +310,7 @@ mod tests {
         };
         let spoil = async |place: &Place, key: &str| {
             let database = store.files.database().unwrap();
-            // a version has eight bytes
+            // shorter than the eight bytes of a version
             keyspace(&database, &named(place, TABLE)).unwrap().insert(key, b"garbled").unwrap();
         };
         wait(operations::garbled(&store, &Lock::ALL, connect, spoil));

@@ -1,4 +1,4 @@
-//! The inventory and the namespaces, in folders of the tests' own.
+//! The inventory workload and namespaces on fjall, each test in a folder of its own.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 

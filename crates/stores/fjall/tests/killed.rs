@@ -1,4 +1,5 @@
-//! What each durability level keeps when the process is killed that has the database open: here a child of the test.
+//! The updates that each durability level keeps when the process that has the database open is killed; here that is
+//! a child process of the test.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -17,10 +18,11 @@ use acidtest_store_fjall::Fjall;
 use acidtest_testbed::{for_operations, records::RecordsRun};
 use acidtest_workloads::records::Parameters;
 
-/// Tells the child what to do: folder, durability level and lock.
+/// The environment variable that tells the child process its folder, durability level and lock mode, separated by
+/// `|`.
 const ORDERS: &str = "ACIDTEST_TEST_FJALL_CHILD";
 
-/// Updates that are acknowledged before the kill: less than fills the journal's buffer.
+/// Number of updates that are acknowledged before the kill: too few to fill the journal's buffer.
 const UPDATES: u64 = 5;
 
 const ACKNOWLEDGED: &str = "all were acknowledged";
@@ -34,7 +36,7 @@ fn open(folder: &Path, durability: Durability) -> Fjall {
     Fjall::open(&Address::file("fjall", folder.to_str().unwrap()), Some(durability)).ok().unwrap()
 }
 
-/// Not a test by itself: the child that is killed.
+/// Not a test by itself: the child process that is killed. Does nothing without [`ORDERS`].
 #[test]
 fn child() {
     let Ok(orders) = env::var(ORDERS) else { return };
@@ -51,7 +53,7 @@ fn child() {
     }
 }
 
-/// How many updates are there after a process was killed that had acknowledged all of them.
+/// Number of updates that are there after the process that had acknowledged all of them was killed.
 fn kept(durability: Durability, lock: Lock) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let orders = format!("{}|{durability}|{lock}", folder.path().join("store").display());

@@ -1,4 +1,4 @@
-//! The records in folders of the tests' own.
+//! The records workload on fjall, each test in a folder of its own.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! RabbitMQ: AMQP 0-9-1, one connection with one channel a client, driven by its own task.
+//! RabbitMQ over AMQP 0-9-1: for each client one connection with one channel, which the client's own task drives.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
@@ -20,7 +20,7 @@ use crate::{
     server::ConnectOptions,
 };
 
-/// The store's row of the matrix.
+/// The store's row of the matrix: its lock modes, durability levels and workloads.
 pub const KIND: StoreKind = StoreKind {
     name: "rabbitmq",
     title: "RabbitMQ",
@@ -49,10 +49,10 @@ pub const KIND: StoreKind = StoreKind {
     idle: queue::idle,
 };
 
-/// How long a message that is not measured may take: a broker that blocks its publishers never answers.
+/// How long publishing a message outside of a trial may take: a broker that blocks its publishers never answers.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the mark says before the run's id.
+/// The beginning of the message that marks a namespace; the run's id follows.
 const MARK: &str = "acidtest run ";
 
 /// A RabbitMQ server.
@@ -68,10 +68,10 @@ impl fmt::Debug for RabbitMq {
 }
 
 impl RabbitMq {
-    /// Opens the server, connecting once to see that it can be reached.
+    /// Opens the server: connects once, to check that it can be reached.
     ///
     /// # Errors
-    /// A server that does not answer, or not to this user and password.
+    /// If the server does not answer, or refuses this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let server = ConnectOptions::new(address, KIND.default_port);
         let connection = server.reach().await?;
@@ -81,17 +81,17 @@ impl RabbitMq {
     }
 }
 
-/// The name of the queue with the run's mark.
+/// The name of the queue that holds the namespace's mark: a message that says which run made it.
 fn mark(namespace: &str) -> String {
     format!("{namespace}:mark")
 }
 
-/// The name of the queue with the names of all others.
+/// The name of the queue whose messages are the names of the namespace's other queues.
 fn names(namespace: &str) -> String {
     format!("{namespace}:names")
 }
 
-/// The arguments that declare a queue, or ask after one.
+/// The arguments that declare a queue or, if `passive`, ask about an existing one.
 fn declaration(name: &str, passive: bool, durable: bool, kind: Option<&str>) -> Arguments {
     let bits = u8::from(passive) | u8::from(durable) << 1;
     let arguments = Arguments::default().short(0).name(name).byte(bits);
@@ -101,8 +101,8 @@ fn declaration(name: &str, passive: bool, durable: bool, kind: Option<&str>) -> 
     }
 }
 
-/// Messages ready in a queue and its consumers; none if there is no such queue. The channel is closed then, as it
-/// is for a queue that is there and cannot be reached.
+/// Numbers of a queue's ready messages and of its consumers; none if there is no such queue. The broker closes the
+/// channel then, as it does for a queue that exists and cannot be reached.
 async fn look(connection: &mut Connection, name: &str) -> Result<Option<(u32, u32)>, Error> {
     let arguments = declaration(name, true, false, None);
     match connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK).await {
@@ -119,7 +119,7 @@ async fn delete(connection: &mut Connection, name: &str) -> Result<(), Error> {
     connection.ask(ids::DELETE, &arguments, ids::DELETE_OK).await.map(drop)
 }
 
-/// Makes a durable queue and leaves a message in it, sure to be there.
+/// Declares a durable queue and publishes a persistent message to it in a transaction, so that it is certainly there.
 async fn leave(connection: &mut Connection, queue: &str, message: &str) -> Result<(), Error> {
     let arguments = declaration(queue, false, true, None);
     connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK).await?;
@@ -160,10 +160,10 @@ impl Store for RabbitMq {
                     look(&mut self.server.reach().await?, &names(namespace)).await.map_err(&failed)?;
                 return Ok(if names.is_some() { Owner::Stranger } else { Owner::Nobody });
             };
-            // not acknowledged: it stays
+            // not acknowledged, so that the mark stays in its queue
             let mut connection = self.server.reach().await?;
             let message = connection.get(&mark, false).await.map_err(&failed)?;
-            // in order, so that it is there again for whoever looks next
+            // closed in order, so that the mark is ready again when somebody looks next
             connection.close().await;
             let Some(message) = message else { return Ok(Owner::Empty) };
             let text = String::from_utf8_lossy(&message);
@@ -185,18 +185,18 @@ impl Store for RabbitMq {
             let (names, mark) = (names(namespace), mark(namespace));
             let there = look(&mut self.server.reach().await?, &names).await.map_err(&failed)?;
             let mut connection = self.server.reach().await?;
-            // not acknowledged: the names of queues that are still there outlive a removal cut short
+            // not acknowledged, so that an interrupted removal does not lose the names of queues that still exist
             while there.is_some()
                 && let Some(queue) = connection.get(&names, false).await.map_err(&failed)?
             {
                 let queue = String::from_utf8_lossy(&queue);
-                // whoever may publish can put any name there
+                // anyone who may publish can put any name there
                 let ours = queue.strip_prefix(namespace).is_some_and(|object| object.starts_with(':'));
                 if ours && queue != names && queue != mark {
                     delete(&mut connection, &queue).await.map_err(&failed)?;
                 }
             }
-            // the mark goes last
+            // the mark goes last, so that the rest of an interrupted removal is still known to be acidtest's
             for queue in [names, mark] {
                 delete(&mut connection, &queue).await.map_err(&failed)?;
             }

@@ -1,4 +1,4 @@
-//! The queue: publishing, consuming, and what both are promised.
+//! The queue workload on RabbitMQ: declaring queues, publishing and consuming.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     server::ConnectOptions,
 };
 
-/// What it cannot do of what a queue may be asked.
+/// The reason why the store cannot set up the queue as the cell asks, if there is one.
 pub(crate) fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     let delivery = Delivery::of(wish)?;
     match () {
@@ -35,7 +35,7 @@ pub(crate) fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
     }
 }
 
-/// What has no effect on a queue.
+/// The parameters that have no effect in the cell.
 pub(crate) fn idle(wish: &CellRequest<'_>) -> &'static [Idle] {
     const PUSHED: Idle = Idle {
         name: "prefetch",
@@ -45,7 +45,7 @@ pub(crate) fn idle(wish: &CellRequest<'_>) -> &'static [Idle] {
     if is_pushed { &[NO_CONFLICTS, PUSHED] } else { &[NO_CONFLICTS] }
 }
 
-/// How the broker names the kind of a queue.
+/// The broker's name for the kind of a queue.
 fn kind(delivery: &Delivery) -> &'static str {
     match delivery.queue {
         QueueKind::Default | QueueKind::Classic => "classic",
@@ -58,7 +58,7 @@ fn name(place: &Place) -> String {
 }
 
 impl RabbitMq {
-    /// Declares the queue as it is wanted; one that is there and differs is refused by the broker.
+    /// Declares the queue. The broker refuses if there is one with other settings.
     async fn declared(&self, place: &Place, wanted: &Requirements, doing: &str) -> Result<(), StoreError> {
         let delivery = &wanted.delivery;
         let arguments = declaration(&name(place), false, delivery.persistent, Some(kind(delivery)));
@@ -83,7 +83,7 @@ impl QueueAdapter for RabbitMq {
             if look(&mut self.server.reach().await?, &queue).await.map_err(&failed)?.is_some() {
                 return Err(self.server.occupied(&queue));
             }
-            // noted before it is made, so that it is found after a kill
+            // its name is noted before it is declared, so that it is found after a kill
             let mut connection = self.server.reach().await?;
             leave(&mut connection, &names(&place.namespace), &queue).await.map_err(&failed)?;
             self.declared(place, wanted, doing).await
@@ -97,7 +97,7 @@ impl QueueAdapter for RabbitMq {
         server: &'a Effective,
     ) -> Task<'a, Result<Effective, StoreError>> {
         Box::pin(async move {
-            // the broker answers only for a queue that is as it is declared here
+            // the broker accepts this declaration only if the queue has these settings
             self.declared(place, wanted, "reading the queue's settings back").await?;
             let delivery = &wanted.delivery;
             let kind = kind(delivery);
@@ -112,8 +112,8 @@ impl QueueAdapter for RabbitMq {
         })
     }
 
-    /// What a consumer holds, or is on its way to it, is in no count of the broker's; but the consumer is, until
-    /// what it held is ready again.
+    /// The broker does not count messages that a consumer holds or that are on their way to it. It does count the
+    /// consumer, until the messages that it held are ready again, so that the consumers stand for them here.
     fn depth<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<Depth, StoreError>> {
         Box::pin(async move {
             let failed = self.server.failed("counting messages");
@@ -143,9 +143,9 @@ impl QueueAdapter for RabbitMq {
     }
 }
 
-/// Messages ready and consumers, of a queue that is said to have neither: which is also what a broker says of a
-/// quorum queue that does not answer it within 250 ms, or has not read its log yet. So it is asked beside a consumer
-/// of our own, which it must count.
+/// Numbers of ready messages and of consumers, of a queue for which the broker has answered that it has neither. It
+/// answers so also for a quorum queue that does not answer it within 250 ms, or that has not read its log yet. So it
+/// is asked again beside a consumer of our own, which it must count.
 async fn look_again(connection: &mut Connection, queue: &str) -> Result<(u32, u32), Error> {
     connection.ask(ids::QOS, &prefetch(1), ids::QOS_OK).await?;
     connection.ask(ids::CONSUME, &subscription(queue, 0), ids::CONSUME_OK).await?;
@@ -153,7 +153,7 @@ async fn look_again(connection: &mut Connection, queue: &str) -> Result<(u32, u3
     let others = consumers.checked_sub(1).ok_or_else(|| {
         Error::Protocol("the broker does not say how many messages and consumers the queue has".to_owned())
     })?;
-    // behind all that was sent to our own
+    // the answer comes after all messages that were sent to our own consumer
     connection.ask(ids::CANCEL, &Arguments::default().name(TAG).byte(0), ids::CANCEL_OK).await?;
     let mut sent = 0;
     while let Some(event) = connection.heard() {
@@ -172,7 +172,7 @@ fn subscription(queue: &str, bits: u8) -> Arguments {
     Arguments::default().short(0).name(queue).name(TAG).byte(bits).table(&[])
 }
 
-/// The durability level of acknowledged messages, and why.
+/// The durability level of acknowledged messages, and the reason for it.
 fn durability(delivery: &Delivery) -> (Durability, String) {
     let (durability, because) = match (delivery.persistent, delivery.queue) {
         (false, _) => (Durability::None, "transient messages in a queue that is not durable"),
@@ -188,7 +188,7 @@ fn durability(delivery: &Delivery) -> (Durability, String) {
     (durability, because.to_owned())
 }
 
-/// Opens connections to a queue.
+/// Opens connections to a trial's queue.
 #[derive(Clone)]
 pub struct Connector {
     server: ConnectOptions,
@@ -227,10 +227,10 @@ impl queue::Connector for Connector {
     }
 }
 
-/// The only subscription of a connection.
+/// The consumer tag of a connection's only subscription.
 const TAG: &str = "acidtest";
 
-/// Makes a consumer's connection ready to subscribe.
+/// Sets prefetch and transactions on a consumer's connection, before it subscribes.
 async fn prepare(connection: &mut Connection, delivery: &Delivery) -> Result<(), Error> {
     if delivery.consume != Consume::Auto {
         let messages = u16::try_from(delivery.prefetch).unwrap_or(u16::MAX);
@@ -242,18 +242,18 @@ async fn prepare(connection: &mut Connection, delivery: &Delivery) -> Result<(),
     Ok(())
 }
 
-/// What tells a message from others of its producer, should it come back: the beginning of its body.
+/// The beginning of a message's body, by which a returned message is told from others of its producer.
 type Start = [u8; queue::HEADER];
 
 fn start(body: &[u8]) -> Start {
     body.first_chunk().copied().unwrap_or([0; queue::HEADER])
 }
 
-/// A message that was sent and has not ended.
+/// A message that was sent and whose outcome is not known yet.
 #[derive(Clone, Debug)]
 struct InFlight {
     start: Start,
-    /// Why no queue took it.
+    /// The reason why the broker returned the message, if it did.
     returned: Option<String>,
     ended: bool,
 }
@@ -263,16 +263,16 @@ pub struct Publisher {
     connection: Connection,
     envelope: Envelope,
     ack: Ack,
-    /// The number of the first that is open.
+    /// The number of the first message in `open`.
     first: u64,
     open: VecDeque<InFlight>,
 }
 
 impl Publisher {
-    /// Notes what the broker said of messages.
+    /// Notes confirmations, refusals and returns of messages.
     fn note(&mut self, event: Event, ended: &mut Vec<Completion>) {
         match event {
-            // numbers of confirmed messages begin at 1
+            // the broker numbers messages from 1
             Event::Confirmed { tag, multiple } => self.end(tag.saturating_sub(1), multiple, None, ended),
             Event::Refused { tag, multiple } => {
                 let why = "the broker refused to answer for it (basic.nack)";
@@ -289,7 +289,8 @@ impl Publisher {
         }
     }
 
-    /// The message of this number has ended, or all up to it.
+    /// Ends the message of this number, or all up to it, with the outcome that follows from `refused` and from
+    /// whether it was returned.
     fn end(&mut self, number: u64, multiple: bool, refused: Option<&str>, ended: &mut Vec<Completion>) {
         let Some(last) = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok()) else {
             return;
@@ -313,14 +314,14 @@ impl Publisher {
         }
     }
 
-    /// All that is open has ended.
+    /// Ends all messages in flight.
     fn end_all(&mut self, ended: &mut Vec<Completion>) {
         if let Some(last) = self.open.len().checked_sub(1) {
             self.end(self.first + last as u64, true, None, ended);
         }
     }
 
-    /// What the broker has said already.
+    /// Notes all events that have arrived already.
     fn note_heard(&mut self, ended: &mut Vec<Completion>) {
         while let Some(event) = self.connection.heard() {
             self.note(event, ended);
@@ -349,7 +350,7 @@ impl queue::Publisher for Publisher {
             }
             Ack::Transaction => {
                 self.connection.ask(ids::COMMIT, &Arguments::default(), ids::COMMIT_OK).await?;
-                // what no queue took was returned before the answer
+                // messages that no queue took were returned before the answer
                 self.note_heard(ended);
                 self.end_all(ended);
             }
@@ -372,17 +373,17 @@ pub struct Subscriber {
     queue: String,
     consume: Consume,
     subscribed: bool,
-    /// The last message that was taken and not acknowledged.
+    /// The delivery tag of the last message that was taken and not acknowledged.
     last: Option<u64>,
 }
 
 impl Subscriber {
-    /// Subscribes when the first message is asked for: from then on the broker sends what there is, all of it
-    /// where nothing is acknowledged, and what it sent before the clock starts would be timed as taken from
-    /// memory.
+    /// Subscribes when the first message is asked for. From then on the broker sends the messages that there are,
+    /// without acknowledgements all of them; taking one that was sent before the clock started would be timed as a
+    /// read from memory.
     async fn subscribe(&mut self) -> Result<(), Error> {
         const NO_ACK: u8 = 2;
-        // an answer that was not waited for comes later, as an event
+        // if this future is dropped, the answer comes later, as an event
         if std::mem::replace(&mut self.subscribed, true) {
             return Ok(());
         }
@@ -390,7 +391,8 @@ impl Subscriber {
         self.connection.ask(ids::CONSUME, &subscription(&self.queue, bits), ids::CONSUME_OK).await.map(drop)
     }
 
-    /// What an event is to a consumer: a message, nothing, or the end.
+    /// Takes the message into `received`, if the event is one. Returns the outcome of the operation, if the event
+    /// ends it.
     fn note(&mut self, event: Event, received: &mut ReceivedMessage) -> Option<Attempt> {
         match event {
             Event::Delivered { tag, redelivered, body } => {
@@ -448,8 +450,8 @@ impl queue::Subscriber for Subscriber {
         Ok(AckAnswer::Sent)
     }
 
-    /// A subscription that is cancelled is not counted any more, while what it holds is in no other count: where
-    /// anything is held, it ends with its connection.
+    /// Cancels the subscription only without acknowledgements. The broker counts a cancelled one no more, and does
+    /// not count the messages that it holds either, so that with acknowledgements it must end with its connection.
     async fn stop(&mut self) -> Result<(), Fault> {
         self.subscribed = true;
         if self.consume == Consume::Auto {
@@ -464,8 +466,8 @@ impl queue::Subscriber for Subscriber {
     }
 }
 
-/// A connection that broke while a message was asked for: with acknowledgements it comes again, without it may be
-/// gone.
+/// The outcome if the connection broke while a message was asked for: with acknowledgements the message is delivered
+/// again, without them it may be lost.
 fn lost(consume: Consume, error: Error) -> Attempt {
     match consume {
         Consume::Auto => Attempt::Unknown(error.into()),

@@ -1,4 +1,4 @@
-//! Connections to the server, and what its errors mean.
+//! Opens connections to the server, and turns its errors into acidtest's.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use crate::amqp::{Connection, Error, Login};
 /// How long connecting and logging in may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Who logs in if nobody is named: RabbitMQ's own default, which it lets in from the same machine only.
+/// The user, and its password, if the address names none: RabbitMQ's own default, which it lets in from the same
+/// machine only.
 const GUEST: &str = "guest";
 
-/// How connections to the server are opened: alike for clients and for the untimed edge.
+/// Address and login of the server. Connections are opened alike for clients and for requests that are not measured.
 #[derive(Clone)]
 pub(crate) struct ConnectOptions {
     endpoint: String,
@@ -39,7 +40,7 @@ impl ConnectOptions {
         opened.unwrap_or_else(|_| Err(Error::Network(format!("no answer within {CONNECT:?}"))))
     }
 
-    /// Connects for something that is not timed.
+    /// Connects for requests that are not measured.
     pub(crate) async fn reach(&self) -> Result<Connection, StoreError> {
         self.connect().await.map_err(|error| StoreError::Unreachable {
             address: self.address.clone(),
@@ -48,7 +49,7 @@ impl ConnectOptions {
         })
     }
 
-    /// What it means that the server did not do as asked.
+    /// Makes the error of a request that failed, with what acidtest was doing.
     pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + use<'a> {
         move |error| self.refused(doing, error.to_string())
     }

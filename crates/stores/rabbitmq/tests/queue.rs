@@ -1,4 +1,4 @@
-//! The queue against real servers, each test with its own.
+//! The queue workload on real servers, one for each test.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
@@ -48,9 +48,9 @@ fn what_was_transient_is_counted_as_lost_when_the_server_is_killed() {
     queue::nothing_kept(&RABBIT);
 }
 
-/// What docs/queues.md says of 3.10.8: a quorum queue forgets what it confirmed if its broker is killed before it
-/// has written down which log is the queue's, and keeps it afterwards. The audit finds it, once the queue has been made
-/// to say anything at all.
+/// As docs/queues.md says of 3.10.8: a quorum queue loses messages that it confirmed if its broker is killed before
+/// it has noted which log is the queue's; once it has, it keeps them. The audit finds the loss, after the queue has
+/// been forced to elect a leader, without which it does not answer.
 #[test]
 fn a_quorum_queue_that_was_just_made_loses_what_it_confirmed() {
     let parameters = Parameters { queue: QueueKind::Quorum, ..few() };
@@ -60,11 +60,11 @@ fn a_quorum_queue_that_was_just_made_loses_what_it_confirmed() {
     let [in_raft_old, in_raft_young] = [&old, &young].map(|case| in_raft(&case.place));
     is_not_taken_for_empty(rabbit, &young);
     let elected = format!("ra:trigger_election({{'{in_raft_young}', node()}})");
-    // of one that is too busy to answer, too, the broker says that it has neither messages nor consumers
+    // also for a queue that is too busy to answer the broker says that it has neither messages nor consumers
     control(private, &["eval", &format!("{elected}, sys:suspend('{in_raft_old}').")]);
     let found = young.audit(rabbit);
     println!("the young queue: {found} {:?}", found.evidence);
-    // a broker that keeps it is a better one: then docs/queues.md must say so
+    // if this fails, a newer broker keeps the messages, and docs/queues.md must say so
     assert_eq!(found.verdict, Verdict::Broken, "{found:?}");
     assert!(found.count("lost") > 0 && found.reason.is_none(), "{found:?}");
 
@@ -83,15 +83,15 @@ fn is_not_taken_for_empty(rabbit: &RabbitMq, case: &QueueRun) {
     });
 }
 
-/// The name of a place's queue among those that Raft keeps.
+/// The name of the Raft member of a trial's queue.
 fn in_raft(place: &Place) -> String {
     format!("%2F_{}:{}", place.namespace, place.object("queue"))
 }
 
-/// Whether the broker's list of its quorum queues' logs has that of a place's queue.
+/// Whether the broker's list of its quorum queues' logs has the log of a trial's queue.
 fn has_noted_its_log(private: &Private, place: &Place) -> bool {
     let list = "data/mnesia/acidtest@localhost/quorum/acidtest@localhost/names.dets";
-    // behind the queue's name, as an atom, stands that of its log, as a binary
+    // the queue's name, an atom, is followed by the name of its log, a binary
     let entry = format!("{}m", in_raft(place));
     let listed = std::fs::read(private.folder().join(list)).unwrap();
     listed.windows(entry.len()).any(|window| window == entry.as_bytes())
@@ -101,7 +101,7 @@ fn wanted(parameters: &Parameters) -> Requirements {
     Requirements { delivery: parameters.delivery(), message_bytes: parameters.message_bytes }
 }
 
-/// Publishes one message, for at most so long: how it ended, if it did.
+/// Publishes one message. Returns its outcome, or none if there is none within this time.
 async fn publish(
     publisher: &mut impl Publisher,
     message: &Message,
@@ -131,7 +131,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
         let occupied = rabbit.declare(&place, &wanted(&parameters)).await.unwrap_err();
         assert!(matches!(&occupied, StoreError::Occupied { namespace, .. } if namespace.contains("queue_1")));
 
-        // a queue of another kind is not taken for the one that was asked for
+        // a queue of another kind is not mistaken for the one that was asked for
         let quorum = Parameters { queue: QueueKind::Quorum, ..parameters.clone() };
         let server = rabbit.effective().await.unwrap();
         let other = QueueAdapter::settings(&rabbit, &place, &wanted(&quorum), &server).await.unwrap_err();
@@ -142,7 +142,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
             (Durability::Process, "classic")
         );
 
-        // a message over the broker's limit, 128 MiB
+        // a message of one byte more than the broker's limit, 128 MiB
         let mut publisher = rabbit.connector(&place, &wanted(&parameters)).publisher().await.unwrap();
         let too_large = Message { body: vec![7; (128 << 20) + 1] };
         let Some(Err(fault)) = publish(&mut publisher, &too_large, SOON).await else {
@@ -150,7 +150,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
         };
         assert!(fault.connection_lost && fault.message.contains("larger than"), "{fault:?}");
 
-        // a message that no queue takes: confirmed by the broker, and returned before
+        // a message that no queue takes: the broker returns it, and then confirms it
         let mut publisher = rabbit.connector(&place, &wanted(&parameters)).publisher().await.unwrap();
         assert_eq!(publish(&mut publisher, &Message::laid(1, 100), SOON).await, Some(Ok(Attempt::Ok)));
         QueueAdapter::unload(&rabbit, &place).await.unwrap();
@@ -161,7 +161,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
         assert!(fault.message.contains("312 NO_ROUTE"), "{fault:?}");
     });
 
-    // who may not log in
+    // users who may not log in
     for (user, password, words) in
         [("guest", Some("s3cret"), "ACCESS_REFUSED"), ("nobody", None, "ACCESS_REFUSED")]
     {
@@ -171,7 +171,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
     let nowhere = Address { path: "nowhere".to_owned(), ..private.address().clone() };
     RABBIT.refuses(&nowhere, &["vhost nowhere not found", "virtual host"]);
 
-    // whoever runs the broker closes its connections, and says why
+    // an operator closes the broker's connections, with a reason
     wait(async {
         rabbit.declare(&place, &wanted(&parameters)).await.unwrap();
         let mut publisher = rabbit.connector(&place, &wanted(&parameters)).publisher().await.unwrap();
@@ -183,7 +183,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
         assert!(fault.connection_lost && words.iter().all(|word| fault.message.contains(word)), "{fault:?}");
     });
 
-    // a broker that is short of memory, or of room on its disk, takes no messages, and says why
+    // a broker that is short of memory or of disk space takes no messages, and says why
     for (short, limit, usual) in [
         ("memory", &["set_vm_memory_high_watermark", "absolute", "1MB"][..], "0.4"),
         ("disk", &["set_disk_free_limit", "1000000GB"], "50MB"),
@@ -212,7 +212,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
     }
 }
 
-/// A queue in which so many messages of so many bytes are laid in.
+/// Loads a queue with this number of messages of this size.
 fn laid(rabbit: &RabbitMq, trial: u32, backlog: u64, message_bytes: u32) -> QueueRun {
     let (phase, backlog) = (Phase::Consume, Some(backlog));
     let case = QueueRun::new(trial, Parameters { phase, backlog, message_bytes, ..Parameters::default() });
@@ -235,17 +235,17 @@ fn what_is_on_its_way_or_in_dead_hands_is_not_lost() {
     let relay = Relay::to(world.address());
     let far = wait(RabbitMq::open(relay.address())).unwrap();
 
-    // each takes longer than the audit first waits for one
+    // each message takes longer than the audit waits for the first one
     let large = laid(rabbit, 1, 3, 1_000_000);
     relay.pace(Pace { bytes_per_second: Some(3_000_000), ..Pace::default() });
     holds(&far, &large);
 
-    // and so does the first of many small ones
+    // and so does the first of many small messages
     let small = laid(rabbit, 2, 50, 128);
     relay.pace(Pace { latency: Duration::from_millis(80), ..Pace::default() });
     holds(&far, &small);
 
-    // a consumer's machine fails: what it held comes again, but only once the broker knows
+    // a consumer's machine fails: the messages that it held come again, but only once the broker has noticed
     let held = laid(rabbit, 3, 20, 128);
     relay.pace(Pace::default());
     relay.tells_the_server(false);
@@ -268,7 +268,7 @@ fn what_is_on_its_way_or_in_dead_hands_is_not_lost() {
     queue::handed_over(&RABBIT, &world, 4);
 }
 
-/// On one server: it takes seconds to start.
+/// Several checks on one server, because it takes seconds to start.
 #[test]
 fn what_it_does_its_own_way_is_right() {
     let Some(world) = RABBIT.start(Durability::Process) else { return };
@@ -285,7 +285,7 @@ fn what_it_does_its_own_way_is_right() {
 fn a_stranger_s_queue_stays_though_it_is_listed_among_ours(world: &World<RabbitMq>) {
     let rabbit = &world.store;
     let ours = laid(rabbit, 1, 5, 128);
-    // as any client of the broker can
+    // names that any client of the broker may have put there
     let listed = ["stranger", "acidtest_2:queue_1", "acidtest:mark", "acidtest:names"];
     let listed = listed.map(|name| format!("<<\"{name}\">>")).join(", ");
     let publish = "rabbit_basic:publish(rabbit_misc:r(<<\"/\">>, exchange, <<>>), <<\"acidtest:names\">>";
@@ -302,8 +302,8 @@ fn a_stranger_s_queue_stays_though_it_is_listed_among_ours(world: &World<RabbitM
     assert_eq!(theirs.audit(rabbit).evidence["consumed_messages"], 5);
 }
 
-/// The broker sends all that there is as soon as somebody subscribes: before the first message is asked for, which
-/// is timed, it must not.
+/// The broker sends all messages as soon as somebody subscribes. It must not do so before the first message is asked
+/// for, because that is when the clock starts.
 fn nothing_is_sent_to_a_consumer_before_it_asks(world: &World<RabbitMq>) {
     let rabbit = &world.store;
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
@@ -324,7 +324,7 @@ fn nothing_is_sent_to_a_consumer_before_it_asks(world: &World<RabbitMq>) {
     });
 }
 
-/// Tells the broker something by its own tool.
+/// Runs a command of the broker's own tool, `rabbitmqctl`.
 fn control(private: &Private, words: &[&str]) {
     let program = Lab::locate("rabbitmq").unwrap().program.with_file_name("rabbitmqctl");
     let home = private.folder().join("data");
@@ -336,7 +336,7 @@ fn control(private: &Private, words: &[&str]) {
     let begun = Instant::now();
     loop {
         let done = tool.output().unwrap();
-        // it waits for a broker no longer than some seconds
+        // the tool itself waits for a broker only some seconds
         if done.status.code() != Some(UNAVAILABLE) || begun.elapsed() > SOON {
             assert!(done.status.success(), "{words:?}: {done:?}");
             return;
@@ -344,5 +344,5 @@ fn control(private: &Private, words: &[&str]) {
     }
 }
 
-/// How the broker's tool ends that cannot reach it.
+/// The exit code of the broker's tool if it cannot reach the broker.
 const UNAVAILABLE: i32 = 69;

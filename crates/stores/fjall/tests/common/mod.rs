@@ -1,4 +1,4 @@
-//! fjall under test, in folders of the tests' own.
+//! fjall as the store under test.
 
 use std::future::ready;
 

@@ -230,8 +230,7 @@ impl Subscriber for Consumer {
     }
 
     /// Without acknowledgements messages that were handed out are kept for the client to take. With them they are
-    /// given back at once; the others would get them only after `ACK_WAIT` if the consumer just
-    /// left.
+    /// given back at once; if the consumer just left, the others would get them only after `ACK_WAIT`.
     async fn stop(&mut self) -> Result<(), Fault> {
         let begun = Instant::now();
         self.stopped = true;

@@ -1,35 +1,37 @@
-//! What was received, made into what the server said: however the bytes are cut that arrive.
+//! Parses received bytes into the server's messages, however the bytes are cut on their way.
 
 use super::{
     Error, Event,
     wire::{self, CHANNEL_CLOSE, CLOSE, Frame, Id, Reader},
 };
 
-/// Bytes that there is room for at least, each time that more are to be received.
+/// The least room for a read, in bytes.
 const READ: usize = 1 << 16;
-/// The largest body that is taken: the limit of a message is 512 MiB at most.
+/// The largest body that is accepted, in bytes: brokers allow messages of 512 MiB at most.
 const BODY: u64 = 1 << 29;
 
-/// What the server said.
+/// A message of the server.
 #[derive(Debug)]
 pub(super) enum ServerMessage {
-    /// Something that somebody waits for.
+    /// An event that a caller may wait for.
     Event(Event),
-    /// Why it takes no messages.
+    /// The server blocks publishers, for this reason.
     Blocked(String),
-    /// Whether it takes any, which is to be answered with the same.
+    /// The server stops (0) or starts (1) taking messages on the channel, which is to be answered with the same
+    /// value.
     Flow(u8),
-    /// Its last words: it closed the connection, or the channel.
+    /// The server closed the connection or the channel.
     Closed { connection: bool, code: u16, text: String },
 }
 
-/// Content that has begun to arrive.
+/// A message whose header or body is still arriving.
 #[derive(Debug)]
 struct Content {
     kind: Kind,
-    /// None until its header is there.
+    /// The body's size in bytes; none until the header has arrived.
     size: Option<usize>,
-    /// It grows as it arrives: a size alone takes no memory.
+    /// The part of the body that has arrived. Grows as it arrives, so that a large claimed size alone takes no
+    /// memory.
     body: Vec<u8>,
 }
 
@@ -42,35 +44,35 @@ enum Kind {
     Returned {
         text: String,
     },
-    /// Asked for by `basic.get`.
+    /// The answer to `basic.get`.
     Got,
 }
 
-/// What a method is.
+/// The meaning of a method.
 enum Method {
-    /// The beginning of content.
+    /// The beginning of a message, whose header and body follow.
     Begun(Kind),
     ServerMessage(ServerMessage),
     Nothing,
 }
 
-/// Bytes that were received, and how far they were understood.
+/// The bytes that were received, and the state of parsing them.
 #[derive(Debug)]
 pub(super) struct Decoder {
     input: Vec<u8>,
-    /// How much of `input` was understood.
+    /// Bytes of `input` that were parsed.
     understood: usize,
     frame_max: usize,
     content: Option<Content>,
 }
 
 impl Decoder {
-    /// Nothing was received, and frames are no larger than this.
+    /// A decoder that has received nothing. Frames are at most this large, in bytes.
     pub(super) fn new(frame_max: usize) -> Self {
         Self { input: Vec::new(), understood: 0, frame_max, content: None }
     }
 
-    /// Frames are no larger than this from now on.
+    /// Sets the largest frame from now on, in bytes.
     pub(super) fn agree(&mut self, frame_max: usize) {
         self.frame_max = frame_max;
     }
@@ -80,8 +82,8 @@ impl Decoder {
         self.frame_max
     }
 
-    /// Where what is received next belongs: behind what is there. Call [`next`](Self::next) until it has nothing
-    /// more to give before more is received.
+    /// The buffer to which the next bytes are to be appended. Before that, call [`next`](Self::next) until it returns
+    /// none.
     pub(super) fn room(&mut self) -> &mut Vec<u8> {
         self.input.drain(..self.understood);
         self.understood = 0;
@@ -89,10 +91,10 @@ impl Decoder {
         &mut self.input
     }
 
-    /// The next thing that the server said; none before more is received.
+    /// The next message of the server; none until more bytes are received.
     ///
     /// # Errors
-    /// What no server says: nothing can be understood any more.
+    /// If the bytes are none that a server sends. Nothing can be parsed any more then.
     pub(super) fn next(&mut self) -> Result<Option<ServerMessage>, Error> {
         loop {
             let rest = self.input.get(self.understood..).unwrap_or_default();
@@ -107,12 +109,13 @@ impl Decoder {
     }
 }
 
-/// Takes one frame to the content that has begun, or as what it is by itself.
+/// Adds a frame to the message that is arriving, or parses it by itself. Returns a message of the server once it is
+/// whole.
 fn take(content: &mut Option<Content>, frame: &Frame<'_>) -> Result<Option<ServerMessage>, Error> {
     match *frame {
         Frame::Heartbeat => return Ok(None),
         Frame::Method(id, arguments) => {
-            // what is said of the connection, or ends it, can come at any time
+            // methods of the connection, and the end of the channel, may come in the middle of a message
             if content.is_some() && id.0 != CLOSE.0 && id != CHANNEL_CLOSE {
                 return Err(Error::Protocol(format!("method {id:?} before the end of a message")));
             }
@@ -147,7 +150,7 @@ fn take(content: &mut Option<Content>, frame: &Frame<'_>) -> Result<Option<Serve
     }))
 }
 
-/// None where the arguments end too early.
+/// Parses a method; none if its arguments end too early.
 fn method(id: Id, arguments: &[u8]) -> Option<Method> {
     let mut reader = Reader(arguments);
     let said = match id {
@@ -197,10 +200,10 @@ mod tests {
     use super::*;
     use crate::amqp::wire::{Arguments, CHANNEL, CONNECTION, Envelope};
 
-    /// The least that can be agreed on would make every content one frame.
+    /// Smaller than a server would agree on, so that messages of a test have bodies of several frames.
     const FRAME_MAX: usize = 64;
 
-    /// Something that a server says.
+    /// Any message of a server.
     #[derive(Clone, Debug)]
     enum AnyServerMessage {
         Delivered(u64, bool, Vec<u8>),
@@ -257,7 +260,7 @@ mod tests {
             }
         }
 
-        /// What it is to be understood as.
+        /// The expected result of parsing it, as text.
         fn shown(&self) -> Option<String> {
             let event = |event: Event| Some(format!("{:?}", ServerMessage::Event(event)));
             match self.clone() {
@@ -312,7 +315,7 @@ mod tests {
         out
     }
 
-    /// All that is said by bytes that arrive in pieces, and why nothing more is understood, if so.
+    /// All messages parsed from bytes that arrive in pieces, and the error that ended the parsing, if any.
     fn said<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<String>, Option<Error>) {
         let mut decoder = Decoder::new(FRAME_MAX);
         let (mut all, mut received) = (Vec::new(), 0);
@@ -333,7 +336,7 @@ mod tests {
         (all, None)
     }
 
-    /// The bytes in pieces of these lengths, over and over.
+    /// Cuts the bytes into pieces of these lengths, repeated.
     fn pieces<'a>(mut bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
         lengths.iter().cycle().map_while(move |length| {
             let (piece, rest) = bytes.split_at(bytes.len().min(*length));
@@ -343,7 +346,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut, the server said the same.
+        /// The same messages are parsed however the bytes are cut.
         #[test]
         fn what_is_said_does_not_depend_on_how_it_arrives(
             sayings in prop::collection::vec(saying(), 0..9),
@@ -356,7 +359,7 @@ mod tests {
             prop_assert_eq!(&said(bytes.chunks(1)), &shown);
         }
 
-        /// Bytes that a fault on the way has changed do no harm either, and mean the same however they are cut.
+        /// Bytes that a fault on the way has changed make no panic, and are parsed alike however they are cut.
         #[test]
         fn what_was_garbled_does_no_harm(
             sayings in prop::collection::vec(saying(), 1..9),
@@ -395,7 +398,7 @@ mod tests {
         assert!(matches!(&error, Some(Error::Protocol(said)) if said.contains(why)), "{error:?}");
     }
 
-    /// It is no message that nobody sent: it is an answer that makes no sense.
+    /// A body of the wrong length is a protocol error. It must not be taken for a message that nobody published.
     #[test]
     fn a_body_is_as_long_as_its_header_says() {
         let whole = said([&message(wire::DELIVER, 3, &[b"ab", b"", b"c"])[..]]);
@@ -421,7 +424,7 @@ mod tests {
         makes_no_sense(&[begun, begun].concat(), "before the end of a message");
         makes_no_sense(&message(wire::DELIVER, BODY + 1, &[]), "a message of");
         makes_no_sense(&message(wire::DELIVER, u64::MAX, &[]), "a message of");
-        // the server's last words are heard wherever they stand
+        // the end of the channel or of the connection is noticed in the middle of a message, too
         for connection in [true, false] {
             let mut cut = [begun, &header[..]].concat();
             AnyServerMessage::Closed(connection, 320, "it stops".to_owned()).write(&mut cut);

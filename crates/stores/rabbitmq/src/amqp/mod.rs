@@ -1,8 +1,8 @@
-//! One connection with one channel, driven by whoever uses it.
+//! An AMQP connection with one channel, which only makes progress while a caller waits for it.
 //!
-//! A client of our own: those that exist (lapin, amqprs) hand every request to tasks or threads of their own,
-//! which costs a hop each way, and cannot say of a request without an answer whether it was sent. Every future
-//! here may be dropped while it waits: what was received and what is yet to be sent is kept in the connection.
+//! It is written here because the existing clients (lapin, amqprs) hand every request to tasks or threads of their
+//! own, which costs a hop each way, and cannot tell whether a request without an answer was sent. Every future
+//! here may be dropped while it waits: bytes that were received and bytes to be sent are kept in the connection.
 
 mod decoder;
 mod wire;
@@ -21,31 +21,31 @@ use self::{
     wire::{CHANNEL, CONNECTION, Reader},
 };
 
-/// The largest frame that is asked for, RabbitMQ's own default.
+/// The largest frame that is asked for, in bytes: RabbitMQ's own default.
 const FRAME_MAX: u32 = 131_072;
-/// Bytes that are kept back before they are written without being asked for.
+/// Bytes to be sent that may wait until they are written without [`Connection::flush`].
 const FULL: usize = 1 << 16;
-/// Bytes of what the server said that are kept until somebody asks for it, or of what it is to be told and does not
-/// read: more than all messages of a transaction.
+/// The most bytes that are kept of events that no caller has taken, or of answers that the server does not read: more
+/// than all messages of a transaction have.
 const KEPT: usize = 1 << 31;
 
-/// Why a connection cannot be opened or used any more.
+/// The reason why a connection cannot be opened or used any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// The network.
+    /// The network failed, or the server did not answer.
     #[error("{0}")]
     Network(String),
-    /// The server closed the channel or the connection, with its code.
+    /// The server closed the channel or the connection, with this reply code and text.
     #[error("the broker closed the {what}: {code} {text}")]
     Closed { what: &'static str, code: u16, text: String },
-    /// What was received makes no sense.
+    /// The server sent bytes that the protocol does not allow.
     #[error("{0}")]
     Protocol(String),
 }
 
 impl Error {
-    /// Whether there is no such queue. The same code is given for one that is there and does not answer: whose node
-    /// is down, that has crashed, or that is too slow.
+    /// Whether there is no such queue. The text is compared too, because the server gives the same code for a queue
+    /// that exists and does not answer: because its node is down, it has crashed, or it is too slow.
     pub(crate) fn is_absent(&self) -> bool {
         matches!(self, Self::Closed { code: 404, text, .. } if text.contains("no queue"))
     }
@@ -70,7 +70,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Who logs in, and where to.
+/// The credentials to log in with, and the virtual host.
 #[derive(Clone)]
 pub(crate) struct Login {
     pub(crate) user: String,
@@ -78,25 +78,25 @@ pub(crate) struct Login {
     pub(crate) vhost: String,
 }
 
-/// What the server said that somebody waits for.
+/// A message of the server that a caller may wait for.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A message for a consumer.
     Delivered { tag: u64, redelivered: bool, body: Vec<u8> },
-    /// A message that no queue takes: it was not published.
+    /// A message of ours that no queue takes and that therefore was not published.
     Returned { text: String, body: Vec<u8> },
-    /// Published: this one, or all up to it.
+    /// The message with this tag was published, or all up to it.
     Confirmed { tag: u64, multiple: bool },
-    /// Not published, as far as the server knows: this one, or all up to it.
+    /// The server does not answer for the message with this tag, or for all up to it.
     Refused { tag: u64, multiple: bool },
-    /// The server ended a subscription.
+    /// The server ended the subscription.
     Cancelled,
-    /// An answer, with its arguments.
+    /// An answer to a request, with its arguments.
     Answer(Id, Vec<u8>),
 }
 
 impl Event {
-    /// About how many bytes it takes to keep it.
+    /// Approximate memory that the event takes, in bytes.
     fn size(&self) -> usize {
         let content = match self {
             Self::Delivered { body, .. } => body.len(),
@@ -112,15 +112,15 @@ impl Event {
 pub(crate) struct Connection {
     stream: TcpStream,
     out: Vec<u8>,
-    /// How much of `out` was written.
+    /// Bytes of `out` that were written.
     written: usize,
     decoder: Decoder,
     events: VecDeque<Event>,
-    /// Bytes that the events take.
+    /// Approximate memory that `events` take, in bytes.
     kept: usize,
-    /// What the server said of itself: product, version.
+    /// Properties of the server by name, such as `product` and `version`.
     about: Vec<(String, String)>,
-    /// Why the server takes no messages, since it was last asked.
+    /// The reason why the server has blocked publishers since [`Connection::take_blocked`], if it has.
     blocked: Option<String>,
     ended: Option<Error>,
 }
@@ -129,7 +129,7 @@ impl Connection {
     /// Connects, logs in and opens the channel.
     ///
     /// # Errors
-    /// The network's or the server's words.
+    /// If the network fails, or the server refuses the login or the virtual host.
     pub(crate) async fn open(endpoint: &str, login: &Login) -> Result<Self, Error> {
         let stream = TcpStream::connect(endpoint).await?;
         stream.set_nodelay(true)?;
@@ -174,7 +174,7 @@ impl Connection {
         // 0 is no limit
         let frame_max = if frame_max == 0 { FRAME_MAX } else { frame_max.clamp(4096, FRAME_MAX) };
         self.decoder.agree(frame_max as usize);
-        // one channel, and no heartbeats: timeouts are the engine's
+        // one channel, and no heartbeats, because the engine has timeouts of its own
         let arguments = Arguments::default().short(1).long(frame_max).short(0);
         wire::method(&mut self.out, CONNECTION, wire::TUNE_OK, &arguments);
         let arguments = Arguments::default().name(&login.vhost).name("").byte(0);
@@ -184,33 +184,33 @@ impl Connection {
         Ok(())
     }
 
-    /// What the server says of itself under this name.
+    /// The server's property of this name.
     pub(crate) fn about(&self, name: &str) -> Option<&str> {
         self.about.iter().find(|(each, _)| each == name).map(|(_, text)| text.as_str())
     }
 
-    /// The largest frame, in bytes.
+    /// The largest frame that was agreed on, in bytes.
     pub(crate) fn frame_max(&self) -> usize {
         self.decoder.frame_max()
     }
 
-    /// Why the server has taken no messages since this was last asked, if it did not.
+    /// Takes the reason why the server has blocked publishers since the last call, if it has.
     pub(crate) fn take_blocked(&mut self) -> Option<String> {
         self.blocked.take()
     }
 
-    /// Sends a request and waits for its answer's arguments. What arrives meanwhile is kept.
+    /// Sends a request and waits for its answer, whose arguments it returns. Events that arrive meanwhile are kept.
     pub(crate) async fn ask(&mut self, id: Id, arguments: &Arguments, answer: Id) -> Result<Vec<u8>, Error> {
         self.say(id, arguments);
         self.answer(answer).await
     }
 
-    /// Puts a request down to be sent.
+    /// Queues a request, which is written later.
     pub(crate) fn say(&mut self, id: Id, arguments: &Arguments) {
         wire::method(&mut self.out, CHANNEL, id, arguments);
     }
 
-    /// Puts a message down to be sent; writes when there is much to write.
+    /// Queues a message to be published; writes once [`FULL`] bytes wait.
     pub(crate) async fn publish(&mut self, envelope: &Envelope, body: &[u8]) -> Result<(), Error> {
         envelope.write(&mut self.out, body, self.decoder.frame_max());
         if self.out.len() - self.written >= FULL {
@@ -219,7 +219,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes what was put down. Reads meanwhile, so that a server that blocks its publishers is heard.
+    /// Writes everything that was queued. Reads meanwhile, so that a server can tell that it blocks publishers.
     pub(crate) async fn flush(&mut self) -> Result<(), Error> {
         while self.written < self.out.len() {
             self.still()?;
@@ -241,7 +241,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next thing that the server said, what was put down being written first.
+    /// Waits for the next event, after writing everything that was queued.
     pub(crate) async fn event(&mut self) -> Result<Event, Error> {
         loop {
             if let Some(event) = self.heard() {
@@ -255,20 +255,20 @@ impl Connection {
         }
     }
 
-    /// The next thing that the server said already.
+    /// The next event that has arrived already, if any.
     pub(crate) fn heard(&mut self) -> Option<Event> {
         self.taken(0)
     }
 
-    /// Whether the server has said something that nobody has taken yet.
+    /// Whether an event has arrived that no caller has taken yet.
     pub(crate) fn has_heard(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Waits for an answer. What else arrives is kept, in its order.
+    /// Waits for an answer, and returns its arguments. Other events are kept, in their order.
     pub(crate) async fn answer(&mut self, wanted: Id) -> Result<Vec<u8>, Error> {
         let is_it = |event: &Event| matches!(event, Event::Answer(id, _) if *id == wanted);
-        // looked for in what is kept, so that nothing is lost if this is given up
+        // the answer is looked for among the events that are kept, so that dropping this future loses none
         let mut looked = 0;
         loop {
             let found = self.events.range(looked..).position(is_it);
@@ -284,14 +284,14 @@ impl Connection {
         }
     }
 
-    /// Takes what the server said out of what is kept.
+    /// Takes the event at this place out of those that are kept.
     fn taken(&mut self, place: usize) -> Option<Event> {
         let event = self.events.remove(place)?;
         self.kept -= event.size();
         Some(event)
     }
 
-    /// Gets one message of a queue, acknowledged or not; none if it is empty.
+    /// Gets one message from a queue, which counts as acknowledged if `no_ack`; none if the queue is empty.
     pub(crate) async fn get(&mut self, queue: &str, no_ack: bool) -> Result<Option<Vec<u8>>, Error> {
         self.say(wire::GET, &Arguments::default().short(0).name(queue).byte(no_ack.into()));
         loop {
@@ -303,12 +303,12 @@ impl Connection {
         }
     }
 
-    /// Closes the connection once the server has read all that was written: what it has not read yet is lost
-    /// with a connection that just ends.
+    /// Closes the connection once the server has read everything that was written. Bytes that it has not read are
+    /// lost if a connection just ends.
     pub(crate) async fn close(&mut self) {
         let arguments = Arguments::default().short(200).name("done").short(0).short(0);
         wire::method(&mut self.out, CONNECTION, wire::CLOSE, &arguments);
-        // what is said before the answer is for nobody, nor is there anybody left to tell
+        // no caller is left to take other events, or to be told of an error
         while let Ok(event) = self.event().await {
             if matches!(event, Event::Answer(wire::CLOSE_OK, _)) {
                 return;
@@ -320,20 +320,20 @@ impl Connection {
         self.ended.clone().map_or(Ok(()), Err)
     }
 
-    /// The network's error; the server's own last words are better, where they have arrived.
+    /// The reason why the connection has ended: the server's own, if it has arrived, else the network's error.
     fn broken(&mut self, error: io::Error) -> Error {
         let _ = self.read_what_is_there();
         self.ended.clone().unwrap_or_else(|| error.into())
     }
 
-    /// Waits for the network and takes what it has. Unlike an attempt at it, this learns from a short read that
-    /// there is no more, which saves a system call each time.
+    /// Waits until bytes arrive, and parses them. Unlike `try_read_buf`, this learns from a short read that there are
+    /// no more bytes, which saves a system call each time.
     async fn read(&mut self) -> Result<(), Error> {
         let read = self.stream.read_buf(self.decoder.room()).await;
         self.received(read)
     }
 
-    /// Takes what the network has already.
+    /// Reads and parses bytes that have arrived already, without waiting.
     fn read_what_is_there(&mut self) -> Result<(), Error> {
         let read = self.stream.try_read_buf(self.decoder.room());
         self.received(read)
@@ -355,7 +355,7 @@ impl Connection {
         }
     }
 
-    /// Takes what the server has said with the bytes that are there.
+    /// Parses the bytes that were received.
     fn understand(&mut self) {
         while self.ended.is_none() {
             match self.decoder.next() {
@@ -388,7 +388,8 @@ impl Connection {
         }
     }
 
-    /// The server's last words. It is told that they were heard, as far as the network takes that at once.
+    /// Notes why the server closed the channel or the connection, and confirms it, if the confirmation can be written
+    /// at once.
     fn closed(&mut self, channel: u16, answer: Id, words: Error) {
         self.ended = Some(words);
         let mut out = Vec::new();
@@ -397,7 +398,7 @@ impl Connection {
     }
 }
 
-/// Methods that others ask for by name.
+/// Ids of the methods that other modules use.
 pub(crate) mod ids {
     pub(crate) use super::wire::{
         ACK, CANCEL, CANCEL_OK, COMMIT, COMMIT_OK, CONFIRM, CONFIRM_OK, CONSUME, CONSUME_OK, DECLARE,
@@ -405,7 +406,7 @@ pub(crate) mod ids {
     };
 }
 
-/// Ready and consumers, of the answer to a declaration.
+/// Parses the answer to a declaration: numbers of ready messages and of consumers.
 pub(crate) fn declared(arguments: &[u8]) -> Option<(u32, u32)> {
     let mut reader = Reader(arguments);
     reader.name()?;
@@ -419,7 +420,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection to a made-up broker, and the broker's side of it, which has said nothing yet besides its
+    /// A connection to a broker played by the test, and the broker's side of it, which has sent nothing but its
     /// greetings.
     async fn connected() -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -448,7 +449,7 @@ mod tests {
             wire::method(&mut said, CHANNEL, wire::ACK, &Arguments::default().longlong(tag).byte(0));
         }
         wire::method(&mut said, CHANNEL, wire::QOS_OK, &Arguments::default());
-        // the answer comes after its rest was asked for
+        // the end of the answer arrives only while it is waited for
         let (last, first) = (said.split_off(said.len() - 5), said);
         broker.write_all(&first).await.unwrap();
         let arguments = Arguments::default();
@@ -466,7 +467,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_broker_that_says_more_than_it_was_asked_for_is_left() {
-        // memory that is not touched is never taken
+        // the zeros take no memory as long as they are not touched
         let mut much = vec![0; KEPT + 100];
         much.truncate(KEPT);
         let (mut unheard, _broker) = connected().await;

@@ -1,13 +1,13 @@
-//! The bytes of AMQP 0-9-1: what is sent, and what is understood of what is received.
+//! The bytes of AMQP 0-9-1: writes frames to be sent, and parses received ones.
 //!
 //! Numbers of classes and methods are those of the specification (`amqp0-9-1.extended.xml`), with RabbitMQ's own
 //! methods `confirm.*`, `basic.nack` and `connection.blocked`.
 
-/// What a client says first.
+/// The first bytes that a client sends.
 pub(crate) const GREETING: &[u8] = b"AMQP\0\0\x09\x01";
 /// The last byte of every frame.
 const END: u8 = 0xCE;
-/// Bytes of a frame besides its payload.
+/// Length of a frame without its payload, in bytes.
 pub(crate) const AROUND: usize = 8;
 
 const METHOD: u8 = 1;
@@ -15,15 +15,15 @@ pub(super) const HEADER: u8 = 2;
 pub(super) const BODY: u8 = 3;
 const HEARTBEAT: u8 = 8;
 
-/// The class of content that is published and delivered.
+/// The class of methods that publish and deliver messages.
 const BASIC: u16 = 60;
-/// The property flag of the delivery mode.
+/// The flag in a message's header that says that it has a delivery mode.
 const DELIVERY_MODE: u16 = 1 << 12;
-/// The only channel of a connection, and the connection itself.
+/// The only channel of a connection. [`CONNECTION`] is the channel number of the connection itself.
 pub(crate) const CHANNEL: u16 = 1;
 pub(crate) const CONNECTION: u16 = 0;
 
-/// Class and method.
+/// The numbers of a method's class and of the method in it.
 pub(crate) type Id = (u16, u16);
 
 pub(crate) const START: Id = (10, 10);
@@ -67,14 +67,14 @@ pub(crate) const TX_OK: Id = (90, 11);
 pub(crate) const COMMIT: Id = (90, 20);
 pub(crate) const COMMIT_OK: Id = (90, 21);
 
-/// A value of a table: those that are sent.
+/// A value in a table that is sent.
 pub(crate) enum Value<'a> {
     Text(&'a str),
     True,
     Table(&'a [(&'a str, Value<'a>)]),
 }
 
-/// Writes the arguments of a method.
+/// The arguments of a method, written one after the other.
 #[derive(Default)]
 pub(crate) struct Arguments(pub(crate) Vec<u8>);
 
@@ -99,7 +99,7 @@ impl Arguments {
         self
     }
 
-    /// A name: at most 255 bytes, what is longer is cut at a letter's end.
+    /// Adds a name. A name of more than 255 bytes is cut at the end of a character.
     pub(crate) fn name(mut self, text: &str) -> Self {
         let end = (0..=text.len().min(255)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         // at most 255
@@ -131,7 +131,7 @@ pub(super) fn frame(out: &mut Vec<u8>, kind: u8, channel: u16, parts: &[&[u8]]) 
     let size: usize = parts.iter().map(|part| part.len()).sum();
     out.push(kind);
     out.extend_from_slice(&channel.to_be_bytes());
-    // frames are no longer than the server's limit, far below
+    // frames are no longer than the agreed limit, which is far below `u32::MAX`
     out.extend_from_slice(&u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
     for part in parts {
         out.extend_from_slice(part);
@@ -139,16 +139,16 @@ pub(super) fn frame(out: &mut Vec<u8>, kind: u8, channel: u16, parts: &[&[u8]]) 
     out.push(END);
 }
 
-/// A method with its arguments.
+/// Writes a frame with a method and its arguments.
 pub(crate) fn method(out: &mut Vec<u8>, channel: u16, (class, number): Id, arguments: &Arguments) {
     frame(out, METHOD, channel, &[&class.to_be_bytes(), &number.to_be_bytes(), &arguments.0]);
 }
 
-/// A message for a queue by its name, to be returned if there is no such queue.
+/// Writes messages for the queue of this name, which the server returns if there is no such queue.
 pub(crate) struct Envelope {
-    /// The frame of `basic.publish`, alike for every message.
+    /// The frame of `basic.publish`, which is the same for every message.
     publish: Vec<u8>,
-    /// The payload of the content's header up to the body's size, and behind it.
+    /// Whether messages have the delivery mode persistent.
     persistent: bool,
 }
 
@@ -161,7 +161,7 @@ impl Envelope {
         Self { publish, persistent }
     }
 
-    /// Writes a message, its body in frames of at most so many bytes in all.
+    /// Writes a message. `frame_max` is the largest frame in bytes, with all that is around its payload.
     pub(crate) fn write(&self, out: &mut Vec<u8>, body: &[u8], frame_max: usize) {
         out.extend_from_slice(&self.publish);
         let size = (body.len() as u64).to_be_bytes();
@@ -174,7 +174,7 @@ impl Envelope {
     }
 }
 
-/// What the server sent: one frame.
+/// A frame that the server sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
     Method(Id, &'a [u8]),
@@ -184,12 +184,13 @@ pub(crate) enum Frame<'a> {
     Heartbeat,
 }
 
-/// The first frame of what was received and the bytes that it takes; none if it is not whole yet.
+/// Parses the first frame of the received bytes, and returns it with its length in bytes; none if it is not whole
+/// yet.
 ///
 /// # Errors
-/// What no server sends, or a frame that is larger than was agreed.
+/// If the bytes are none that a server sends, or the frame is larger than was agreed.
 pub(crate) fn first(input: &[u8], frame_max: usize) -> Result<Option<(Frame<'_>, usize)>, String> {
-    // what is answered by a server that speaks another version of it
+    // a server that speaks another version answers with the version's greeting
     if !input.is_empty() && input.starts_with(&b"AMQP"[..input.len().min(4)]) {
         return match input.get(4..8) {
             Some(version) => Err(format!("it speaks another version of AMQP {version:?}")),
@@ -197,7 +198,7 @@ pub(crate) fn first(input: &[u8], frame_max: usize) -> Result<Option<(Frame<'_>,
         };
     }
     let Some((head, rest)) = input.split_at_checked(7) else {
-        // what speaks something else is told from its first byte
+        // a server of another protocol is recognized by its first byte
         return match input.first() {
             Some(kind) if ![METHOD, HEADER, BODY, HEARTBEAT].contains(kind) => Err(NO_AMQP.to_owned()),
             _ => Ok(None),
@@ -236,7 +237,7 @@ pub(crate) fn first(input: &[u8], frame_max: usize) -> Result<Option<(Frame<'_>,
 
 const NO_AMQP: &str = "it does not speak AMQP";
 
-/// Reads the arguments of a method; none where they end too early.
+/// Reads the arguments of a method one after the other; each read returns none if they end too early.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -273,7 +274,7 @@ impl<'a> Reader<'a> {
         self.bytes(length.into()).map(|text| String::from_utf8_lossy(text).into_owned())
     }
 
-    /// The texts of a table, by name; what is no text is left out.
+    /// The texts of a table, by name. Other values are left out.
     pub(crate) fn texts(&mut self) -> Option<Vec<(String, String)>> {
         let size = self.long()?;
         let mut table = Reader(self.bytes(size as usize)?);
@@ -287,7 +288,7 @@ impl<'a> Reader<'a> {
         Some(texts)
     }
 
-    /// A value of a table, if it is a text.
+    /// Reads a value of a table.
     fn value(&mut self) -> Option<TableValue> {
         let size = match self.byte()? {
             b'S' | b'x' => {
@@ -309,7 +310,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A value of a table that was read.
+/// A value of a table that was received.
 enum TableValue {
     Text(String),
     Other,
@@ -385,7 +386,7 @@ mod tests {
         fn no_bytes_do_harm(input: Vec<u8>, kind in 0..9_u8) {
             let mut input = input;
             let _ = first(&input, MOST);
-            // with a head that is whole, so that the rest is reached
+            // the bytes behind a valid head, so that its payload is parsed too
             let size = u32::try_from(input.len()).unwrap();
             let mut whole = vec![kind, 0, 1];
             whole.extend_from_slice(&size.to_be_bytes());
