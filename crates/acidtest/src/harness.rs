@@ -39,18 +39,21 @@ pub(crate) fn measure(
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let a_thread = clients.div_ceil(u32::try_from(cores).unwrap_or(u32::MAX));
     let clients = workload.clients().unwrap_or(a_thread);
-    let window = WINDOW.max(TURNS * clients);
+    let mut window = WINDOW.max(TURNS * clients);
     let enough = (length / 10).clamp(SHORTEST, LONGEST);
     let (mut costs, mut operations) = (Vec::new(), 0);
     // not counted: the first window finds cold caches and memory that was never touched
     drive(workload, clients, window, seed)?;
     let begun = Instant::now();
-    while begun.elapsed() < enough {
+    while begun.elapsed() < enough || (costs.is_empty() && window < LONGEST) {
         let (spent, measurement) = drive(workload, clients, window, seed)?;
         let (units, cost) = cost(workload, clients, spent, &measurement);
         if units >= FEWEST {
             costs.push(cost);
             operations += units;
+        } else {
+            // operations that cost much, or a machine that is busy: a longer window has enough of them
+            window = (window * 2).min(LONGEST);
         }
     }
     costs.sort_unstable_by(f64::total_cmp);

@@ -23,7 +23,7 @@ pub enum Extent {
     Operations(u64),
 }
 
-/// What happens when the store refuses an operation.
+/// The way to go on when the store refuses an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnRefused {
     /// The refusal is the operation's outcome.
@@ -56,7 +56,7 @@ pub struct Load {
     pub timeout: Duration,
     /// How many times at most an operation is tried again after conflicts.
     pub max_retries: u32,
-    /// What happens when the store refuses an operation.
+    /// The way to go on when the store refuses an operation.
     pub on_refused: OnRefused,
     /// Operating-system threads; clients are distributed over them in turn.
     pub threads: usize,

@@ -11,7 +11,7 @@ pub enum StoreError {
         address: String,
         /// The error of the network or of the server.
         cause: String,
-        /// What the user can do about it.
+        /// The remedy, in words for the user.
         remedy: String,
     },
     /// The namespace exists already and this run did not create it.

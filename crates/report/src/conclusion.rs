@@ -30,18 +30,21 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
     let of = |wanted: &dyn Fn(&&CellResult) -> bool| result.cells.iter().filter(wanted).collect::<Vec<_>>();
     let run = of(&|cell| !cell.trials.is_empty());
     let holds = of(&|cell| cell.verdict() == Verdict::Holds);
+    let broken = of(&|cell| cell.breaks_promise());
+    let excused = of(&|cell| cell.verdict() == Verdict::Broken && !cell.breaks_promise());
     let mut said = vec![match (run.len(), holds.len()) {
         (0, _) => "No cell was run.".to_owned(),
         (1, 1) => "The cell holds.".to_owned(),
+        (1, 0) if broken.is_empty() && excused.is_empty() => {
+            "Whether the cell holds could not be told.".to_owned()
+        }
         (1, 0) => "The cell does not hold.".to_owned(),
         (all, each) if all == each => format!("All {all} cells hold."),
         (all, each) => format!("{} of {} cells hold.", count(each as u64), count(all as u64)),
     }];
-    let broken = of(&|cell| cell.breaks_promise());
     if !broken.is_empty() {
         said.push(format!("Broken, against what was promised: {}.", listed(&broken, names)));
     }
-    let excused = of(&|cell| cell.verdict() == Verdict::Broken && !cell.breaks_promise());
     if !excused.is_empty() {
         said.push(format!(
             "Broken, as expected where no {} is promised: {}.",
@@ -50,7 +53,7 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
         ));
     }
     let unknown = of(&|cell| cell.verdict() == Verdict::Unknown && !cell.trials.is_empty());
-    if !unknown.is_empty() {
+    if !unknown.is_empty() && run.len() > 1 {
         said.push(format!("It could not be told of {}.", listed(&unknown, names)));
     }
     let never = of(&|cell| cell.trials.is_empty());
@@ -117,47 +120,76 @@ fn load(result: &RunResult, cell: &CellResult, names: &Names) -> String {
     parts.join(", ")
 }
 
-/// The fastest of several cells, and the cells that noise does not tell it apart from; of a single cell its own
-/// figure.
+/// The fastest of several cells, and the cells from which the noise does not tell it apart; of a single cell its figure.
+/// Only whole trials count: one that was cut short has the time in it that it waited for its server. In an open loop,
+/// whose throughput is the offered rate, the 99th percentile of the response time decides among the cells that keep up.
 fn leader(cells: &[&CellResult], names: &Names) -> Option<String> {
     let open = cells.iter().any(|cell| cell.rate.is_some());
-    let figure = |cell: &CellResult| if open { p99(cell) } else { Some(cell.throughput()) };
+    let (able, behind): (Vec<&CellResult>, Vec<&CellResult>) =
+        cells.iter().partition(|cell| !open || keeps_up(cell));
     let mut ranked: Vec<(&CellResult, f64)> =
-        cells.iter().filter_map(|cell| Some((*cell, figure(cell)?))).collect();
+        able.iter().filter_map(|cell| Some((*cell, mean(cell, open)?))).collect();
     ranked.sort_by(|one, other| if open { one.1.total_cmp(&other.1) } else { other.1.total_cmp(&one.1) });
-    let ((best, value), others) = ranked.split_first()?;
+    let late = if behind.is_empty() {
+        String::new()
+    } else {
+        format!("; not all of the rate was done by {}", listed(&behind, names))
+    };
+    let Some(((best, value), others)) = ranked.split_first() else {
+        return open.then(|| format!("No cell that holds did all of its rate: {}", listed(&behind, names)));
+    };
     let shown = if open { format!("p99 {}", nanoseconds(*value)) } else { format!("{} ok/s", rate(*value)) };
-    if others.is_empty() {
+    if others.is_empty() && behind.is_empty() {
         return Some(format!("{} holds: {shown}", names.cell(best)));
     }
-    let alike = |other: &&(&CellResult, f64)| ratio(best, other.0, open).is_none_or(|ratio| !ratio.differs());
+    let alike = |other: &&(&CellResult, f64)| {
+        let ratio = ratio(best, other.0, open);
+        // a ratio that differs to the other's advantage does not make the best one faster
+        !ratio.is_some_and(|ratio| ratio.differs() && (ratio.estimate < 1.0) == open)
+    };
     let alike: Vec<&CellResult> = others.iter().filter(alike).map(|(cell, _)| *cell).collect();
     let noise = match alike.len() {
         0 => String::new(),
-        _ if best.trials.len() < 2 => "; one trial does not tell it from others".to_owned(),
+        _ if best.whole_trials().count() < 2 => "; one trial does not tell it from others".to_owned(),
         _ => format!("; the noise does not tell it from {}", listed(&alike, names)),
     };
-    Some(format!("Fastest of those that hold: {}, {shown}{noise}", names.cell(best)))
+    let which = if open { "Lowest p99" } else { "Fastest" };
+    Some(format!("{which} of those that hold: {}, {shown}{noise}{late}", names.cell(best)))
 }
 
-/// The ratio of the best cell to another one, over trials of the same rounds; none where it has no interval.
+/// Share of the offered operations that a cell has to answer to keep up with its rate.
+const ALL_OF_IT: f64 = 0.95;
+
+/// Whether nearly all that was offered was acknowledged or refused. Operations outside the schedule, such as those of
+/// consumers, have no response times and do not count.
+fn keeps_up(cell: &CellResult) -> bool {
+    let offered: u64 = cell.whole_trials().map(|trial| trial.arrived.offered).sum();
+    let scheduled = cell.whole_trials().flat_map(|trial| &trial.operations);
+    let answers = scheduled.flat_map(|operation| {
+        ["ok", "refused"].into_iter().filter_map(|outcome| Some(operation.response.get(outcome)?.count))
+    });
+    answers.sum::<u64>() as f64 >= ALL_OF_IT * offered as f64
+}
+
+/// A trial's figure that decides: its throughput, or in an open loop its 99th percentile in nanoseconds.
+fn figure(trial: &TrialResult, open: bool) -> Option<f64> {
+    if open { trial.p99().ok().flatten() } else { Some(trial.throughput) }
+}
+
+/// The mean of the figure over the whole trials; none where a trial has none, or none is whole.
+fn mean(cell: &CellResult, open: bool) -> Option<f64> {
+    let all: Vec<f64> = cell.whole_trials().map(|trial| figure(trial, open)).collect::<Option<_>>()?;
+    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+}
+
+/// The best cell against another, over the trials of the same turns; none where it has no interval.
 fn ratio(best: &CellResult, other: &CellResult, open: bool) -> Option<Ratio> {
-    let figure = |trial: &TrialResult| {
-        if open { trial.p99().ok().flatten() } else { Some(trial.throughput) }
-    };
     let pair = |one: &TrialResult| {
         let other = other.whole_trials().find(|other| other.turn() == one.turn())?;
-        Some((figure(one)?, figure(other)?))
+        Some((figure(one, open)?, figure(other, open)?))
     };
     let pairs: Vec<(f64, f64)> = best.whole_trials().filter_map(pair).collect();
     Ratio::of_pairs(&pairs).filter(|ratio| ratio.interval.is_some())
-}
-
-/// Mean over the trials of the 99th percentile of the response time, in nanoseconds.
-fn p99(cell: &CellResult) -> Option<f64> {
-    let all: Option<Vec<f64>> = cell.trials.iter().map(|trial| trial.p99().ok().flatten()).collect();
-    let all = all.filter(|all| !all.is_empty())?;
-    Some(all.iter().sum::<f64>() / all.len() as f64)
 }
 
 /// A sentence for each guarantee that some broken cell did without.
@@ -241,6 +273,47 @@ mod tests {
             said(&result),
             "All 2 cells hold. No lock was promised of 1 of them.\nsqlite native holds: 1,144 ok/s."
         );
+    }
+
+    /// A trial that was cut short has waited for its server: it makes no cell slower, and no other one faster.
+    #[test]
+    fn a_trial_that_was_cut_short_decides_nothing() {
+        let mut result = Grid { locks: &[Lock::Soft, Lock::Native], trials: 4, ..Grid::default() }.result();
+        let native = &mut result.cells[1].trials[3];
+        native.throughput = 1.0;
+        native.stopped =
+            Some(crate::StopFigures { reason: "no connection".to_owned(), detail: String::new() });
+        let text = said(&result);
+        assert!(
+            text.contains("Fastest of those that hold: sqlite native") && !text.contains("noise"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_cell_whose_verdict_is_unknown_is_not_said_to_break() {
+        let mut result = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+        result.cells[0].trials[0].audit.verdict = Verdict::Unknown;
+        assert_eq!(said(&result), "Whether the cell holds could not be told.");
+    }
+
+    /// The fewer of the offered operations a cell does, the easier it is to be quick with them.
+    #[test]
+    fn in_an_open_loop_only_cells_that_keep_up_are_ranked() {
+        let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
+        result.plan.rates = vec![100.0];
+        for (cell, offered) in result.cells.iter_mut().zip([10_000, 2_000]) {
+            cell.rate = Some(100.0);
+            for trial in &mut cell.trials {
+                trial.arrived.offered = offered;
+                for operation in &mut trial.operations {
+                    operation.response = operation.service.clone();
+                }
+            }
+        }
+        let text = said(&result);
+        assert!(text.contains("Lowest p99 of those that hold: sqlite native, p99 "), "{text}");
+        assert!(text.ends_with("; not all of the rate was done by sqlite soft."), "{text}");
     }
 
     #[test]

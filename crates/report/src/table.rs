@@ -3,7 +3,7 @@
 //! On a terminal no line wraps. Where a table is wider than the terminal, long entries take a shorter form, and
 //! columns are left out, the least important ones first; a note below the tables says how to see all.
 
-use std::{cmp::Reverse, fmt::Write};
+use std::{cmp::Reverse, collections::BTreeSet, fmt::Write};
 
 use acidtest_workloads::Verdict;
 use anstyle::{AnsiColor, Style as Ansi};
@@ -184,7 +184,9 @@ impl Table {
     /// Whether a terminal of this style is too narrow for all columns.
     #[must_use]
     pub fn is_cut(&self, style: Style) -> bool {
-        self.fit(style.room()).columns.len() < self.columns.len()
+        let fit = self.fit(style.room());
+        fit.columns.len() < self.columns.len()
+            || fit.widths != self.fitted(fit.columns.clone(), fit.length).widths
     }
 
     /// The table's text for a terminal: a rule under the header and one at the end, none between rows, as rows are
@@ -274,12 +276,21 @@ impl Table {
         Fit { columns, length, widths, gap: 2 }
     }
 
-    /// The least width of a column, in terminal columns: its figures whole, short words whole, and of longer text the
-    /// beginning.
+    /// The fewest terminal columns that a column can do with: its figures and short words whole, and of longer text so
+    /// much of the beginning that no two different entries look alike.
     fn least(&self, place: usize, length: usize, short: usize) -> usize {
+        let texts: BTreeSet<&str> =
+            self.rows.iter().filter_map(|row| row.get(place)).map(|entry| entry.at(length)).collect();
+        // of texts in order those that are most alike are neighbours
+        let alike = texts.iter().zip(texts.iter().skip(1)).map(|(one, next)| {
+            let same = one.chars().zip(next.chars()).take_while(|(one, next)| one == next);
+            // the first letter that differs, and the mark of what was cut
+            same.map(|(letter, _)| letter.to_string().width()).sum::<usize>() + 2
+        });
         let entries = self.rows.iter().filter_map(|row| row.get(place));
         let whole = entries.filter(|entry| entry.right || entry.at(length).width() <= short);
-        whole.map(|entry| entry.at(length).width()).max().unwrap_or(0).max(BEGINNING)
+        let whole = whole.map(|entry| entry.at(length).width());
+        whole.chain(alike).max().unwrap_or(0).max(BEGINNING)
     }
 
     /// The table as Markdown, which pastes into a pull request.
