@@ -122,7 +122,7 @@ fn verdict(cell: &CellResult) -> Entry {
         (trial.audit.verdict, total(trial.audit.findings.iter().map(|finding| finding.count)))
     });
     let Some(worst) = worst else {
-        return Entry::verdict("unknown: not run", Verdict::Unknown).or("unknown");
+        return Entry::verdict("unknown: not run", Verdict::Unknown);
     };
     let verdict = worst.audit.verdict;
     let gravest = worst.audit.findings.iter().find(|finding| finding.count > 0);
@@ -137,7 +137,7 @@ fn verdict(cell: &CellResult) -> Entry {
 
 fn price(result: &RunResult, cell: &CellResult, lock: Priceable) -> String {
     match lock.price(cell) {
-        None if cell.lock == Lock::None => "1 (baseline)".to_owned(),
+        None if cell.lock == Lock::None && !cell.trials.is_empty() => "1 (baseline)".to_owned(),
         None if !result.has_baseline(lock, cell) => NOT_THERE.to_owned(),
         None => unpriced(cell),
         // an open loop's throughput is the rate that was offered, so its price is that of the response time
