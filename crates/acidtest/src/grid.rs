@@ -26,6 +26,13 @@ pub(crate) struct Cell {
     pub(crate) rate: Option<f64>,
 }
 
+impl Cell {
+    /// Whether it has a hard lock that its store cannot keep by itself.
+    pub(crate) fn needs_lock_service(&self, targets: &[Target]) -> bool {
+        targets[self.target].kind().lock_service && self.lock == Lock::Hard
+    }
+}
+
 /// All cells that a plan asks for.
 pub(crate) struct Grid {
     /// The workload, once for each combination of its parameters.

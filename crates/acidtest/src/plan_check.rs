@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Hosting, Idle, Lock};
+use acidtest_model::{Hosting, Idle};
 use acidtest_report::{CELLS, Plan, RefusedKind, Span, TRIALS, count};
 use acidtest_workloads::Workload;
 use serde_json::Value;
 
 use crate::{
     exit::Failure,
-    grid::{Cell, Grid, kind_of},
+    grid::{Grid, kind_of},
     target::Target,
 };
 
@@ -247,8 +247,7 @@ pub(crate) fn check_effect(
     let workloads: Vec<&dyn Workload> = with_cells.into_iter().map(|index| &*grid.workloads[index]).collect();
     let with_cells: BTreeSet<usize> = grid.cells.iter().map(|cell| cell.target).collect();
     let used: Vec<&Target> = with_cells.into_iter().map(|index| &targets[index]).collect();
-    let keeps_locks = |cell: &Cell| targets[cell.target].kind().lock_service && cell.lock == Lock::Hard;
-    let locks_are_kept = grid.cells.iter().any(keeps_locks);
+    let locks_are_kept = grid.cells.iter().any(|cell| cell.needs_lock_service(targets));
     let own_locks = Target::parse(&plan.lock_service).is_ok_and(|service| service.address.is_some());
     let own_servers = used.iter().any(|target| target.address.is_some()) || (locks_are_kept && own_locks);
     let most_clients = grid.cells.iter().map(|cell| cell.clients).max().unwrap_or_default();

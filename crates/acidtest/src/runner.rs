@@ -65,7 +65,7 @@ pub(crate) struct Runner<'a> {
     plan: &'a Plan,
     targets: &'a [Target],
     /// The server that keeps hard locks for stores that have none of their own.
-    lock_service: &'a Target,
+    lock_service: Option<&'a Target>,
     lab: Lab,
     interrupt: Interrupt,
     progress: Progress,
@@ -122,7 +122,7 @@ pub(crate) struct Order {
     pub(crate) plan: Plan,
     pub(crate) targets: Vec<Target>,
     /// The server that keeps hard locks for stores that have none of their own.
-    pub(crate) lock_service: Target,
+    pub(crate) lock_service: Option<Target>,
     pub(crate) grid: Grid,
     /// The result of the interrupted run that goes on; none for a new run.
     pub(crate) begun: Option<RunResult>,
@@ -175,7 +175,7 @@ pub(crate) async fn run(
     let mut runner = Runner {
         plan: &plan,
         targets: &targets,
-        lock_service: &lock_service,
+        lock_service: lock_service.as_ref(),
         lab,
         interrupt,
         progress,
@@ -291,7 +291,7 @@ impl Runner<'_> {
     async fn clear_leftovers(&self) -> Result<(), Failure> {
         let locks = acidtest_locks::namespace(&self.plan.namespace);
         let stores = self.targets.iter().map(|target| (target, self.plan.namespace.as_str()));
-        for (target, namespace) in stores.chain([(self.lock_service, locks.as_str())]) {
+        for (target, namespace) in stores.chain(self.lock_service.map(|service| (service, locks.as_str()))) {
             let Some(address) = &target.address else { continue };
             match remove_leftover(target, address, namespace, &self.result.run).await {
                 // the same error occurs when the store is opened, and then fails its cells only
@@ -420,7 +420,7 @@ impl Runner<'_> {
             namespace: &self.plan.namespace,
             run: &self.result.run,
             replace: self.plan.replace,
-            locks: needs_locks.then_some(self.lock_service),
+            locks: self.lock_service.filter(|_| needs_locks),
         };
         self.progress.doing(&format!("opening {}", self.targets[target].shown()));
         let opened =

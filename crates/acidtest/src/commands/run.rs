@@ -138,7 +138,7 @@ fn order(run: &Run) -> Result<Order, Failure> {
         if is_of_file { failure.of(what) } else { failure }
     })?;
     plan_check::check_effect(&plan, &asked, &grid, &targets)?;
-    let lock_service = lock_service(&plan, &targets).map_err(|failure| match failure {
+    let lock_service = lock_service(&plan, &grid, &targets).map_err(|failure| match failure {
         Failure::Usage(said) if asked.is_of_file("lock_service") => {
             Failure::Usage(format!("{what}: in lock_service: {said}"))
         }
@@ -146,8 +146,8 @@ fn order(run: &Run) -> Result<Order, Failure> {
         failure => failure,
     })?;
     // the password of the address is for the run, not for the plan
-    if lock_service.kind().name != "memory" {
-        plan.lock_service = lock_service.shown();
+    if let Some(service) = &lock_service {
+        plan.lock_service = service.shown();
     }
     Ok(Order { plan, targets, lock_service, grid, begun: None })
 }
@@ -167,16 +167,13 @@ fn settle(order: &mut Order) {
     }
 }
 
-/// The server that keeps hard locks for stores that have none of their own.
-fn lock_service(plan: &Plan, targets: &[Target]) -> Result<Target, Failure> {
-    let is_default = plan.lock_service == Plan::of(&plan.workload).lock_service;
-    let service = match Target::parse(&plan.lock_service) {
-        // a build without the default is not to miss it where no store asks for a lock: the reference store stands in
-        Err(_) if is_default && !targets.iter().any(|target| target.kind().lock_service) => {
-            return Target::parse("memory");
-        }
-        parsed => parsed?,
-    };
+/// The server that keeps hard locks for stores that have none of their own; none where no cell needs it, so that it
+/// need not be in this build.
+fn lock_service(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Option<Target>, Failure> {
+    if !grid.cells.iter().any(|cell| cell.needs_lock_service(targets)) {
+        return Ok(None);
+    }
+    let service = Target::parse(&plan.lock_service)?;
     let keeps = ["redis", "postgres"];
     if !keeps.contains(&service.kind().name) {
         return Err(Failure::Usage(format!(
@@ -185,7 +182,7 @@ fn lock_service(plan: &Plan, targets: &[Target]) -> Result<Target, Failure> {
             keeps.join(" or ")
         )));
     }
-    Ok(service)
+    Ok(Some(service))
 }
 
 /// The rest of an interrupted run: its plan, checked again, and the result so far.
@@ -213,7 +210,7 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     if grid.cells.len() != begun.cells.len() || !grid.cells.iter().zip(&begun.cells).all(same) {
         return refuse("this acidtest makes other cells of its plan; use the one that began it");
     }
-    let lock_service = lock_service(&begun.plan, &targets).map_err(of_file)?;
+    let lock_service = lock_service(&begun.plan, &grid, &targets).map_err(of_file)?;
     Ok(Order { plan: begun.plan.clone(), targets, lock_service, grid, begun: Some(begun) })
 }
 
