@@ -10,7 +10,7 @@ use acidtest_workloads::{
     queue::{Ack, Consume, Parameters, Queue, QueueKind},
 };
 
-use crate::registry::STORES;
+use crate::registry::{Feature, STORES, left_out};
 
 const WORKLOADS: [&str; 4] = ["inventory", "records", "join", "queue"];
 
@@ -176,7 +176,7 @@ fn of_queue(kind: &StoreKind, labels: &[&str]) -> Vec<String> {
 /// The reason why a store refuses a queue of these parameters, if it does.
 fn refusal(kind: &StoreKind, parameters: &Parameters) -> Option<&'static str> {
     let queue = Queue::new(parameters.clone()).unwrap();
-    (kind.refuses)(&queue.wish("queue", Lock::None))
+    (kind.refuses)(&queue.request("queue", Lock::None))
 }
 
 fn plain() -> Parameters {
@@ -244,6 +244,8 @@ fn refused() -> String {
 
 #[test]
 fn tables_over_all_stores_say_what_the_stores_say() {
+    let missing: Vec<String> = left_out().map(Feature::remedy).collect();
+    assert!(missing.is_empty(), "a table over all stores needs all of them: {missing:?}");
     let locks = Lock::ALL.map(|lock| format!("lock {}", lock.name()));
     let levels = Durability::ALL.map(|durability| format!("durability {}", durability.name()));
     let of_workload = |kind: &StoreKind| words(WORKLOADS.map(|name| kind.workload(name)));
