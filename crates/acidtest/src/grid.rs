@@ -96,7 +96,7 @@ fn loads(plan: &Plan, workload: &dyn Workload) -> Vec<(u32, Option<f64>)> {
 
 pub(crate) fn kind_of(name: &str) -> Result<&'static WorkloadKind, Failure> {
     let names = || WORKLOADS.iter().map(|kind| kind.name);
-    WORKLOADS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+    acidtest_workloads::workload(name).ok_or_else(|| {
         Failure::Usage(format!(
             "unknown workload \"{name}\"{}\n  known are {}; a plan file ends in .toml",
             acidtest_model::hint(name, names()),
@@ -199,12 +199,12 @@ fn check(
     if let (true, Support::No(why)) = (workload.refreshes(), kind.refresh) {
         return Err(format!("{} knows no refresh: {why}; leave --refresh out", kind.name));
     }
-    let wish = workload.wish(workload_name, lock);
-    match (kind.refuses)(&wish) {
+    let request = workload.request(workload_name, lock);
+    match (kind.refuses)(&request) {
         Some(why) if workload.decides() => {
-            Err(format!("{} cannot do {} with lock {lock}: {why}", kind.name, wish.operations.join(", ")))
+            Err(format!("{} cannot do {} with lock {lock}: {why}", kind.name, request.operations.join(", ")))
         }
-        Some(why) => Err(format!("{} cannot do {}: {why}", kind.name, wish.operations.join(", "))),
+        Some(why) => Err(format!("{} cannot do {}: {why}", kind.name, request.operations.join(", "))),
         None => Ok(()),
     }
 }

@@ -80,7 +80,7 @@ fn drive(
     seed: u64,
 ) -> Result<(Duration, Measurement), Failure> {
     let place = Place { namespace: "null".to_owned(), trial: 0 };
-    let trial = workload.trial(TrialSetup { lock: Lock::Native, seed, clients, trace: None, left: None });
+    let trial = workload.trial(TrialSetup { lock: Lock::Native, seed, clients, trace: None, reusable: None });
     let tasks = (0..clients).map(|_| trial.client(&Null, &place)).collect::<Result<Vec<_>, _>>()?;
     let load = Load {
         spans: workload.spans(),
@@ -118,13 +118,13 @@ fn cpu() -> Duration {
 #[cfg(test)]
 mod tests {
     use acidtest_testbed::with_more_time;
-    use acidtest_workloads::{Values, WORKLOADS};
+    use acidtest_workloads::Values;
     use serde_json::json;
 
     use super::*;
 
     fn workload(name: &str, values: &serde_json::Value) -> Box<dyn Workload> {
-        let kind = WORKLOADS.iter().find(|kind| kind.name == name).unwrap();
+        let kind = acidtest_workloads::workload(name).unwrap();
         let values: Values = values.as_object().unwrap().clone();
         (kind.with)(&values).unwrap()
     }

@@ -75,7 +75,7 @@ pub(crate) struct Instance {
 /// Data that a trial left behind for later ones.
 pub(crate) struct Kept {
     pub(crate) place: Place,
-    pub(crate) left: ReusableData,
+    pub(crate) reusable: ReusableData,
     /// The number of that trial in the run, from 1.
     pub(crate) by: u32,
 }
@@ -186,7 +186,7 @@ impl Instance {
     ) -> Result<Self, Failure> {
         let kind = target.kind();
         let opening = Opening { durability: Some(durability), ..opening };
-        match kind.server {
+        match kind.hosting {
             model::Hosting::InMemory => {
                 let nowhere = Address::file(kind.name, "");
                 Ok(Self::bare(open(target, &nowhere, opening).await?, &nowhere))
@@ -304,7 +304,7 @@ pub(crate) async fn remove_leftover(
     namespace: &str,
     run: &str,
 ) -> Result<bool, Failure> {
-    if target.kind().server == model::Hosting::Embedded && !std::path::Path::new(&address.path).exists() {
+    if target.kind().hosting == model::Hosting::Embedded && !std::path::Path::new(&address.path).exists() {
         return Ok(true);
     }
     let store = open(target, address, Opening::default()).await?;

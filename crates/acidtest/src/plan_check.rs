@@ -283,12 +283,12 @@ pub(crate) fn check_effect(
         (
             "rates",
             workloads.iter().any(|workload| !workload.is_paced()),
-            "what was laid in is consumed as fast as it can be (--phase consume)",
+            "what was loaded is consumed as fast as it can be (--phase consume)",
         ),
         (
             "ops",
             workloads.iter().any(|workload| !workload.is_paced()),
-            "what was laid in is consumed to its end (--phase consume): --backlog says how much that is",
+            "what was loaded is consumed to its end (--phase consume): --backlog says how much that is",
         ),
         (
             "trace",
@@ -309,7 +309,7 @@ pub(crate) fn check_effect(
         ),
         (
             "threads",
-            used.iter().all(|target| target.kind().server == Hosting::Embedded),
+            used.iter().all(|target| target.kind().hosting == Hosting::Embedded),
             "an embedded store holds the thread of its client: each client has one of its own",
         ),
         (
@@ -343,7 +343,7 @@ fn idle_in(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Vec<IdleKeys>
         let kind = targets[target].kind();
         let beside = idle_beside(&combinations[workload]);
         let beside = beside.into_iter().map(|Idle { name, why }| (name, why.to_owned()));
-        let on_store = (kind.idle)(&grid.workloads[workload].wish(&plan.workload, lock));
+        let on_store = (kind.idle)(&grid.workloads[workload].request(&plan.workload, lock));
         let on_store = on_store.iter().map(|Idle { name, why }| (*name, format!("{}: {why}", kind.name)));
         on_store.chain(beside).collect()
     });

@@ -97,7 +97,7 @@ impl Progress {
             _ => String::new(),
         };
         let message = format!(
-            "{} · laid in {} of {} rows, {}/s{left}",
+            "{} · loaded {} of {} rows, {}/s{left}",
             self.trial,
             count(rows),
             count(all),

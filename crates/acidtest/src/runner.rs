@@ -262,7 +262,7 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload) -> CellResult {
         store: kind.name.to_owned(),
         title: kind.title.to_owned(),
         address: target.address.as_ref().map(ToString::to_string),
-        embedded: kind.server != Hosting::Program,
+        embedded: kind.hosting != Hosting::Program,
         lock: cell.lock,
         lock_how: grid::lock_how(kind, workload, cell.lock).to_owned(),
         decides: workload.decides(),
@@ -455,7 +455,7 @@ impl Runner<'_> {
             seed,
             clients: cell.clients,
             trace: self.plan.trace,
-            left: kept.as_ref().map(|kept| kept.left.clone()),
+            reusable: kept.as_ref().map(|kept| kept.reusable.clone()),
         });
         let number = self.trials;
         let place = kept.as_ref().map_or_else(
@@ -485,7 +485,7 @@ impl Runner<'_> {
         let Driven { measurement, resources, died, gauge } =
             self.drive(load, tasks, instance, &*trial).await?;
         self.progress.doing("auditing");
-        let AuditResult { audit, left, limits } =
+        let AuditResult { audit, reusable, limits } =
             audit(&*trial, instance, &place, died.as_deref(), &measurement).await;
         let mut result = TrialResult::of(about, measurement, audit, resources);
         result.gauge = gauge;
@@ -496,7 +496,7 @@ impl Runner<'_> {
             result.server_log =
                 instance.server.as_ref().map_or_else(Vec::new, |server| server.log_tail(LOG_LINES));
         } else {
-            self.clear_away(&*trial, instance, place, data, left).await;
+            self.clear_away(&*trial, instance, place, data, reusable).await;
         }
         Ok(result)
     }
@@ -524,11 +524,11 @@ impl Runner<'_> {
         instance: &mut Instance,
         place: Place,
         data: Option<String>,
-        left: Option<ReusableData>,
+        reusable: Option<ReusableData>,
     ) {
-        match (data, left) {
-            (Some(data), Some(left)) => {
-                instance.kept.insert(data, Kept { place, left, by: self.trials });
+        match (data, reusable) {
+            (Some(data), Some(reusable)) => {
+                instance.kept.insert(data, Kept { place, reusable, by: self.trials });
             }
             _ if self.plan.keep => {}
             _ => {
@@ -574,14 +574,14 @@ impl Runner<'_> {
                 return Ok(begun.elapsed().as_secs_f64());
             }
             if self.interrupt.is_set() {
-                return Err(Failure::Store("interrupted while data was laid in".to_owned()));
+                return Err(Failure::Store("interrupted while data was loaded".to_owned()));
             }
             let rows = loaded.rows();
             if rows != moved.0 {
                 moved = (rows, Instant::now());
             } else if moved.1.elapsed() > STALLED {
                 return Err(Failure::Store(format!(
-                    "laying in the data stands still: {rows} of {} rows, none more within {} min",
+                    "loading the data stands still: {rows} of {} rows, none more within {} min",
                     trial.rows(),
                     STALLED.as_secs() / 60
                 )));

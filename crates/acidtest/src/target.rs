@@ -39,7 +39,7 @@ impl Target {
         if address.password.is_none() && text.contains('@') {
             address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
         }
-        if store.kind.server == Hosting::Embedded {
+        if store.kind.hosting == Hosting::Embedded {
             // made absolute, so that the file is found again from any folder
             let path = std::path::absolute(&address.path);
             let path = path.map_err(|error| Failure::Usage(format!("cannot use {text}: {error}")))?;

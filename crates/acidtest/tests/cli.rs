@@ -731,7 +731,7 @@ fn a_queue_s_run_says_what_became_of_every_message() {
     ];
     let ended = bench.run(&words).expect(0);
     assert!(
-        ended.stdout.contains("300 rows laid in") && ended.stdout.contains("after 0s warm-up"),
+        ended.stdout.contains("300 rows loaded") && ended.stdout.contains("after 0s warm-up"),
         "{}",
         ended.stdout
     );

@@ -122,13 +122,13 @@ impl Lab {
         self.root.clear_unfinished()?;
         let (folders, unreadable) = self.root.folders()?;
         let why = "its lab.json cannot be read; look at it and remove it by hand".to_owned();
-        let left = unreadable.into_iter().map(|folder| Left { folder, why: why.clone() }).collect();
-        let mut cleared = Cleared { removed: Vec::new(), left };
+        let leftovers = unreadable.into_iter().map(|folder| Leftover { folder, why: why.clone() }).collect();
+        let mut cleared = Cleared { removed: Vec::new(), leftovers };
         for found in folders {
             let entry = Entry::of(&found);
             match clear(&found, entry.holder) {
                 Ok(()) => cleared.removed.push(entry),
-                Err(why) => cleared.left.push(Left { folder: entry.folder, why }),
+                Err(why) => cleared.leftovers.push(Leftover { folder: entry.folder, why }),
             }
         }
         self.root.tidy();
@@ -213,12 +213,12 @@ pub struct Cleared {
     /// The servers and folders that were removed; an entry's `pid` was running and has been stopped.
     pub removed: Vec<Entry>,
     /// The private folders that are still there.
-    pub left: Vec<Left>,
+    pub leftovers: Vec<Leftover>,
 }
 
 /// A private folder that was not removed.
 #[derive(Clone, Debug)]
-pub struct Left {
+pub struct Leftover {
     /// The path of the folder.
     pub folder: PathBuf,
     /// The reason why it is still there.

@@ -289,7 +289,7 @@ fn folders_without_a_journal_are_never_touched() {
     fs::write(folder.path().join("a.db"), "x").unwrap();
     drop(folder);
     let cleared = lab.down().unwrap();
-    assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0));
+    assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (1, 0));
     assert!(treasure.join("one.jpg").exists());
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
 }
@@ -361,8 +361,8 @@ fn a_killed_bench_leaves_no_server_and_down_clears_the_rest() {
     assert_eq!(server.holder, Holder::Bench { pid: bench.id(), alive: true });
 
     let cleared = lab.down().unwrap();
-    assert_eq!((cleared.removed.len(), cleared.left.len()), (0, 2), "a living bench keeps its own");
-    assert!(cleared.left[0].why.contains(&bench.id().to_string()));
+    assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (0, 2), "a living bench keeps its own");
+    assert!(cleared.leftovers[0].why.contains(&bench.id().to_string()));
     assert!(lives(pid) && lab.namespaces().unwrap().is_empty());
 
     bench.kill().unwrap();
@@ -378,7 +378,7 @@ fn a_killed_bench_leaves_no_server_and_down_clears_the_rest() {
     }
 
     let cleared = lab.down().unwrap();
-    assert_eq!((cleared.removed.len(), cleared.left.len()), (2, 0));
+    assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (2, 0));
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
@@ -412,7 +412,7 @@ fn a_bench_killed_at_any_moment_of_a_start_leaves_nothing_that_down_cannot_clear
         thread::sleep(Duration::from_millis(delay));
         starter.kill();
         let cleared = lab.down().unwrap();
-        assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{:?}", cleared.left);
+        assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (1, 0), "{:?}", cleared.leftovers);
         until("the helpers have ended too", || processes_of(&cleared.removed[0].folder).is_empty());
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
     }
@@ -501,7 +501,12 @@ fn what_prepares_a_server_ends_with_its_bench_and_down_leaves_nothing() {
             let segment = segment_of(&folder);
             let cleared = lab.down().unwrap();
             assert_eq!(processes_of(&folder), Vec::<u32>::new(), "{store} {word}");
-            assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{store}: {:?}", cleared.left);
+            assert_eq!(
+                (cleared.removed.len(), cleared.leftovers.len()),
+                (1, 0),
+                "{store}: {:?}",
+                cleared.leftovers
+            );
             assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "{store} {word}");
             assert!(segment.is_none_or(|segment| !shared_memory().contains(&segment)), "{store} {word}");
         }
@@ -574,7 +579,7 @@ fn a_preparation_that_ignores_its_end_is_killed_with_its_bench() {
     assert!(others.iter().all(|pid| lives(*pid)));
     let cleared = lab.down().unwrap();
     assert!(!others.iter().any(|pid| lives(*pid)), "what has left the group is found by down");
-    assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{:?}", cleared.left);
+    assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (1, 0), "{:?}", cleared.leftovers);
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
@@ -595,7 +600,7 @@ fn down_ends_whatever_was_started_for_a_folder_and_no_shell_of_the_user_s() {
     signal("KILL", first);
     starter.kill();
     let cleared = lab.down().unwrap();
-    assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{:?}", cleared.left);
+    assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (1, 0), "{:?}", cleared.leftovers);
     assert!(!folder.exists() && !processes.iter().any(|pid| lives(*pid)));
     for shell in &mut shells {
         assert!(lives(shell.id()), "{}", text_of(shell.id(), "cmdline"));
@@ -635,7 +640,7 @@ fn a_server_that_hears_no_signal_ends_with_its_bench() {
     starter.kill();
     until("the server follows its bench", || !lives(pid));
     let cleared = lab.down().unwrap();
-    assert_eq!((cleared.removed.len(), cleared.left.len()), (1, 0), "{:?}", cleared.left);
+    assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (1, 0), "{:?}", cleared.leftovers);
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
@@ -697,7 +702,7 @@ fn a_kept_server_outlives_its_starter_until_down() {
     assert!(lives(shell.id()));
     shell.kill().unwrap();
     shell.wait().unwrap();
-    assert!(cleared.removed.iter().all(|entry| entry.pid.is_some()) && cleared.left.is_empty());
+    assert!(cleared.removed.iter().all(|entry| entry.pid.is_some()) && cleared.leftovers.is_empty());
     assert!(kept.iter().all(|entry| !lives(entry.pid.unwrap())));
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }

@@ -124,7 +124,7 @@ impl LockService {
 
     /// Opens one client's connection to the locks of a trial.
     pub async fn connect(&self, place: &Place) -> Result<Locker, StoreError> {
-        let line = match self.server {
+        let connection = match self.server {
             #[cfg(feature = "postgres")]
             Backend::Postgres(ref store) => {
                 Connection::Postgres(Box::new(postgres::Session::open(store, place).await?))
@@ -132,7 +132,7 @@ impl LockService {
             #[cfg(feature = "redis")]
             Backend::Redis(ref store) => Connection::Redis(redis::Session::open(store, place).await?),
         };
-        Ok(Locker { line, requests: Requests::new() })
+        Ok(Locker { connection, requests: Requests::new() })
     }
 }
 
@@ -141,7 +141,7 @@ impl LockService {
 /// If a future of this type is dropped, its request is in doubt, as with [`LockError::Unknown`]; the locker must then
 /// be dropped too.
 pub struct Locker {
-    line: Connection,
+    connection: Connection,
     requests: Requests,
 }
 
@@ -166,7 +166,7 @@ impl Locker {
     /// ends.
     pub async fn acquire(&mut self, name: &str, lease: Duration) -> Result<Option<Grant>, LockError> {
         let request = self.requests.next(lease);
-        let token: Option<u64> = match self.line {
+        let token: Option<u64> = match self.connection {
             #[cfg(feature = "postgres")]
             Connection::Postgres(ref mut session) => session.acquire(name, &request).await?,
             #[cfg(feature = "redis")]
@@ -181,7 +181,7 @@ impl Locker {
     /// Whichever error it is, the grant lasts as long as it says.
     pub async fn renew(&mut self, grant: &mut Grant, lease: Duration) -> Result<bool, LockError> {
         let request = self.requests.next(lease);
-        let ours: bool = match self.line {
+        let ours: bool = match self.connection {
             #[cfg(feature = "postgres")]
             Connection::Postgres(ref mut session) => session.renew(grant, &request).await?,
             #[cfg(feature = "redis")]
@@ -198,7 +198,7 @@ impl Locker {
     /// # Errors
     /// Whichever error it is, nobody may hold the lock until its lease ends.
     pub async fn release(&mut self, grant: Grant) -> Result<bool, LockError> {
-        match self.line {
+        match self.connection {
             #[cfg(feature = "postgres")]
             Connection::Postgres(ref mut session) => session.release(&grant).await,
             #[cfg(feature = "redis")]

@@ -20,7 +20,7 @@ const SETTINGS: &str =
     "SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan";
 
 pub(crate) struct Session {
-    line: Connection,
+    connection: Connection,
     statements: Statements,
 }
 
@@ -91,14 +91,14 @@ impl Statements {
 
 impl Session {
     pub(crate) async fn open(store: &Postgres, place: &Place) -> Result<Self, StoreError> {
-        let mut line = store.line().await?;
-        let prepared = line.ask(async |client| Statements::prepare(client, place).await).await;
+        let mut connection = store.connection().await?;
+        let prepared = connection.ask(async |client| Statements::prepare(client, place).await).await;
         let statements = prepared.map_err(|error| StoreError::Server {
             doing: "preparing the locks' statements".to_owned(),
             address: store.address().to_string(),
-            cause: line.words(&error),
+            cause: connection.words(&error),
         })?;
-        Ok(Self { line, statements })
+        Ok(Self { connection, statements })
     }
 
     pub(crate) async fn acquire(&mut self, name: &str, request: &Request) -> Result<Option<u64>, LockError> {
@@ -128,12 +128,14 @@ impl Session {
         &mut self,
         request: impl AsyncFnOnce(&Client, &Statements) -> Result<T, Error>,
     ) -> Result<T, LockError> {
-        let Self { line, statements } = self;
-        if !line.is_open().await {
-            return Err(LockError::of(fault::lost(SendState::Nothing, line.ended())));
+        let Self { connection, statements } = self;
+        if !connection.is_open().await {
+            return Err(LockError::of(fault::lost(SendState::Nothing, connection.ended())));
         }
-        let answer = line.ask(async |client| request(client, statements).await).await;
-        answer.map_err(|error| LockError::of(fault::attempt(&error, SendState::Commit, line.words(&error))))
+        let answer = connection.ask(async |client| request(client, statements).await).await;
+        answer.map_err(|error| {
+            LockError::of(fault::attempt(&error, SendState::Commit, connection.words(&error)))
+        })
     }
 }
 

@@ -17,7 +17,7 @@ static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redi
 static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redis/release.lua")));
 
 pub(crate) struct Session {
-    line: RedisSession,
+    connection: RedisSession,
     locks: String,
     tokens: String,
 }
@@ -39,13 +39,13 @@ fn prefix(place: &Place) -> String {
 impl Session {
     pub(crate) async fn open(store: &Redis, place: &Place) -> Result<Self, StoreError> {
         let prefix = prefix(place);
-        let line = store.session().await?;
-        Ok(Self { line, locks: format!("{prefix}lock:"), tokens: format!("{prefix}tokens") })
+        let connection = store.session().await?;
+        Ok(Self { connection, locks: format!("{prefix}lock:"), tokens: format!("{prefix}tokens") })
     }
 
     pub(crate) async fn acquire(&mut self, name: &str, request: &Request) -> Result<Option<u64>, LockError> {
         let keys = [self.key(name), self.tokens.clone()];
-        let asked = self.line.run(&ACQUIRE, |script| {
+        let asked = self.connection.run(&ACQUIRE, |script| {
             script.arg(keys.len()).arg(&keys).arg(&request.owner).arg(request.lease);
         });
         asked.await.map_err(|error| LockError::of(attempt(&error, Effect::Change)))
@@ -53,7 +53,7 @@ impl Session {
 
     pub(crate) async fn renew(&mut self, grant: &Grant, request: &Request) -> Result<bool, LockError> {
         let key = self.key(grant.name());
-        let asked = self.line.run(&RENEW, |script| {
+        let asked = self.connection.run(&RENEW, |script| {
             script.arg(1).arg(&key).arg(grant.owner()).arg(request.lease);
         });
         asked.await.map_err(|error| LockError::of(attempt(&error, Effect::Change)))
@@ -61,7 +61,7 @@ impl Session {
 
     pub(crate) async fn release(&mut self, grant: &Grant) -> Result<bool, LockError> {
         let key = self.key(grant.name());
-        let asked = self.line.run(&RELEASE, |script| {
+        let asked = self.connection.run(&RELEASE, |script| {
             script.arg(1).arg(&key).arg(grant.owner());
         });
         asked.await.map_err(|error| LockError::of(attempt(&error, Effect::Change)))

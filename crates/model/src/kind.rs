@@ -55,7 +55,7 @@ pub struct StoreKind {
     /// An example of this kind's address; empty if it has none.
     pub address: &'static str,
     /// Whether it runs inside acidtest's own process or as a server program.
-    pub server: Hosting,
+    pub hosting: Hosting,
     /// TCP port that a server of this kind listens on by default.
     pub default_port: u16,
     /// The lock modes, each with how the store provides it.

@@ -7,7 +7,8 @@ use acidtest_workloads::{Guarantee, Verdict};
 
 use crate::{
     CellResult, LatencyFigures, Ratio, RunResult, TrialResult, count,
-    dimensions::{CLIENTS, Names},
+    dimensions::{CLIENTS, Names, spoken},
+    distinct,
     figure::{nanoseconds, rate},
     price::{Priceable, guarantees},
 };
@@ -16,7 +17,7 @@ use crate::{
 const NAMED: usize = 4;
 
 /// Most groups of equal work for which a sentence names the fastest cell: beyond that the table is easier to read.
-const LOADS: usize = 6;
+const GROUPS: usize = 6;
 
 /// The conclusion's sentences, each on a line of its own.
 pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
@@ -60,23 +61,17 @@ fn verdicts(result: &RunResult, names: &Names) -> String {
     if !never.is_empty() && !run.is_empty() {
         said.push(format!("Not run: {}.", listed(&never, names)));
     }
-    let lucky = holds.iter().filter(|cell| !cell.is_promised()).count();
-    if lucky > 0 {
-        let without: Vec<&CellResult> = holds.iter().filter(|cell| !cell.is_promised()).copied().collect();
-        said.push(format!("No {} was promised of {lucky} of them.", missing(&without).join(" and no ")));
+    let unpromised: Vec<&CellResult> = holds.iter().filter(|cell| !cell.is_promised()).copied().collect();
+    if !unpromised.is_empty() {
+        let missing = missing(&unpromised).join(", no ");
+        said.push(format!("{} of them without a promise (no {missing}).", count(unpromised.len() as u64)));
     }
     said.join(" ")
 }
 
 /// Names of the guarantees that these cells do without.
 fn missing(cells: &[&CellResult]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for name in cells.iter().flat_map(|cell| &cell.without) {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    names
+    distinct(cells.iter().flat_map(|cell| &cell.without).cloned())
 }
 
 fn listed(cells: &[&CellResult], names: &Names) -> String {
@@ -91,19 +86,21 @@ fn listed(cells: &[&CellResult], names: &Names) -> String {
 /// For each group of cells that do the same work, the fastest one that promised to hold and did. Cells of different
 /// durability levels, rates and parameters do different work and are not compared with each other.
 fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
-    let mut loads: BTreeMap<String, Vec<&CellResult>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<&CellResult>> = BTreeMap::new();
     let held = result.cells.iter().filter(|cell| cell.is_promised() && cell.verdict() == Verdict::Holds);
     for cell in held {
-        loads.entry(load(result, cell, names)).or_default().push(cell);
+        groups.entry(group(result, cell, names)).or_default().push(cell);
     }
-    if loads.len() > LOADS {
+    if groups.len() > GROUPS {
         return Vec::new();
     }
-    let alone = loads.len() == 1;
-    let said = loads.iter().filter_map(|(load, cells)| {
-        let said = leader(cells, names)?;
-        // most of a load stands in the cell's name
-        let unsaid: Vec<&str> = load.split(", ").filter(|part| !said.contains(part)).collect();
+    let alone = groups.len() == 1;
+    let is_lucky = |cell: &CellResult| !cell.is_promised() && cell.verdict() == Verdict::Holds;
+    let those = if result.cells.iter().any(is_lucky) { "that promised it and hold" } else { "that hold" };
+    let said = groups.iter().filter_map(|(group, cells)| {
+        let said = leader(cells, those, names)?;
+        // most of a group's name stands in the cell's name
+        let unsaid: Vec<&str> = group.split(", ").filter(|part| !said.contains(part)).collect();
         let place =
             if alone || unsaid.is_empty() { String::new() } else { format!(" ({})", unsaid.join(", ")) };
         Some(format!("{said}{place}."))
@@ -111,12 +108,12 @@ fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     said.collect()
 }
 
-/// The group that a cell belongs to: two cells are compared only if they have the same durability level, the same
+/// The name of the group that a cell belongs to: two cells are compared only if they have the same durability level, the same
 /// rate, and the same value of every parameter that is no guarantee.
-fn load(result: &RunResult, cell: &CellResult, names: &Names) -> String {
+fn group(result: &RunResult, cell: &CellResult, names: &Names) -> String {
     let asked: Vec<&str> = Priceable::of(result).map(Priceable::name).collect();
     let alike = names.others().filter(|name| *name != CLIENTS && !asked.contains(name));
-    let mut parts: Vec<String> = alike.map(|name| names.value(cell, name)).collect();
+    let mut parts: Vec<String> = alike.map(|name| spoken(cell, name)).collect();
     let levels: Vec<String> = result.cells.iter().map(CellResult::durability).collect();
     if levels.iter().any(|durability| *durability != levels[0]) {
         parts.insert(0, format!("durability {}", cell.durability()));
@@ -127,7 +124,7 @@ fn load(result: &RunResult, cell: &CellResult, names: &Names) -> String {
 /// The fastest of several cells, and the cells from which the noise does not tell it apart; of a single cell its figure.
 /// Only whole trials count: one that was cut short has the time in it that it waited for its server. In an open loop,
 /// whose throughput is the offered rate, the 99th percentile of the response time decides among the cells that keep up.
-fn leader(cells: &[&CellResult], names: &Names) -> Option<String> {
+fn leader(cells: &[&CellResult], those: &str, names: &Names) -> Option<String> {
     let open = cells.iter().any(|cell| cell.rate.is_some());
     let (able, behind): (Vec<&CellResult>, Vec<&CellResult>) =
         cells.iter().partition(|cell| !open || keeps_up(cell));
@@ -158,7 +155,7 @@ fn leader(cells: &[&CellResult], names: &Names) -> Option<String> {
         _ => format!("; the noise does not tell it from {}", listed(&alike, names)),
     };
     let which = if open { "Lowest p99" } else { "Fastest" };
-    Some(format!("{which} of those that hold: {}, {shown}{noise}{late}", names.cell(best)))
+    Some(format!("{which} of those {those}: {}, {shown}{noise}{late}", names.cell(best)))
 }
 
 /// Share of the offered operations that a cell has to answer to keep up with its rate.
@@ -283,7 +280,7 @@ mod tests {
         }
         assert_eq!(
             said(&result),
-            "All 2 cells hold. No lock was promised of 1 of them.\nsqlite native holds: 1,144 ok/s."
+            "All 2 cells hold. 1 of them without a promise (no lock).\nsqlite native holds: 1,144 ok/s."
         );
     }
 

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     CellResult, LatencyFigures, OperationFigures, RunResult, SpanFigures, TrialResult, UnreadableHistogram,
-    figure::total,
+    distinct, figure::total,
 };
 
 /// The reason why a result could not be written as CSV.
@@ -32,18 +32,15 @@ pub enum CsvError {
 /// A histogram that cannot be read, or a row that the CSV writer refuses.
 pub fn csv<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Result<String, CsvError> {
     let results: Vec<&RunResult> = results.into_iter().collect();
-    let mut parameters: Vec<&str> = Vec::new();
-    for name in results.iter().flat_map(|result| &result.cells).flat_map(|cell| cell.parameters.keys()) {
-        if !parameters.contains(&name.as_str()) {
-            parameters.push(name);
-        }
-    }
+    let cells = results.iter().flat_map(|result| &result.cells);
+    let parameters: Vec<&String> = distinct(cells.flat_map(|cell| cell.parameters.keys()));
     let mut table = table();
     let named = parameters.iter().map(|name| format!("parameter_{name}"));
     table.write_record(columns()?.into_iter().chain(named))?;
     for result in results {
         for cell in &result.cells {
-            let value = |name: &&str| cell.parameters.contains_key(*name).then(|| text(cell.dimension(name)));
+            let value =
+                |name: &&String| cell.parameters.contains_key(*name).then(|| text(cell.dimension(name)));
             let values: Vec<Option<Text>> = parameters.iter().map(value).collect();
             for trial in &cell.trials {
                 let about = About::of(result, cell, trial);

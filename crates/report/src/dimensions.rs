@@ -3,7 +3,7 @@
 use acidtest_workloads::Values;
 use serde_json::Value;
 
-use crate::{CellResult, rate};
+use crate::{CellResult, distinct, rate};
 
 /// Names of the dimensions that every cell has, in the order in which readers see them; after them come the
 /// workload's parameters.
@@ -116,12 +116,7 @@ impl Names {
     /// Makes names that tell these cells apart.
     #[must_use]
     pub fn of<'a>(cells: impl IntoIterator<Item = &'a CellResult> + Clone) -> Self {
-        let mut addresses: Vec<String> = Vec::new();
-        for address in cells.clone().into_iter().filter_map(|cell| cell.address.as_ref()) {
-            if !addresses.contains(address) {
-                addresses.push(address.clone());
-            }
-        }
+        let addresses = distinct(cells.clone().into_iter().filter_map(|cell| cell.address.clone()));
         Self { varying: varying(cells), addresses }
     }
 
@@ -155,14 +150,6 @@ impl Names {
         place.map_or_else(|| address.clone(), |place| format!("{} {}", cell.store, letters(place)))
     }
 
-    /// The value of one of a cell's dimensions, in words: `16 clients`, `2,000/s`, `items 10`.
-    pub(crate) fn value(&self, cell: &CellResult, name: &str) -> String {
-        match name {
-            STORE => self.store(cell),
-            _ => spoken(cell, name),
-        }
-    }
-
     /// The name of a cell: `postgres soft, 16 clients`.
     #[must_use]
     pub fn cell(&self, cell: &CellResult) -> String {
@@ -179,7 +166,7 @@ fn letters(place: usize) -> String {
 }
 
 /// A dimension's value in a reader's words: `16 clients`, `2,000/s`, `items 10`.
-fn spoken(cell: &CellResult, name: &str) -> String {
+pub(crate) fn spoken(cell: &CellResult, name: &str) -> String {
     match name {
         CLIENTS => format!("{} {}", cell.clients, if cell.clients == 1 { "client" } else { "clients" }),
         RATE => cell.rate.map_or_else(|| "closed loop".to_owned(), |offered| rate(offered) + "/s"),

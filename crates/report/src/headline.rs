@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     ArrivalKind, CellResult, RefusedKind, RunResult, count,
     dimensions::Names,
+    distinct,
     figure::{bytes, rate},
 };
 
@@ -65,8 +66,8 @@ pub(crate) fn driving(result: &RunResult) -> String {
         RefusedKind::Count if plan.trace.is_none() => "",
         RefusedKind::Count | RefusedKind::Retry => " · refused operations wait 5 ms and try again",
     };
-    let all = clients(&each_once(result.cells.iter().map(|cell| cell.clients)));
-    let scheduled = each_once(result.cells.iter().filter_map(|cell| cell.scheduled));
+    let all = clients(&distinct(result.cells.iter().map(|cell| cell.clients)));
+    let scheduled = distinct(result.cells.iter().filter_map(|cell| cell.scheduled));
     let who = if plan.rates.is_empty() || scheduled.is_empty() {
         all
     } else {
@@ -76,16 +77,6 @@ pub(crate) fn driving(result: &RunResult) -> String {
     let durability = common_durability(result)
         .map_or_else(String::new, |durability| format!(" · durability {durability}"));
     format!("{who}, {arrivals}{durability} · {extent} · {trials}{refused} · seed {}", plan.seed)
-}
-
-fn each_once(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
-    let mut once = Vec::new();
-    for number in numbers {
-        if !once.contains(&number) {
-            once.push(number);
-        }
-    }
-    once
 }
 
 /// The durability level that was read back of all cells; none where they differ.

@@ -51,3 +51,14 @@ pub use steadiness::{Drift, SHORTEST, Steadiness};
 pub use table::{Entry, Style, Table, Tone, Worth};
 pub use terminal::render;
 pub use upgrade::{Read, UnreadableResult, read};
+
+/// Each value once, in the order in which they first occur.
+fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for value in values {
+        if !once.contains(&value) {
+            once.push(value);
+        }
+    }
+    once
+}

@@ -197,12 +197,12 @@ fn data(result: &RunResult, names: &Names) -> Vec<String> {
     }
     let shown = |((store, rows), (loads, taken)): ((String, u64), (Vec<f64>, usize))| {
         let mean = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
-        let laid = match loads.len() {
+        let loaded = match loads.len() {
             0 => String::new(),
             n => {
                 let each = if n == 1 { "once".to_owned() } else { format!("{n} times, on average") };
                 let speed = if mean > 0.0 { rows as f64 / mean } else { 0.0 };
-                format!(" laid in {each} in {}, {} rows/s", nanoseconds(mean * 1e9), rate(speed))
+                format!(" loaded {each} in {}, {} rows/s", nanoseconds(mean * 1e9), rate(speed))
             }
         };
         let taken = match taken {
@@ -212,7 +212,7 @@ fn data(result: &RunResult, names: &Names) -> Vec<String> {
                 if n == 1 { "trial" } else { "trials" }
             ),
         };
-        format!("data of {store}: {} rows{laid}{taken}.", count(rows))
+        format!("data of {store}: {} rows{loaded}{taken}.", count(rows))
     };
     groups.into_iter().filter(|((_, rows), _)| *rows > 0).map(shown).collect()
 }

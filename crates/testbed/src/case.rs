@@ -80,7 +80,7 @@ impl InventoryRun {
 
     /// The stock as it was loaded, sorted by key.
     #[must_use]
-    pub fn laid_in(&self) -> Vec<StockRow> {
+    pub fn initial(&self) -> Vec<StockRow> {
         self.stock.items.iter().map(|item| StockRow { key: item.key(), count: item.initial.into() }).collect()
     }
 
@@ -122,8 +122,8 @@ impl Steps for InventoryRun {
         self.held(store)
     }
 
-    fn laid_in(&self) -> Vec<StockRow> {
-        Self::laid_in(self)
+    fn initial(&self) -> Vec<StockRow> {
+        Self::initial(self)
     }
 
     fn audit(&self, store: &impl Store) -> Audit {

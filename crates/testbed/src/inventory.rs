@@ -20,14 +20,14 @@ use crate::{
 pub const NAMES: [&str; 5] =
     [NAMESPACE, "it's \"ours\"; -- é", "it's `theirs`\\", "acidtest_t[e]st*?", "100%_a]]b$$"];
 
-fn wish(lock: Lock) -> CellRequest<'static> {
+fn request(lock: Lock) -> CellRequest<'static> {
     // the defaults are valid parameters
-    (KIND.with)(&Values::new()).unwrap().wish(KIND.name, lock)
+    (KIND.with)(&Values::new()).unwrap().request(KIND.name, lock)
 }
 
 /// The lock modes in which the store offers the inventory.
 fn locks<S: Store>(subject: &Subject<S>) -> Vec<Lock> {
-    let locks: Vec<Lock> = Lock::ALL.into_iter().filter(|lock| subject.offers(&wish(*lock))).collect();
+    let locks: Vec<Lock> = Lock::ALL.into_iter().filter(|lock| subject.offers(&request(*lock))).collect();
     assert!(!locks.is_empty(), "{} carries no inventory", subject.kind.name);
     locks
 }
@@ -54,7 +54,7 @@ pub fn contention<S: Store>(subject: &Subject<S>, store: &S) {
             assert!(later || audit.verdict == expected, "{seen}");
             assert_eq!(measured.stopped, None, "{lock}");
             assert!(measured.faults.is_empty(), "{lock}: {:?}", measured.faults);
-            subject.conflicts_as_it_says(&wish(lock), &measured);
+            subject.conflicts_as_it_says(&request(lock), &measured);
             case.unload(store);
             gone(subject, store, &case);
             if later { Err(seen) } else { Ok(()) }
@@ -109,7 +109,7 @@ pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
     let Support::Yes(how) = kind.durability(asked) else {
         panic!("{} has no durability level {asked}", kind.name)
     };
-    if kind.server != Hosting::Program {
+    if kind.hosting != Hosting::Program {
         return;
     }
     let settings = how.split(':').next().unwrap_or(how).split(", ").filter_map(|setting| {
@@ -187,9 +187,9 @@ pub fn large_stock<S: Store>(_: &Subject<S>, store: &S) {
     wait(port.load(&place, Lock::None, &stock)).unwrap();
     let mut held = wait(port.stock(&place)).unwrap();
     held.sort_unstable_by_key(|tuple| tuple.key);
-    let laid: Vec<_> =
+    let loaded: Vec<_> =
         stock.items.iter().map(|item| StockRow { key: item.key(), count: item.initial.into() }).collect();
-    assert_eq!(held, laid);
+    assert_eq!(held, loaded);
 }
 
 /// If nobody listens at the address, the error says so and gives the remedy.

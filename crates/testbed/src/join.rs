@@ -19,8 +19,8 @@ pub fn finds_its_rows<S: Store>(_: &Subject<S>, store: &S) {
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
         let rows = parameters.records;
         with_more_time(500, |millis| {
-            let terms = TrialSetup { lock: Lock::None, seed: SEED, clients: 4, trace: None, left: None };
-            let trial = Join::new(parameters.clone()).unwrap().trial(terms);
+            let setup = TrialSetup { lock: Lock::None, seed: SEED, clients: 4, trace: None, reusable: None };
+            let trial = Join::new(parameters.clone()).unwrap().trial(setup);
             let loaded = LoadProgress::default();
             wait(trial.load(store, &place, &loaded)).unwrap();
             assert!(loaded.rows() >= rows, "{} of {rows} rows were counted", loaded.rows());

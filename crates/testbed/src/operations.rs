@@ -78,7 +78,7 @@ struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     /// Loads a trial whose number is made from the number of the check and the lock mode, so that no two share data.
-    async fn laid_in(store: &'a impl Store, check: u32, lock: Lock, transaction: u32) -> Self {
+    async fn loaded(store: &'a impl Store, check: u32, lock: Lock, transaction: u32) -> Self {
         let trial = lock as u32 + 10 * check;
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
         let port = store.records().unwrap();
@@ -118,7 +118,7 @@ impl<'a> Trial<'a> {
 /// other request answers the records that it read and the version that it wrote.
 pub async fn singles<C: Connector>(store: &impl Store, locks: &[Lock], connect: impl Connect<C>) {
     for &lock in locks {
-        let trial = Trial::laid_in(store, 1, lock, 1).await;
+        let trial = Trial::loaded(store, 1, lock, 1).await;
         let mut connection = trial.connector(&connect).connect().await.unwrap();
         for action in [Action::Read, Action::Update, Action::Modify] {
             let refused = single(&mut connection, &request(action, 7, 70)).await;
@@ -163,7 +163,7 @@ pub async fn transactions<C: Connector>(store: &impl Store, locks: &[Lock], conn
     let requests: Vec<Request> = steps.iter().map(|(request, _)| request.clone()).collect();
     let answers: Vec<String> = steps.into_iter().map(|(_, answer)| answer).collect();
     for &lock in locks {
-        let trial = Trial::laid_in(store, 2, lock, 2).await;
+        let trial = Trial::loaded(store, 2, lock, 2).await;
         let mut connection = trial.connector(&connect).connect().await.unwrap();
         for fatal in [request(Action::Read, 9, 0), request(Action::Insert, 7, 0)] {
             let doomed: Vec<_> = requests.iter().cloned().chain([fatal]).collect();
@@ -195,7 +195,7 @@ pub async fn garbled<C: Connector>(
     let torn = answer_beside(None, &[], 1);
     let first = in_order(LAID_IN)[0].0;
     for &lock in locks {
-        let trial = Trial::laid_in(store, 3, lock, 1).await;
+        let trial = Trial::loaded(store, 3, lock, 1).await;
         let mut connection = trial.connector(&connect).connect().await.unwrap();
         spoil(&trial.place, &key_name(1)).await;
         // twice: an operation that met a torn record must have released its locks

@@ -76,9 +76,9 @@ impl QueueRun {
     pub fn within(namespace: &str, trial: u32, parameters: Parameters) -> Self {
         let workload = Queue::new(parameters.clone()).unwrap();
         let clients = workload.clients().unwrap();
-        let terms = TrialSetup { lock: Lock::None, seed: SEED, clients, trace: None, left: None };
+        let setup = TrialSetup { lock: Lock::None, seed: SEED, clients, trace: None, reusable: None };
         let place = Place { namespace: namespace.to_owned(), trial };
-        Self { place, trial: workload.trial(terms), parameters, workload }
+        Self { place, trial: workload.trial(setup), parameters, workload }
     }
 
     /// Declares the queue and loads the backlog.
@@ -153,8 +153,8 @@ pub fn few() -> Parameters {
     }
 }
 
-fn wish(parameters: &Parameters) -> CellRequest<'static> {
-    Queue::new(parameters.clone()).unwrap().wish("queue", Lock::None)
+fn request(parameters: &Parameters) -> CellRequest<'static> {
+    Queue::new(parameters.clone()).unwrap().request("queue", Lock::None)
 }
 
 /// The parameters if the store offers them, else with one message in flight, in a batch, or both; none if the store
@@ -164,7 +164,7 @@ fn fitting<S: Store>(subject: &Subject<S>, parameters: &Parameters) -> Option<Pa
     [(in_flight, batch), (1, batch), (in_flight, 1), (1, 1)]
         .map(|(in_flight, batch)| Parameters { in_flight, batch, ..parameters.clone() })
         .into_iter()
-        .find(|parameters| subject.offers(&wish(parameters)))
+        .find(|parameters| subject.offers(&request(parameters)))
 }
 
 /// Trials with those of the parameters that the store offers, numbered from 1.
@@ -247,7 +247,7 @@ pub fn both<S: Store>(subject: &Subject<S>, store: &S) {
     for case in offered(subject, modes()) {
         let (measured, _) = goes_through(store, &case, &[PUBLISH, CONSUME]);
         assert!(!measured.spans[0].times.is_empty(), "{}: no delivery was timed", case.shown());
-        subject.conflicts_as_it_says(&wish(&case.parameters), &measured);
+        subject.conflicts_as_it_says(&request(&case.parameters), &measured);
     }
 }
 
@@ -313,8 +313,8 @@ pub fn sizes<S: Store>(subject: &Subject<S>, store: &S) {
 
 /// A queue that exists already cannot be declared again, and none of its messages is lost.
 pub fn occupied<S: Store>(subject: &Subject<S>, store: &S) {
-    let laid = Parameters { backlog: Some(20), phase: Phase::Consume, ..few() };
-    let case = offered(subject, [laid.clone()]).remove(0);
+    let loaded = Parameters { backlog: Some(20), phase: Phase::Consume, ..few() };
+    let case = offered(subject, [loaded.clone()]).remove(0);
     case.load(store);
     let other = QueueRun::new(case.place.trial, case.parameters.clone());
     let again = wait(other.trial.load(store, &other.place, &LoadProgress::default())).unwrap_err();
@@ -430,9 +430,9 @@ pub fn dying_consumers_within<S: Store + QueueAdapter>(soon: Duration, subject: 
     for case in offered(subject, all) {
         let shown = case.shown();
         wait(async {
-            let laid = FilledQueue::new(store, case.place.trial, &case.parameters).await;
-            let held = laid.dies().await;
-            let mut heir = laid.subscriber().await;
+            let loaded = FilledQueue::new(store, case.place.trial, &case.parameters).await;
+            let held = loaded.dies().await;
+            let mut heir = loaded.subscriber().await;
             let mut seen = BTreeMap::new();
             let mut settled = Ok(AckAnswer::Answered);
             let start = Instant::now();
@@ -457,8 +457,8 @@ pub fn dying_consumers_within<S: Store + QueueAdapter>(soon: Duration, subject: 
             // a message whose acknowledgement did not reach the store would become ready again
             heir.close().await;
             let closed = Instant::now();
-            while laid.depth().await != Depth::default() {
-                assert!(closed.elapsed() < soon, "{shown}: not empty: {:?}", laid.depth().await);
+            while loaded.depth().await != Depth::default() {
+                assert!(closed.elapsed() < soon, "{shown}: not empty: {:?}", loaded.depth().await);
             }
         });
         case.unload(store);
@@ -477,10 +477,11 @@ pub fn taken_along<S: Store + QueueAdapter>(subject: &Subject<S>, store: &S) {
     let auto = Parameters { consume: Consume::Auto, phase: Phase::Consume, ..few() };
     for case in offered(subject, [auto]) {
         let audit = wait(async {
-            let laid = FilledQueue::new(store, case.place.trial, &case.parameters).await;
-            laid.dies().await;
-            let drained = QueueStore::drain(laid.store, &laid.place, &laid.wanted, &laid.scenario).await;
-            audit(&laid.scenario.ledger, drained)
+            let loaded = FilledQueue::new(store, case.place.trial, &case.parameters).await;
+            loaded.dies().await;
+            let drained =
+                QueueStore::drain(loaded.store, &loaded.place, &loaded.wanted, &loaded.scenario).await;
+            audit(&loaded.scenario.ledger, drained)
         });
         eprintln!("{}: {audit}", case.shown());
         assert!(audit.count("lost") >= FilledQueue::<S>::TAKEN as u64, "{audit:?}");
@@ -504,7 +505,7 @@ pub fn handed_over<S: Store + QueueAdapter>(subject: &Subject<S>, world: &World<
         let mut publisher = QueueAdapter::connector(&far, &place, &wanted).publisher().await.unwrap();
         let mut ended = Vec::new();
         for sequence in 0..ALL {
-            publisher.send(&Message::laid(sequence, parameters.message_bytes)).await.unwrap();
+            publisher.send(&Message::loaded(sequence, parameters.message_bytes)).await.unwrap();
         }
         publisher.settle(&mut ended).await.unwrap();
         assert_eq!(ended.len() as u64, ALL);

@@ -45,11 +45,11 @@ impl RecordsRun {
         Self::new(lock, trial, few(mix, 200))
     }
 
-    fn over(lock: Lock, trial: u32, parameters: Parameters, left: Option<ReusableData>) -> Self {
+    fn over(lock: Lock, trial: u32, parameters: Parameters, reusable: Option<ReusableData>) -> Self {
         let workload = Records::new(parameters.clone()).unwrap();
-        let terms = TrialSetup { lock, seed: SEED, clients: 12, trace: None, left };
+        let setup = TrialSetup { lock, seed: SEED, clients: 12, trace: None, reusable };
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
-        Self { lock, place, trial: workload.trial(terms), parameters, workload }
+        Self { lock, place, trial: workload.trial(setup), parameters, workload }
     }
 
     /// The same trial in another namespace.
@@ -66,15 +66,15 @@ impl RecordsRun {
 
     /// Another trial, which reuses the data that this one left.
     #[must_use]
-    pub fn next(&self, left: ReusableData) -> Self {
-        let next = Self::over(self.lock, self.place.trial, self.parameters.clone(), Some(left));
+    pub fn next(&self, reusable: ReusableData) -> Self {
+        let next = Self::over(self.lock, self.place.trial, self.parameters.clone(), Some(reusable));
         Self { place: self.place.clone(), ..next }
     }
 
     /// The cell that the trial measures, as it is asked of a store.
     #[must_use]
-    pub fn wish(&self) -> CellRequest<'static> {
-        self.workload.wish("records", self.lock)
+    pub fn request(&self) -> CellRequest<'static> {
+        self.workload.request("records", self.lock)
     }
 
     /// Whether the verdict on a correct store must be holds: the lock mode promises it, or no operation of the mix
@@ -113,18 +113,18 @@ impl RecordsRun {
 
     /// The records as they were loaded, sorted by key.
     #[must_use]
-    pub fn laid_in(&self) -> Vec<RecordRow> {
-        let laid = |number| (key_name(number), 0, Some(number));
-        let mut laid: Vec<RecordRow> = (0..self.parameters.records).map(laid).collect();
-        laid.sort_unstable();
-        laid
+    pub fn initial(&self) -> Vec<RecordRow> {
+        let loaded = |number| (key_name(number), 0, Some(number));
+        let mut loaded: Vec<RecordRow> = (0..self.parameters.records).map(loaded).collect();
+        loaded.sort_unstable();
+        loaded
     }
 
     /// Audits the acknowledged operations against the records that are read back. Also returns the data that are left
     /// for another trial.
     pub fn judge(&self, store: &impl Store) -> (Audit, Option<ReusableData>) {
         let audited = wait(self.trial.audit(Ok(store), &self.place));
-        (audited.audit, audited.left)
+        (audited.audit, audited.reusable)
     }
 
     /// Removes the trial's data.
@@ -164,8 +164,8 @@ impl Steps for RecordsRun {
         Self::state(self, store)
     }
 
-    fn laid_in(&self) -> Vec<RecordRow> {
-        Self::laid_in(self)
+    fn initial(&self) -> Vec<RecordRow> {
+        Self::initial(self)
     }
 
     fn audit(&self, store: &impl Store) -> Audit {
@@ -190,7 +190,7 @@ fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Paramet
     let cases: Vec<RecordsRun> = (1..)
         .zip(cases)
         .map(|(trial, (lock, parameters))| RecordsRun::new(lock, trial, parameters))
-        .filter(|case| subject.offers(&case.wish()))
+        .filter(|case| subject.offers(&case.request()))
         .collect();
     assert!(!cases.is_empty(), "{} has nothing of this to check", subject.kind.name);
     cases
@@ -201,7 +201,7 @@ fn offered<S: Store>(subject: &Subject<S>, all: impl IntoIterator<Item = Paramet
 #[track_caller]
 fn drives(store: &impl Store, case: &RecordsRun, millis: u64, clients: usize) -> DrivenTrial {
     let measured = case.drive(store, &for_time(millis), clients);
-    let (audit, left) = case.judge(store);
+    let (audit, reusable) = case.judge(store);
     let shown = case.shown();
     eprintln!("{shown}: {:.0} a second, {audit}", measured.throughput());
     assert_eq!(measured.stopped, None, "{shown}");
@@ -213,14 +213,14 @@ fn drives(store: &impl Store, case: &RecordsRun, millis: u64, clients: usize) ->
             assert_ne!(audit.verdict, Verdict::Unknown, "{shown}: {audit:?}");
         }
     }
-    DrivenTrial { measured, audit, left }
+    DrivenTrial { measured, audit, reusable }
 }
 
 /// The results of a trial that was driven and audited.
 struct DrivenTrial {
     measured: Measurement,
     audit: Audit,
-    left: Option<ReusableData>,
+    reusable: Option<ReusableData>,
 }
 
 impl DrivenTrial {
@@ -246,7 +246,7 @@ fn goes_through<S: Store>(
         let case = case.anew();
         case.load(store);
         let driven = drives(store, &case, millis, clients);
-        subject.conflicts_as_it_says(&case.wish(), &driven.measured);
+        subject.conflicts_as_it_says(&case.request(), &driven.measured);
         case.unload(store);
         gone(subject, store, &case);
         let is_enough = is_enough(&driven);
@@ -312,24 +312,24 @@ pub fn large<S: Store>(subject: &Subject<S>, store: &S) {
         let Some(case) = offered(subject, parameters).pop() else { continue };
         assert_eq!(case.load(store), 20_000);
         // not `assert_eq`, which would print all of them
-        assert!(case.state(store).unwrap() == case.laid_in(), "they are not as they were laid in");
+        assert!(case.state(store).unwrap() == case.initial(), "they are not as they were loaded");
         case.unload(store);
     }
 }
 
 /// A trial can reuse the data that another one left in the store.
-pub fn left<S: Store>(subject: &Subject<S>, store: &S) {
+pub fn reusable<S: Store>(subject: &Subject<S>, store: &S) {
     let mixes = ["a", "f", "b", "c"].map(|mix| few(mix, 200));
     let cases = offered(subject, mixes);
     let case = cases.iter().find(|case| case.lock.promises()).unwrap_or(&cases[0]);
-    let left = with_more_time(150, |millis| {
+    let reusable = with_more_time(150, |millis| {
         let case = case.anew();
         case.load(store);
         let driven = drives(store, &case, millis, 4).enough(true).inspect_err(|_| case.unload(store))?;
-        Ok(driven.left.unwrap_or_else(|| panic!("nothing is left: {:?}", driven.audit)))
+        Ok(driven.reusable.unwrap_or_else(|| panic!("nothing is left: {:?}", driven.audit)))
     });
     // a trial that acknowledged nothing leaves the same data, so that it can be driven again
-    with_more_time(150, |millis| drives(store, &case.next(left.clone()), millis, 4).enough(true));
+    with_more_time(150, |millis| drives(store, &case.next(reusable.clone()), millis, 4).enough(true));
 }
 
 /// A namespace of each name holds trials in every lock mode, and is removed with all its data and nothing else.

@@ -33,7 +33,7 @@ pub(crate) trait Steps: Sync {
     /// Reads the data back.
     fn state(&self, store: &impl Store) -> Result<Self::State, StoreError>;
     /// The data as they were loaded.
-    fn laid_in(&self) -> Self::State;
+    fn initial(&self) -> Self::State;
     /// Audits the acknowledged operations against the data that are read back.
     fn audit(&self, store: &impl Store) -> Audit;
 }
@@ -151,7 +151,7 @@ pub(crate) fn namespace<S: Store, C: Steps>(
     let cases = cases(name);
     for case in &cases {
         case.load(store);
-        assert_eq!(case.state(store).unwrap(), case.laid_in(), "{name}");
+        assert_eq!(case.state(store).unwrap(), case.initial(), "{name}");
         let measured = case.drive(store, &for_time(50), 2);
         assert!(
             measured.faults.is_empty() && measured.stopped.is_none(),
@@ -167,7 +167,7 @@ pub(crate) fn namespace<S: Store, C: Steps>(
     wait(store.remove(name)).unwrap();
 
     assert_eq!(owner(&neighbour), Owner::Run("run 2".to_owned()), "{neighbour}");
-    assert_eq!(theirs.state(store).unwrap(), theirs.laid_in(), "{neighbour}");
+    assert_eq!(theirs.state(store).unwrap(), theirs.initial(), "{neighbour}");
     wait(store.remove(&neighbour)).unwrap();
     assert_eq!(owner(&neighbour), Owner::Nobody, "{neighbour}");
 }
@@ -221,7 +221,7 @@ pub(crate) fn crash<S: Store, C: Steps>(
     let patience = if comes_back { BACK } else { Duration::from_secs(1) };
     let load = Load { operations: C::OPERATIONS, patience, ..for_time(3_600_000) };
     let measured = drives_until(store, &load, case.tasks(store, 12), |trial, is_over| {
-        changes(store, case, &case.laid_in(), is_over);
+        changes(store, case, &case.initial(), is_over);
         thread::sleep(Duration::from_millis(500));
         private.kill();
         if comes_back {

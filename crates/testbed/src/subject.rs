@@ -53,7 +53,7 @@ impl<S: Store> Subject<S> {
     /// out of the tests.
     #[must_use]
     pub fn start(&self, durability: Durability) -> Option<World<S>> {
-        let mut home = if self.kind.server == Hosting::Program {
+        let mut home = if self.kind.hosting == Hosting::Program {
             Home::Server(Box::new(Private::start(self.kind.program(), durability)?))
         } else {
             let folder = tempfile::tempdir().unwrap();
@@ -83,21 +83,21 @@ impl<S: Store> Subject<S> {
 
     /// Whether the store's row of the matrix offers everything that a cell asks for.
     #[must_use]
-    pub fn offers(&self, wish: &CellRequest<'_>) -> bool {
+    pub fn offers(&self, request: &CellRequest<'_>) -> bool {
         let kind = &self.kind;
-        kind.workload(wish.workload).is_yes()
-            && kind.lock(wish.lock).is_yes()
-            && (wish.transaction == 1 || kind.transactions.is_yes())
-            && wish.isolation.is_none_or(|level| kind.isolation(level).is_yes())
-            && (kind.refuses)(wish).is_none()
+        kind.workload(request.workload).is_yes()
+            && kind.lock(request.lock).is_yes()
+            && (request.transaction == 1 || kind.transactions.is_yes())
+            && request.isolation.is_none_or(|level| kind.isolation(level).is_yes())
+            && (kind.refuses)(request).is_none()
     }
 
     /// Asserts that no operation conflicted if the store's row of the matrix says that none ever does.
     #[track_caller]
-    pub(crate) fn conflicts_as_it_says(&self, wish: &CellRequest<'_>, measured: &Measurement) {
+    pub(crate) fn conflicts_as_it_says(&self, request: &CellRequest<'_>, measured: &Measurement) {
         let conflicts: u64 = measured.operations.iter().map(|operation| operation.conflicts).sum();
-        let says_none = (self.kind.idle)(wish).iter().any(|idle| idle.name == "max_retries");
-        assert!(conflicts == 0 || !says_none, "{conflicts} conflicts where there are none: {wish:?}");
+        let says_none = (self.kind.idle)(request).iter().any(|idle| idle.name == "max_retries");
+        assert!(conflicts == 0 || !says_none, "{conflicts} conflicts where there are none: {request:?}");
     }
 
     /// This durability level if the store offers it, else the weakest that it offers.

@@ -68,7 +68,7 @@ fn correct_records_pass() {
         records::blind,
         records::transactions,
         records::large,
-        records::left,
+        records::reusable,
     ];
     for_each(checks, |check| CORRECT.passes(&[check]));
 }
@@ -197,7 +197,7 @@ fn every_bug_of_records_fails_the_check_of_transactions() {
 #[test]
 fn a_bug_fails_the_checks_of_mixes_and_of_what_is_left() {
     let lost = of_records::<0>();
-    for check in [records::mixes, records::left] {
+    for check in [records::mixes, records::reusable] {
         let told = failure(|| lost.passes(&[check]));
         assert!(told.contains("verdict: Broken"), "{told}");
     }
@@ -253,7 +253,7 @@ fn a_stock_that_outlives_its_trial_fails_the_check_of_contention() {
 }
 
 #[test]
-fn a_stock_that_is_read_back_as_laid_in_fails_the_check_of_what_is_garbled() {
+fn a_stock_that_is_read_back_as_loaded_fails_the_check_of_what_is_garbled() {
     let said = failure(|| wait(inventory::garbled(&Memory::default(), async |_, _| {})));
     assert!(said.contains("key: (0, 0, 0, 0)"), "{said}");
 }

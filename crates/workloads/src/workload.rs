@@ -145,7 +145,7 @@ pub trait Workload: Send + Sync {
     }
 
     /// The demands of a cell on a store, besides its durability level; `name` is the workload's name.
-    fn wish<'a>(&self, name: &'a str, lock: Lock) -> CellRequest<'a> {
+    fn request<'a>(&self, name: &'a str, lock: Lock) -> CellRequest<'a> {
         CellRequest {
             workload: name,
             operations: self.does(),
@@ -157,7 +157,7 @@ pub trait Workload: Send + Sync {
     }
 
     /// Makes one trial.
-    fn trial(&self, terms: TrialSetup) -> Box<dyn WorkloadTrial>;
+    fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial>;
 }
 
 /// The setup of one trial, besides its workload's parameters.
@@ -172,7 +172,7 @@ pub struct TrialSetup {
     /// The length of the generated sequence to replay; `None` to draw operations at random.
     pub trace: Option<u64>,
     /// The data that an earlier trial left in the store; `None` where data is loaded anew.
-    pub left: Option<ReusableData>,
+    pub reusable: Option<ReusableData>,
 }
 
 /// Data that a trial left and the next one may begin with: its state was proved by the audit, which read all of it.
@@ -190,7 +190,7 @@ pub struct AuditResult {
     /// The verdict, with its findings and evidence.
     pub audit: Audit,
     /// The data that the next trial may begin with; only where nothing is in doubt.
-    pub left: Option<ReusableData>,
+    pub reusable: Option<ReusableData>,
     /// The reasons for which the store limited its clients, in its own words, and how often it gave each.
     pub limits: BTreeMap<String, u64>,
 }
@@ -198,8 +198,8 @@ pub struct AuditResult {
 impl AuditResult {
     /// An audit without limits, and the data that the next trial may begin with.
     #[must_use]
-    pub fn new(audit: Audit, left: Option<ReusableData>) -> Self {
-        Self { audit, left, limits: BTreeMap::new() }
+    pub fn new(audit: Audit, reusable: Option<ReusableData>) -> Self {
+        Self { audit, reusable, limits: BTreeMap::new() }
     }
 }
 

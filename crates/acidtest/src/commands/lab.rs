@@ -30,7 +30,7 @@ pub(crate) async fn lab(lab: args::Lab) -> Result<Status, Failure> {
 /// Starts a private server, waits for its first answer, and leaves it running.
 async fn up(store: &str, durability: Durability, port: Option<u16>) -> Result<Status, Failure> {
     let target = Target::parse(store)?;
-    if target.address.is_some() || target.kind().server != Hosting::Program {
+    if target.address.is_some() || target.kind().hosting != Hosting::Program {
         return Err(Failure::Usage(format!("{} has no server to start", target.shown())));
     }
     let interrupt = Interrupt::listen()?;
@@ -125,10 +125,10 @@ async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
     for entry in &cleared.removed {
         let _ = writeln!(text, "removed {}", describe(entry));
     }
-    for left in &cleared.left {
+    for leftover in &cleared.leftovers {
         // a run under way rightly keeps its own folders
-        failed |= !busy.contains(&left.folder);
-        let _ = writeln!(text, "left {}: {}", left.folder.display(), left.why);
+        failed |= !busy.contains(&leftover.folder);
+        let _ = writeln!(text, "left {}: {}", leftover.folder.display(), leftover.why);
     }
     if text.is_empty() {
         text.push_str("nothing to clear away\n");

@@ -65,7 +65,7 @@ fn describe(kind: &StoreKind) -> String {
 
 /// The store's version and path on this machine, or how to install it.
 fn here(kind: &StoreKind) -> String {
-    match kind.server {
+    match kind.hosting {
         Hosting::Embedded => "built in: nothing to install".to_owned(),
         Hosting::InMemory => "built in, and keeps nothing on disk: nothing to install".to_owned(),
         Hosting::Program => match Lab::locate(kind.program()) {

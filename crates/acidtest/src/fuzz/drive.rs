@@ -111,20 +111,20 @@ async fn trial(
     let taken_over = data.as_ref().and_then(|data| kept.remove(data));
     let seed = plan.seed.wrapping_add(u64::from(round));
     let load = runner::load(plan, cell, workload, false, seed);
-    let (place, left) = match taken_over {
-        Some((place, left)) => (place, Some(left)),
+    let (place, reusable) = match taken_over {
+        Some((place, reusable)) => (place, Some(reusable)),
         None => (Place { namespace: plan.namespace.clone(), trial: number }, None),
     };
-    let took_over = left.is_some();
-    let terms = TrialSetup { lock: cell.lock, seed, clients: cell.clients, trace: plan.trace, left };
-    let trial = workload.trial(terms);
+    let took_over = reusable.is_some();
+    let setup = TrialSetup { lock: cell.lock, seed, clients: cell.clients, trace: plan.trace, reusable };
+    let trial = workload.trial(setup);
     let halt = case.halt.map(Duration::from_millis);
     let way = DriveOptions { clients: cell.clients, clock: case.clock, halt };
     let driven = selftest::drive(store, &*trial, &place, took_over, load, way).await;
     let mut driven = driven.map_err(|error| Failure::Other(error.to_string()))?;
     runner::doubt_if_idle(&mut driven.audited, &driven.measurement);
-    match (data, driven.audited.left.clone()) {
-        (Some(data), Some(left)) => drop(kept.insert(data, (place, left))),
+    match (data, driven.audited.reusable.clone()) {
+        (Some(data), Some(reusable)) => drop(kept.insert(data, (place, reusable))),
         _ => trial.unload(store, &place).await?,
     }
     Ok(TrialDone {

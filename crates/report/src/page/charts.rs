@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::{
     CellResult, LatencyFigures, RunResult, Sweep, TrialResult, UnreadableHistogram,
     dimensions::{CLIENTS, Names},
+    distinct,
     tables::{each, operations},
 };
 
@@ -105,12 +106,7 @@ pub(super) fn percentiles(
     names: &Names,
     prefix: &str,
 ) -> Result<Vec<Chart>, UnreadableHistogram> {
-    let mut kinds: Vec<&str> = Vec::new();
-    for operation in result.cells.iter().flat_map(operations) {
-        if !kinds.contains(&operation) {
-            kinds.push(operation);
-        }
-    }
+    let kinds: Vec<&str> = distinct(result.cells.iter().flat_map(operations));
     // few cells share one chart; many have a chart for each store
     let mut groups: Vec<(String, Vec<&CellResult>)> = Vec::new();
     for cell in &result.cells {

@@ -14,6 +14,7 @@ use crate::{
     conclusion::conclusion,
     count,
     dimensions::Names,
+    distinct,
     figure::total,
     headline::{driving, workload},
     nanoseconds,
@@ -338,26 +339,15 @@ fn said(trial: &TrialResult) -> Markup {
 
 /// The query plans of a cell's operations, each distinct plan once.
 fn plans(cell: &CellResult) -> Vec<(&String, &String)> {
-    let mut plans: Vec<(&String, &String)> = Vec::new();
-    for plan in cell.trials.iter().flat_map(|trial| &trial.remarks.plans) {
-        if !plans.contains(&plan) {
-            plans.push(plan);
-        }
-    }
-    plans
+    distinct(cell.trials.iter().flat_map(|trial| &trial.remarks.plans))
 }
 
 /// The settings that each store reported, each distinct answer once.
 fn settings(result: &RunResult) -> Markup {
-    let mut seen = Vec::new();
-    for cell in &result.cells {
-        if let Some(effective) = &cell.effective {
-            let one = (cell.address.as_ref().unwrap_or(&cell.title), effective);
-            if !seen.contains(&one) {
-                seen.push(one);
-            }
-        }
-    }
+    let seen = distinct(result.cells.iter().filter_map(|cell| {
+        let store = cell.address.as_ref().unwrap_or(&cell.title);
+        Some((store, cell.effective.as_ref()?))
+    }));
     html! {
         @for (store, effective) in seen {
             details {

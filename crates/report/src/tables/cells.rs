@@ -7,6 +7,7 @@ use super::{Columns, percent, ratio};
 use crate::{
     CellResult, OperationFigures, RunResult, TrialResult, count,
     dimensions::{DURABILITY, LOCK, NOT_THERE},
+    distinct,
     figure::{rate, total},
     headline::common_durability,
     price::Priceable,
@@ -62,12 +63,8 @@ struct OwnCounts {
 impl OwnCounts {
     fn of(result: &RunResult) -> Self {
         let trials = || result.cells.iter().flat_map(|cell| &cell.trials);
-        let mut operations: Vec<String> = Vec::new();
-        for operation in trials().flat_map(TrialResult::other_operations) {
-            if !operations.contains(&operation.name) {
-                operations.push(operation.name.clone());
-            }
-        }
+        let operations =
+            distinct(trials().flat_map(TrialResult::other_operations).map(|other| other.name.clone()));
         let gauge = trials().find_map(|trial| Some(trial.gauge.as_ref()?.name.clone()));
         let counts = workload(&result.plan.workload).map_or(&[] as &[_], |kind| kind.counts);
         let is_there = |name: &&&str| trials().any(|trial| trial.audit.evidence.contains_key(**name));

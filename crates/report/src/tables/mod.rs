@@ -18,6 +18,7 @@ pub(crate) use self::{
 use crate::{
     CellResult, OperationFigures, Ratio, RunResult,
     dimensions::{LOCK, Names, RATE, STORE},
+    distinct,
     figure::{rate, three_digits},
     table::{Entry, Table, Worth},
 };
@@ -91,13 +92,7 @@ pub(crate) fn ratio(ratio: &Ratio) -> String {
 
 /// Names of the operations that some trial of the cell tried, in the order in which they first occur.
 pub(crate) fn operations(cell: &CellResult) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for operation in cell.trials.iter().flat_map(|trial| &trial.operations) {
-        if !names.contains(&operation.name.as_str()) {
-            names.push(&operation.name);
-        }
-    }
-    names
+    distinct(cell.trials.iter().flat_map(|trial| &trial.operations).map(|operation| operation.name.as_str()))
 }
 
 /// The figures that each trial has of an operation; trials that never tried it are skipped.

@@ -36,7 +36,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "Elasticsearch",
     schemes: &["elasticsearch", "es"],
     address: "elasticsearch://USER:PASSWORD@HOST:9200",
-    server: acidtest_model::Hosting::Program,
+    hosting: acidtest_model::Hosting::Program,
     default_port: 9200,
     locks: &[
         (Lock::None, Support::Yes("get, then index with the computed version")),
@@ -112,21 +112,21 @@ impl Elasticsearch {
     /// The namespace's indices, each with the run's id if it holds a mark.
     async fn indices(
         &self,
-        line: &mut Connection,
+        connection: &mut Connection,
         namespace: &str,
     ) -> Result<BTreeMap<String, Option<String>>, Error> {
         let path = format!("/{}*/_mapping?expand_wildcards=all", names::prefix(namespace));
-        let found: BTreeMap<String, Index> = line.get(&path).await.and_then(Answer::read)?;
+        let found: BTreeMap<String, Index> = connection.get(&path).await.and_then(Answer::read)?;
         let run = |index: Index| index.mappings.meta.and_then(|meta| meta.acidtest_run);
         Ok(found.into_iter().map(|(name, index)| (name, run(index))).collect())
     }
 }
 
 async fn first(server: &ConnectOptions) -> Result<Option<Vec<String>>, Error> {
-    let mut line = server.connect().await?;
-    let _: Greeting = line.get("/").await?.read()?;
-    settled(&mut line).await?;
-    Ok(script_languages(&mut line).await)
+    let mut connection = server.connect().await?;
+    let _: Greeting = connection.get("/").await?.read()?;
+    settled(&mut connection).await?;
+    Ok(script_languages(&mut connection).await)
 }
 
 #[derive(Deserialize)]
@@ -149,16 +149,16 @@ struct Meta {
 impl Store for Elasticsearch {
     fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
         Box::pin(async {
-            let mut line = self.server.reach().await?;
-            let read = settings::read(&mut line, self.translog, self.languages.as_deref()).await;
+            let mut connection = self.server.reach().await?;
+            let read = settings::read(&mut connection, self.translog, self.languages.as_deref()).await;
             read.map_err(self.server.failed("reading the settings"))
         })
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
         Box::pin(async move {
-            let mut line = self.server.reach().await?;
-            let found = self.indices(&mut line, namespace).await;
+            let mut connection = self.server.reach().await?;
+            let found = self.indices(&mut connection, namespace).await;
             let found = found.map_err(self.server.failed("looking for the namespace"))?;
             if found.is_empty() {
                 return Ok(Owner::Nobody);
@@ -170,13 +170,13 @@ impl Store for Elasticsearch {
 
     fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let mut line = self.server.reach().await?;
+            let mut connection = self.server.reach().await?;
             let path = format!("/{}", names::mark(namespace));
             let body = json!({
                 "settings": {"number_of_shards": 1, "number_of_replicas": 0},
                 "mappings": {"dynamic": false, "_meta": {"acidtest_run": run}},
             });
-            match send(&mut line, Method::PUT, &path, &body).await.and_then(Answer::done) {
+            match send(&mut connection, Method::PUT, &path, &body).await.and_then(Answer::done) {
                 Ok(()) => Ok(()),
                 Err(error) if error.is(kind::INDEX_EXISTS) => Err(StoreError::Occupied {
                     namespace: format!("index prefix \"{}\"", names::prefix(namespace)),
@@ -189,16 +189,16 @@ impl Store for Elasticsearch {
 
     fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let mut line = self.server.reach().await?;
+            let mut connection = self.server.reach().await?;
             let removed = async {
                 let prefix = names::prefix(namespace);
                 let mark = names::mark(namespace);
-                let found = self.indices(&mut line, namespace).await?;
+                let found = self.indices(&mut connection, namespace).await?;
                 // an alias of this name may belong to an index outside the namespace
                 let ours = found.keys().filter(|name| name.starts_with(&prefix) && **name != mark);
                 // the mark goes last, so that the rest of an interrupted removal is still known as acidtest's
                 for name in ours.chain(found.keys().filter(|name| **name == mark)) {
-                    delete(&mut line, name).await?;
+                    delete(&mut connection, name).await?;
                 }
                 Ok(())
             };
@@ -212,8 +212,8 @@ impl Store for Elasticsearch {
 }
 
 /// Removes an index; one that does not exist is no error.
-async fn delete(line: &mut Connection, index: &str) -> Result<(), Error> {
-    match call(line, Method::DELETE, &format!("/{index}")).await.and_then(Answer::done) {
+async fn delete(connection: &mut Connection, index: &str) -> Result<(), Error> {
+    match call(connection, Method::DELETE, &format!("/{index}")).await.and_then(Answer::done) {
         Err(error) if error.is(kind::NO_INDEX) => Ok(()),
         done => done,
     }

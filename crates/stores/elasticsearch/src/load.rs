@@ -38,8 +38,8 @@ pub(crate) async fn load(
     layout: &Layout,
     loaded: &LoadProgress,
 ) -> Result<(), Error> {
-    let mut line = server.connect().await?;
-    make(&mut line, table, translog, layout).await?;
+    let mut connection = server.connect().await?;
+    make(&mut connection, table, translog, layout).await?;
     let batches = Batches::of(layout, layout.batch(CHUNK, MOST));
     // two connections: one bulk request is encoded while the server carries out the other
     let (one, other) =
@@ -47,16 +47,21 @@ pub(crate) async fn load(
     tokio::try_join!(one, other)?;
     // restore the server's default, which loading has turned off
     let settings = json!({"index": {"refresh_interval": null}});
-    send(&mut line, Method::PUT, &format!("/{}/_settings", table.index), &settings).await?.done()?;
+    send(&mut connection, Method::PUT, &format!("/{}/_settings", table.index), &settings).await?.done()?;
     for step in ["_refresh", "_flush"] {
-        if !on_shards(&mut line, &format!("/{}/{step}", table.index)).await? {
+        if !on_shards(&mut connection, &format!("/{}/{step}", table.index)).await? {
             return Err(Error::Nonsense(format!("{step} of {} is not done on its shard", table.index)));
         }
     }
     Ok(())
 }
 
-async fn make(line: &mut Connection, table: &Table, translog: &str, layout: &Layout) -> Result<(), Error> {
+async fn make(
+    connection: &mut Connection,
+    table: &Table,
+    translog: &str,
+    layout: &Layout,
+) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Made {
         shards_acknowledged: bool,
@@ -74,11 +79,11 @@ async fn make(line: &mut Connection, table: &Table, translog: &str, layout: &Lay
             "properties": {"key": {"type": "keyword", "index": layout.scans, "doc_values": true}},
         },
     });
-    let made: Made = send(line, Method::PUT, &format!("/{}", table.index), &body).await?.read()?;
+    let made: Made = send(connection, Method::PUT, &format!("/{}", table.index), &body).await?.read()?;
     if !made.shards_acknowledged {
         return Err(Error::Nonsense(format!("the shard of {} does not start", table.index)));
     }
-    let read = translog_of(line, &table.index).await?;
+    let read = translog_of(connection, &table.index).await?;
     if read != translog {
         return Err(Error::Nonsense(format!(
             "index.translog.durability of {} is {read:?}, where {translog:?} was set",
@@ -89,10 +94,10 @@ async fn make(line: &mut Connection, table: &Table, translog: &str, layout: &Lay
 }
 
 /// Reads back `index.translog.durability` of an index.
-async fn translog_of(line: &mut Connection, index: &str) -> Result<String, Error> {
+async fn translog_of(connection: &mut Connection, index: &str) -> Result<String, Error> {
     const NAME: &str = "index.translog.durability";
     let path = format!("/{index}/_settings/{NAME}?flat_settings=true&include_defaults=true");
-    let said: Value = line.get(&path).await?.read()?;
+    let said: Value = connection.get(&path).await?.read()?;
     let of = |group: &str| said.get(index)?.get(group)?.get(NAME)?.as_str().map(str::to_owned);
     of("settings")
         .or_else(|| of("defaults"))
@@ -107,22 +112,22 @@ async fn fill(
     batches: &Batches,
     loaded: &LoadProgress,
 ) -> Result<(), Error> {
-    let mut line = None;
+    let mut connection = None;
     while let Some(numbers) = batches.take() {
         let count = numbers.end - numbers.start;
-        let line = match &mut line {
-            Some(line) => line,
+        let connection = match &mut connection {
+            Some(connection) => connection,
             none => none.insert(server.connect().await?),
         };
-        lay(line, table, layout, numbers.collect()).await?;
+        insert(connection, table, layout, numbers.collect()).await?;
         loaded.add(count);
     }
     Ok(())
 }
 
 /// Loads records by their numbers. Records that the server turns away are sent again, [`ATTEMPTS`] times in all.
-async fn lay(
-    line: &mut Connection,
+async fn insert(
+    connection: &mut Connection,
     table: &Table,
     layout: &Layout,
     mut numbers: Vec<u64>,
@@ -131,7 +136,7 @@ async fn lay(
         format!("/{}/_bulk?require_alias=true&filter_path=errors,items.*.status,items.*.error", table.alias);
     let mut wait = FIRST_WAIT;
     for attempt in 1.. {
-        let answer = line.ask(Method::POST, &path, Content::Lines, bulk(layout, &numbers)).await?;
+        let answer = connection.ask(Method::POST, &path, Content::Lines, bulk(layout, &numbers)).await?;
         let rejected = match answer.read::<Bulk<'_>>() {
             Ok(bulk) => bulk.rejected(&mut numbers)?,
             Err(Error::Refused(refusal)) if refusal.is_rejection() => Some(refusal),
@@ -201,7 +206,7 @@ impl Bulk<'_> {
             let refusal = Refusal::of(create.status, error).unwrap_or_else(|| Refusal {
                 status: create.status,
                 kind: "unknown".to_owned(),
-                reason: format!("{} was not laid in", key_name(number)),
+                reason: format!("{} was not loaded", key_name(number)),
             });
             if !refusal.is_rejection() {
                 return Err(Error::Refused(refusal));

@@ -106,16 +106,16 @@ impl RecordsStore for Elasticsearch {
         each: &'a mut RecordVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let mut line = self.server.reach().await?;
-            let read = read_back(&mut line, &Table::of(place), layout, each).await;
+            let mut connection = self.server.reach().await?;
+            let read = read_back(&mut connection, &Table::of(place), layout, each).await;
             read.map_err(self.server.failed("reading the records back"))
         })
     }
 
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let mut line = self.server.reach().await?;
-            let gone = delete(&mut line, &Table::of(place).index).await;
+            let mut connection = self.server.reach().await?;
+            let gone = delete(&mut connection, &Table::of(place).index).await;
             gone.map_err(self.server.failed("removing the records"))?;
             match &self.locks {
                 Some(locks) => locks.clear(&locked(place)).await,
@@ -136,17 +136,17 @@ fn refresh(refresh: Refresh) -> &'static str {
 
 /// Reads all records, page by page, in the order of their keys.
 async fn read_back(
-    line: &mut Connection,
+    connection: &mut Connection,
     Table { index, .. }: &Table,
     layout: &Layout,
     each: &mut RecordVisitor<'_>,
 ) -> Result<(), Error> {
-    settled(line).await?;
+    settled(connection).await?;
     // makes all documents visible to searches; a shard that is still being recovered cannot be refreshed
     let refresh = format!("/{index}/_refresh");
-    if !on_shards(line, &refresh).await? {
-        ready(line, index, RECOVERED_UNTIMED).await?;
-        if !on_shards(line, &refresh).await? {
+    if !on_shards(connection, &refresh).await? {
+        ready(connection, index, RECOVERED_UNTIMED).await?;
+        if !on_shards(connection, &refresh).await? {
             return Err(Error::Nonsense(format!("{index} cannot be refreshed")));
         }
     }
@@ -156,7 +156,7 @@ async fn read_back(
     let path = format!("/{index}/_search?allow_partial_search_results=false");
     let mut body = json!({"size": size, "track_total_hits": false, "sort": ["key"]});
     loop {
-        let page: Page<'_> = send(line, Method::POST, &path, &body).await?.read()?;
+        let page: Page<'_> = send(connection, Method::POST, &path, &body).await?.read()?;
         let hits = page.whole().map_err(Error::Nonsense)?;
         let Some(last) = hits.last() else { return Ok(()) };
         let place = last.place();
@@ -186,7 +186,7 @@ struct Clients {
 
 /// One client's connection to the server, and to the lock service under the hard lock.
 struct Client {
-    line: Connection,
+    connection: Connection,
     alias: String,
     lock: Lock,
     refresh: &'static str,
@@ -218,11 +218,11 @@ impl Connector for Clients {
             }
             _ => None,
         };
-        let mut line = self.server.connect().await.map_err(|error| error.to_string())?;
-        let recovered = ready(&mut line, &self.table.index, RECOVERED).await;
+        let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let recovered = ready(&mut connection, &self.table.index, RECOVERED).await;
         recovered.map_err(|error| format!("the index {} is not ready: {error}", self.table.index))?;
         Ok(Client {
-            line,
+            connection,
             alias: self.table.alias.clone(),
             lock: self.lock,
             refresh: self.refresh,
@@ -292,7 +292,7 @@ impl Client {
         if !whole {
             path.push_str("?_source_includes=version");
         }
-        let got = self.line.get(&self.path).await.and_then(http::Answer::read_found::<GetAnswer<'_>>);
+        let got = self.connection.get(&self.path).await.and_then(http::Answer::read_found::<GetAnswer<'_>>);
         let Some(GetAnswer { seq_no, primary_term, kept }) = got.map_err(ended(Effect::None))? else {
             return Ok(None);
         };
@@ -315,7 +315,7 @@ impl Client {
 
     /// Sends a document to the path made before.
     async fn put(&mut self, body: Bytes) -> Result<(), Error> {
-        self.line.ask(Method::PUT, &self.path, Content::Json, body).await?.done()
+        self.connection.ask(Method::PUT, &self.path, Content::Json, body).await?.done()
     }
 
     async fn scan(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
@@ -326,7 +326,7 @@ impl Client {
         body.extend_from_slice(b"\"query\":{\"range\":{\"key\":{\"gte\":");
         document::push_text(&mut body, &request.key);
         body.extend_from_slice(b"}}}}");
-        let asked = self.line.ask(Method::POST, &self.path, Content::Json, body.into()).await;
+        let asked = self.connection.ask(Method::POST, &self.path, Content::Json, body.into()).await;
         let page = asked.and_then(http::Answer::read::<Page<'_>>);
         let hits =
             page.and_then(|page| page.whole().map_err(Error::Nonsense)).map_err(ended(Effect::None))?;
@@ -372,7 +372,7 @@ impl Client {
         );
         document::push_fields(&mut body, &request.fields);
         body.extend_from_slice(b"}}}");
-        let asked = self.line.ask(Method::POST, &self.path, Content::Json, body.into()).await;
+        let asked = self.connection.ask(Method::POST, &self.path, Content::Json, body.into()).await;
         match asked.and_then(http::Answer::read::<Scripted<'_>>) {
             Ok(Scripted { get }) => match get.kept.document() {
                 Some(document) => {

@@ -103,39 +103,39 @@ impl ConnectOptions {
 
 /// Sends a request with a JSON value as its body.
 pub(crate) async fn send<'a>(
-    line: &'a mut Connection,
+    connection: &'a mut Connection,
     method: Method,
     path: &str,
     body: &Value,
 ) -> Result<Answer<'a>, Error> {
-    line.ask(method, path, Content::Json, Bytes::from(body.to_string())).await
+    connection.ask(method, path, Content::Json, Bytes::from(body.to_string())).await
 }
 
 /// Sends a request without a body, by a method other than GET.
 pub(crate) async fn call<'a>(
-    line: &'a mut Connection,
+    connection: &'a mut Connection,
     method: Method,
     path: &str,
 ) -> Result<Answer<'a>, Error> {
-    line.ask(method, path, Content::Json, Bytes::new()).await
+    connection.ask(method, path, Content::Json, Bytes::new()).await
 }
 
 /// Fails unless the cluster has a master and knows its indices. Until then a server that is up answers that there
 /// are no indices; but it refuses to show mappings, which is what this asks for.
-pub(crate) async fn settled(line: &mut Connection) -> Result<(), Error> {
+pub(crate) async fn settled(connection: &mut Connection) -> Result<(), Error> {
     // no namespace has indices of such names
     let path = format!("/acidtest---*/_mapping?master_timeout={}ms", STATE.as_millis());
-    line.get(&path).await?.done()
+    connection.get(&path).await?.done()
 }
 
 /// Waits until an index is ready to be read and written, for `most` at most.
-pub(crate) async fn ready(line: &mut Connection, index: &str, most: Duration) -> Result<(), Error> {
+pub(crate) async fn ready(connection: &mut Connection, index: &str, most: Duration) -> Result<(), Error> {
     // fails at once where there is no index, as the health request would wait for it all the same
-    line.get(&format!("/{index}/_alias")).await?.done()?;
+    connection.get(&format!("/{index}/_alias")).await?.done()?;
     let most = most.as_millis();
     let path =
         format!("/_cluster/health/{index}?wait_for_status=yellow&master_timeout={most}ms&timeout={most}ms");
-    line.get(&path).await?.done().map_err(|error| match error {
+    connection.get(&path).await?.done().map_err(|error| match error {
         Error::Refused(refusal) if refusal.status == 408 => {
             let reason = format!("its shard has not started within {most} ms");
             Error::Refused(Refusal { reason, ..refusal })
@@ -145,7 +145,7 @@ pub(crate) async fn ready(line: &mut Connection, index: &str, most: Duration) ->
 }
 
 /// Sends a request that an index' shards carry out, and returns whether they did.
-pub(crate) async fn on_shards(line: &mut Connection, path: &str) -> Result<bool, Error> {
+pub(crate) async fn on_shards(connection: &mut Connection, path: &str) -> Result<bool, Error> {
     #[derive(Deserialize)]
     struct Done {
         #[serde(rename = "_shards")]
@@ -156,12 +156,12 @@ pub(crate) async fn on_shards(line: &mut Connection, path: &str) -> Result<bool,
         successful: u32,
         failed: u32,
     }
-    let Done { shards } = call(line, Method::POST, path).await?.read()?;
+    let Done { shards } = call(connection, Method::POST, path).await?.read()?;
     Ok(shards.successful > 0 && shards.failed == 0)
 }
 
 /// Languages in which an update can be scripted; `None` where the server does not tell.
-pub(crate) async fn script_languages(line: &mut Connection) -> Option<Vec<String>> {
+pub(crate) async fn script_languages(connection: &mut Connection) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     struct Languages {
         language_contexts: Vec<Language>,
@@ -171,7 +171,7 @@ pub(crate) async fn script_languages(line: &mut Connection) -> Option<Vec<String
         language: String,
         contexts: Vec<String>,
     }
-    let said: Languages = line.get("/_script_language").await.and_then(Answer::read).ok()?;
+    let said: Languages = connection.get("/_script_language").await.and_then(Answer::read).ok()?;
     let updates = |each: &Language| each.contexts.iter().any(|context| context == "update");
     Some(said.language_contexts.into_iter().filter(updates).map(|each| each.language).collect())
 }

@@ -81,11 +81,11 @@ struct Health {
 }
 
 pub(crate) async fn read(
-    line: &mut Connection,
+    connection: &mut Connection,
     wanted: &str,
     languages: Option<&[String]>,
 ) -> Result<Effective, Error> {
-    let greeting: Greeting = line.get("/").await?.read()?;
+    let greeting: Greeting = connection.get("/").await?.read()?;
     let mut settings = BTreeMap::from([
         ("index.translog.durability".to_owned(), wanted.to_owned()),
         ("index.number_of_shards".to_owned(), "1".to_owned()),
@@ -98,7 +98,7 @@ pub(crate) async fn read(
         if languages.is_empty() { "none".to_owned() } else { languages },
     );
     let (durability, mut because) = durability(wanted);
-    let more = [cluster(line).await, node(line).await];
+    let more = [cluster(connection).await, node(connection).await];
     for read in more {
         match read {
             Ok(read) => settings.extend(read),
@@ -112,9 +112,9 @@ pub(crate) async fn read(
     Ok(Effective { version: version(&greeting.version), durability, because, settings })
 }
 
-async fn cluster(line: &mut Connection) -> Result<BTreeMap<String, String>, Error> {
+async fn cluster(connection: &mut Connection) -> Result<BTreeMap<String, String>, Error> {
     let path = "/_cluster/settings?include_defaults=true&flat_settings=true";
-    let cluster: Cluster = line.get(path).await?.read()?;
+    let cluster: Cluster = connection.get(path).await?.read()?;
     let of = |name: &str| {
         let value = [&cluster.transient, &cluster.persistent, &cluster.defaults]
             .into_iter()
@@ -124,10 +124,10 @@ async fn cluster(line: &mut Connection) -> Result<BTreeMap<String, String>, Erro
     Ok(CLUSTER.into_iter().filter_map(|name| Some((name.to_owned(), of(name)?))).collect())
 }
 
-async fn node(line: &mut Connection) -> Result<BTreeMap<String, String>, Error> {
-    let health: Health = line.get("/_cluster/health").await.and_then(Answer::read)?;
+async fn node(connection: &mut Connection) -> Result<BTreeMap<String, String>, Error> {
+    let health: Health = connection.get("/_cluster/health").await.and_then(Answer::read)?;
     let path = "/_nodes/_local/jvm?filter_path=nodes.*.jvm.version,nodes.*.jvm.mem.heap_max_in_bytes";
-    let nodes: Nodes = line.get(path).await?.read()?;
+    let nodes: Nodes = connection.get(path).await?.read()?;
     let mut settings = BTreeMap::from([("data_nodes".to_owned(), health.number_of_data_nodes.to_string())]);
     if let Some(Node { jvm }) = nodes.nodes.into_values().next() {
         settings.insert("jvm.version".to_owned(), jvm.version);

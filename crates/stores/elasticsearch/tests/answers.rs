@@ -254,7 +254,7 @@ fn a_queue_that_is_full_has_failed_and_keeps_its_connection() {
 }
 
 /// Loads ten records into a server that answers bulk requests with `reply`. Returns how many were loaded.
-fn laid(reply: impl Fn() -> Reply + Clone + Send + 'static) -> Result<u64, StoreError> {
+fn loaded(reply: impl Fn() -> Reply + Clone + Send + 'static) -> Result<u64, StoreError> {
     let address =
         fake(move |method, path| if path.contains("/_bulk") { reply() } else { usual(method, path) });
     let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
@@ -280,10 +280,10 @@ fn what_a_bulk_leaves_out_is_sent_again_or_is_an_error() {
         let first = ASKED.fetch_add(1, Ordering::Relaxed) == 0;
         says(200, &if first { items(8, &format!("{full},{full}")) } else { items(2, "") })
     };
-    assert_eq!(laid(some).unwrap(), 10);
+    assert_eq!(loaded(some).unwrap(), 10);
     assert_eq!(ASKED.load(Ordering::Relaxed), 2);
 
-    let said = |reply: Reply| laid(move || reply.clone()).unwrap_err().to_string();
+    let said = |reply: Reply| loaded(move || reply.clone()).unwrap_err().to_string();
     let bad =
         r#"{"create":{"status":400,"error":{"type":"mapper_parsing_exception","reason":"failed to parse"}}}"#;
     assert!(said(says(200, &items(9, bad))).contains("failed to parse (mapper_parsing_exception, HTTP 400)"));

@@ -45,8 +45,8 @@ fn tuple_of(key: &[u8]) -> Option<(u32, u8, u8, u8)> {
     Some((u32::from_be_bytes(*sku), *condition, *source, *warehouse))
 }
 
-fn key_of(line: &Withdrawal) -> [u8; 7] {
-    key((line.sku, line.condition, line.source, line.warehouse))
+fn key_of(withdrawal: &Withdrawal) -> [u8; 7] {
+    key((withdrawal.sku, withdrawal.condition, withdrawal.source, withdrawal.warehouse))
 }
 
 /// A tuple's value: its units and its price.
@@ -138,7 +138,8 @@ impl Connector for FjallConnector {
     }
 }
 
-/// Reads a group's tuples into `seen`, and puts the lines to take into `taken`. Returns false if they do not suffice.
+/// Reads a group's tuples into `seen`, and puts the withdrawals that are needed into `taken`. Returns false if they do not
+/// suffice.
 fn decide(
     tuples: Iter,
     capture: &Capture,
@@ -155,10 +156,11 @@ fn decide(
     Ok(plan_capture(capture, seen.iter().map(|(warehouse, tuple)| (*warehouse, tuple.count)), taken))
 }
 
-/// The new value of the tuple from which a line takes units.
-fn left(seen: &[(u8, Tuple)], line: &Withdrawal) -> Result<[u8; 12], Error> {
-    let (_, tuple) = seen.iter().find(|(warehouse, _)| *warehouse == line.warehouse).ok_or(Error::Value)?;
-    Ok(Tuple { count: tuple.count.saturating_sub(line.count.into()), ..*tuple }.encode())
+/// The new value of the tuple from which a withdrawal takes units.
+fn left(seen: &[(u8, Tuple)], withdrawal: &Withdrawal) -> Result<[u8; 12], Error> {
+    let (_, tuple) =
+        seen.iter().find(|(warehouse, _)| *warehouse == withdrawal.warehouse).ok_or(Error::Value)?;
+    Ok(Tuple { count: tuple.count.saturating_sub(withdrawal.count.into()), ..*tuple }.encode())
 }
 
 impl Client {
@@ -167,11 +169,11 @@ impl Client {
         if !decide(self.table.snapshot().prefix(&group), capture, &mut self.seen, taken)? {
             return Ok(Attempt::Refused);
         }
-        for (index, line) in taken.iter().enumerate() {
-            let done = self.put_alone(line).unwrap_or_else(|error| undone(&error));
+        for (index, withdrawal) in taken.iter().enumerate() {
+            let done = self.put_alone(withdrawal).unwrap_or_else(|error| undone(&error));
             match done {
                 Attempt::Ok => {}
-                // the lines before have taken effect
+                // the withdrawals before have taken effect
                 done if index > 0 => return Ok(done.after_a_part()),
                 done => return Ok(done),
             }
@@ -179,9 +181,9 @@ impl Client {
         Ok(Attempt::Ok)
     }
 
-    fn put_alone(&self, line: &Withdrawal) -> OperationResult {
+    fn put_alone(&self, withdrawal: &Withdrawal) -> OperationResult {
         let mut transaction = self.table.begin()?;
-        transaction.put(&key_of(line), &left(&self.seen, line)?);
+        transaction.put(&key_of(withdrawal), &left(&self.seen, withdrawal)?);
         Ok(transaction.commit())
     }
 
@@ -191,15 +193,15 @@ impl Client {
         if !decide(transaction.prefix(&group), capture, &mut self.seen, taken)? {
             return Ok(Attempt::Refused);
         }
-        for line in &*taken {
-            transaction.put(&key_of(line), &left(&self.seen, line)?);
+        for withdrawal in &*taken {
+            transaction.put(&key_of(withdrawal), &left(&self.seen, withdrawal)?);
         }
         Ok(transaction.commit())
     }
 
     fn put_back(&self, release: &Release) -> OperationResult {
         let mut done = Ok(Attempt::Failed(Fault::answered("a release found no tuple")));
-        let put = self.table.fetch_update(&key_of(&release.line()), |value| {
+        let put = self.table.fetch_update(&key_of(&release.withdrawal()), |value| {
             let value = value?;
             let more = Tuple::decode(value).and_then(|tuple| {
                 Some(Tuple { count: tuple.count.checked_add(release.units.into())?, ..tuple })
@@ -267,10 +269,10 @@ mod tests {
             let connector = FjallConnector { files, name: named(&place, STOCK), lock };
             let mut client = wait(connector.connect()).unwrap();
             for value in [&full[..], b"garbled"] {
-                put(&store, &place, &key_of(&release.line()), value);
+                put(&store, &place, &key_of(&release.withdrawal()), value);
                 let released = wait(client.release(&release));
                 assert!(matches!(released, Attempt::Failed(_)), "{lock}: {released:?}");
-                let kept = client.table.get(&key_of(&release.line())).unwrap().unwrap();
+                let kept = client.table.get(&key_of(&release.withdrawal())).unwrap().unwrap();
                 assert_eq!(&kept[..], value, "{lock}");
             }
             let captured = wait(client.capture(&capture, &mut Vec::new()));

@@ -30,7 +30,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "fjall",
     schemes: &["fjall"],
     address: "fjall:FOLDER",
-    server: Hosting::Embedded,
+    hosting: Hosting::Embedded,
     default_port: 0,
     locks: &[
         (Lock::None, Support::Yes("get, then insert")),

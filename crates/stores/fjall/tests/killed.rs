@@ -70,7 +70,7 @@ fn kept(durability: Durability, lock: Lock) -> u64 {
     assert!(acknowledged, "the child ended before its updates did");
     let store = open(&folder.path().join("store"), durability);
     let state = case(lock).state(&store).unwrap();
-    assert_eq!(state.len(), 20, "what was laid in is there");
+    assert_eq!(state.len(), 20, "what was loaded is there");
     state.iter().map(|(_, version, _)| version).sum()
 }
 

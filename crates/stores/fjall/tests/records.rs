@@ -32,7 +32,7 @@ fn many_records_are_read_back_whole() {
 
 #[test]
 fn a_trial_begins_with_what_another_left() {
-    FJALL.passes(&[records::left]);
+    FJALL.passes(&[records::reusable]);
 }
 
 #[test]

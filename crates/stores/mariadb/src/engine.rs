@@ -189,7 +189,7 @@ impl Variant {
             title,
             schemes,
             address,
-            server: Hosting::Program,
+            hosting: Hosting::Program,
             default_port: DEFAULT_PORT,
             locks: row.locks,
             durability: row.durability,
@@ -255,7 +255,7 @@ const INNODB: Row = Row {
         ("join", Support::Yes("both orders")),
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
     ],
-    refuses: |wish| queue::refuses(&Delivery::of(wish)?),
+    refuses: |request| queue::refuses(&Delivery::of(request)?),
 };
 
 const LEVEL: Support = Support::Yes("SET SESSION TRANSACTION ISOLATION LEVEL");
@@ -360,7 +360,9 @@ const ARCHIVE: Row = Row {
         ("join", Support::Yes("both orders, without an index")),
         ("queue", NO_QUEUE),
     ],
-    refuses: |wish| wish.does(&["update", "rmw"]).then_some("ARCHIVE inserts and selects: it has no UPDATE"),
+    refuses: |request| {
+        request.does(&["update", "rmw"]).then_some("ARCHIVE inserts and selects: it has no UPDATE")
+    },
     ..TABLE_LOCKED
 };
 
@@ -377,8 +379,9 @@ const BLACKHOLE: Row = Row {
         ("join", Support::No("BLACKHOLE keeps nothing that could be joined")),
         ("queue", NO_QUEUE),
     ],
-    refuses: |wish| {
-        wish.does(&["read", "update", "scan", "rmw"])
+    refuses: |request| {
+        request
+            .does(&["read", "update", "scan", "rmw"])
             .then_some("BLACKHOLE keeps nothing: there is no record to find; it takes inserts (mix write)")
     },
     ..TABLE_LOCKED
@@ -429,7 +432,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_changed_or_found_is_refused_with_the_reason() {
-        let wish = |operations: &[&'static str]| CellRequest {
+        let request = |operations: &[&'static str]| CellRequest {
             workload: "records",
             operations: operations.to_vec(),
             lock: Lock::None,
@@ -437,7 +440,7 @@ mod tests {
             transaction: 1,
             parameters: acidtest_workloads::Values::new(),
         };
-        let refuses = |variant: Variant, operations| (variant.kind.refuses)(&wish(operations)).is_some();
+        let refuses = |variant: Variant, operations| (variant.kind.refuses)(&request(operations)).is_some();
         assert!(!refuses(Variant::MARIADB_ARCHIVE, &["read", "insert", "scan"]));
         assert!(refuses(Variant::MARIADB_ARCHIVE, &["read", "update"]));
         assert!(!refuses(Variant::MARIADB_BLACKHOLE, &["insert"]));

@@ -94,9 +94,9 @@ fn insert(table: &str, items: &[Item]) -> String {
     sql
 }
 
-/// A procedure that locks the group, decides which lines to take and takes them, all in one call. It answers one
-/// result for each line taken, and none where there is too little stock; then how the call ended, which decides:
-/// a line is taken only if the call ended well.
+/// A procedure that locks the group, decides which withdrawals to take and takes them, all in one call. It answers one
+/// result for each withdrawal taken, and none where there is too little stock; then how the call ended, which decides:
+/// a withdrawal is taken only if the call ended well.
 fn procedure(name: &str, table: &str) -> String {
     let group = "sku = wanted_sku AND `condition` = wanted_condition AND source = wanted_source";
     format!(
@@ -203,30 +203,30 @@ impl SqlSession for Session {
         self.read_group(read, capture, seen).await
     }
 
-    async fn change(&mut self, change: &Statement, line: &Withdrawal, value: i64) -> Step {
-        self.write(change, with_key(value, line), SendState::Write).await
+    async fn change(&mut self, change: &Statement, withdrawal: &Withdrawal, value: i64) -> Step {
+        self.write(change, with_key(value, withdrawal), SendState::Write).await
     }
 
-    async fn take_if_unchanged(&mut self, take: &Statement, line: &Withdrawal, seen: &Reading) -> Step {
-        write_if(self, take, line, seen, SendState::Write).await
+    async fn take_if_unchanged(&mut self, take: &Statement, withdrawal: &Withdrawal, seen: &Reading) -> Step {
+        write_if(self, take, withdrawal, seen, SendState::Write).await
     }
 
     async fn take_all_if_unchanged(
         &mut self,
         take: &Statement,
-        lines: &[Withdrawal],
+        withdrawals: &[Withdrawal],
         seen: &Reading,
     ) -> Step {
         self.begin(&TRANSACTION).await?;
-        for line in lines {
-            write_if(self, take, line, seen, SendState::Nothing).await?;
+        for withdrawal in withdrawals {
+            write_if(self, take, withdrawal, seen, SendState::Nothing).await?;
         }
         Ok(())
     }
 
-    async fn take_locked(&mut self, take: &Statement, lines: &[Withdrawal]) -> Step {
-        for line in lines {
-            let units = with_key(line.count.into(), line);
+    async fn take_locked(&mut self, take: &Statement, withdrawals: &[Withdrawal]) -> Step {
+        for withdrawal in withdrawals {
+            let units = with_key(withdrawal.count.into(), withdrawal);
             if let Err(ended) = self.write(take, units, SendState::Nothing).await {
                 return Err(self.roll_back(ended).await);
             }
@@ -242,8 +242,8 @@ impl SqlSession for Session {
     ) -> Step {
         let Capture { sku, condition, source, units } = *capture;
         match rows(&mut self.conn, call, (sku, condition, source, units)).await {
-            Ok(lines) => lines.iter().try_for_each(|row| {
-                taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
+            Ok(withdrawals) => withdrawals.iter().try_for_each(|row| {
+                taken.push(withdrawal(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
                 Ok(())
             }),
             // the procedure rolls back by itself, except after errors that end it at once
@@ -260,16 +260,16 @@ impl SqlSession for Session {
     }
 }
 
-/// Runs a statement that takes a line's units if its tuple still has the version that was read.
+/// Runs a statement that takes a withdrawal's units if its tuple still has the version that was read.
 async fn write_if(
     session: &mut Session,
     take: &Statement,
-    line: &Withdrawal,
+    withdrawal: &Withdrawal,
     seen: &Reading,
     sent: SendState,
 ) -> Step {
-    let (units, sku, condition, source, warehouse) = with_key(line.count.into(), line);
-    let values = (units, sku, condition, source, warehouse, seen.of(line).version);
+    let (units, sku, condition, source, warehouse) = with_key(withdrawal.count.into(), withdrawal);
+    let values = (units, sku, condition, source, warehouse, seen.of(withdrawal).version);
     match session.run(take, values, sent).await? {
         0 => Err(Attempt::Conflict),
         found => one(found),
@@ -280,15 +280,15 @@ fn tuple(row: &Row) -> Result<StockLevel, String> {
     Ok(StockLevel { warehouse: small(row, 0)?, count: number(row, 1)?, version: number(row, 2)? })
 }
 
-fn line(capture: &Capture, row: &Row) -> Result<Withdrawal, String> {
+fn withdrawal(capture: &Capture, row: &Row) -> Result<Withdrawal, String> {
     let count: i64 = number(row, 1)?;
     let count = u32::try_from(count).map_err(|_| format!("{count} units were taken"))?;
-    Ok(capture.line(small(row, 0)?, count))
+    Ok(capture.withdrawal(small(row, 0)?, count))
 }
 
-/// A value with the key of a line's tuple, in the order of the statements' placeholders.
-fn with_key(value: i64, line: &Withdrawal) -> (i64, u32, u8, u8, u8) {
-    (value, line.sku, line.condition, line.source, line.warehouse)
+/// A value with the key of a withdrawal's tuple, in the order of the statements' placeholders.
+fn with_key(value: i64, withdrawal: &Withdrawal) -> (i64, u32, u8, u8, u8) {
+    (value, withdrawal.sku, withdrawal.condition, withdrawal.source, withdrawal.warehouse)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ fn innodb_s_transactions_hold_at_every_level() {
 
 #[test]
 fn innodb_takes_many_records_and_begins_with_what_is_left() {
-    INNODB.passes(&[records::large, records::left]);
+    INNODB.passes(&[records::large, records::reusable]);
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn blackhole_loses_every_record_and_the_audit_says_so() {
     assert_eq!(case.load(&world.store), 200);
     let measured = case.drive(&world.store, &for_operations(400), 4);
     assert!(measured.faults.is_empty(), "{measured:?}");
-    let (audit, left) = case.judge(&world.store);
-    assert_eq!((audit.verdict, left.is_some()), (Verdict::Broken, false), "{audit:?}");
+    let (audit, reusable) = case.judge(&world.store);
+    assert_eq!((audit.verdict, reusable.is_some()), (Verdict::Broken, false), "{audit:?}");
     let inserted = u64::try_from(audit.evidence["acknowledged_inserts"]).unwrap();
     assert!(inserted > 0 && audit.count("lost") == 200 + inserted, "{audit:?}");
 }
@@ -147,7 +147,7 @@ fn each_engine_s_durability_is_read_back() {
 
 /// Fields too large for a row of the engine, and a server that does not accept a stream of rows.
 #[test]
-fn records_of_every_shape_are_laid_in() {
+fn records_of_every_shape_are_loaded() {
     let Some(world) = INNODB.start(Durability::None) else { return };
     wait(world.store.create(NAMESPACE, "run 1")).unwrap();
     for (trial, (fields, field_bytes, stream)) in (1..).zip([
@@ -163,7 +163,7 @@ fn records_of_every_shape_are_laid_in() {
         for lock in [Lock::Soft, Lock::Native] {
             let case = RecordsRun::new(lock, trial, parameters.clone());
             assert_eq!(case.load(&world.store), 50);
-            assert!(case.state(&world.store).unwrap() == case.laid_in(), "{fields} x {field_bytes}");
+            assert!(case.state(&world.store).unwrap() == case.initial(), "{fields} x {field_bytes}");
             let measured = case.drive(&world.store, &for_operations(40), 2);
             assert!(measured.faults.is_empty(), "{fields} x {field_bytes}: {:?}", measured.faults);
             assert_eq!(case.judge(&world.store).0.verdict, Verdict::Holds);

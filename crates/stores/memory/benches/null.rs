@@ -7,14 +7,14 @@ use std::{fs, time::Duration};
 use acidtest_engine::{Extent, Load, Measurement, Trial};
 use acidtest_model::{Lock, StoreError};
 use acidtest_store_memory::Null;
-use acidtest_workloads::{ClientTask, Place, TrialSetup, Values, WORKLOADS, Workload};
+use acidtest_workloads::{ClientTask, Place, TrialSetup, Values, Workload};
 
 /// The rows to measure: a workload, one parameter and its value.
 const DRIVEN: [(&str, &str, &str); 3] =
     [("inventory", "skew", "zipf:0.99"), ("records", "mix", "c"), ("records", "mix", "a")];
 
 fn workload(name: &str, parameter: &str, value: &str) -> Result<Box<dyn Workload>, String> {
-    let kind = WORKLOADS.iter().find(|kind| kind.name == name).ok_or("no such workload")?;
+    let kind = acidtest_workloads::workload(name).ok_or("no such workload")?;
     let mut values = Values::new();
     values.insert(parameter.to_owned(), value.into());
     (kind.with)(&values)
@@ -28,7 +28,7 @@ fn measure(
 ) -> Result<Measurement, String> {
     let place = Place { namespace: "null".to_owned(), trial: 0 };
     let trial =
-        workload.trial(TrialSetup { lock: Lock::Native, seed: 1, clients: 1, trace: None, left: None });
+        workload.trial(TrialSetup { lock: Lock::Native, seed: 1, clients: 1, trace: None, reusable: None });
     let load = Load {
         threads,
         warmup: Duration::from_millis(300),

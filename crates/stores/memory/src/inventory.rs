@@ -43,7 +43,7 @@ struct State {
 #[derive(Debug)]
 struct DelayedWrite {
     due: Instant,
-    lines: Vec<Withdrawal>,
+    withdrawals: Vec<Withdrawal>,
     sign: i64,
     /// Whether a capture is applied only if the units are still there when it is due, as a correct store does. A
     /// bug applies it regardless.
@@ -57,8 +57,8 @@ struct Bin {
     counts: Vec<(u8, i64)>,
 }
 
-fn group(line: &Withdrawal) -> Group {
-    (line.sku, line.condition, line.source)
+fn group(withdrawal: &Withdrawal) -> Group {
+    (withdrawal.sku, withdrawal.condition, withdrawal.source)
 }
 
 impl State {
@@ -66,9 +66,9 @@ impl State {
     fn settle(&mut self) {
         while self.later.front().is_some_and(|change| change.due <= Instant::now()) {
             if let Some(change) = self.later.pop_front()
-                && (!change.decided_then || change.sign > 0 || self.has(&change.lines))
+                && (!change.decided_then || change.sign > 0 || self.has(&change.withdrawals))
             {
-                self.add(&change.lines, change.sign);
+                self.add(&change.withdrawals, change.sign);
             }
         }
     }
@@ -92,40 +92,40 @@ impl State {
         self.bins.iter().flat_map(tuples).collect()
     }
 
-    fn has(&self, lines: &[Withdrawal]) -> bool {
-        lines.iter().all(|line| {
-            self.bins.get(&group(line)).is_some_and(|bin| {
-                bin.counts
-                    .iter()
-                    .any(|&(warehouse, count)| warehouse == line.warehouse && count >= i64::from(line.count))
+    fn has(&self, withdrawals: &[Withdrawal]) -> bool {
+        withdrawals.iter().all(|withdrawal| {
+            self.bins.get(&group(withdrawal)).is_some_and(|bin| {
+                bin.counts.iter().any(|&(warehouse, count)| {
+                    warehouse == withdrawal.warehouse && count >= i64::from(withdrawal.count)
+                })
             })
         })
     }
 
-    /// Adds each line's count times `sign`: -1 to capture, 1 to release, twice that for a write applied twice.
-    fn add(&mut self, lines: &[Withdrawal], sign: i64) {
-        for line in lines {
-            let bin = self.bins.entry(group(line)).or_default();
+    /// Adds each withdrawal's count times `sign`: -1 to capture, 1 to release, twice that for a write applied twice.
+    fn add(&mut self, withdrawals: &[Withdrawal], sign: i64) {
+        for withdrawal in withdrawals {
+            let bin = self.bins.entry(group(withdrawal)).or_default();
             bin.version += 1;
             if let Some((_, count)) =
-                bin.counts.iter_mut().find(|(warehouse, _)| *warehouse == line.warehouse)
+                bin.counts.iter_mut().find(|(warehouse, _)| *warehouse == withdrawal.warehouse)
             {
-                *count += sign * i64::from(line.count);
+                *count += sign * i64::from(withdrawal.count);
             }
         }
     }
 
-    /// Sets each line's tuple to the count in an earlier reading less the units taken, whatever the count is by now:
-    /// without a lock, another client's write in between is lost.
-    fn set(&mut self, lines: &[Withdrawal], read: &Bin) {
-        for line in lines {
-            let before = read.counts.iter().find(|(warehouse, _)| *warehouse == line.warehouse);
-            let bin = self.bins.entry(group(line)).or_default();
+    /// Sets each withdrawal's tuple to the count in an earlier reading less the units taken, whatever the count is by
+    /// now: without a lock, another client's write in between is lost.
+    fn set(&mut self, withdrawals: &[Withdrawal], read: &Bin) {
+        for withdrawal in withdrawals {
+            let before = read.counts.iter().find(|(warehouse, _)| *warehouse == withdrawal.warehouse);
+            let bin = self.bins.entry(group(withdrawal)).or_default();
             bin.version += 1;
             if let (Some((_, before)), Some((_, count))) =
-                (before, bin.counts.iter_mut().find(|(warehouse, _)| *warehouse == line.warehouse))
+                (before, bin.counts.iter_mut().find(|(warehouse, _)| *warehouse == withdrawal.warehouse))
             {
-                *count = before - i64::from(line.count);
+                *count = before - i64::from(withdrawal.count);
             }
         }
     }
@@ -267,21 +267,21 @@ impl Operations for Connection {
 
 impl Client {
     /// Applies a change, with the planted faults. `None` means that the client gets no answer.
-    fn apply(&mut self, state: &mut State, lines: &[Withdrawal], sign: i64) -> Option<Attempt> {
+    fn apply(&mut self, state: &mut State, withdrawals: &[Withdrawal], sign: i64) -> Option<Attempt> {
         let plant = &mut self.plant;
         let unanswered = plant.is_unanswered();
         let (drops, hides) = (plant.strikes(Bug::DropWrite), plant.strikes(Bug::HideCommit));
         let (twice, late) = (plant.strikes(Bug::ApplyTwice), plant.strikes(Bug::LateApply));
         let later = |decided_then| DelayedWrite {
             due: Instant::now() + LATER,
-            lines: lines.to_vec(),
+            withdrawals: withdrawals.to_vec(),
             sign,
             decided_then,
         };
         if unanswered {
             // as with a slow network: applied, applied later, or not applied, and no client is told which
             match plant.rng.random_range(0..3) {
-                0 => state.add(lines, sign),
+                0 => state.add(withdrawals, sign),
                 1 => state.later.push_back(later(true)),
                 _ => {}
             }
@@ -290,24 +290,24 @@ impl Client {
         if hides || late {
             state.later.push_back(later(false));
         } else if !drops {
-            state.add(lines, if twice { 2 * sign } else { sign });
+            state.add(withdrawals, if twice { 2 * sign } else { sign });
         }
         Some(if late { Attempt::Failed(Fault::answered("planted: late")) } else { Attempt::Ok })
     }
 
-    /// Puts the lines to take into `taken`, from the counts that were read. Returns false if they do not suffice, so
-    /// that the capture is refused.
+    /// Puts the withdrawals that are needed into `taken`, from the counts that were read. Returns false if they do not
+    /// suffice, so that the capture is refused.
     fn decide(&mut self, capture: &Capture, bin: &Bin, taken: &mut Vec<Withdrawal>) -> bool {
         let enough = plan_capture(capture, bin.counts.iter().copied(), taken);
         if !enough && self.plant.strikes(Bug::Oversell) {
             let warehouse = bin.counts.first().map_or(1, |(warehouse, _)| *warehouse);
-            taken.push(capture.line(warehouse, capture.units));
+            taken.push(capture.withdrawal(warehouse, capture.units));
             return true;
         }
         if enough && self.plant.strikes(Bug::Tear) {
             // takes one unit less than it acknowledges
-            if let Some(line) = taken.last_mut() {
-                line.count -= 1;
+            if let Some(withdrawal) = taken.last_mut() {
+                withdrawal.count -= 1;
             }
         }
         enough
@@ -369,13 +369,13 @@ impl Client {
 
     async fn release(&mut self, release: &Release) -> Attempt {
         let Release { sku, warehouse, condition, source, units } = *release;
-        let line = Withdrawal { sku, warehouse, condition, source, count: units };
+        let withdrawal = Withdrawal { sku, warehouse, condition, source, count: units };
         let done = {
             let table = Arc::clone(&self.table);
             let mut state = locked(&table.state);
             // applies the delayed changes that are due, as every operation does
             state.bin((sku, condition, source));
-            self.apply(&mut state, &[line], 1)
+            self.apply(&mut state, &[withdrawal], 1)
         };
         answered(done).await
     }

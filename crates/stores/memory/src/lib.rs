@@ -43,7 +43,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "memory (reference)",
     schemes: &[],
     address: "",
-    server: Hosting::InMemory,
+    hosting: Hosting::InMemory,
     default_port: 0,
     locks: &[
         (Lock::None, Support::Yes("read, give way, write the computed value")),
@@ -72,8 +72,8 @@ pub const KIND: StoreKind = StoreKind {
 };
 
 /// The reason why the queue in memory cannot be set up as the cell asks, if there is one.
-fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
-    let delivery = Delivery::of(wish)?;
+fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
+    let delivery = Delivery::of(request)?;
     let refused = [
         (!delivery.persistent, "no message outlives this process: there is nothing weaker to ask for"),
         (delivery.queue != QueueKind::Default, "it has one kind of queue"),

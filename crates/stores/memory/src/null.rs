@@ -91,7 +91,7 @@ impl inventory::Connector for Null {
 impl inventory::Operations for Null {
     async fn capture(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Attempt {
         taken.clear();
-        taken.push(capture.line(1, capture.units));
+        taken.push(capture.withdrawal(1, capture.units));
         Attempt::Ok
     }
 
@@ -218,7 +218,7 @@ impl queue::QueueAdapter for Null {
     type Connector = NullQueue;
 
     fn connector(&self, _: &Place, wanted: &queue::Requirements) -> NullQueue {
-        NullQueue { message: Message::laid(0, wanted.message_bytes), stopped: false }
+        NullQueue { message: Message::loaded(0, wanted.message_bytes), stopped: false }
     }
 
     fn declare<'a>(&'a self, _: &'a Place, _: &'a queue::Requirements) -> Task<'a, Result<(), StoreError>> {

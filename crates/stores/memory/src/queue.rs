@@ -549,7 +549,7 @@ impl Client {
             return answered(None).await;
         }
         if self.plant.strikes(Bug::MakeUp) {
-            let made_up = Message::laid(self.plant.rng.random(), self.wanted.message_bytes);
+            let made_up = Message::loaded(self.plant.rng.random(), self.wanted.message_bytes);
             *received = ReceivedMessage { body: made_up.body, redelivered: Some(false) };
             return Attempt::Ok;
         }

@@ -339,9 +339,9 @@ pub fn run_twice(case: &Case, seed: u64) -> Result<[DrivenTrial; 2], SelftestErr
         store.plant(false);
         let first = case.drive(&store, seed, LENGTH, None).await?;
         store.plant(true);
-        let left = first.audited.left.clone();
-        assert!(left.is_some(), "nothing was left: {}", first.audited.audit);
-        let second = case.drive(&store, seed, LENGTH, left).await?;
+        let reusable = first.audited.reusable.clone();
+        assert!(reusable.is_some(), "nothing was left: {}", first.audited.audit);
+        let second = case.drive(&store, seed, LENGTH, reusable).await?;
         Ok([first, second])
     })
 }
@@ -358,13 +358,13 @@ impl Case {
         store: &Memory,
         seed: u64,
         length: Duration,
-        left: Option<ReusableData>,
+        reusable: Option<ReusableData>,
     ) -> Result<DrivenTrial, SelftestError> {
         let workload = self.workload()?;
         let clients = workload.clients().unwrap_or(8);
         let trace = self.replayed.then_some(REPLAYED);
-        let is_left = left.is_some();
-        let trial = workload.trial(TrialSetup { lock: self.lock, seed, clients, trace, left });
+        let is_left = reusable.is_some();
+        let trial = workload.trial(TrialSetup { lock: self.lock, seed, clients, trace, reusable });
         let place = Place { namespace: "selftest".to_owned(), trial: 0 };
         let (extent, on_refused) = if self.replayed {
             (Extent::Operations(REPLAYED), OnRefused::Retry(Duration::from_millis(1)))

@@ -60,13 +60,13 @@ fn what_only_the_audit_consumes_is_judged_too() {
 
 /// Loaded messages are known to be there: a bug that loses or tears them is caught.
 #[test]
-fn what_was_laid_in_is_judged_too() {
-    let laid = Case::queue(r#""phase": "consume", "backlog": 3000, "batch": 5"#);
-    holds(&laid, 3);
+fn what_was_loaded_is_judged_too() {
+    let loaded = Case::queue(r#""phase": "consume", "backlog": 3000, "batch": 5"#);
+    holds(&loaded, 3);
     let bugs =
         [Bug::DropWrite, Bug::ApplyTwice, Bug::Tear, Bug::Redeliver, Bug::Unflag, Bug::MakeUp, Bug::Reorder];
     for bug in bugs {
-        caught_as(&laid.clone().with(Faults::bug(bug)), 7, meant_for(bug));
+        caught_as(&loaded.clone().with(Faults::bug(bug)), 7, meant_for(bug));
     }
 }
 

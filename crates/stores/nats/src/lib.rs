@@ -29,7 +29,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "NATS JetStream",
     schemes: &["nats"],
     address: "nats://USER:PASSWORD@HOST:4222",
-    server: acidtest_model::Hosting::Program,
+    hosting: acidtest_model::Hosting::Program,
     default_port: 4222,
     locks: LOCKS_OF_QUEUES,
     durability: &[

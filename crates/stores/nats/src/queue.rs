@@ -31,8 +31,8 @@ const ACK_WAIT: Duration = Duration::from_secs(5);
 const WAITING: u32 = 512;
 
 /// The reason why the store cannot deliver messages as the cell asks, if there is one.
-pub(crate) fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
-    let Delivery { ack, consume, queue, .. } = Delivery::of(wish)?;
+pub(crate) fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
+    let Delivery { ack, consume, queue, .. } = Delivery::of(request)?;
     match (ack, consume, queue) {
         (Ack::Transaction, ..) => {
             Some("it publishes each message by itself; the batches of 2.12 and later are not used here")
@@ -231,27 +231,11 @@ mod tests {
 
     use super::*;
 
-    fn delivery(ack: Ack, consume: Consume, queue: QueueKind) -> Delivery {
-        Delivery {
-            ack,
-            consume,
-            persistent: true,
-            queue,
-            replicas: 1,
-            deduplicate: false,
-            batch: 1,
-            in_flight: 1,
-            prefetch: 1,
-            producers: 1,
-            consumers: 1,
-        }
-    }
-
     #[test]
     fn what_it_does_not_have_is_refused_with_a_reason() {
         let refused = |ack, consume, queue| {
             let parameters = Parameters { ack, consume, queue, ..Parameters::default() };
-            refuses(&Queue::new(parameters).unwrap().wish("queue", acidtest_model::Lock::None))
+            refuses(&Queue::new(parameters).unwrap().request("queue", acidtest_model::Lock::None))
         };
         for ack in [Ack::None, Ack::Confirm] {
             for consume in [Consume::Auto, Consume::Ack] {
@@ -278,7 +262,7 @@ mod tests {
         };
         let place = Place { namespace: "acidtest".to_owned(), trial: 3 };
         let of = |ack, persistent| {
-            let delivery = Delivery { persistent, ..delivery(ack, Consume::Ack, QueueKind::Default) };
+            let delivery = Parameters { ack, persistent, ..Parameters::default() }.delivery();
             let stream = stream(&place, &delivery);
             assert_eq!(
                 (stream.name.as_str(), &stream.subjects[..]),

@@ -109,7 +109,7 @@ fn a_message_is_known_again_by_its_id_if_that_is_asked_for() {
             for _ in 0..2 {
                 let mut publisher = store.connector(&place, &wanted).publisher().await.unwrap();
                 for sequence in 0..2 {
-                    assert_eq!(publish(&mut publisher, &Message::laid(sequence, 100)).await, Attempt::Ok);
+                    assert_eq!(publish(&mut publisher, &Message::loaded(sequence, 100)).await, Attempt::Ok);
                 }
             }
             let depth = store.depth(&place, &wanted).await.unwrap();
@@ -123,7 +123,7 @@ async fn filled(store: &Nats, place: &Place, wanted: &Requirements, messages: u6
     store.declare(place, wanted).await.unwrap();
     let mut publisher = store.connector(place, wanted).publisher().await.unwrap();
     for sequence in 0..messages {
-        assert_eq!(publish(&mut publisher, &Message::laid(sequence, 100)).await, Attempt::Ok);
+        assert_eq!(publish(&mut publisher, &Message::loaded(sequence, 100)).await, Attempt::Ok);
     }
 }
 
@@ -198,7 +198,7 @@ fn without_acknowledgements_a_consumer_that_stops_still_takes_what_it_was_handed
 }
 
 /// Loads a queue with this number of messages of this size, for one consumer.
-fn laid(store: &Nats, trial: u32, consume: Consume, backlog: u64, message_bytes: u32) -> QueueRun {
+fn loaded(store: &Nats, trial: u32, consume: Consume, backlog: u64, message_bytes: u32) -> QueueRun {
     let (phase, backlog, consumers) = (Phase::Consume, Some(backlog), 1);
     let parameters =
         Parameters { phase, consume, backlog, message_bytes, consumers, ..Parameters::default() };
@@ -220,7 +220,7 @@ fn no_more_is_asked_for_at_once_than_the_server_keeps_for_a_slow_reader() {
     let Some(world) = start() else { return };
     let relay = Relay::to(world.address());
     let far = wait(Nats::open(relay.address())).unwrap();
-    let cases = [1, 2].map(|trial| laid(&world.store, trial, Consume::Ack, 90, 1_000_000));
+    let cases = [1, 2].map(|trial| loaded(&world.store, trial, Consume::Ack, 90, 1_000_000));
     relay.pace(Pace { bytes_per_second: Some(45_000_000), ..Pace::default() });
     let measured = cases[0].drive(&far, 60_000);
     assert!(measured.faults.is_empty(), "{:?}", measured.faults);
@@ -235,7 +235,7 @@ fn what_is_on_its_way_and_need_not_be_acknowledged_is_not_lost() {
     let Some(world) = start() else { return };
     let relay = Relay::to(world.address());
     let far = wait(Nats::open(relay.address())).unwrap();
-    let case = laid(&world.store, 1, Consume::Auto, 30, 128);
+    let case = loaded(&world.store, 1, Consume::Auto, 30, 128);
     relay.pace(Pace { latency: Duration::from_millis(80), ..Pace::default() });
     holds(&far, &case);
     queue::handed_over(&NATS, &world, 2);
@@ -274,10 +274,10 @@ fn a_message_that_is_not_taken_has_failed_and_the_connection_goes_on() {
             let Attempt::Failed(fault) = attempt else { panic!("{attempt:?}") };
             assert!(fault.message.contains(words) && !fault.connection_lost, "{fault:?}");
         };
-        failed(publish(&mut publisher, &Message::laid(0, 1 << 21)).await, "max_payload");
-        assert_eq!(publish(&mut publisher, &Message::laid(1, 100)).await, Attempt::Ok);
+        failed(publish(&mut publisher, &Message::loaded(0, 1 << 21)).await, "max_payload");
+        assert_eq!(publish(&mut publisher, &Message::loaded(1, 100)).await, Attempt::Ok);
         QueueAdapter::unload(store, &place).await.unwrap();
-        failed(publish(&mut publisher, &Message::laid(2, 100)).await, "no stream takes");
+        failed(publish(&mut publisher, &Message::loaded(2, 100)).await, "no stream takes");
         let subscriber = store.connector(&place, &wanted).subscriber().await;
         assert!(subscriber.unwrap_err().contains("stream not found"));
     });

@@ -148,7 +148,7 @@ async fn prepare(
     Ok((capture, client.prepare(&release).await?))
 }
 
-/// A statement that locks the group, decides which lines to take and takes them.
+/// A statement that locks the group, decides which withdrawals to take and takes them.
 ///
 /// Under READ COMMITTED a row that another transaction has changed meanwhile is read again once it is locked, so
 /// `held` is the group as it is now, not as it was when the statement began. The `UPDATE` then finds the same
@@ -190,13 +190,13 @@ impl SqlSession for Session {
         fill(seen, &came.map_err(|error| self.failed(&error, SendState::Nothing))?)
     }
 
-    async fn change(&mut self, change: &Statement, line: &Withdrawal, value: i64) -> Step {
-        let changed = self.ask(async |client| write(client, change, line, value).await).await;
+    async fn change(&mut self, change: &Statement, withdrawal: &Withdrawal, value: i64) -> Step {
+        let changed = self.ask(async |client| write(client, change, withdrawal, value).await).await;
         changed_one(changed.map_err(|error| self.failed(&error, SendState::Commit))?)
     }
 
-    async fn take_if_unchanged(&mut self, take: &Statement, line: &Withdrawal, seen: &Reading) -> Step {
-        let changed = self.ask(async |client| write_if(client, take, line, seen).await).await;
+    async fn take_if_unchanged(&mut self, take: &Statement, withdrawal: &Withdrawal, seen: &Reading) -> Step {
+        let changed = self.ask(async |client| write_if(client, take, withdrawal, seen).await).await;
         unless_stale(changed.map_err(|error| self.failed(&error, SendState::Commit))?)
     }
 
@@ -204,11 +204,11 @@ impl SqlSession for Session {
     async fn take_all_if_unchanged(
         &mut self,
         take: &Statement,
-        lines: &[Withdrawal],
+        withdrawals: &[Withdrawal],
         seen: &Reading,
     ) -> Step {
         let updates = async |client: &Client| {
-            in_order(lines.iter().map(|line| write_if(client, take, line, seen))).await
+            in_order(withdrawals.iter().map(|withdrawal| write_if(client, take, withdrawal, seen))).await
         };
         let Answered { begun, came, .. } = self.part(Part::First, updates).await;
         self.begun(begun, came.iter().any(|changed| may_have_changed(changed.as_ref().copied())))?;
@@ -218,9 +218,12 @@ impl SqlSession for Session {
     }
 
     /// Sends the UPDATEs and COMMIT at once, to save a round trip.
-    async fn take_locked(&mut self, take: &Statement, lines: &[Withdrawal]) -> Step {
+    async fn take_locked(&mut self, take: &Statement, withdrawals: &[Withdrawal]) -> Step {
         let updates = async |client: &Client| {
-            in_order(lines.iter().map(|line| write(client, take, line, line.count.into()))).await
+            in_order(
+                withdrawals.iter().map(|withdrawal| write(client, take, withdrawal, withdrawal.count.into())),
+            )
+            .await
         };
         let Answered { came, committed, .. } = self.part(Part::Last, updates).await;
         for changed in came {
@@ -243,7 +246,7 @@ impl SqlSession for Session {
         let rows =
             self.ask(async |client| client.query(take, &[&sku, &condition, &source, &units]).await).await;
         for row in &rows.map_err(|error| self.failed(&error, SendState::Commit))? {
-            taken.push(line(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
+            taken.push(withdrawal(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
         }
         Ok(())
     }
@@ -270,10 +273,10 @@ fn tuple(row: &Row) -> Result<StockLevel, String> {
     Ok(StockLevel { warehouse: small(row, 0)?, count: count.into(), version })
 }
 
-fn line(capture: &Capture, row: &Row) -> Result<Withdrawal, String> {
+fn withdrawal(capture: &Capture, row: &Row) -> Result<Withdrawal, String> {
     let count: i64 = row.try_get(1).map_err(|error| fault::words(&error))?;
     let count = u32::try_from(count).map_err(|_| format!("{count} units were taken"))?;
-    Ok(capture.line(small(row, 0)?, count))
+    Ok(capture.withdrawal(small(row, 0)?, count))
 }
 
 async fn group(client: &Client, read: &Statement, capture: &Capture) -> Result<Vec<Row>, Error> {
@@ -281,26 +284,36 @@ async fn group(client: &Client, read: &Statement, capture: &Capture) -> Result<V
     client.query(read, &[&i64::from(sku), &i16::from(condition), &i16::from(source)]).await
 }
 
-/// Runs a statement on the row of a line's tuple, with `value` as its first parameter. Returns the rows changed.
-async fn write(client: &Client, statement: &Statement, line: &Withdrawal, value: i64) -> Result<u64, Error> {
-    let (sku, condition, source, warehouse) = key(line);
+/// Runs a statement on the row of a withdrawal's tuple, with `value` as its first parameter. Returns the rows changed.
+async fn write(
+    client: &Client,
+    statement: &Statement,
+    withdrawal: &Withdrawal,
+    value: i64,
+) -> Result<u64, Error> {
+    let (sku, condition, source, warehouse) = key(withdrawal);
     client.execute(statement, &[&sku, &condition, &source, &warehouse, &value]).await
 }
 
-/// Runs a statement that takes a line's units if its tuple still has the version that was read.
+/// Runs a statement that takes a withdrawal's units if its tuple still has the version that was read.
 async fn write_if(
     client: &Client,
     take: &Statement,
-    line: &Withdrawal,
+    withdrawal: &Withdrawal,
     seen: &Reading,
 ) -> Result<u64, Error> {
-    let (sku, condition, source, warehouse) = key(line);
-    let (units, version) = (i64::from(line.count), seen.of(line).version);
+    let (sku, condition, source, warehouse) = key(withdrawal);
+    let (units, version) = (i64::from(withdrawal.count), seen.of(withdrawal).version);
     client.execute(take, &[&sku, &condition, &source, &warehouse, &units, &version]).await
 }
 
-fn key(line: &Withdrawal) -> (i64, i16, i16, i16) {
-    (line.sku.into(), line.condition.into(), line.source.into(), line.warehouse.into())
+fn key(withdrawal: &Withdrawal) -> (i64, i16, i16, i16) {
+    (
+        withdrawal.sku.into(),
+        withdrawal.condition.into(),
+        withdrawal.source.into(),
+        withdrawal.warehouse.into(),
+    )
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "PostgreSQL",
     schemes: &["postgres", "postgresql"],
     address: "postgres://USER:PASSWORD@HOST:5432/DATABASE",
-    server: Hosting::Program,
+    hosting: Hosting::Program,
     default_port: DEFAULT_PORT,
     locks: &[
         (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
@@ -70,7 +70,7 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::Yes("SELECT … JOIN, EXPLAIN (ANALYZE, BUFFERS)")),
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
     ],
-    refuses: |wish| Delivery::of(wish)?.beyond_a_table(),
+    refuses: |request| Delivery::of(request)?.beyond_a_table(),
     idle: idle_on_tables,
 };
 
@@ -104,7 +104,7 @@ impl Postgres {
     /// [`StoreError::Unreachable`] where nobody answers or the login fails.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let store = Self { address: address.clone() };
-        store.line().await?.ask(async |_| ()).await;
+        store.connection().await?.ask(async |_| ()).await;
         Ok(store)
     }
 
@@ -118,7 +118,7 @@ impl Postgres {
     ///
     /// # Errors
     /// [`StoreError::Unreachable`] where nobody answers or the login fails.
-    pub async fn line(&self) -> Result<Connection, StoreError> {
+    pub async fn connection(&self) -> Result<Connection, StoreError> {
         Connection::open(&self.address).await.map_err(|error| StoreError::Unreachable {
             address: self.address.to_string(),
             cause: fault::words(&error),
@@ -132,9 +132,9 @@ impl Postgres {
         doing: &str,
         work: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
-        let mut line = self.line().await?;
-        let done = line.ask(work).await;
-        done.map_err(|error| self.failed(doing, line.words(&error)))
+        let mut connection = self.connection().await?;
+        let done = connection.ask(work).await;
+        done.map_err(|error| self.failed(doing, connection.words(&error)))
     }
 
     fn failed(&self, doing: &str, cause: String) -> StoreError {

@@ -13,7 +13,7 @@ use crate::{
 
 /// One client's connection after its settings are made.
 pub(crate) struct Session {
-    line: Connection,
+    connection: Connection,
 }
 
 /// The part of a transaction that is sent at once.
@@ -75,31 +75,31 @@ impl Session {
         address: &Address,
         prepare: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<(Self, T), String> {
-        let mut line = Connection::open(address).await.map_err(|error| fault::words(&error))?;
-        let ready = line.ask(async |client| {
+        let mut connection = Connection::open(address).await.map_err(|error| fault::words(&error))?;
+        let ready = connection.ask(async |client| {
             client.batch_execute(PLANNED_ONCE).await?;
             prepare(client).await
         });
-        let ready = ready.await.map_err(|error| line.words(&error))?;
-        Ok((Self { line }, ready))
+        let ready = ready.await.map_err(|error| connection.words(&error))?;
+        Ok((Self { connection }, ready))
     }
 
     /// Fails if the connection has closed, with the outcome of an operation that was not sent.
     pub(crate) async fn ready(&mut self) -> Result<(), Attempt> {
-        if self.line.is_open().await {
+        if self.connection.is_open().await {
             return Ok(());
         }
-        Err(fault::lost(SendState::Nothing, self.line.ended()))
+        Err(fault::lost(SendState::Nothing, self.connection.ended()))
     }
 
     /// Sends one or more requests at once, and waits for all answers.
     pub(crate) async fn ask<T>(&mut self, request: impl AsyncFnOnce(&Client) -> T) -> T {
-        self.line.ask(request).await
+        self.connection.ask(request).await
     }
 
     /// See [`Connection::client`].
     pub(crate) fn client(&self) -> Arc<Client> {
-        self.line.client()
+        self.connection.client()
     }
 
     /// Sends a part of a transaction at once: BEGIN, `statements`, COMMIT, as far as they belong to the part.
@@ -113,7 +113,7 @@ impl Session {
                 async |wanted, command| if wanted { client.batch_execute(command).await } else { Ok(()) };
             tokio::join!(biased; send(part.begins(), "BEGIN"), statements(client), send(part.commits(), "COMMIT"))
         };
-        let (begun, came, committed) = self.line.ask(request).await;
+        let (begun, came, committed) = self.connection.ask(request).await;
         Answered { begun, came, committed }
     }
 
@@ -139,18 +139,18 @@ impl Session {
         {
             return outcome;
         }
-        let done = self.line.ask(async |client| client.batch_execute("ROLLBACK").await).await;
-        done.map_or_else(|error| fault::lost(SendState::Nothing, self.line.words(&error)), |()| outcome)
+        let done = self.connection.ask(async |client| client.batch_execute("ROLLBACK").await).await;
+        done.map_or_else(|error| fault::lost(SendState::Nothing, self.connection.words(&error)), |()| outcome)
     }
 
     /// See [`Connection::words`].
     pub(crate) fn words(&self, error: &Error) -> String {
-        self.line.words(error)
+        self.connection.words(error)
     }
 
     /// How an error ends the operation that met it.
     pub(crate) fn failed(&self, error: &Error, sent: SendState) -> Attempt {
-        fault::attempt(error, sent, self.line.words(error))
+        fault::attempt(error, sent, self.connection.words(error))
     }
 }
 

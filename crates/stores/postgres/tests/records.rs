@@ -41,13 +41,13 @@ fn transactions_go_through_at_every_isolation_level() {
 }
 
 #[test]
-fn many_records_are_laid_in_and_read_back_whole() {
+fn many_records_are_loaded_and_read_back_whole() {
     POSTGRES.passes(&[records::large]);
 }
 
 #[test]
 fn a_trial_begins_with_what_another_left() {
-    POSTGRES.passes(&[records::left]);
+    POSTGRES.passes(&[records::reusable]);
 }
 
 #[test]

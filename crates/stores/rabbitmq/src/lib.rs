@@ -26,7 +26,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "RabbitMQ",
     schemes: &["amqp"],
     address: "amqp://USER:PASSWORD@HOST:5672/VHOST",
-    server: acidtest_model::Hosting::Program,
+    hosting: acidtest_model::Hosting::Program,
     default_port: 5672,
     locks: LOCKS_OF_QUEUES,
     durability: &[

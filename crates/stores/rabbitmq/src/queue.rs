@@ -21,8 +21,8 @@ use crate::{
 };
 
 /// The reason why the store cannot set up the queue as the cell asks, if there is one.
-pub(crate) fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
-    let delivery = Delivery::of(wish)?;
+pub(crate) fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
+    let delivery = Delivery::of(request)?;
     match () {
         () if delivery.deduplicate => Some("it does not know a message again by its id"),
         () if delivery.replicas > 1 => {
@@ -36,12 +36,12 @@ pub(crate) fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
 }
 
 /// The parameters that have no effect in the cell.
-pub(crate) fn idle(wish: &CellRequest<'_>) -> &'static [Idle] {
+pub(crate) fn idle(request: &CellRequest<'_>) -> &'static [Idle] {
     const PUSHED: Idle = Idle {
         name: "prefetch",
         why: "with consume auto the broker pushes messages as fast as they are read",
     };
-    let is_pushed = Delivery::of(wish).is_some_and(|delivery| delivery.consume == Consume::Auto);
+    let is_pushed = Delivery::of(request).is_some_and(|delivery| delivery.consume == Consume::Auto);
     if is_pushed { &[NO_CONFLICTS, PUSHED] } else { &[NO_CONFLICTS] }
 }
 

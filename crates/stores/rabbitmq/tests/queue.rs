@@ -152,9 +152,9 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
 
         // a message that no queue takes: the broker returns it, and then confirms it
         let mut publisher = rabbit.connector(&place, &wanted(&parameters)).publisher().await.unwrap();
-        assert_eq!(publish(&mut publisher, &Message::laid(1, 100), SOON).await, Some(Ok(Attempt::Ok)));
+        assert_eq!(publish(&mut publisher, &Message::loaded(1, 100), SOON).await, Some(Ok(Attempt::Ok)));
         QueueAdapter::unload(&rabbit, &place).await.unwrap();
-        let Some(Ok(Attempt::Failed(fault))) = publish(&mut publisher, &Message::laid(2, 100), SOON).await
+        let Some(Ok(Attempt::Failed(fault))) = publish(&mut publisher, &Message::loaded(2, 100), SOON).await
         else {
             panic!("it was published to nobody")
         };
@@ -176,7 +176,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
         rabbit.declare(&place, &wanted(&parameters)).await.unwrap();
         let mut publisher = rabbit.connector(&place, &wanted(&parameters)).publisher().await.unwrap();
         control(&private, &["close_all_connections", "maintenance at noon"]);
-        let Some(Err(fault)) = publish(&mut publisher, &Message::laid(3, 100), SOON).await else {
+        let Some(Err(fault)) = publish(&mut publisher, &Message::loaded(3, 100), SOON).await else {
             panic!("it was published")
         };
         let words = ["320 CONNECTION_FORCED", "maintenance at noon"];
@@ -194,7 +194,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
             assert!(told.contains("blocks publishers"), "{told}");
             let connector = rabbit.connector(&place, &wanted(&parameters));
             let mut publisher = connector.publisher().await.unwrap();
-            publisher.send(&Message::laid(4, 100)).await.unwrap();
+            publisher.send(&Message::loaded(4, 100)).await.unwrap();
             let limit = timeout(SOON, async {
                 let mut ended = Vec::new();
                 loop {
@@ -213,7 +213,7 @@ fn what_the_broker_will_not_do_is_told_in_its_words() {
 }
 
 /// Loads a queue with this number of messages of this size.
-fn laid(rabbit: &RabbitMq, trial: u32, backlog: u64, message_bytes: u32) -> QueueRun {
+fn loaded(rabbit: &RabbitMq, trial: u32, backlog: u64, message_bytes: u32) -> QueueRun {
     let (phase, backlog) = (Phase::Consume, Some(backlog));
     let case = QueueRun::new(trial, Parameters { phase, backlog, message_bytes, ..Parameters::default() });
     case.load(rabbit);
@@ -236,17 +236,17 @@ fn what_is_on_its_way_or_in_dead_hands_is_not_lost() {
     let far = wait(RabbitMq::open(relay.address())).unwrap();
 
     // each message takes longer than the audit waits for the first one
-    let large = laid(rabbit, 1, 3, 1_000_000);
+    let large = loaded(rabbit, 1, 3, 1_000_000);
     relay.pace(Pace { bytes_per_second: Some(3_000_000), ..Pace::default() });
     holds(&far, &large);
 
     // and so does the first of many small messages
-    let small = laid(rabbit, 2, 50, 128);
+    let small = loaded(rabbit, 2, 50, 128);
     relay.pace(Pace { latency: Duration::from_millis(80), ..Pace::default() });
     holds(&far, &small);
 
     // a consumer's machine fails: the messages that it held come again, but only once the broker has noticed
-    let held = laid(rabbit, 3, 20, 128);
+    let held = loaded(rabbit, 3, 20, 128);
     relay.pace(Pace::default());
     relay.tells_the_server(false);
     let asked = wanted(&held.parameters);
@@ -284,7 +284,7 @@ fn what_it_does_its_own_way_is_right() {
 
 fn a_stranger_s_queue_stays_though_it_is_listed_among_ours(world: &World<RabbitMq>) {
     let rabbit = &world.store;
-    let ours = laid(rabbit, 1, 5, 128);
+    let ours = loaded(rabbit, 1, 5, 128);
     // names that any client of the broker may have put there
     let listed = ["stranger", "acidtest_2:queue_1", "acidtest:mark", "acidtest:names"];
     let listed = listed.map(|name| format!("<<\"{name}\">>")).join(", ");
@@ -313,7 +313,10 @@ fn nothing_is_sent_to_a_consumer_before_it_asks(world: &World<RabbitMq>) {
         let connector = rabbit.connector(&place, &wanted);
         let mut publisher = connector.publisher().await.unwrap();
         for name in 0..3 {
-            assert_eq!(publish(&mut publisher, &Message::laid(name, 100), SOON).await, Some(Ok(Attempt::Ok)));
+            assert_eq!(
+                publish(&mut publisher, &Message::loaded(name, 100), SOON).await,
+                Some(Ok(Attempt::Ok))
+            );
         }
         let mut subscriber = connector.subscriber().await.unwrap();
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -247,10 +247,10 @@ impl Client {
         }
         let mut set = cmd("HSET");
         set.arg(&key);
-        for line in &*taken {
-            let held = self.read.iter().find(|(warehouse, _)| *warehouse == line.warehouse);
-            let left = held.map_or(0, |(_, count)| *count).saturating_sub(line.count.into());
-            set.arg(line.warehouse).arg(left);
+        for withdrawal in &*taken {
+            let held = self.read.iter().find(|(warehouse, _)| *warehouse == withdrawal.warehouse);
+            let left = held.map_or(0, |(_, count)| *count).saturating_sub(withdrawal.count.into());
+            set.arg(withdrawal.warehouse).arg(left);
         }
         let set = self.session.ask::<Value>(&set).await;
         set.map_err(ended(Request::Change))?;
@@ -269,8 +269,8 @@ impl Client {
         }
         let mut change = pipe();
         change.atomic();
-        for line in &*taken {
-            change.cmd("HINCRBY").arg(&key).arg(line.warehouse).arg(-i64::from(line.count));
+        for withdrawal in &*taken {
+            change.cmd("HINCRBY").arg(&key).arg(withdrawal.warehouse).arg(-i64::from(withdrawal.count));
         }
         let done = self.session.exec(&change).await?;
         Ok(if done.is_some() { Attempt::Ok } else { Attempt::Conflict })
@@ -294,7 +294,7 @@ impl Client {
         if !self.decide(capture, taken) {
             return lock::give_up(&mut self.session, locked, owner).await.map(|_| Attempt::Refused);
         }
-        let changes = taken.iter().map(|line| (line.warehouse, -i64::from(line.count)));
+        let changes = taken.iter().map(|withdrawal| (withdrawal.warehouse, -i64::from(withdrawal.count)));
         self.change(locked, owner, changes).await
     }
 
@@ -334,9 +334,9 @@ impl Client {
         let asked = self.session.run(&CAPTURE, |script| {
             script.arg(1).arg(&key).arg(capture.units);
         });
-        let lines: Vec<(u8, u32)> = asked.await.map_err(ended(Request::Change))?;
+        let withdrawals: Vec<(u8, u32)> = asked.await.map_err(ended(Request::Change))?;
         taken.clear();
-        taken.extend(lines.into_iter().map(|(warehouse, count)| capture.line(warehouse, count)));
+        taken.extend(withdrawals.into_iter().map(|(warehouse, count)| capture.withdrawal(warehouse, count)));
         Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
     }
 

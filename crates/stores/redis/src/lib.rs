@@ -40,7 +40,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "Redis",
     schemes: &["redis"],
     address: "redis://USER:PASSWORD@HOST:6379/NUMBER",
-    server: acidtest_model::Hosting::Program,
+    hosting: acidtest_model::Hosting::Program,
     default_port: 6379,
     locks: &[
         (Lock::None, Support::Yes("read, then HSET to the computed values")),
@@ -76,19 +76,19 @@ pub const KIND: StoreKind = StoreKind {
 const ONE_BY_ONE: Support =
     Support::No("it has no levels: commands, scripts and transactions run one after the other");
 
-fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
-    if let Some(delivery) = Delivery::of(wish) {
+fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
+    if let Some(delivery) = Delivery::of(request) {
         return queue::refuses(&delivery);
     }
-    (wish.transaction > 1 && wish.lock == Lock::Hard).then_some(records::ONE_LOCK)
+    (request.transaction > 1 && request.lock == Lock::Hard).then_some(records::ONE_LOCK)
 }
 
-fn idle(wish: &CellRequest<'_>) -> &'static [Idle] {
+fn idle(request: &CellRequest<'_>) -> &'static [Idle] {
     const ONE_AFTER_THE_OTHER: &[Idle] = &[Idle {
         name: "max_retries",
         why: "commands and scripts run one after the other: none conflicts with another",
     }];
-    match wish.lock {
+    match request.lock {
         Lock::None | Lock::Native => ONE_AFTER_THE_OTHER,
         Lock::Soft | Lock::Hard => &[],
     }

@@ -38,13 +38,13 @@ fn several_operations_are_one_transaction() {
 }
 
 #[test]
-fn many_records_are_laid_in_and_read_back_whole() {
+fn many_records_are_loaded_and_read_back_whole() {
     REDIS.passes(&[records::large]);
 }
 
 #[test]
 fn a_trial_begins_with_what_another_left() {
-    REDIS.passes(&[records::left]);
+    REDIS.passes(&[records::reusable]);
 }
 
 #[test]

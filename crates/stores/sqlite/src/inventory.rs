@@ -163,34 +163,39 @@ impl SqlSession for Session {
         self.read_group(read, capture, seen).await
     }
 
-    async fn change(&mut self, change: &String, line: &Withdrawal, value: i64) -> Step {
-        let Withdrawal { sku, warehouse, condition, source, .. } = *line;
+    async fn change(&mut self, change: &String, withdrawal: &Withdrawal, value: i64) -> Step {
+        let Withdrawal { sku, warehouse, condition, source, .. } = *withdrawal;
         match self.run(change, params![sku, condition, source, warehouse, value])? {
             1 => Ok(()),
             rows => Err(Attempt::Failed(Fault::answered(format!("a write changed {rows} rows")))),
         }
     }
 
-    async fn take_if_unchanged(&mut self, take: &String, line: &Withdrawal, seen: &Reading) -> Step {
-        let Withdrawal { sku, warehouse, condition, source, count } = *line;
-        let version = seen.of(line).version;
+    async fn take_if_unchanged(&mut self, take: &String, withdrawal: &Withdrawal, seen: &Reading) -> Step {
+        let Withdrawal { sku, warehouse, condition, source, count } = *withdrawal;
+        let version = seen.of(withdrawal).version;
         match self.run(take, params![sku, condition, source, warehouse, count, version])? {
             0 => Err(Attempt::Conflict),
             _ => Ok(()),
         }
     }
 
-    async fn take_all_if_unchanged(&mut self, take: &String, lines: &[Withdrawal], seen: &Reading) -> Step {
+    async fn take_all_if_unchanged(
+        &mut self,
+        take: &String,
+        withdrawals: &[Withdrawal],
+        seen: &Reading,
+    ) -> Step {
         begin(&self.connection, IMMEDIATE).map_err(|error| attempt(&error))?;
-        for line in lines {
-            self.take_if_unchanged(take, line, seen).await?;
+        for withdrawal in withdrawals {
+            self.take_if_unchanged(take, withdrawal, seen).await?;
         }
         Ok(())
     }
 
-    async fn take_locked(&mut self, take: &String, lines: &[Withdrawal]) -> Step {
-        for line in lines {
-            if let Err(ended) = self.change(take, line, line.count.into()).await {
+    async fn take_locked(&mut self, take: &String, withdrawals: &[Withdrawal]) -> Step {
+        for withdrawal in withdrawals {
+            if let Err(ended) = self.change(take, withdrawal, withdrawal.count.into()).await {
                 return Err(self.roll_back(ended).await);
             }
         }
@@ -205,7 +210,7 @@ impl SqlSession for Session {
             // to the end of the rows, where the statement commits
             while let Some(row) = rows.next()? {
                 match (row.get(0), row.get(1)) {
-                    (Ok(warehouse), Ok(count)) => taken.push(capture.line(warehouse, count)),
+                    (Ok(warehouse), Ok(count)) => taken.push(capture.withdrawal(warehouse, count)),
                     _ => told = false,
                 }
             }

@@ -36,7 +36,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "SQLite",
     schemes: &["sqlite"],
     address: "sqlite:FILE",
-    server: Hosting::Embedded,
+    hosting: Hosting::Embedded,
     default_port: 0,
     locks: &[
         (Lock::None, Support::Yes("SELECT, then UPDATE to the computed value")),
@@ -68,7 +68,7 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::Yes("both orders, planned after ANALYZE")),
         ("queue", Support::Yes("a table: INSERT, and SELECT and DELETE in one BEGIN IMMEDIATE")),
     ],
-    refuses: |wish| refuses(&Delivery::of(wish)?),
+    refuses: |request| refuses(&Delivery::of(request)?),
     idle: idle_on_tables,
 };
 

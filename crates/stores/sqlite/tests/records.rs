@@ -41,7 +41,7 @@ fn many_records_are_read_back_whole() {
 
 #[test]
 fn a_trial_begins_with_what_another_left() {
-    SQLITE.passes(&[records::left]);
+    SQLITE.passes(&[records::reusable]);
 }
 
 #[test]

@@ -237,17 +237,17 @@ impl Client {
         plan_capture(capture, self.read.iter().map(|tuple| (tuple.warehouse(), tuple.count)), taken)
     }
 
-    /// The count and version that were read of the tuple from which a line takes.
-    fn seen(&self, line: &Withdrawal) -> (i64, u64) {
-        let tuple = self.read.iter().find(|tuple| tuple.warehouse() == line.warehouse);
+    /// The count and version that were read of the tuple from which a withdrawal takes.
+    fn seen(&self, withdrawal: &Withdrawal) -> (i64, u64) {
+        let tuple = self.read.iter().find(|tuple| tuple.warehouse() == withdrawal.warehouse);
         tuple.map_or((0, 0), |tuple| (tuple.count, tuple.version))
     }
 
     fn changes(&self, taken: &[Withdrawal]) -> Vec<Change> {
-        let change = |line: &Withdrawal| Change {
-            warehouse: line.warehouse,
-            units: -i64::from(line.count),
-            version: self.seen(line).1,
+        let change = |withdrawal: &Withdrawal| Change {
+            warehouse: withdrawal.warehouse,
+            units: -i64::from(withdrawal.count),
+            version: self.seen(withdrawal).1,
         };
         taken.iter().map(change).collect()
     }
@@ -268,12 +268,12 @@ impl Client {
         if !self.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
-        for (done, line) in taken.iter().enumerate() {
-            let left = self.seen(line).0.saturating_sub(line.count.into());
+        for (done, withdrawal) in taken.iter().enumerate() {
+            let left = self.seen(withdrawal).0.saturating_sub(withdrawal.count.into());
             let set = |args: &mut Encoder| {
                 args.array(1).array(3).str("=").u64(COUNT).i64(left);
             };
-            match self.update(group, line.warehouse, set).await {
+            match self.update(group, withdrawal.warehouse, set).await {
                 // the other warehouses' updates keep their effect, as each is a transaction by itself
                 Err(trouble) if done > 0 => return Err(trouble.after_a_part()),
                 done => done?,
@@ -356,7 +356,7 @@ impl Client {
             values.tuple(1)?;
             for _ in 0..values.array_len()? {
                 values.tuple(2)?;
-                taken.push(capture.line(part(&mut values)?, part(&mut values)?));
+                taken.push(capture.withdrawal(part(&mut values)?, part(&mut values)?));
             }
             Ok(())
         };

@@ -35,7 +35,7 @@ pub const KIND: StoreKind = StoreKind {
     title: "Tarantool",
     schemes: &["tarantool"],
     address: "tarantool://USER:PASSWORD@HOST:3301",
-    server: acidtest_model::Hosting::Program,
+    hosting: acidtest_model::Hosting::Program,
     default_port: 3301,
     locks: &[
         (Lock::None, Support::Yes("SELECT, then a write of the computed value")),
@@ -71,11 +71,11 @@ pub const KIND: StoreKind = StoreKind {
 const ONE_BY_ONE: Support =
     Support::No("it has no levels to set: memtx runs transactions one after the other");
 
-fn refuses(wish: &CellRequest<'_>) -> Option<&'static str> {
-    if let Some(delivery) = Delivery::of(wish) {
+fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
+    if let Some(delivery) = Delivery::of(request) {
         return delivery.beyond_a_table();
     }
-    (wish.transaction > 1 && wish.lock != Lock::Native).then_some(records::ONE_CALL)
+    (request.transaction > 1 && request.lock != Lock::Native).then_some(records::ONE_CALL)
 }
 
 /// A Tarantool server, as a store.

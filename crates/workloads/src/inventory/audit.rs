@@ -223,10 +223,10 @@ mod tests {
                 }
             } else {
                 let group = stock.group_of[item];
-                let lines = take(&stock, &mut held, group, units, done);
-                match lines {
+                let withdrawals = take(&stock, &mut held, group, units, done);
+                match withdrawals {
                     None => {}
-                    Some(lines) if answered => ledger.captured(&stock, group, units, &lines),
+                    Some(withdrawals) if answered => ledger.captured(&stock, group, units, &withdrawals),
                     Some(_) => ledger.capture_unknown(group, units),
                 }
             }
@@ -246,18 +246,18 @@ mod tests {
         if items.clone().map(|item| held[item].count).sum::<i64>() < wanted {
             return None;
         }
-        let mut lines = Vec::new();
+        let mut withdrawals = Vec::new();
         for item in items {
             let count = held[item].count.min(wanted);
             if count > 0 && done {
                 held[item].count -= count;
                 let (sku, condition, source, warehouse) = held[item].key;
                 let count = u32::try_from(count).unwrap();
-                lines.push(Withdrawal { sku, warehouse, condition, source, count });
+                withdrawals.push(Withdrawal { sku, warehouse, condition, source, count });
             }
             wanted -= count;
         }
-        Some(lines)
+        Some(withdrawals)
     }
 
     fn verdict(world: &World) -> Audit {
@@ -307,14 +307,14 @@ mod tests {
             || Err(StoreError::Server { doing: "reading".into(), address: "x".into(), cause: "gone".into() });
         assert_eq!(audit(&world.stock, &world.ledger, gone(), None).verdict, Verdict::Unknown);
         let tuple = world.stock.items[0];
-        let line = Withdrawal {
+        let withdrawal = Withdrawal {
             sku: tuple.sku,
             warehouse: tuple.warehouse,
             condition: tuple.condition,
             source: tuple.source,
             count: 1_000_000,
         };
-        world.ledger.captured(&world.stock, world.stock.group_of[0], 1_000_000, &[line]);
+        world.ledger.captured(&world.stock, world.stock.group_of[0], 1_000_000, &[withdrawal]);
         let proved = audit(&world.stock, &world.ledger, gone(), None);
         assert_eq!(proved.verdict, Verdict::Broken);
         assert!(proved.count("oversold") > 900_000 && proved.reason.is_some());

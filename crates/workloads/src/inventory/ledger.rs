@@ -65,13 +65,13 @@ impl Ledger {
 
     /// Records an acknowledged capture of `units` of a group, with the withdrawals that the store reported. A
     /// capture whose withdrawals do not add up, or name tuples that it cannot have taken from, is torn.
-    pub(crate) fn captured(&self, stock: &Stock, group: u32, units: u32, lines: &[Withdrawal]) {
+    pub(crate) fn captured(&self, stock: &Stock, group: u32, units: u32, withdrawals: &[Withdrawal]) {
         let mut sum = 0_u64;
         let mut fits = true;
-        for line in lines {
-            sum += u64::from(line.count);
-            match item_of(stock, group, line) {
-                Some(item) => self.take(item, line.count.into()),
+        for withdrawal in withdrawals {
+            sum += u64::from(withdrawal.count);
+            match item_of(stock, group, withdrawal) {
+                Some(item) => self.take(item, withdrawal.count.into()),
                 None => fits = false,
             }
         }
@@ -146,7 +146,7 @@ impl Ledger {
 }
 
 /// The tuple that a withdrawal names, if it belongs to the group.
-fn item_of(stock: &Stock, group: u32, line: &Withdrawal) -> Option<usize> {
-    let key = (line.sku, line.condition, line.source, line.warehouse);
+fn item_of(stock: &Stock, group: u32, withdrawal: &Withdrawal) -> Option<usize> {
+    let key = (withdrawal.sku, withdrawal.condition, withdrawal.source, withdrawal.warehouse);
     stock.groups[group as usize].items().find(|&item| stock.items[item].key() == key)
 }

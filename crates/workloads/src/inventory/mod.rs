@@ -17,7 +17,7 @@
 //! | `surplus` | units | in the final stock although an acknowledged capture took them (lost capture, release applied twice) |
 //! | `deficit` | units | missing from the final stock although nothing acknowledged took them (lost release, capture applied twice, failed capture applied) |
 //! | `negative` | tuples | a final count below zero |
-//! | `torn` | operations | an acknowledged capture whose lines do not add up to what was asked |
+//! | `torn` | operations | an acknowledged capture whose withdrawals do not add up to what was asked |
 //! | `misplaced` | tuples | missing from, doubled in, or foreign to the final stock |
 //! | `off_sequence` | units | difference from the final state of a replayed sequence |
 

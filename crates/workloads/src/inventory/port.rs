@@ -37,9 +37,9 @@ pub struct Release {
 }
 
 impl Release {
-    /// The tuple and units that it puts back, as a line.
+    /// The tuple and units that it puts back, as a withdrawal.
     #[must_use]
-    pub fn line(&self) -> Withdrawal {
+    pub fn withdrawal(&self) -> Withdrawal {
         let Self { sku, warehouse, condition, source, units } = *self;
         Withdrawal { sku, warehouse, condition, source, count: units }
     }
@@ -61,9 +61,9 @@ pub struct Withdrawal {
 }
 
 impl Capture {
-    /// The line that takes `count` units from `warehouse`.
+    /// The withdrawal that takes `count` units from `warehouse`.
     #[must_use]
-    pub fn line(&self, warehouse: u8, count: u32) -> Withdrawal {
+    pub fn withdrawal(&self, warehouse: u8, count: u32) -> Withdrawal {
         Withdrawal { sku: self.sku, warehouse, condition: self.condition, source: self.source, count }
     }
 }
@@ -83,7 +83,7 @@ pub fn plan_capture(
         }
         let count = u32::try_from(units.max(0)).unwrap_or(u32::MAX).min(wanted);
         if count > 0 {
-            taken.push(capture.line(warehouse, count));
+            taken.push(capture.withdrawal(warehouse, count));
             wanted -= count;
         }
     }
@@ -169,7 +169,7 @@ mod tests {
     fn takes_from_warehouses_in_order_and_no_more_than_wanted() {
         let mut taken = Vec::new();
         assert!(plan_capture(&WANTED, [(1, 2), (2, 0), (3, 5)], &mut taken));
-        assert_eq!(taken, [WANTED.line(1, 2), WANTED.line(3, 1)]);
+        assert_eq!(taken, [WANTED.withdrawal(1, 2), WANTED.withdrawal(3, 1)]);
     }
 
     #[test]

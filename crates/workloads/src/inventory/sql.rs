@@ -67,36 +67,40 @@ pub trait SqlSession {
         seen: &mut Reading,
     ) -> impl Future<Output = Step>;
 
-    /// Runs a statement on a line's tuple with a value, in a transaction of its own; it must change only that
+    /// Runs a statement on a withdrawal's tuple with a value, in a transaction of its own; it must change only that
     /// tuple.
     fn change(
         &mut self,
         change: &Self::Statement,
-        line: &Withdrawal,
+        withdrawal: &Withdrawal,
         value: i64,
     ) -> impl Future<Output = Step>;
 
-    /// Takes a line in a transaction of its own if its tuple still has the version that was read; a conflict if
+    /// Makes a withdrawal in a transaction of its own if its tuple still has the version that was read; a conflict if
     /// not.
     fn take_if_unchanged(
         &mut self,
         take: &Self::Statement,
-        line: &Withdrawal,
+        withdrawal: &Withdrawal,
         seen: &Reading,
     ) -> impl Future<Output = Step>;
 
-    /// Begins a transaction, and takes all lines in it as [`take_if_unchanged`](Self::take_if_unchanged) does.
+    /// Begins a transaction, and makes all withdrawals in it as [`take_if_unchanged`](Self::take_if_unchanged) does.
     fn take_all_if_unchanged(
         &mut self,
         take: &Self::Statement,
-        lines: &[Withdrawal],
+        withdrawals: &[Withdrawal],
         seen: &Reading,
     ) -> impl Future<Output = Step>;
 
-    /// Takes all lines from the group that is locked, and commits; if that fails it is rolled back.
-    fn take_locked(&mut self, take: &Self::Statement, lines: &[Withdrawal]) -> impl Future<Output = Step>;
+    /// Makes all withdrawals from the group that is locked, and commits; if that fails it is rolled back.
+    fn take_locked(
+        &mut self,
+        take: &Self::Statement,
+        withdrawals: &[Withdrawal],
+    ) -> impl Future<Output = Step>;
 
-    /// Takes from a group, all or nothing, and adds the lines to `taken`; adds none if there were too few units.
+    /// Takes from a group, all or nothing, and adds the withdrawals to `taken`; adds none if there were too few units.
     fn take_in_one(
         &mut self,
         take: &Self::Statement,
@@ -139,16 +143,16 @@ impl Reading {
         tuples.into_iter().try_for_each(|tuple| tuple.map(|seen| self.tuples.push(seen)))
     }
 
-    /// The reading of the tuple that a line takes from; all zeros if that tuple was not read.
+    /// The reading of the tuple that a withdrawal takes from; all zeros if that tuple was not read.
     #[must_use]
-    pub fn of(&self, line: &Withdrawal) -> StockLevel {
-        let seen = self.tuples.iter().find(|seen| seen.warehouse == line.warehouse);
+    pub fn of(&self, withdrawal: &Withdrawal) -> StockLevel {
+        let seen = self.tuples.iter().find(|seen| seen.warehouse == withdrawal.warehouse);
         seen.copied().unwrap_or_default()
     }
 
-    /// The count that the line leaves on its tuple: the count read, less the line's.
-    fn left(&self, line: &Withdrawal) -> i64 {
-        self.of(line).count.saturating_sub(line.count.into())
+    /// The count that the withdrawal leaves on its tuple: the count read, less the withdrawal's.
+    fn left(&self, withdrawal: &Withdrawal) -> i64 {
+        self.of(withdrawal).count.saturating_sub(withdrawal.count.into())
     }
 
     /// Decides from which warehouses to take, as [`plan_capture`] does.
@@ -180,12 +184,14 @@ impl<S: SqlSession> SqlConnection<S> {
             SqlCapture::Unprotected { read, set } => {
                 session.read_group(read, wanted, seen).await?;
                 seen.decide(wanted, taken)?;
-                for (index, line) in taken.iter().enumerate() {
-                    session.change(set, line, seen.left(line)).await.map_err(|ended| match index {
-                        0 => ended,
-                        // the lines before this one have taken effect
-                        _ => ended.after_a_part(),
-                    })?;
+                for (index, withdrawal) in taken.iter().enumerate() {
+                    session.change(set, withdrawal, seen.left(withdrawal)).await.map_err(
+                        |ended| match index {
+                            0 => ended,
+                            // the withdrawals before this one have taken effect
+                            _ => ended.after_a_part(),
+                        },
+                    )?;
                 }
                 Ok(())
             }
@@ -193,8 +199,8 @@ impl<S: SqlSession> SqlConnection<S> {
                 session.read_group(read, wanted, seen).await?;
                 seen.decide(wanted, taken)?;
                 // a single statement is atomic by itself
-                if let [line] = taken.as_slice() {
-                    return session.take_if_unchanged(take, line, seen).await;
+                if let [withdrawal] = taken.as_slice() {
+                    return session.take_if_unchanged(take, withdrawal, seen).await;
                 }
                 match session.take_all_if_unchanged(take, taken, seen).await {
                     Ok(()) => session.commit().await,
@@ -218,7 +224,7 @@ impl<S: SqlSession> SqlConnection<S> {
 
     async fn put_back(&mut self, release: &Release) -> Step {
         self.session.ready().await?;
-        self.session.change(&self.release, &release.line(), release.units.into()).await
+        self.session.change(&self.release, &release.withdrawal(), release.units.into()).await
     }
 }
 
@@ -271,30 +277,30 @@ mod tests {
             self.step(format!("begin {read}"))
         }
 
-        async fn change(&mut self, change: &&'static str, line: &Withdrawal, value: i64) -> Step {
-            self.step(format!("{change} {}: {value}", line.warehouse))
+        async fn change(&mut self, change: &&'static str, withdrawal: &Withdrawal, value: i64) -> Step {
+            self.step(format!("{change} {}: {value}", withdrawal.warehouse))
         }
 
         async fn take_if_unchanged(
             &mut self,
             take: &&'static str,
-            line: &Withdrawal,
+            withdrawal: &Withdrawal,
             seen: &Reading,
         ) -> Step {
-            self.step(format!("{take} v{}", seen.of(line).version))
+            self.step(format!("{take} v{}", seen.of(withdrawal).version))
         }
 
         async fn take_all_if_unchanged(
             &mut self,
             take: &&'static str,
-            lines: &[Withdrawal],
+            withdrawals: &[Withdrawal],
             _: &Reading,
         ) -> Step {
-            self.step(format!("begin {take} {}", lines.len()))
+            self.step(format!("begin {take} {}", withdrawals.len()))
         }
 
-        async fn take_locked(&mut self, take: &&'static str, lines: &[Withdrawal]) -> Step {
-            self.step(format!("{take} {} commit", lines.len()))
+        async fn take_locked(&mut self, take: &&'static str, withdrawals: &[Withdrawal]) -> Step {
+            self.step(format!("{take} {} commit", withdrawals.len()))
         }
 
         async fn take_in_one(
@@ -303,7 +309,7 @@ mod tests {
             wanted: &Capture,
             taken: &mut Vec<Withdrawal>,
         ) -> Step {
-            taken.extend((wanted.units <= 7).then(|| wanted.line(1, wanted.units)));
+            taken.extend((wanted.units <= 7).then(|| wanted.withdrawal(1, wanted.units)));
             self.step(*take)
         }
 
@@ -330,11 +336,11 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let mut connection = SqlConnection::new(Scripted { steps: Vec::new(), ends }, (capture, "put back"));
         let wanted = Capture { sku: 7, condition: 1, source: 2, units };
-        // a line left over from an earlier capture
-        let mut taken = vec![wanted.line(9, 9)];
+        // a withdrawal left over from an earlier capture
+        let mut taken = vec![wanted.withdrawal(9, 9)];
         let ended = runtime.block_on(connection.capture(&wanted, &mut taken));
         if ended == Attempt::Ok {
-            assert_eq!(taken.iter().map(|line| line.count).sum::<u32>(), units);
+            assert_eq!(taken.iter().map(|withdrawal| withdrawal.count).sum::<u32>(), units);
         }
         (connection.session.steps.join(", "), ended)
     }

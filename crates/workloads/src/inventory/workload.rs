@@ -70,8 +70,8 @@ impl Workload for Inventory {
     }
 
     /// All trials of a round have the same stock and operations; those of other rounds have different ones.
-    fn trial(&self, terms: TrialSetup) -> Box<dyn WorkloadTrial> {
-        let TrialSetup { lock, seed, clients, trace, left: _ } = terms;
+    fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
+        let TrialSetup { lock, seed, clients, trace, reusable: _ } = setup;
         let stock = Arc::new(Stock::draw(&self.parameters, seed));
         let sequence = trace.map(|length| {
             let length = usize::try_from(length).unwrap_or(usize::MAX);

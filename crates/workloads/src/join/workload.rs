@@ -21,7 +21,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     summary: "a table of 100 rows joined to a large one, in both orders, cold and warm\n\
               the join of the study \"Highly scalable NewSQL database system CockroachDB\"",
     operations: OPERATIONS,
-    audit: "every join returns exactly the keys that were laid in",
+    audit: "every join returns exactly the keys that were loaded",
     guarantees: OF_READ_DECIDE_WRITE,
     counts: &[],
     terms: &[],
@@ -150,12 +150,12 @@ impl WorkloadTrial for JoinTrial {
             (0, None) => Verdict::Holds,
         };
         // rows that differ from the loaded ones may be wrong for the next trial too
-        let left = (verdict == Verdict::Holds).then(ReusableData::default);
+        let reusable = (verdict == Verdict::Holds).then(ReusableData::default);
         let finding = Finding::new("wrong", wrong, "joins", INTEGRITY);
         let count = i64::try_from(acknowledged).unwrap_or(i64::MAX);
         let evidence = BTreeMap::from([("acknowledged_joins".to_owned(), count)]);
         let audit = Audit { verdict, reason: doubt, findings: vec![finding], evidence };
-        Box::pin(async { AuditResult::new(audit, left) })
+        Box::pin(async { AuditResult::new(audit, reusable) })
     }
 
     fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>> {

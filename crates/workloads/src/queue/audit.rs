@@ -86,7 +86,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::queue::message::{Id, LAID};
+    use crate::queue::message::{Id, LOADED};
 
     /// The possible fates of a message, and the findings that each must lead to.
     const FATES: [(&str, &str); 19] = [
@@ -148,7 +148,7 @@ mod tests {
         #[test]
         fn damage_is_found_with_its_count(
             messages in prop::collection::vec(
-                (prop::sample::select(vec![0, 2, LAID]), prop::sample::select(&FATES[..])),
+                (prop::sample::select(vec![0, 2, LOADED]), prop::sample::select(&FATES[..])),
                 1..30,
             ),
         ) {

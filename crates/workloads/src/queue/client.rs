@@ -11,7 +11,7 @@ use acidtest_engine::{Attempt, Client, ClientTask, Completion, Fault, Outcome, P
 use super::{
     Ack, AckAnswer, Connector, Consume, Ledger, Message, PublishState, Publisher, ReceivedMessage,
     Requirements, Subscriber,
-    message::{self, Id, LAID},
+    message::{self, Id, LOADED},
     order::ArrivalOrder,
 };
 
@@ -83,8 +83,8 @@ struct Producer<C: Connector> {
 
 impl<C: Connector> Producer<C> {
     fn new(connector: C, scenario: Scenario, wanted: Requirements, index: usize) -> Self {
-        // indices of clients are far below LAID
-        let producer = u32::try_from(index).unwrap_or(LAID);
+        // indices of clients are far below LOADED
+        let producer = u32::try_from(index).unwrap_or(LOADED);
         let next = Id { producer, sequence: 0 };
         Self { scenario, connector, connection: None, wanted, next, spare: Vec::new() }
     }
@@ -386,18 +386,18 @@ mod tests {
         consumer.account(ConsumeOperation, Outcome::Ok);
     }
 
-    fn laid(sequence: u64) -> Id {
-        Id { producer: LAID, sequence }
+    fn loaded(sequence: u64) -> Id {
+        Id { producer: LOADED, sequence }
     }
 
     impl Table {
         fn new(next: &[Option<u64>], hangs: bool) -> Self {
             let scenario = Scenario::new(Arc::new(Ledger::new(0, next.len() as u64)));
-            for id in (0..scenario.ledger.backlog()).map(laid) {
+            for id in (0..scenario.ledger.backlog()).map(loaded) {
                 scenario.ledger.sending(id);
                 scenario.ledger.published(id, PublishState::Ok);
             }
-            let next = next.iter().rev().map(|each| each.map(laid)).collect();
+            let next = next.iter().rev().map(|each| each.map(loaded)).collect();
             Self {
                 scenario,
                 next: Arc::new(Mutex::new(next)),
@@ -418,7 +418,7 @@ mod tests {
 
         /// How many duplicates are counted for the message once a consumer acknowledges it again.
         fn twice(&self, sequence: u64) -> u64 {
-            self.scenario.ledger.settled(laid(sequence));
+            self.scenario.ledger.settled(loaded(sequence));
             self.scenario.ledger.totals().duplicated
         }
     }
@@ -575,7 +575,7 @@ mod tests {
         take(&mut consumer);
         assert_eq!(at_once(consumer.attempt(&ConsumeOperation)), Attempt::Refused);
         take(&mut consumer);
-        assert_eq!(consumer.held, [laid(1)]);
+        assert_eq!(consumer.held, [loaded(1)]);
         assert_eq!(table.twice(1), 0, "it was not acknowledged yet");
         assert_eq!(table.twice(0), 1, "it was");
     }
@@ -588,7 +588,7 @@ mod tests {
         at_once(consumer.connect()).unwrap();
         let mut taken = 0_u64;
         while consumer.draw().is_some() {
-            table.next.lock().unwrap().push(Some(laid(0)));
+            table.next.lock().unwrap().push(Some(loaded(0)));
             take(&mut consumer);
             taken += 1;
         }

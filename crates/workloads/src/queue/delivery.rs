@@ -113,8 +113,8 @@ pub struct Delivery {
 impl Delivery {
     /// The delivery that a cell asks for; `None` if its workload is another one.
     #[must_use]
-    pub fn of(wish: &CellRequest<'_>) -> Option<Self> {
-        let parameters = (wish.workload == NAME).then(|| read::<Parameters>(&wish.parameters))?;
+    pub fn of(request: &CellRequest<'_>) -> Option<Self> {
+        let parameters = (request.workload == NAME).then(|| read::<Parameters>(&request.parameters))?;
         Some(parameters.ok()?.delivery())
     }
 
@@ -164,19 +164,7 @@ mod tests {
 
     #[test]
     fn a_table_says_why_it_cannot() {
-        let plain = Delivery {
-            ack: Ack::Confirm,
-            consume: Consume::Ack,
-            persistent: true,
-            queue: QueueKind::Default,
-            replicas: 1,
-            deduplicate: false,
-            batch: 1,
-            in_flight: 1,
-            prefetch: 1,
-            producers: 1,
-            consumers: 1,
-        };
+        let plain = Parameters::default().delivery();
         assert_eq!(plain.beyond_a_table(), None);
         assert_eq!(Delivery { ack: Ack::None, producers: 0, ..plain }.beyond_a_table(), None);
         for beyond in [

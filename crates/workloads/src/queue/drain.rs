@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     AckAnswer, Connector, Consume, Depth, Message, PublishState, Publisher, ReceivedMessage, Requirements,
     Scenario, Subscriber,
-    message::{self, Id, LAID},
+    message::{self, Id, LOADED},
 };
 use crate::LoadProgress;
 
@@ -57,7 +57,7 @@ pub(super) async fn fill<C: Connector>(
     let backlog = scenario.ledger.backlog();
     while done < backlog {
         while sent < backlog && sent - done < depth {
-            let id = Id { producer: LAID, sequence: sent };
+            let id = Id { producer: LOADED, sequence: sent };
             scenario.ledger.sending(id);
             message.write(id, scenario.now(), wanted.message_bytes as usize);
             publisher.send(&message).await.map_err(|fault| broken(fault.message))?;
@@ -70,7 +70,7 @@ pub(super) async fn fill<C: Connector>(
             if attempt != Attempt::Ok {
                 return Err(broken(why(attempt)));
             }
-            scenario.ledger.published(Id { producer: LAID, sequence: number }, PublishState::Ok);
+            scenario.ledger.published(Id { producer: LOADED, sequence: number }, PublishState::Ok);
             done += 1;
         }
         loaded.add(done - before);
@@ -336,7 +336,7 @@ mod tests {
 
     /// Empties a queue of all messages. Returns its depth after that, the messages delivered, and the time it took.
     fn emptied(state: &State, consume: Consume) -> (Result<Depth, StoreError>, u64, Duration) {
-        let ready = (0..ALL).map(|sequence| Message::laid(sequence, 40).body).collect();
+        let ready = (0..ALL).map(|sequence| Message::loaded(sequence, 40).body).collect();
         let (drained, totals, took) = emptied_of(ready, state, consume);
         (drained, totals.delivered, took)
     }
@@ -350,7 +350,7 @@ mod tests {
         let delivery = Parameters { consume, batch: 2, ..Parameters::default() }.delivery();
         let wanted = Requirements { delivery, message_bytes: 40 };
         let scenario = Scenario::new(Arc::new(Ledger::new(0, ALL)));
-        let ids = (0..ALL).map(|sequence| Id { producer: LAID, sequence });
+        let ids = (0..ALL).map(|sequence| Id { producer: LOADED, sequence });
         ids.for_each(|id| scenario.ledger.sending(id));
         let &State { consumers, way, carries, silent, keeps, .. } = state;
         let store = Store(Arc::new(Mutex::new(State { ready, consumers, way, carries, silent, keeps })));
@@ -382,7 +382,7 @@ mod tests {
     /// A store that delivers acknowledged messages again and again is detected, and the audit ends.
     #[test]
     fn a_queue_that_is_never_empty_is_left() {
-        let ready = (0..ALL).map(|sequence| Message::laid(sequence, 40).body).collect();
+        let ready = (0..ALL).map(|sequence| Message::loaded(sequence, 40).body).collect();
         let (left, totals, _) = emptied_of(ready, &State { keeps: true, ..State::default() }, Consume::Ack);
         assert!(left.unwrap_err().to_string().contains("without end"));
         assert_eq!((totals.delivered, totals.duplicated), (ALL, ALL * 9 + 10_000));
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn what_is_wrong_with_what_is_left_is_counted() {
         let mut ready: VecDeque<_> =
-            [0, 1, 1, 3, 4, ALL].map(|sequence| Message::laid(sequence, 40).body).into();
+            [0, 1, 1, 3, 4, ALL].map(|sequence| Message::loaded(sequence, 40).body).into();
         ready[3][30] ^= 1;
         ready[4].pop();
         let (left, totals, _) = emptied_of(ready, &State::default(), Consume::Ack);

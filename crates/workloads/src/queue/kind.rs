@@ -22,10 +22,10 @@ pub const NO_CONFLICTS: Idle = Idle {
 
 /// The parameters without effect on a store whose queues are tables.
 #[must_use]
-pub fn idle_on_tables(wish: &CellRequest<'_>) -> &'static [Idle] {
+pub fn idle_on_tables(request: &CellRequest<'_>) -> &'static [Idle] {
     const AHEAD: &[Idle] = &[Idle {
         name: "prefetch",
         why: "a message is taken out of a table when it is asked for, and none ahead",
     }];
-    if wish.workload == NAME { AHEAD } else { &[] }
+    if request.workload == NAME { AHEAD } else { &[] }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     AckAnswer,
-    message::{Id, LAID},
+    message::{Id, LOADED},
 };
 use crate::pieces::Pieces;
 
@@ -83,7 +83,7 @@ fn change(byte: &AtomicU8, to: impl Fn(Entry) -> u8) -> Entry {
 #[derive(Debug)]
 pub struct Ledger {
     producers: u64,
-    laid: Vec<AtomicU8>,
+    loaded: Vec<AtomicU8>,
     sent: Pieces<AtomicU8>,
     /// The first message of each connection of a producer.
     connections: Mutex<BTreeSet<Id>>,
@@ -140,7 +140,7 @@ impl Ledger {
     pub fn new(producers: u32, backlog: u64) -> Self {
         Self {
             producers: u64::from(producers.max(1)),
-            laid: (0..backlog).map(|_| AtomicU8::new(0)).collect(),
+            loaded: (0..backlog).map(|_| AtomicU8::new(0)).collect(),
             sent: Pieces::new(),
             connections: Mutex::default(),
             connected: AtomicU64::new(0),
@@ -152,7 +152,7 @@ impl Ledger {
 
     /// Messages of the backlog, which are loaded before the trial.
     pub(crate) fn backlog(&self) -> u64 {
-        self.laid.len() as u64
+        self.loaded.len() as u64
     }
 
     /// Records that a producer is about to open a connection, on which this message will be the first.
@@ -176,7 +176,7 @@ impl Ledger {
 
     /// Records that the message is about to be sent.
     pub(crate) fn sending(&self, id: Id) {
-        if id.producer != LAID {
+        if id.producer != LOADED {
             self.counts.rounds.fetch_max(id.sequence + 1, Relaxed);
         }
         if let Some(byte) = self.made(id) {
@@ -325,13 +325,13 @@ impl Ledger {
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
         let drawn = self.counts.rounds.load(Relaxed) * self.producers;
         let sent = (0..drawn).filter_map(|number| self.sent.made(number));
-        self.laid.iter().chain(sent).map(|byte| Entry(byte.load(Relaxed)))
+        self.loaded.iter().chain(sent).map(|byte| Entry(byte.load(Relaxed)))
     }
 
     /// The byte of a message that a producer of the trial may send, allocated if need be.
     fn made(&self, id: Id) -> Option<&AtomicU8> {
         match id.producer {
-            LAID => self.laid.get(usize::try_from(id.sequence).ok()?),
+            LOADED => self.loaded.get(usize::try_from(id.sequence).ok()?),
             _ => self.sent.at(self.number(id)?),
         }
     }
@@ -339,7 +339,7 @@ impl Ledger {
     /// The byte of a message that was sent; `None` for any other id, whose message is foreign.
     fn known(&self, id: Id) -> Option<&AtomicU8> {
         let byte = match id.producer {
-            LAID => self.laid.get(usize::try_from(id.sequence).ok()?),
+            LOADED => self.loaded.get(usize::try_from(id.sequence).ok()?),
             _ => self.sent.made(self.number(id)?),
         };
         byte.filter(|byte| Entry(byte.load(Relaxed)).published() != PublishState::Never)

@@ -6,14 +6,14 @@ pub const HEADER: usize = 24;
 /// The identity of a message: its producer and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
-    /// The producer's index; [`LAID`] for a message of the backlog.
+    /// The producer's index; [`LOADED`] for a message of the backlog.
     pub producer: u32,
     /// The message's number, counted from 0 by each producer.
     pub sequence: u64,
 }
 
 /// The producer index of the backlog, which is loaded before any client starts.
-pub const LAID: u32 = u32::MAX;
+pub const LOADED: u32 = u32::MAX;
 
 /// A message to be published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,9 +45,9 @@ impl Message {
 
     /// A message of the backlog, for stores that only pretend to hold one.
     #[must_use]
-    pub fn laid(sequence: u64, bytes: u32) -> Self {
+    pub fn loaded(sequence: u64, bytes: u32) -> Self {
         let mut message = Self::default();
-        message.write(Id { producer: LAID, sequence }, 0, bytes as usize);
+        message.write(Id { producer: LOADED, sequence }, 0, bytes as usize);
         message
     }
 

@@ -41,7 +41,7 @@ pub use delivery::{Ack, Consume, Delivery, QueueKind};
 pub use kind::{LOCKS_OF_QUEUES, NO_CONFLICTS, idle_on_tables};
 pub use ledger::Ledger;
 pub(crate) use ledger::PublishState;
-pub use message::{HEADER, Id, LAID, Message};
+pub use message::{HEADER, Id, LOADED, Message};
 pub use parameters::{BACKLOG, PREFETCH, Parameters, Phase};
 pub use port::{
     AckAnswer, Connector, Depth, Publisher, QueueAdapter, QueueStore, ReceivedMessage, Requirements,

@@ -154,7 +154,7 @@ impl Workload for Queue {
             parts.push(format!("{} (consume {}{how})", counted(consumers, "consumer"), consume.name()));
         }
         if self.parameters.backlog() > 0 {
-            parts.push(format!("{} laid in", self.parameters.backlog()));
+            parts.push(format!("{} loaded", self.parameters.backlog()));
         }
         parts.push(if *persistent { "persistent" } else { "transient" }.to_owned());
         match queue {
@@ -272,7 +272,7 @@ impl WorkloadTrial for QueueTrial {
             let drained = async { port(store?)?.drain(place, &self.wanted, &self.scenario).await };
             let drained = drained.await;
             let audit = audit(&self.scenario.ledger, drained);
-            AuditResult { audit, left: None, limits: self.scenario.limits() }
+            AuditResult { audit, reusable: None, limits: self.scenario.limits() }
         })
     }
 

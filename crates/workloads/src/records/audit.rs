@@ -253,8 +253,8 @@ mod tests {
 
         /// A trial over the records that an earlier one left.
         fn over(earlier: &Self) -> Self {
-            let left = earlier.judge(&earlier.state).left.unwrap();
-            Self { ledger: Ledger::new(LAYOUT, left), state: earlier.state.clone() }
+            let reusable = earlier.judge(&earlier.state).reusable.unwrap();
+            Self { ledger: Ledger::new(LAYOUT, reusable), state: earlier.state.clone() }
         }
 
         /// Updates one record: first `unknown` times without an answer, of which `done` took effect, then `ok`
@@ -322,7 +322,7 @@ mod tests {
             trial = inserts.iter().fold(trial, |trial, (how, is_there)| trial.insert(*how, *is_there));
             let settled = inserts.is_empty() && updates.iter().all(|(_, unknown, _)| *unknown == 0);
             prop_assert_eq!(trial.told(), "holds");
-            prop_assert_eq!(trial.judge(&trial.state).left.is_some(), settled);
+            prop_assert_eq!(trial.judge(&trial.state).reusable.is_some(), settled);
 
             let (ok, unknown, done) = updates[at];
             let (key, version, _) = trial.state[at].clone();
@@ -350,11 +350,11 @@ mod tests {
             for (damage, name, count, unit) in damages {
                 let mut state = trial.state.clone();
                 damage(&mut state);
-                let AuditResult { audit, left, .. } = trial.judge(&state);
+                let AuditResult { audit, reusable, .. } = trial.judge(&state);
                 let finding = Finding::new(name, count, unit, LOCK);
                 let found = if count > 0 { format!("broken: {finding}") } else { "holds".to_owned() };
                 prop_assert_eq!(audit.to_string(), found);
-                prop_assert_eq!(left.is_some(), settled && name == "lost_updates", "{}", name);
+                prop_assert_eq!(reusable.is_some(), settled && name == "lost_updates", "{}", name);
             }
         }
     }
@@ -386,7 +386,7 @@ mod tests {
         let trial = Trial::fresh().update(0, 0, 1, 1);
         assert_eq!(trial.told(), "unknown: no operation was acknowledged");
         let idle = Trial::fresh();
-        assert!(idle.judge(&idle.state).left.is_none());
+        assert!(idle.judge(&idle.state).reusable.is_none());
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
             || StoreError::Server { doing: "reading".into(), address: "x".into(), cause: "gone".into() };
         let Trial { ledger, .. } = Trial::fresh().updated(1);
         let audited = audit(&ledger, Err(gone()));
-        assert_eq!((audited.audit.verdict, audited.left.is_none()), (Verdict::Unknown, true));
+        assert_eq!((audited.audit.verdict, audited.reusable.is_none()), (Verdict::Unknown, true));
         ledger.missing();
         let proved = audit(&ledger, Err(gone())).audit;
         assert_eq!(proved.to_string(), "broken: missing 1 read");
@@ -407,12 +407,12 @@ mod tests {
     #[test]
     fn what_is_left_is_what_was_read_back() {
         let trial = Trial::fresh().updated(2);
-        let left = trial.judge(&trial.state).left.unwrap();
+        let reusable = trial.judge(&trial.state).reusable.unwrap();
         let written = |(_, version, tag): &RecordRow| WrittenVersion::new(*version, tag.unwrap());
-        assert_eq!(*left.records, trial.state.iter().map(written).collect::<Vec<_>>());
-        assert_eq!(Ledger::new(LAYOUT, left).deal_tags(), trial.ledger.deal_tags());
+        assert_eq!(*reusable.records, trial.state.iter().map(written).collect::<Vec<_>>());
+        assert_eq!(Ledger::new(LAYOUT, reusable).deal_tags(), trial.ledger.deal_tags());
         // the statement of a read that was never answered may still run
         trial.ledger.doubtful();
-        assert!(trial.judge(&trial.state).left.is_none());
+        assert!(trial.judge(&trial.state).reusable.is_none());
     }
 }

@@ -321,17 +321,17 @@ mod tests {
     /// given, and then holds the record that `after` makes of the tag that was to be written.
     fn trial(
         mix: &str,
-        left: ReusableData,
+        reusable: ReusableData,
         answer: Answer,
         after: impl Fn(u64) -> Row,
     ) -> (AuditResult, Row) {
-        trial_of(mix, left, FixedAnswer(Attempt::Ok, answer), after)
+        trial_of(mix, reusable, FixedAnswer(Attempt::Ok, answer), after)
     }
 
     /// The same, whatever the operation's outcome. A further operation is drawn and finds no connection.
     fn trial_of(
         mix: &str,
-        left: ReusableData,
+        reusable: ReusableData,
         told: FixedAnswer,
         after: impl Fn(u64) -> Row,
     ) -> (AuditResult, Row) {
@@ -343,7 +343,7 @@ mod tests {
             field_bytes: LAYOUT.field_bytes,
             ..Parameters::default()
         };
-        let ledger = Arc::new(Ledger::new(parameters.layout(), left));
+        let ledger = Arc::new(Ledger::new(parameters.layout(), reusable));
         // all trials of a round have the same seed
         let scenario = Scenario::new(&parameters, Arc::clone(&ledger), 7);
         let mut client = RecordsClient::new(told, scenario, 0);
@@ -390,17 +390,17 @@ mod tests {
         let (audited, row) =
             trial("update:1", ReusableData::default(), wrote(1), |tag| Row { version: 1, tag });
         assert_eq!(audited.audit.verdict, Verdict::Holds, "{}", audited.audit);
-        (audited.left.unwrap(), row)
+        (audited.reusable.unwrap(), row)
     }
 
     /// A client's first write in a trial has another tag than its first write in the trial before.
     #[test]
     fn fields_that_were_not_stored_are_found_over_what_an_earlier_trial_left() {
-        let (left, first) = updated();
+        let (reusable, first) = updated();
         let kept = |_| Row { version: 2, ..first };
-        let (broken, _) = trial("update:1", left.clone(), wrote(2), kept);
+        let (broken, _) = trial("update:1", reusable.clone(), wrote(2), kept);
         assert_eq!(broken.audit.to_string(), "broken: mismatched 1 record");
-        let (sound, second) = trial("update:1", left, wrote(2), |tag| Row { version: 2, tag });
+        let (sound, second) = trial("update:1", reusable, wrote(2), |tag| Row { version: 2, tag });
         assert_eq!(sound.audit.verdict, Verdict::Holds, "{}", sound.audit);
         assert_ne!(first.tag, second.tag);
     }
@@ -408,11 +408,11 @@ mod tests {
     /// A record taken over from an earlier trial is known with its fields, even if it had been updated there.
     #[test]
     fn fields_that_changed_without_a_version_are_found_over_what_an_earlier_trial_left() {
-        let (left, row) = updated();
+        let (reusable, row) = updated();
         let answer = read(1, [row.tag; 2]);
-        let (sound, _) = trial("read:1", left.clone(), answer.clone(), |_| row);
+        let (sound, _) = trial("read:1", reusable.clone(), answer.clone(), |_| row);
         assert_eq!(sound.audit.verdict, Verdict::Holds, "{}", sound.audit);
-        let (broken, _) = trial("read:1", left, answer, |_| Row { tag: row.tag + 1, ..row });
+        let (broken, _) = trial("read:1", reusable, answer, |_| Row { tag: row.tag + 1, ..row });
         assert_eq!(broken.audit.to_string(), "broken: mismatched 1 record");
     }
 
@@ -420,7 +420,7 @@ mod tests {
     /// no answer.
     #[test]
     fn a_wrong_answer_is_counted_once() {
-        let (left, Row { tag, .. }) = updated();
+        let (reusable, Row { tag, .. }) = updated();
         let mut torn = Answer::default();
         torn.torn();
         let mut modified = read(0, [tag; 2]);
@@ -444,13 +444,13 @@ mod tests {
             let writes = attempt == Attempt::Ok && ["update:1", "rmw:1"].contains(&mix);
             let after = |new| if writes { Row { version: 2, tag: new } } else { Row { version: 1, tag } };
             let told = format!("{mix}, {attempt:?}, {answer:?}");
-            let (audited, _) = trial_of(mix, left.clone(), FixedAnswer(attempt, answer), after);
+            let (audited, _) = trial_of(mix, reusable.clone(), FixedAnswer(attempt, answer), after);
             assert_eq!(audited.audit.to_string(), format!("broken: {found}"), "{told}");
         }
         // a scan does not say which record is which
         for version in [0, 1] {
             let found = read(version, [7; 2]);
-            let (scanned, _) = trial("scan:1", left.clone(), found, |_| Row { version: 1, tag });
+            let (scanned, _) = trial("scan:1", reusable.clone(), found, |_| Row { version: 1, tag });
             assert_eq!(scanned.audit.verdict, Verdict::Holds, "{}", scanned.audit);
         }
     }

@@ -94,7 +94,7 @@ pub struct Ledger {
     first: Arc<Vec<WrittenVersion>>,
     /// The first tag that has not been given to a client.
     tags: AtomicU64,
-    laid: Vec<Account>,
+    loaded: Vec<Account>,
     added: Pieces<Account>,
     inserts: Pieces<AtomicU8>,
     /// Inserts that clients have drawn.
@@ -140,12 +140,12 @@ pub(crate) struct ProvedCounts {
 impl Ledger {
     /// An empty ledger over the records that are loaded, or over those that an earlier trial left.
     #[must_use]
-    pub fn new(layout: Layout, left: ReusableData) -> Self {
+    pub fn new(layout: Layout, reusable: ReusableData) -> Self {
         Self {
-            laid: (0..layout.records).map(|_| Account::default()).collect(),
+            loaded: (0..layout.records).map(|_| Account::default()).collect(),
             layout,
-            first: left.records,
-            tags: AtomicU64::new(left.tag.unwrap_or(FIRST_TAG)),
+            first: reusable.records,
+            tags: AtomicU64::new(reusable.tag.unwrap_or(FIRST_TAG)),
             added: Pieces::new(),
             inserts: Pieces::new(),
             drawn: AtomicU64::new(0),
@@ -228,7 +228,7 @@ impl Ledger {
 
     fn account(&self, number: u64) -> Option<&Account> {
         match number.checked_sub(self.layout.records) {
-            None => self.laid.get(usize::try_from(number).ok()?),
+            None => self.loaded.get(usize::try_from(number).ok()?),
             Some(index) => self.added.at(index),
         }
     }
@@ -310,7 +310,7 @@ impl Ledger {
     /// The ledger's figures of one record. To be called once every operation has ended.
     pub(crate) fn entry(&self, number: u64) -> Entry {
         let account = match number.checked_sub(self.layout.records) {
-            None => usize::try_from(number).ok().and_then(|number| self.laid.get(number)),
+            None => usize::try_from(number).ok().and_then(|number| self.loaded.get(number)),
             Some(index) => self.added.made(index),
         };
         let count =

@@ -323,7 +323,7 @@ impl Parameters {
                 "which records are touched: own (the mix's own), zipfian (scrambled, 0.99), latest, uniform, \
                  hotspot or hotspot:RECORDS:OPERATIONS (shares, 0.2 and 0.8)",
             ),
-            row("records", defaults.records.to_string(), "records that are laid in"),
+            row("records", defaults.records.to_string(), "records that are loaded"),
             row("fields", defaults.fields.to_string(), "fields of a record"),
             row("field_bytes", defaults.field_bytes.to_string(), "bytes of a field"),
             row("scan_max", defaults.scan_max.to_string(), "a scan reads 1 to this many records"),

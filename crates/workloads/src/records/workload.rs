@@ -111,17 +111,17 @@ impl Workload for Records {
         (!grows).then(|| format!("{records} records of {fields} x {field_bytes} B, scans: {scans}"))
     }
 
-    fn trial(&self, terms: TrialSetup) -> Box<dyn WorkloadTrial> {
+    fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
         let layout = self.parameters.layout();
-        let ledger = Arc::new(Ledger::new(layout, terms.left.unwrap_or_default()));
+        let ledger = Arc::new(Ledger::new(layout, setup.reusable.unwrap_or_default()));
         let wanted = Requirements {
-            lock: terms.lock,
+            lock: setup.lock,
             isolation: self.isolation(),
             transaction: self.parameters.transaction,
             refresh: self.parameters.refresh,
             layout,
         };
-        Box::new(RecordsTrial { scenario: Scenario::new(&self.parameters, ledger, terms.seed), wanted })
+        Box::new(RecordsTrial { scenario: Scenario::new(&self.parameters, ledger, setup.seed), wanted })
     }
 }
 

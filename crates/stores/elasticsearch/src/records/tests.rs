@@ -44,11 +44,11 @@ fn single_requests_find_change_and_refuse_and_tell_what_is_no_record() {
         |place: &Place, wanted| clients(&store, place, Requirements { refresh: Refresh::Yes, ..wanted });
     wait(operations::singles(&store, &locks, connect));
     let spoil = async |place: &Place, key: &str| {
-        let mut line = store.server.reach().await.unwrap();
+        let mut connection = store.server.reach().await.unwrap();
         let mut path = format!("/{}/_doc/", Table::of(place).index);
         push_id(&mut path, key);
         let spoiled = json!({"key": key, "version": "seven"});
-        send(&mut line, Method::PUT, &format!("{path}?refresh=true"), &spoiled)
+        send(&mut connection, Method::PUT, &format!("{path}?refresh=true"), &spoiled)
             .await
             .unwrap()
             .done()
@@ -62,17 +62,17 @@ fn single_requests_find_change_and_refuse_and_tell_what_is_no_record() {
     let mut seen = Vec::new();
     wait(async {
         store.load(&place, &layout, &LoadProgress::default()).await.unwrap();
-        let mut line = store.server.reach().await.unwrap();
+        let mut connection = store.server.reach().await.unwrap();
         for id in ["theirs", "user0"] {
             let path = format!("/{}/_doc/{id}?refresh=true", Table::of(&place).index);
-            send(&mut line, Method::PUT, &path, &json!({})).await.unwrap().done().unwrap();
+            send(&mut connection, Method::PUT, &path, &json!({})).await.unwrap().done().unwrap();
         }
         let mut each = |key: &str, version, tag| seen.push((key.to_owned(), version, tag));
         store.state(&place, &layout, &mut each).await.unwrap();
     });
-    let laid = |number| (records::key_name(number), 0, Some(number));
+    let loaded = |number| (records::key_name(number), 0, Some(number));
     let torn = ["theirs", "user0"].map(|key| (key.to_owned(), 0, None));
-    let mut expected: Vec<_> = [laid(0), laid(1)].into_iter().chain(torn).collect();
+    let mut expected: Vec<_> = [loaded(0), loaded(1)].into_iter().chain(torn).collect();
     seen.sort_unstable();
     expected.sort_unstable();
     assert_eq!(seen, expected);

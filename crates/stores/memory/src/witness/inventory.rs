@@ -25,13 +25,13 @@ pub(crate) struct Inventory {
     tuples: BTreeMap<Key, Account>,
     /// Groups that an operation without an answer may have changed; no claim is made about them.
     doubtful: BTreeSet<Group>,
-    /// Captures whose lines do not add up to the units asked for, and lines that took more than there was.
+    /// Captures whose withdrawals do not add up to the units asked for, and withdrawals that took more than there was.
     seen: u64,
     exact: bool,
 }
 
-fn key(line: &Withdrawal) -> Key {
-    (line.sku, line.condition, line.source, line.warehouse)
+fn key(withdrawal: &Withdrawal) -> Key {
+    (withdrawal.sku, withdrawal.condition, withdrawal.source, withdrawal.warehouse)
 }
 
 fn group((sku, condition, source, _): Key) -> Group {
@@ -48,25 +48,25 @@ impl Inventory {
 
     /// Notes that a release was sent.
     pub(crate) fn sent(&mut self, release: &Release) {
-        if let Some(account) = self.tuples.get_mut(&key(&release.line())) {
+        if let Some(account) = self.tuples.get_mut(&key(&release.withdrawal())) {
             account.sent += i64::from(release.units);
         }
     }
 
     /// Notes that a release was acknowledged.
     pub(crate) fn released(&mut self, release: &Release) {
-        if let Some(account) = self.tuples.get_mut(&key(&release.line())) {
+        if let Some(account) = self.tuples.get_mut(&key(&release.withdrawal())) {
             account.released += i64::from(release.units);
         }
     }
 
-    /// Notes that a capture was acknowledged, with the lines that it took.
+    /// Notes that a capture was acknowledged, with the withdrawals that it took.
     pub(crate) fn captured(&mut self, capture: &Capture, taken: &[Withdrawal]) {
         let mut units = 0;
-        for line in taken {
-            units += u64::from(line.count);
-            let Some(account) = self.tuples.get_mut(&key(line)) else { continue };
-            account.captured += i64::from(line.count);
+        for withdrawal in taken {
+            units += u64::from(withdrawal.count);
+            let Some(account) = self.tuples.get_mut(&key(withdrawal)) else { continue };
+            account.captured += i64::from(withdrawal.count);
             // units may be back in stock as soon as their release was sent, before its answer
             let beyond = account.captured - account.sent > account.initial;
             self.seen += u64::from(self.exact && beyond);
