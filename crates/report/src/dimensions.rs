@@ -170,6 +170,8 @@ pub(crate) fn spoken(cell: &CellResult, name: &str) -> String {
     match name {
         CLIENTS => format!("{} {}", cell.clients, if cell.clients == 1 { "client" } else { "clients" }),
         RATE => cell.rate.map_or_else(|| "closed loop".to_owned(), |offered| rate(offered) + "/s"),
+        // "as it is" tells a reader less than what was read back
+        DURABILITY if cell.durability_asked.is_none() => format!("durability {}", cell.durability()),
         DURABILITY => format!("durability {}", cell.dimension(DURABILITY)),
         _ => format!("{name} {}", cell.dimension(name)),
     }

@@ -23,7 +23,7 @@ const SHOWN: usize = 6;
 const NAMED: usize = 4;
 
 /// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 12] = [
+const SORTS: [&str; 13] = [
     "cells not run",
     "limits",
     "settings",
@@ -34,6 +34,7 @@ const SORTS: [&str; 12] = [
     "drift",
     "dependent seconds",
     "the bench's limit",
+    "a busy machine",
     "server logs",
     "plans",
 ];
@@ -301,6 +302,15 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
             format!("the bench itself used {share:.2} cores: it may have set the limit"),
         );
     }
+    if let Some(others) = others(cell).filter(|others| *others > BUSY * result.machine.cores as f64) {
+        note(
+            "a busy machine",
+            format!(
+                "other programs used {others:.2} of the machine's {} cores meanwhile: on a quiet machine the figures may differ",
+                result.machine.cores
+            ),
+        );
+    }
     for trial in &cell.trials {
         notes.extend(trial_notes(trial).into_iter().map(|(sort, text)| Note {
             sort,
@@ -314,6 +324,29 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
         }));
     }
     notes
+}
+
+/// Share of the machine's cores from which others that use them are told. What the kernel does for a store (writing
+/// back, interrupts) is in no process and counts as others', so it is not small.
+const BUSY: f64 = 0.25;
+
+/// Cores that were used by neither the clients nor the server, on average; none where the server's processes are not
+/// known, as it may be on this machine.
+fn others(cell: &CellResult) -> Option<f64> {
+    let whole: Vec<f64> = cell
+        .trials
+        .iter()
+        .map(|trial| {
+            let used = &trial.resources;
+            let server = match &used.server {
+                Some(server) => server.cpu_mean,
+                None if cell.embedded => 0.0,
+                None => return None,
+            };
+            Some(used.machine.cpu_mean - used.client.cpu_mean - server)
+        })
+        .collect::<Option<_>>()?;
+    (!whole.is_empty()).then(|| whole.iter().sum::<f64>() / whole.len() as f64)
 }
 
 /// `once`, `3 times`.
@@ -403,4 +436,32 @@ pub(crate) fn harness(result: &RunResult) -> String {
         nanoseconds(cost),
         cost * fastest / 1e9 * 100.0
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Grid;
+
+    fn is_busy(result: &RunResult) -> bool {
+        let all = notes(result, &Names::of(&result.cells), true);
+        all.iter().any(|note| note.contains("other programs used 4.50 of the machine's 16 cores"))
+    }
+
+    /// Clients use 0.5 cores and the server 1.5.
+    #[test]
+    fn a_machine_that_was_busy_with_something_else_is_told() {
+        let mut result = Grid::default().result();
+        assert!(!is_busy(&result));
+        for trial in &mut result.cells[0].trials {
+            trial.resources.machine.cpu_mean = 6.5;
+        }
+        assert!(is_busy(&result));
+        // a server whose processes are not known may be what used them
+        for trial in &mut result.cells[0].trials {
+            trial.resources.server = None;
+        }
+        result.cells[0].embedded = false;
+        assert!(!is_busy(&result));
+    }
 }

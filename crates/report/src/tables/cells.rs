@@ -127,7 +127,10 @@ fn verdict(cell: &CellResult) -> Entry {
     let such = cell.trials.iter().filter(|trial| trial.audit.verdict == verdict).count();
     let entry = match (verdict, cell.trials.len()) {
         (Verdict::Holds, _) | (_, 1) => Entry::verdict(&shown, verdict),
-        (_, all) => Entry::verdict(format!("{shown} ({such} of {all} trials)"), verdict),
+        (_, all) => {
+            let worst = if gravest.is_some() { " at worst" } else { "" };
+            Entry::verdict(format!("{shown}{worst} ({such} of {all} trials)"), verdict)
+        }
     };
     entry.or(shown).or(verdict.to_string())
 }

@@ -87,7 +87,16 @@ pub(crate) fn ratio(ratio: &Ratio) -> String {
     let estimate = three_digits(ratio.estimate);
     let Some((low, high)) = ratio.interval else { return format!("×{estimate} (1 trial)") };
     let inside = if ratio.differs() { "" } else { " ≈" };
-    format!("×{estimate} ({}–{}){inside}", three_digits(low), three_digits(high))
+    format!("×{estimate} ({}–{}){inside}", bound(low), bound(high))
+}
+
+/// A bound of an interval. Few trials make some so wide that their digits say nothing.
+fn bound(value: f64) -> String {
+    match value {
+        value if value < 0.001 => "<0.001".to_owned(),
+        value if value > 1000.0 => ">1,000".to_owned(),
+        value => three_digits(value),
+    }
 }
 
 /// Names of the operations that some trial of the cell tried, in the order in which they first occur.
@@ -109,6 +118,12 @@ pub(crate) fn spans(cell: &CellResult) -> BTreeSet<&str> {
 mod tests {
     use super::*;
     use crate::{LatencyFigures, dimensions::Names, sample::Grid};
+
+    #[test]
+    fn bounds_that_say_nothing_have_no_digits() {
+        let two_trials = Ratio::of_pairs(&[(1.0, 40.0), (1.0, 1.0)]).unwrap();
+        assert_eq!(ratio(&two_trials), "×0.16 (<0.001–>1,000) ≈");
+    }
 
     #[test]
     fn operations_are_found_by_name() {

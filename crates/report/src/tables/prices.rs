@@ -22,9 +22,9 @@ fn of(result: &RunResult, columns: &Columns<'_>, wanted: impl Fn(Priceable) -> b
     let mut table = columns.table([
         ("verdict", Worth::Needed),
         ("price of", Worth::Needed),
-        ("against", Worth::Middle),
+        ("against", Worth::Low),
         ("ok/s", Worth::Needed),
-        ("p99", Worth::Low),
+        ("p99", Worth::Middle),
     ]);
     for cell in &result.cells {
         let guarantees = Priceable::of(result).filter(|guarantee| wanted(*guarantee));
