@@ -124,7 +124,7 @@ pub(crate) fn load_begun(path: &Path) -> Result<RunResult, Failure> {
 }
 
 fn read(path: &Path) -> Result<Read, Failure> {
-    let unusable = |why: String| Failure::Usage(format!("cannot show {}: {why}", path.display()));
+    let unusable = |why: String| Failure::Usage(format!("cannot read the result {}: {why}", path.display()));
     let text = files::read(path, LONGEST).map_err(|error| unusable(error.to_string()))?;
     let read = acidtest_report::read(&text).map_err(|error| unusable(error.to_string()))?;
     let result = &read.result;

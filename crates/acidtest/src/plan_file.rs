@@ -83,7 +83,15 @@ pub(crate) fn expected(message: &str) -> Option<String> {
         ["invalid type: ", "invalid value: "].into_iter().find_map(|head| message.strip_prefix(head))?;
     // the value that was found may contain any text
     let (_, expected) = rest.rsplit_once(", expected ")?;
-    let to = |most: u64| format!("a whole number from 0 to {}", count(most));
+    // of a value of another type the range is not what is wrong; the plan's own check says what a number may be
+    let is_number = message.starts_with("invalid value: ");
+    let to = |most: u64| {
+        if is_number {
+            format!("a whole number from 0 to {}", count(most))
+        } else {
+            "a whole number".to_owned()
+        }
+    };
     Some(match expected.lines().next().unwrap_or_default() {
         "u8" => to(u8::MAX.into()),
         "u16" => to(u16::MAX.into()),
@@ -145,8 +153,9 @@ mod tests {
         assert!(error.starts_with("/plan.toml:2: unknown word \"sofft\"; did you mean \"soft\"?"), "{error}");
         for (line, said) in [
             ("clients = \"5..3\"", "/plan.toml:2: clients must be a list, as in clients = [16]"),
+            ("clients = [\n\"5..3\"]", "clients must be a whole number, as in clients = [16]"),
             (
-                "clients = [\n\"5..3\"]",
+                "clients = [-1]",
                 "clients must be a whole number from 0 to 4,294,967,295, as in clients = [16]",
             ),
             ("rates = [\"fast\"]", "/plan.toml:2: rates must be a number, as in rates = [2000.0]"),

@@ -50,7 +50,7 @@ pub(crate) struct TrialDone {
 /// The grid of a case's plan, if the plan passes its check.
 pub(crate) fn grid(case: &FuzzCase) -> Result<Grid, Failure> {
     let plan = &case.plan;
-    let asked = GivenOptions::of(plan);
+    let asked = GivenOptions::with(plan, Some("the case"), []);
     plan_check::check(plan, &asked)?;
     let targets = plan.stores.iter().map(|name| Target::parse(name)).collect::<Result<Vec<_>, _>>()?;
     let grid = Grid::of(plan, &targets)?;

@@ -198,7 +198,7 @@ impl FromStr for Mix {
         let names = NAMED.map(|(name, ..)| name);
         let unknown = || {
             format!(
-                "unknown mix \"{text}\"{}: known are {}, or shares such as read:95+update:5, of {}",
+                "unknown mix \"{text}\"{} (known are {}, or shares such as read:95+update:5, of {})",
                 acidtest_model::hint(text, names),
                 names.join(", "),
                 ACTIONS.map(|(_, name)| name).join(", ")
