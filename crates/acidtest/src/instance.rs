@@ -6,7 +6,7 @@ use std::{
 };
 
 use acidtest_lab::{Folder, Lab, Lifetime, Note, Server};
-use acidtest_model::{self as model, Address, Durability, Effective, StoreError};
+use acidtest_model::{self as model, Address, Durability, EffectiveSettings, StoreError};
 use acidtest_workloads::{Owner, Place, ReusableData, Store};
 
 use crate::{exit::Failure, interrupt::Interrupt, registry::Opening, target::Target};
@@ -57,7 +57,7 @@ async fn open(
 /// An open store, and everything that must be removed when the run is done with it.
 pub(crate) struct Instance {
     pub(crate) store: Box<dyn Store>,
-    pub(crate) effective: Effective,
+    pub(crate) effective: EffectiveSettings,
     pub(crate) server: Option<Server>,
     /// The root of the process tree of a server that `lab up` started and that is used by its address.
     kept_server: Option<u32>,
@@ -158,7 +158,7 @@ impl Instance {
 
     /// An open store with nothing to remove yet.
     fn bare(store: Box<dyn Store>, address: &Address) -> Self {
-        let effective = Effective {
+        let effective = EffectiveSettings {
             version: String::new(),
             durability: Durability::None,
             because: "not read yet".to_owned(),

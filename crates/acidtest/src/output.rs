@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use acidtest_report::{CELLS, FORMAT, Read, RunResult, Style, TRIALS, count, render};
+use acidtest_report::{CELLS, FORMAT, RunResult, StoredResult, Style, TRIALS, count, render};
 
 use crate::{args::Format, exit::Failure, files};
 
@@ -112,7 +112,7 @@ pub(crate) fn load(path: &Path) -> Result<RunResult, Failure> {
 /// where figures get another meaning, and trials of an earlier one would be compared with new trials as if they had
 /// the same.
 pub(crate) fn load_begun(path: &Path) -> Result<RunResult, Failure> {
-    let Read { format, result } = read(path)?;
+    let StoredResult { format, result } = read(path)?;
     if format != FORMAT {
         return Err(Failure::Usage(format!(
             "cannot go on with {}: its format is {format} and this acidtest writes {FORMAT}, so that figures of two \
@@ -123,7 +123,7 @@ pub(crate) fn load_begun(path: &Path) -> Result<RunResult, Failure> {
     Ok(result)
 }
 
-fn read(path: &Path) -> Result<Read, Failure> {
+fn read(path: &Path) -> Result<StoredResult, Failure> {
     let unusable = |why: String| Failure::Usage(format!("cannot read the result {}: {why}", path.display()));
     let text = files::read(path, LONGEST).map_err(|error| unusable(error.to_string()))?;
     let read = acidtest_report::read(&text).map_err(|error| unusable(error.to_string()))?;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Hosting, Idle};
+use acidtest_model::{Hosting, IdleOption};
 use acidtest_report::{CELLS, Plan, RefusedKind, Span, TRIALS, count};
 use acidtest_workloads::Workload;
 use serde_json::Value;
@@ -342,9 +342,10 @@ fn idle_in(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Vec<IdleKeys>
     let idle = cases.into_iter().map(|(workload, target, lock)| {
         let kind = targets[target].kind();
         let beside = idle_beside(&combinations[workload]);
-        let beside = beside.into_iter().map(|Idle { name, why }| (name, why.to_owned()));
+        let beside = beside.into_iter().map(|IdleOption { name, why }| (name, why.to_owned()));
         let on_store = (kind.idle)(&grid.workloads[workload].request(&plan.workload, lock));
-        let on_store = on_store.iter().map(|Idle { name, why }| (*name, format!("{}: {why}", kind.name)));
+        let on_store =
+            on_store.iter().map(|IdleOption { name, why }| (*name, format!("{}: {why}", kind.name)));
         on_store.chain(beside).collect()
     });
     Ok(idle.collect())

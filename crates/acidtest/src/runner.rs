@@ -8,7 +8,7 @@ use std::{
 
 use acidtest_engine::{Arrivals, EngineError, Extent, Load, Measurement, OnRefused, Outcome, Stop, Trial};
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, Effective, Hosting, Lock, StoreError};
+use acidtest_model::{Durability, EffectiveSettings, Hosting, Lock, StoreError};
 use acidtest_observe::{Machine, Resources, Sampler, machine};
 use acidtest_report::{
     ArrivalKind, CellResult, DataFigures, FORMAT, GaugeFigures, Plan, RunResult, StopFigures, TrialFacts,
@@ -502,7 +502,7 @@ impl Runner<'_> {
     }
 
     /// Notes the settings that a cell is measured at. Trials at other settings would not be of the same cell.
-    fn note_settings(&mut self, index: usize, now: &Effective) -> Result<(), Failure> {
+    fn note_settings(&mut self, index: usize, now: &EffectiveSettings) -> Result<(), Failure> {
         let cell = &mut self.result.cells[index];
         if let (Some(then), false) = (&cell.effective, cell.trials.is_empty())
             && (&then.version, then.durability, &then.because) != (&now.version, now.durability, &now.because)

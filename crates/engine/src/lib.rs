@@ -30,7 +30,7 @@ mod trial;
 pub use client::{Client, ClientTask, Completion, Pipeline};
 pub use control::Stop;
 pub use load::{Arrivals, Extent, Load, OnRefused};
-pub use measurement::{Arrived, Latency, Measurement, OperationStats, Second, SecondCounts, SpanStats};
+pub use measurement::{ArrivalCounts, Latency, Measurement, OperationStats, Second, SecondCounts, SpanStats};
 pub use outcome::{Attempt, Fault, Outcome};
 pub use seat::Seat;
 pub use trial::{EngineError, Progress, Trial};

@@ -124,7 +124,7 @@ impl Second {
 
 /// How many operations were due, and how many of those were started and ended, over all kinds of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arrived {
+pub struct ArrivalCounts {
     /// Operations that were due in the measured part.
     pub offered: u64,
     /// Operations that were sent.
@@ -149,7 +149,7 @@ pub struct Measurement {
     /// Counts and percentiles of each second, without gaps.
     pub series: Vec<Second>,
     /// How many operations were due, started, late and dropped.
-    pub arrived: Arrived,
+    pub arrived: ArrivalCounts,
     /// Connections opened in place of retired ones.
     pub reconnects: u64,
     /// The store's error messages, and how often each occurred. Beyond 20 different messages the rest are counted

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    Arrived, Histogram, Outcome,
+    ArrivalCounts, Histogram, Outcome,
     measurement::{Latency, OperationStats, Second, SecondCounts, SpanStats, add},
 };
 
@@ -109,7 +109,7 @@ pub(crate) struct Recorder {
     second: u64,
     second_end: u64,
     batch: Batch,
-    arrived: Arrived,
+    arrived: ArrivalCounts,
     ends: EndTimes,
 }
 
@@ -132,7 +132,7 @@ impl Recorder {
             second: 0,
             second_end: u64::MAX,
             batch,
-            arrived: Arrived::default(),
+            arrived: ArrivalCounts::default(),
             ends: EndTimes::default(),
         }
     }
@@ -228,7 +228,7 @@ struct Inner {
     progress: Vec<u64>,
     open: BTreeMap<u64, OpenSecond>,
     series: Vec<Second>,
-    arrived: Arrived,
+    arrived: ArrivalCounts,
     reconnects: u64,
     faults: BTreeMap<String, u64>,
     ends: EndTimes,
@@ -257,7 +257,7 @@ impl Totals {
                 progress: vec![0; threads],
                 open: BTreeMap::new(),
                 series: Vec::new(),
-                arrived: Arrived::default(),
+                arrived: ArrivalCounts::default(),
                 reconnects: 0,
                 faults: BTreeMap::new(),
                 ends: EndTimes::default(),
@@ -332,7 +332,7 @@ impl Totals {
         inner.close_seconds();
     }
 
-    fn arrive(&self, arrived: Arrived, ends: EndTimes) {
+    fn arrive(&self, arrived: ArrivalCounts, ends: EndTimes) {
         let mut inner = self.lock();
         inner.ends.scheduled = inner.ends.scheduled.max(ends.scheduled);
         inner.ends.ok = inner.ends.ok.max(ends.ok);
@@ -382,7 +382,7 @@ pub(crate) struct RecorderTotals {
     pub(crate) operations: Vec<OperationStats>,
     pub(crate) spans: Vec<SpanStats>,
     pub(crate) series: Vec<Second>,
-    pub(crate) arrived: Arrived,
+    pub(crate) arrived: ArrivalCounts,
     pub(crate) reconnects: u64,
     pub(crate) faults: BTreeMap<String, u64>,
     pub(crate) ends: EndTimes,

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::installed::Missing;
+use crate::installed::MissingProgram;
 
 /// The reason why a private server or folder could not be started or made, or could not be removed.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum LabError {
     },
     /// A program is not installed.
     #[error(transparent)]
-    Missing(#[from] Missing),
+    MissingProgram(#[from] MissingProgram),
     /// A program is there and cannot be used.
     #[error("cannot use {}: {why}\n  remedy: name the server's own binary in {variable}", program.display())]
     Unusable {

@@ -28,7 +28,7 @@ pub struct Installation {
 
 /// A program that is not installed, and how to install it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingProgram {
     /// The program's name.
     pub name: &'static str,
     /// The paths at which it was searched for.
@@ -59,9 +59,9 @@ impl fmt::Display for Source {
     }
 }
 
-impl std::error::Error for Missing {}
+impl std::error::Error for MissingProgram {}
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let looked: Vec<String> = self.looked.iter().map(|place| place.display().to_string()).collect();
         write!(f, "{} is not installed: looked for {}", self.name, looked.join(", "))?;
@@ -126,7 +126,7 @@ fn namesake(kind: &Kind, program: &Path) -> Option<String> {
 
 fn missing(kind: &Kind, looked: Vec<PathBuf>, others: Vec<(PathBuf, String)>) -> LabError {
     let variable = Some(kind.variable());
-    Missing { name: kind.program, looked, others, source: kind.source, variable }.into()
+    MissingProgram { name: kind.program, looked, others, source: kind.source, variable }.into()
 }
 
 fn unusable(kind: &Kind, program: &Path, why: String) -> LabError {
@@ -159,7 +159,7 @@ pub(crate) fn companion(server: &Path, name: &'static str, source: Source) -> Re
         .iter()
         .find(|file| is_program(file))
         .cloned()
-        .ok_or_else(|| Missing { name, looked, others: Vec::new(), source, variable: None }.into())
+        .ok_or_else(|| MissingProgram { name, looked, others: Vec::new(), source, variable: None }.into())
 }
 
 /// The first program of that name on `PATH`.
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_names_its_package() {
-        let missing = Missing {
+        let missing = MissingProgram {
             name: "mariadbd",
             looked: vec!["/usr/sbin/mariadbd".into()],
             others: vec![("/usr/sbin/mariadbd".into(), "a teapot".to_owned())],

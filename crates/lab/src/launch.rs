@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 use crate::{
     error::LabError,
     folder::Found,
-    installed::{Missing, Source},
+    installed::{MissingProgram, Source},
     kinds::{Invocation, Stop},
     process::MARK,
 };
@@ -175,7 +175,7 @@ fn refusal(what: &Invocation, cause: io::Error) -> LabError {
     if cause.kind() == io::ErrorKind::NotFound && !setpriv().any(|file| file.exists()) {
         let looked = setpriv().collect();
         let source = Source::Package("util-linux");
-        return Missing { name: "setpriv", looked, others: Vec::new(), source, variable: None }.into();
+        return MissingProgram { name: "setpriv", looked, others: Vec::new(), source, variable: None }.into();
     }
     LabError::at("starting", &what.program)(cause)
 }

@@ -28,7 +28,7 @@ use acidtest_model::{Address, Durability};
 pub use crate::{
     error::LabError,
     folder::Folder,
-    installed::{Installation, Missing, Source},
+    installed::{Installation, MissingProgram, Source},
     note::{NamespaceEntry, Note},
     server::Server,
 };

@@ -174,7 +174,7 @@ words!(Isolation, "isolation level");
 /// The version and settings that a server reports, read back after it was opened: never the ones that were asked
 /// for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Effective {
+pub struct EffectiveSettings {
     /// The server's version, in its own words.
     pub version: String,
     /// The durability level that the settings amount to.

@@ -78,12 +78,12 @@ pub struct StoreKind {
     /// Why it cannot run a cell that the rest of its row allows; [`never()`] for most stores.
     pub refuses: fn(&CellRequest<'_>) -> Option<&'static str>,
     /// The options and parameters of a plan that have no effect on a cell; [`all_has_effect()`] for most stores.
-    pub idle: fn(&CellRequest<'_>) -> &'static [Idle],
+    pub idle: fn(&CellRequest<'_>) -> &'static [IdleOption],
 }
 
 /// An option or a parameter that has no effect on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Idle {
+pub struct IdleOption {
     /// Its key in a plan.
     pub name: &'static str,
     /// Why it has no effect.
@@ -126,7 +126,7 @@ pub fn never(_: &CellRequest<'_>) -> Option<&'static str> {
 
 /// For a store on which every option and parameter of a plan has an effect.
 #[must_use]
-pub fn all_has_effect(_: &CellRequest<'_>) -> &'static [Idle] {
+pub fn all_has_effect(_: &CellRequest<'_>) -> &'static [IdleOption] {
     &[]
 }
 

@@ -13,8 +13,8 @@ mod nearest;
 pub use address::{Address, AddressError, Secret};
 pub use error::StoreError;
 pub use figure::count;
-pub use guarantee::{Durability, Effective, Isolation, Lock, UnknownWord};
-pub use kind::{CellRequest, Hosting, Idle, NO_REFRESH, StoreKind, Support, all_has_effect, never};
+pub use guarantee::{Durability, EffectiveSettings, Isolation, Lock, UnknownWord};
+pub use kind::{CellRequest, Hosting, IdleOption, NO_REFRESH, StoreKind, Support, all_has_effect, never};
 pub use nearest::{hint, nearest};
 
 use std::{future::Future, pin::Pin};

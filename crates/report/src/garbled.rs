@@ -8,7 +8,7 @@ use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 
 use crate::{
-    Named, RunResult, Style,
+    NamedResult, RunResult, Style,
     compare::{Choice, Condition, Judge, Selector, Side, compare},
     csv, markdown, page, render, sample,
     upgrade::{kept, upgraded},
@@ -41,7 +41,8 @@ fn show(value: Value) {
     let _ = render(&result, Style { color: true, width: Some(80) });
     let _ = markdown(&result);
     let _ = csv([&result]);
-    let _ = page(&[Named { name: "one", result: &result }, Named { name: "two", result: &result }]);
+    let _ =
+        page(&[NamedResult { name: "one", result: &result }, NamedResult { name: "two", result: &result }]);
     let conditions = ["throughput<0.95", "p99>1.2"].map(|text| text.parse::<Condition>().unwrap());
     let sides = [vec![], vec!["lock=none".parse::<Choice>().unwrap()]].map(Selector::from_iter);
     for (one, two) in [(&sides[0], &sides[0]), (&sides[1], &sides[0])] {

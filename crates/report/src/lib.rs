@@ -38,19 +38,19 @@ pub use csv::{CsvError, csv};
 pub use figure::{bytes, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram};
 pub use markdown::markdown;
-pub use page::{Named, page};
+pub use page::{NamedResult, page};
 pub use plan::{ArrivalKind, CELLS, Plan, RefusedKind, Span, TRIALS};
 pub use price::Price;
 pub use result::{
-    ArrivedFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, OperationFigures, RunResult,
+    ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, OperationFigures, RunResult,
     SecondFigures, SpanFigures, StopFigures, TrialFacts, TrialResult, Windows, schema,
 };
-pub use scalability::{FEWEST, Fitted, Law, Sweep, sweeps};
+pub use scalability::{Coefficient, FEWEST, Law, Sweep, sweeps};
 pub use statistics::{ENOUGH, Mean, Method, Ratio};
 pub use steadiness::{Drift, SHORTEST, Steadiness};
 pub use table::{Entry, Style, Table, Tone, Worth};
 pub use terminal::render;
-pub use upgrade::{Read, UnreadableResult, read};
+pub use upgrade::{StoredResult, UnreadableResult, read};
 
 /// Each value once, in the order in which they first occur.
 fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acidtest_engine::{Arrived, Measurement, Outcome, Stop};
-use acidtest_model::{Durability, Effective, Lock};
+use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Stop};
+use acidtest_model::{Durability, EffectiveSettings, Lock};
 use acidtest_observe::{Machine, Resources};
 use acidtest_workloads::{Audit, Remarks, Values, Verdict};
 use schemars::JsonSchema;
@@ -114,7 +114,7 @@ pub struct CellResult {
     /// A line on the workload with these parameters.
     pub headline: String,
     /// The settings that the server reported; none if it was never reached.
-    pub effective: Option<Effective>,
+    pub effective: Option<EffectiveSettings>,
     /// The cell's trials, in the order of their rounds.
     pub trials: Vec<TrialResult>,
     /// Throughput over the trials: acknowledged operations a second. Computed when the run ends.
@@ -183,7 +183,7 @@ pub struct TrialResult {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: BTreeMap<String, u64>,
     /// Number of operations that the schedule asked for, and how many of them were started and completed.
-    pub arrived: ArrivedFigures,
+    pub arrived: ArrivalFigures,
     /// Number of connections that were opened in place of retired ones.
     pub reconnects: u64,
     /// How often each fault occurred, by the store's words.
@@ -283,7 +283,7 @@ pub struct SecondFigures {
 
 /// Counts of the operations that the schedule asked for, and of those started and completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ArrivedFigures {
+pub struct ArrivalFigures {
     /// Operations that were due in the measured part.
     pub offered: u64,
     /// Operations that were sent.
@@ -317,9 +317,9 @@ impl From<Stop> for StopFigures {
     }
 }
 
-impl From<Arrived> for ArrivedFigures {
-    fn from(arrived: Arrived) -> Self {
-        let Arrived { offered, started, completed, late, dropped } = arrived;
+impl From<ArrivalCounts> for ArrivalFigures {
+    fn from(arrived: ArrivalCounts) -> Self {
+        let ArrivalCounts { offered, started, completed, late, dropped } = arrived;
         Self { offered, started, completed, late, dropped }
     }
 }

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_engine::Histogram;
-use acidtest_model::{Durability, Effective, Lock};
+use acidtest_model::{Durability, EffectiveSettings, Lock};
 use acidtest_observe::{Machine, MachineUse, MemoryKind, ProcessUse, Resources};
 use acidtest_workloads::{Audit, Finding, Remarks, Values, Verdict, guarantee::LOCK};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{
-    ArrivedFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, LatencyFigures, OperationFigures,
+    ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, LatencyFigures, OperationFigures,
     Plan, RunResult, SecondFigures, Span, SpanFigures, TrialResult,
 };
 
@@ -150,7 +150,7 @@ impl Grid<'_> {
                 ("transaction".to_owned(), transaction.into()),
             ]),
             headline: "1,000 tuples".to_owned(),
-            effective: Some(Effective {
+            effective: Some(EffectiveSettings {
                 version: "1.0 <beta>".to_owned(),
                 durability,
                 because: "sync = on".to_owned(),
@@ -228,7 +228,7 @@ impl Grid<'_> {
             throughput,
             operations,
             series,
-            arrived: ArrivedFigures { offered: 100, started: 100, completed: 100, late: 0, dropped: 0 },
+            arrived: ArrivalFigures { offered: 100, started: 100, completed: 100, late: 0, dropped: 0 },
             reconnects: 0,
             faults: BTreeMap::new(),
             audit: Audit {

@@ -38,7 +38,7 @@ const RESAMPLES: usize = 499;
 
 /// A parameter of the law, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fitted {
+pub struct Coefficient {
     /// The value of the best fit.
     pub estimate: f64,
     /// Bounds of the 95 % interval, where there are enough trials; no upper bound where the interval has none.
@@ -49,13 +49,13 @@ pub struct Fitted {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Law {
     /// λ: operations a second of a single client.
-    pub lambda: Fitted,
+    pub lambda: Coefficient,
     /// σ, 0 or more: the share of work that clients wait for (contention).
-    pub sigma: Fitted,
+    pub sigma: Coefficient,
     /// κ, 0 or more: the cost of each pair of clients (coherency).
-    pub kappa: Fitted,
+    pub kappa: Coefficient,
     /// N*: number of clients at which throughput peaks; none where it has no peak.
-    pub peak: Option<Fitted>,
+    pub peak: Option<Coefficient>,
     /// R²: the share of the variance of throughput that the law explains, 1 at most.
     pub r_squared: f64,
 }
@@ -135,7 +135,7 @@ fn fit(trials: &[(f64, Vec<f64>)]) -> Option<Law> {
             let high = quantile(&values, 0.975)?;
             Some((quantile(&values, 0.025)?, high.is_finite().then_some(high)))
         });
-        Fitted { estimate: of(&best), interval: interval.filter(|(low, _)| low.is_finite()) }
+        Coefficient { estimate: of(&best), interval: interval.filter(|(low, _)| low.is_finite()) }
     };
     let all = mean(&points.iter().map(|(_, x)| *x).collect::<Vec<_>>());
     let spread: f64 = points.iter().map(|(_, x)| (x - all).powi(2)).sum();
@@ -407,7 +407,7 @@ mod tests {
                 })
                 .collect();
             let law = fit(&trials).unwrap();
-            let holds = |figure: Fitted, truth: f64| {
+            let holds = |figure: Coefficient, truth: f64| {
                 figure
                     .interval
                     .is_some_and(|(low, high)| low <= truth && high.is_none_or(|high| truth <= high))

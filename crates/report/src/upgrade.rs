@@ -11,7 +11,7 @@ use crate::{FORMAT, RunResult};
 
 /// A result as read from a file, with the file's own format.
 #[derive(Clone, Debug)]
-pub struct Read {
+pub struct StoredResult {
     /// The version of the format that the file has.
     pub format: u32,
     /// The result, upgraded to [`FORMAT`].
@@ -39,7 +39,7 @@ pub enum UnreadableResult {
 ///
 /// # Errors
 /// A text that is no result, or a result of a later format.
-pub fn read(text: &str) -> Result<Read, UnreadableResult> {
+pub fn read(text: &str) -> Result<StoredResult, UnreadableResult> {
     /// The member that every result has, whatever its format.
     #[derive(Deserialize)]
     struct Head {
@@ -55,7 +55,7 @@ pub fn read(text: &str) -> Result<Read, UnreadableResult> {
     } else {
         serde_json::from_value(upgraded(serde_json::from_str(text)?)?)?
     };
-    Ok(Read { format, result })
+    Ok(StoredResult { format, result })
 }
 
 fn known(format: u64) -> Result<u32, UnreadableResult> {
@@ -248,7 +248,8 @@ mod tests {
         let mut formats = Vec::new();
         for (name, text) in kept() {
             let file: Value = serde_json::from_str(&text).unwrap();
-            let Read { format, result } = read(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let StoredResult { format, result } =
+                read(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(name.starts_with(&format!("format-{format}")), "{name}: {format}");
             formats.push(format);
             assert_eq!((result.format, json!(result.run)), (FORMAT, file["run"].clone()), "{name}");

@@ -3,7 +3,7 @@
 
 use acidtest_engine::Outcome;
 use acidtest_model::{
-    Address, CellRequest, Durability, Effective, Hosting, Lock, StoreError, StoreKind, Support,
+    Address, CellRequest, Durability, EffectiveSettings, Hosting, Lock, StoreError, StoreKind, Support,
 };
 use acidtest_workloads::{
     Owner, Place, Store, Values, Verdict,
@@ -104,7 +104,7 @@ pub async fn garbled(store: &impl Store, spoil: impl AsyncFn(&Place, &Item)) {
 /// matrix names at the beginning of its words on the level: `fsync=on, synchronous_commit=on: …`, or
 /// `appendonly yes, …`. For an embedded store, which sets its level itself, only the level is compared.
 #[track_caller]
-pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
+pub fn read_back(kind: &StoreKind, asked: Durability, effective: &EffectiveSettings) {
     assert_eq!(effective.durability, asked, "{}: {effective:?}", kind.name);
     let Support::Yes(how) = kind.durability(asked) else {
         panic!("{} has no durability level {asked}", kind.name)
@@ -137,7 +137,7 @@ pub fn read_back(kind: &StoreKind, asked: Durability, effective: &Effective) {
 
 /// Starts the store at each durability level that it offers, and asserts that the level is read back. `check` may
 /// assert more about its settings.
-pub fn levels<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &Effective)) {
+pub fn levels<S: Store>(subject: &Subject<S>, check: impl Fn(&World<S>, &EffectiveSettings)) {
     for asked in Durability::ALL {
         if !subject.kind.durability(asked).is_yes() {
             continue;

@@ -8,7 +8,7 @@ use acidtest_workloads::{
     join::{Join, JoinStore, OPERATIONS, Parameters, TableOrder},
 };
 
-use crate::{Gone, NAMESPACE, SEED, Subject, for_time, steps, wait, with_more_time};
+use crate::{AfterRemoval, NAMESPACE, SEED, Subject, for_time, steps, wait, with_more_time};
 
 /// Joins in both orders of the tables find the right rows without a fault, on 2,000 records and on 3.
 pub fn finds_its_rows<S: Store>(_: &Subject<S>, store: &S) {
@@ -56,7 +56,7 @@ pub fn is_explained<S: Store>(subject: &Subject<S>, store: &S) {
         assert!(!plan.trim().is_empty(), "{order:?}");
     }
     wait(port.unload(&place)).unwrap();
-    if subject.gone == Gone::Error {
+    if subject.gone == AfterRemoval::Error {
         wait(port.first(&place, TableOrder::ExtFirst, parameters.value, &mut || ())).unwrap_err();
     }
 }

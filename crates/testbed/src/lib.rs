@@ -32,7 +32,7 @@ pub use garbled::{Change, changes, garble};
 pub use private::{Private, wanted};
 pub use relay::{Pace, Relay};
 pub use steps::{until, with_more_time};
-pub use subject::{Check, Gone, Subject, World, login};
+pub use subject::{AfterRemoval, Check, Subject, World, login};
 
 /// Runs a task that is not measured to its end, on a runtime of its own.
 pub fn wait<T>(task: impl Future<Output = T>) -> T {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use acidtest_engine::{Attempt, Extent, Load, Measurement, Outcome, Stop, Trial};
-use acidtest_model::{CellRequest, Durability, Effective, Lock, StoreError};
+use acidtest_model::{CellRequest, Durability, EffectiveSettings, Lock, StoreError};
 use acidtest_workloads::{
     Audit, ClientTask, LoadProgress, Place, Store, TrialSetup, Verdict, Workload, WorkloadTrial,
     queue::{
@@ -89,7 +89,7 @@ impl QueueRun {
     }
 
     /// The settings and the durability level that are read back from the queue.
-    pub fn settings(&self, store: &impl Store) -> Effective {
+    pub fn settings(&self, store: &impl Store) -> EffectiveSettings {
         let server = wait(store.effective()).unwrap();
         wait(self.trial.settings(store, &self.place, &server)).unwrap()
     }

@@ -10,7 +10,7 @@ use acidtest_engine::{Load, Measurement, Outcome, Stop, Trial};
 use acidtest_model::{Durability, Lock, StoreError};
 use acidtest_workloads::{Audit, ClientTask, Finding, Owner, Store};
 
-use crate::{Gone, NAMESPACE, Subject, World, for_time, subject::Home, wait};
+use crate::{AfterRemoval, NAMESPACE, Subject, World, for_time, subject::Home, wait};
 
 /// How long clients may take to reach a server again after a kill, on a busy machine.
 pub(crate) const BACK: Duration = Duration::from_mins(3);
@@ -121,10 +121,10 @@ pub(crate) fn prepared<S: Store>(subject: &Subject<S>, durability: Durability) -
 #[track_caller]
 pub(crate) fn gone<S: Store, C: Steps>(subject: &Subject<S>, store: &S, case: &C) {
     let said = match case.state(store) {
-        Err(_) => Gone::Error,
+        Err(_) => AfterRemoval::Error,
         Ok(state) => {
             assert_eq!(state, C::State::default());
-            Gone::Empty
+            AfterRemoval::Empty
         }
     };
     assert_eq!(said, subject.gone);

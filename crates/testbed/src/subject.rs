@@ -21,12 +21,12 @@ pub struct Subject<S> {
     /// Opens the store at an address.
     pub open: OpenStore<S>,
     /// The store's answer when data are read back that were removed.
-    pub gone: Gone,
+    pub gone: AfterRemoval,
 }
 
 /// A store's answer when data are read back that were removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum AfterRemoval {
     /// An error, such as that there is no such table.
     Error,
     /// No data, without an error.

@@ -12,12 +12,12 @@ use std::{
 
 use acidtest_model::{Durability, StoreError, StoreKind, Support, Task};
 use acidtest_store_memory::{Bug, Faults, KIND, Memory};
-use acidtest_testbed::{Check, Gone, Subject, inventory, join, queue, records, wait};
+use acidtest_testbed::{AfterRemoval, Check, Subject, inventory, join, queue, records, wait};
 use acidtest_workloads::queue::NO_CONFLICTS;
 
 /// A memory store with the bug of this index in [`Bug::INVENTORY`]; with an index beyond them, a correct one.
 const fn memory<const BUG: usize>() -> Subject<Memory> {
-    Subject { kind: KIND, open: |_, _| opened(Bug::INVENTORY.get(BUG)), gone: Gone::Error }
+    Subject { kind: KIND, open: |_, _| opened(Bug::INVENTORY.get(BUG)), gone: AfterRemoval::Error }
 }
 
 /// A memory store with the bug of this index in [`Bug::RECORDS`].
@@ -248,7 +248,8 @@ fn a_conflict_where_the_matrix_says_that_there_is_none_fails_the_checks() {
 
 #[test]
 fn a_stock_that_outlives_its_trial_fails_the_check_of_contention() {
-    let told = failure(|| Subject { gone: Gone::Empty, ..memory::<6>() }.passes(&[inventory::contention]));
+    let told =
+        failure(|| Subject { gone: AfterRemoval::Empty, ..memory::<6>() }.passes(&[inventory::contention]));
     assert!(told.contains("Error") && told.contains("Empty"), "{told}");
 }
 

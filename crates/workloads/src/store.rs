@@ -1,6 +1,6 @@
 //! The operations that every store offers, whatever the workload.
 
-use acidtest_model::{Effective, StoreError, Task};
+use acidtest_model::{EffectiveSettings, StoreError, Task};
 
 use crate::{inventory::InventoryStore, join::JoinStore, queue::QueueStore, records::RecordsStore};
 
@@ -39,7 +39,7 @@ pub enum Owner {
 /// A store that was opened at an address, with the untimed operations around a trial.
 pub trait Store: Send + Sync {
     /// The store's version and settings, read back from the server.
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>>;
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>>;
 
     /// Who created the namespace, if it exists.
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>>;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{CellRequest, Effective, Idle, Isolation, Lock, StoreError, Task};
+use acidtest_model::{CellRequest, EffectiveSettings, IdleOption, Isolation, Lock, StoreError, Task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -41,12 +41,12 @@ pub struct WorkloadKind {
     /// wrong.
     pub with: fn(&Values) -> Result<Box<dyn Workload>, String>,
     /// The options and parameters of a plan that have no effect, given these values of the workload's parameters.
-    pub idle: fn(&Values) -> Vec<Idle>,
+    pub idle: fn(&Values) -> Vec<IdleOption>,
 }
 
 /// Keeps the entries without effect, from a list of name, whether it has an effect, and why not.
-pub(crate) fn idle(listed: &[(&'static str, bool, &'static str)]) -> Vec<Idle> {
-    listed.iter().filter(|(_, has, _)| !has).map(|&(name, _, why)| Idle { name, why }).collect()
+pub(crate) fn idle(listed: &[(&'static str, bool, &'static str)]) -> Vec<IdleOption> {
+    listed.iter().filter(|(_, has, _)| !has).map(|&(name, _, why)| IdleOption { name, why }).collect()
 }
 
 /// Why the number of retries has no effect where nothing is written.
@@ -272,8 +272,8 @@ pub trait WorkloadTrial: Send + Sync {
         &'a self,
         _store: &'a dyn Store,
         _place: &'a Place,
-        server: &'a Effective,
-    ) -> Task<'a, Result<Effective, StoreError>> {
+        server: &'a EffectiveSettings,
+    ) -> Task<'a, Result<EffectiveSettings, StoreError>> {
         Box::pin(async { Ok(server.clone()) })
     }
 

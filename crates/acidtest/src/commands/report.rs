@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use acidtest_report::{Named, RunResult, csv, markdown, page};
+use acidtest_report::{NamedResult, RunResult, csv, markdown, page};
 use clap::Args;
 
 use crate::{
@@ -72,7 +72,7 @@ fn whole_page(files: &[PathBuf], results: &[RunResult]) -> Result<String, Failur
         .iter()
         .map(|file| file.file_name().unwrap_or_default().to_string_lossy().into_owned())
         .collect();
-    let all = names.iter().zip(results).map(|(name, result)| Named { name, result });
+    let all = names.iter().zip(results).map(|(name, result)| NamedResult { name, result });
     page(&all.collect::<Vec<_>>()).map_err(|error| unreadable(&error))
 }
 

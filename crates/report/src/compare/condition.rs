@@ -82,7 +82,7 @@ pub enum Judge {
 
 /// A condition as applied to one pair of cells, with its ruling.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judged {
+pub struct Judgement {
     /// The condition, as given on the command line.
     pub condition: Condition,
     /// Whether the interval or the estimate was held against the bound.
@@ -115,11 +115,11 @@ impl Ruling {
     }
 }
 
-pub(super) fn judge(pairs: &[Pair], conditions: &[Condition], by: Judge) -> Vec<Judged> {
+pub(super) fn judge(pairs: &[Pair], conditions: &[Condition], by: Judge) -> Vec<Judgement> {
     let of_pair = |pair: &Pair| {
         let judged = |condition: &Condition| {
             let (ruling, ratio) = ruling(pair, condition, by);
-            Judged { condition: condition.clone(), by, cell: pair.b.clone(), ruling, ratio }
+            Judgement { condition: condition.clone(), by, cell: pair.b.clone(), ruling, ratio }
         };
         conditions.iter().map(judged).collect::<Vec<_>>()
     };

@@ -12,7 +12,7 @@ mod show;
 use acidtest_workloads::Verdict;
 use serde::Serialize;
 
-pub use condition::{Condition, Judge, Judged, Ruling};
+pub use condition::{Condition, Judge, Judgement, Ruling};
 pub use figures::Figure;
 pub use select::{Choice, SelectionError, Selector};
 
@@ -69,7 +69,7 @@ pub struct Comparison {
     /// Differences between the two runs, besides those selected, that bear on their figures.
     pub differences: Vec<String>,
     /// The ruling on each condition for each pair.
-    pub judged: Vec<Judged>,
+    pub judged: Vec<Judgement>,
     /// Whether the comparison failed: a pair is void, a condition was met or could not be judged, or, where there
     /// are conditions, a cell of A has no partner.
     pub failed: bool,
@@ -104,12 +104,12 @@ pub struct Pair {
     /// The reason why the comparison is void; none if it is not.
     pub void: Option<String>,
     /// Figure by figure: first over all operations together, then operation by operation and span by span.
-    pub figures: Vec<Compared>,
+    pub figures: Vec<FigureComparison>,
 }
 
 /// One figure of both cells, with their ratio.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Compared {
+pub struct FigureComparison {
     /// The operation or the span; none for all operations together.
     pub operation: Option<String>,
     /// The figure that is compared.
@@ -123,7 +123,8 @@ pub struct Compared {
     /// The ratio B / A; none where a trial of either side has the value 0, or none can be compared.
     pub ratio: Option<Ratio>,
     /// Whether B is better or worse, and if that cannot be said, the reason.
-    pub says: Assessment,
+    #[serde(rename = "says")]
+    pub assessment: Assessment,
 }
 
 /// Whether a ratio shows that B is better or worse than A.
@@ -254,7 +255,7 @@ fn one(
     figure: Figure,
     paired: bool,
     void: bool,
-) -> Option<Compared> {
+) -> Option<FigureComparison> {
     // a trial that acknowledged none of an operation has no row of it
     let absent = (figure == Figure::Throughput).then_some(0.0);
     let of = |trials: &[TrialFigures]| -> Vec<(Turn, f64)> {
@@ -277,7 +278,7 @@ fn one(
     } else {
         Ratio::of_groups(&values(&b), &values(&a))
     };
-    let says = match ratio {
+    let assessment = match ratio {
         _ if void => Assessment::Void,
         Some(ratio) if ratio.interval.is_some() && !ratio.differs() => Assessment::NoDifferenceShown,
         Some(ratio) if ratio.differs() => {
@@ -289,14 +290,14 @@ fn one(
         }
         _ => Assessment::TooFewTrials,
     };
-    Some(Compared {
+    Some(FigureComparison {
         operation: operation.map(str::to_owned),
         figure,
         unit: figure.unit(),
         a: geometric_mean(&values(&a)),
         b: geometric_mean(&values(&b)),
         ratio,
-        says,
+        assessment,
     })
 }
 
@@ -412,7 +413,7 @@ mod tests {
         assert!(compared.paired && !compared.failed);
         let throughput = &compared.pairs[0].figures[0];
         let (low, high) = throughput.ratio.unwrap().interval.unwrap();
-        assert!(low < 0.7 && 0.7 < high && throughput.says == Assessment::Worse, "{throughput:?}");
+        assert!(low < 0.7 && 0.7 < high && throughput.assessment == Assessment::Worse, "{throughput:?}");
         // a choice that one side names holds for both sides where it is needed to tell cells apart
         let eight = within(&result, &["lock=none"], &["lock=soft", "clients=8"], &[]).unwrap();
         assert_eq!((eight.pairs.len(), eight.pairs[0].a.as_str()), (1, "sqlite none, 8 clients"));
@@ -446,7 +447,7 @@ mod tests {
             "{:?}",
             void.pairs[0]
         );
-        assert!(void.pairs[0].figures.iter().all(|figure| figure.says == Assessment::Void));
+        assert!(void.pairs[0].figures.iter().all(|figure| figure.assessment == Assessment::Void));
     }
 
     /// Spans, which are no operation's own times, are compared and judged by their names too.
@@ -470,7 +471,7 @@ mod tests {
         let conditions = ["delivery:p99>1.5", "delivery:p50>1.1", "delivery:throughput<1"]
             .map(|text| text.parse::<Condition>().unwrap());
         let compared = compare(side(&a, "a.json"), side(&b, "b.json"), &conditions, Judge::Estimate).unwrap();
-        let of_delivery = |figure: &&Compared| figure.operation.as_deref() == Some("delivery");
+        let of_delivery = |figure: &&FigureComparison| figure.operation.as_deref() == Some("delivery");
         let figures: Vec<Figure> =
             compared.pairs[0].figures.iter().filter(of_delivery).map(|figure| figure.figure).collect();
         assert_eq!(figures, [Figure::P50, Figure::P95, Figure::P99, Figure::P999, Figure::Max]);
@@ -491,7 +492,7 @@ mod tests {
         for figure in same.pairs.iter().filter(|pair| pair.void.is_none()).flat_map(|pair| &pair.figures) {
             assert!(
                 (figure.ratio.unwrap().estimate - 1.0).abs() < 1e-9
-                    && figure.says == Assessment::NoDifferenceShown
+                    && figure.assessment == Assessment::NoDifferenceShown
             );
         }
     }

@@ -2,7 +2,7 @@
 
 use acidtest_workloads::Verdict;
 
-use super::{Assessment, Compared, Comparison, Figure, Pair, Ruling};
+use super::{Assessment, Comparison, Figure, FigureComparison, Pair, Ruling};
 use crate::{
     Style,
     table::{Entry, Table, Tone, Worth, wrapped},
@@ -144,28 +144,28 @@ fn detailed(pair: &Pair) -> Table {
             Entry::right(value(figure.a)),
             Entry::right(value(figure.b)),
             Entry::right(against(figure)),
-            says(figure.says),
+            assessment(figure.assessment),
         ]);
     }
     table
 }
 
-fn against(figure: &Compared) -> String {
-    match (figure.says, &figure.ratio) {
+fn against(figure: &FigureComparison) -> String {
+    match (figure.assessment, &figure.ratio) {
         (Assessment::Void, _) => "void".to_owned(),
         (_, None) => "–".to_owned(),
         (_, Some(each)) => ratio(each),
     }
 }
 
-fn says(says: Assessment) -> Entry {
-    let tone = match says {
+fn assessment(assessment: Assessment) -> Entry {
+    let tone = match assessment {
         Assessment::Better => Tone::Good,
         Assessment::Worse => Tone::Bad,
         Assessment::Void => Tone::Doubtful,
         Assessment::NoDifferenceShown | Assessment::TooFewTrials => Tone::Plain,
     };
-    Entry::toned(says.name(), tone)
+    Entry::toned(assessment.name(), tone)
 }
 
 /// One row for each pair, with the figures that matter most for a decision.
@@ -186,14 +186,15 @@ fn summary(pairs: &[Pair]) -> Table {
             pair.figures.iter().find(|each| each.operation.is_none() && each.figure == figure)
         };
         let [throughput, p50, p99] = FIGURES.map(together);
-        let shown = |figure: Option<&Compared>| Entry::right(figure.map_or_else(|| "–".to_owned(), against));
+        let shown =
+            |figure: Option<&FigureComparison>| Entry::right(figure.map_or_else(|| "–".to_owned(), against));
         table.push([
             Entry::left(&pair.a),
             Entry::verdict(pair.a_verdict.to_string(), pair.a_verdict),
             Entry::left(&pair.b),
             Entry::verdict(pair.b_verdict.to_string(), pair.b_verdict),
             shown(throughput),
-            says(throughput.map_or(Assessment::TooFewTrials, |figure| figure.says)),
+            assessment(throughput.map_or(Assessment::TooFewTrials, |figure| figure.assessment)),
             shown(p50),
             shown(p99),
         ]);

@@ -33,7 +33,7 @@ const CSS: &str = include_str!("page.css");
 
 /// A result with the name of its file.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
+pub struct NamedResult<'a> {
     /// The file's name, which heads the result on the page.
     pub name: &'a str,
     /// The result to show.
@@ -44,7 +44,7 @@ pub struct Named<'a> {
 ///
 /// # Errors
 /// A histogram that cannot be read.
-pub fn page(results: &[Named<'_>]) -> Result<String, UnreadableHistogram> {
+pub fn page(results: &[NamedResult<'_>]) -> Result<String, UnreadableHistogram> {
     let mut charts = Vec::new();
     let mut sections = Vec::new();
     for (place, named) in results.iter().enumerate() {
@@ -93,7 +93,7 @@ fn title(result: &RunResult) -> String {
     format!("{} on {}", result.plan.workload, stores.join(", "))
 }
 
-fn section(file: Named<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup, UnreadableHistogram> {
+fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<Markup, UnreadableHistogram> {
     let result = file.result;
     let names = Names::of(&result.cells);
     let columns = Columns::of(result, &names);
@@ -373,7 +373,7 @@ mod tests {
     use crate::sample::Grid;
 
     fn of(result: &RunResult) -> String {
-        page(&[Named { name: "result.json", result }]).unwrap()
+        page(&[NamedResult { name: "result.json", result }]).unwrap()
     }
 
     #[test]

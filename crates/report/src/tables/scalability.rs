@@ -5,7 +5,7 @@ use crate::{
     RunResult,
     dimensions::CLIENTS,
     figure::rate,
-    scalability::Fitted,
+    scalability::Coefficient,
     sweeps,
     table::{Entry, Table, Worth},
 };
@@ -46,7 +46,7 @@ pub(crate) fn scalability(result: &RunResult, columns: &Columns<'_>) -> Table {
 }
 
 /// A parameter of the law with its interval, if it has one; ∞ for a missing upper bound.
-fn fitted(figure: &Fitted, shown: impl Fn(f64) -> String) -> String {
+fn fitted(figure: &Coefficient, shown: impl Fn(f64) -> String) -> String {
     let estimate = shown(figure.estimate);
     match figure.interval {
         None => estimate,

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 use acidtest_locks::LockService;
 use acidtest_model::{
-    Address, Durability, Effective, Isolation, Lock, StoreError, StoreKind, Support, Task, all_has_effect,
-    never,
+    Address, Durability, EffectiveSettings, Isolation, Lock, StoreError, StoreKind, Support, Task,
+    all_has_effect, never,
 };
 use acidtest_workloads::{Owner, Store, records::RecordsStore};
 use hyper::Method;
@@ -147,7 +147,7 @@ struct Meta {
 }
 
 impl Store for Elasticsearch {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let mut connection = self.server.reach().await?;
             let read = settings::read(&mut connection, self.translog, self.languages.as_deref()).await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use acidtest_model::{Durability, Effective};
+use acidtest_model::{Durability, EffectiveSettings};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -84,7 +84,7 @@ pub(crate) async fn read(
     connection: &mut Connection,
     wanted: &str,
     languages: Option<&[String]>,
-) -> Result<Effective, Error> {
+) -> Result<EffectiveSettings, Error> {
     let greeting: Greeting = connection.get("/").await?.read()?;
     let mut settings = BTreeMap::from([
         ("index.translog.durability".to_owned(), wanted.to_owned()),
@@ -109,7 +109,7 @@ pub(crate) async fn read(
             Err(error) => return Err(error),
         }
     }
-    Ok(Effective { version: version(&greeting.version), durability, because, settings })
+    Ok(EffectiveSettings { version: version(&greeting.version), durability, because, settings })
 }
 
 async fn cluster(connection: &mut Connection) -> Result<BTreeMap<String, String>, Error> {

@@ -16,7 +16,7 @@ use std::{
 use acidtest_engine::{Measurement, Outcome};
 use acidtest_model::{Address, Lock, StoreError};
 use acidtest_store_elasticsearch::{Elasticsearch, KIND};
-use acidtest_testbed::{Gone, Subject, for_operations, login, records::RecordsRun, wait};
+use acidtest_testbed::{AfterRemoval, Subject, for_operations, login, records::RecordsRun, wait};
 use acidtest_workloads::{
     LoadProgress, Place,
     records::{Layout, RecordsStore as _},
@@ -25,7 +25,7 @@ use acidtest_workloads::{
 static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
     kind: KIND,
     open: |address, durability| Box::pin(Elasticsearch::open(address, Some(durability), None)),
-    gone: Gone::Error,
+    gone: AfterRemoval::Error,
 };
 
 /// How the server answers a request.

@@ -15,7 +15,7 @@ use acidtest_locks::LockService;
 use acidtest_model::{Address, CellRequest, Durability, Lock, StoreKind};
 use acidtest_store_elasticsearch::{Elasticsearch, KIND};
 use acidtest_testbed::{
-    Gone, NAMESPACE, Private, Subject, World, for_operations, for_time, inventory, login,
+    AfterRemoval, NAMESPACE, Private, Subject, World, for_operations, for_time, inventory, login,
     records::{self, RecordsRun},
     wait, with_more_time,
 };
@@ -45,7 +45,7 @@ static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
             Ok(opened)
         })
     },
-    gone: Gone::Error,
+    gone: AfterRemoval::Error,
 };
 
 /// The reason why the test's server cannot run a cell that the store supports.

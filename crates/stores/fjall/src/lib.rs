@@ -10,8 +10,8 @@ mod records;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use acidtest_model::{
-    Address, Durability, Effective, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support,
-    Task, all_has_effect, never,
+    Address, Durability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
+    Support, Task, all_has_effect, never,
 };
 use acidtest_workloads::{Owner, Place, Store, inventory::InventoryStore, records::RecordsStore};
 use fjall::{Database, PersistMode};
@@ -144,7 +144,7 @@ fn durability(persist: Option<PersistMode>) -> (Durability, &'static str) {
 }
 
 impl Store for Fjall {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             self.on_files("reading the settings", |database| {
                 let persist = self.files.persist;
@@ -153,7 +153,7 @@ impl Store for Fjall {
                     ("persist", persist_name(persist).to_owned()),
                     ("cache_capacity", database.cache_capacity().to_string()),
                 ];
-                Ok(Effective {
+                Ok(EffectiveSettings {
                     version: VERSION.to_owned(),
                     durability,
                     because: because.to_owned(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use acidtest_model::{Address, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, LoadProgress, Place,
-    join::{self, Connector, Ext, JoinStore, Joined, Operations, Scenario, TableOrder},
+    join::{self, Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder},
     records::Layout,
 };
 use mysql_async::{Conn, Error, Row, Statement, prelude::Queryable};
@@ -151,7 +151,7 @@ impl Connector for JoinConnector {
 }
 
 impl Operations for Connection {
-    async fn join(&mut self, order: TableOrder, joined: &mut Joined) -> Attempt {
+    async fn join(&mut self, order: TableOrder, joined: &mut JoinAnswer) -> Attempt {
         let statement = match order {
             TableOrder::ExtFirst => &self.ext_first,
             TableOrder::UsertableFirst => &self.usertable_first,

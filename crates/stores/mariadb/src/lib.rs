@@ -15,7 +15,7 @@ mod session;
 
 use std::{collections::BTreeMap, io, time::Duration};
 
-use acidtest_model::{Address, Effective, Secret, StoreError, Task};
+use acidtest_model::{Address, EffectiveSettings, Secret, StoreError, Task};
 use acidtest_workloads::{
     Owner, Place, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore, records::RecordsStore,
 };
@@ -190,13 +190,13 @@ fn marker(namespace: &str) -> String {
 }
 
 impl Store for MariaDb {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let read = async |conn: &mut Conn| settings(conn, self.engine).await;
             let settings = self.on_server("reading the settings", read).await?;
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
             let (durability, because) = durability::durability(self.engine, value);
-            Ok(Effective { version: value("version").to_owned(), durability, because, settings })
+            Ok(EffectiveSettings { version: value("version").to_owned(), durability, because, settings })
         })
     }
 

@@ -11,7 +11,7 @@ use std::{
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, LoadProgress, Place,
-    join::{self, Connector, Ext, JoinStore, Joined, Operations, Scenario, TableOrder},
+    join::{self, Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder},
     records::{Fields, Layout, key_name},
 };
 
@@ -139,7 +139,7 @@ impl Connector for MemoryConnector {
 }
 
 impl Operations for Connection {
-    async fn join(&mut self, order: TableOrder, joined: &mut Joined) -> Attempt {
+    async fn join(&mut self, order: TableOrder, joined: &mut JoinAnswer) -> Attempt {
         if let Err(attempt) = self.link.send().await {
             return attempt;
         }

@@ -20,8 +20,8 @@ use std::{
 };
 
 use acidtest_model::{
-    CellRequest, Durability, Effective, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support,
-    Task, all_has_effect,
+    CellRequest, Durability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
+    Support, Task, all_has_effect,
 };
 use acidtest_workloads::{
     Attempt, Owner, Place, Store,
@@ -194,9 +194,9 @@ async fn answered(done: Option<Attempt>) -> Attempt {
 }
 
 impl Store for Memory {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
-            Ok(Effective {
+            Ok(EffectiveSettings {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 durability: Durability::None,
                 because: "nothing is kept on disk".to_owned(),

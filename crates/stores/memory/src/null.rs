@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_engine::{Completion, Fault};
-use acidtest_model::{Durability, Effective, Lock, StoreError, Task};
+use acidtest_model::{Durability, EffectiveSettings, Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, LoadProgress, Owner, Place, Store,
     inventory::{self, Capture, InventoryStore, Release, Stock, StockRow, Withdrawal},
-    join::{self, Ext, JoinStore, Joined, TableOrder},
+    join::{self, Ext, JoinAnswer, JoinStore, TableOrder},
     queue::{self, AckAnswer, Depth, Message, QueueStore, ReceivedMessage},
     records::{self, Action, Answer, Fields, Layout, RecordVisitor, RecordsStore, Request, Requirements},
 };
@@ -22,9 +22,9 @@ fn nothing<'a>() -> Task<'a, Result<(), StoreError>> {
 }
 
 impl Store for Null {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
-            Ok(Effective {
+            Ok(EffectiveSettings {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 durability: Durability::None,
                 because: "nothing is kept at all".to_owned(),
@@ -209,7 +209,7 @@ impl join::Connector for Null {
 }
 
 impl join::Operations for Null {
-    async fn join(&mut self, _: TableOrder, _: &mut Joined) -> Attempt {
+    async fn join(&mut self, _: TableOrder, _: &mut JoinAnswer) -> Attempt {
         Attempt::Ok
     }
 }

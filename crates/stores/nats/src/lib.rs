@@ -11,7 +11,9 @@ mod server;
 
 use std::collections::BTreeMap;
 
-use acidtest_model::{Address, Durability, Effective, NO_REFRESH, StoreError, StoreKind, Support, Task};
+use acidtest_model::{
+    Address, Durability, EffectiveSettings, NO_REFRESH, StoreError, StoreKind, Support, Task,
+};
 use acidtest_workloads::{
     Owner, Store,
     queue::{LOCKS_OF_QUEUES, NO_CONFLICTS, QueueStore},
@@ -131,11 +133,11 @@ async fn settings(api: &mut Api<'_>) -> Result<(String, BTreeMap<String, String>
 }
 
 impl Store for Nats {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let (version, settings) = settings(&mut self.server.reach().await?).await?;
             let (durability, because) = durability(&version);
-            Ok(Effective { version, durability, because, settings })
+            Ok(EffectiveSettings { version, durability, because, settings })
         })
     }
 

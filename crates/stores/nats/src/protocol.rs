@@ -17,4 +17,4 @@ mod wire;
 
 pub use connection::{Connection, Info, Login, Place};
 pub use error::{ApiError, Error};
-pub use message::{Delivered, Message};
+pub use message::{DeliveredMessage, Message};

@@ -6,7 +6,7 @@ mod subscriber;
 
 use std::time::Duration;
 
-use acidtest_model::{CellRequest, Durability, Effective, StoreError, Task};
+use acidtest_model::{CellRequest, Durability, EffectiveSettings, StoreError, Task};
 use acidtest_workloads::{
     Place,
     queue::{Ack, Connector, Consume, Delivery, Depth, QueueAdapter, QueueKind, Requirements},
@@ -150,8 +150,8 @@ impl QueueAdapter for Nats {
         &'a self,
         place: &'a Place,
         wanted: &'a Requirements,
-        server: &'a Effective,
-    ) -> Task<'a, Result<Effective, StoreError>> {
+        server: &'a EffectiveSettings,
+    ) -> Task<'a, Result<EffectiveSettings, StoreError>> {
         Box::pin(async move {
             let doing = "reading the queue's settings";
             let mut api = self.server.reach().await?;
@@ -197,7 +197,12 @@ impl QueueAdapter for Nats {
 }
 
 /// The durability level that a queue's settings give, with the settings as they are shown.
-fn effective(server: &Effective, stream: &StreamConfig, consumer: &ConsumerConfig, ack: Ack) -> Effective {
+fn effective(
+    server: &EffectiveSettings,
+    stream: &StreamConfig,
+    consumer: &ConsumerConfig,
+    ack: Ack,
+) -> EffectiveSettings {
     let (durability, because) = match (stream.storage, ack) {
         (Storage::Memory, _) => (Durability::None, "the stream is in memory".to_owned()),
         (Storage::File, Ack::None) => {
@@ -219,7 +224,7 @@ fn effective(server: &Effective, stream: &StreamConfig, consumer: &ConsumerConfi
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
-    Effective { version: server.version.clone(), durability, because, settings }
+    EffectiveSettings { version: server.version.clone(), durability, because, settings }
 }
 
 #[cfg(test)]
@@ -254,7 +259,7 @@ mod tests {
 
     #[test]
     fn only_an_acknowledged_message_in_files_outlives_the_server() {
-        let server = Effective {
+        let server = EffectiveSettings {
             version: "2.9.10".to_owned(),
             durability: Durability::Process,
             because: String::new(),

@@ -8,7 +8,7 @@ use acidtest_engine::Completion;
 use acidtest_model::{Durability, StoreError};
 use acidtest_store_nats::{KIND, Nats};
 use acidtest_testbed::{
-    Gone, NAMESPACE, Pace, Relay, Subject, World,
+    AfterRemoval, NAMESPACE, Pace, Relay, Subject, World,
     queue::{self, QueueRun, few},
     wait,
 };
@@ -21,7 +21,7 @@ use acidtest_workloads::{
 };
 
 static NATS: Subject<Nats> =
-    Subject { kind: KIND, open: |address, _| Box::pin(Nats::open(address)), gone: Gone::Error };
+    Subject { kind: KIND, open: |address, _| Box::pin(Nats::open(address)), gone: AfterRemoval::Error };
 
 #[test]
 fn every_way_to_publish_and_to_consume_does_as_it_promises() {

@@ -11,11 +11,11 @@ use std::{
 use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, StoreError};
 use acidtest_store_nats::{KIND, Nats};
-use acidtest_testbed::{Gone, Subject, World, login, wait, wanted};
+use acidtest_testbed::{AfterRemoval, Subject, World, login, wait, wanted};
 use acidtest_workloads::{Owner, Store};
 
 static NATS: Subject<Nats> =
-    Subject { kind: KIND, open: |address, _| Box::pin(Nats::open(address)), gone: Gone::Error };
+    Subject { kind: KIND, open: |address, _| Box::pin(Nats::open(address)), gone: AfterRemoval::Error };
 
 fn start() -> Option<World<Nats>> {
     NATS.start(Durability::Process)

@@ -3,7 +3,7 @@
 use acidtest_model::{Address, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, LoadProgress, Place,
-    join::{self, Connector, Ext, JoinStore, Joined, Operations, Scenario, TableOrder},
+    join::{self, Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder},
     records::Layout,
 };
 use tokio_postgres::{Client, Error, Row, Statement};
@@ -149,7 +149,7 @@ impl Connection {
 }
 
 impl Operations for Connection {
-    async fn join(&mut self, order: TableOrder, joined: &mut Joined) -> Attempt {
+    async fn join(&mut self, order: TableOrder, joined: &mut JoinAnswer) -> Attempt {
         let rows = match self.rows(order).await {
             Ok(rows) => rows,
             Err(trouble) => return trouble,

@@ -15,8 +15,8 @@ mod value;
 use std::collections::BTreeMap;
 
 use acidtest_model::{
-    Address, Durability, Effective, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support,
-    Task,
+    Address, Durability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
+    Support, Task,
 };
 use acidtest_workloads::{
     Owner, Store,
@@ -160,12 +160,17 @@ fn marker(namespace: &str) -> String {
 }
 
 impl Store for Postgres {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let settings = self.on_server("reading the settings", settings).await?;
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
             let (durability, because) = durability(value);
-            Ok(Effective { version: value("server_version").to_owned(), durability, because, settings })
+            Ok(EffectiveSettings {
+                version: value("server_version").to_owned(),
+                durability,
+                because,
+                settings,
+            })
         })
     }
 

@@ -8,7 +8,9 @@ mod server;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use acidtest_model::{Address, Durability, Effective, NO_REFRESH, StoreError, StoreKind, Support, Task};
+use acidtest_model::{
+    Address, Durability, EffectiveSettings, NO_REFRESH, StoreError, StoreKind, Support, Task,
+};
 use acidtest_workloads::{
     Owner, Store,
     queue::{LOCKS_OF_QUEUES, QueueStore},
@@ -135,14 +137,14 @@ async fn leave(connection: &mut Connection, queue: &str, message: &str) -> Resul
 }
 
 impl Store for RabbitMq {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let connection = self.server.reach().await?;
             let settings = ["platform", "cluster_name"]
                 .into_iter()
                 .filter_map(|name| Some((name.to_owned(), connection.about(name)?.to_owned())))
                 .chain([("frame_max".to_owned(), connection.frame_max().to_string())]);
-            Ok(Effective {
+            Ok(EffectiveSettings {
                 version: self.version.clone(),
                 durability: Durability::Disk,
                 because: "each queue has its own durability level".to_owned(),

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use acidtest_engine::{Completion, Fault};
-use acidtest_model::{CellRequest, Durability, Effective, Idle, StoreError, Task};
+use acidtest_model::{CellRequest, Durability, EffectiveSettings, IdleOption, StoreError, Task};
 use acidtest_workloads::{
     Attempt, Place,
     queue::{
@@ -36,8 +36,8 @@ pub(crate) fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
 }
 
 /// The parameters that have no effect in the cell.
-pub(crate) fn idle(request: &CellRequest<'_>) -> &'static [Idle] {
-    const PUSHED: Idle = Idle {
+pub(crate) fn idle(request: &CellRequest<'_>) -> &'static [IdleOption] {
+    const PUSHED: IdleOption = IdleOption {
         name: "prefetch",
         why: "with consume auto the broker pushes messages as fast as they are read",
     };
@@ -94,8 +94,8 @@ impl QueueAdapter for RabbitMq {
         &'a self,
         place: &'a Place,
         wanted: &'a Requirements,
-        server: &'a Effective,
-    ) -> Task<'a, Result<Effective, StoreError>> {
+        server: &'a EffectiveSettings,
+    ) -> Task<'a, Result<EffectiveSettings, StoreError>> {
         Box::pin(async move {
             // the broker accepts this declaration only if the queue has these settings
             self.declared(place, wanted, "reading the queue's settings back").await?;
@@ -108,7 +108,7 @@ impl QueueAdapter for RabbitMq {
                 ("queue.x-queue-type".to_owned(), kind.to_owned()),
                 ("message.delivery_mode".to_owned(), if delivery.persistent { "2" } else { "1" }.to_owned()),
             ]);
-            Ok(Effective { version: server.version.clone(), durability, because, settings })
+            Ok(EffectiveSettings { version: server.version.clone(), durability, because, settings })
         })
     }
 

@@ -12,7 +12,7 @@ use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, StoreError};
 use acidtest_store_rabbitmq::{KIND, RabbitMq};
 use acidtest_testbed::{
-    Gone, NAMESPACE, Pace, Private, Relay, Subject, World, login,
+    AfterRemoval, NAMESPACE, Pace, Private, Relay, Subject, World, login,
     queue::{self, QueueRun, few},
     wait,
 };
@@ -26,7 +26,7 @@ use acidtest_workloads::{
 use tokio::time::timeout;
 
 static RABBIT: Subject<RabbitMq> =
-    Subject { kind: KIND, open: |address, _| Box::pin(RabbitMq::open(address)), gone: Gone::Error };
+    Subject { kind: KIND, open: |address, _| Box::pin(RabbitMq::open(address)), gone: AfterRemoval::Error };
 
 #[test]
 fn every_way_to_publish_and_to_consume_does_as_it_promises() {

@@ -15,8 +15,8 @@ mod session;
 mod settings;
 
 use acidtest_model::{
-    Address, CellRequest, Durability, Effective, Idle, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
-    Support, Task,
+    Address, CellRequest, Durability, EffectiveSettings, IdleOption, Isolation, Lock, NO_REFRESH, StoreError,
+    StoreKind, Support, Task,
 };
 use acidtest_workloads::{
     Owner, Store,
@@ -83,8 +83,8 @@ fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
     (request.transaction > 1 && request.lock == Lock::Hard).then_some(records::ONE_LOCK)
 }
 
-fn idle(request: &CellRequest<'_>) -> &'static [Idle] {
-    const ONE_AFTER_THE_OTHER: &[Idle] = &[Idle {
+fn idle(request: &CellRequest<'_>) -> &'static [IdleOption] {
+    const ONE_AFTER_THE_OTHER: &[IdleOption] = &[IdleOption {
         name: "max_retries",
         why: "commands and scripts run one after the other: none conflicts with another",
     }];
@@ -143,7 +143,7 @@ impl Redis {
 }
 
 impl Store for Redis {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let mut connection = self.server.reach().await?;
             settings::read(&mut connection).await.map_err(self.server.failed("reading the settings"))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use acidtest_model::{Durability, Effective};
+use acidtest_model::{Durability, EffectiveSettings};
 use redis::{RedisResult, aio::MultiplexedConnection, cmd, pipe};
 
 const SETTINGS: [&str; 8] = [
@@ -16,7 +16,7 @@ const SETTINGS: [&str; 8] = [
     "databases",
 ];
 
-pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<Effective> {
+pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<EffectiveSettings> {
     let info: String = cmd("INFO").arg("server").query_async(connection).await?;
     let (settings, forbidden) = config(connection).await?;
     let (durability, because) = match forbidden {
@@ -26,7 +26,7 @@ pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<
             format!("the settings cannot be read, so nothing is promised: CONFIG GET was refused ({cause})"),
         ),
     };
-    Ok(Effective { version: version(&info), durability, because, settings })
+    Ok(EffectiveSettings { version: version(&info), durability, because, settings })
 }
 
 /// The settings, and the reason if they could not be read: managed servers forbid CONFIG.

@@ -9,14 +9,16 @@ use std::{
 
 use acidtest_model::{Address, Durability, Lock, Secret};
 use acidtest_store_redis::{KIND, Redis};
-use acidtest_testbed::{Gone, InventoryRun, Subject, World, for_time, inventory, login, to_the_end, wait};
+use acidtest_testbed::{
+    AfterRemoval, InventoryRun, Subject, World, for_time, inventory, login, to_the_end, wait,
+};
 use acidtest_workloads::{Owner, Store, Verdict};
 use redis::{Commands, FromRedisValue};
 
 const NAMESPACE: &str = "acidtest_t[e]st*";
 
 static REDIS: Subject<Redis> =
-    Subject { kind: KIND, open: |address, _| Box::pin(Redis::open(address)), gone: Gone::Empty };
+    Subject { kind: KIND, open: |address, _| Box::pin(Redis::open(address)), gone: AfterRemoval::Empty };
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {

@@ -11,7 +11,7 @@ use acidtest_engine::Attempt;
 use acidtest_model::Durability;
 use acidtest_store_redis::{KIND, Redis};
 use acidtest_testbed::{
-    Gone, NAMESPACE, Subject, World,
+    AfterRemoval, NAMESPACE, Subject, World,
     queue::{self, QueueRun, few},
     wait, with_more_time,
 };
@@ -24,7 +24,7 @@ use acidtest_workloads::{
 use tokio::time::timeout;
 
 static REDIS: Subject<Redis> =
-    Subject { kind: KIND, open: |address, _| Box::pin(Redis::open(address)), gone: Gone::Empty };
+    Subject { kind: KIND, open: |address, _| Box::pin(Redis::open(address)), gone: AfterRemoval::Empty };
 
 #[test]
 fn every_way_to_publish_and_to_consume_does_as_it_promises() {

@@ -5,7 +5,7 @@
 use acidtest_model::{Durability, Lock};
 use acidtest_store_redis::{KIND, Redis};
 use acidtest_testbed::{
-    Gone, NAMESPACE, Subject, for_operations, for_time,
+    AfterRemoval, NAMESPACE, Subject, for_operations, for_time,
     records::{self, RecordsRun},
     wait, with_more_time,
 };
@@ -15,7 +15,7 @@ use acidtest_workloads::{
 };
 
 static REDIS: Subject<Redis> =
-    Subject { kind: KIND, open: |address, _| Box::pin(Redis::open(address)), gone: Gone::Empty };
+    Subject { kind: KIND, open: |address, _| Box::pin(Redis::open(address)), gone: AfterRemoval::Empty };
 
 #[test]
 fn every_mix_goes_through_in_every_lock_mode() {

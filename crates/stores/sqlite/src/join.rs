@@ -5,7 +5,7 @@ use std::fmt::Write;
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, LoadProgress, Place,
-    join::{self, Connector, Ext, JoinStore, Joined, Operations, Scenario, TableOrder},
+    join::{self, Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder},
     records::Layout,
 };
 use rusqlite::{Connection, params};
@@ -28,7 +28,7 @@ fn query(place: &Place, order: TableOrder, value: u8) -> String {
     )
 }
 
-fn run(connection: &Connection, sql: &str, joined: &mut Joined) -> rusqlite::Result<()> {
+fn run(connection: &Connection, sql: &str, joined: &mut JoinAnswer) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -108,7 +108,7 @@ impl JoinStore for Sqlite {
                 // prepare the statement before timing begins; the run finds it in the cache
                 drop(connection.prepare_cached(&sql)?);
                 begin();
-                run(connection, &sql, &mut Joined::default())
+                run(connection, &sql, &mut JoinAnswer::default())
             })
         })
     }
@@ -147,7 +147,7 @@ impl Connector for SqliteConnector {
 }
 
 impl Operations for Client {
-    async fn join(&mut self, order: TableOrder, joined: &mut Joined) -> Attempt {
+    async fn join(&mut self, order: TableOrder, joined: &mut JoinAnswer) -> Attempt {
         match run(&self.connection, &self.sql[order as usize], joined) {
             Ok(()) => Attempt::Ok,
             Err(error) => attempt(&error),
@@ -177,10 +177,10 @@ mod tests {
         }
         let sql = TableOrder::ALL.map(|order| query(&place, order, 4));
         let mut client = wait(SqliteConnector { file: store.file.clone(), sql }.connect()).unwrap();
-        let mut expected = Joined::default();
+        let mut expected = JoinAnswer::default();
         expected.row("\u{FFFD}");
         for order in TableOrder::ALL {
-            let mut joined = Joined::default();
+            let mut joined = JoinAnswer::default();
             assert_eq!(wait(client.join(order, &mut joined)), Attempt::Ok);
             assert_eq!(joined, expected);
         }

@@ -17,8 +17,8 @@ use std::{
 };
 
 use acidtest_model::{
-    Address, Durability, Effective, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support,
-    Task,
+    Address, Durability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
+    Support, Task,
 };
 use acidtest_workloads::{
     Attempt, Fault, Owner, Place, Store,
@@ -225,7 +225,7 @@ fn forget_statistics(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 impl Store for Sqlite {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             self.on_file("reading the settings", |connection| {
                 let pragma = |name: &str| {
@@ -243,7 +243,7 @@ impl Store for Sqlite {
                     settings.insert(name.to_owned(), pragma(name)?);
                 }
                 let (durability, because) = durability(&settings["journal_mode"], &settings["synchronous"]);
-                Ok(Effective {
+                Ok(EffectiveSettings {
                     version: rusqlite::version().to_owned(),
                     durability,
                     because: because.to_owned(),

@@ -13,8 +13,8 @@ mod trial;
 use std::collections::BTreeMap;
 
 use acidtest_model::{
-    Address, CellRequest, Durability, Effective, Isolation, Lock, NO_REFRESH, StoreError, StoreKind, Support,
-    Task, all_has_effect,
+    Address, CellRequest, Durability, EffectiveSettings, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
+    Support, Task, all_has_effect,
 };
 use acidtest_workloads::{
     Owner, Store,
@@ -139,13 +139,13 @@ fn durability(wal_mode: &str) -> (Durability, String) {
 }
 
 impl Store for Tarantool {
-    fn effective(&self) -> Task<'_, Result<Effective, StoreError>> {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
             let code = include_str!("lua/settings.lua");
             let read = self.server.run("reading the settings", code, nothing, read_settings);
             let (version, settings) = read.await?;
             let (durability, because) = durability(settings.get("wal_mode").map_or("", String::as_str));
-            Ok(Effective { version, durability, because, settings })
+            Ok(EffectiveSettings { version, durability, because, settings })
         })
     }
 

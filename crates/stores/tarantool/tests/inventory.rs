@@ -9,7 +9,7 @@ use acidtest_store_tarantool::{
     KIND, Tarantool,
     iproto::{Connection, Encoder},
 };
-use acidtest_testbed::{Gone, InventoryRun, SEED, Subject, World, for_time, inventory, login, wait};
+use acidtest_testbed::{AfterRemoval, InventoryRun, SEED, Subject, World, for_time, inventory, login, wait};
 use acidtest_workloads::{
     Owner, Place, Store,
     inventory::{InventoryStore, Parameters, Stock},
@@ -18,7 +18,7 @@ use acidtest_workloads::{
 const NAMESPACE: &str = "acidtest_t[e]st*";
 
 static TARANTOOL: Subject<Tarantool> =
-    Subject { kind: KIND, open: |address, _| Box::pin(Tarantool::open(address)), gone: Gone::Empty };
+    Subject { kind: KIND, open: |address, _| Box::pin(Tarantool::open(address)), gone: AfterRemoval::Empty };
 
 #[test]
 fn each_lock_mode_keeps_its_promise_under_contention() {

@@ -10,7 +10,7 @@ use acidtest_store_tarantool::{
     iproto::{Connection, Encoder},
 };
 use acidtest_testbed::{
-    Gone, NAMESPACE, Subject,
+    AfterRemoval, NAMESPACE, Subject,
     queue::{self, QueueRun, few},
     wait, with_more_time,
 };
@@ -20,7 +20,7 @@ use acidtest_workloads::{
 };
 
 static TARANTOOL: Subject<Tarantool> =
-    Subject { kind: KIND, open: |address, _| Box::pin(Tarantool::open(address)), gone: Gone::Empty };
+    Subject { kind: KIND, open: |address, _| Box::pin(Tarantool::open(address)), gone: AfterRemoval::Empty };
 
 #[test]
 fn every_way_to_publish_and_to_consume_does_as_it_promises() {

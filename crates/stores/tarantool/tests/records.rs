@@ -1,10 +1,10 @@
 //! The records workload against real servers; each test starts its own.
 
 use acidtest_store_tarantool::{KIND, Tarantool};
-use acidtest_testbed::{Gone, Subject, records};
+use acidtest_testbed::{AfterRemoval, Subject, records};
 
 static TARANTOOL: Subject<Tarantool> =
-    Subject { kind: KIND, open: |address, _| Box::pin(Tarantool::open(address)), gone: Gone::Empty };
+    Subject { kind: KIND, open: |address, _| Box::pin(Tarantool::open(address)), gone: AfterRemoval::Empty };
 
 #[test]
 fn every_mix_goes_through_in_every_lock_mode() {

@@ -10,7 +10,7 @@ use std::{
 
 use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
 
-use super::{Connector, Joined, Operations, TableOrder};
+use super::{Connector, JoinAnswer, Operations, TableOrder};
 
 /// Names of the operations, in the order of their kinds.
 pub const OPERATIONS: &[&str] = &["ext_first", "usertable_first"];
@@ -46,7 +46,7 @@ struct JoinClient<C: Connector> {
     scenario: Scenario,
     connector: C,
     connection: Option<C::Connection>,
-    joined: Joined,
+    joined: JoinAnswer,
     turn: usize,
 }
 
@@ -98,7 +98,7 @@ where
             scenario,
             connector,
             connection: None,
-            joined: Joined::default(),
+            joined: JoinAnswer::default(),
             turn,
         }))
     })
@@ -123,7 +123,7 @@ mod tests {
     }
 
     impl Operations for Fake {
-        async fn join(&mut self, order: TableOrder, joined: &mut Joined) -> Attempt {
+        async fn join(&mut self, order: TableOrder, joined: &mut JoinAnswer) -> Attempt {
             joined.row("a");
             if order == TableOrder::UsertableFirst && std::mem::take(&mut self.planted) {
                 joined.row("b");
@@ -139,7 +139,7 @@ mod tests {
             scenario: scenario.clone(),
             connector: Fake { planted: true },
             connection: None,
-            joined: Joined::default(),
+            joined: JoinAnswer::default(),
             turn: 0,
         };
         at_once(client.connect()).unwrap();

@@ -20,5 +20,5 @@ mod workload;
 
 pub use client::{OPERATIONS, Scenario, task};
 pub use parameters::{Ext, Parameters};
-pub use port::{Connector, JoinStore, Joined, Operations, TableOrder};
+pub use port::{Connector, JoinAnswer, JoinStore, Operations, TableOrder};
 pub use workload::{Join, KIND};

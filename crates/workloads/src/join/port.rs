@@ -37,11 +37,11 @@ pub(super) const ROWS: usize = 100_000;
 
 /// The rows that a join found. Its memory is reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinAnswer {
     keys: Vec<String>,
 }
 
-impl Joined {
+impl JoinAnswer {
     /// Forgets the rows of the last join.
     pub fn clear(&mut self) {
         self.keys.clear();
@@ -66,7 +66,7 @@ impl Joined {
 pub trait Operations {
     /// `SELECT` of all columns of both tables, joined on the key, `WHERE value =`; `joined` is empty when
     /// it is called and takes each row's key.
-    fn join(&mut self, order: TableOrder, joined: &mut Joined) -> impl Future<Output = Attempt>;
+    fn join(&mut self, order: TableOrder, joined: &mut JoinAnswer) -> impl Future<Output = Attempt>;
 }
 
 /// Opens connections for one client.
@@ -127,7 +127,7 @@ mod tests {
     fn rows_are_right_if_each_is_there_once() {
         let expected: BTreeSet<String> = ["a", "b"].map(str::to_owned).into();
         let is = |rows: &[&str]| {
-            let mut joined = Joined::default();
+            let mut joined = JoinAnswer::default();
             for row in rows {
                 joined.row(row);
             }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn rows_without_end_take_no_memory_without_end() {
         let most: BTreeSet<String> = (0..ROWS).map(|row| row.to_string()).collect();
-        let mut joined = Joined::default();
+        let mut joined = JoinAnswer::default();
         for key in &most {
             joined.row(key);
         }

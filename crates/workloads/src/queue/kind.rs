@@ -1,6 +1,6 @@
 //! Entries of the matrix that several stores with queues share.
 
-use acidtest_model::{CellRequest, Idle, Lock, Support};
+use acidtest_model::{CellRequest, IdleOption, Lock, Support};
 
 use super::NAME;
 
@@ -15,15 +15,15 @@ pub const LOCKS_OF_QUEUES: &[(Lock, Support)] = &[
 ];
 
 /// For a store that has only queues of messages.
-pub const NO_CONFLICTS: Idle = Idle {
+pub const NO_CONFLICTS: IdleOption = IdleOption {
     name: "max_retries",
     why: "a message is stored, delivered or acknowledged: no operation conflicts with another",
 };
 
 /// The parameters without effect on a store whose queues are tables.
 #[must_use]
-pub fn idle_on_tables(request: &CellRequest<'_>) -> &'static [Idle] {
-    const AHEAD: &[Idle] = &[Idle {
+pub fn idle_on_tables(request: &CellRequest<'_>) -> &'static [IdleOption] {
+    const AHEAD: &[IdleOption] = &[IdleOption {
         name: "prefetch",
         why: "a message is taken out of a table when it is asked for, and none ahead",
     }];

@@ -1,6 +1,6 @@
 //! The workload's parameters.
 
-use acidtest_model::Idle;
+use acidtest_model::IdleOption;
 use serde::{Deserialize, Serialize};
 
 use super::{Ack, Consume, Delivery, QueueKind, message::HEADER};
@@ -159,7 +159,7 @@ impl Parameters {
     }
 
     /// The parameters that have no effect, given the values of the others.
-    pub(super) fn idle(&self) -> Vec<Idle> {
+    pub(super) fn idle(&self) -> Vec<IdleOption> {
         let publishes = self.phase != Phase::Consume;
         let consumes = self.phase != Phase::Publish;
         let (nobody_publishes, nobody_consumes) =

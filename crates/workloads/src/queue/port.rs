@@ -3,7 +3,7 @@
 use std::{future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
-use acidtest_model::{Effective, StoreError, Task};
+use acidtest_model::{EffectiveSettings, StoreError, Task};
 
 use super::{Ack, Consume, Delivery, Message, Scenario, client, drain};
 use crate::{LoadProgress, Place};
@@ -145,8 +145,8 @@ pub trait QueueAdapter: Send + Sync {
         &'a self,
         place: &'a Place,
         wanted: &'a Requirements,
-        server: &'a Effective,
-    ) -> Task<'a, Result<Effective, StoreError>> {
+        server: &'a EffectiveSettings,
+    ) -> Task<'a, Result<EffectiveSettings, StoreError>> {
         let _ = (place, wanted);
         Box::pin(async { Ok(server.clone()) })
     }
@@ -193,8 +193,8 @@ pub trait QueueStore: Send + Sync {
         &'a self,
         place: &'a Place,
         wanted: &'a Requirements,
-        server: &'a Effective,
-    ) -> Task<'a, Result<Effective, StoreError>>;
+        server: &'a EffectiveSettings,
+    ) -> Task<'a, Result<EffectiveSettings, StoreError>>;
 
     /// A task for the engine that runs one client of the trial: a producer or a consumer, by its index.
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask;
@@ -235,8 +235,8 @@ impl<T: QueueAdapter> QueueStore for T {
         &'a self,
         place: &'a Place,
         wanted: &'a Requirements,
-        server: &'a Effective,
-    ) -> Task<'a, Result<Effective, StoreError>> {
+        server: &'a EffectiveSettings,
+    ) -> Task<'a, Result<EffectiveSettings, StoreError>> {
         QueueAdapter::settings(self, place, wanted, server)
     }
 

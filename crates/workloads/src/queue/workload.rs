@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Durability, Effective, Lock, StoreError, Task};
+use acidtest_model::{Durability, EffectiveSettings, Lock, StoreError, Task};
 
 use super::{
     Ack, Consume, Delivery, Ledger, NAME, OPERATIONS, Parameters, Phase, QueueKind, QueueStore, Requirements,
@@ -208,12 +208,12 @@ impl Workload for Queue {
 
 /// Lowers the durability level to none where producers ask for no acknowledgement: a durability level is a promise about
 /// acknowledged messages.
-fn acknowledged(delivery: &Delivery, settings: Effective) -> Effective {
+fn acknowledged(delivery: &Delivery, settings: EffectiveSettings) -> EffectiveSettings {
     if delivery.ack != Ack::None || delivery.producers == 0 {
         return settings;
     }
     let because = "without acknowledgements nobody says that a message arrived".to_owned();
-    Effective { durability: Durability::None, because, ..settings }
+    EffectiveSettings { durability: Durability::None, because, ..settings }
 }
 
 struct QueueTrial {
@@ -247,8 +247,8 @@ impl WorkloadTrial for QueueTrial {
         &'a self,
         store: &'a dyn Store,
         place: &'a Place,
-        server: &'a Effective,
-    ) -> Task<'a, Result<Effective, StoreError>> {
+        server: &'a EffectiveSettings,
+    ) -> Task<'a, Result<EffectiveSettings, StoreError>> {
         Box::pin(async move {
             let settings = port(store)?.settings(place, &self.wanted, server).await?;
             Ok(acknowledged(&self.wanted.delivery, settings))

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use acidtest_model::{Idle, Isolation};
+use acidtest_model::{IdleOption, Isolation};
 use serde::{Deserialize, Serialize};
 
 use super::{Action, Choice, Layout};
@@ -285,7 +285,7 @@ impl Parameters {
     }
 
     /// The parameters that have no effect, given the values of the others.
-    pub(super) fn idle(&self) -> Vec<Idle> {
+    pub(super) fn idle(&self) -> Vec<IdleOption> {
         let chooses = self.mix.share(Action::Insert) < 1.0;
         let writes =
             [Action::Update, Action::Insert, Action::Modify].iter().any(|action| self.mix.does(*action));

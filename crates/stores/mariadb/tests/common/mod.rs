@@ -13,7 +13,7 @@ macro_rules! subject {
         acidtest_testbed::Subject {
             kind: acidtest_store_mariadb::Variant::$variant.kind,
             open: |address, _| Box::pin(acidtest_store_mariadb::Variant::$variant.open(address)),
-            gone: acidtest_testbed::Gone::Error,
+            gone: acidtest_testbed::AfterRemoval::Error,
         }
     };
 }

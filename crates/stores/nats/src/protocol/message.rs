@@ -43,14 +43,14 @@ impl<'a> Message<'a> {
 
     /// The counts that come with a message that a consumer hands out; none for any other message.
     #[must_use]
-    pub fn delivered(&self) -> Option<Delivered> {
-        Delivered::read(self.reply?)
+    pub fn delivered(&self) -> Option<DeliveredMessage> {
+        DeliveredMessage::read(self.reply?)
     }
 }
 
 /// The counts of a delivered message, from the subject to which its acknowledgement is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delivered {
+pub struct DeliveredMessage {
     /// How often the message has been handed out, this time included.
     pub times: u64,
     /// The message's sequence number in the stream.
@@ -59,7 +59,7 @@ pub struct Delivered {
     pub pending: u64,
 }
 
-impl Delivered {
+impl DeliveredMessage {
     /// Parses `$JS.ACK.stream.consumer.times.sequence.consumer sequence.time.pending`, or, as a server with domains
     /// writes it, `$JS.ACK.domain.account.stream. … .pending.token`.
     fn read(reply: &str) -> Option<Self> {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_delivery_says_how_often_and_what_is_behind_it() {
-        let read = |subject| Delivered::read(subject).map(|it| (it.times, it.sequence, it.pending));
+        let read = |subject| DeliveredMessage::read(subject).map(|it| (it.times, it.sequence, it.pending));
         assert_eq!(read("$JS.ACK.foo.c.2.1.3.1795319998776811800.9"), Some((2, 1, 9)));
         assert_eq!(read("$JS.ACK.hub.ACCHASH.foo.c.1.5.6.1795319998776811800.0.Xy7"), Some((1, 5, 0)));
         assert_eq!(read("$JS.ACK.hub.ACCHASH.foo.c.1.5.6.1795319998776811800.0"), Some((1, 5, 0)));

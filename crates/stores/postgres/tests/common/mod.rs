@@ -4,12 +4,12 @@
 
 use acidtest_model::Address;
 use acidtest_store_postgres::{KIND, Postgres};
-use acidtest_testbed::{Gone, Subject, wait};
+use acidtest_testbed::{AfterRemoval, Subject, wait};
 use tokio_postgres::Client;
 
 /// PostgreSQL as the common checks open it.
 pub(crate) static POSTGRES: Subject<Postgres> =
-    Subject { kind: KIND, open: |address, _| Box::pin(Postgres::open(address)), gone: Gone::Error };
+    Subject { kind: KIND, open: |address, _| Box::pin(Postgres::open(address)), gone: AfterRemoval::Error };
 
 /// Runs work as the server's superuser, bypassing the store.
 pub(crate) fn on_server<T>(address: &Address, work: impl AsyncFnOnce(&Client) -> T) -> T {
