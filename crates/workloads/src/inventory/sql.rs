@@ -150,7 +150,7 @@ impl Reading {
         seen.copied().unwrap_or_default()
     }
 
-    /// The count that the withdrawal leaves on its tuple: the count read, less the withdrawal's.
+    /// The count that the withdrawal leaves on its tuple: the count read, less its own.
     fn left(&self, withdrawal: &Withdrawal) -> i64 {
         self.of(withdrawal).count.saturating_sub(withdrawal.count.into())
     }
@@ -185,13 +185,9 @@ impl<S: SqlSession> SqlConnection<S> {
                 session.read_group(read, wanted, seen).await?;
                 seen.decide(wanted, taken)?;
                 for (index, withdrawal) in taken.iter().enumerate() {
-                    session.change(set, withdrawal, seen.left(withdrawal)).await.map_err(
-                        |ended| match index {
-                            0 => ended,
-                            // the withdrawals before this one have taken effect
-                            _ => ended.after_a_part(),
-                        },
-                    )?;
+                    let changed = session.change(set, withdrawal, seen.left(withdrawal)).await;
+                    // the withdrawals before this one have taken effect
+                    changed.map_err(|ended| if index == 0 { ended } else { ended.after_a_part() })?;
                 }
                 Ok(())
             }
