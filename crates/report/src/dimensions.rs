@@ -57,6 +57,13 @@ impl CellResult {
         }
     }
 
+    /// The durability level that the cell is named by: the one asked for, and where none was asked for the one read
+    /// back, which tells a reader more than "as it is".
+    pub(crate) fn durability_in_name(&self) -> String {
+        let read_back = self.durability_asked.is_none() && self.effective.is_some();
+        if read_back { self.durability() } else { self.dimension(DURABILITY) }
+    }
+
     /// Whether the other cell has the same values in all dimensions but these.
     #[must_use]
     pub fn same_but(&self, other: &Self, names: &[&str]) -> bool {
@@ -170,9 +177,7 @@ pub(crate) fn spoken(cell: &CellResult, name: &str) -> String {
     match name {
         CLIENTS => format!("{} {}", cell.clients, if cell.clients == 1 { "client" } else { "clients" }),
         RATE => cell.rate.map_or_else(|| "closed loop".to_owned(), |offered| rate(offered) + "/s"),
-        // "as it is" tells a reader less than what was read back
-        DURABILITY if cell.durability_asked.is_none() => format!("durability {}", cell.durability()),
-        DURABILITY => format!("durability {}", cell.dimension(DURABILITY)),
+        DURABILITY => format!("durability {}", cell.durability_in_name()),
         _ => format!("{name} {}", cell.dimension(name)),
     }
 }

@@ -32,14 +32,13 @@ pub(crate) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
 
 /// Operations a second: `12,345`, or `3.21` where they are few.
 #[must_use]
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a rate is neither negative nor huge
 pub fn rate(value: f64) -> String {
-    if value < 99.95 { three_digits(value) } else { acidtest_model::count(value.round() as u64) }
+    three_digits(value)
 }
 
-/// Rounded to three digits, or to a whole number where that has more; below 0.1, three digits after the leading
+/// Rounded to three digits, or to a whole number where that has more (`12,345`); below 0.1, three digits after the leading
 /// zeros.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a small positive number of places
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small positive places, and a value from 999.5
 pub(crate) fn three_digits(value: f64) -> String {
     match value {
         value if value > 0.0 && value < 0.0995 => {
@@ -48,7 +47,9 @@ pub(crate) fn three_digits(value: f64) -> String {
         }
         value if value < 9.995 => format!("{value:.2}"),
         value if value < 99.95 => format!("{value:.1}"),
-        value => format!("{value:.0}"),
+        // what is no number is not shown as one
+        value if value < 999.5 || !value.is_finite() => format!("{value:.0}"),
+        value => acidtest_model::count(value.round() as u64),
     }
 }
 
@@ -64,5 +65,6 @@ mod tests {
         assert_eq!([0, 999, 1000, 1_234_567].map(acidtest_model::count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0.001_16, 0.0995, 1e-30].map(three_digits), ["0.00116", "0.10", "0.000000000000"]);
         assert_eq!([0.0, 3.214, 99.96, 12_345.4].map(rate), ["0.00", "3.21", "100", "12,345"]);
+        assert_eq!([999.4, 999.6, f64::NAN, f64::INFINITY].map(rate), ["999", "1,000", "NaN", "inf"]);
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use self::{
 };
 use crate::{
     CellResult, OperationFigures, Ratio, RunResult,
-    dimensions::{LOCK, Names, RATE, STORE},
+    dimensions::{DURABILITY, LOCK, Names, RATE, STORE},
     distinct,
     figure::{rate, three_digits},
     table::{Entry, Table, Worth},
@@ -56,6 +56,7 @@ impl<'a> Columns<'a> {
         let own = [Some(self.names.store(cell)), self.lock.then(|| cell.lock.to_string())];
         let others = self.others.iter().map(|name| match (name.as_str(), cell.rate) {
             (RATE, Some(offered)) => rate(offered) + "/s",
+            (DURABILITY, _) => cell.durability_in_name(),
             _ => cell.dimension(name),
         });
         own.into_iter().flatten().chain(others).collect()
