@@ -96,7 +96,8 @@ fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     }
     let alone = groups.len() == 1;
     let is_lucky = |cell: &CellResult| !cell.is_promised() && cell.verdict() == Verdict::Holds;
-    let those = if result.cells.iter().any(is_lucky) { "that promised it and hold" } else { "that hold" };
+    let those =
+        if result.cells.iter().any(is_lucky) { "that hold and promise every guarantee" } else { "that hold" };
     let said = groups.iter().filter_map(|(group, cells)| {
         let said = leader(cells, those, names)?;
         // most of a group's name stands in the cell's name
@@ -151,8 +152,8 @@ fn leader(cells: &[&CellResult], those: &str, names: &Names) -> Option<String> {
     let alike: Vec<&CellResult> = others.iter().filter(alike).map(|(cell, _)| *cell).collect();
     let noise = match alike.len() {
         0 => String::new(),
-        _ if best.whole_trials().count() < 2 => "; one trial does not tell it from others".to_owned(),
-        _ => format!("; the noise does not tell it from {}", listed(&alike, names)),
+        _ if best.whole_trials().count() < 2 => "; one trial cannot tell it from others".to_owned(),
+        _ => format!("; within the noise of it: {}", listed(&alike, names)),
     };
     let which = if open { "Lowest p99" } else { "Fastest" };
     Some(format!("{which} of those {those}: {}, {shown}{noise}{late}", names.cell(best)))
@@ -245,11 +246,11 @@ mod tests {
             Grid { stores: &["redis", "sqlite"], locks: &[Lock::Native], ..Grid::default() }.result();
         let text = said(&result);
         assert!(text.starts_with("All 2 cells hold.\nFastest of those that hold: "), "{text}");
-        assert!(text.contains("; the noise does not tell it from "), "{text}");
+        assert!(text.contains("; within the noise of it: "), "{text}");
         let once =
             Grid { stores: &["redis", "sqlite"], locks: &[Lock::Native], trials: 1, ..Grid::default() };
         let text = said(&once.result());
-        assert!(text.contains("one trial does not tell it from others"), "{text}");
+        assert!(text.contains("one trial cannot tell it from others"), "{text}");
     }
 
     /// A cell of a weaker durability level is faster because it does less.

@@ -57,11 +57,10 @@ impl CellResult {
         }
     }
 
-    /// The durability level that the cell is named by: the one asked for, and where none was asked for the one read
-    /// back, which tells a reader more than "as it is".
+    /// The durability level that the cell is named by: the one read back, followed by the one asked for if that is
+    /// another; and the one asked for where none was read back.
     pub(crate) fn durability_in_name(&self) -> String {
-        let read_back = self.durability_asked.is_none() && self.effective.is_some();
-        if read_back { self.durability() } else { self.dimension(DURABILITY) }
+        if self.effective.is_some() { self.durability() } else { self.dimension(DURABILITY) }
     }
 
     /// Whether the other cell has the same values in all dimensions but these.

@@ -79,9 +79,10 @@ pub(crate) fn driving(result: &RunResult) -> String {
     format!("{who}, {arrivals}{durability} · {extent} · {trials}{refused} · seed {}", plan.seed)
 }
 
-/// The durability level that was read back of all cells; none where they differ.
+/// The durability level that was read back of all cells that were run; none where they differ.
 pub(crate) fn common_durability(result: &RunResult) -> Option<String> {
-    let levels: BTreeSet<String> = result.cells.iter().map(CellResult::durability).collect();
+    let run = result.cells.iter().filter(|cell| cell.effective.is_some());
+    let levels: BTreeSet<String> = run.map(CellResult::durability).collect();
     let mut levels = levels.into_iter();
     levels.next().filter(|_| levels.next().is_none())
 }

@@ -10,6 +10,7 @@ use crate::{
     conclusion::excuses,
     count,
     dimensions::{LOCK, Names},
+    distinct,
     figure::{nanoseconds, rate, total},
     price::Priceable,
     sweeps,
@@ -23,7 +24,7 @@ const SHOWN: usize = 6;
 const NAMED: usize = 4;
 
 /// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 13] = [
+const SORTS: [&str; 12] = [
     "cells not run",
     "limits",
     "settings",
@@ -34,7 +35,6 @@ const SORTS: [&str; 13] = [
     "drift",
     "dependent seconds",
     "the bench's limit",
-    "a busy machine",
     "server logs",
     "plans",
 ];
@@ -51,6 +51,7 @@ pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String>
     let mut notes = meanings(result);
     notes.extend(statistics(result));
     notes.extend(data(result, names));
+    notes.extend(busy(result, names));
     notes.extend(gathered(result, names, all));
     notes.extend(result.left_out.iter().map(|what| format!("left out: {what}")));
     if !all && result.cells.len() > MANY {
@@ -302,15 +303,6 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
             format!("the bench itself used {share:.2} cores: it may have set the limit"),
         );
     }
-    if let Some(others) = others(cell).filter(|others| *others > BUSY * result.machine.cores as f64) {
-        note(
-            "a busy machine",
-            format!(
-                "other programs used {others:.2} of the machine's {} cores meanwhile: on a quiet machine the figures may differ",
-                result.machine.cores
-            ),
-        );
-    }
     for trial in &cell.trials {
         notes.extend(trial_notes(trial).into_iter().map(|(sort, text)| Note {
             sort,
@@ -324,6 +316,26 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
         }));
     }
     notes
+}
+
+/// Says that other programs kept the machine busy, if they did during the trials of some cells.
+fn busy(result: &RunResult, names: &Names) -> Option<String> {
+    let cores = result.machine.cores;
+    let busy = result.cells.iter().filter_map(|cell| Some((others(cell)?, cell)));
+    let busy: Vec<(f64, &CellResult)> = busy.filter(|(others, _)| *others > BUSY * cores as f64).collect();
+    let (least, _) = busy.iter().min_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    let (most, busiest) = busy.iter().max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    let (used, during) = match busy.as_slice() {
+        [_] => (format!("{most:.2}"), names.cell(busiest)),
+        several => (
+            distinct([least, most].map(|used| format!("{used:.2}"))).join(" to "),
+            format!("{} of {} cells, most during {}", several.len(), result.cells.len(), names.cell(busiest)),
+        ),
+    };
+    Some(format!(
+        "other programs used {used} of the machine's {cores} cores during {during}: on a quiet machine the figures may \
+         differ."
+    ))
 }
 
 /// Share of the machine's cores from which others that use them are told. What the kernel does for a store (writing
@@ -457,6 +469,14 @@ mod tests {
             trial.resources.machine.cpu_mean = 6.5;
         }
         assert!(is_busy(&result));
+        for trial in result.cells.iter_mut().flat_map(|cell| &mut cell.trials) {
+            trial.resources.machine.cpu_mean = 7.0;
+        }
+        let text = notes(&result, &Names::of(&result.cells), true).join("\n");
+        assert_eq!(text.matches("other programs used 5.00 of").count(), 1, "{text}");
+        for trial in result.cells.iter_mut().skip(1).flat_map(|cell| &mut cell.trials) {
+            trial.resources.machine.cpu_mean = 2.0;
+        }
         // a server whose processes are not known may be what used them
         for trial in &mut result.cells[0].trials {
             trial.resources.server = None;

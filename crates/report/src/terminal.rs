@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn one_trial_has_no_interval() {
         let text = shown(&Grid { trials: 1, ..Grid::default() });
-        assert!(!text.contains("CV") && text.contains("(1 trial)") && text.contains("--trials"), "{text}");
+        assert!(!text.contains("CV") && text.contains("(1 pair)") && text.contains("--trials"), "{text}");
     }
 
     /// A grid of 480 trials.

@@ -4,7 +4,7 @@ use acidtest_workloads::Verdict;
 
 use super::{Assessment, Comparison, Figure, FigureComparison, Pair, Ruling};
 use crate::{
-    Style,
+    Style, distinct,
     table::{Entry, Table, Tone, Worth, wrapped},
     tables::ratio,
 };
@@ -59,7 +59,7 @@ impl Comparison {
             let (word, tone) = match &judged.ruling {
                 Ruling::Passed => ("passed".to_owned(), Tone::Good),
                 Ruling::Failed => ("failed".to_owned(), Tone::Bad),
-                Ruling::NotJudged(why) => (format!("not judged, so failed: {why}"), Tone::Bad),
+                Ruling::NotJudged(_) => ("failed: not judged".to_owned(), Tone::Bad),
             };
             table.push([
                 Entry::left(&judged.condition),
@@ -73,6 +73,12 @@ impl Comparison {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        let unjudged = self.judged.iter().filter_map(|judged| match &judged.ruling {
+            Ruling::NotJudged(why) => Some(why.clone()),
+            Ruling::Passed | Ruling::Failed => None,
+        });
+        notes
+            .extend(distinct(unjudged).into_iter().map(|why| format!("what cannot be judged fails: {why}.")));
         let known = || self.pairs.iter().flat_map(|pair| &pair.figures).filter_map(|figure| figure.ratio);
         notes.push(if self.paired {
             "one run: ratios are taken round by round, within one session of the run; figures are geometric means over \
@@ -89,9 +95,9 @@ impl Comparison {
         let tested = known().filter(|ratio| ratio.interval.is_some()).count();
         if tested >= 20 {
             notes.push(format!(
-                "{tested} ratios, each with an interval that misses the truth in 1 of 20: some {} of them may be called \
-                 different by chance.",
-                tested / 20
+                "{tested} ratios, each with an interval that misses the truth in 1 of 20: about {} may be called different \
+                 by chance.",
+                (tested + 10) / 20
             ));
         }
         if self.pairs.len() > DETAILED {

@@ -1,7 +1,9 @@
 //! The first table: for each cell whether it holds, how fast it is, and the price of its lock.
 
+use std::cmp::Reverse;
+
 use acidtest_model::Lock;
-use acidtest_workloads::{Verdict, workload};
+use acidtest_workloads::{Finding, Verdict, workload};
 
 use super::{Columns, percent, ratio};
 use crate::{
@@ -113,16 +115,13 @@ fn throughput(cell: &CellResult, several: bool) -> Vec<String> {
     shown
 }
 
-/// The verdict over all trials, with the gravest finding of the worst of them.
+/// The verdict over all trials, with the gravest finding and the most that a trial had of it.
 fn verdict(cell: &CellResult) -> Entry {
-    let worst = cell.trials.iter().max_by_key(|trial| {
-        (trial.audit.verdict, total(trial.audit.findings.iter().map(|finding| finding.count)))
-    });
-    let Some(worst) = worst else {
+    if cell.trials.is_empty() {
         return Entry::verdict("unknown: not run", Verdict::Unknown);
-    };
-    let verdict = worst.audit.verdict;
-    let gravest = worst.audit.findings.iter().find(|finding| finding.count > 0);
+    }
+    let verdict = cell.verdict();
+    let gravest = gravest(cell);
     let shown = gravest.map_or_else(|| verdict.to_string(), |gravest| format!("{verdict}: {gravest}"));
     let such = cell.trials.iter().filter(|trial| trial.audit.verdict == verdict).count();
     let entry = match (verdict, cell.trials.len()) {
@@ -133,6 +132,19 @@ fn verdict(cell: &CellResult) -> Entry {
         }
     };
     entry.or(shown).or(verdict.to_string())
+}
+
+/// The gravest finding of a cell, from the trial that had the most of it. What breaks a promise is graver than what does
+/// not; otherwise findings stand in the order of their gravity.
+fn gravest(cell: &CellResult) -> Option<&Finding> {
+    let verdict = cell.verdict();
+    let worst = cell.trials.iter().filter(|trial| trial.audit.verdict == verdict);
+    let found = worst.flat_map(|trial| trial.audit.findings.iter().enumerate());
+    let found = found.filter(|(_, finding)| finding.count > 0);
+    let gravest = found.min_by_key(|(place, finding)| {
+        (cell.without.contains(&finding.guarantee), *place, Reverse(finding.count))
+    });
+    gravest.map(|(_, finding)| finding)
 }
 
 fn price(result: &RunResult, cell: &CellResult, lock: Priceable) -> String {
@@ -150,4 +162,46 @@ fn price(result: &RunResult, cell: &CellResult, lock: Priceable) -> String {
 pub(crate) fn unpriced(cell: &CellResult) -> String {
     let void = !cell.trials.is_empty() && cell.verdict() != Verdict::Holds;
     if void { "void" } else { NOT_THERE }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_workloads::guarantee::{ATOMICITY, LOCK};
+
+    use super::*;
+    use crate::sample::Grid;
+
+    fn with_findings(findings: [Vec<Finding>; 3]) -> CellResult {
+        let mut cell = Grid::default().result().cells.remove(0);
+        for (trial, findings) in cell.trials.iter_mut().zip(findings) {
+            trial.audit.findings = findings;
+        }
+        cell
+    }
+
+    #[test]
+    fn the_worst_of_a_finding_is_that_of_the_trial_with_most_of_it() {
+        let both = |oversold, surplus| {
+            vec![
+                Finding::new("oversold", oversold, "units", LOCK),
+                Finding::new("surplus", surplus, "units", LOCK),
+            ]
+        };
+        let cell = with_findings([both(22, 148), both(45, 83), both(3, 0)]);
+        assert_eq!(verdict(&cell).text, "broken: oversold 45 units at worst (3 of 3 trials)");
+    }
+
+    /// With lock none an oversell is to be expected, and a torn record is not.
+    #[test]
+    fn what_breaks_a_promise_is_said_first() {
+        let found = |torn| {
+            vec![
+                Finding::new("oversold", 45, "units", LOCK),
+                Finding::new("torn", torn, "records", ATOMICITY),
+            ]
+        };
+        let cell = with_findings([found(0), found(2), found(1)]);
+        assert!(cell.breaks_promise());
+        assert_eq!(verdict(&cell).text, "broken: torn 2 records at worst (3 of 3 trials)");
+    }
 }

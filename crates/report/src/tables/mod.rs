@@ -86,9 +86,16 @@ pub(crate) fn percent(share: f64) -> String {
 /// A ratio with its interval, or with the remark that it has none; ≈ marks a ratio inside the noise.
 pub(crate) fn ratio(ratio: &Ratio) -> String {
     let estimate = three_digits(ratio.estimate);
-    let Some((low, high)) = ratio.interval else { return format!("×{estimate} (1 trial)") };
+    let Some((low, high)) = ratio.interval else {
+        return format!("×{estimate} ({})", if ratio.paired { "1 pair" } else { "1 trial" });
+    };
     let inside = if ratio.differs() { "" } else { " ≈" };
-    format!("×{estimate} ({}–{}){inside}", bound(low), bound(high))
+    // an interval without 1 shows on which side of it it lies
+    let shown = |value: f64| match bound(value) {
+        near if near == "1.00" && ratio.differs() => format!("{value:.3}"),
+        other => other,
+    };
+    format!("×{estimate} ({}–{}){inside}", shown(low), shown(high))
 }
 
 /// A bound of an interval. Few trials make some so wide that their digits say nothing.
@@ -124,6 +131,16 @@ mod tests {
     fn bounds_that_say_nothing_have_no_digits() {
         let two_trials = Ratio::of_pairs(&[(1.0, 40.0), (1.0, 1.0)]).unwrap();
         assert_eq!(ratio(&two_trials), "×0.16 (<0.001–>1,000) ≈");
+    }
+
+    /// A ratio that differs from 1 does not look as if its interval had 1 in it.
+    #[test]
+    fn a_bound_near_1_says_on_which_side_it_lies() {
+        let some = Ratio::of_pairs(&[(1.0, 40.0), (1.0, 1.0)]).unwrap();
+        let beside = Ratio { estimate: 1.4, interval: Some((1.003, 1.96)), ..some };
+        assert_eq!(ratio(&beside), "×1.40 (1.003–1.96)");
+        let around = Ratio { estimate: 1.4, interval: Some((0.998, 1.96)), ..some };
+        assert_eq!(ratio(&around), "×1.40 (1.00–1.96) ≈");
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn of(result: &RunResult, columns: &Columns<'_>, wanted: impl Fn(Priceable) -> b
         ("verdict", Worth::Needed),
         ("price of", Worth::Needed),
         ("against", Worth::Low),
-        ("ok/s", Worth::Needed),
+        ("throughput", Worth::Needed),
         ("p99", Worth::Middle),
     ]);
     for cell in &result.cells {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Lock, StoreError, Task};
+use acidtest_model::{Lock, StoreError, Task, count};
 
 use super::{InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, audit};
 use crate::{
@@ -62,6 +62,7 @@ impl Workload for Inventory {
 
     fn headline(&self) -> String {
         let Parameters { items, capture_share, units_max, skew, .. } = &self.parameters;
+        let items = count(u64::from(*items));
         format!("{items} items, {:.0} % captures, 1–{units_max} units, {skew}", capture_share * 100.0)
     }
 

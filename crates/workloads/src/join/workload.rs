@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{StoreError, Task};
+use acidtest_model::{StoreError, Task, count};
 
 use super::{Ext, JoinStore, OPERATIONS, Parameters, Scenario, TableOrder};
 use crate::{
@@ -62,6 +62,7 @@ impl Workload for Join {
 
     fn headline(&self) -> String {
         let Parameters { records, ext_rows, value, .. } = self.parameters;
+        let [records, ext_rows] = [records, ext_rows.into()].map(count);
         format!("ext of {ext_rows} rows and usertable of {records} records, value = {value}, both orders")
     }
 
@@ -71,7 +72,8 @@ impl Workload for Join {
 
     fn data(&self) -> Option<String> {
         let Parameters { records, fields, field_bytes, ext_rows, .. } = self.parameters;
-        Some(format!("{records} records of {fields} x {field_bytes} B and {ext_rows} rows of ext"))
+        let [records, ext_rows] = [records, ext_rows.into()].map(count);
+        Some(format!("{records} records of {fields} × {field_bytes} B and {ext_rows} rows of ext"))
     }
 
     fn trial(&self, _: TrialSetup) -> Box<dyn WorkloadTrial> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Durability, EffectiveSettings, Lock, StoreError, Task};
+use acidtest_model::{Durability, EffectiveSettings, Lock, StoreError, Task, count};
 
 use super::{
     Ack, Consume, Delivery, Ledger, NAME, OPERATIONS, Parameters, Phase, QueueKind, QueueStore, Requirements,
@@ -154,7 +154,7 @@ impl Workload for Queue {
             parts.push(format!("{} (consume {}{how})", counted(consumers, "consumer"), consume.name()));
         }
         if self.parameters.backlog() > 0 {
-            parts.push(format!("{} loaded", self.parameters.backlog()));
+            parts.push(format!("{} loaded", count(self.parameters.backlog())));
         }
         parts.push(if *persistent { "persistent" } else { "transient" }.to_owned());
         match queue {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Isolation, Lock, StoreError, Task};
+use acidtest_model::{Isolation, Lock, StoreError, Task, count};
 
 use super::{
     Action, Final, Layout, Ledger, OPERATIONS, Parameters, RecordsStore, Refresh, Requirements, Scenario,
@@ -80,7 +80,8 @@ impl Workload for Records {
             several => format!(", {several} operations a transaction"),
         };
         format!(
-            "{mix}, {records} records of {fields} x {field_bytes} B, keys {}{together}",
+            "{mix}, {} records of {fields} × {field_bytes} B, keys {}{together}",
+            count(*records),
             self.parameters.choice()
         )
     }
