@@ -202,9 +202,9 @@ fn check(
     let request = workload.request(workload_name, lock);
     match (kind.refuses)(&request) {
         Some(why) if workload.decides() => {
-            Err(format!("{} cannot do {} with lock {lock}: {why}", kind.name, request.operations.join(", ")))
+            Err(format!("{} cannot carry {workload_name} with lock {lock} as asked: {why}", kind.name))
         }
-        Some(why) => Err(format!("{} cannot do {}: {why}", kind.name, request.operations.join(", "))),
+        Some(why) => Err(format!("{} cannot carry {workload_name} as asked: {why}", kind.name)),
         None => Ok(()),
     }
 }

@@ -34,10 +34,12 @@ const WAITING: u32 = 512;
 pub(crate) fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
     let Delivery { ack, consume, queue, .. } = Delivery::of(request)?;
     match (ack, consume, queue) {
-        (Ack::Transaction, ..) => {
-            Some("it publishes each message by itself; the batches of 2.12 and later are not used here")
+        (Ack::Transaction, ..) => Some(
+            "it publishes each message by itself (batches of 2.12 and later are not used): choose --ack none or confirm",
+        ),
+        (_, Consume::Transaction, _) => {
+            Some("its consumers acknowledge each message by itself: choose --consume auto or ack")
         }
-        (_, Consume::Transaction, _) => Some("its consumers acknowledge each message by itself"),
         (.., QueueKind::Classic | QueueKind::Quorum) => {
             Some("it keeps a stream in one way, in files or in memory; --replicas says on how many servers")
         }

@@ -24,12 +24,14 @@ use crate::{
 pub(crate) fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
     let delivery = Delivery::of(request)?;
     match () {
-        () if delivery.deduplicate => Some("it does not know a message again by its id"),
+        () if delivery.deduplicate => {
+            Some("it does not know a message again by its id: leave --deduplicate false")
+        }
         () if delivery.replicas > 1 => {
             Some("a quorum queue has a copy on each node of a cluster: --queue quorum, without --replicas")
         }
         () if delivery.queue == QueueKind::Quorum && !delivery.persistent => {
-            Some("a quorum queue is always durable, and its messages persistent")
+            Some("a quorum queue is always durable, and its messages persistent: leave --persistent true")
         }
         () => None,
     }

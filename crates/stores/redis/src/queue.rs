@@ -50,7 +50,9 @@ const COUNTED: usize = 1000;
 /// The reason why Redis cannot deliver messages in this way; `None` if it can.
 pub(crate) fn refuses(delivery: &Delivery) -> Option<&'static str> {
     if !delivery.persistent {
-        return Some("a stream is as durable as its server: --durability none is what others call transient");
+        return Some(
+            "--persistent false is not to be had, because a stream is as durable as its server: choose --durability none",
+        );
     }
     if delivery.queue != QueueKind::Default {
         return Some("it has one kind of stream: leave --queue at default");

@@ -139,19 +139,19 @@ impl Delivery {
     pub fn beyond_a_table(&self) -> Option<&'static str> {
         let publishes = self.producers > 0;
         let refused = [
-            (publishes && self.ack == Ack::None, "it answers every statement: --ack confirm or transaction"),
+            (
+                publishes && self.ack == Ack::None,
+                "--ack none is not to be had, because it answers every statement: choose confirm or transaction",
+            ),
             (
                 !self.persistent,
-                "a row is as durable as its server: --durability none instead of transient messages",
+                "--persistent false is not to be had, because a row is as durable as its server: choose --durability none",
             ),
-            (
-                self.queue != QueueKind::Default,
-                "a queue is a table, and that is its only kind: --queue default",
-            ),
-            (self.replicas > 1, "its tables have no copies of their own: --replicas 1"),
+            (self.queue != QueueKind::Default, "its only kind of queue is a table: leave --queue at default"),
+            (self.replicas > 1, "its tables have no copies of their own: leave --replicas at 1"),
             (
                 self.deduplicate,
-                "a queue's rows are told apart by a number of the server's: it drops no duplicate",
+                "a row has a number of the server's, so it drops no duplicate: leave --deduplicate false",
             ),
         ];
         refused.into_iter().find_map(|(is, why)| is.then_some(why))
