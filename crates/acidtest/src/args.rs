@@ -20,7 +20,8 @@ Exit status:
   3    a store could not be reached or started
   4    a promised guarantee was broken
   5    whether a promised guarantee held could not be told
-  6    a comparison failed: what was compared did not hold, or is shown to be worse than asked for
+  6    a comparison failed: what was compared did not hold, is shown to be
+       worse than asked for, or could not be judged
   130  interrupted";
 
 /// Which data store should carry this workload, what does each of its guarantees cost there, and does
@@ -36,7 +37,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a workload, or a plan file, on one or more stores
     Run(Box<Run>),
-    /// List the stores: what is installed, what each can do, and why not where not
+    /// List the stores: what is installed here, what each can do, and why it cannot do the rest
     Stores(Stores),
     /// List the workloads with their parameters
     Workloads,
@@ -84,7 +85,7 @@ Examples:
       keep a plan in a file";
 
 #[derive(Debug, Args)]
-#[command(after_help = RUN_EXAMPLES)]
+#[command(after_help = RUN_EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Run {
     /// A workload (see `acidtest workloads`) or a plan file (*.toml)
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
@@ -120,13 +121,13 @@ pub(crate) struct Grid {
     #[arg(long, value_delimiter = ',', value_name = "N,...")]
     pub(crate) clients: Option<Vec<NumberList>>,
     /// Trials of each cell, interleaved [default: 1]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long)]
     pub(crate) trials: Option<u32>,
     /// Leave out what a store cannot do, instead of refusing the plan
     #[arg(long)]
     pub(crate) skip_unsupported: bool,
-    /// Where a store without locks of its own has its hard locks kept: redis, postgres or an address
-    /// [default: redis]
+    /// The server that keeps hard locks for stores without locks of their own: redis, postgres or an
+    /// address [default: redis]
     #[arg(long, value_name = "STORE")]
     pub(crate) lock_service: Option<String>,
 }
@@ -155,7 +156,7 @@ pub(crate) struct Driving {
     #[arg(long, conflicts_with = "ops")]
     pub(crate) duration: Option<Span>,
     /// Length of the measured part in operations over all clients
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long)]
     pub(crate) ops: Option<u64>,
     /// Driven but not recorded before the measured part [default: 2s]
     #[arg(long)]
@@ -172,7 +173,7 @@ pub(crate) struct Driving {
     /// Attempts after a conflict [default: 100]
     #[arg(long)]
     pub(crate) max_retries: Option<u32>,
-    /// What a refused operation does: count; with --trace it is retry, by itself [default: count]
+    /// What a client does after a refused operation; with --trace it tries again [default: count]
     #[arg(long)]
     pub(crate) on_refused: Option<OnRefused>,
     /// Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds

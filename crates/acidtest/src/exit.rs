@@ -12,7 +12,7 @@ use crate::output;
 pub(crate) enum Status {
     /// 0: every promised guarantee held.
     Held,
-    /// 6: a comparison failed.
+    /// 6: a comparison failed, or could not be judged.
     Worse,
     /// 5: a promised guarantee could be neither confirmed nor refuted.
     Unknown,

@@ -17,10 +17,26 @@ pub(crate) struct ResultFile {
 }
 
 impl ResultFile {
-    /// Makes the file with the given name, or one named after the run in the given folder.
-    pub(crate) fn prepare(out: &Path, run: &str, workload: &str) -> Result<Self, Failure> {
-        let is_file = out.extension().is_some_and(|extension| extension == "json");
-        let path = if is_file { out.to_owned() } else { out.join(format!("{run}-{workload}.json")) };
+    /// Prepares the file with the given name, which may not be there yet, or one named after the run in the given
+    /// folder.
+    pub(crate) fn new(out: &Path, run: &str, workload: &str) -> Result<Self, Failure> {
+        let is_json = out.extension().is_some_and(|extension| extension == "json");
+        let refused = match fs::metadata(out) {
+            Ok(there) if is_json && there.is_file() => "is there already, and would be lost",
+            Ok(there) if !is_json && !there.is_dir() => "is neither a folder nor does its name end in .json",
+            _ => {
+                let name = format!("{run}-{workload}.json");
+                return Self::prepare(if is_json { out.to_owned() } else { out.join(name) });
+            }
+        };
+        Err(Failure::Usage(format!(
+            "--out {} {refused}\n  remedy: name another file (*.json), or a folder",
+            out.display()
+        )))
+    }
+
+    /// Prepares a file, which a result may be in already.
+    pub(crate) fn prepare(path: PathBuf) -> Result<Self, Failure> {
         let file = Self { path };
         if let Some(folder) = file.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(|error| file.fail(&error))?;
@@ -88,6 +104,28 @@ pub(crate) fn style() -> Style {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let width = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col);
     Style { color: terminal && !plain, width: width.filter(|width| terminal && *width > 0) }
+}
+
+/// Most and fewest columns of a line of text, and those of a line for a reader whose terminal is not known.
+const COLUMNS: (usize, usize, usize) = (60, 120, 100);
+
+/// The text broken between words into lines that fit standard output behind an indentation of so many columns, which
+/// all lines but the first get.
+pub(crate) fn wrapped(text: &str, indentation: usize) -> String {
+    let (least, most, usual) = COLUMNS;
+    let columns = style().width.map_or(usual, usize::from).clamp(least, most).saturating_sub(indentation);
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join(&format!("\n{:indentation$}", ""))
 }
 
 /// Writes a file as a whole.

@@ -257,7 +257,7 @@ pub(crate) fn check_effect(
         (
             "locks",
             workloads.iter().all(|workload| !workload.decides()),
-            "nothing that is written depends on what was read: there is nothing to protect",
+            "no write depends on what was read, so there is nothing to protect",
         ),
         (
             "locks",
@@ -272,8 +272,8 @@ pub(crate) fn check_effect(
         (
             "durability",
             used.iter().all(|target| target.keeps_durability()),
-            "it sets private servers; one of your own keeps its settings, and a message broker has the durability level of its \
-             messages and queues (--persistent, --queue): the run says which durability they amount to",
+            "your own server keeps its settings, and a message broker has the durability of its messages and queues \
+             (--persistent, --queue); the report says which level they amount to",
         ),
         (
             "warmup",

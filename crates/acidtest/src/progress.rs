@@ -35,7 +35,7 @@ impl Progress {
             let bar =
                 ProgressBar::with_draw_target(Some(trials * 1000), ProgressDrawTarget::stderr_with_hz(5));
             // the template is a literal, so a mistake in it would show in every run
-            if let Ok(style) = ProgressStyle::with_template("{bar:24} {elapsed} {wide_msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{bar:10} {elapsed} {wide_msg}") {
                 bar.set_style(style);
             }
             bar

@@ -65,6 +65,9 @@ impl Target {
 }
 
 fn unknown_name(text: &str) -> Failure {
+    if text.is_empty() {
+        return Failure::Usage("a store has no name: the list has a comma too many".to_owned());
+    }
     let known: Vec<&str> = registry::names().collect();
     Failure::Usage(format!(
         "unknown store \"{text}\"{}\n  known are {}, or an address such as postgres://user@host/database",

@@ -237,7 +237,7 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
         (&["run", "inventory", "--store", "sqlite,sqlite"], &["sqlite is given twice"]),
         (
             &["run", "inventory", "--store", "sqlite:x.db", "--durability", "none"],
-            &["one of your own keeps its settings"],
+            &["your own server keeps its settings"],
         ),
         (&["run", "inventry"], &["unknown workload \"inventry\"; did you mean \"inventory\"?"]),
         (
@@ -261,13 +261,13 @@ fn bad_usage_is_one_message_that_says_what_was_meant() {
         (&["run", "missing.toml"], &["cannot read the plan missing.toml"]),
         (
             &["run", "queue", "--ack", "none"],
-            &["sqlite cannot do publish, consume: it answers every statement"],
+            &["sqlite cannot carry queue as asked: --ack none is not to be had"],
         ),
         (&["run", "queue", "--batch", "500", "--prefetch", "499"], &["batch must be at most prefetch"]),
         (&["run", "queue", "--clients", "3"], &["remedy: leave it out"]),
         (
             &["run", "queue", "--store", "rabbitmq,nats", "--durability", "disk"],
-            &["the durability level of its messages and queues"],
+            &["the durability of its messages and queues"],
         ),
         (&["run", "queue", "--store", "fjall"], &["fjall cannot carry queue"]),
         (&["stores", "oracle"], &["unknown store \"oracle\""]),
@@ -367,6 +367,12 @@ fn what_cannot_be_written_is_known_before_anything_runs() {
         "{}",
         ended.stderr
     );
+    for (name, said) in [("file", "neither a folder nor"), ("r.json", "is there already")] {
+        fs::write(bench.path(name), "kept").unwrap();
+        let ended = bench.run(&["run", "inventory", "--out", name]).expect(2);
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+        assert_eq!(fs::read_to_string(bench.path(name)).unwrap(), "kept");
+    }
     bench.assert_clean();
 }
 

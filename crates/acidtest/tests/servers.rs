@@ -393,7 +393,7 @@ fn a_kept_server_lives_until_lab_down() {
         let ended = bench.run(&["lab", "up", store]).expect(0);
         assert!(ended.stdout.contains("://") && ended.stdout.contains("127.0.0.1:"), "{}", ended.stdout);
         assert_eq!(ended.stdout.lines().count(), 1, "the address alone: {}", ended.stdout);
-        let another = format!("; another durability level: acidtest lab up {store} --durability ");
+        let another = format!("; a server at another level: acidtest lab up {store} --durability ");
         for word in ["started at durability disk (", &another, "stop it with: acidtest lab down"] {
             assert!(ended.stderr.contains(word), "{store}: no \"{word}\" in: {}", ended.stderr);
         }

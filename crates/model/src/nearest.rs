@@ -11,8 +11,11 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         return None;
     }
     let distance = |each: &str| strsim::damerau_levenshtein(&word.to_lowercase(), each);
-    let near = (word.chars().count() / 3).max(2);
-    known.into_iter().min_by_key(|each| distance(each)).filter(|each| distance(each) <= near)
+    let length = word.chars().count();
+    let near = (length / 3).max(2);
+    // words that have nothing in common are as far apart as the longer one is long
+    let is_near = |each: &&str| distance(each) <= near && distance(each) < length.max(each.chars().count());
+    known.into_iter().min_by_key(|each| distance(each)).filter(is_near)
 }
 
 /// The text `; did you mean "…"?` with the nearest known word, or an empty text.
@@ -31,6 +34,7 @@ mod tests {
         assert_eq!(nearest("postgers", known), Some("postgres"));
         assert_eq!(nearest("Redis", known), Some("redis"));
         assert_eq!(nearest("oracle", known), None);
+        assert_eq!(nearest("z", ["a", "b"]), None);
         assert_eq!(nearest(&"x".repeat(1 << 26), known), None);
     }
 }

@@ -45,7 +45,7 @@ async fn up(store: &str, durability: Durability, port: Option<u16>) -> Result<St
             output::print_text(&format!("{address}\n"))?;
             output::say(&started(target.kind(), durability, &*running).await);
             output::say(&format!(
-                "log and data in {}; stop it with: acidtest lab down",
+                "log and data in {}\nuse it with: acidtest run WORKLOAD --store {address}\nstop it with: acidtest lab down",
                 server.folder().display()
             ));
             Ok(Status::Held)
@@ -71,7 +71,11 @@ async fn started(kind: &StoreKind, durability: Durability, store: &dyn Store) ->
     let another = if others.is_empty() {
         String::new()
     } else {
-        format!("; another durability level: acidtest lab up {} --durability {}", kind.name, others.join("|"))
+        format!(
+            "; a server at another level: acidtest lab up {} --durability {}",
+            kind.name,
+            others.join("|")
+        )
     };
     format!("started at durability {durability}{because}{another}")
 }
@@ -169,17 +173,17 @@ fn describe(entry: &Entry) -> String {
     }
     let of_queue = STORES.iter().any(|each| each.kind.name == entry.store && each.kind.durability_of_data);
     if let Some(durability) = entry.durability.filter(|_| !of_queue) {
-        let _ = write!(text, ", durability {durability}");
+        let _ = write!(text, " · durability {durability}");
     }
     let _ = match entry.pid {
-        Some(pid) => write!(text, ", process {pid}"),
-        None => write!(text, ", not running"),
+        Some(pid) => write!(text, " · process {pid}"),
+        None => write!(text, " · not running"),
     };
     let _ = match entry.holder {
-        Holder::Kept => write!(text, ", kept"),
-        Holder::Bench { pid, alive: true } => write!(text, ", of the run in process {pid}"),
-        Holder::Bench { alive: false, .. } => write!(text, ", left by a run that is gone"),
+        Holder::Kept => write!(text, " · kept"),
+        Holder::Bench { pid, alive: true } => write!(text, " · of the run in process {pid}"),
+        Holder::Bench { alive: false, .. } => write!(text, " · left by a run that is gone"),
     };
-    let _ = write!(text, ", {} s old, in {}", entry.age.as_secs(), entry.folder.display());
+    let _ = write!(text, " · {} s old, in {}", entry.age.as_secs(), entry.folder.display());
     text
 }

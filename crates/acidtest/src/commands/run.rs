@@ -1,10 +1,6 @@
 //! `acidtest run`.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use acidtest_report::{CellResult, Plan, RefusedKind, RunResult, Span};
 use tokio::task::LocalSet;
@@ -50,9 +46,12 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     }
     settle(&mut order);
     let id = order.begun.as_ref().map_or_else(id, |begun| begun.run.clone());
-    let folder = || run.output.out.clone().unwrap_or_else(|| PathBuf::from(RESULTS));
-    let out = run.resume.clone().unwrap_or_else(folder);
-    let file = ResultFile::prepare(&out, &id, &order.plan.workload)?;
+    let file = if let Some(file) = &run.resume {
+        ResultFile::prepare(file.clone())?
+    } else {
+        let out = run.output.out.as_deref().unwrap_or(Path::new(RESULTS));
+        ResultFile::new(out, &id, &order.plan.workload)?
+    };
     let Finished { result, failure } = LocalSet::new()
         .run_until(Box::pin(async {
             let interrupt = Interrupt::listen()?;

@@ -7,7 +7,7 @@ use acidtest_model::{Durability, Hosting, Lock, StoreKind, Support};
 
 use crate::{
     exit::{Failure, Status},
-    output,
+    output::{self, wrapped},
     registry::{self, STORES},
 };
 
@@ -45,7 +45,7 @@ fn describe(kind: &StoreKind) -> String {
     let mut text = format!("{} ({})\n", kind.name, kind.title);
     let mut row = |label: &str, word: &str, support: Support| {
         // writing into a string cannot fail
-        let _ = writeln!(text, "  {label:<11} {word:<10} {support}");
+        let _ = writeln!(text, "  {label:<11} {word:<10} {}", wrapped(&support.to_string(), 25));
     };
     for (name, support) in kind.workloads {
         row("workload", name, *support);
@@ -69,7 +69,7 @@ fn here(kind: &StoreKind) -> String {
         Hosting::Embedded => "built in: nothing to install".to_owned(),
         Hosting::InMemory => "built in, and keeps nothing on disk: nothing to install".to_owned(),
         Hosting::Program => match Lab::locate(kind.program()) {
-            Ok(found) => format!("{} ({})", found.program.display(), found.version),
+            Ok(found) => wrapped(&format!("{} ({})", found.program.display(), found.version), 14),
             Err(error) => error.to_string().replace('\n', "\n              "),
         },
     }

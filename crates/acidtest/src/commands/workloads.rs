@@ -6,15 +6,12 @@ use acidtest_workloads::{WORKLOADS, WorkloadKind};
 
 use crate::{
     exit::{Failure, Status},
-    output,
+    output::{self, wrapped},
     registry::STORES,
 };
 
-/// Line break and indentation before the rest of a wrapped line.
-const INDENT: &str = "\n              ";
-
-/// Width of a line of text, in columns.
-const WIDTH: usize = 96;
+/// Columns before what is said of a workload, and of a parameter.
+const INDENTATION: (usize, usize) = (14, 28);
 
 /// Lists the workloads with their parameters.
 pub(crate) fn workloads() -> Result<Status, Failure> {
@@ -35,27 +32,15 @@ fn describe(kind: &WorkloadKind) -> String {
     ];
     for (label, said) in rows {
         // writing into a string cannot fail
-        let _ = writeln!(text, "  {label:<11} {}", wrapped(&said, WIDTH - INDENT.len()));
+        let _ = writeln!(text, "  {label:<11} {}", wrapped(&said, INDENTATION.0));
     }
     for parameter in (kind.parameters)() {
-        let meaning = wrapped(parameter.meaning, WIDTH - 28).replace(INDENT, &format!("\n{:28}", ""));
-        let _ = writeln!(text, "    {:<14} {:<8} {meaning}", parameter.name, parameter.default);
+        let (name, default) = (parameter.name, parameter.default);
+        let room = INDENTATION.1;
+        let meaning = wrapped(parameter.meaning, room);
+        // a default that reaches into the meaning's columns has a line of its own
+        let gap = if default.chars().count() > 8 { format!("\n{:room$}", "") } else { " ".to_owned() };
+        let _ = writeln!(text, "    {name:<14} {default:<8}{gap}{meaning}");
     }
     text
-}
-
-/// The text wrapped between words into lines of at most so many columns.
-fn wrapped(text: &str, columns: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.join(INDENT)
 }
