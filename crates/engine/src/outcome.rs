@@ -11,7 +11,7 @@ pub enum Outcome {
     Conflict,
     /// An error that is proved to have had no effect.
     Failed,
-    /// Sent and never answered: it may or may not have taken effect.
+    /// It may or may not have taken effect: it was sent and never answered, or an embedded store failed on the way.
     Unknown,
 }
 
@@ -70,7 +70,7 @@ pub enum Attempt {
     Conflict,
     /// An error that is proved to have had no effect.
     Failed(Fault),
-    /// Sent and never answered: the connection is retired.
+    /// It may or may not have taken effect, as when it was sent and never answered: the connection is retired.
     Unknown(Fault),
 }
 

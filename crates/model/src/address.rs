@@ -46,7 +46,7 @@ pub struct AddressError {
 /// Formatting one never shows the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The scheme as given: `postgres`, `mysql`, `redis`, `tarantool`, `sqlite`.
+    /// The scheme as given: `postgres`, `mysql`, `redis`, `tarantool`, `sqlite` and so on.
     pub scheme: String,
     /// The user name to log in with; `None` if the address gives none.
     pub user: Option<String>,

@@ -4,7 +4,7 @@
 /// none holds a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// No server answers at the address, or the login failed.
+    /// No server answers at the address, or the login failed; or the file or folder cannot be opened.
     #[error("cannot reach {address}: {cause}\n  remedy: {remedy}")]
     Unreachable {
         /// The store's address, without a password.
@@ -25,7 +25,7 @@ pub enum StoreError {
         /// The store's address, without a password.
         address: String,
     },
-    /// The server answered, but not as expected.
+    /// The store answered, but not as expected: anything else that went wrong.
     #[error("{doing} failed at {address}: {cause}")]
     Server {
         /// The step that failed, as a participle (`loading the stock`).

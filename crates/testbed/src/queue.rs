@@ -331,7 +331,7 @@ pub const NAMES: [&str; 5] = inventory::NAMES;
 /// A namespace of each name holds queues, and is removed with all of them and nothing else, not even a namespace
 /// whose name begins with its own.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
-    let Some(world) = subject.start(subject.durability(Durability::None)) else { return };
+    let Some(world) = subject.start(Durability::None) else { return };
     let store = &world.store;
     let parameters = Parameters { backlog: Some(20), ..offered(subject, [few()]).remove(0).parameters };
     let consumed = |case: &QueueRun| {

@@ -334,7 +334,7 @@ pub fn reusable<S: Store>(subject: &Subject<S>, store: &S) {
 
 /// A namespace of each name holds trials in every lock mode, and is removed with all its data and nothing else.
 pub fn namespaces<S: Store>(subject: &Subject<S>, names: &[&str]) {
-    let Some(world) = subject.start(subject.durability(Durability::None)) else { return };
+    let Some(world) = subject.start(Durability::None) else { return };
     for name in names {
         namespace(subject, &world, name, |namespace| {
             let mixes = ["read:1+update:1+insert:1+scan:1+rmw:1", "read:1+insert:1"].map(|mix| few(mix, 50));

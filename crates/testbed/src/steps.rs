@@ -112,7 +112,7 @@ pub(crate) fn acknowledged(measured: &Measurement) -> bool {
 
 /// A store with a namespace for trials, at this durability level, or the weakest if the store does not offer it.
 pub(crate) fn prepared<S: Store>(subject: &Subject<S>, durability: Durability) -> Option<World<S>> {
-    let world = subject.start(subject.durability(durability))?;
+    let world = subject.start(durability)?;
     wait(world.store.create(NAMESPACE, "run 1")).unwrap();
     Some(world)
 }

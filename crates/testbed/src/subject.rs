@@ -49,10 +49,11 @@ pub(crate) enum Home {
 }
 
 impl<S: Store> Subject<S> {
-    /// Opens the store at this durability level, on a server of its own if it needs one; none if the store is left
-    /// out of the tests.
+    /// Opens the store at this durability level, or at the weakest that it offers if it lacks this one; on a server of
+    /// its own if it needs one. None if the store is left out of the tests.
     #[must_use]
     pub fn start(&self, durability: Durability) -> Option<World<S>> {
+        let durability = self.durability(durability);
         let mut home = if self.kind.hosting == Hosting::Program {
             Home::Server(Box::new(Private::start(self.kind.program(), durability)?))
         } else {
@@ -73,7 +74,7 @@ impl<S: Store> Subject<S> {
     /// Runs checks on the store, one after the other on one server, at its weakest durability level. Returns early if
     /// the store is left out of the tests.
     pub fn passes(&self, checks: &[Check<S>]) {
-        let Some(world) = self.start(self.durability(Durability::None)) else { return };
+        let Some(world) = self.start(Durability::None) else { return };
         for check in checks {
             wait(world.store.create(NAMESPACE, "run 1")).unwrap();
             check(self, &world.store);
@@ -101,7 +102,7 @@ impl<S: Store> Subject<S> {
     }
 
     /// This durability level if the store offers it, else the weakest that it offers.
-    pub(crate) fn durability(&self, wanted: Durability) -> Durability {
+    fn durability(&self, wanted: Durability) -> Durability {
         let mut levels = [wanted].into_iter().chain(Durability::ALL);
         levels.find(|durability| self.kind.durability(*durability).is_yes()).unwrap_or(wanted)
     }
@@ -115,7 +116,8 @@ impl<S: Store> Subject<S> {
     /// remedy, but not the password.
     #[track_caller]
     pub fn refuses(&self, address: &Address, words: &[&str]) {
-        let Err(error) = wait((self.open)(address, Durability::None)) else { panic!("{address} was opened") };
+        let weakest = self.durability(Durability::None);
+        let Err(error) = wait((self.open)(address, weakest)) else { panic!("{address} was opened") };
         assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
         let shown = error.to_string();
         let place = address.to_string();

@@ -118,7 +118,7 @@ pub trait Connector {
     /// The connection that it opens.
     type Connection: Operations;
 
-    /// Opens a connection and prepares its statements.
+    /// Opens a connection and makes ready what its operations need: statements that are prepared, places in a file.
     ///
     /// # Errors
     /// Why the connection could not be opened, in the store's words.
