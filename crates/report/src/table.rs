@@ -146,6 +146,9 @@ const SHORT: usize = 8;
 /// Fewest letters that are kept of a word that is cut.
 const BEGINNING: usize = 4;
 
+/// Blanks between two columns where nothing else helps.
+const NARROW: usize = 1;
+
 /// The part of a table that a terminal shows: the indexes of its columns, and the length of the entries to use.
 struct Fit {
     columns: Vec<usize>,
@@ -248,10 +251,18 @@ impl Table {
         let mut fit = self.fitted(columns, lengths);
         self.cut(&mut fit, room, SHORT);
         if fit.width() > room {
-            fit.gap = 1;
+            fit.gap = NARROW;
             self.cut(&mut fit, room, BEGINNING);
         }
         fit
+    }
+
+    /// Whether the terminal has room for the table without cutting short words or words that are much alike.
+    pub(crate) fn fits(&self, style: Style) -> bool {
+        style.room().is_none_or(|room| {
+            let fit = self.fit(Some(room));
+            fit.gap > NARROW && fit.width() <= room
+        })
     }
 
     /// Narrows columns of text, the widest first, but no column whose words have at most `short` letters.

@@ -136,7 +136,7 @@ fn ruling(pair: &Pair, condition: &Condition, by: Judge) -> (Ruling, Option<crat
         .iter()
         .find(|each| each.operation == condition.operation && each.figure == condition.figure);
     let Some(ratio) = figure.and_then(|figure| figure.ratio) else {
-        return (not("A or B has no such figure"), None);
+        return (not("A or B has no such figure, or not in every trial"), None);
     };
     let beyond = match by {
         Judge::Estimate => Some(if condition.above {

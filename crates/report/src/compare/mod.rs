@@ -19,7 +19,8 @@ pub use select::{Choice, SelectionError, Selector};
 use self::figures::TrialFigures;
 use crate::{
     CellResult, Ratio, RunResult, UnreadableHistogram,
-    dimensions::{Dimensions, Names},
+    dimensions::{DURABILITY, Dimensions, Names},
+    distinct,
     result::Turn,
     tables,
 };
@@ -194,7 +195,10 @@ pub fn compare(
         pairs,
         only_a,
         only_b: matched.only_b.iter().map(name).collect(),
-        differences: differences(a.result, b.result),
+        differences: differences(a.result, b.result)
+            .into_iter()
+            .chain(matched.pairs.iter().flat_map(|(one, other)| unlike(one, other, &names)))
+            .collect(),
         judged,
         failed,
     })
@@ -202,7 +206,14 @@ pub fn compare(
 
 fn pair(a: &CellResult, b: &CellResult, names: &Names, paired: bool) -> Result<Pair, UnreadableHistogram> {
     let void = void(a, b);
-    let (of_a, of_b) = (figures::trials(a)?, figures::trials(b)?);
+    let (mut of_a, mut of_b) = (figures::trials(a)?, figures::trials(b)?);
+    let is_in =
+        |one: &TrialFigures, others: &[TrialFigures]| others.iter().any(|other| other.turn == one.turn);
+    if paired && of_a.iter().any(|one| is_in(one, &of_b)) {
+        // the figures beside a ratio are those of its trials
+        of_a.retain(|one| is_in(one, &of_b));
+        of_b.retain(|one| is_in(one, &of_a));
+    }
     let mut operations: Vec<Option<String>> = vec![None];
     let of_operations = tables::operations(a).into_iter().chain(tables::operations(b));
     for name in of_operations.chain(tables::spans(a)).chain(tables::spans(b)) {
@@ -240,6 +251,8 @@ fn void(a: &CellResult, b: &CellResult) -> Option<String> {
             let which = if b.trials.is_empty() { "B" } else { "A" };
             Some(format!("{which} was not run"))
         }
+        _ if b.whole_trials().next().is_none() => Some("every trial of B was cut short".to_owned()),
+        _ if a.whole_trials().next().is_none() => Some("every trial of A was cut short".to_owned()),
         (_, verdict) if verdict != Verdict::Holds => Some(format!("B's verdict is {verdict}")),
         (verdict, _) if a.breaks_promise() || (verdict != Verdict::Holds && a.is_promised()) => {
             Some(format!("A promised to hold and its verdict is {verdict}"))
@@ -262,12 +275,14 @@ fn one(
         let seen = |trial: &TrialFigures| Some((trial.turn, trial.get(operation, figure).or(absent)?));
         trials.iter().filter_map(seen).collect()
     };
+    let all = a.len() + b.len();
     let (a, b) = (of(a), of(b));
+    let is_missing = !figure.is_cost() && a.len() + b.len() < all;
     if a.iter().chain(&b).all(|(_, value)| *value <= 0.0) {
         return None;
     }
     // rounds in which one side has nothing must not vanish from the ratio
-    let has_none = a.iter().chain(&b).any(|(_, value)| *value <= 0.0);
+    let has_none = is_missing || a.iter().chain(&b).any(|(_, value)| *value <= 0.0);
     let values = |side: &[(Turn, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
     let ratio = if has_none {
         None
@@ -306,6 +321,21 @@ fn geometric_mean(values: &[f64]) -> Option<f64> {
         .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
+/// What two cells differ in that nobody asked for: whole trials, and the durability level read back.
+fn unlike(a: &CellResult, b: &CellResult, names: &Names) -> Vec<String> {
+    let whole = |cell: &CellResult| cell.whole_trials().count().to_string();
+    let level = |cell: &CellResult| cell.effective.as_ref().map(|effective| effective.durability.to_string());
+    let mut sides = vec![("whole trials", Some(whole(a)), Some(whole(b)))];
+    if a.dimension(DURABILITY) == b.dimension(DURABILITY) {
+        sides.push(("durability read back", level(a), level(b)));
+    }
+    let differ = sides.into_iter().filter_map(|(what, one, other)| {
+        let (one, other) = (one?, other?);
+        (one != other).then(|| format!("{what} of {}: {one} / {other}", names.cell(b)))
+    });
+    differ.collect()
+}
+
 /// Differences between two runs that bear on their figures: in machine, plan and versions.
 fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
     let extent = |plan: &crate::Plan| {
@@ -339,9 +369,7 @@ fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
         let cell = result.cells.iter().find(|cell| cell.store == store && cell.effective.is_some());
         cell.and_then(|cell| Some(cell.effective.as_ref()?.version.clone()))
     };
-    let mut stores: Vec<&str> = a.cells.iter().map(|cell| cell.store.as_str()).collect();
-    stores.dedup();
-    for store in stores {
+    for store in distinct(a.cells.iter().map(|cell| cell.store.as_str())) {
         if let (Some(one), Some(other)) = (version(a, store), version(b, store))
             && one != other
         {
@@ -353,7 +381,8 @@ fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::Lock;
+    use acidtest_model::{Durability, Lock};
+    use unicode_width::UnicodeWidthStr;
 
     use super::*;
     use crate::{
@@ -514,6 +543,81 @@ mod tests {
         assert!(unjudged.failed && matches!(unjudged.judged[0].ruling, Ruling::NotJudged(_)));
         for text in ["throughput", "speed<1", "p99>x", "p99>-1", ":p99>1"] {
             assert!(text.parse::<Condition>().is_err(), "{text}");
+        }
+    }
+
+    /// The second run of a store of the user's, changed as told.
+    fn after(change: impl Fn(&mut CellResult), fail_if: &[&str]) -> Comparison {
+        let before = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+        let mut after = RunResult { run: "another".to_owned(), ..before.clone() };
+        change(&mut after.cells[0]);
+        let (all, conditions) = (Selector::default(), fail_if.iter().map(|text| text.parse().unwrap()));
+        let side = |result, name| Side { result, name, selector: &all };
+        let conditions: Vec<Condition> = conditions.collect();
+        compare(side(&before, "a.json"), side(&after, "b.json"), &conditions, Judge::Interval).unwrap()
+    }
+
+    fn cut_short(trial: &mut crate::TrialResult) {
+        trial.stopped = Some(crate::StopFigures { reason: "server gone".to_owned(), detail: String::new() });
+    }
+
+    #[test]
+    fn trials_that_were_cut_short_are_said_and_pass_no_gate() {
+        let some = after(|cell| cut_short(&mut cell.trials[0]), &[]);
+        assert_eq!(some.differences, ["whole trials of sqlite native: 3 / 2"]);
+        let none = after(|cell| cell.trials.iter_mut().for_each(cut_short), &["throughput<0.5"]);
+        assert_eq!(none.pairs[0].void.as_deref(), Some("every trial of B was cut short"));
+        assert!(none.failed && matches!(none.judged[0].ruling, Ruling::NotJudged(_)));
+    }
+
+    #[test]
+    fn a_durability_level_that_was_lost_is_said() {
+        let lost = after(|cell| cell.effective.as_mut().unwrap().durability = Durability::None, &[]);
+        assert_eq!(lost.differences, ["durability read back of sqlite native: disk / none"]);
+    }
+
+    /// Of its times nothing is left in the trials in which no capture was acknowledged.
+    #[test]
+    fn an_operation_that_some_trials_never_did_passes_no_gate() {
+        let without = |cell: &mut CellResult| drop(cell.trials[0].operations.remove(0));
+        let compared = after(without, &["capture:p99>1.2", "release:p99>1.2"]);
+        let rulings: Vec<&Ruling> = compared.judged.iter().map(|judged| &judged.ruling).collect();
+        assert!(matches!(rulings[..], [Ruling::NotJudged(_), Ruling::Passed]), "{rulings:?}");
+    }
+
+    /// The columns beside a ratio are of the same trials.
+    #[test]
+    fn figures_and_ratio_of_a_run_are_of_the_same_trials() {
+        let mut result = Grid { locks: &[Lock::None, Lock::Native], ..Grid::default() }.result();
+        cut_short(&mut result.cells[0].trials[2]);
+        result.cells[1].trials[2].throughput *= 10.0;
+        let pair = within(&result, &["lock=none"], &["lock=native"], &[]).unwrap().pairs.remove(0);
+        let of = &pair.figures[0];
+        assert!((of.b.unwrap() / of.a.unwrap() - of.ratio.unwrap().estimate).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_comparison_fits_the_terminal() {
+        let result = sample();
+        let conditions = ["throughput<0.95", "capture:p99.9>1.25"];
+        for b in [&["lock=native", "clients=8"][..], &["lock=native"], &[]] {
+            let compared = if b.is_empty() {
+                let other = RunResult { run: "another".to_owned(), ..sample() };
+                let all = Selector::default();
+                let side = |result, name| Side { result, name, selector: &all };
+                let conditions: Vec<Condition> =
+                    conditions.iter().map(|text| text.parse().unwrap()).collect();
+                compare(side(&result, "a.json"), side(&other, "b.json"), &conditions, Judge::Interval)
+                    .unwrap()
+            } else {
+                within(&result, &["lock=none"], b, &conditions).unwrap()
+            };
+            for width in 60..200 {
+                let text = compared.render(Style { width: Some(width), ..PLAIN });
+                let widest = text.lines().max_by_key(|line| line.width()).unwrap_or_default();
+                assert!(widest.width() <= usize::from(width), "{width}: {widest}\n{text}");
+                assert!(!text.contains("hol…") && !text.contains("bro…"), "{width}: {text}");
+            }
         }
     }
 }

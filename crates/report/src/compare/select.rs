@@ -94,8 +94,11 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, Selec
         )));
     }
     let (of_a, of_b) = (selected(a, "--a")?, selected(b, "--b")?);
-    let free: Vec<&str> =
+    let mut free: Vec<&str> =
         a.selector.0.iter().chain(&b.selector.0).map(|choice| choice.name.as_str()).collect();
+    if free.contains(&STORE) {
+        free.push(ADDRESS);
+    }
     let free = &free[..];
     let named = |choices: &Selector, name: &str| choices.0.iter().any(|choice| choice.name == name);
     let of_both = |name: &str| named(a.selector, name) && named(b.selector, name);

@@ -27,10 +27,12 @@ impl Comparison {
                 ));
             }
         } else {
-            sections.push(summary(&self.pairs).terminal(style));
+            let names: Vec<String> = self.pairs.iter().map(heading).collect();
+            sections.push(named(&names, style, |by| summary(&self.pairs, by)));
         }
         if !self.judged.is_empty() {
-            sections.push(self.conditions().terminal(style));
+            let cells = distinct(self.judged.iter().map(|judged| judged.cell.clone()));
+            sections.push(named(&cells, style, |by| self.conditions(&cells, by)));
         }
         sections.push(wrapped(&self.notes().join("\n"), style));
         let mut text = String::new();
@@ -53,7 +55,7 @@ impl Comparison {
         format!("{}\n{}", side("A", &self.a), side("B", &self.b))
     }
 
-    fn conditions(&self) -> Table {
+    fn conditions(&self, cells: &[String], by: By) -> Table {
         let mut table = Table::of(&["fails if", "cell of B", "B / A", "turned out"]);
         for judged in &self.judged {
             let (word, tone) = match &judged.ruling {
@@ -63,7 +65,10 @@ impl Comparison {
             };
             table.push([
                 Entry::left(&judged.condition),
-                Entry::left(&judged.cell),
+                match (by, cells.iter().position(|cell| *cell == judged.cell)) {
+                    (By::Number, Some(place)) => Entry::right(place + 1),
+                    _ => Entry::left(&judged.cell),
+                },
                 Entry::right(judged.ratio.as_ref().map_or_else(|| "–".to_owned(), ratio)),
                 Entry::toned(word, tone),
             ]);
@@ -109,7 +114,7 @@ impl Comparison {
             }
         }
         if !self.differences.is_empty() {
-            notes.push(format!("the runs differ (A / B): {}", self.differences.join("; ")));
+            notes.push(format!("A and B differ otherwise (A / B): {}", self.differences.join("; ")));
         }
         for pair in self.pairs.iter().filter(|pair| pair.void.is_some()) {
             notes.push(format!("{}: void, {}", pair.b, pair.void.as_deref().unwrap_or_default()));
@@ -174,36 +179,62 @@ fn assessment(assessment: Assessment) -> Entry {
     Entry::toned(assessment.name(), tone)
 }
 
+/// What a row says of the cells that it is about.
+#[derive(Clone, Copy)]
+enum By {
+    Name,
+    /// Their number in a list above the table, from 1.
+    Number,
+}
+
+/// A table that names cells. Where the names leave no room for the rest, they stand in a list above it.
+fn named(names: &[String], style: Style, table: impl Fn(By) -> Table) -> String {
+    let whole = table(By::Name);
+    if whole.fits(style) {
+        return whole.terminal(style);
+    }
+    let listed = names.iter().enumerate().map(|(place, name)| format!("{}: {name}", place + 1));
+    let listed = wrapped(&listed.collect::<Vec<_>>().join("\n"), style);
+    format!("{listed}\n\n{}", table(By::Number).terminal(style))
+}
+
 /// One row for each pair, with the figures that matter most for a decision.
-fn summary(pairs: &[Pair]) -> Table {
+fn summary(pairs: &[Pair], by: By) -> Table {
     const FIGURES: [Figure; 3] = [Figure::Throughput, Figure::P50, Figure::P99];
-    let mut table = Table::new([
-        ("A", Worth::Needed),
-        ("verdict", Worth::Needed),
-        ("B", Worth::Needed),
-        ("verdict", Worth::Needed),
+    let cells: &[(&str, Worth)] = match by {
+        By::Name => &[
+            ("A", Worth::Needed),
+            ("verdict", Worth::Needed),
+            ("B", Worth::Needed),
+            ("verdict", Worth::Needed),
+        ],
+        By::Number => &[("pair", Worth::Needed), ("A", Worth::Needed), ("B", Worth::Needed)],
+    };
+    let figures = [
         ("ok/s B / A", Worth::Needed),
         ("is", Worth::High),
         ("p50 B / A", Worth::Low),
         ("p99 B / A", Worth::Middle),
-    ]);
-    for pair in pairs {
+    ];
+    let mut table = Table::new(cells.iter().copied().chain(figures));
+    for (place, pair) in pairs.iter().enumerate() {
         let together = |figure: Figure| {
             pair.figures.iter().find(|each| each.operation.is_none() && each.figure == figure)
         };
         let [throughput, p50, p99] = FIGURES.map(together);
         let shown =
             |figure: Option<&FigureComparison>| Entry::right(figure.map_or_else(|| "–".to_owned(), against));
-        table.push([
-            Entry::left(&pair.a),
-            Entry::verdict(pair.a_verdict.to_string(), pair.a_verdict),
-            Entry::left(&pair.b),
-            Entry::verdict(pair.b_verdict.to_string(), pair.b_verdict),
+        let [a, b] = [pair.a_verdict, pair.b_verdict].map(|verdict| Entry::verdict(verdict, verdict));
+        let cells = match by {
+            By::Name => vec![Entry::left(&pair.a), a, Entry::left(&pair.b), b],
+            By::Number => vec![Entry::right(place + 1), a, b],
+        };
+        table.push(cells.into_iter().chain([
             shown(throughput),
             assessment(throughput.map_or(Assessment::TooFewTrials, |figure| figure.assessment)),
             shown(p50),
             shown(p99),
-        ]);
+        ]));
     }
     table
 }
