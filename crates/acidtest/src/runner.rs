@@ -226,10 +226,15 @@ fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult, Failure> 
     for cell in &mut begun.cells {
         cell.error = None;
         // a trial that the interruption cut short does not count as one of the plan's
-        cell.trials.retain(|trial| trial.stopped.as_ref().is_none_or(|stop| stop.reason != "interrupted"));
+        cell.trials.retain(|trial| !was_interrupted(trial));
     }
     begun.interrupted = false;
     Ok(begun)
+}
+
+/// Whether the user ended the trial early.
+fn was_interrupted(trial: &TrialResult) -> bool {
+    trial.stopped.as_ref().is_some_and(|stop| stop.reason == "interrupted")
 }
 
 /// Number of the last session in which a trial of the run was made; 0 if there is none.
@@ -377,7 +382,11 @@ impl Runner<'_> {
         match self.trial(index, round).await {
             Ok(trial) => {
                 self.progress.end(&trial.audit.to_string());
-                self.result.cells[index].trials.push(trial);
+                // one that was interrupted before anything was acknowledged says nothing of its cell
+                let is_empty = trial.throughput == 0.0 && trial.audit.verdict == Verdict::Unknown;
+                if !(is_empty && was_interrupted(&trial)) {
+                    self.result.cells[index].trials.push(trial);
+                }
                 Ok(())
             }
             // a trial that the interruption cut short has not failed

@@ -3,7 +3,7 @@
 use acidtest_workloads::Values;
 use serde_json::Value;
 
-use crate::{CellResult, distinct, rate};
+use crate::{CellResult, distinct, figure::offered};
 
 /// Names of the dimensions that every cell has, in the order in which readers see them; after them come the
 /// workload's parameters.
@@ -175,7 +175,7 @@ fn letters(place: usize) -> String {
 pub(crate) fn spoken(cell: &CellResult, name: &str) -> String {
     match name {
         CLIENTS => format!("{} {}", cell.clients, if cell.clients == 1 { "client" } else { "clients" }),
-        RATE => cell.rate.map_or_else(|| "closed loop".to_owned(), |offered| rate(offered) + "/s"),
+        RATE => cell.rate.map_or_else(|| "closed loop".to_owned(), |rate| offered(rate) + "/s"),
         DURABILITY => format!("durability {}", cell.durability_in_name()),
         _ => format!("{name} {}", cell.dimension(name)),
     }

@@ -36,6 +36,13 @@ pub fn rate(value: f64) -> String {
     three_digits(value)
 }
 
+/// A rate that was offered: `2,000`, or `200.5` in full, so that two different rates never look alike.
+pub(crate) fn offered(value: f64) -> String {
+    let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole, and no rate is negative
+    if is_whole { acidtest_model::count(value as u64) } else { value.to_string() }
+}
+
 /// Rounded to three digits, or to a whole number where that has more (`12,345`); below 0.1, three digits after the leading
 /// zeros.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small positive places, and a value from 999.5
@@ -65,6 +72,7 @@ mod tests {
         assert_eq!([0, 999, 1000, 1_234_567].map(acidtest_model::count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0.001_16, 0.0995, 1e-30].map(three_digits), ["0.00116", "0.10", "0.000000000000"]);
         assert_eq!([0.0, 3.214, 99.96, 12_345.4].map(rate), ["0.00", "3.21", "100", "12,345"]);
+        assert_eq!([2000.0, 1.0, 200.4, 200.1].map(offered), ["2,000", "1", "200.4", "200.1"]);
         assert_eq!([999.4, 999.6, f64::NAN, f64::INFINITY].map(rate), ["999", "1,000", "NaN", "inf"]);
     }
 }

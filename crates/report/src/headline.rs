@@ -6,7 +6,7 @@ use crate::{
     ArrivalKind, CellResult, RefusedKind, RunResult, count,
     dimensions::Names,
     distinct,
-    figure::{bytes, rate},
+    figure::{bytes, offered},
 };
 
 pub(crate) fn headline(result: &RunResult, names: &Names) -> String {
@@ -44,13 +44,13 @@ pub(crate) fn driving(result: &RunResult) -> String {
     let plan = &result.plan;
     let arrivals = match plan.rates.as_slice() {
         [] => "closed loop".to_owned(),
-        offered => {
+        rates => {
             let spaced = match plan.arrivals {
                 ArrivalKind::Constant => "evenly spaced",
                 ArrivalKind::Poisson => "Poisson",
             };
-            let offered: Vec<String> = offered.iter().map(|each| rate(*each)).collect();
-            format!("open loop, {} ops/s offered, {spaced}", offered.join(" | "))
+            let rates: Vec<String> = rates.iter().map(|each| offered(*each)).collect();
+            format!("open loop, {} ops/s offered, {spaced}", rates.join(" | "))
         }
     };
     let extent = match (plan.trace, plan.ops) {

@@ -5,7 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CellResult, Ratio, RunResult, UnreadableHistogram, dimensions::NOT_THERE, figure::total, result::Turn,
+    CellResult, Ratio, RunResult, UnreadableHistogram,
+    dimensions::{DURABILITY, NOT_THERE},
+    figure::total,
+    result::Turn,
 };
 
 /// The guarantees that can be priced: those of the result's workload, or, for a workload that this acidtest does not
@@ -56,9 +59,17 @@ impl Priceable {
         names.iter().filter_map(move |name| Some(Self { all, one: named(all, name)? }))
     }
 
+    /// What the cell has of the guarantee: of durability the level read back, and not one that it was only asked for.
+    fn amount(self, cell: &CellResult) -> String {
+        match &cell.effective {
+            Some(effective) if self.one.name == DURABILITY => effective.durability.to_string(),
+            _ => cell.dimension(self.one.name),
+        }
+    }
+
     /// The level of the guarantee in a cell, from 0 for the least; none where the cell does not say.
     fn level(self, cell: &CellResult) -> Option<u64> {
-        let value = || cell.dimension(self.one.name);
+        let value = || self.amount(cell);
         match self.one.levels {
             Levels::Always => None,
             Levels::Ordered(values) => {
@@ -97,10 +108,12 @@ impl Priceable {
     /// The value of the guarantee in a cell that differs from another cell: `transaction`, or, of a composed
     /// guarantee, `ack none, persistent false`.
     fn value(self, cell: &CellResult, against: &CellResult) -> String {
-        let Levels::Together(_) = self.one.levels else { return cell.dimension(self.one.name) };
-        let names = self.parts().map(|part| part.one.name);
-        let differing = names.filter(|name| cell.dimension(name) != against.dimension(name));
-        differing.map(|name| format!("{name} {}", cell.dimension(name))).collect::<Vec<_>>().join(", ")
+        let Levels::Together(_) = self.one.levels else { return self.amount(cell) };
+        let differing = self.parts().filter(|part| part.amount(cell) != part.amount(against));
+        differing
+            .map(|part| format!("{} {}", part.one.name, part.amount(cell)))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// The guarantee and the value that a price is for, as a reader sees it: `ack transaction`.
@@ -109,7 +122,7 @@ impl Priceable {
         match (self.one.levels, price) {
             (Levels::Together(_), Some(price)) => format!("all of {}", price.of),
             (Levels::Together(_), None) => format!("all of its {name}"),
-            _ => format!("{name} {}", cell.dimension(name)),
+            _ => format!("{name} {}", self.amount(cell)),
         }
     }
 }
@@ -188,6 +201,10 @@ impl RunResult {
         };
         let pays = guarantee.one.paid_by;
         let throughput: Vec<_> = turns().map(|(one, other)| (one.of(pays).0, other.of(pays).0)).collect();
+        // a trial in which nothing was paid for must not vanish from the price
+        if throughput.iter().any(|(one, other)| *one <= 0.0 || *other <= 0.0) {
+            return None;
+        }
         let p99: Vec<_> =
             turns().filter_map(|(one, other)| Some((one.of(pays).1?, other.of(pays).1?))).collect();
         Some(Price {
@@ -226,7 +243,7 @@ fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::Lock;
+    use acidtest_model::{Durability, Lock};
 
     use super::*;
     use crate::sample;
@@ -235,6 +252,28 @@ mod tests {
     fn price<'a>(cell: &'a CellResult, guarantee: &str) -> Option<(f64, &'a str)> {
         let price = cell.prices.iter().find(|price| price.guarantee == guarantee)?;
         Some((price.throughput.estimate, price.against.as_str()))
+    }
+
+    /// A level that was asked for and not reached costs nothing, and says nothing of the price.
+    #[test]
+    fn a_durability_level_that_was_not_reached_has_no_price() {
+        let levels = &[Durability::None, Durability::Disk];
+        let mut result = sample::Grid { durability: levels, ..sample::Grid::default() }.result();
+        let priced = |result: &RunResult| {
+            result
+                .cells
+                .iter()
+                .flat_map(|cell| &cell.prices)
+                .filter(|price| price.guarantee == DURABILITY)
+                .count()
+        };
+        result.price().unwrap();
+        assert!(priced(&result) > 0);
+        for effective in result.cells.iter_mut().filter_map(|cell| cell.effective.as_mut()) {
+            effective.durability = Durability::None;
+        }
+        result.price().unwrap();
+        assert_eq!(priced(&result), 0);
     }
 
     /// Trials of one round that ran hours apart, because of an interruption, are not paired.

@@ -533,9 +533,16 @@ impl CellResult {
         self.mean(|trial| trial.throughput)
     }
 
-    /// Mean of a figure over the trials; 0 without trials.
+    /// Mean of a figure over the trials that have one; 0 without trials.
     pub(crate) fn mean(&self, figure: impl Fn(&TrialResult) -> f64) -> f64 {
-        self.trials.iter().map(figure).sum::<f64>() / (self.trials.len().max(1) as f64)
+        let trials = self.measured_trials();
+        trials.iter().map(|trial| figure(trial)).sum::<f64>() / (trials.len().max(1) as f64)
+    }
+
+    /// The trials that means are of: the whole ones, or all where none is whole.
+    fn measured_trials(&self) -> Vec<&TrialResult> {
+        let whole: Vec<&TrialResult> = self.whole_trials().collect();
+        if whole.is_empty() { self.trials.iter().collect() } else { whole }
     }
 
     /// The trials that can be compared: one that was cut short has the time it waited for its server in it.
@@ -545,7 +552,7 @@ impl CellResult {
 
     /// The trials' throughput with its interval; none without trials.
     pub(crate) fn mean_throughput(&self) -> Option<Mean> {
-        let trials: Vec<f64> = self.trials.iter().map(|trial| trial.throughput).collect();
+        let trials: Vec<f64> = self.measured_trials().iter().map(|trial| trial.throughput).collect();
         Mean::of(&trials)
     }
 

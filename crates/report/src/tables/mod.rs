@@ -19,7 +19,7 @@ use crate::{
     CellResult, OperationFigures, Ratio, RunResult,
     dimensions::{DURABILITY, LOCK, Names, RATE, STORE},
     distinct,
-    figure::{rate, three_digits},
+    figure::{offered, three_digits},
     table::{Entry, Table, Worth},
 };
 
@@ -55,7 +55,7 @@ impl<'a> Columns<'a> {
     fn values(&self, cell: &CellResult) -> Vec<String> {
         let own = [Some(self.names.store(cell)), self.lock.then(|| cell.lock.to_string())];
         let others = self.others.iter().map(|name| match (name.as_str(), cell.rate) {
-            (RATE, Some(offered)) => rate(offered) + "/s",
+            (RATE, Some(rate)) => offered(rate) + "/s",
             (DURABILITY, _) => cell.durability_in_name(),
             _ => cell.dimension(name),
         });
