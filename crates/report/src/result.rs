@@ -540,7 +540,7 @@ impl CellResult {
     }
 
     /// The trials that means are of: the whole ones, or all where none is whole.
-    fn measured_trials(&self) -> Vec<&TrialResult> {
+    pub(crate) fn measured_trials(&self) -> Vec<&TrialResult> {
         let whole: Vec<&TrialResult> = self.whole_trials().collect();
         if whole.is_empty() { self.trials.iter().collect() } else { whole }
     }

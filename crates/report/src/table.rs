@@ -257,6 +257,11 @@ impl Table {
         fit
     }
 
+    /// Whether the terminal has room for the table, with text cut where it must be.
+    pub(crate) fn has_room(&self, style: Style) -> bool {
+        style.room().is_none_or(|room| self.fit(Some(room)).width() <= room)
+    }
+
     /// Whether the terminal has room for the table without cutting short words or words that are much alike.
     pub(crate) fn fits(&self, style: Style) -> bool {
         style.room().is_none_or(|room| {

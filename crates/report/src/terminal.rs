@@ -22,19 +22,32 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
     let names = Names::of(&result.cells);
     let columns = Columns::of(result, &names);
     let many = result.cells.len() > MANY;
-    let mut tables = vec![
-        cells(result, &columns),
-        prices(result, &columns),
-        scalability(result, &columns),
-        times(result, &columns, !many)?,
-    ];
-    tables.extend((!many).then(|| resources(result, &columns)));
-    // a table without rows is left out: nothing of it was run
-    tables.retain(|table| !table.rows.is_empty());
+    let made = |by: &Columns<'_>| {
+        let mut tables = vec![
+            cells(result, by),
+            prices(result, by),
+            scalability(result, &columns),
+            times(result, by, !many)?,
+        ];
+        tables.extend((!many).then(|| resources(result, by)));
+        // a table without rows is left out: nothing of it was run
+        tables.retain(|table| !table.rows.is_empty());
+        Ok(tables)
+    };
+    let mut tables = made(&columns)?;
+    let numbered = !tables.iter().all(|table| table.has_room(style));
+    if numbered {
+        tables = made(&columns.numbered())?;
+    }
     let narrow = tables.iter().any(|table| table.is_cut(style));
     let mut sections =
         vec![wrapped(&headline(result, &names), style), wrapped(&conclusion(result, &names), style)];
     sections.extend(waiting(result, &names).map(|waiting| wrapped(&waiting, style)));
+    if numbered {
+        let cells = result.cells.iter().enumerate();
+        let listed = cells.map(|(place, cell)| format!("{}: {}", place + 1, names.cell(cell)));
+        sections.push(wrapped(&listed.collect::<Vec<_>>().join("\n"), style));
+    }
     sections.extend(tables.iter().map(|table| table.terminal(style)));
     let mut below = notes(result, &names, false);
     below.extend(narrow.then(|| {
@@ -102,6 +115,27 @@ mod tests {
                 assert!(widest.width() <= usize::from(width), "{width}: {widest}\n{text}");
             }
         }
+    }
+
+    /// Where the columns that name a cell leave no room for figures, its number stands for them.
+    #[test]
+    fn a_grid_of_too_many_dimensions_has_numbered_cells() {
+        let mut result = Grid { clients: &[4, 8], ..Grid::default() }.result();
+        for (place, cell) in result.cells.iter_mut().enumerate() {
+            for parameter in 1..=12 {
+                cell.parameters.insert(format!("parameter_{parameter}"), (1000 + place).into());
+            }
+        }
+        for width in [60, 80] {
+            let text = render(&result, Style { width: Some(width), ..PLAIN }).unwrap();
+            let widest = text.lines().max_by_key(|line| line.width()).unwrap_or_default();
+            assert!(widest.width() <= usize::from(width), "{width}: {widest}\n{text}");
+            let named = text.lines().find(|line| line.starts_with("2: ")).unwrap();
+            assert!(named.starts_with("2: sqlite native, 4 clients, "), "{named}");
+            assert!(text.contains("\n cell  "), "{text}");
+        }
+        let wide = render(&result, PLAIN).unwrap();
+        assert!(!wide.contains("\n cell  ") && wide.contains("parameter_12"), "{wide}");
     }
 
     /// The four write cases of the locks study, with publisher confirms among them, at the study's rates.

@@ -17,7 +17,7 @@ pub(crate) use self::{
 };
 use crate::{
     CellResult, OperationFigures, Ratio, RunResult,
-    dimensions::{DURABILITY, LOCK, Names, RATE, STORE},
+    dimensions::{DURABILITY, LOCK, NOT_THERE, Names, RATE, STORE},
     distinct,
     figure::{offered, three_digits},
     table::{Entry, Table, Worth},
@@ -33,12 +33,21 @@ pub(crate) struct Columns<'a> {
     /// Whether any cell has something to protect by a lock, so that the lock has a column.
     lock: bool,
     others: Vec<String>,
+    cells: &'a [CellResult],
+    /// Whether a cell's number, from 1, stands for all of these columns.
+    numbered: bool,
 }
 
 impl<'a> Columns<'a> {
-    pub(crate) fn of(result: &RunResult, names: &'a Names) -> Self {
+    pub(crate) fn of(result: &'a RunResult, names: &'a Names) -> Self {
         let lock = result.cells.iter().any(|cell| cell.decides);
-        Self { names, lock, others: names.others().map(str::to_owned).collect() }
+        let others = names.others().map(str::to_owned).collect();
+        Self { names, lock, others, cells: &result.cells, numbered: false }
+    }
+
+    /// One column with the cell's number instead.
+    pub(crate) fn numbered(&self) -> Self {
+        Self { others: Vec::new(), numbered: true, ..*self }
     }
 
     /// The same columns without the dimension of this name.
@@ -48,11 +57,18 @@ impl<'a> Columns<'a> {
     }
 
     fn header(&self) -> Vec<&str> {
+        if self.numbered {
+            return vec!["cell"];
+        }
         let own = [Some(STORE), self.lock.then_some(LOCK)];
         own.into_iter().flatten().chain(self.others.iter().map(String::as_str)).collect()
     }
 
     fn values(&self, cell: &CellResult) -> Vec<String> {
+        if self.numbered {
+            let place = self.cells.iter().position(|each| std::ptr::eq(each, cell));
+            return vec![place.map_or_else(|| NOT_THERE.to_owned(), |place| (place + 1).to_string())];
+        }
         let own = [Some(self.names.store(cell)), self.lock.then(|| cell.lock.to_string())];
         let others = self.others.iter().map(|name| match (name.as_str(), cell.rate) {
             (RATE, Some(rate)) => offered(rate) + "/s",
@@ -112,9 +128,9 @@ pub(crate) fn operations(cell: &CellResult) -> Vec<&str> {
     distinct(cell.trials.iter().flat_map(|trial| &trial.operations).map(|operation| operation.name.as_str()))
 }
 
-/// The figures that each trial has of an operation; trials that never tried it are skipped.
+/// The figures that each of the trials that count has of an operation; trials that never tried it are skipped.
 pub(crate) fn each<'a>(cell: &'a CellResult, name: &str) -> impl Iterator<Item = &'a OperationFigures> {
-    cell.trials.iter().filter_map(move |trial| trial.operation(name))
+    cell.measured_trials().into_iter().filter_map(move |trial| trial.operation(name))
 }
 
 /// Names of the spans that some trial of the cell has, sorted.
