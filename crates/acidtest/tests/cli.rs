@@ -887,6 +887,26 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
     }
 }
 
+/// A trial that was interrupted before anything was acknowledged is no doubt about those before it.
+#[test]
+fn a_trial_that_was_interrupted_in_its_warm_up_is_dropped() {
+    let bench = Bench::new();
+    let words =
+        ["run", "inventory", "--clients", "2", "--trials", "2", "--duration", "200ms", "--warmup", "2s"];
+    let child = bench.spawn(&[&words[..], &["--out", "r.json"]].concat());
+    let pid = child.id();
+    until("the first trial", || bench.path("r.json").exists());
+    // so that the second trial has begun
+    std::thread::sleep(Duration::from_millis(500));
+    signal("INT", pid);
+    wait(child);
+    let result: Value = serde_json::from_str(&fs::read_to_string(bench.path("r.json")).unwrap()).unwrap();
+    let trials = result["cells"][0]["trials"].as_array().unwrap();
+    assert_eq!((trials.len(), &result["interrupted"]), (1, &Value::Bool(true)), "{result}");
+    assert_eq!(trials[0]["audit"]["verdict"], "holds", "{result}");
+    bench.assert_clean();
+}
+
 /// A complete run is shown, and no trial is made; options beside it that have no effect are refused.
 #[test]
 fn a_complete_run_is_shown_and_not_gone_on_with() {

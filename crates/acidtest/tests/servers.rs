@@ -41,9 +41,9 @@ fn verdict(cell: &Value) -> &str {
 fn at_work(bench: &Bench, store: &str) -> Option<u32> {
     let list = bench.run(&["lab", "list"]).expect(0).stdout;
     let line = list.lines().find(|line| line.starts_with(store))?;
-    let address = line.split("127.0.0.1:").nth(1)?.split(['/', ',']).next()?;
+    let address = line.split("127.0.0.1:").nth(1)?.split(['/', ' ']).next()?;
     let is_at_work = connections(&format!("127.0.0.1:{address}")) >= CLIENTS;
-    line.split(", process ").nth(1)?.split(',').next()?.parse().ok().filter(|_| is_at_work)
+    line.split(" · process ").nth(1)?.split(' ').next()?.parse().ok().filter(|_| is_at_work)
 }
 
 /// Number of clients of a trial, unless it says otherwise.
@@ -250,7 +250,7 @@ fn a_killed_run_leaves_nothing_that_lab_down_does_not_remove() {
         // a private server ends with its bench, before anything is removed
         until("private servers end", || {
             let list = bench.run(&["lab", "list"]).expect(0).stdout;
-            list.lines().filter(|line| line.contains(", process ")).count() <= 1
+            list.lines().filter(|line| line.contains(" · process ")).count() <= 1
         });
         let down = bench.run(&["lab", "down"]).expect(0);
         assert!(kept == 1 && down.stdout.contains("removed"), "{}", down.stdout);
