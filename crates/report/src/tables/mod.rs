@@ -169,6 +169,27 @@ mod tests {
         assert_eq!(each(cell, "capture").count(), 2);
     }
 
+    /// Neither times nor resources are of a trial that was cut short.
+    #[test]
+    fn a_trial_that_was_cut_short_is_in_no_mean() {
+        let mut cut = crate::sample::queue([("confirm", true, 900.0); 6]);
+        let mut without = cut.clone();
+        for (cell, other) in cut.cells.iter_mut().zip(&mut without.cells) {
+            let trial = cell.trials.last_mut().unwrap();
+            trial.stopped =
+                Some(crate::StopFigures { reason: "server gone".to_owned(), detail: String::new() });
+            trial.resources.client.cpu_mean = 9.0;
+            trial.resources.machine.cpu_max = 9.0;
+            other.trials.pop();
+        }
+        let shown = |result: &RunResult| {
+            let names = Names::of(&result.cells);
+            let columns = Columns::of(result, &names);
+            times(result, &columns, true).unwrap().markdown() + &resources(result, &columns).markdown()
+        };
+        assert_eq!(shown(&cut), shown(&without));
+    }
+
     /// Operations with another outcome than ok have their times shown too: clients may have spent most of their time
     /// on them.
     #[test]

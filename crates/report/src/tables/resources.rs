@@ -64,7 +64,7 @@ impl Use {
 
 /// The resources of the server's processes; none where they run on another machine or inside the client.
 fn server_use(cell: &CellResult) -> Option<Use> {
-    let seen = cell.trials.iter();
+    let seen = cell.measured_trials().into_iter();
     Use::of(seen.filter_map(|trial| Some((trial.resources.seconds, trial.resources.server.as_ref()?))))
 }
 
@@ -81,7 +81,8 @@ pub(crate) fn resources(result: &RunResult, columns: &Columns<'_>) -> Table {
         ("stalled (PSI)", Worth::Middle),
     ]);
     for cell in result.cells.iter().filter(|cell| !cell.trials.is_empty()) {
-        let client = cell.trials.iter().map(|trial| (trial.resources.seconds, &trial.resources.client));
+        let measured = cell.measured_trials();
+        let client = measured.iter().map(|trial| (trial.resources.seconds, &trial.resources.client));
         let clients = if cell.embedded { "clients and store" } else { "clients" };
         for (user, used) in [(clients, Use::of(client)), ("server", server_use(cell))] {
             let Some(used) = used else { continue };
@@ -94,7 +95,7 @@ pub(crate) fn resources(result: &RunResult, columns: &Columns<'_>) -> Table {
         let mut row = columns.entries(cell);
         row.push(Entry::left("machine"));
         row.push(Entry::right(cores(cell.mean(|trial| trial.resources.machine.cpu_mean))));
-        let most = cell.trials.iter().map(|trial| trial.resources.machine.cpu_max).fold(0.0, f64::max);
+        let most = measured.iter().map(|trial| trial.resources.machine.cpu_max).fold(0.0, f64::max);
         row.push(Entry::right(cores(most)));
         row.extend(["–"; 4].map(Entry::right));
         row.push(stalled(cell));
@@ -107,7 +108,7 @@ pub(crate) fn resources(result: &RunResult, columns: &Columns<'_>) -> Table {
 fn stalled(cell: &CellResult) -> Entry {
     let share = |what: &'static str, figure: fn(&MachineUse) -> Option<f64>| {
         let seen: Option<Vec<f64>> =
-            cell.trials.iter().map(|trial| figure(&trial.resources.machine)).collect();
+            cell.measured_trials().iter().map(|trial| figure(&trial.resources.machine)).collect();
         seen.map(|seen| (what, seen.iter().sum::<f64>() / seen.len() as f64))
     };
     let shares = [

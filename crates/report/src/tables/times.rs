@@ -77,14 +77,14 @@ pub(crate) fn times(
 }
 
 fn each_span<'a>(cell: &'a CellResult, name: &str) -> impl Iterator<Item = &'a LatencyFigures> {
-    let all = cell.trials.iter().flat_map(|trial| &trial.spans);
+    let all = cell.measured_trials().into_iter().flat_map(|trial| &trial.spans);
     all.filter(move |span| span.name == name).map(|span| &span.times)
 }
 
 /// The first execution after loading: median and longest over the trials.
 fn first(cell: &CellResult, name: &str) -> Option<[String; 5]> {
     let mut seen: Vec<u64> =
-        cell.trials.iter().filter_map(|trial| trial.remarks.first_ns.get(name).copied()).collect();
+        cell.measured_trials().iter().filter_map(|trial| trial.remarks.first_ns.get(name).copied()).collect();
     seen.sort_unstable();
     let shown =
         |value: Option<&u64>| value.map_or_else(|| "–".to_owned(), |value| nanoseconds(*value as f64));
