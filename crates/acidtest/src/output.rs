@@ -21,18 +21,18 @@ impl ResultFile {
     /// folder.
     pub(crate) fn new(out: &Path, run: &str, workload: &str) -> Result<Self, Failure> {
         let is_json = out.extension().is_some_and(|extension| extension == "json");
-        let refused = match fs::metadata(out) {
-            Ok(there) if is_json && there.is_file() => "is there already, and would be lost",
-            Ok(there) if !is_json && !there.is_dir() => "is neither a folder nor does its name end in .json",
-            _ => {
-                let name = format!("{run}-{workload}.json");
-                return Self::prepare(if is_json { out.to_owned() } else { out.join(name) });
-            }
+        let refused = |why: &str| {
+            let remedy = "name another file (*.json), or a folder";
+            Err(Failure::Usage(format!("--out {} {why}\n  remedy: {remedy}", out.display())))
         };
-        Err(Failure::Usage(format!(
-            "--out {} {refused}\n  remedy: name another file (*.json), or a folder",
-            out.display()
-        )))
+        match fs::metadata(out) {
+            Ok(there) if is_json && there.is_file() => refused("is there already, and would be lost"),
+            Ok(there) if !is_json && !there.is_dir() => {
+                refused("is neither a folder nor does its name end in .json")
+            }
+            _ if is_json => Self::prepare(out.to_owned()),
+            _ => Self::prepare(out.join(format!("{run}-{workload}.json"))),
+        }
     }
 
     /// Prepares a file, which a result may be in already.
@@ -106,14 +106,17 @@ pub(crate) fn style() -> Style {
     Style { color: terminal && !plain, width: width.filter(|width| terminal && *width > 0) }
 }
 
-/// Most and fewest columns of a line of text, and those of a line for a reader whose terminal is not known.
-const COLUMNS: (usize, usize, usize) = (60, 120, 100);
+/// Columns that a line of text has at least and at most.
+const COLUMNS: (usize, usize) = (60, 120);
+
+/// Columns of a line of text that goes to no terminal.
+const USUAL: usize = 100;
 
 /// The text broken between words into lines that fit standard output behind an indentation of so many columns, which
 /// all lines but the first get.
 pub(crate) fn wrapped(text: &str, indentation: usize) -> String {
-    let (least, most, usual) = COLUMNS;
-    let columns = style().width.map_or(usual, usize::from).clamp(least, most).saturating_sub(indentation);
+    let (least, most) = COLUMNS;
+    let columns = style().width.map_or(USUAL, usize::from).clamp(least, most).saturating_sub(indentation);
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         match lines.last_mut() {

@@ -103,7 +103,6 @@ fn options() -> Vec<(&'static str, Arg)> {
                 .long(parameter.name.replace('_', "-"))
                 .value_name("VALUE,...")
                 .value_delimiter(',')
-                .allow_negative_numbers(true)
                 .value_parser(word)
                 .action(clap::ArgAction::Append)
                 .help_heading(heading.clone())

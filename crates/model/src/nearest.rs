@@ -14,7 +14,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let length = word.chars().count();
     let near = (length / 3).max(2);
     // words that have nothing in common are as far apart as the longer one is long
-    let is_near = |each: &&str| distance(each) <= near && distance(each) < length.max(each.chars().count());
+    let is_near =
+        |each: &&str| distance(each) <= near.min(length.max(each.chars().count()).saturating_sub(1));
     known.into_iter().min_by_key(|each| distance(each)).filter(is_near)
 }
 

@@ -533,7 +533,7 @@ impl CellResult {
         self.mean(|trial| trial.throughput)
     }
 
-    /// Mean of a figure over the trials that have one; 0 without trials.
+    /// Mean of a figure over the [measured trials](Self::measured_trials); 0 without trials.
     pub(crate) fn mean(&self, figure: impl Fn(&TrialResult) -> f64) -> f64 {
         let trials = self.measured_trials();
         trials.iter().map(|trial| figure(trial)).sum::<f64>() / (trials.len().max(1) as f64)

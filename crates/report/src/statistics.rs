@@ -105,22 +105,25 @@ impl Ratio {
     /// disturbance of the machine that lasts a while affects both of a pair.
     ///
     /// Its interval is that of the mean of the logarithms, whose spread is alike whichever way round the ratio
-    /// is taken. `None` without a pair of positive figures.
+    /// is taken. `None` without a pair, and where a figure is not positive: such a round must not vanish from the ratio.
     #[must_use]
     pub fn of_pairs(pairs: &[(f64, f64)]) -> Option<Self> {
-        let positive = pairs.iter().filter(|(with, without)| *with > 0.0 && *without > 0.0);
-        let logs: Vec<f64> = positive.map(|(with, without)| (with / without).ln()).collect();
+        if !pairs.iter().all(|(with, without)| *with > 0.0 && *without > 0.0) {
+            return None;
+        }
+        let logs: Vec<f64> = pairs.iter().map(|(with, without)| (with / without).ln()).collect();
         let mean = Moments::of(&logs)?.mean;
         Some(Self::from_logs(mean, centred(&logs), true, logs.len()))
     }
 
     /// The ratio of measurements that were not interleaved: it includes whatever changed between the two. `None`
-    /// without a positive figure on either side.
+    /// without a figure on either side, and where a figure is not positive.
     #[must_use]
     pub fn of_groups(with: &[f64], without: &[f64]) -> Option<Self> {
-        let logs = |values: &[f64]| -> Vec<f64> {
-            values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect()
-        };
+        if !with.iter().chain(without).all(|value| *value > 0.0) {
+            return None;
+        }
+        let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
         let (with, without) = (logs(with), logs(without));
         let difference = Moments::of(&with)?.mean - Moments::of(&without)?.mean;
         let fewer = with.len().min(without.len());
@@ -270,6 +273,8 @@ mod tests {
         assert!((ratio.estimate - 0.5).abs() < 1e-12 && ratio.interval.is_none() && !ratio.differs());
         assert_eq!(Ratio::of_pairs(&[]), None);
         assert_eq!(Ratio::of_pairs(&[(0.0, 10.0)]), None);
+        assert_eq!(Ratio::of_pairs(&[(50.0, 100.0), (0.0, 10.0)]), None);
+        assert_eq!(Ratio::of_groups(&[1.0, 0.0], &[1.0]), None);
         assert_eq!(Ratio::of_groups(&[1.0], &[]), None);
         assert_eq!(Ratio::of_groups(&[2.0], &[1.0, 1.0]).unwrap().interval, None);
         assert_eq!(Mean::of(&[7.0]).unwrap().interval, None);

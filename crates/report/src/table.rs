@@ -388,6 +388,12 @@ pub(crate) fn wrapped(text: &str, style: Style) -> String {
     lines.join("\n")
 }
 
+/// Names with the numbers that stand for them in a table, from 1, each on a line of its own.
+pub(crate) fn numbered(names: impl IntoIterator<Item = String>, style: Style) -> String {
+    let listed = names.into_iter().enumerate().map(|(place, name)| format!("{}: {name}", place + 1));
+    wrapped(&listed.collect::<Vec<_>>().join("\n"), style)
+}
+
 /// Text escaped for Markdown: it is neither markup nor HTML, and stays in one line.
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());

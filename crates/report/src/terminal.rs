@@ -8,7 +8,7 @@ use crate::{
     dimensions::Names,
     headline::headline,
     notes::notes,
-    table::wrapped,
+    table::{numbered, wrapped},
     tables::{Columns, MANY, cells, prices, resources, scalability, times},
     waiting::waiting,
 };
@@ -35,19 +35,15 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
         Ok(tables)
     };
     let mut tables = made(&columns)?;
-    let numbered = !tables.iter().all(|table| table.has_room(style));
-    if numbered {
+    let by_number = !tables.iter().all(|table| table.has_room(style));
+    if by_number {
         tables = made(&columns.numbered())?;
     }
     let narrow = tables.iter().any(|table| table.is_cut(style));
     let mut sections =
         vec![wrapped(&headline(result, &names), style), wrapped(&conclusion(result, &names), style)];
     sections.extend(waiting(result, &names).map(|waiting| wrapped(&waiting, style)));
-    if numbered {
-        let cells = result.cells.iter().enumerate();
-        let listed = cells.map(|(place, cell)| format!("{}: {}", place + 1, names.cell(cell)));
-        sections.push(wrapped(&listed.collect::<Vec<_>>().join("\n"), style));
-    }
+    sections.extend(by_number.then(|| numbered(result.cells.iter().map(|cell| names.cell(cell)), style)));
     sections.extend(tables.iter().map(|table| table.terminal(style)));
     let mut below = notes(result, &names, false);
     below.extend(narrow.then(|| {

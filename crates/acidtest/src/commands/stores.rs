@@ -11,6 +11,12 @@ use crate::{
     registry::{self, STORES},
 };
 
+/// Columns before what is said of a store.
+const OF_STORE: usize = 14;
+
+/// Columns before how the store has something, or why not.
+const OF_SUPPORT: usize = 25;
+
 /// Lists all stores, or one of them.
 pub(crate) fn stores(only: Option<&str>) -> Result<Status, Failure> {
     let kinds: Vec<&StoreKind> = STORES
@@ -45,7 +51,7 @@ fn describe(kind: &StoreKind) -> String {
     let mut text = format!("{} ({})\n", kind.name, kind.title);
     let mut row = |label: &str, word: &str, support: Support| {
         // writing into a string cannot fail
-        let _ = writeln!(text, "  {label:<11} {word:<10} {}", wrapped(&support.to_string(), 25));
+        let _ = writeln!(text, "  {label:<11} {word:<10} {}", wrapped(&support.to_string(), OF_SUPPORT));
     };
     for (name, support) in kind.workloads {
         row("workload", name, *support);
@@ -69,8 +75,8 @@ fn here(kind: &StoreKind) -> String {
         Hosting::Embedded => "built in: nothing to install".to_owned(),
         Hosting::InMemory => "built in, and keeps nothing on disk: nothing to install".to_owned(),
         Hosting::Program => match Lab::locate(kind.program()) {
-            Ok(found) => wrapped(&format!("{} ({})", found.program.display(), found.version), 14),
-            Err(error) => error.to_string().replace('\n', "\n              "),
+            Ok(found) => wrapped(&format!("{} ({})", found.program.display(), found.version), OF_STORE),
+            Err(error) => error.to_string().replace('\n', &format!("\n{:OF_STORE$}", "")),
         },
     }
 }

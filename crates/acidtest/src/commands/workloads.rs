@@ -10,8 +10,11 @@ use crate::{
     registry::STORES,
 };
 
-/// Columns before what is said of a workload, and of a parameter.
-const INDENTATION: (usize, usize) = (14, 28);
+/// Columns before what is said of a workload.
+const OF_WORKLOAD: usize = 14;
+
+/// Columns before what is said of a parameter.
+const OF_PARAMETER: usize = 28;
 
 /// Lists the workloads with their parameters.
 pub(crate) fn workloads() -> Result<Status, Failure> {
@@ -32,14 +35,14 @@ fn describe(kind: &WorkloadKind) -> String {
     ];
     for (label, said) in rows {
         // writing into a string cannot fail
-        let _ = writeln!(text, "  {label:<11} {}", wrapped(&said, INDENTATION.0));
+        let _ = writeln!(text, "  {label:<11} {}", wrapped(&said, OF_WORKLOAD));
     }
     for parameter in (kind.parameters)() {
         let (name, default) = (parameter.name, parameter.default);
-        let room = INDENTATION.1;
-        let meaning = wrapped(parameter.meaning, room);
+        let meaning = wrapped(parameter.meaning, OF_PARAMETER);
         // a default that reaches into the meaning's columns has a line of its own
-        let gap = if default.chars().count() > 8 { format!("\n{:room$}", "") } else { " ".to_owned() };
+        let gap =
+            if default.chars().count() > 8 { format!("\n{:OF_PARAMETER$}", "") } else { " ".to_owned() };
         let _ = writeln!(text, "    {name:<14} {default:<8}{gap}{meaning}");
     }
     text

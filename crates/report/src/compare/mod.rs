@@ -277,14 +277,13 @@ fn one(
     };
     let all = a.len() + b.len();
     let (a, b) = (of(a), of(b));
+    // trials that have no such time must not vanish from the ratio
     let is_missing = !figure.is_cost() && a.len() + b.len() < all;
     if a.iter().chain(&b).all(|(_, value)| *value <= 0.0) {
         return None;
     }
-    // rounds in which one side has nothing must not vanish from the ratio
-    let has_none = is_missing || a.iter().chain(&b).any(|(_, value)| *value <= 0.0);
     let values = |side: &[(Turn, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
-    let ratio = if has_none {
+    let ratio = if is_missing {
         None
     } else if paired {
         let of_turn = |turn| a.iter().find(|(other, _)| *other == turn).map(|(_, value)| *value);
@@ -510,11 +509,7 @@ mod tests {
 
     #[test]
     fn two_runs_are_not_paired() {
-        let a = sample();
-        let b = RunResult { run: "another".to_owned(), acidtest: "0.2.0".to_owned(), ..sample() };
-        let all = Selector::default();
-        let side = |result, name| Side { result, name, selector: &all };
-        let same = compare(side(&a, "a.json"), side(&b, "b.json"), &[], Judge::Interval).unwrap();
+        let same = after(&sample(), |again| "0.2.0".clone_into(&mut again.acidtest), &[]);
         // the cells with lock none are broken on both sides
         assert_eq!((same.pairs.len(), same.paired, same.failed), (8, false, true));
         assert_eq!(same.differences, ["acidtest: 0.1.0 / 0.2.0"]);
@@ -546,15 +541,20 @@ mod tests {
         }
     }
 
-    /// The second run of a store of the user's, changed as told.
-    fn after(change: impl Fn(&mut CellResult), fail_if: &[&str]) -> Comparison {
-        let before = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+    /// All cells of a run against those of the same run made again and changed as told.
+    fn after(before: &RunResult, change: impl Fn(&mut RunResult), fail_if: &[&str]) -> Comparison {
         let mut after = RunResult { run: "another".to_owned(), ..before.clone() };
-        change(&mut after.cells[0]);
-        let (all, conditions) = (Selector::default(), fail_if.iter().map(|text| text.parse().unwrap()));
+        change(&mut after);
+        let all = Selector::default();
         let side = |result, name| Side { result, name, selector: &all };
-        let conditions: Vec<Condition> = conditions.collect();
-        compare(side(&before, "a.json"), side(&after, "b.json"), &conditions, Judge::Interval).unwrap()
+        let conditions: Vec<Condition> = fail_if.iter().map(|text| text.parse().unwrap()).collect();
+        compare(side(before, "a.json"), side(&after, "b.json"), &conditions, Judge::Interval).unwrap()
+    }
+
+    /// The same of a single cell.
+    fn cell_after(change: impl Fn(&mut CellResult), fail_if: &[&str]) -> Comparison {
+        let before = Grid { locks: &[Lock::Native], ..Grid::default() }.result();
+        after(&before, |result| change(&mut result.cells[0]), fail_if)
     }
 
     fn cut_short(trial: &mut crate::TrialResult) {
@@ -563,16 +563,16 @@ mod tests {
 
     #[test]
     fn trials_that_were_cut_short_are_said_and_pass_no_gate() {
-        let some = after(|cell| cut_short(&mut cell.trials[0]), &[]);
+        let some = cell_after(|cell| cut_short(&mut cell.trials[0]), &[]);
         assert_eq!(some.differences, ["whole trials of sqlite native: 3 / 2"]);
-        let none = after(|cell| cell.trials.iter_mut().for_each(cut_short), &["throughput<0.5"]);
+        let none = cell_after(|cell| cell.trials.iter_mut().for_each(cut_short), &["throughput<0.5"]);
         assert_eq!(none.pairs[0].void.as_deref(), Some("every trial of B was cut short"));
         assert!(none.failed && matches!(none.judged[0].ruling, Ruling::NotJudged(_)));
     }
 
     #[test]
     fn a_durability_level_that_was_lost_is_said() {
-        let lost = after(|cell| cell.effective.as_mut().unwrap().durability = Durability::None, &[]);
+        let lost = cell_after(|cell| cell.effective.as_mut().unwrap().durability = Durability::None, &[]);
         assert_eq!(lost.differences, ["durability read back of sqlite native: disk / none"]);
     }
 
@@ -580,7 +580,7 @@ mod tests {
     #[test]
     fn an_operation_that_some_trials_never_did_passes_no_gate() {
         let without = |cell: &mut CellResult| drop(cell.trials[0].operations.remove(0));
-        let compared = after(without, &["capture:p99>1.2", "release:p99>1.2"]);
+        let compared = cell_after(without, &["capture:p99>1.2", "release:p99>1.2"]);
         let rulings: Vec<&Ruling> = compared.judged.iter().map(|judged| &judged.ruling).collect();
         assert!(matches!(rulings[..], [Ruling::NotJudged(_), Ruling::Passed]), "{rulings:?}");
     }
@@ -602,13 +602,7 @@ mod tests {
         let conditions = ["throughput<0.95", "capture:p99.9>1.25"];
         for b in [&["lock=native", "clients=8"][..], &["lock=native"], &[]] {
             let compared = if b.is_empty() {
-                let other = RunResult { run: "another".to_owned(), ..sample() };
-                let all = Selector::default();
-                let side = |result, name| Side { result, name, selector: &all };
-                let conditions: Vec<Condition> =
-                    conditions.iter().map(|text| text.parse().unwrap()).collect();
-                compare(side(&result, "a.json"), side(&other, "b.json"), &conditions, Judge::Interval)
-                    .unwrap()
+                after(&result, |_| {}, &conditions)
             } else {
                 within(&result, &["lock=none"], b, &conditions).unwrap()
             };

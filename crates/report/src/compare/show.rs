@@ -5,7 +5,7 @@ use acidtest_workloads::Verdict;
 use super::{Assessment, Comparison, Figure, FigureComparison, Pair, Ruling};
 use crate::{
     Style, distinct,
-    table::{Entry, Table, Tone, Worth, wrapped},
+    table::{Entry, Table, Tone, Worth, numbered, wrapped},
     tables::ratio,
 };
 
@@ -27,12 +27,12 @@ impl Comparison {
                 ));
             }
         } else {
-            let names: Vec<String> = self.pairs.iter().map(heading).collect();
-            sections.push(named(&names, style, |by| summary(&self.pairs, by)));
+            let names = self.pairs.iter().map(heading).collect();
+            sections.push(named(names, style, |by| summary(&self.pairs, by)));
         }
         if !self.judged.is_empty() {
             let cells = distinct(self.judged.iter().map(|judged| judged.cell.clone()));
-            sections.push(named(&cells, style, |by| self.conditions(&cells, by)));
+            sections.push(named(cells.clone(), style, |by| self.conditions(&cells, by)));
         }
         sections.push(wrapped(&self.notes().join("\n"), style));
         let mut text = String::new();
@@ -188,14 +188,12 @@ enum By {
 }
 
 /// A table that names cells. Where the names leave no room for the rest, they stand in a list above it.
-fn named(names: &[String], style: Style, table: impl Fn(By) -> Table) -> String {
+fn named(names: Vec<String>, style: Style, table: impl Fn(By) -> Table) -> String {
     let whole = table(By::Name);
     if whole.fits(style) {
         return whole.terminal(style);
     }
-    let listed = names.iter().enumerate().map(|(place, name)| format!("{}: {name}", place + 1));
-    let listed = wrapped(&listed.collect::<Vec<_>>().join("\n"), style);
-    format!("{listed}\n\n{}", table(By::Number).terminal(style))
+    format!("{}\n\n{}", numbered(names, style), table(By::Number).terminal(style))
 }
 
 /// One row for each pair, with the figures that matter most for a decision.

@@ -72,8 +72,7 @@ impl Workload for Join {
 
     fn data(&self) -> Option<String> {
         let Parameters { records, fields, field_bytes, ext_rows, .. } = self.parameters;
-        let [records, ext_rows] = [records, ext_rows.into()].map(count);
-        Some(format!("{records} records of {fields} × {field_bytes} B and {ext_rows} rows of ext"))
+        Some(format!("{records} records of {fields} x {field_bytes} B and {ext_rows} rows of ext"))
     }
 
     fn trial(&self, _: TrialSetup) -> Box<dyn WorkloadTrial> {
