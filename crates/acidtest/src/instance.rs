@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_lab::{Folder, Lab, Lifetime, Note, Server};
-use acidtest_model::{self as model, Address, Durability, EffectiveSettings, StoreError};
+use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note};
+use acidtest_model::{self as model, Address, Durability, EffectiveSettings, Role, StoreError};
 use acidtest_workloads::{Owner, Place, ReusableData, Store};
 
 use crate::{exit::Failure, interrupt::Interrupt, registry::Opening, target::Target};
@@ -58,7 +58,7 @@ async fn open(
 pub(crate) struct Instance {
     pub(crate) store: Box<dyn Store>,
     pub(crate) effective: EffectiveSettings,
-    pub(crate) server: Option<Server>,
+    deployment: Option<Deployment>,
     /// The root of the process tree of a server that `lab up` started and that is used by its address.
     kept_server: Option<u32>,
     /// The server that keeps its hard locks, if it does not keep them itself.
@@ -167,7 +167,7 @@ impl Instance {
         Self {
             store,
             effective,
-            server: None,
+            deployment: None,
             kept_server: None,
             locks: None,
             address: address.clone(),
@@ -199,24 +199,34 @@ impl Instance {
                 Ok(Self { folder: Some(folder), ..Self::bare(store, &address) })
             }
             model::Hosting::Program => {
-                let mut server = lab.start(kind.program(), durability, Lifetime::Run, None)?;
-                let address = address_of(&server, target);
-                let store = answering(&mut server, target, &address, opening, interrupt).await?;
-                Ok(Self { server: Some(server), ..Self::bare(store, &address) })
+                let spec = MemberSpec { role: Role::Server, store: kind.program(), durability, port: None };
+                let mut deployment = lab.deploy(kind.program(), &[spec], Lifetime::Run)?;
+                let Some(server) = deployment.member_mut(Role::Server) else {
+                    return Err(Failure::Other(format!("{} was not started", kind.program())));
+                };
+                let address = address_of(server, target);
+                let store = answering(server, target, &address, opening, interrupt).await?;
+                Ok(Self { deployment: Some(deployment), ..Self::bare(store, &address) })
             }
         }
     }
 
     /// The root of the server's process tree, where the lab started it: as a private server, or kept by `lab up`.
     pub(crate) fn pid(&self) -> Option<u32> {
-        self.server.as_ref().map(Server::pid).or(self.kept_server)
+        self.server().map(Member::pid).or(self.kept_server)
+    }
+
+    /// The private server; none if it has none.
+    pub(crate) fn server(&self) -> Option<&Member> {
+        self.deployment.as_ref()?.member(Role::Server)
     }
 
     /// How the private server ended, if it did.
     pub(crate) fn died(&mut self) -> Option<String> {
         let locks = self.locks.as_mut().and_then(|locks| locks.died());
         let locks = locks.map(|how| format!("lost its lock service, which {how}"));
-        self.server.as_mut().and_then(Server::ended).or(locks)
+        let server = self.deployment.as_mut().and_then(|deployment| deployment.member_mut(Role::Server));
+        server.and_then(Member::ended).or(locks)
     }
 
     /// Removes the namespace, unless it is to be kept, and stops every process that was started; a failure of one
@@ -228,8 +238,8 @@ impl Instance {
         };
         let removed = self.release(namespace, keep).await;
         drop(self.store);
-        let stopped = match self.server.take() {
-            Some(mut server) => server.stop().map_err(Failure::from),
+        let stopped = match self.deployment.take() {
+            Some(mut deployment) => deployment.stop().map_err(Failure::from),
             None => Ok(()),
         };
         drop(self.folder.take());
@@ -248,7 +258,7 @@ impl Instance {
 }
 
 /// The address at which a private server is reached as this store: engines of one server have schemes of their own.
-pub(crate) fn address_of(server: &Server, target: &Target) -> Address {
+pub(crate) fn address_of(server: &Member, target: &Target) -> Address {
     let address = server.address().clone();
     let scheme = target.kind().schemes.first().map_or_else(|| address.scheme.clone(), ToString::to_string);
     Address { scheme, ..address }
@@ -256,7 +266,7 @@ pub(crate) fn address_of(server: &Server, target: &Target) -> Address {
 
 /// Waits for a server's first answer.
 pub(crate) async fn answering(
-    server: &mut Server,
+    server: &mut Member,
     target: &Target,
     address: &Address,
     opening: Opening<'_>,

@@ -502,8 +502,7 @@ impl Runner<'_> {
         if let Some(how) = died {
             result.stopped =
                 Some(StopFigures { reason: "server gone".to_owned(), detail: format!("it {how}") });
-            result.server_log =
-                instance.server.as_ref().map_or_else(Vec::new, |server| server.log_tail(LOG_LINES));
+            result.server_log = instance.server().map_or_else(Vec::new, |server| server.log_tail(LOG_LINES));
         } else {
             self.clear_away(&*trial, instance, place, data, reusable).await;
         }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::installed::MissingProgram;
+use crate::source::MissingProgram;
 
 /// The reason why a private server or folder could not be started or made, or could not be removed.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +115,15 @@ pub enum LabError {
         pids: Vec<u32>,
         /// The server's private folder, which is left in place.
         folder: PathBuf,
+    },
+    /// Processes of a server that went on after SIGSTOP.
+    #[error(
+        "the private {store} server could not be paused: its processes go on after SIGSTOP\n  \
+         remedy: they wait for a disk; try again when it is less busy"
+    )]
+    Restless {
+        /// The name of the store.
+        store: &'static str,
     },
     /// The system refused an operation on a file or process.
     #[error("{doing} {} failed: {cause}", path.display())]

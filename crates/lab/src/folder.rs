@@ -15,14 +15,14 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use acidtest_model::Durability;
+use acidtest_model::{Durability, Role};
 use rustix::process::geteuid;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
     error::LabError,
-    launch::User,
     process::{Owner, Tree},
+    user::User,
 };
 
 const JOURNAL: &str = "lab.json";
@@ -33,7 +33,11 @@ const UNFINISHED: &str = ".unfinished-";
 
 /// The content of a private folder's journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Record {
+#[serde(try_from = "ReadJournal")]
+pub(crate) struct Journal {
+    /// The store that the folder is named after. It has another name in journals of one server at most, so that
+    /// an acidtest that knows only those does not take this for a folder without servers.
+    #[serde(rename = "deployment")]
     pub(crate) store: String,
     /// The process that made the folder.
     pub(crate) owner: Owner,
@@ -41,22 +45,75 @@ pub(crate) struct Record {
     pub(crate) kept: bool,
     /// When the folder was made, in seconds since 1970.
     created: u64,
-    /// The server in the folder; none for an embedded store.
-    pub(crate) server: Option<Served>,
+    /// The servers in the folder; none for an embedded store.
+    pub(crate) members: Vec<MemberRecord>,
 }
 
 /// The data by which a server is found and stopped again, also by another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Served {
+pub(crate) struct MemberRecord {
+    pub(crate) role: Role,
+    pub(crate) store: String,
     pub(crate) program: PathBuf,
     pub(crate) binary: PathBuf,
     pub(crate) port: u16,
     pub(crate) durability: Durability,
+    /// Whether its folder is the private folder itself: that of an earlier acidtest, which had one server at most.
+    #[serde(skip)]
+    pub(crate) is_lone: bool,
 }
 
-impl Record {
-    pub(crate) fn new(store: &str, kept: bool, server: Option<Served>) -> Self {
-        Self { store: store.to_owned(), owner: Owner::me(), kept, created: now(), server }
+/// A journal as it may be found: today's, or one of one server at most.
+#[derive(Deserialize)]
+#[expect(clippy::option_option, reason = "a field that is absent, null, or a server")]
+struct ReadJournal {
+    #[serde(alias = "store")]
+    deployment: String,
+    owner: Owner,
+    kept: bool,
+    created: u64,
+    members: Option<Vec<MemberRecord>>,
+    #[serde(default, deserialize_with = "present")]
+    server: Option<Option<LoneServer>>,
+}
+
+/// The server of a folder in the form that journals had before they had members.
+#[derive(Deserialize)]
+struct LoneServer {
+    program: PathBuf,
+    binary: PathBuf,
+    port: u16,
+    durability: Durability,
+}
+
+/// A field that is there, be it null.
+#[expect(clippy::option_option, reason = "a field that is absent, null, or a server")]
+fn present<'a, D: Deserializer<'a>>(field: D) -> Result<Option<Option<LoneServer>>, D::Error> {
+    Option::deserialize(field).map(Some)
+}
+
+impl TryFrom<ReadJournal> for Journal {
+    type Error = &'static str;
+
+    fn try_from(read: ReadJournal) -> Result<Self, Self::Error> {
+        let ReadJournal { deployment: store, owner, kept, created, members, server } = read;
+        let members = match (members, server) {
+            (Some(members), _) => members,
+            (None, Some(None)) => Vec::new(),
+            (None, Some(Some(LoneServer { program, binary, port, durability }))) => {
+                let (role, store) = (Role::Server, store.clone());
+                vec![MemberRecord { role, store, program, binary, port, durability, is_lone: true }]
+            }
+            // nothing says that the folder has no server
+            (None, None) => return Err("it has no members"),
+        };
+        Ok(Self { store, owner, kept, created, members })
+    }
+}
+
+impl Journal {
+    pub(crate) fn new(store: &str, kept: bool, members: Vec<MemberRecord>) -> Self {
+        Self { store: store.to_owned(), owner: Owner::me(), kept, created: now(), members }
     }
 
     pub(crate) fn age(&self) -> Duration {
@@ -96,25 +153,25 @@ impl Root {
     }
 
     /// Makes a private folder with its journal. Its home may be written by `user`, if there is one.
-    pub(crate) fn create(&self, record: Record, user: Option<User>) -> Result<Folder, LabError> {
+    pub(crate) fn create(&self, journal: Journal, user: Option<User>) -> Result<Folder, LabError> {
         // another bench may have just removed the empty root
         ensure(&self.path)?;
-        let path = self.path.join(format!("{}-{}", record.store, suffix()));
+        let path = self.path.join(format!("{}-{}", journal.store, suffix()));
         let unfinished = unfinished(&path);
-        let made = furnish(&unfinished, &record, user)
+        let made = furnish(&unfinished, &journal, user)
             .and_then(|()| fs::rename(&unfinished, &path).map_err(LabError::at("naming", &path)));
         if made.is_err() {
             discard(&unfinished);
         }
-        made.map(|()| Folder { found: Found { path, record }, root: self.clone(), left: false })
+        made.map(|()| Folder { place: PrivateFolder { path, journal }, root: self.clone(), left: false })
     }
 
     /// Every private folder of this lab, and the paths of those whose journal cannot be read.
-    pub(crate) fn folders(&self) -> Result<(Vec<Found>, Vec<PathBuf>), LabError> {
+    pub(crate) fn folders(&self) -> Result<(Vec<PrivateFolder>, Vec<PathBuf>), LabError> {
         let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         for path in self.finished()?.into_iter().filter(|path| path.join(JOURNAL).exists()) {
             match read_json(&path.join(JOURNAL)) {
-                Some(record) => found.push(Found { path, record }),
+                Some(journal) => found.push(PrivateFolder { path, journal }),
                 None => unreadable.push(path),
             }
         }
@@ -166,38 +223,32 @@ impl Root {
 
 /// A private folder as its journal describes it.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct PrivateFolder {
     pub(crate) path: PathBuf,
-    pub(crate) record: Record,
+    pub(crate) journal: Journal,
 }
 
-impl Found {
-    pub(crate) fn home(&self) -> PathBuf {
-        self.path.join(HOME)
+impl PrivateFolder {
+    /// The folder of a member: its log is in it, and its [home](home_of).
+    pub(crate) fn member(&self, member: &MemberRecord) -> PathBuf {
+        if member.is_lone { self.path.clone() } else { self.path.join(member.role.name()) }
     }
 
     /// Removes the folder, unless a process of the lab still works in it. The journal is removed last, so that an
     /// interrupted removal can be resumed.
     pub(crate) fn remove(&self) -> Result<(), LabError> {
-        let pids = self.tree().map(|tree| tree.alive()).unwrap_or_default();
-        if !pids.is_empty() {
-            return Err(LabError::Undead {
-                store: self.record.store.clone(),
-                pids,
-                folder: self.path.clone(),
-            });
+        for member in &self.journal.members {
+            let pids = Tree { folder: &self.member(member), binary: &member.binary }.alive();
+            if !pids.is_empty() {
+                let (store, folder) = (member.store.clone(), self.path.clone());
+                return Err(LabError::Undead { store, pids, folder });
+            }
         }
         match self.empty().and_then(|()| self.vanish()) {
             // another process has removed it
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done.map_err(LabError::at("removing", &self.path)),
         }
-    }
-
-    /// The processes of the server in the folder; none for an embedded store.
-    pub(crate) fn tree(&self) -> Option<Tree<'_>> {
-        let served = self.record.server.as_ref()?;
-        Some(Tree { folder: &self.path, binary: &served.binary })
     }
 
     /// Removes everything in the folder but the journal.
@@ -223,7 +274,7 @@ impl Found {
 /// A private folder that is removed when this value is dropped, unless it is to be kept.
 #[derive(Debug)]
 pub struct Folder {
-    pub(crate) found: Found,
+    pub(crate) place: PrivateFolder,
     root: Root,
     /// Whether dropping leaves the folder alone, because it is kept or is removed already.
     left: bool,
@@ -233,7 +284,7 @@ impl Folder {
     /// The path of the empty folder in which a store may write.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        self.found.home()
+        home_of(&self.place.path)
     }
 
     /// Leaves the folder in place: from now on only [`crate::Lab::down`] removes it.
@@ -247,7 +298,7 @@ impl Folder {
 
     /// Removes the folder now, instead of on drop.
     pub(crate) fn remove(&mut self) -> Result<(), LabError> {
-        self.found.remove()?;
+        self.place.remove()?;
         self.left = true;
         self.root.tidy();
         Ok(())
@@ -288,11 +339,25 @@ fn make(path: &Path) -> Result<(), LabError> {
         .map_err(LabError::at("making", path))
 }
 
-/// Makes a folder with the journal and an empty home that belongs to `user`.
-fn furnish(path: &Path, record: &Record, user: Option<User>) -> Result<(), LabError> {
+/// The folder in a server's folder, or in that of an embedded store, in which it may write.
+pub(crate) fn home_of(folder: &Path) -> PathBuf {
+    folder.join(HOME)
+}
+
+/// Makes a folder with the journal, and in it an empty home for each member, or for the embedded store, that belongs
+/// to `user`.
+fn furnish(path: &Path, journal: &Journal, user: Option<User>) -> Result<(), LabError> {
     make(path)?;
-    write_json(&path.join(JOURNAL), record)?;
-    let home = path.join(HOME);
+    write_json(&path.join(JOURNAL), journal)?;
+    for member in &journal.members {
+        make(&path.join(member.role.name()))?;
+        furnish_home(&path.join(member.role.name()), user)?;
+    }
+    if journal.members.is_empty() { furnish_home(path, user) } else { Ok(()) }
+}
+
+fn furnish_home(folder: &Path, user: Option<User>) -> Result<(), LabError> {
+    let home = home_of(folder);
     fs::DirBuilder::new().mode(0o700).create(&home).map_err(LabError::at("making", &home))?;
     let given = user.map_or(Ok(()), |user| chown(&home, Some(user.uid), Some(user.gid)));
     given.map_err(LabError::at("handing over", &home))
@@ -301,7 +366,11 @@ fn furnish(path: &Path, record: &Record, user: Option<User>) -> Result<(), LabEr
 /// Removes the files that [`furnish`] or [`write_json`] made, and nothing else that might be there.
 fn discard(unfinished: &Path) {
     let _ = fs::remove_file(unfinished.join(JOURNAL));
-    let _ = fs::remove_dir(unfinished.join(HOME));
+    // the system refuses to remove a folder that holds anything
+    for entry in fs::read_dir(unfinished).into_iter().flatten().flatten() {
+        let _ = fs::remove_dir(home_of(&entry.path()));
+        let _ = fs::remove_dir(entry.path());
+    }
     let _ = fs::remove_dir(unfinished).or_else(|_| fs::remove_file(unfinished));
 }
 
@@ -379,10 +448,18 @@ mod tests {
         (folder, root)
     }
 
-    fn with_server() -> Record {
+    fn with_servers() -> Journal {
         let program = PathBuf::from("/usr/bin/redis-server");
-        let served = Served { binary: program.clone(), program, port: 1, durability: Durability::None };
-        Record::new("redis", false, Some(served))
+        let member = |role| MemberRecord {
+            role,
+            store: "redis".to_owned(),
+            binary: program.clone(),
+            program: program.clone(),
+            port: 1,
+            durability: Durability::None,
+            is_lone: false,
+        };
+        Journal::new("redis", false, vec![member(Role::Server), member(Role::Locks)])
     }
 
     #[test]
@@ -391,11 +468,11 @@ mod tests {
         let mut gone = Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
         let dead = |name: &str| root.path.join(format!("{UNFINISHED}{}-1-{name}", gone.id()));
-        furnish(&dead("redis-aaaaaa"), &with_server(), None).unwrap();
+        furnish(&dead("redis-aaaaaa"), &with_servers(), None).unwrap();
         make(&dead("redis-bbbbbb")).unwrap();
         fs::write(dead("namespace-cccccc.json"), "{").unwrap();
         let mine = unfinished(&root.path.join("redis-dddddd"));
-        furnish(&mine, &with_server(), None).unwrap();
+        furnish(&mine, &with_servers(), None).unwrap();
         assert!(root.finished().unwrap().is_empty());
         root.clear_unfinished().unwrap();
         assert_eq!(root.entries().unwrap(), [mine]);
@@ -404,11 +481,11 @@ mod tests {
     #[test]
     fn a_removal_cut_short_leaves_the_journal() {
         let (_folder, root) = root();
-        let folder = root.create(with_server(), None).unwrap();
-        let path = folder.found.path.clone();
-        fs::write(folder.path().join("rows"), "x").unwrap();
-        fs::write(path.join("server.log"), "x").unwrap();
-        folder.found.empty().unwrap();
+        let folder = root.create(with_servers(), None).unwrap();
+        let path = folder.place.path.clone();
+        fs::write(path.join("locks").join(HOME).join("rows"), "x").unwrap();
+        fs::write(path.join("server").join("server.log"), "x").unwrap();
+        folder.place.empty().unwrap();
         let left: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [JOURNAL]);
         assert_eq!(root.folders().unwrap().0.len(), 1);
@@ -416,25 +493,94 @@ mod tests {
         assert!(root.entries().unwrap().is_empty());
     }
 
+    /// A living process that carries a mark.
+    struct Marked(std::process::Child);
+
+    impl Marked {
+        fn with(mark: &Path, place: &PrivateFolder) -> Self {
+            let mut child = Command::new("sleep");
+            let child = Self(child.arg("600").env(MARK, mark).stdin(Stdio::null()).spawn().unwrap());
+            // the process exists for a moment before it shows its environment
+            let started = Instant::now();
+            let shows =
+                |member| !Tree { folder: &place.member(member), binary: &member.binary }.alive().is_empty();
+            while !place.journal.members.iter().any(shows) && started.elapsed() < Duration::from_mins(1) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            child
+        }
+
+        fn end(&mut self) {
+            // it may have ended
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    impl Drop for Marked {
+        fn drop(&mut self) {
+            self.end();
+        }
+    }
+
     #[test]
     fn a_folder_stays_while_something_of_ours_works_in_it() {
-        let (_folder, root) = root();
-        let mut folder = root.create(with_server(), None).unwrap();
-        let mut child = Command::new("sleep");
-        let mut child = child.arg("600").env(MARK, &folder.found.path).stdin(Stdio::null()).spawn().unwrap();
-        // the process exists for a moment before it shows its environment
-        let started = Instant::now();
-        while folder.found.tree().unwrap().alive().is_empty() && started.elapsed() < Duration::from_mins(1) {
-            thread::sleep(Duration::from_millis(1));
+        for role in ["server", "locks"] {
+            let (_folder, root) = root();
+            let mut folder = root.create(with_servers(), None).unwrap();
+            let mut child = Marked::with(&folder.place.path.join(role), &folder.place);
+            let refused = folder.remove();
+            assert!(folder.place.path.join(JOURNAL).exists());
+            let told = refused.unwrap_err();
+            assert!(matches!(&told, LabError::Undead { pids, .. } if *pids == [child.0.id()]), "{told}");
+            child.end();
+            folder.remove().unwrap();
+            assert!(root.entries().unwrap().is_empty());
         }
-        let refused = folder.remove();
-        let journal = folder.found.path.join(JOURNAL).exists();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let told = refused.unwrap_err();
-        assert!(matches!(&told, LabError::Undead { pids, .. } if *pids == [child.id()]), "{told}");
-        assert!(journal);
-        folder.remove().unwrap();
-        assert!(root.entries().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_journal_that_does_not_say_which_servers_there_are_is_not_read() {
+        let (_folder, root) = root();
+        let folder = root.create(with_servers(), None).unwrap();
+        let journal = folder.place.path.join(JOURNAL);
+        let sound = fs::read_to_string(&journal).unwrap();
+        for (words, other) in [
+            ("\"members\"", "\"membres\""),
+            ("\"locks\"", "\"../locks\""),
+            ("\"locks\"", "\"\""),
+            ("\"port\"", "\"prot\""),
+            ("\"deployment\"", "\"deploy\""),
+        ] {
+            let garbled = sound.replace(words, other);
+            assert_ne!(garbled, sound);
+            fs::write(&journal, garbled).unwrap();
+            let (found, unreadable) = root.folders().unwrap();
+            assert!(found.is_empty() && unreadable.len() == 1, "{words}");
+        }
+    }
+
+    /// The journals of an acidtest that had one server at most in a folder.
+    #[test]
+    fn a_journal_of_one_server_is_read_as_one_of_a_member() {
+        let (_folder, root) = root();
+        let path = root.path.join("redis-aaaaaa");
+        make(&path).unwrap();
+        let server = r#"{"program":"/usr/bin/redis-server","binary":"/usr/bin/redis-server","port":21007,
+            "durability":"disk"}"#;
+        let journal = |server: &str| {
+            let owner = r#"{"pid":1,"started":7}"#;
+            format!(r#"{{"store":"redis","owner":{owner},"kept":true,"created":5,"server":{server}}}"#)
+        };
+        fs::write(path.join(JOURNAL), journal(server)).unwrap();
+        let found = root.folders().unwrap().0.remove(0);
+        let member = &found.journal.members[0];
+        assert_eq!(
+            (member.store.as_str(), member.port, member.durability),
+            ("redis", 21007, Durability::Disk)
+        );
+        assert_eq!(found.member(member), path);
+        fs::write(path.join(JOURNAL), journal("null")).unwrap();
+        assert!(root.folders().unwrap().0[0].journal.members.is_empty());
     }
 }

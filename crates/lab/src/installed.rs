@@ -1,16 +1,17 @@
 //! Finds the servers' programs on this machine.
 
 use std::{
-    env, fmt, fs,
-    io::Read,
-    os::unix::fs::PermissionsExt,
+    env,
     path::{Path, PathBuf},
 };
 
 use crate::{
     error::LabError,
-    kinds::{Invocation, Kind},
+    invocation::Invocation,
+    kinds::Kind,
     launch,
+    search::{is_program, is_script, search_path},
+    source::MissingProgram,
 };
 
 /// The suffix of a link beside a start script: it is named after the script, and leads to the program that the script
@@ -24,53 +25,6 @@ pub struct Installation {
     pub program: PathBuf,
     /// The first line that it prints for `--version`.
     pub version: String,
-}
-
-/// A program that is not installed, and how to install it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingProgram {
-    /// The program's name.
-    pub name: &'static str,
-    /// The paths at which it was searched for.
-    pub looked: Vec<PathBuf>,
-    /// Programs of that name that are something else, each with the version that it prints.
-    pub others: Vec<(PathBuf, String)>,
-    /// The package or tool that installs it.
-    pub source: Source,
-    /// The environment variable that can name the program, where there is one.
-    pub variable: Option<String>,
-}
-
-/// How a program is installed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// By a package of Debian.
-    Package(&'static str),
-    /// By a tool in acidtest's own sources.
-    Tool(&'static str),
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Package(package) => write!(f, "install it with: apt-get install {package}"),
-            Self::Tool(tool) => write!(f, "get it with the tool in acidtest's sources: {tool}"),
-        }
-    }
-}
-
-impl std::error::Error for MissingProgram {}
-
-impl fmt::Display for MissingProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let looked: Vec<String> = self.looked.iter().map(|place| place.display().to_string()).collect();
-        write!(f, "{} is not installed: looked for {}", self.name, looked.join(", "))?;
-        for (program, what) in &self.others {
-            write!(f, "\n  {} is something else: {what}", program.display())?;
-        }
-        write!(f, "\n  remedy: {}", self.source)?;
-        self.variable.as_ref().map_or(Ok(()), |variable| write!(f, "; or name its program in {variable}"))
-    }
 }
 
 pub(crate) fn locate(kind: &Kind) -> Result<Installation, LabError> {
@@ -148,46 +102,6 @@ fn linked(program: &Path) -> Option<PathBuf> {
     PathBuf::from(link).canonicalize().ok()
 }
 
-/// A program that belongs to a server: it is searched for beside the server, in its installation, and on `PATH`.
-pub(crate) fn companion(server: &Path, name: &'static str, source: Source) -> Result<PathBuf, LabError> {
-    let beside = server.parent().map(Path::to_owned);
-    let base = server.ancestors().nth(2);
-    let within = base.into_iter().flat_map(|base| ["bin", "scripts"].map(|folder| base.join(folder)));
-    let places = beside.into_iter().chain(within).chain(search_path());
-    let looked: Vec<PathBuf> = places.map(|place| place.join(name)).collect();
-    looked
-        .iter()
-        .find(|file| is_program(file))
-        .cloned()
-        .ok_or_else(|| MissingProgram { name, looked, others: Vec::new(), source, variable: None }.into())
-}
-
-/// The first program of that name on `PATH`.
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
-    search_path().map(|place| place.join(name)).find(|file| is_program(file))
-}
-
-/// The folders of `PATH`, and those that an ordinary user's `PATH` does not have.
-fn search_path() -> impl Iterator<Item = PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
-    for folder in ["/usr/local/sbin", "/usr/sbin"].map(PathBuf::from) {
-        if !folders.contains(&folder) {
-            folders.push(folder);
-        }
-    }
-    folders.into_iter()
-}
-
-fn is_program(file: &Path) -> bool {
-    fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-}
-
-fn is_script(file: &Path) -> bool {
-    let mut start = [0; 2];
-    fs::File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"#!"
-}
-
 fn version(kind: &Kind, program: &Path) -> Result<String, String> {
     kind.script.map_or_else(|| answer(program), |script| (script.version)(program))
 }
@@ -206,9 +120,10 @@ fn answer(program: &Path) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::{fs, os::unix::fs::symlink};
 
     use super::*;
+    use crate::source::Source;
 
     #[test]
     fn a_missing_program_names_its_package() {

@@ -5,28 +5,24 @@ use std::{
     fs,
     io::{self, Read, Seek, SeekFrom},
     os::unix::{
-        fs::{MetadataExt, OpenOptionsExt},
+        fs::OpenOptionsExt,
         process::{CommandExt, ExitStatusExt},
     },
     path::{Path, PathBuf},
     process::{self, Child, Command, ExitStatus, Output, Stdio},
 };
 
-use rustix::process::geteuid;
-
 use crate::{
     error::LabError,
-    folder::Found,
-    installed::{MissingProgram, Source},
-    kinds::{Invocation, Stop},
+    invocation::{Invocation, Stop},
     process::MARK,
+    source::{MissingProgram, Source},
+    user::User,
 };
 
 const LOG: &str = "server.log";
 const SHELL: &str = "/bin/sh";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// The user that servers run as under root: it owns nothing and exists on every system.
-const UNPRIVILEGED: &str = "nobody";
 
 /// The script of the shell that every program begins as: it becomes the program, if its parent is still the process
 /// `$0` that started it.
@@ -45,49 +41,12 @@ trap 'kill -KILL 0' TERM
 "$@" &
 wait $!"#;
 
-/// The user that servers run as when we are root, because most of them refuse to run as root.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct User {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-}
-
-impl User {
-    /// The user for servers; `None` if we are not root, and they run as ourselves.
-    pub(crate) fn for_servers() -> Result<Option<Self>, LabError> {
-        if !geteuid().is_root() {
-            return Ok(None);
-        }
-        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-        match Self::find(&users) {
-            None => Err(LabError::NoUser { user: UNPRIVILEGED }),
-            found => Ok(found),
-        }
-    }
-
-    fn find(users: &str) -> Option<Self> {
-        let line = users.lines().find_map(|line| line.strip_prefix(UNPRIVILEGED)?.strip_prefix(':'))?;
-        let mut fields = line.split(':').skip(1);
-        Some(Self { uid: fields.next()?.parse().ok()?, gid: fields.next()?.parse().ok()? })
-    }
-
-    /// Refuses a folder that this user could not reach.
-    pub(crate) fn check_reaches(self, folder: &Path) -> Result<(), LabError> {
-        let enters = |place: &&Path| {
-            fs::metadata(place).is_ok_and(|data| {
-                let bit = if data.uid() == self.uid { 0o100 } else { 0o001 };
-                data.mode() & bit != 0
-            })
-        };
-        folder.ancestors().find(|place| !enters(place)).map_or(Ok(()), |blocked| {
-            Err(LabError::Impassable { user: UNPRIVILEGED, blocked: blocked.to_owned() })
-        })
-    }
-}
-
-/// Starts programs in one private folder.
+/// Starts programs in the folder of one server.
 pub(crate) struct Launcher<'a> {
-    pub(crate) found: &'a Found,
+    /// The folder, which is the mark of its processes.
+    pub(crate) folder: &'a Path,
+    /// The folder in it where they may write, and work.
+    pub(crate) home: &'a Path,
     pub(crate) user: Option<User>,
 }
 
@@ -112,17 +71,17 @@ impl Launcher<'_> {
         dies_with_us: Option<Stop>,
         shell: &'static str,
     ) -> Result<Child, LabError> {
-        let log = log_of(&self.found.path);
+        let log = log_of(self.folder);
         let output =
             || fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map(Stdio::from);
         let (stdout, stderr) =
             output().and_then(|out| Ok((out, output()?))).map_err(LabError::at("opening", &log))?;
         command(what, self.user, dies_with_us, shell)
-            .current_dir(self.found.home())
+            .current_dir(self.home)
             .env_clear()
             .envs([("PATH", PATH), ("LC_ALL", "C.UTF-8")])
-            .env("HOME", self.found.home())
-            .env(MARK, &self.found.path)
+            .env("HOME", self.home)
+            .env(MARK, self.folder)
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)
@@ -193,7 +152,7 @@ fn log_of(folder: &Path) -> PathBuf {
     folder.join(LOG)
 }
 
-/// The last lines of the log of a private folder.
+/// The last lines of the log in a server's folder.
 pub(crate) fn log_tail(folder: &Path, lines: usize) -> Vec<String> {
     let text = last_bytes(&log_of(folder)).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -214,14 +173,6 @@ fn last_bytes(file: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_unprivileged_user_is_found_by_its_whole_name() {
-        let users = "root:x:0:0::/root:/bin/sh\nnobody2:x:7:7::/:\nnobody:x:65534:65533:n:/:/bin/false\n";
-        let user = User::find(users).unwrap();
-        assert_eq!((user.uid, user.gid), (65534, 65533));
-        assert!(User::find("root:x:0:0::/root:/bin/sh\n").is_none());
-    }
 
     #[test]
     fn a_program_begins_and_says_how_it_ended() {

@@ -8,34 +8,41 @@
 //! written over its environment, runs the journaled binary *and* works in the journaled folder. A folder is removed
 //! only if it holds a journal of this lab and none of these processes is left.
 
+mod deployment;
 mod error;
 mod folder;
 mod installed;
+mod invocation;
 mod kinds;
 mod launch;
+mod member;
 mod note;
 mod port;
 mod process;
-mod server;
+mod search;
+mod source;
+mod user;
 
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use acidtest_model::{Address, Durability};
+use acidtest_model::{Address, Durability, Role};
 
 pub use crate::{
+    deployment::{Deployment, MemberSpec},
     error::LabError,
     folder::Folder,
-    installed::{Installation, MissingProgram, Source},
+    installed::Installation,
+    member::Member,
     note::{NamespaceEntry, Note},
-    server::Server,
+    source::{MissingProgram, Source},
 };
 use crate::{
-    folder::{Found, Record, Root},
+    folder::{Journal, PrivateFolder, Root},
+    member::Running,
     note::Remark,
-    server::Running,
 };
 
 /// How long a private server or folder exists.
@@ -70,31 +77,34 @@ impl Lab {
         self.root.path()
     }
 
-    /// The program that [`Lab::start`] would start for a store: the one that `ACIDTEST_<STORE>` names,
+    /// The program that [`Lab::deploy`] would start for a store: the one that `ACIDTEST_<STORE>` names,
     /// or the first one installed.
     pub fn locate(store: &str) -> Result<Installation, LabError> {
         installed::locate(kinds::find(store)?)
     }
 
-    /// Prepares and starts a private server. It does not wait for the server's first answer: a caller that does so
-    /// calls [`Server::check`] meanwhile.
+    /// Prepares and starts private servers that belong together, one after the other, in one folder that is named
+    /// after `store`. It does not wait for a server's first answer: a caller that does so calls [`Member::check`]
+    /// meanwhile.
     ///
-    /// Call it from a thread that lives as long as the server is needed, best the main one: a server of
+    /// Call it from a thread that lives as long as the servers are needed, best the main one: a server of
     /// [`Lifetime::Run`] is stopped by the kernel when the *thread* that started it ends.
-    pub fn start(
+    ///
+    /// # Errors
+    /// A server that cannot be started; those before it have ended then.
+    pub fn deploy(
         &self,
         store: &str,
-        durability: Durability,
+        members: &[MemberSpec<'_>],
         lifetime: Lifetime,
-        port: Option<u16>,
-    ) -> Result<Server, LabError> {
-        Server::start(&self.root, kinds::find(store)?, durability, lifetime, port)
+    ) -> Result<Deployment, LabError> {
+        Deployment::start(&self.root, store, members, lifetime)
     }
 
     /// Makes a private folder for an embedded store.
     pub fn folder(&self, store: &str, lifetime: Lifetime) -> Result<Folder, LabError> {
         let kept = lifetime == Lifetime::Kept;
-        let mut folder = self.root.create(Record::new(store, kept, None), None)?;
+        let mut folder = self.root.create(Journal::new(store, kept, Vec::new()), None)?;
         if kept {
             folder.leave();
         }
@@ -113,7 +123,8 @@ impl Lab {
         let same =
             |theirs: &Address| theirs.port == Some(port) && [&theirs.host, "localhost"].contains(&host);
         let kept = self.list()?.into_iter().filter(|entry| entry.holder == Holder::Kept);
-        Ok(kept.filter(|entry| entry.address.as_ref().is_some_and(same)).find_map(|entry| entry.pid))
+        let mut members = kept.flat_map(|entry| entry.members).filter(|member| same(&member.address));
+        Ok(members.find_map(|member| member.pid))
     }
 
     /// Stops and removes every kept server, and everything that dead benches have left. Servers and folders of a
@@ -167,18 +178,13 @@ pub enum Holder {
     },
 }
 
-/// A private server or folder, as the lab lists it.
+/// A private folder with its servers, as the lab lists it.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The name of the store.
     pub store: String,
-    /// The id of the root of the server's process tree, or of the process that prepares the server; none if neither
-    /// runs.
-    pub pid: Option<u32>,
-    /// The address of the server; none for an embedded store.
-    pub address: Option<Address>,
-    /// The durability level that the server was started for; none for an embedded store.
-    pub durability: Option<Durability>,
+    /// Its servers; none for an embedded store.
+    pub members: Vec<MemberEntry>,
     /// Who uses it: one bench, or everybody.
     pub holder: Holder,
     /// The path of the private folder.
@@ -187,22 +193,44 @@ pub struct Entry {
     pub age: Duration,
 }
 
+/// A private server, as the lab lists it.
+#[derive(Clone, Debug)]
+pub struct MemberEntry {
+    /// Its role in the deployment.
+    pub role: Role,
+    /// The store that it serves.
+    pub store: String,
+    /// The id of the root of its process tree, or of the process that prepares it; none if neither runs.
+    pub pid: Option<u32>,
+    /// Its address.
+    pub address: Address,
+    /// The durability level that it was started for.
+    pub durability: Durability,
+}
+
 impl Entry {
-    fn of(found: &Found) -> Self {
-        let Found { path, record } = found;
-        let running = Running::of(found).ok();
+    fn of(place: &PrivateFolder) -> Self {
+        let PrivateFolder { path, journal } = place;
+        let members = journal.members.iter().filter_map(|record| {
+            let running = Running::of(place, record).ok()?;
+            Some(MemberEntry {
+                role: record.role,
+                store: record.store.clone(),
+                pid: running.pid(),
+                address: running.address(),
+                durability: record.durability,
+            })
+        });
         Self {
-            store: record.store.clone(),
-            pid: running.as_ref().and_then(Running::pid),
-            address: running.as_ref().map(Running::address),
-            durability: record.server.as_ref().map(|server| server.durability),
-            holder: if record.kept {
+            store: journal.store.clone(),
+            members: members.collect(),
+            holder: if journal.kept {
                 Holder::Kept
             } else {
-                Holder::Bench { pid: record.owner.pid, alive: record.owner.alive() }
+                Holder::Bench { pid: journal.owner.pid, alive: journal.owner.alive() }
             },
             folder: path.clone(),
-            age: record.age(),
+            age: journal.age(),
         }
     }
 }
@@ -210,7 +238,7 @@ impl Entry {
 /// The servers and folders that [`Lab::down`] removed, and those that it could not remove.
 #[derive(Clone, Debug, Default)]
 pub struct Cleared {
-    /// The servers and folders that were removed; an entry's `pid` was running and has been stopped.
+    /// The servers and folders that were removed; the `pid` of a member was running and has been stopped.
     pub removed: Vec<Entry>,
     /// The private folders that are still there.
     pub leftovers: Vec<Leftover>,
@@ -225,14 +253,13 @@ pub struct Leftover {
     pub why: String,
 }
 
-/// Stops the server in a folder and removes the folder; the error is the reason why not.
-fn clear(found: &Found, holder: Holder) -> Result<(), String> {
+/// Stops the servers in a folder and removes the folder; the error is the reason why not.
+fn clear(place: &PrivateFolder, holder: Holder) -> Result<(), String> {
     if let Holder::Bench { pid, alive: true } = holder {
         return Err(format!("the bench that uses it still runs (process {pid})"));
     }
-    let stopped = match found.record.server {
-        Some(_) => Running::of(found).and_then(|running| running.clear()),
-        None => Ok(()),
-    };
-    stopped.and_then(|()| found.remove()).map_err(|error| error.to_string())
+    let stopped = place.journal.members.iter().map(|record| Running::of(place, record)?.clear());
+    // all are stopped, also where one could not be
+    let stopped = stopped.fold(Ok(()), Result::and);
+    stopped.and_then(|()| place.remove()).map_err(|error| error.to_string())
 }

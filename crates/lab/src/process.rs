@@ -15,10 +15,12 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::kinds::Stop;
+use crate::invocation::Stop;
 
 /// How long processes may take to vanish after SIGKILL.
 const KILLED: Duration = Duration::from_secs(10);
+/// How long processes may take to act on SIGSTOP or SIGCONT: one that waits for a disk acts later.
+const SIGNALLED: Duration = Duration::from_secs(5);
 /// How long a process may take to turn into another program by `exec`.
 const TURNING: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(10);
@@ -58,7 +60,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The processes of one private folder: those that carry its mark, whatever they run and wherever they work; and
+/// The processes of one server's folder: those that carry its mark, whatever they run and wherever they work; and
 /// those that have written over their environment, run the server's binary and work in the folder. A user's shell or
 /// tool in the folder carries no mark, and a server that the system started works elsewhere.
 pub(crate) struct Tree<'a> {
@@ -76,12 +78,49 @@ impl Tree<'_> {
     /// Asks the server to stop and kills the processes that are left after `grace`; a program that prepares a server
     /// is killed at once. The error holds the ids of processes that outlived even that.
     pub(crate) fn stop(&self, stop: Stop, grace: Duration) -> Result<(), Vec<u32>> {
-        // only the first one: a server tells its own children, who may take the signal for something else
-        if let Some(server) = self.found().0.into_iter().find(|pid| runs(*pid, self.binary)) {
-            signal(server, stop.signal());
+        if self.ask_to_stop(stop) {
             within(grace, || self.alive().is_empty());
         }
         self.kill()
+    }
+
+    /// Asks the server to stop, and returns whether there is one. A paused one goes on first, because it would not
+    /// act on what it is asked.
+    pub(crate) fn ask_to_stop(&self, stop: Stop) -> bool {
+        self.resume();
+        // only the first one: a server tells its own children, who may take the signal for something else
+        let server = self.found().0.into_iter().find(|pid| runs(*pid, self.binary));
+        server.is_some_and(|server| {
+            signal(server, stop.signal());
+            true
+        })
+    }
+
+    /// Stops every process where it is. Looks again until none runs, because one may have started another meanwhile;
+    /// returns whether that is so.
+    pub(crate) fn pause(&self) -> bool {
+        let mut paused = false;
+        within(SIGNALLED, || {
+            let running: Vec<u32> = self.alive().into_iter().filter(|pid| !is_paused(*pid)).collect();
+            for pid in &running {
+                signal(*pid, Signal::STOP);
+            }
+            // a process that turns into another program shows no mark for a moment
+            paused = running.is_empty() && !self.any_unknown();
+            paused
+        });
+        paused
+    }
+
+    /// Lets every process go on that was paused.
+    pub(crate) fn resume(&self) {
+        within(SIGNALLED, || {
+            let paused: Vec<u32> = self.alive().into_iter().filter(|pid| is_paused(*pid)).collect();
+            for pid in &paused {
+                signal(*pid, Signal::CONT);
+            }
+            paused.is_empty()
+        });
     }
 
     /// Kills every process at once. The error holds the ids of processes that outlived that.
@@ -193,6 +232,7 @@ impl Environment {
 struct Stat {
     parent: u32,
     started: u64,
+    paused: bool,
 }
 
 impl Stat {
@@ -205,10 +245,17 @@ impl Stat {
         // the program's name stands in parentheses and may contain any character
         let (_, rest) = line.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
-        let dead = matches!(*fields.first()?, "Z" | "X" | "x");
+        let state = *fields.first()?;
+        let dead = matches!(state, "Z" | "X" | "x");
         (!dead).then_some(())?;
-        Some(Self { parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
+        let (parent, started) = (fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?);
+        Some(Self { parent, started, paused: state == "T" })
     }
+}
+
+fn is_paused(pid: u32) -> bool {
+    // one that has ended meanwhile does not run either
+    Stat::of(pid).is_none_or(|stat| stat.paused)
 }
 
 fn has_memory(pid: u32) -> bool {

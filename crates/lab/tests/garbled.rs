@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use acidtest_lab::{Lab, Lifetime};
-use acidtest_model::{Address, Durability};
+use acidtest_lab::{Lab, Lifetime, MemberSpec};
+use acidtest_model::{Address, Durability, Role};
 use acidtest_testbed::wanted;
 use proptest::{prelude::*, sample::Index, test_runner::TestRunner};
 
@@ -23,6 +23,10 @@ fn written(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
+fn member(role: Role) -> MemberSpec<'static> {
+    MemberSpec { role, store: "redis", durability: Durability::None, port: None }
+}
+
 /// Changed journals and notes are listed as far as they can be read.
 #[test]
 fn journals_and_notes_that_were_changed_do_no_harm() {
@@ -33,7 +37,7 @@ fn journals_and_notes_that_were_changed_do_no_harm() {
     let passable = fs::Permissions::from_mode(0o711);
     let folder = tempfile::Builder::new().prefix("lab-").permissions(passable).tempdir().unwrap();
     let lab = Lab::at(folder.path()).unwrap();
-    let server = lab.start("redis", Durability::None, Lifetime::Run, None).unwrap();
+    let server = lab.deploy("redis", &[Role::Server, Role::Locks].map(member), Lifetime::Run).unwrap();
     let kept = lab.folder("sqlite", Lifetime::Kept).unwrap();
     let address = Address::parse("postgres://ann@example.org:5432/shop").unwrap();
     let _note = lab.note_namespace(&address, "postgres", "acidtest", "run 1").unwrap();

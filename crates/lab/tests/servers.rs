@@ -6,14 +6,15 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    ops::{Deref, DerefMut},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use acidtest_lab::{Holder, Lab, LabError, Lifetime, Server};
-use acidtest_model::{Address, Durability};
+use acidtest_lab::{Deployment, Entry, Holder, Lab, LabError, Lifetime, Member, MemberSpec};
+use acidtest_model::{Address, Durability, Role};
 use acidtest_testbed::wanted;
 use tempfile::{NamedTempFile, TempDir};
 
@@ -25,6 +26,40 @@ fn lab() -> (TempDir, Lab) {
     let folder = tempfile::Builder::new().prefix("lab-").permissions(mode(0o711)).tempdir().unwrap();
     let lab = Lab::at(folder.path()).unwrap();
     (folder, lab)
+}
+
+/// A deployment of one server, which stands for that server.
+#[derive(Debug)]
+struct Server(Deployment);
+
+impl Deref for Server {
+    type Target = Member;
+
+    fn deref(&self) -> &Member {
+        self.0.member(Role::Server).unwrap()
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Member {
+        self.0.member_mut(Role::Server).unwrap()
+    }
+}
+
+impl Server {
+    fn stop(&mut self) -> Result<(), LabError> {
+        self.0.stop()
+    }
+}
+
+fn start(
+    lab: &Lab,
+    store: &str,
+    durability: Durability,
+    lifetime: Lifetime,
+    port: Option<u16>,
+) -> Result<Server, LabError> {
+    lab.deploy(store, &[MemberSpec { role: Role::Server, store, durability, port }], lifetime).map(Server)
 }
 
 fn mode(bits: u32) -> fs::Permissions {
@@ -43,7 +78,7 @@ fn socket(address: &Address) -> SocketAddr {
     address.endpoint(0).parse().unwrap()
 }
 
-fn await_answer(server: &mut Server) {
+fn await_answer(server: &mut Member) {
     let address = socket(server.address());
     until("the server listens", || {
         server.check().unwrap();
@@ -97,15 +132,17 @@ fn life_of(store: &str) {
     }
     let (root, lab) = lab();
     for durability in Durability::ALL {
-        let mut server = lab.start(store, durability, Lifetime::Run, None).unwrap();
+        let mut server = start(&lab, store, durability, Lifetime::Run, None).unwrap();
         await_answer(&mut server);
         let (folder, address) = (server.folder().to_owned(), server.address().clone());
         assert!(folder.starts_with(root.path()));
         assert!((21_000..24_000).contains(&address.port.unwrap()), "{address}");
 
         let listed = &lab.list().unwrap()[0];
-        assert_eq!((listed.pid, listed.address.as_ref()), (Some(server.pid()), Some(&address)));
-        assert_eq!((listed.store.as_str(), listed.durability), (store, Some(durability)));
+        let [member] = &listed.members[..] else { panic!("{listed:?}") };
+        assert_eq!((member.pid, &member.address), (Some(server.pid()), &address));
+        assert_eq!((listed.store.as_str(), member.store.as_str()), (store, store));
+        assert_eq!((member.role, member.durability), (Role::Server, durability));
         assert_eq!(listed.holder, Holder::Bench { pid: std::process::id(), alive: true });
 
         server.kill().unwrap();
@@ -164,7 +201,7 @@ fn nats_lives_and_dies() {
     life_of("nats");
 }
 
-fn say(server: &Server, line: &str) -> String {
+fn say(server: &Member, line: &str) -> String {
     let mut stream = TcpStream::connect(socket(server.address())).unwrap();
     stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
     let mut answer = [0; 64];
@@ -179,7 +216,7 @@ fn a_durability_decides_what_a_kill_leaves() {
     }
     let (_root, lab) = lab();
     for (durability, kept) in [(Durability::None, "$-1"), (Durability::Process, "$1\r\nv")] {
-        let mut server = lab.start("redis", durability, Lifetime::Run, None).unwrap();
+        let mut server = start(&lab, "redis", durability, Lifetime::Run, None).unwrap();
         await_answer(&mut server);
         assert_eq!(say(&server, "SET k v"), "+OK");
         server.kill().unwrap();
@@ -196,7 +233,7 @@ fn a_dropped_server_leaves_nothing_in_the_kernel_either() {
         return;
     }
     let (root, lab) = lab();
-    let mut server = lab.start("postgres", Durability::None, Lifetime::Run, None).unwrap();
+    let mut server = start(&lab, "postgres", Durability::None, Lifetime::Run, None).unwrap();
     await_answer(&mut server);
     let mut segment = None;
     until("the lock file is whole", || {
@@ -222,6 +259,200 @@ fn shared_memory() -> Vec<String> {
     table.lines().filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned)).collect()
 }
 
+/// Two servers of one deployment, with nothing but the journal in common.
+fn two(lab: &Lab, lifetime: Lifetime) -> Deployment {
+    let spec = |role| MemberSpec { role, store: "redis", durability: Durability::Process, port: None };
+    let mut both = lab.deploy("redis", &[spec(Role::Locks), spec(Role::Server)], lifetime).unwrap();
+    for role in [Role::Locks, Role::Server] {
+        await_answer(both.member_mut(role).unwrap());
+    }
+    both
+}
+
+fn pair(stores: [&str; 2], port: Option<u16>) -> [MemberSpec<'_>; 2] {
+    let [locks, server] = stores;
+    let durability = Durability::None;
+    [
+        MemberSpec { role: Role::Locks, store: locks, durability, port },
+        MemberSpec { role: Role::Server, store: server, durability, port },
+    ]
+}
+
+/// One member is killed and started again on its own data while the other serves; they go together.
+#[test]
+fn members_of_a_deployment_die_alone_and_go_together() {
+    if !wanted("redis") {
+        return;
+    }
+    let (root, lab) = lab();
+    let mut both = two(&lab, Lifetime::Run);
+    let listed = lab.list().unwrap();
+    let roles: Vec<Role> = listed[0].members.iter().map(|member| member.role).collect();
+    assert_eq!((listed.len(), &roles[..]), (1, &[Role::Locks, Role::Server][..]));
+    for role in [Role::Locks, Role::Server] {
+        assert_eq!(say(both.member(role).unwrap(), &format!("SET k {role}")), "+OK");
+    }
+    for (role, other) in [(Role::Locks, Role::Server), (Role::Server, Role::Locks)] {
+        let address = both.member(role).unwrap().address().clone();
+        both.member_mut(role).unwrap().kill().unwrap();
+        assert!(both.member_mut(role).unwrap().ended().is_some());
+        assert_eq!(both.member_mut(other).unwrap().ended(), None);
+        assert!(say(both.member(other).unwrap(), "GET k").ends_with(other.name()));
+        let member = both.member_mut(role).unwrap();
+        member.restart().unwrap();
+        await_answer(member);
+        until("the data is loaded", || !say(member, "PING").starts_with("-LOADING"));
+        assert!(say(member, "GET k").ends_with(role.name()));
+        assert_eq!(member.address(), &address);
+    }
+    let pids: Vec<u32> = both.members().iter().map(Member::pid).collect();
+    both.stop().unwrap();
+    assert!(pids.into_iter().all(|pid| !lives(pid)));
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[test]
+#[ignore = "a bench, started by the tests"]
+fn role_pair() {
+    let Some(root) = std::env::var_os(HELPER) else { return };
+    let lab = Lab::at(Path::new(&root)).unwrap();
+    println!("{}", lab.deploy("redis", &pair(["redis", "postgres"], None), Lifetime::Run).unwrap_err());
+}
+
+/// If the last member cannot be started, nothing is left of those before it.
+#[test]
+fn a_deployment_starts_as_a_whole_or_not_at_all() {
+    if !wanted("redis") {
+        return;
+    }
+    let (root, lab) = lab();
+    // a server whose data cannot be prepared
+    let kit = tempfile::Builder::new().prefix("kit-").permissions(mode(0o755)).tempdir().unwrap();
+    for (program, does) in [("postgres", "/bin/sleep"), ("initdb", "/bin/false")] {
+        fs::copy(does, kit.path().join(program)).unwrap();
+    }
+    let said = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "role_pair", "--ignored", "--nocapture"])
+        .env(HELPER, root.path())
+        .env("ACIDTEST_POSTGRES", kit.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert!(said.contains("preparing the data of a private postgres server failed"), "{said}");
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+    assert!(lab.list().unwrap().is_empty());
+    // nor is anything made where a program is missing, or a port is given twice
+    let error = lab.deploy("redis", &pair(["redis", "oracle"], None), Lifetime::Run).unwrap_err();
+    assert!(matches!(error, LabError::Unknown { .. }), "{error}");
+    let port = Some(two(&lab, Lifetime::Run).members()[0].address().port.unwrap());
+    let error = lab.deploy("redis", &pair(["redis", "nats"], port), Lifetime::Run).unwrap_err();
+    assert!(matches!(error, LabError::PortTaken { .. }), "{error}");
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+/// Whether the server takes a connection and answers on it within a moment.
+fn answers(server: &Member) -> bool {
+    let mut stream = TcpStream::connect(socket(server.address())).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    // PostgreSQL answers a request for encryption with one letter
+    let request: &[u8] =
+        if server.address().scheme == "redis" { b"PING\r\n" } else { &[0, 0, 0, 8, 4, 210, 22, 47] };
+    stream.write_all(request).unwrap();
+    stream.read(&mut [0; 64]).is_ok_and(|length| length > 0)
+}
+
+/// A paused server answers nobody and goes on where it was; it can be killed, and stopped in order, while it is paused.
+#[test]
+fn a_paused_server_does_nothing_until_it_goes_on() {
+    for store in ["redis", "postgres"] {
+        if !wanted(store) {
+            continue;
+        }
+        let (root, lab) = lab();
+        let mut server = start(&lab, store, Durability::Process, Lifetime::Run, None).unwrap();
+        await_answer(&mut server);
+        until("it answers", || answers(&server));
+        server.pause().unwrap();
+        assert!(!answers(&server), "{store}");
+        assert_eq!(server.ended(), None);
+        server.resume().unwrap();
+        until("it answers again", || answers(&server));
+
+        server.pause().unwrap();
+        server.kill().unwrap();
+        assert_eq!(server.ended().as_deref(), Some("was killed by signal 9"));
+        server.restart().unwrap();
+        await_answer(&mut server);
+
+        server.pause().unwrap();
+        server.ask_to_stop().unwrap();
+        until("it stops in order", || server.ended().is_some());
+        assert_eq!(server.ended().as_deref(), Some("exited with status 0"), "{store}");
+        server.restart().unwrap();
+        await_answer(&mut server);
+
+        server.pause().unwrap();
+        let folder = server.folder().to_owned();
+        server.stop().unwrap();
+        assert_eq!(processes_of(&folder), Vec::<u32>::new());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+    }
+}
+
+/// A kept server of an acidtest whose journals had one server, and whose folder was the private folder itself.
+#[test]
+fn a_server_that_was_journaled_alone_is_found_and_ended() {
+    let (root, lab) = lab();
+    let folder = root.path().join("redis-aaaaaa");
+    fs::create_dir_all(folder.join("data")).unwrap();
+    let binary = fs::canonicalize("/bin/sleep").unwrap();
+    let journal = format!(
+        r#"{{"store":"redis","owner":{{"pid":1,"started":7}},"kept":true,"created":5,"server":{{"program":{binary:?},
+            "binary":{binary:?},"port":21007,"durability":"disk"}}}}"#
+    );
+    fs::write(folder.join("lab.json"), journal).unwrap();
+    let mut server = Command::new(&binary);
+    let server = server.arg("600").env("ACIDTEST_FOLDER", &folder).current_dir(folder.join("data"));
+    let mut server = server.spawn().unwrap();
+    until("it is found", || lab.list().unwrap()[0].members[0].pid == Some(server.id()));
+    // its starter is gone, so that somebody has to take its exit status
+    let reaper = thread::spawn(move || server.wait().unwrap());
+    let cleared = lab.down().unwrap();
+    assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (1, 0), "{:?}", cleared.leftovers);
+    reaper.join().unwrap();
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[test]
+#[ignore = "a bench, started by the tests"]
+fn role_pauser() {
+    let Some(root) = std::env::var_os(HELPER) else { return };
+    let lab = Lab::at(Path::new(&root)).unwrap();
+    let mut server = start(&lab, "postgres", Durability::None, Lifetime::Run, None).unwrap();
+    await_answer(&mut server);
+    server.pause().unwrap();
+    ready()
+}
+
+/// A paused server does not hear that its bench is gone; `down` finds and ends it, in order.
+#[test]
+fn what_was_paused_when_its_bench_was_killed_is_cleared_away() {
+    if !wanted("postgres") {
+        return;
+    }
+    let (root, lab) = lab();
+    let mut bench = bench(root.path(), "role_pauser");
+    let entry = lab.list().unwrap().remove(0);
+    let segment = segment_of(&entry.folder.join(Role::Server.name()));
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    let cleared = lab.down().unwrap();
+    assert_eq!((cleared.removed.len(), cleared.leftovers.len()), (1, 0), "{:?}", cleared.leftovers);
+    assert_eq!(processes_of(&entry.folder), Vec::<u32>::new());
+    assert!(segment.is_none_or(|segment| !shared_memory().contains(&segment)));
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn a_taken_port_is_told_before_anything_is_made() {
     if !wanted("redis") {
@@ -230,7 +461,7 @@ fn a_taken_port_is_told_before_anything_is_made() {
     let (root, lab) = lab();
     let held = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = held.local_addr().unwrap().port();
-    let error = lab.start("redis", Durability::None, Lifetime::Run, Some(port)).unwrap_err();
+    let error = start(&lab, "redis", Durability::None, Lifetime::Run, Some(port)).unwrap_err();
     assert!(matches!(error, LabError::PortTaken { port: taken } if taken == port), "{error}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
@@ -241,7 +472,7 @@ fn a_server_that_dies_shows_its_last_words() {
         return;
     }
     let (_root, lab) = lab();
-    let mut server = lab.start("redis", Durability::Process, Lifetime::Run, None).unwrap();
+    let mut server = start(&lab, "redis", Durability::Process, Lifetime::Run, None).unwrap();
     await_answer(&mut server);
     assert_eq!(say(&server, "SET k v"), "+OK");
     server.kill().unwrap();
@@ -299,7 +530,7 @@ fn an_embedded_folder_goes_with_its_value() {
     let (root, lab) = lab();
     let folder = lab.folder("sqlite", Lifetime::Run).unwrap();
     fs::write(folder.path().join("a.db"), "x").unwrap();
-    assert_eq!(lab.list().unwrap()[0].address, None);
+    assert!(lab.list().unwrap()[0].members.is_empty());
     drop(folder);
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
@@ -330,7 +561,7 @@ fn ready() -> ! {
 fn role_bench() {
     let Some(root) = std::env::var_os(HELPER) else { return };
     let lab = Lab::at(Path::new(&root)).unwrap();
-    let mut server = lab.start("redis", Durability::None, Lifetime::Run, None).unwrap();
+    let mut server = start(&lab, "redis", Durability::None, Lifetime::Run, None).unwrap();
     await_answer(&mut server);
     let _folder = lab.folder("sqlite", Lifetime::Run).unwrap();
     let address = Address::parse("mysql://ann:hunter2@db.example/shop").unwrap();
@@ -344,7 +575,7 @@ fn role_keeper() {
     let Some(root) = std::env::var_os(HELPER) else { return };
     let lab = Lab::at(Path::new(&root)).unwrap();
     for store in ["redis", "postgres"] {
-        await_answer(&mut lab.start(store, Durability::Process, Lifetime::Kept, None).unwrap());
+        await_answer(&mut start(&lab, store, Durability::Process, Lifetime::Kept, None).unwrap());
     }
     ready()
 }
@@ -357,7 +588,7 @@ fn a_killed_bench_leaves_no_server_and_down_clears_the_rest() {
     let (root, lab) = lab();
     let mut bench = bench(root.path(), "role_bench");
     let server = lab.list().unwrap().into_iter().find(|entry| entry.store == "redis").unwrap();
-    let pid = server.pid.unwrap();
+    let pid = server.members[0].pid.unwrap();
     assert_eq!(server.holder, Holder::Bench { pid: bench.id(), alive: true });
 
     let cleared = lab.down().unwrap();
@@ -388,7 +619,11 @@ fn role_starter() {
     let Some(order) = std::env::var(HELPER).ok() else { return };
     let [store, lifetime, root] = order.splitn(3, ':').collect::<Vec<_>>().try_into().unwrap();
     let lifetime = if lifetime == "Kept" { Lifetime::Kept } else { Lifetime::Run };
-    let _server = Lab::at(Path::new(root)).unwrap().start(store, Durability::None, lifetime, None).unwrap();
+    let lab = Lab::at(Path::new(root)).unwrap();
+    let _server = match store.split_once('+') {
+        Some((locks, server)) => lab.deploy(server, &pair([locks, server], None), lifetime).unwrap(),
+        None => start(&lab, store, Durability::None, lifetime, None).unwrap().0,
+    };
     ready()
 }
 
@@ -396,6 +631,9 @@ fn role_starter() {
 fn a_bench_killed_at_any_moment_of_a_start_leaves_nothing_that_down_cannot_clear() {
     let moments = [("postgres", 50), ("postgres", 250), ("mariadb", 50), ("mariadb", 350)];
     let moments = moments.into_iter().chain([
+        // between the start of the first member and that of the second
+        ("redis+postgres", 100),
+        ("redis+mariadb", 300),
         ("mysql", 20),
         ("mysql", 900),
         ("elasticsearch", 20),
@@ -403,7 +641,7 @@ fn a_bench_killed_at_any_moment_of_a_start_leaves_nothing_that_down_cannot_clear
         ("rabbitmq", 1500),
     ]);
     for (store, delay) in moments {
-        if !wanted(store) {
+        if !store.split('+').all(wanted) {
             continue;
         }
         let (root, lab) = lab();
@@ -636,7 +874,7 @@ fn a_server_that_hears_no_signal_ends_with_its_bench() {
     std::os::unix::fs::symlink("/bin/sleep", kit.path().join("redis-server.process")).unwrap();
     let mut starter = Starter::of("redis", Lifetime::Run, root.path(), &[("ACIDTEST_REDIS", &server)]);
     until("the server is there", || starter.is_ready());
-    let pid = lab.list().unwrap()[0].pid.unwrap();
+    let pid = lab.list().unwrap()[0].members[0].pid.unwrap();
     starter.kill();
     until("the server follows its bench", || !lives(pid));
     let cleared = lab.down().unwrap();
@@ -652,7 +890,7 @@ fn a_user_s_own_process_is_never_ended() {
         return;
     }
     let (root, lab) = lab();
-    let mut server = lab.start("nats", Durability::None, Lifetime::Run, None).unwrap();
+    let mut server = start(&lab, "nats", Durability::None, Lifetime::Run, None).unwrap();
     await_answer(&mut server);
     let program = fs::read_link(format!("/proc/{}/exe", server.pid())).unwrap();
     let data = server.folder().join("data");
@@ -694,16 +932,23 @@ fn a_kept_server_outlives_its_starter_until_down() {
     assert_eq!(kept.len(), 2);
     for entry in &kept {
         assert_eq!(entry.holder, Holder::Kept);
-        assert!(TcpStream::connect(socket(entry.address.as_ref().unwrap())).is_ok(), "{entry:?}");
+        assert!(TcpStream::connect(socket(&entry.members[0].address)).is_ok(), "{entry:?}");
     }
     // neither a shell in its folder nor any other process of the user is the server
-    let mut shell = Command::new("sleep").arg("600").current_dir(&kept[0].folder).spawn().unwrap();
+    let mut shell = Command::new("sleep")
+        .arg("600")
+        .current_dir(kept[0].folder.join(Role::Server.name()))
+        .spawn()
+        .unwrap();
     let cleared = lab.down().unwrap();
     assert!(lives(shell.id()));
     shell.kill().unwrap();
     shell.wait().unwrap();
-    assert!(cleared.removed.iter().all(|entry| entry.pid.is_some()) && cleared.leftovers.is_empty());
-    assert!(kept.iter().all(|entry| !lives(entry.pid.unwrap())));
+    let pids = |entries: &[Entry]| -> Vec<u32> {
+        entries.iter().flat_map(|entry| &entry.members).map(|member| member.pid.unwrap()).collect()
+    };
+    assert!(pids(&cleared.removed).len() == 2 && cleared.leftovers.is_empty());
+    assert!(pids(&kept).into_iter().all(|pid| !lives(pid)));
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 

@@ -9,6 +9,7 @@ mod figure;
 mod guarantee;
 mod kind;
 mod nearest;
+mod role;
 
 pub use address::{Address, AddressError, Secret};
 pub use error::StoreError;
@@ -16,6 +17,7 @@ pub use figure::count;
 pub use guarantee::{Durability, EffectiveSettings, Isolation, Lock, UnknownWord};
 pub use kind::{CellRequest, Hosting, IdleOption, NO_REFRESH, StoreKind, Support, all_has_effect, never};
 pub use nearest::{hint, nearest};
+pub use role::Role;
 
 use std::{future::Future, pin::Pin};
 

@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_lab::{Lab, Lifetime, Server};
-use acidtest_model::{Address, Durability};
+use acidtest_lab::{Deployment, Lab, Lifetime, Member, MemberSpec};
+use acidtest_model::{Address, Durability, Role};
 use tempfile::TempDir;
 
 use crate::wait;
@@ -41,7 +41,7 @@ fn is_named(list: &str, store: &str) -> bool {
 /// A private server in a lab of the test's own. Dropping it ends the server and removes all its files.
 #[derive(Debug)]
 pub struct Private {
-    server: Server,
+    deployment: Deployment,
     _folder: TempDir,
 }
 
@@ -56,9 +56,18 @@ impl Private {
         let passable = Permissions::from_mode(0o711);
         let folder = tempfile::Builder::new().prefix("lab-").permissions(passable).tempdir().unwrap();
         let lab = Lab::at(folder.path()).unwrap();
-        let started = lab.start(store, durability, Lifetime::Run, None);
-        let server = started.unwrap_or_else(|error| panic!("{error}"));
-        Some(Self { server, _folder: folder })
+        let spec = MemberSpec { role: Role::Server, store, durability, port: None };
+        let started = lab.deploy(store, &[spec], Lifetime::Run);
+        let deployment = started.unwrap_or_else(|error| panic!("{error}"));
+        Some(Self { deployment, _folder: folder })
+    }
+
+    fn server(&self) -> &Member {
+        self.deployment.member(Role::Server).unwrap()
+    }
+
+    fn server_mut(&mut self) -> &mut Member {
+        self.deployment.member_mut(Role::Server).unwrap()
     }
 
     /// Opens a store on the server, trying again until the server answers.
@@ -73,11 +82,11 @@ impl Private {
     pub async fn answer<T, E: Display>(&mut self, open: impl AsyncFn(&Address) -> Result<T, E>) -> T {
         let start = Instant::now();
         loop {
-            self.server.check().unwrap_or_else(|error| panic!("{error}"));
-            match open(self.server.address()).await {
+            self.server_mut().check().unwrap_or_else(|error| panic!("{error}"));
+            match open(self.address()).await {
                 Ok(opened) => return opened,
                 Err(error) if start.elapsed() > READY => {
-                    panic!("{error}\n{}", self.server.log_tail(20).join("\n"));
+                    panic!("{error}\n{}", self.server().log_tail(20).join("\n"));
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
@@ -87,23 +96,23 @@ impl Private {
     /// The address at which clients reach the server.
     #[must_use]
     pub fn address(&self) -> &Address {
-        self.server.address()
+        self.server().address()
     }
 
     /// The server's folder in the lab. Its data are in the folder `data` there.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        self.server.folder()
+        self.server().folder()
     }
 
     /// Kills the server without letting it shut down, as a crash would.
     pub fn kill(&mut self) {
-        self.server.kill().unwrap();
+        self.server_mut().kill().unwrap();
     }
 
     /// Starts the server again on the same data and port, without waiting until it answers.
     pub fn restart(&mut self) {
-        self.server.restart().unwrap();
+        self.server_mut().restart().unwrap();
     }
 }
 

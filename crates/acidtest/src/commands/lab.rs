@@ -2,8 +2,8 @@
 
 use std::{fmt::Write, path::PathBuf};
 
-use acidtest_lab::{Entry, Holder, Lab, Lifetime, NamespaceEntry};
-use acidtest_model::{Address, Durability, Hosting, StoreKind};
+use acidtest_lab::{Entry, Holder, Lab, Lifetime, MemberEntry, MemberSpec, NamespaceEntry};
+use acidtest_model::{Address, Durability, Hosting, Role, StoreKind};
 use acidtest_workloads::Store;
 use tokio::task::LocalSet;
 
@@ -34,11 +34,16 @@ async fn up(store: &str, durability: Durability, port: Option<u16>) -> Result<St
         return Err(Failure::Usage(format!("{} has no server to start", target.shown())));
     }
     let interrupt = Interrupt::listen()?;
-    let mut server = Lab::open()?.start(target.kind().program(), durability, Lifetime::Kept, port)?;
-    let address = instance::address_of(&server, &target);
-    match instance::answering(&mut server, &target, &address, Opening::default(), &interrupt).await {
+    let program = target.kind().program();
+    let spec = MemberSpec { role: Role::Server, store: program, durability, port };
+    let mut deployment = Lab::open()?.deploy(program, &[spec], Lifetime::Kept)?;
+    let Some(server) = deployment.member_mut(Role::Server) else {
+        return Err(Failure::Other(format!("{program} was not started: a defect of acidtest")));
+    };
+    let (address, folder) = (instance::address_of(server, &target), server.folder().to_owned());
+    match instance::answering(server, &target, &address, Opening::default(), &interrupt).await {
         Ok(_) if interrupt.is_set() => {
-            server.stop()?;
+            deployment.stop()?;
             Ok(Status::Interrupted)
         }
         Ok(running) => {
@@ -46,12 +51,12 @@ async fn up(store: &str, durability: Durability, port: Option<u16>) -> Result<St
             output::say(&started(target.kind(), durability, &*running).await);
             output::say(&format!(
                 "log and data in {}\nuse it with: acidtest run WORKLOAD --store {address}\nstop it with: acidtest lab down",
-                server.folder().display()
+                folder.display()
             ));
             Ok(Status::Held)
         }
         Err(failure) => {
-            server.stop()?;
+            deployment.stop()?;
             Err(failure)
         }
     }
@@ -166,24 +171,39 @@ fn list() -> Result<Status, Failure> {
     Ok(Status::Held)
 }
 
+/// A private folder in a line, with a line more for each server if there are several.
 fn describe(entry: &Entry) -> String {
     let mut text = entry.store.clone();
-    if let Some(address) = &entry.address {
-        let _ = write!(text, " {address}");
+    match &entry.members[..] {
+        [] => {}
+        [only] => text = server(only),
+        several => {
+            let _ = write!(text, " with {} servers", several.len());
+        }
     }
-    let of_queue = STORES.iter().any(|each| each.kind.name == entry.store && each.kind.durability_of_data);
-    if let Some(durability) = entry.durability.filter(|_| !of_queue) {
-        let _ = write!(text, " · durability {durability}");
-    }
-    let _ = match entry.pid {
-        Some(pid) => write!(text, " · process {pid}"),
-        None => write!(text, " · not running"),
-    };
     let _ = match entry.holder {
         Holder::Kept => write!(text, " · kept"),
         Holder::Bench { pid, alive: true } => write!(text, " · of the run in process {pid}"),
         Holder::Bench { alive: false, .. } => write!(text, " · left by a run that is gone"),
     };
     let _ = write!(text, " · {} s old, in {}", entry.age.as_secs(), entry.folder.display());
+    if entry.members.len() > 1 {
+        for member in &entry.members {
+            let _ = write!(text, "\n  {}: {}", member.role, server(member));
+        }
+    }
+    text
+}
+
+fn server(member: &MemberEntry) -> String {
+    let mut text = format!("{} {}", member.store, member.address);
+    let of_queue = STORES.iter().any(|each| each.kind.name == member.store && each.kind.durability_of_data);
+    if !of_queue {
+        let _ = write!(text, " · durability {}", member.durability);
+    }
+    let _ = match member.pid {
+        Some(pid) => write!(text, " · process {pid}"),
+        None => write!(text, " · not running"),
+    };
     text
 }

@@ -5,8 +5,11 @@
 
 use acidtest_model::Address;
 
-use super::{Invocation, Kind, Site, Stop, kit, no_init};
-use crate::installed::Source;
+use super::{Kind, Site, kit, no_init};
+use crate::{
+    invocation::{Invocation, Stop},
+    source::Source,
+};
 
 pub(super) static KIND: Kind = Kind {
     store: "elasticsearch",

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use acidtest_model::{Address, Durability};
 
-use super::{Invocation, Kind, Site, Stop, nowhere_else};
+use super::{Kind, Site, nowhere_else};
 use crate::{
     error::LabError,
-    installed::{self, Source},
+    invocation::{Invocation, Stop},
+    search,
+    source::Source,
 };
 
 const SOURCE: Source = Source::Package("mariadb-server");
@@ -27,7 +29,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
-    let program = installed::companion(&site.binary, "mariadb-install-db", SOURCE)?;
+    let program = search::companion(&site.binary, "mariadb-install-db", SOURCE)?;
     let command = common(&program, site).args([
         "--auth-root-authentication-method=normal",
         "--skip-test-db",

@@ -11,14 +11,17 @@ mod tarantool;
 
 use std::{
     env,
-    ffi::OsString,
     path::{Path, PathBuf},
 };
 
 use acidtest_model::{Address, Durability};
-use rustix::process::{Signal, geteuid};
+use rustix::process::geteuid;
 
-use crate::{error::LabError, installed::Source};
+use crate::{
+    error::LabError,
+    invocation::{Invocation, Stop},
+    source::Source,
+};
 
 static KINDS: [&Kind; 8] = [
     &postgres::KIND,
@@ -102,61 +105,6 @@ pub(crate) struct Site {
     pub(crate) port: u16,
     /// The durability level that the server's settings must provide.
     pub(crate) durability: Durability,
-}
-
-pub(crate) struct Invocation {
-    pub(crate) program: PathBuf,
-    pub(crate) arguments: Vec<OsString>,
-}
-
-impl Invocation {
-    fn new(program: &Path) -> Self {
-        Self { program: program.to_owned(), arguments: Vec::new() }
-    }
-
-    fn arg(mut self, argument: impl Into<OsString>) -> Self {
-        self.arguments.push(argument.into());
-        self
-    }
-
-    fn args<T: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
-        self.arguments.extend(arguments.into_iter().map(Into::into));
-        self
-    }
-
-    /// Adds an option such as `--datadir=PATH`, whatever bytes the path is made of.
-    fn path(self, option: &str, path: &Path) -> Self {
-        let mut argument = OsString::from(option);
-        argument.push(path);
-        self.arg(argument)
-    }
-}
-
-/// A signal by which a server stops: in order by all but the last.
-#[derive(Clone, Copy)]
-pub(crate) enum Stop {
-    Interrupt,
-    Terminate,
-    Kill,
-}
-
-impl Stop {
-    pub(crate) fn signal(self) -> Signal {
-        match self {
-            Self::Interrupt => Signal::INT,
-            Self::Terminate => Signal::TERM,
-            Self::Kill => Signal::KILL,
-        }
-    }
-
-    /// The signal's name, as `setpriv` wants it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Interrupt => "INT",
-            Self::Terminate => "TERM",
-            Self::Kill => "KILL",
-        }
-    }
 }
 
 /// For kinds that are installed in the usual places only.

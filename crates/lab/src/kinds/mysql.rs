@@ -4,8 +4,12 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use acidtest_model::{Address, Durability};
 
-use super::{Invocation, Kind, Site, Stop, kit};
-use crate::{error::LabError, installed::Source};
+use super::{Kind, Site, kit};
+use crate::{
+    error::LabError,
+    invocation::{Invocation, Stop},
+    source::Source,
+};
 
 pub(super) static KIND: Kind = Kind {
     store: "mysql",

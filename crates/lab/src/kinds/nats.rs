@@ -3,8 +3,11 @@
 
 use acidtest_model::Address;
 
-use super::{Invocation, Kind, Site, Stop, no_init, nowhere_else};
-use crate::installed::Source;
+use super::{Kind, Site, no_init, nowhere_else};
+use crate::{
+    invocation::{Invocation, Stop},
+    source::Source,
+};
 
 const SOURCE: Source = Source::Package("nats-server");
 

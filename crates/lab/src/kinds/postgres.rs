@@ -4,10 +4,12 @@ use std::{fs, path::PathBuf};
 
 use acidtest_model::{Address, Durability};
 
-use super::{Invocation, Kind, Site, Stop};
+use super::{Kind, Site};
 use crate::{
     error::LabError,
-    installed::{self, Source},
+    invocation::{Invocation, Stop},
+    search,
+    source::Source,
 };
 
 const SOURCE: Source = Source::Package("postgresql");
@@ -40,7 +42,7 @@ fn places() -> Vec<PathBuf> {
 }
 
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
-    let initdb = installed::companion(&site.binary, "initdb", SOURCE)?;
+    let initdb = search::companion(&site.binary, "initdb", SOURCE)?;
     let settings = ["-U", "acidtest", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"];
     Ok(Some(Invocation::new(&initdb).arg("-D").arg(&site.home).args(settings)))
 }

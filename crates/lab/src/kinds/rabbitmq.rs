@@ -16,11 +16,12 @@ use std::{
 
 use acidtest_model::Address;
 
-use super::{Invocation, Kind, Script, Site, Stop};
+use super::{Kind, Script, Site};
 use crate::{
     error::LabError,
-    installed::{self, Source},
-    port,
+    invocation::{Invocation, Stop},
+    port, search,
+    source::Source,
 };
 
 pub(super) static KIND: Kind = Kind {
@@ -43,7 +44,7 @@ const SCRIPT: &str = "rabbitmq.sh";
 /// The program of Erlang's virtual machine, if this is RabbitMQ's own script and not another one that calls it.
 fn process(program: &Path) -> Option<PathBuf> {
     version(program).ok()?;
-    let erl = installed::on_path("erl")?.canonicalize().ok()?;
+    let erl = search::on_path("erl")?.canonicalize().ok()?;
     let runtimes = fs::read_dir(erl.ancestors().nth(2)?).ok()?.flatten().filter_map(|entry| {
         let version = entry.file_name().to_str()?.strip_prefix("erts-")?.to_owned();
         let version: Vec<u32> = version.split('.').map_while(|part| part.parse().ok()).collect();

@@ -4,8 +4,12 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use acidtest_model::{Address, Durability};
 
-use super::{Invocation, Kind, Site, Stop, nowhere_else};
-use crate::{error::LabError, installed::Source};
+use super::{Kind, Site, nowhere_else};
+use crate::{
+    error::LabError,
+    invocation::{Invocation, Stop},
+    source::Source,
+};
 
 const SOURCE: Source = Source::Package("tarantool");
 

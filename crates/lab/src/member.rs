@@ -1,29 +1,27 @@
-//! A private server: its start, its end, and its log.
+//! One private server, a member of its deployment: its start, its end, its pauses, and its log.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::Child,
     thread,
     time::{Duration, Instant},
 };
 
-use acidtest_model::{Address, Durability};
+use acidtest_model::{Address, Role};
 
 use crate::{
-    Lifetime,
     error::LabError,
-    folder::{Folder, Found, Record, Root, Served},
-    installed,
+    folder::{MemberRecord, PrivateFolder, home_of},
     kinds::{self, Kind, Site},
-    launch::{Launcher, User, describe, log_tail},
-    port,
+    launch::{Launcher, describe, log_tail},
     process::Tree,
+    user::User,
 };
 
 /// How long a server may take to stop in order before it is killed.
-const GRACE: Duration = Duration::from_secs(10);
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// The same where nobody asked to stop this server in particular, and its data is removed anyway.
-const SHORT_GRACE: Duration = Duration::from_secs(3);
+pub(crate) const SHORT_GRACE: Duration = Duration::from_secs(3);
 /// How long `setpriv` and start scripts may take to become the server.
 const EXEC: Duration = Duration::from_secs(10);
 /// Most lines of its log that an error shows.
@@ -33,40 +31,43 @@ const SEARCHED: usize = 60;
 /// The words of the servers for a full disk.
 const DISK_FULL: [&str; 3] = ["No space left on device", "failed with error 28", "rrcode: 28 "];
 
-/// A private server. When this value is dropped, the server ends and its folder is removed, unless it is kept.
+/// A private server of a deployment.
 #[derive(Debug)]
-pub struct Server {
+pub struct Member {
+    place: PrivateFolder,
+    record: MemberRecord,
+    folder: PathBuf,
     address: Address,
     child: Child,
-    folder: Folder,
 }
 
-impl Server {
+impl Member {
+    /// Prepares and starts the server that is journaled so.
     pub(crate) fn start(
-        root: &Root,
-        kind: &'static Kind,
-        durability: Durability,
-        lifetime: Lifetime,
-        port: Option<u16>,
+        place: &PrivateFolder,
+        record: &MemberRecord,
+        user: Option<User>,
     ) -> Result<Self, LabError> {
-        let program = installed::program(kind)?;
-        let port = port::choose(port)?;
-        let user = User::for_servers()?;
-        user.map_or(Ok(()), |user| user.check_reaches(&root.path))?;
-        let kept = lifetime == Lifetime::Kept;
-        // never none here: a script that is not known to turn into the server is not taken for its program
-        let binary = installed::process_of(kind, &program).unwrap_or_else(|| program.clone());
-        let plan = Served { program, binary, port, durability };
-        let folder = root.create(Record::new(kind.store, kept, Some(plan)), user)?;
-        let running = Running::of(&folder.found)?;
+        let (place, record) = (place.clone(), record.clone());
+        let folder = place.member(&record);
+        let running = Running::of(&place, &record)?;
         running.init(user)?;
-        let child = running.spawn(user)?;
-        let mut server = Self { address: (kind.address)(port), child, folder };
-        server.await_exec()?;
-        if kept {
-            server.folder.leave();
+        let (child, address) = (running.spawn(user)?, running.address());
+        let mut member = Self { place, record, folder, address, child };
+        let started = member.await_exec();
+        if started.is_err() {
+            // the first error is the one that is reported
+            if member.end(SHORT_GRACE).is_ok() {
+                member.sweep();
+            }
         }
-        Ok(server)
+        started.map(|()| member)
+    }
+
+    /// Its role in the deployment.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.record.role
     }
 
     /// The address at which clients reach the server.
@@ -81,10 +82,10 @@ impl Server {
         self.child.id()
     }
 
-    /// The server's private folder, with its data and its log.
+    /// The server's own folder, with its data and its log.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        &self.folder.found.path
+        &self.folder
     }
 
     /// The exit status or signal that the server ended with, in words ("exited with status 1", "was killed by signal
@@ -96,43 +97,71 @@ impl Server {
     /// An error with the last lines of the server's log if it ended: for a caller that waits for its first answer.
     pub fn check(&mut self) -> Result<(), LabError> {
         self.ended().map_or(Ok(()), |how| {
-            Err(failure(&self.folder.found, |store, log| LabError::Died { store, how, log }))
+            Err(self.running()?.failure(|store, log| LabError::Died { store, how, log }))
         })
     }
 
     /// The last lines that the server, or the preparation of its data, wrote.
     #[must_use]
     pub fn log_tail(&self, lines: usize) -> Vec<String> {
-        log_tail(self.folder(), lines)
+        log_tail(&self.folder, lines)
     }
 
     /// Kills every process of the server at once, as a crash would. Its data stays.
     pub fn kill(&mut self) -> Result<(), LabError> {
         // first the process that would start others again; it may have ended already
         let _ = self.child.kill();
-        Running::of(&self.folder.found)?.kill()?;
+        self.running()?.kill()?;
         self.reap();
+        Ok(())
+    }
+
+    /// Asks the server to stop in order, and returns at once; [`ended`](Self::ended) says when it has.
+    pub fn ask_to_stop(&mut self) -> Result<(), LabError> {
+        let running = self.running()?;
+        running.tree().ask_to_stop(running.kind.stop);
         Ok(())
     }
 
     /// Starts the server again on the same data and port; if it still runs, it is stopped first.
     pub fn restart(&mut self) -> Result<(), LabError> {
         self.end(GRACE)?;
-        self.child = Running::of(&self.folder.found)?.spawn(User::for_servers()?)?;
+        self.child = self.running()?.spawn(User::for_servers()?)?;
         self.await_exec()
     }
 
-    /// Stops the server in order, or kills it where it does not stop, and removes its folder.
-    pub fn stop(&mut self) -> Result<(), LabError> {
-        self.end(GRACE)?;
-        Running::of(&self.folder.found)?.sweep();
-        self.folder.remove()
+    /// Stops every process of the server where it is (SIGSTOP), until it is told to [`resume`](Self::resume).
+    pub fn pause(&mut self) -> Result<(), LabError> {
+        let running = self.running()?;
+        if running.tree().pause() {
+            return Ok(());
+        }
+        running.tree().resume();
+        Err(LabError::Restless { store: running.kind.store })
     }
 
-    fn end(&mut self, grace: Duration) -> Result<(), LabError> {
-        Running::of(&self.folder.found)?.stop(grace)?;
+    /// Lets every process of the server go on (SIGCONT).
+    pub fn resume(&mut self) -> Result<(), LabError> {
+        self.running()?.tree().resume();
+        Ok(())
+    }
+
+    fn running(&self) -> Result<Running<'_>, LabError> {
+        Running::of(&self.place, &self.record)
+    }
+
+    /// Ends the server in order, or kills it where it does not stop within `grace`.
+    pub(crate) fn end(&mut self, grace: Duration) -> Result<(), LabError> {
+        self.running()?.stop(grace)?;
         self.reap();
         Ok(())
+    }
+
+    /// Frees what the server left in the kernel.
+    pub(crate) fn sweep(&self) {
+        if let Ok(running) = self.running() {
+            running.sweep();
+        }
     }
 
     /// Takes the exit status after the end of every process, so that no zombie is left.
@@ -148,8 +177,8 @@ impl Server {
         let start = Instant::now();
         loop {
             self.check()?;
-            let running = Running::of(&self.folder.found)?;
-            if running.tree.is_server(self.child.id()) {
+            let running = self.running()?;
+            if running.tree().is_server(self.child.id()) {
                 return Ok(());
             }
             if start.elapsed() > EXEC {
@@ -164,37 +193,22 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        if self.folder.is_left() {
-            return;
-        }
-        // a destructor has nobody to report an error to; the folder is removed next, if no process is left in it
-        if self.end(SHORT_GRACE).is_ok()
-            && let Ok(running) = Running::of(&self.folder.found)
-        {
-            running.sweep();
-        }
-    }
-}
-
 /// The server of a private folder, whoever started it.
 pub(crate) struct Running<'a> {
-    found: &'a Found,
+    place: &'a PrivateFolder,
+    folder: PathBuf,
     kind: &'static Kind,
     site: Site,
-    tree: Tree<'a>,
 }
 
 impl<'a> Running<'a> {
-    /// Fails for a folder that holds no server, or the server of a store that this version does not know.
-    pub(crate) fn of(found: &'a Found) -> Result<Self, LabError> {
-        let kind = kinds::find(&found.record.store)?;
-        let (Some(served), Some(tree)) = (found.record.server.clone(), found.tree()) else {
-            return Err(kinds::unknown(&found.record.store));
-        };
-        let Served { program, binary, port, durability } = served;
-        Ok(Self { found, kind, site: Site { program, binary, home: found.home(), port, durability }, tree })
+    /// Fails for the server of a store that this version does not know.
+    pub(crate) fn of(place: &'a PrivateFolder, record: &MemberRecord) -> Result<Self, LabError> {
+        let kind = kinds::find(&record.store)?;
+        let folder = place.member(record);
+        let MemberRecord { program, binary, port, durability, .. } = record.clone();
+        let site = Site { program, binary, home: home_of(&folder), port, durability };
+        Ok(Self { place, folder, kind, site })
     }
 
     pub(crate) fn address(&self) -> Address {
@@ -202,7 +216,7 @@ impl<'a> Running<'a> {
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
-        self.tree.alive().first().copied()
+        self.tree().alive().first().copied()
     }
 
     /// Ends the server, by force if need be, and frees what it held.
@@ -212,17 +226,25 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
+    fn tree(&self) -> Tree<'_> {
+        Tree { folder: &self.folder, binary: &self.site.binary }
+    }
+
+    fn launcher(&self, user: Option<User>) -> Launcher<'_> {
+        Launcher { folder: &self.folder, home: &self.site.home, user }
+    }
+
     fn stop(&self, grace: Duration) -> Result<(), LabError> {
-        self.tree.stop(self.kind.stop, grace).map_err(|pids| self.undead(pids))
+        self.tree().stop(self.kind.stop, grace).map_err(|pids| self.undead(pids))
     }
 
     fn kill(&self) -> Result<(), LabError> {
-        self.tree.kill().map_err(|pids| self.undead(pids))
+        self.tree().kill().map_err(|pids| self.undead(pids))
     }
 
     fn init(&self, user: Option<User>) -> Result<(), LabError> {
         let Some(step) = (self.kind.init)(&self.site)? else { return Ok(()) };
-        let status = Launcher { found: self.found, user }.run(&step);
+        let status = self.launcher(user).run(&step);
         // kills whatever the preparation has left running: from here on the folder is the server's, or is removed
         self.kill()?;
         let status = status?;
@@ -230,37 +252,37 @@ impl<'a> Running<'a> {
             return Ok(());
         }
         let (program, how) = (step.program.display().to_string(), describe(status));
-        Err(failure(self.found, |store, log| LabError::InitFailed { store, program, how, log }))
+        Err(self.failure(|store, log| LabError::InitFailed { store, program, how, log }))
     }
 
     fn spawn(&self, user: Option<User>) -> Result<Child, LabError> {
-        let dies_with_us = (!self.found.record.kept).then(|| self.kind.orphaned());
-        Launcher { found: self.found, user }.spawn(&(self.kind.run)(&self.site), dies_with_us)
+        let dies_with_us = (!self.place.journal.kept).then(|| self.kind.orphaned());
+        self.launcher(user).spawn(&(self.kind.run)(&self.site), dies_with_us)
     }
 
     /// Frees what a killed server left in the kernel. Errors are ignored: it is little, and gone with the next boot.
     fn sweep(&self) {
         let step = self.kind.sweep.and_then(|sweep| sweep(&self.site));
         if let (Some(step), Ok(user)) = (step, User::for_servers()) {
-            let _ = Launcher { found: self.found, user }.run(&step);
+            let _ = self.launcher(user).run(&step);
         }
     }
 
     fn undead(&self, pids: Vec<u32>) -> LabError {
-        LabError::Undead { store: self.kind.store.to_owned(), pids, folder: self.found.path.clone() }
+        LabError::Undead { store: self.kind.store.to_owned(), pids, folder: self.place.path.clone() }
     }
-}
 
-/// The error for a server that ended, with the last lines of its log; a full disk has an error of its own.
-fn failure(found: &Found, error: impl FnOnce(&'static str, String) -> LabError) -> LabError {
-    let mut lines = log_tail(&found.path, SEARCHED);
-    lines.retain(|line| !line.trim().is_empty());
-    if lines.iter().any(|line| DISK_FULL.iter().any(|words| line.contains(words))) {
-        return LabError::DiskFull { folder: found.path.parent().unwrap_or(&found.path).to_owned() };
+    /// The error for a server that ended, with the last lines of its log; a full disk has an error of its own.
+    fn failure(&self, error: impl FnOnce(&'static str, String) -> LabError) -> LabError {
+        let mut lines = log_tail(&self.folder, SEARCHED);
+        lines.retain(|line| !line.trim().is_empty());
+        if lines.iter().any(|line| DISK_FULL.iter().any(|words| line.contains(words))) {
+            let path = &self.place.path;
+            return LabError::DiskFull { folder: path.parent().unwrap_or(path).to_owned() };
+        }
+        let shown: Vec<String> = telling(&lines).iter().map(|line| format!("  {line}")).collect();
+        error(self.kind.store, shown.join("\n"))
     }
-    let store = kinds::find(&found.record.store).map_or("unknown", |kind| kind.store);
-    let shown: Vec<String> = telling(&lines).iter().map(|line| format!("  {line}")).collect();
-    error(store, shown.join("\n"))
 }
 
 /// The last lines; or, where they are only advice on what to do about an error, the lines from that error on.

@@ -1,0 +1,127 @@
+//! Private servers that belong together: they are started, journaled, stopped and removed as one.
+
+use std::path::Path;
+
+use acidtest_model::{Durability, Role};
+
+use crate::{
+    Lifetime,
+    error::LabError,
+    folder::{Folder, Journal, MemberRecord, Root},
+    installed, kinds,
+    member::{GRACE, Member, SHORT_GRACE},
+    port,
+    user::User,
+};
+
+/// One private server to start as a member of a deployment.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberSpec<'a> {
+    /// Its role, which no other member has.
+    pub role: Role,
+    /// The store that its program serves.
+    pub store: &'a str,
+    /// The durability level that its settings must provide.
+    pub durability: Durability,
+    /// The port on loopback; a free one if none is given.
+    pub port: Option<u16>,
+}
+
+/// Private servers that were started together. When this value is dropped, they end and their folder is removed,
+/// unless they are kept.
+#[derive(Debug)]
+pub struct Deployment {
+    members: Vec<Member>,
+    folder: Folder,
+}
+
+impl Deployment {
+    /// Journals all members before it starts the first one.
+    pub(crate) fn start(
+        root: &Root,
+        store: &str,
+        specs: &[MemberSpec<'_>],
+        lifetime: Lifetime,
+    ) -> Result<Self, LabError> {
+        let mut records: Vec<MemberRecord> = Vec::new();
+        for spec in specs {
+            let record = record(spec)?;
+            if records.iter().any(|other| other.port == record.port) {
+                return Err(LabError::PortTaken { port: record.port });
+            }
+            records.push(record);
+        }
+        let user = User::for_servers()?;
+        user.map_or(Ok(()), |user| user.check_reaches(&root.path))?;
+        let kept = lifetime == Lifetime::Kept;
+        let folder = root.create(Journal::new(store, kept, records), user)?;
+        // dropped if a member cannot be started: then those before it end, too
+        let mut deployment = Self { members: Vec::new(), folder };
+        let place = deployment.folder.place.clone();
+        for record in &place.journal.members {
+            deployment.members.push(Member::start(&place, record, user)?);
+        }
+        if kept {
+            deployment.folder.leave();
+        }
+        Ok(deployment)
+    }
+
+    /// The folder in which those of all members are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder.place.path
+    }
+
+    /// The members, in the order in which they were started.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The member with this role.
+    #[must_use]
+    pub fn member(&self, role: Role) -> Option<&Member> {
+        self.members.iter().find(|member| member.role() == role)
+    }
+
+    /// The member with this role, to be killed, paused or started again.
+    pub fn member_mut(&mut self, role: Role) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.role() == role)
+    }
+
+    /// Stops every member in order, or kills it where it does not stop, and removes the folder.
+    ///
+    /// # Errors
+    /// The first failure; the other members are stopped all the same.
+    pub fn stop(&mut self) -> Result<(), LabError> {
+        let ended = self.members.iter_mut().map(|member| member.end(GRACE).map(|()| member.sweep()));
+        ended.fold(Ok(()), Result::and)?;
+        self.folder.remove()
+    }
+}
+
+impl Drop for Deployment {
+    fn drop(&mut self) {
+        if self.folder.is_left() {
+            return;
+        }
+        // a destructor has nobody to report an error to; the folder is removed next, if no process is left in it
+        for member in &mut self.members {
+            if member.end(SHORT_GRACE).is_ok() {
+                member.sweep();
+            }
+        }
+    }
+}
+
+/// What is to be journaled of a member.
+fn record(spec: &MemberSpec<'_>) -> Result<MemberRecord, LabError> {
+    let kind = kinds::find(spec.store)?;
+    let program = installed::program(kind)?;
+    // never none here: a script that is not known to turn into the server is not taken for its program
+    let binary = installed::process_of(kind, &program).unwrap_or_else(|| program.clone());
+    let port = port::choose(spec.port)?;
+    let (role, store, durability) = (spec.role, spec.store.to_owned(), spec.durability);
+    Ok(MemberRecord { role, store, program, binary, port, durability, is_lone: false })
+}

@@ -1,0 +1,32 @@
+//! The roles that members of a deployment have.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The role of a member in its deployment. No two members have the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The store's own server.
+    Server,
+    /// The server that keeps the locks of a store that has none of its own.
+    Locks,
+}
+
+impl Role {
+    /// The role's name, as users write and read it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Locks => "locks",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
