@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use acidtest_lab::LabError;
-use acidtest_model::StoreError;
+use acidtest_report::{CellResult, RunResult};
+use acidtest_runner::Failure;
+use acidtest_workloads::Verdict;
 
 use crate::output;
 
@@ -40,47 +41,23 @@ impl Status {
     }
 }
 
-/// The reason why a command could not do its work. The message says what failed, where, and the remedy.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// 2: the arguments ask for something that does not exist or does not fit.
-    #[error("{0}")]
-    Usage(String),
-    /// 3: a store could not be reached or started.
-    #[error("{0}")]
-    Store(String),
-    /// 1: any other failure, such as a full disk.
-    #[error("{0}")]
-    Other(String),
+/// The status of a finished run: the worst outcome among its promises.
+pub(crate) fn status(result: &RunResult) -> Status {
+    let of = |cell: &CellResult| match cell.verdict() {
+        Verdict::Broken if cell.breaks_promise() => Status::Broken,
+        _ if cell.error.is_some() => Status::Unreached,
+        Verdict::Unknown if cell.is_promised() => Status::Unknown,
+        _ => Status::Held,
+    };
+    let worst = result.cells.iter().map(of).max().unwrap_or(Status::Held);
+    if result.interrupted { worst.max(Status::Interrupted) } else { worst }
 }
 
-impl Failure {
-    /// The same failure with the name of the file that it is about before the message.
-    pub(crate) fn of(self, file: &str) -> Self {
-        match self {
-            Self::Usage(said) => Self::Usage(format!("{file}: {said}")),
-            other => other,
-        }
-    }
-
-    /// The status of a run that met this failure but has results.
-    pub(crate) fn status(&self) -> Status {
-        match self {
-            Self::Usage(_) | Self::Other(_) => Status::Failed,
-            Self::Store(_) => Status::Unreached,
-        }
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error.to_string())
-    }
-}
-
-impl From<LabError> for Failure {
-    fn from(error: LabError) -> Self {
-        Self::Store(error.to_string())
+/// The status of a run that met this failure but has results.
+pub(crate) fn status_after(failure: &Failure) -> Status {
+    match failure {
+        Failure::Usage(_) | Failure::Other(_) => Status::Failed,
+        Failure::Store(_) => Status::Unreached,
     }
 }
 

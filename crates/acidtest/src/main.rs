@@ -1,8 +1,7 @@
 //! acidtest: which data store should carry this workload, what does each of its guarantees cost
 //! there, does the guarantee really hold, and what runs out first?
 //!
-//! This crate is the command line: arguments, plan files, progress, exit codes, and the runner that
-//! takes a plan through lab, stores, engine and audit to a result. It holds the only list of stores
+//! This crate is the command line: arguments, plan files, progress and exit codes. It holds the only list of stores
 //! ([`registry`]).
 
 mod args;
@@ -10,30 +9,23 @@ mod commands;
 mod exit;
 mod files;
 mod fuzz;
-mod grid;
-mod harness;
-mod instance;
 mod interrupt;
 mod output;
 #[cfg(test)]
 mod pages;
 mod parameter_arguments;
-mod plan_check;
 mod plan_file;
 mod progress;
 mod registry;
-mod runner;
 mod secrets;
 mod target;
 
 use std::process::ExitCode;
 
+use acidtest_runner::Failure;
 use clap::Parser;
 
-use crate::{
-    args::{Arguments, Command},
-    exit::Failure,
-};
+use crate::args::{Arguments, Command};
 
 fn main() -> ExitCode {
     let words = secrets::take_arguments();

@@ -7,8 +7,9 @@ use std::{
 };
 
 use acidtest_report::{CELLS, FORMAT, RunResult, StoredResult, Style, TRIALS, count, render};
+use acidtest_runner::Failure;
 
-use crate::{args::Format, exit::Failure, files};
+use crate::{args::Format, files};
 
 /// The file that a run's result is written to. It is made at the start, so that a folder that cannot be written or a
 /// full disk is known before hours are spent.

@@ -2,10 +2,11 @@
 
 use std::{fmt::Display, fs, path::Path};
 
-use acidtest_report::{Plan, count};
+use acidtest_report::Plan;
+use acidtest_runner::{Failure, expected};
 use acidtest_workloads::WORKLOADS;
 
-use crate::{exit::Failure, files};
+use crate::files;
 
 /// Length of the longest plan that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -75,35 +76,6 @@ fn key_at(text: &str, end: usize) -> Option<(String, String)> {
     // a list may extend over several lines
     let key = text.get(..end)?.lines().rev().find_map(|line| Some(line.split_once('=')?.0.trim()))?;
     Some((key.to_owned(), known.get(key)?.to_string()))
-}
-
-/// The type that a value must have, in plain words instead of type names; none if the error is not about a type.
-pub(crate) fn expected(message: &str) -> Option<String> {
-    let rest =
-        ["invalid type: ", "invalid value: "].into_iter().find_map(|head| message.strip_prefix(head))?;
-    // the value that was found may contain any text
-    let (_, expected) = rest.rsplit_once(", expected ")?;
-    // of a value of another type the range is not what is wrong; the plan's own check says what a number may be
-    let is_number = message.starts_with("invalid value: ");
-    let to = |most: u64| {
-        if is_number {
-            format!("a whole number from 0 to {}", count(most))
-        } else {
-            "a whole number".to_owned()
-        }
-    };
-    Some(match expected.lines().next().unwrap_or_default() {
-        "u8" => to(u8::MAX.into()),
-        "u16" => to(u16::MAX.into()),
-        "u32" => to(u32::MAX.into()),
-        "u64" => "a whole number, 0 or above".to_owned(),
-        "f64" => "a number".to_owned(),
-        "a boolean" => "true or false".to_owned(),
-        "a sequence" => "a list".to_owned(),
-        "a map" => "a table of values by name".to_owned(),
-        // a type that is read from words has a name of its own in the message
-        _ => "a word".to_owned(),
-    })
 }
 
 #[cfg(test)]

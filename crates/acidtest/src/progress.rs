@@ -7,6 +7,7 @@ use std::{
 
 use acidtest_engine::{Outcome, Progress as Measured};
 use acidtest_report::{count, nanoseconds, rate};
+use acidtest_runner::Observer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
@@ -29,11 +30,11 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(quiet: bool, trials: u64, expected: Option<Duration>) -> Self {
+    /// Shows nothing if it is to be `quiet`.
+    pub(crate) fn new(quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = (!quiet && terminal).then(|| {
-            let bar =
-                ProgressBar::with_draw_target(Some(trials * 1000), ProgressDrawTarget::stderr_with_hz(5));
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
             // the template is a literal, so a mistake in it would show in every run
             if let Ok(style) = ProgressStyle::with_template("{bar:10} {elapsed} {wide_msg}") {
                 bar.set_style(style);
@@ -45,16 +46,40 @@ impl Progress {
             lines: !quiet && !terminal,
             begun: Instant::now(),
             said: Instant::now(),
-            expected,
-            trials,
+            expected: None,
+            trials: 0,
             done: 0,
             skipped: 0,
             trial: String::new(),
         }
     }
 
-    /// Shows an activity that takes a while and whose progress cannot be measured.
-    pub(crate) fn doing(&mut self, what: &str) {
+    /// The time left, estimated from the trials so far, or else from the plan.
+    fn left(&self, share: f64) -> String {
+        // trials that were skipped took no time
+        let each = match self.done - self.skipped {
+            0 => self.expected.map(|expected| expected.as_secs_f64()),
+            done => Some(self.begun.elapsed().as_secs_f64() / (done as f64 + share)),
+        };
+        let trials = (self.trials - self.done.min(self.trials)) as f64 - share;
+        match each.map(|each| each * trials.max(0.0)) {
+            None => String::new(),
+            Some(left) if left < 99.5 => format!(" · {left:.0} s left"),
+            Some(left) => format!(" · {:.0} min left", left / 60.0),
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn start(&mut self, trials: u64, each: Option<Duration>) {
+        self.begun = Instant::now();
+        (self.trials, self.expected) = (trials, each);
+        if let Some(bar) = &self.bar {
+            bar.set_length(trials * 1000);
+        }
+    }
+
+    fn doing(&mut self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.to_owned()),
             None if self.lines => output::say(what),
@@ -62,17 +87,15 @@ impl Progress {
         }
     }
 
-    /// Shows that a trial begins.
-    pub(crate) fn begin(&mut self, trial: &str) {
+    fn begin(&mut self, trial: &str) {
         self.said = Instant::now();
         self.trial = format!("trial {} of {}: {trial}", self.done + 1, self.trials);
         let what = self.trial.clone();
         self.doing(&what);
     }
 
-    /// Shows the progress of a trial: `share` of its measured part, 0 to 1.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share times 1000
-    pub(crate) fn measured(&mut self, measured: &Measured, share: f64) {
+    fn measured(&mut self, measured: &Measured, share: f64) {
         if self.bar.is_none() && (!self.lines || self.said.elapsed() < INTERVAL) {
             return;
         }
@@ -86,8 +109,7 @@ impl Progress {
         }
     }
 
-    /// Shows the progress of loading: rows so far, and time since its begin.
-    pub(crate) fn loading(&mut self, rows: u64, all: u64, passed: Duration) {
+    fn loading(&mut self, rows: u64, all: u64, passed: Duration) {
         if self.bar.is_none() && (!self.lines || self.said.elapsed() < INTERVAL) {
             return;
         }
@@ -111,29 +133,12 @@ impl Progress {
         }
     }
 
-    /// The time left, estimated from the trials so far, or else from the plan.
-    fn left(&self, share: f64) -> String {
-        // trials that were skipped took no time
-        let each = match self.done - self.skipped {
-            0 => self.expected.map(|expected| expected.as_secs_f64()),
-            done => Some(self.begun.elapsed().as_secs_f64() / (done as f64 + share)),
-        };
-        let trials = (self.trials - self.done.min(self.trials)) as f64 - share;
-        match each.map(|each| each * trials.max(0.0)) {
-            None => String::new(),
-            Some(left) if left < 99.5 => format!(" · {left:.0} s left"),
-            Some(left) => format!(" · {:.0} min left", left / 60.0),
-        }
-    }
-
-    /// Counts a trial as skipped: its cell failed before, or it was run before the interruption.
-    pub(crate) fn skip(&mut self) {
+    fn skip(&mut self) {
         self.done += 1;
         self.skipped += 1;
     }
 
-    /// Shows that a trial ended, with its verdict.
-    pub(crate) fn end(&mut self, verdict: &str) {
+    fn end(&mut self, verdict: &str) {
         self.done += 1;
         match &self.bar {
             Some(bar) => bar.set_position(self.done * 1000),
@@ -142,7 +147,7 @@ impl Progress {
         }
     }
 
-    pub(crate) fn finish(&self) {
+    fn finish(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

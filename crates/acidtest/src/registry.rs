@@ -2,7 +2,8 @@
 
 #[cfg(feature = "elasticsearch")]
 use acidtest_locks::LockService;
-use acidtest_model::{Address, Durability, StoreError, StoreKind, Task};
+use acidtest_model::{Address, StoreError, StoreKind, Task};
+use acidtest_runner::{Failure, OpenOptions, Opener};
 #[cfg(feature = "elasticsearch")]
 use acidtest_store_elasticsearch::Elasticsearch;
 #[cfg(feature = "fjall")]
@@ -24,8 +25,6 @@ use acidtest_store_sqlite::Sqlite;
 use acidtest_store_tarantool::Tarantool;
 use acidtest_workloads::Store;
 
-use crate::exit::Failure;
-
 type Opened = Result<Box<dyn Store>, StoreError>;
 
 /// A store that acidtest can drive.
@@ -33,18 +32,17 @@ pub(crate) struct Registered {
     /// The store's name, its properties and the workloads that it supports.
     pub(crate) kind: StoreKind,
     /// Opens the store at an address.
-    pub(crate) open: for<'a> fn(&'a Address, Opening<'a>) -> Task<'a, Opened>,
+    open: for<'a> fn(&'a Address, OpenOptions<'a>) -> Task<'a, Opened>,
 }
 
-/// Facts that a store may need when it is opened, besides its address.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Opening<'a> {
-    /// The durability level of a private instance, for stores that have no server to set it.
-    #[cfg_attr(not(any(feature = "elasticsearch", feature = "fjall", feature = "sqlite")), allow(dead_code))]
-    pub(crate) durability: Option<Durability>,
-    /// Where its hard locks are kept, for stores that have none of their own.
-    #[cfg_attr(not(feature = "elasticsearch"), allow(dead_code))]
-    pub(crate) locks: Option<&'a Address>,
+impl Opener for Registered {
+    fn kind(&self) -> &StoreKind {
+        &self.kind
+    }
+
+    fn open<'a>(&'a self, address: &'a Address, options: OpenOptions<'a>) -> Task<'a, Opened> {
+        (self.open)(address, options)
+    }
 }
 
 #[cfg(any(
@@ -82,17 +80,17 @@ pub(crate) static STORES: &[Registered] = &[
     #[cfg(feature = "sqlite")]
     Registered {
         kind: acidtest_store_sqlite::KIND,
-        open: |address, opening| {
+        open: |address, options| {
             Box::pin(
-                async move { Ok(Box::new(Sqlite::open(address, opening.durability)?) as Box<dyn Store>) },
+                async move { Ok(Box::new(Sqlite::open(address, options.durability)?) as Box<dyn Store>) },
             )
         },
     },
     #[cfg(feature = "fjall")]
     Registered {
         kind: acidtest_store_fjall::KIND,
-        open: |address, opening| {
-            Box::pin(async move { Ok(Box::new(Fjall::open(address, opening.durability)?) as Box<dyn Store>) })
+        open: |address, options| {
+            Box::pin(async move { Ok(Box::new(Fjall::open(address, options.durability)?) as Box<dyn Store>) })
         },
     },
     #[cfg(feature = "postgres")]
@@ -126,13 +124,13 @@ pub(crate) static STORES: &[Registered] = &[
     #[cfg(feature = "elasticsearch")]
     Registered {
         kind: acidtest_store_elasticsearch::KIND,
-        open: |address, opening| {
+        open: |address, options| {
             Box::pin(async move {
-                let locks = match opening.locks {
+                let locks = match options.locks {
                     Some(address) => Some(LockService::open(address).await?),
                     None => None,
                 };
-                let opened = Elasticsearch::open(address, opening.durability, locks).await?;
+                let opened = Elasticsearch::open(address, options.durability, locks).await?;
                 Ok(Box::new(opened) as Box<dyn Store>)
             })
         },

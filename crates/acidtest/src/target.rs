@@ -1,67 +1,40 @@
 //! Parses the values of `--store`: a store to start privately, or a server of the user's own.
 
-use acidtest_model::{Address, Hosting, Secret, StoreKind};
+use acidtest_model::{Address, Hosting, Secret};
+use acidtest_runner::{Failure, Target};
 
-use crate::{
-    exit::Failure,
-    registry::{self, Registered, STORES},
-};
+use crate::registry::{self, STORES};
 
-/// One store of a run.
-#[derive(Clone)]
-pub(crate) struct Target {
-    pub(crate) store: &'static Registered,
-    /// The address of a user's own server or file; none for a private one.
-    pub(crate) address: Option<Address>,
-}
-
-impl Target {
-    /// Parses a name or an address. An address without a password takes it from `ACIDTEST_PASSWORD`.
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        if let Some(store) = STORES.iter().find(|store| store.kind.name == text) {
-            return Ok(Self { store, address: None });
-        }
-        if let Some(failure) = registry::missing(text) {
-            return Err(failure);
-        }
-        if text.contains('@') && !text.contains("://") {
-            return Err(Failure::Usage(
-                "an address with a login begins with its scheme, as in postgres://USER:PASSWORD@HOST/DATABASE; in a \
-                 password, write a comma as %2C, a slash as %2F and an @ as %40"
-                    .to_owned(),
-            ));
-        }
-        let Some((scheme, _)) = text.split_once(':') else { return Err(unknown_name(text)) };
-        let store = STORES.iter().find(|store| store.kind.schemes.contains(&scheme));
-        let Some(store) = store else { return Err(unknown_scheme(scheme)) };
-        let mut address = Address::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
-        // an address without an @ has no login, and a server that asks for no password may refuse one
-        if address.password.is_none() && text.contains('@') {
-            address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
-        }
-        if store.kind.hosting == Hosting::Embedded {
-            // made absolute, so that the file is found again from any folder
-            let path = std::path::absolute(&address.path);
-            let path = path.map_err(|error| Failure::Usage(format!("cannot use {text}: {error}")))?;
-            address.path = path.to_string_lossy().into_owned();
-        }
-        Ok(Self { store, address: Some(address) })
+/// Parses a name or an address. An address without a password takes it from `ACIDTEST_PASSWORD`.
+pub(crate) fn parse(text: &str) -> Result<Target, Failure> {
+    if let Some(store) = STORES.iter().find(|store| store.kind.name == text) {
+        return Ok(Target { opener: store, address: None });
     }
-
-    pub(crate) fn kind(&self) -> &'static StoreKind {
-        &self.store.kind
+    if let Some(failure) = registry::missing(text) {
+        return Err(failure);
     }
-
-    /// Whether the durability level cannot be chosen: a user's own server keeps its settings, and some stores have a
-    /// durability level for each queue.
-    pub(crate) fn keeps_durability(&self) -> bool {
-        self.address.is_some() || self.kind().durability_of_data
+    if text.contains('@') && !text.contains("://") {
+        return Err(Failure::Usage(
+            "an address with a login begins with its scheme, as in postgres://USER:PASSWORD@HOST/DATABASE; in a \
+             password, write a comma as %2C, a slash as %2F and an @ as %40"
+                .to_owned(),
+        ));
     }
-
-    /// The target as plans and results name it: never with a password.
-    pub(crate) fn shown(&self) -> String {
-        self.address.as_ref().map_or_else(|| self.kind().name.to_owned(), ToString::to_string)
+    let Some((scheme, _)) = text.split_once(':') else { return Err(unknown_name(text)) };
+    let store = STORES.iter().find(|store| store.kind.schemes.contains(&scheme));
+    let Some(store) = store else { return Err(unknown_scheme(scheme)) };
+    let mut address = Address::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
+    // an address without an @ has no login, and a server that asks for no password may refuse one
+    if address.password.is_none() && text.contains('@') {
+        address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
     }
+    if store.kind.hosting == Hosting::Embedded {
+        // made absolute, so that the file is found again from any folder
+        let path = std::path::absolute(&address.path);
+        let path = path.map_err(|error| Failure::Usage(format!("cannot use {text}: {error}")))?;
+        address.path = path.to_string_lossy().into_owned();
+    }
+    Ok(Target { opener: store, address: Some(address) })
 }
 
 fn unknown_name(text: &str) -> Failure {

@@ -61,13 +61,6 @@ enum Backend {
     Redis(Arc<Redis>),
 }
 
-/// The namespace for the locks of a namespace: it differs, so that one server may be both a store and the keeper of
-/// another store's locks.
-#[must_use]
-pub fn namespace(of: &str) -> String {
-    format!("{of}_locks")
-}
-
 impl LockService {
     /// Opens the service at an address of Redis or PostgreSQL, with one connection to check that it answers.
     ///

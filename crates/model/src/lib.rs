@@ -10,6 +10,7 @@ mod guarantee;
 mod kind;
 mod nearest;
 mod role;
+mod timeline;
 
 pub use address::{Address, AddressError, Secret};
 pub use error::StoreError;
@@ -18,6 +19,7 @@ pub use guarantee::{Durability, EffectiveSettings, Isolation, Lock, UnknownWord}
 pub use kind::{CellRequest, Hosting, IdleOption, NO_REFRESH, StoreKind, Support, all_has_effect, never};
 pub use nearest::{hint, nearest};
 pub use role::Role;
+pub use timeline::{Disruption, Injection, Timeline};
 
 use std::{future::Future, pin::Pin};
 

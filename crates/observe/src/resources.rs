@@ -1,5 +1,7 @@
 //! Figures of a sampler, as a result stores them.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,9 @@ pub struct Resources {
     /// The server's process tree; `None` where it is embedded in the client, is not on this machine, or no process
     /// had the given id.
     pub server: Option<ProcessUse>,
+    /// The process trees of the servers beside it, by their roles, such as a lock service.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<String, ProcessUse>,
     /// The whole machine, whichever process used it.
     pub machine: MachineUse,
 }

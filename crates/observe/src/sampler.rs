@@ -47,13 +47,13 @@ impl Sampler {
     /// Takes the first sample, then one in every interval (of 10 ms or more) on a thread.
     ///
     /// `server` is the id of the process whose tree is the server: it, its descendants, and those that they start
-    /// later. Give `None`, or this process's own id, where no server process can be told from the client. Start the
-    /// sampler before the clock of a trial starts: the first sample of a large server may take some tenths of a
-    /// second.
+    /// later. Give `None`, or this process's own id, where no server process can be told from the client. `others`
+    /// are the same of the servers beside it, each with its name. Start the sampler before the clock of a trial
+    /// starts: the first sample of a large server may take some tenths of a second.
     #[must_use]
-    pub fn start(server: Option<u32>, every: Duration) -> Self {
+    pub fn start(server: Option<u32>, others: &[(&str, u32)], every: Duration) -> Self {
         let every = every.max(SHORTEST_INTERVAL);
-        let watch = Arc::new(Mutex::new(Watch::start(server, every)));
+        let watch = Arc::new(Mutex::new(Watch::start(server, others, every)));
         let (stop, stopped) = mpsc::channel::<()>();
         let watched = Arc::clone(&watch);
         let thread = thread::Builder::new().name("acidtest-observe".to_owned()).spawn(move || {
@@ -91,24 +91,30 @@ struct Watch {
     samples: u64,
     client: Group,
     server: Option<Group>,
+    /// The servers beside it, by name.
+    others: Vec<(String, Group)>,
     machine: MachineWatch,
 }
 
 impl Watch {
-    fn start(server: Option<u32>, every: Duration) -> Self {
+    fn start(server: Option<u32>, others: &[(&str, u32)], every: Duration) -> Self {
         let own = own_pid();
-        let server = server.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid != own);
         let since = ticks_since_boot();
         // the machine is read first here and last at the end, so that the groups' use lies within the machine's
         let machine = MachineWatch::start(every);
         let now = Instant::now();
+        let tree = |pid: u32| {
+            let pid = i32::try_from(pid).ok().filter(|pid| *pid != own)?;
+            Some(Group::new(pid, true, since, every))
+        };
         let mut watch = Self {
             started: now,
             looked: now,
             next_close_look: now,
             samples: 0,
             client: Group::new(own, false, since, every),
-            server: server.map(|pid| Group::new(pid, true, since, every)),
+            server: server.and_then(tree),
+            others: others.iter().filter_map(|(name, pid)| Some(((*name).to_owned(), tree(*pid)?))).collect(),
             machine,
         };
         watch.sample_closely();
@@ -130,7 +136,7 @@ impl Watch {
     /// Takes a sample that also reads new processes, storage and memory. Returns the same as [`Self::sample`].
     fn sample_closely(&mut self) -> Duration {
         let before = thread_cpu();
-        if let Some(server) = &mut self.server {
+        for server in self.server.iter_mut().chain(self.others.iter_mut().map(|(_, group)| group)) {
             server.adopt(by_parent(own_pid()));
         }
         self.groups().for_each(Group::look_at_storage);
@@ -152,6 +158,11 @@ impl Watch {
             samples: self.samples,
             client: self.client.result(seconds).unwrap_or(ProcessUse::UNSEEN),
             server: self.server.as_ref().and_then(|server| server.result(seconds)),
+            others: self
+                .others
+                .iter()
+                .filter_map(|(name, group)| Some((name.clone(), group.result(seconds)?)))
+                .collect(),
             machine: self.machine.result(seconds),
         }
     }
@@ -171,9 +182,10 @@ impl Watch {
         self.groups().for_each(|group| group.count(ended));
     }
 
-    /// The client first: it may be the server's parent, and parents must be read before their children.
+    /// The client first: it may be the servers' parent, and parents must be read before their children.
     fn groups(&mut self) -> impl Iterator<Item = &mut Group> {
-        std::iter::once(&mut self.client).chain(&mut self.server)
+        let others = self.others.iter_mut().map(|(_, group)| group);
+        std::iter::once(&mut self.client).chain(&mut self.server).chain(others)
     }
 }
 

@@ -27,7 +27,7 @@ fn sampling_costs_little() {
         stats.filter(sleep).count() == 19
     });
     let before = cpu();
-    let sampler = Sampler::start(Some(server.pid()), Sampler::EVERY);
+    let sampler = Sampler::start(Some(server.pid()), &[], Sampler::EVERY);
     thread::sleep(Duration::from_secs(3));
     let resources = sampler.stop();
     let cost = cpu().saturating_sub(before);

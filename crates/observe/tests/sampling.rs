@@ -62,7 +62,7 @@ fn truth(leader: u32) -> f64 {
 fn observed_truly(script: &str, processes: usize, span: Duration) -> Resources {
     let _turn = alone();
     let server = Running::sh(script);
-    let sampler = Sampler::start(Some(server.pid()), EVERY);
+    let sampler = Sampler::start(Some(server.pid()), &[], EVERY);
     let before = truth(server.pid());
     thread::sleep(span);
     wait_until("they have used enough", || {
@@ -134,7 +134,7 @@ fn what_a_process_used_before_the_span_is_not_counted() {
     let server = Running::sh("i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; exec sleep 60");
     let name = format!("/proc/{}/comm", server.pid());
     wait_until("it burns no more", || fs::read_to_string(&name).is_ok_and(|name| name.trim() == "sleep"));
-    let sampler = Sampler::start(Some(server.pid()), EVERY);
+    let sampler = Sampler::start(Some(server.pid()), &[], EVERY);
     thread::sleep(Duration::from_millis(300));
     let resources = sampler.stop();
     assert!(resources.server.unwrap().cpu_seconds < 0.1);
@@ -146,7 +146,7 @@ fn memory_of_a_child_is_counted() {
     let allocate = "x=$(head -c 33554432 /dev/zero | tr '\\0' x); sleep 60; echo $x";
     let _turn = alone();
     let running = Running::sh(&format!("({allocate}) & wait"));
-    let sampler = Sampler::start(Some(running.pid()), EVERY);
+    let sampler = Sampler::start(Some(running.pid()), &[], EVERY);
     wait_until("the child has it", || group(running.pid()).any(|stat| stat.comm == "sleep"));
     let resources = sampler.stop();
     let used = server(&resources);
@@ -169,7 +169,7 @@ fn writing(killed: bool) -> Option<Resources> {
     // the child that wrote lives until it was seen; then its parent, waiting for it, inherits
     let script = format!("sleep 0.3; ({write}; sleep 2; true); mkdir '{path}/done'; sleep 60");
     let mut server = Running::sh(&script);
-    let sampler = Sampler::start(Some(server.pid()), EVERY);
+    let sampler = Sampler::start(Some(server.pid()), &[], EVERY);
     wait_until("it has written", || directory.path().join("done").exists());
     if killed {
         server.end();
@@ -189,7 +189,7 @@ fn a_server_that_dies_keeps_what_was_seen() {
     let _turn = alone();
     let sampled = |span| {
         let mut server = Running::sh("while :; do :; done");
-        let sampler = Sampler::start(Some(server.pid()), EVERY);
+        let sampler = Sampler::start(Some(server.pid()), &[], EVERY);
         thread::sleep(span);
         server.end();
         thread::sleep(span / 2);
@@ -208,7 +208,7 @@ fn a_span_shorter_than_an_interval_has_two_samples() {
     let _turn = alone();
     let burning = Running::sh("while :; do :; done");
     let sampled = |span| {
-        let sampler = Sampler::start(Some(burning.pid()), Duration::from_hours(1));
+        let sampler = Sampler::start(Some(burning.pid()), &[], Duration::from_hours(1));
         thread::sleep(span);
         sampler.stop()
     };
@@ -216,8 +216,27 @@ fn a_span_shorter_than_an_interval_has_two_samples() {
     let resources = again_until(Duration::from_millis(150), sampled, seen);
     assert_eq!(resources.samples, 2);
     assert!(server(&resources).memory_max_bytes > 0, "{resources:?}");
-    let none = Sampler::start(None, Duration::ZERO).stop();
+    let none = Sampler::start(None, &[], Duration::ZERO).stop();
     assert!(none.seconds >= 0.0 && none.client.cpu_max.is_finite() && none.machine.cpu_max.is_finite());
+}
+
+/// Servers that run side by side are told apart, and neither counts as the other or as the client.
+#[test]
+fn each_server_has_its_own_figures() {
+    let _turn = alone();
+    let (idle, burning) = (Running::sh("sleep 60"), Running::sh("while :; do :; done"));
+    let sampled = |span| {
+        let sampler = Sampler::start(Some(idle.pid()), &[("other", burning.pid())], EVERY);
+        thread::sleep(span);
+        sampler.stop()
+    };
+    let used = |resources: &Resources| (server(resources).cpu_seconds, resources.others["other"].cpu_seconds);
+    let seen = |resources: &Resources| used(resources).1 > 0.1;
+    let resources = again_until(Duration::from_millis(300), sampled, seen);
+    let (idle, burning) = used(&resources);
+    assert!(idle < 0.05 && burning > 0.1 && resources.client.cpu_seconds < burning, "{resources:?}");
+    let gone = Sampler::start(None, &[("gone", u32::MAX)], EVERY).stop();
+    assert!(gone.others.is_empty());
 }
 
 #[test]
@@ -226,7 +245,7 @@ fn without_a_process_of_its_own_there_is_no_server() {
     let pid = gone.pid();
     gone.end();
     for server in [None, Some(std::process::id()), Some(pid), Some(u32::MAX)] {
-        let resources = Sampler::start(server, EVERY).stop();
+        let resources = Sampler::start(server, &[], EVERY).stop();
         assert_eq!(resources.server, None, "{server:?}");
         assert_eq!(resources.client.processes, 1);
     }
@@ -234,7 +253,7 @@ fn without_a_process_of_its_own_there_is_no_server() {
 
 #[test]
 fn what_may_not_be_read_is_not_made_up() {
-    let used = Sampler::start(Some(1), EVERY).stop().server;
+    let used = Sampler::start(Some(1), &[], EVERY).stop().server;
     let refused = |file| fs::read(file).is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied);
     let Some(used) = used.filter(|_| refused("/proc/1/smaps_rollup")) else { return };
     assert_eq!((used.memory_kind, used.read_bytes), (MemoryKind::Resident, None));
@@ -279,8 +298,14 @@ fn resources_survive_json() {
         pressure_memory_full: None,
     };
     for server in [None, Some(used.clone())] {
-        let resources =
-            Resources { seconds: 2.0, samples: 9, client: used.clone(), server, machine: machine.clone() };
+        let resources = Resources {
+            seconds: 2.0,
+            samples: 9,
+            client: used.clone(),
+            server,
+            others: [].into(),
+            machine: machine.clone(),
+        };
         let text = serde_json::to_string(&resources).unwrap();
         assert!(text.contains(r#""memory_kind":"proportional""#), "{text}");
         assert_eq!(serde_json::from_str::<Resources>(&text).unwrap(), resources);

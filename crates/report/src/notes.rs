@@ -342,7 +342,7 @@ fn busy(result: &RunResult, names: &Names) -> Option<String> {
 /// back, interrupts) is in no process and counts as others', so it is not small.
 const BUSY: f64 = 0.25;
 
-/// Cores that were used by neither the clients nor the server, on average; none where the server's processes are not
+/// Cores that were used by neither the clients nor the run's servers, on average; none where the server's processes are not
 /// known, as it may be on this machine.
 fn others(cell: &CellResult) -> Option<f64> {
     let whole: Vec<f64> = cell
@@ -355,7 +355,8 @@ fn others(cell: &CellResult) -> Option<f64> {
                 None if cell.embedded => 0.0,
                 None => return None,
             };
-            Some(used.machine.cpu_mean - used.client.cpu_mean - server)
+            let others: f64 = used.others.values().map(|other| other.cpu_mean).sum();
+            Some(used.machine.cpu_mean - used.client.cpu_mean - server - others)
         })
         .collect::<Option<_>>()?;
     (!whole.is_empty()).then(|| whole.iter().sum::<f64>() / whole.len() as f64)
@@ -414,7 +415,10 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
     }
     if !trial.server_log.is_empty() {
         let lines = trial.server_log.iter().map(|line| format!("\n  | {}", shortened(line)));
-        notes.push(("server logs", format!("the server's log ends:{}", lines.collect::<String>())));
+        notes.push((
+            "server logs",
+            format!("the log of the server that died ends:{}", lines.collect::<String>()),
+        ));
     }
     notes
 }
@@ -452,6 +456,8 @@ pub(crate) fn harness(result: &RunResult) -> String {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_observe::ProcessUse;
+
     use super::*;
     use crate::sample::Grid;
 
@@ -468,7 +474,13 @@ mod tests {
         for trial in &mut result.cells[0].trials {
             trial.resources.machine.cpu_mean = 6.5;
         }
-        assert!(is_busy(&result));
+        // a lock service is the run's own
+        let mut with_locks = result.clone();
+        for trial in &mut with_locks.cells[0].trials {
+            let used = ProcessUse { cpu_mean: 4.5, ..trial.resources.client.clone() };
+            trial.resources.others.insert("locks".to_owned(), used);
+        }
+        assert!(is_busy(&result) && !is_busy(&with_locks));
         for trial in result.cells.iter_mut().flat_map(|cell| &mut cell.trials) {
             trial.resources.machine.cpu_mean = 7.0;
         }

@@ -197,7 +197,7 @@ pub struct TrialResult {
     pub resources: Resources,
     /// The reason why the trial ended before its time; none if it did not.
     pub stopped: Option<StopFigures>,
-    /// The last lines of the server's log, where the server died.
+    /// The last lines of the log of the server that died; empty if none did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_log: Vec<String>,
 }

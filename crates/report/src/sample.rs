@@ -249,6 +249,7 @@ impl Grid<'_> {
                 samples: 40,
                 client: process(0.5),
                 server: Some(process(1.5)),
+                others: BTreeMap::new(),
                 machine: MachineUse {
                     cpu_mean: 2.0,
                     cpu_max: 2.5,

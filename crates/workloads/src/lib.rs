@@ -18,7 +18,7 @@ mod workload;
 pub use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
 pub use guarantee::{Guarantee, Levels};
 pub use keys::{Skew, SkewError};
-pub use store::{Owner, Place, Store};
+pub use store::{Owner, Place, Store, lock_namespace};
 pub use verdict::{Audit, Finding, Verdict};
 pub use workload::{
     AuditResult, LoadProgress, Remarks, ReusableData, TrialSetup, Values, Workload, WorkloadKind,

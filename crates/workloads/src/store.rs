@@ -22,6 +22,13 @@ impl Place {
     }
 }
 
+/// The namespace for the locks of a namespace: it differs, so that one server may be both a store and the keeper of
+/// another store's locks.
+#[must_use]
+pub fn lock_namespace(of: &str) -> String {
+    format!("{of}_locks")
+}
+
 /// Whether a namespace exists, and who created it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {

@@ -3,13 +3,10 @@
 use std::path::PathBuf;
 
 use acidtest_report::compare::{Choice, Condition, Judge, Selector, Side, compare as compared};
+use acidtest_runner::Failure;
 use clap::{Args, ValueEnum};
 
-use crate::{
-    args::Format,
-    exit::{Failure, Status},
-    output,
-};
+use crate::{args::Format, exit::Status, output};
 
 const EXAMPLES: &str = "\
 Examples:

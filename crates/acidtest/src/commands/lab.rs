@@ -4,18 +4,13 @@ use std::{fmt::Write, path::PathBuf};
 
 use acidtest_lab::{Entry, Holder, Lab, Lifetime, MemberEntry, MemberSpec, NamespaceEntry};
 use acidtest_model::{Address, Durability, Hosting, Role, StoreKind};
+use acidtest_runner::{
+    Failure, OpenOptions, PATIENCE, Target, address_of, first_answer, remove_leftover, within,
+};
 use acidtest_workloads::Store;
 use tokio::task::LocalSet;
 
-use crate::{
-    args,
-    exit::{Failure, Status},
-    instance::{self, PATIENCE, within},
-    interrupt::Interrupt,
-    output,
-    registry::{Opening, STORES},
-    target::Target,
-};
+use crate::{args, exit::Status, interrupt, output, registry::STORES, target};
 
 pub(crate) async fn lab(lab: args::Lab) -> Result<Status, Failure> {
     match lab.command {
@@ -29,19 +24,19 @@ pub(crate) async fn lab(lab: args::Lab) -> Result<Status, Failure> {
 
 /// Starts a private server, waits for its first answer, and leaves it running.
 async fn up(store: &str, durability: Durability, port: Option<u16>) -> Result<Status, Failure> {
-    let target = Target::parse(store)?;
+    let target = target::parse(store)?;
     if target.address.is_some() || target.kind().hosting != Hosting::Program {
         return Err(Failure::Usage(format!("{} has no server to start", target.shown())));
     }
-    let interrupt = Interrupt::listen()?;
+    let interrupt = interrupt::listen()?;
     let program = target.kind().program();
     let spec = MemberSpec { role: Role::Server, store: program, durability, port };
     let mut deployment = Lab::open()?.deploy(program, &[spec], Lifetime::Kept)?;
     let Some(server) = deployment.member_mut(Role::Server) else {
         return Err(Failure::Other(format!("{program} was not started: a defect of acidtest")));
     };
-    let (address, folder) = (instance::address_of(server, &target), server.folder().to_owned());
-    match instance::answering(server, &target, &address, Opening::default(), &interrupt).await {
+    let (address, folder) = (address_of(server, &target), server.folder().to_owned());
+    match first_answer(server, &target, &address, OpenOptions::default(), &interrupt).await {
         Ok(_) if interrupt.is_set() => {
             deployment.stop()?;
             Ok(Status::Interrupted)
@@ -88,7 +83,7 @@ async fn started(kind: &StoreKind, durability: Durability, store: &dyn Store) ->
 /// Removes the namespaces that killed runs left on users' servers, which may be kept private ones, and then every
 /// kept server and everything else that killed runs left behind.
 async fn down(addresses: &[String], forget: bool) -> Result<Status, Failure> {
-    let targets = addresses.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let targets = addresses.iter().map(|text| target::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let lab = Lab::open()?;
     let mut text = String::new();
     let mut failed = false;
@@ -151,13 +146,13 @@ async fn remove(entry: &NamespaceEntry, targets: &[Target]) -> Result<bool, Fail
     let given = targets.iter().find(|target| target.shown() == entry.address);
     let target = match given {
         Some(target) => target.clone(),
-        None => Target::parse(&entry.address)?,
+        None => target::parse(&entry.address)?,
     };
     let address: Address = target
         .address
         .clone()
         .ok_or_else(|| Failure::Usage(format!("\"{}\" is no address", entry.address)))?;
-    instance::remove_leftover(&target, &address, &entry.namespace, &entry.run).await
+    remove_leftover(&target, &address, &entry.namespace, &entry.run).await
 }
 
 fn list() -> Result<Status, Failure> {

@@ -2,15 +2,12 @@
 
 use std::{fmt::Write, io};
 
+use acidtest_runner::Failure;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::{
-    args::Arguments,
-    exit::{Failure, Status},
-    output,
-};
+use crate::{args::Arguments, exit::Status, output};
 
 /// Prints the completion script of a shell.
 pub(crate) fn completions(shell: Shell) -> Result<Status, Failure> {

@@ -7,12 +7,10 @@ use std::{
 };
 
 use acidtest_report::{NamedResult, RunResult, csv, markdown, page};
+use acidtest_runner::Failure;
 use clap::Args;
 
-use crate::{
-    exit::{Failure, Status},
-    output,
-};
+use crate::{exit::Status, output};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,20 +2,23 @@
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
+use acidtest_lab::Lab;
 use acidtest_report::{CellResult, Plan, RefusedKind, RunResult, Span};
+use acidtest_runner::{
+    Cell, Environment, Failure, Finished, Grid, Order, Target, Watcher,
+    plan_check::{self, GivenOptions},
+};
+use acidtest_store_memory::Null;
 use tokio::task::LocalSet;
 
 use crate::{
     args::{Format, Run},
-    exit::{Failure, Status},
-    grid::{Cell, Grid},
-    interrupt::Interrupt,
-    output,
+    exit::{self, Status},
+    interrupt, output,
     output::ResultFile,
-    plan_check::{self, GivenOptions},
     plan_file,
-    runner::{self, Finished, Order},
-    target::Target,
+    progress::Progress,
+    target,
 };
 
 /// The folder for results if no other one is named.
@@ -42,20 +45,25 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
                 "the run is complete: it has every trial of its plan, and there is nothing to go on with",
             );
         }
-        return Ok(runner::status(begun));
+        return Ok(exit::status(begun));
     }
     settle(&mut order);
-    let id = order.begun.as_ref().map_or_else(id, |begun| begun.run.clone());
     let file = if let Some(file) = &run.resume {
         ResultFile::prepare(file.clone())?
     } else {
         let out = run.output.out.as_deref().unwrap_or(Path::new(RESULTS));
-        ResultFile::new(out, &id, &order.plan.workload)?
+        ResultFile::new(out, &order.id, &order.plan.workload)?
     };
     let Finished { result, failure } = LocalSet::new()
         .run_until(Box::pin(async {
-            let interrupt = Interrupt::listen()?;
-            runner::run(order, &id, quiet, interrupt, &file).await
+            let interrupt = interrupt::listen()?;
+            let environment = Environment {
+                lab: Lab::open()?,
+                null: &Null,
+                watcher: Watcher { observer: &mut Progress::new(quiet), interrupt: &interrupt },
+                write: &|result| file.write(result),
+            };
+            acidtest_runner::run(order, environment).await
         }))
         .await?;
     if !quiet || format == Format::Json {
@@ -74,11 +82,11 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
             output::say(&format!("go on with: acidtest run --resume {}", file.path().display()));
         }
     }
-    let status = runner::status(&result);
+    let status = exit::status(&result);
     let Some(failure) = failure else { return Ok(status) };
     // the figures stand above; the run itself has failed
     output::say(&format!("error: {failure}"));
-    Ok(status.max(failure.status()))
+    Ok(status.max(exit::status_after(&failure)))
 }
 
 /// Refuses options for the place of results and the format of the output that would have no effect.
@@ -148,11 +156,11 @@ fn order(run: &Run) -> Result<Order, Failure> {
     if let Some(service) = &lock_service {
         plan.lock_service = service.shown();
     }
-    Ok(Order { plan, targets, lock_service, grid, begun: None })
+    Ok(Order { id: id(), plan, targets, lock_service, grid, begun: None })
 }
 
 fn parsed(stores: &[String]) -> Result<Vec<Target>, Failure> {
-    stores.iter().map(|text| Target::parse(text)).collect()
+    stores.iter().map(|text| target::parse(text)).collect()
 }
 
 /// Settles the values of a run's plan that its workload decides. A saved plan keeps them unsettled: if the workload's
@@ -172,7 +180,7 @@ fn lock_service(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Option<T
     if !grid.cells.iter().any(|cell| cell.needs_lock_service(targets)) {
         return Ok(None);
     }
-    let service = Target::parse(&plan.lock_service)?;
+    let service = target::parse(&plan.lock_service)?;
     let keeps = ["redis", "postgres"];
     if !keeps.contains(&service.kind().name) {
         return Err(Failure::Usage(format!(
@@ -210,7 +218,8 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
         return refuse("this acidtest makes other cells of its plan; use the one that began it");
     }
     let lock_service = lock_service(&begun.plan, &grid, &targets).map_err(of_file)?;
-    Ok(Order { plan: begun.plan.clone(), targets, lock_service, grid, begun: Some(begun) })
+    let (id, plan) = (begun.run.clone(), begun.plan.clone());
+    Ok(Order { id, plan, targets, lock_service, grid, begun: Some(begun) })
 }
 
 /// The run's id: its start and its process.
@@ -532,7 +541,7 @@ mod tests {
                 let asked = GivenOptions::of(&plan);
                 plan_check::check(&plan, &asked)?;
                 let targets: Vec<Target> =
-                    plan.stores.iter().map(|text| Target::parse(text)).collect::<Result<_, _>>()?;
+                    plan.stores.iter().map(|text| target::parse(text)).collect::<Result<_, _>>()?;
                 let grid = Grid::of(&plan, &targets)?;
                 plan_check::check_effect(&plan, &asked, &grid, &targets)?;
                 Ok((grid, plan))

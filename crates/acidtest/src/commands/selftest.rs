@@ -7,14 +7,11 @@ use std::{
 };
 
 use acidtest_report::{Entry, Table, Tone, Worth};
+use acidtest_runner::Failure;
 use acidtest_store_memory::selftest::{Case, DrivenTrial, run};
 use acidtest_workloads::Verdict;
 
-use crate::{
-    args,
-    exit::{Failure, Status},
-    fuzz, output,
-};
+use crate::{args, exit::Status, fuzz, output};
 
 /// Time between two lines of progress.
 const INTERVAL: Duration = Duration::from_secs(5);

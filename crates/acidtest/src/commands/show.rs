@@ -1,10 +1,8 @@
 //! `acidtest show` and `acidtest schema`.
 
-use crate::{
-    args::Show,
-    exit::{Failure, Status},
-    output,
-};
+use acidtest_runner::Failure;
+
+use crate::{args::Show, exit::Status, output};
 
 /// Prints the table of a result file again.
 pub(crate) fn show(show: &Show) -> Result<Status, Failure> {

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use acidtest_lab::Lab;
 use acidtest_model::{Durability, Hosting, Lock, StoreKind, Support};
+use acidtest_runner::Failure;
 
 use crate::{
-    exit::{Failure, Status},
+    exit::Status,
     output::{self, wrapped},
     registry::{self, STORES},
 };

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use acidtest_runner::Failure;
 use acidtest_workloads::{WORKLOADS, WorkloadKind};
 
 use crate::{
-    exit::{Failure, Status},
+    exit::Status,
     output::{self, wrapped},
     registry::STORES,
 };

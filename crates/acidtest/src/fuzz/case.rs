@@ -7,7 +7,9 @@ use acidtest_store_memory::{Faults, selftest::Clock};
 use serde::{Deserialize, Serialize};
 
 use super::drive;
-use crate::{exit::Failure, files};
+use acidtest_runner::Failure;
+
+use crate::files;
 
 /// Length of the longest case that is read, in bytes.
 const LONGEST: u64 = 1 << 20;

@@ -12,13 +12,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tokio::time::timeout;
 
 use super::FuzzCase;
-use crate::{
-    exit::Failure,
-    grid::{Cell, Grid},
+use acidtest_runner::{
+    Cell, Failure, Grid, doubt_if_idle,
     plan_check::{self, GivenOptions},
-    runner,
-    target::Target,
 };
+
+use crate::target;
 
 /// A case that takes longer than this by its own clock is taken to be endless.
 const FOR_EVER: Duration = Duration::from_hours(100);
@@ -52,7 +51,7 @@ pub(crate) fn grid(case: &FuzzCase) -> Result<Grid, Failure> {
     let plan = &case.plan;
     let asked = GivenOptions::with(plan, Some("the case"), []);
     plan_check::check(plan, &asked)?;
-    let targets = plan.stores.iter().map(|name| Target::parse(name)).collect::<Result<Vec<_>, _>>()?;
+    let targets = plan.stores.iter().map(|name| target::parse(name)).collect::<Result<Vec<_>, _>>()?;
     let grid = Grid::of(plan, &targets)?;
     plan_check::check_effect(plan, &asked, &grid, &targets)?;
     Ok(grid)
@@ -110,7 +109,7 @@ async fn trial(
     let data = workload.data();
     let taken_over = data.as_ref().and_then(|data| kept.remove(data));
     let seed = plan.seed.wrapping_add(u64::from(round));
-    let load = runner::load(plan, cell, workload, false, seed);
+    let load = cell.load(plan, workload, false, seed);
     let (place, reusable) = match taken_over {
         Some((place, reusable)) => (place, Some(reusable)),
         None => (Place { namespace: plan.namespace.clone(), trial: number }, None),
@@ -122,7 +121,7 @@ async fn trial(
     let way = DriveOptions { clients: cell.clients, clock: case.clock, halt };
     let driven = selftest::drive(store, &*trial, &place, took_over, load, way).await;
     let mut driven = driven.map_err(|error| Failure::Other(error.to_string()))?;
-    runner::doubt_if_idle(&mut driven.audited, &driven.measurement);
+    doubt_if_idle(&mut driven.audited, &driven.measurement);
     match (data, driven.audited.reusable.clone()) {
         (Some(data), Some(reusable)) => drop(kept.insert(data, (place, reusable))),
         _ => trial.unload(store, &place).await?,

@@ -15,11 +15,12 @@ mod tally;
 
 use std::path::Path;
 
+use acidtest_runner::Failure;
 use acidtest_store_memory::{Bug, selftest::Clock};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::{exit::Failure, output};
+use crate::output;
 
 pub(crate) use case::FuzzCase;
 use judge::Misjudgement;

@@ -140,6 +140,8 @@ pub(crate) fn spans(cell: &CellResult) -> BTreeSet<&str> {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_observe::ProcessUse;
+
     use super::*;
     use crate::{LatencyFigures, dimensions::Names, sample::Grid};
 
@@ -188,6 +190,24 @@ mod tests {
             times(result, &columns, true).unwrap().markdown() + &resources(result, &columns).markdown()
         };
         assert_eq!(shown(&cut), shown(&without));
+    }
+
+    #[test]
+    fn a_server_beside_the_store_s_own_has_a_row_of_its_own() {
+        let mut result = Grid::default().result();
+        let rows = |result: &RunResult| {
+            let names = Names::of(&result.cells);
+            resources(result, &Columns::of(result, &names)).markdown()
+        };
+        assert!(!rows(&result).contains("| locks |"));
+        for trial in &mut result.cells[1].trials {
+            let used = ProcessUse { cpu_mean: 0.25, ..trial.resources.client.clone() };
+            trial.resources.others.insert("locks".to_owned(), used);
+        }
+        let rows = rows(&result);
+        let of_locks: Vec<&str> = rows.lines().filter(|row| row.contains("| locks |")).collect();
+        let [row] = of_locks[..] else { panic!("{rows}") };
+        assert!(row.contains("| 0.25 cores |"), "{row}");
     }
 
     /// Operations with another outcome than ok have their times shown too: clients may have spent most of their time

@@ -1,6 +1,8 @@
 //! The resources that clients, server and machine used.
 
-use acidtest_observe::{MachineUse, ProcessUse};
+use std::collections::BTreeSet;
+
+use acidtest_observe::{MachineUse, ProcessUse, Resources};
 
 use super::Columns;
 use crate::{
@@ -62,13 +64,20 @@ impl Use {
     }
 }
 
-/// The resources of the server's processes; none where they run on another machine or inside the client.
-fn server_use(cell: &CellResult) -> Option<Use> {
+/// The resources of a server's processes; none where they run on another machine or inside the client.
+fn server_use(cell: &CellResult, server: impl Fn(&Resources) -> Option<&ProcessUse>) -> Option<Use> {
     let seen = cell.measured_trials().into_iter();
-    Use::of(seen.filter_map(|trial| Some((trial.resources.seconds, trial.resources.server.as_ref()?))))
+    Use::of(seen.filter_map(|trial| Some((trial.resources.seconds, server(&trial.resources)?))))
 }
 
-/// Up to three rows for each cell: the resources of clients, server and the whole machine.
+/// The roles of the servers beside a cell's own.
+fn other_roles(cell: &CellResult) -> BTreeSet<&str> {
+    let trials = cell.measured_trials().into_iter();
+    trials.flat_map(|trial| trial.resources.others.keys().map(String::as_str)).collect()
+}
+
+/// Up to three rows for each cell: the resources of clients, server and the whole machine; and one for each server
+/// beside the cell's own.
 pub(crate) fn resources(result: &RunResult, columns: &Columns<'_>) -> Table {
     let mut table = columns.table([
         ("used by", Worth::Needed),
@@ -84,7 +93,10 @@ pub(crate) fn resources(result: &RunResult, columns: &Columns<'_>) -> Table {
         let measured = cell.measured_trials();
         let client = measured.iter().map(|trial| (trial.resources.seconds, &trial.resources.client));
         let clients = if cell.embedded { "clients and store" } else { "clients" };
-        for (user, used) in [(clients, Use::of(client)), ("server", server_use(cell))] {
+        let server = ("server", server_use(cell, |used| used.server.as_ref()));
+        let others = other_roles(cell).into_iter();
+        let others = others.map(|role| (role, server_use(cell, |used| used.others.get(role))));
+        for (user, used) in [(clients, Use::of(client)), server].into_iter().chain(others) {
             let Some(used) = used else { continue };
             let mut row = columns.entries(cell);
             row.push(Entry::left(user));

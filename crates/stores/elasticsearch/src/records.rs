@@ -10,7 +10,7 @@ use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_locks::{Grant, LockError, LockService, Locker};
 use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
-    LoadProgress, Place,
+    LoadProgress, Place, lock_namespace,
     records::{
         self, Action, Answer, Connector, Layout, Lookup, Operations, RecordVisitor, RecordsStore, Refresh,
         Request, Requirements, Scenario, tag_of,
@@ -65,7 +65,7 @@ type Step<T> = Result<T, Attempt>;
 
 /// The namespace and trial of a trial's locks, on the lock service's server.
 fn locked(place: &Place) -> Place {
-    Place { namespace: acidtest_locks::namespace(&place.namespace), ..place.clone() }
+    Place { namespace: lock_namespace(&place.namespace), ..place.clone() }
 }
 
 impl RecordsStore for Elasticsearch {

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use acidtest_engine::{Extent, Load, Measurement, Outcome, Trial};
 use acidtest_model::Lock;
 use acidtest_report::{Harness, Windows};
-use acidtest_store_memory::Null;
-use acidtest_workloads::{Place, TrialSetup, Workload};
+use acidtest_workloads::{Place, Store, TrialSetup, Workload};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::exit::Failure;
+use crate::Failure;
 
 /// Length of the measurement: a tenth of the time that a cell is driven, within these bounds. A shorter one would be
 /// too noisy, and a longer one would show no more.
@@ -27,11 +26,12 @@ const TURNS: Duration = Duration::from_micros(400);
 /// Fewest operations of a window that counts: one with fewer has mostly measured its own beginning and end.
 const FEWEST: u64 = 1000;
 
-/// Drives the workload's own clients on a store that does nothing, on one core, through the code that drives every
+/// Drives the workload's own clients on `null`, a store that does nothing, on one core, through the code that drives every
 /// store: as many clients as a thread of the run has, or all where the workload says how many there are. `length` is
 /// the time that a cell is driven, where that is known.
 pub(crate) fn measure(
     workload: &dyn Workload,
+    null: &dyn Store,
     clients: u32,
     length: Duration,
     seed: u64,
@@ -43,10 +43,10 @@ pub(crate) fn measure(
     let enough = (length / 10).clamp(SHORTEST, LONGEST);
     let (mut costs, mut operations) = (Vec::new(), 0);
     // not counted: the first window finds cold caches and memory that was never touched
-    drive(workload, clients, window, seed)?;
+    drive(workload, null, clients, window, seed)?;
     let begun = Instant::now();
     while begun.elapsed() < enough || (costs.is_empty() && window < LONGEST) {
-        let (spent, measurement) = drive(workload, clients, window, seed)?;
+        let (spent, measurement) = drive(workload, null, clients, window, seed)?;
         let (units, cost) = cost(workload, clients, spent, &measurement);
         if units >= FEWEST {
             costs.push(cost);
@@ -75,13 +75,14 @@ pub(crate) fn measure(
 /// is no cost of the bench.
 fn drive(
     workload: &dyn Workload,
+    null: &dyn Store,
     clients: u32,
     window: Duration,
     seed: u64,
 ) -> Result<(Duration, Measurement), Failure> {
     let place = Place { namespace: "null".to_owned(), trial: 0 };
     let trial = workload.trial(TrialSetup { lock: Lock::Native, seed, clients, trace: None, reusable: None });
-    let tasks = (0..clients).map(|_| trial.client(&Null, &place)).collect::<Result<Vec<_>, _>>()?;
+    let tasks = (0..clients).map(|_| trial.client(null, &place)).collect::<Result<Vec<_>, _>>()?;
     let load = Load {
         spans: workload.spans(),
         threads: 1,
@@ -117,6 +118,7 @@ fn cpu() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_store_memory::Null;
     use acidtest_testbed::with_more_time;
     use acidtest_workloads::Values;
     use serde_json::json;
@@ -143,7 +145,7 @@ mod tests {
             // a busy machine may leave no window with its thousand operations
             let harness = with_more_time(1000, |millis| {
                 let length = Duration::from_millis(millis);
-                let harness = measure(&*workload(name, &values), 3, length, 1).unwrap();
+                let harness = measure(&*workload(name, &values), &Null, 3, length, 1).unwrap();
                 if harness.windows.is_some() { Ok(harness) } else { Err(name.to_owned()) }
             });
             let Windows { least_nanoseconds, most_nanoseconds, .. } = harness.windows.unwrap();
@@ -162,7 +164,7 @@ mod tests {
             operation.count(Outcome::Ok)
         };
         let (spent, measurement) = with_more_time(50, |millis| {
-            let (spent, measurement) = drive(&*workload, 4, Duration::from_millis(millis), 1).unwrap();
+            let (spent, measurement) = drive(&*workload, &Null, 4, Duration::from_millis(millis), 1).unwrap();
             let all = done(&measurement, "publish").min(done(&measurement, "consume"));
             if all > 0 { Ok((spent, measurement)) } else { Err("no message".to_owned()) }
         });

@@ -6,21 +6,20 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Hosting, IdleOption};
+use acidtest_model::{Address, Hosting, IdleOption};
 use acidtest_report::{CELLS, Plan, RefusedKind, Span, TRIALS, count};
 use acidtest_workloads::Workload;
 use serde_json::Value;
 
 use crate::{
-    exit::Failure,
+    Failure, Target,
     grid::{Grid, kind_of},
-    target::Target,
 };
 
 /// The keys and parameters of a plan that somebody asked for, and where: those given as options, and those whose
 /// value is not the default. A plan file that names a default's own value does not ask for it: a saved plan names
 /// every key.
-pub(crate) struct GivenOptions<'a> {
+pub struct GivenOptions<'a> {
     keys: BTreeSet<String>,
     /// The keys given on the command line.
     given: BTreeSet<&'static str>,
@@ -30,17 +29,14 @@ pub(crate) struct GivenOptions<'a> {
 
 impl<'a> GivenOptions<'a> {
     /// The keys that a plan asks for that comes from no file.
-    pub(crate) fn of(plan: &Plan) -> Self {
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
         Self::with(plan, None, [])
     }
 
     /// The keys that a plan asks for that comes from this file, if there is one, and from the options `given` on the
     /// command line.
-    pub(crate) fn with(
-        plan: &Plan,
-        file: Option<&'a str>,
-        given: impl IntoIterator<Item = &'static str>,
-    ) -> Self {
+    pub fn with(plan: &Plan, file: Option<&'a str>, given: impl IntoIterator<Item = &'static str>) -> Self {
         let usual = Plan::of(&plan.workload);
         let differs = [
             ("locks", plan.locks != usual.locks),
@@ -70,12 +66,14 @@ impl<'a> GivenOptions<'a> {
     }
 
     /// Whether a key's value comes from the file and not from the command line.
-    pub(crate) fn is_of_file(&self, key: &str) -> bool {
+    #[must_use]
+    pub fn is_of_file(&self, key: &str) -> bool {
         self.file.is_some() && !self.given.contains(key)
     }
 
     /// A key as the user wrote it: in the file, or as an option.
-    pub(crate) fn named(&self, key: &str) -> String {
+    #[must_use]
+    pub fn named(&self, key: &str) -> String {
         if self.is_of_file(key) { key.to_owned() } else { option(key) }
     }
 
@@ -118,7 +116,7 @@ const LONGEST_ANSWER: Duration = Duration::from_hours(24);
 ///
 /// # Errors
 /// Those of [`in_range`], and options that contradict each other.
-pub(crate) fn check(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> {
+pub fn check(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> {
     in_range(plan, |key| asked.named(key))?;
     contradictions(plan, asked)
 }
@@ -127,7 +125,7 @@ pub(crate) fn check(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure
 ///
 /// # Errors
 /// The first value that is out of range or given twice.
-pub(crate) fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failure> {
+pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failure> {
     let axes = [
         ("stores", plan.stores.is_empty()),
         ("locks", plan.locks.is_empty()),
@@ -236,7 +234,7 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
 ///
 /// # Errors
 /// The first option or parameter that would be without effect, with the reason.
-pub(crate) fn check_effect(
+pub fn check_effect(
     plan: &Plan,
     asked: &GivenOptions<'_>,
     grid: &Grid,
@@ -248,7 +246,7 @@ pub(crate) fn check_effect(
     let with_cells: BTreeSet<usize> = grid.cells.iter().map(|cell| cell.target).collect();
     let used: Vec<&Target> = with_cells.into_iter().map(|index| &targets[index]).collect();
     let locks_are_kept = grid.cells.iter().any(|cell| cell.needs_lock_service(targets));
-    let own_locks = Target::parse(&plan.lock_service).is_ok_and(|service| service.address.is_some());
+    let own_locks = Address::parse(&plan.lock_service).is_ok();
     let own_servers = used.iter().any(|target| target.address.is_some()) || (locks_are_kept && own_locks);
     let most_clients = grid.cells.iter().map(|cell| cell.clients).max().unwrap_or_default();
     let (ruled, warmed) = (plan.locks.as_slice(), !plan.warmup.0.is_zero());

@@ -1,45 +1,89 @@
 //! The cells of a plan: every combination that it asks for, each checked before anything is started.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+use acidtest_engine::{Arrivals, Extent, Load, OnRefused};
 use acidtest_model::{Durability, Lock, StoreKind, Support};
-use acidtest_report::Plan;
+use acidtest_report::{ArrivalKind, Plan, count};
 use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
 
-use crate::{exit::Failure, plan_file::expected, target::Target};
+use crate::{Failure, Target};
+
+/// Most threads for a store that holds the thread of its client.
+const MOST_THREADS: usize = 1024;
+
+/// Time before a refused operation is tried again, as in the inventory study.
+const REFUSED_WAIT: Duration = Duration::from_millis(5);
 
 /// How an operation is protected that decides nothing: it needs no lock.
 const NOTHING_TO_PROTECT: &str = "nothing to protect: no write depends on what was read";
 
 /// One cell of the grid.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Cell {
+pub struct Cell {
     /// The index of the cell's store among the run's targets.
-    pub(crate) target: usize,
+    pub target: usize,
     /// The index of the cell's workload in [`Grid::workloads`].
-    pub(crate) workload: usize,
-    pub(crate) durability: Durability,
-    pub(crate) lock: Lock,
-    pub(crate) clients: u32,
+    pub workload: usize,
+    /// The durability level that a private server is set to.
+    pub durability: Durability,
+    /// The lock mode.
+    pub lock: Lock,
+    /// How many clients are driven.
+    pub clients: u32,
     /// Offered operations a second; none in a closed loop.
-    pub(crate) rate: Option<f64>,
+    pub rate: Option<f64>,
 }
 
 impl Cell {
     /// Whether it has a hard lock that its store cannot keep by itself.
-    pub(crate) fn needs_lock_service(&self, targets: &[Target]) -> bool {
+    #[must_use]
+    pub fn needs_lock_service(&self, targets: &[Target]) -> bool {
         targets[self.target].kind().lock_service && self.lock == Lock::Hard
+    }
+
+    /// The load that its trials are driven with. `blocking`: each client holds a thread of its own.
+    #[must_use]
+    pub fn load(&self, plan: &Plan, workload: &dyn Workload, blocking: bool, seed: u64) -> Load {
+        let extent = match (plan.trace, plan.ops) {
+            (Some(count), _) | (None, Some(count)) => Extent::Operations(count),
+            (None, None) => Extent::Time(plan.duration.0),
+        };
+        let closed = Load::closed(workload.operations(), extent);
+        Load {
+            spans: workload.spans(),
+            scheduled: workload.scheduled().map(|clients| clients as usize),
+            arrivals: match (self.rate, plan.arrivals) {
+                (None, _) => Arrivals::Closed,
+                (Some(rate), ArrivalKind::Constant) => Arrivals::Constant(rate),
+                (Some(rate), ArrivalKind::Poisson) => Arrivals::Poisson(rate),
+            },
+            // a sequence has to begin with its first operation, so it has no warm-up
+            warmup: if plan.trace.is_some() || !workload.warms_up() { Duration::ZERO } else { plan.warmup.0 },
+            timeout: plan.timeout.0,
+            max_retries: plan.max_retries,
+            // a capture of a sequence succeeds once the operations before it are done, so it is tried again
+            on_refused: if plan.trace.is_some() { OnRefused::Retry(REFUSED_WAIT) } else { OnRefused::Count },
+            threads: match plan.threads {
+                _ if blocking => (self.clients as usize).min(MOST_THREADS),
+                Some(threads) => threads as usize,
+                None => closed.threads,
+            },
+            seed,
+            ..closed
+        }
     }
 }
 
 /// All cells that a plan asks for.
-pub(crate) struct Grid {
+pub struct Grid {
     /// The workload, once for each combination of its parameters.
-    pub(crate) workloads: Vec<Box<dyn Workload>>,
-    pub(crate) cells: Vec<Cell>,
+    pub workloads: Vec<Box<dyn Workload>>,
+    /// Every combination that is run.
+    pub cells: Vec<Cell>,
     /// The combinations that no store can do, where the plan says to leave them out.
-    pub(crate) left_out: Vec<String>,
+    pub left_out: Vec<String>,
 }
 
 impl Grid {
@@ -48,7 +92,7 @@ impl Grid {
     /// # Errors
     /// Parameters that describe no workload, or combinations that a store cannot do, with the reason; nothing has
     /// been started yet.
-    pub(crate) fn of(plan: &Plan, targets: &[Target]) -> Result<Self, Failure> {
+    pub fn of(plan: &Plan, targets: &[Target]) -> Result<Self, Failure> {
         let kind = kind_of(&plan.workload)?;
         let workloads = workloads(kind, plan)?;
         let mut grid = Self { workloads, cells: Vec::new(), left_out: Vec::new() };
@@ -94,7 +138,11 @@ fn loads(plan: &Plan, workload: &dyn Workload) -> Vec<(u32, Option<f64>)> {
     clients.iter().flat_map(|clients| rates.iter().map(|rate| (*clients, *rate))).collect()
 }
 
-pub(crate) fn kind_of(name: &str) -> Result<&'static WorkloadKind, Failure> {
+/// The workload of this name.
+///
+/// # Errors
+/// There is none; the message names those that there are.
+pub fn kind_of(name: &str) -> Result<&'static WorkloadKind, Failure> {
     let names = || WORKLOADS.iter().map(|kind| kind.name);
     acidtest_workloads::workload(name).ok_or_else(|| {
         Failure::Usage(format!(
@@ -247,4 +295,34 @@ pub(crate) fn lock_how(kind: &StoreKind, workload: &dyn Workload, lock: Lock) ->
         _ if !workload.decides() => NOTHING_TO_PROTECT,
         Support::Yes(how) | Support::No(how) => how,
     }
+}
+
+/// The type that a value must have, in plain words instead of type names; none if the error is not about a type.
+#[must_use]
+pub fn expected(message: &str) -> Option<String> {
+    let rest =
+        ["invalid type: ", "invalid value: "].into_iter().find_map(|head| message.strip_prefix(head))?;
+    // the value that was found may contain any text
+    let (_, expected) = rest.rsplit_once(", expected ")?;
+    // of a value of another type the range is not what is wrong; the plan's own check says what a number may be
+    let is_number = message.starts_with("invalid value: ");
+    let to = |most: u64| {
+        if is_number {
+            format!("a whole number from 0 to {}", count(most))
+        } else {
+            "a whole number".to_owned()
+        }
+    };
+    Some(match expected.lines().next().unwrap_or_default() {
+        "u8" => to(u8::MAX.into()),
+        "u16" => to(u16::MAX.into()),
+        "u32" => to(u32::MAX.into()),
+        "u64" => "a whole number, 0 or above".to_owned(),
+        "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "a table of values by name".to_owned(),
+        // a type that is read from words has a name of its own in the message
+        _ => "a word".to_owned(),
+    })
 }

@@ -1,0 +1,86 @@
+//! Waiting for answers that are not timed, so that no run waits for ever.
+
+use std::time::{Duration, Instant};
+
+use acidtest_lab::Member;
+use acidtest_model::{Address, StoreError};
+use acidtest_workloads::Store;
+
+use crate::{Failure, Interrupt, OpenOptions, Target};
+
+/// How long opening a store may take.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// How long a private server may take until its first answer.
+pub(crate) const READY: Duration = Duration::from_mins(1);
+
+/// Time between two attempts at a server's first answer.
+pub(crate) const AGAIN: Duration = Duration::from_millis(30);
+
+/// How long an untimed answer may take.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits for an answer of a store that is not timed, but at most this long.
+///
+/// # Errors
+/// The answer's own, or that none came in time while `doing` this.
+pub async fn within<T>(
+    most: Duration,
+    doing: &str,
+    answer: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    tokio::time::timeout(most, answer).await.unwrap_or_else(|_| {
+        Err(StoreError::Server {
+            doing: doing.to_owned(),
+            address: "the store".to_owned(),
+            cause: format!("no answer within {} s", most.as_secs()),
+        })
+    })
+}
+
+/// Opens a store; an error if nobody answers in time.
+pub(crate) async fn open(
+    target: &Target,
+    address: &Address,
+    options: OpenOptions<'_>,
+) -> Result<Box<dyn Store>, StoreError> {
+    let opened = tokio::time::timeout(OPENING, target.opener.open(address, options)).await;
+    opened.unwrap_or_else(|_| {
+        Err(StoreError::Unreachable {
+            address: address.to_string(),
+            cause: format!(
+                "something accepts connections there and does not answer within {} s",
+                OPENING.as_secs()
+            ),
+            remedy: "check host and port, and that the server is not stopped or overloaded".to_owned(),
+        })
+    })
+}
+
+/// Waits for the first answer of a private server, and opens the store on it.
+///
+/// # Errors
+/// The server ended, does not answer, or the run was interrupted.
+pub async fn first_answer(
+    member: &mut Member,
+    target: &Target,
+    address: &Address,
+    options: OpenOptions<'_>,
+    interrupt: &Interrupt,
+) -> Result<Box<dyn Store>, Failure> {
+    let begun = Instant::now();
+    loop {
+        member.check()?;
+        match open(target, address, options).await {
+            Ok(store) => return Ok(store),
+            Err(_) if interrupt.is_set() => {
+                return Err(Failure::Store("interrupted while its server started".to_owned()));
+            }
+            Err(error) if begun.elapsed() > READY => {
+                let log = member.log_tail(10).join("\n  ");
+                return Err(Failure::Store(format!("{error}\n  its log ends:\n  {log}")));
+            }
+            Err(_) => tokio::time::sleep(AGAIN).await,
+        }
+    }
+}

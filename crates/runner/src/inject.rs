@@ -1,0 +1,191 @@
+//! Carries out a timeline: kills, stops and pauses members of an instance at their moments, and brings them back.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use acidtest_model::{Disruption, Injection, Role, Timeline};
+
+use crate::{
+    Failure, OpenOptions,
+    answer::{AGAIN, READY, open},
+    instance::{Instance, LostMember},
+};
+
+/// How long a member may take to stop in order before it is killed.
+const STOPPING: Duration = Duration::from_secs(10);
+
+/// An injection that was carried out. All times are from the beginning of the measured part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Injected {
+    /// What was asked for.
+    pub injection: Injection,
+    /// When the signal was sent.
+    pub at: Duration,
+    /// When the member was started again, or went on; none if it never was.
+    pub back: Option<Duration>,
+    /// When it first answered after that; none if it never did.
+    pub answered: Option<Duration>,
+}
+
+/// An injection whose member has not yet answered again.
+struct OpenInjection {
+    index: usize,
+    member: Role,
+    state: State,
+}
+
+enum State {
+    /// Asked to stop at this moment.
+    Stopping(Instant),
+    /// Down until this moment.
+    Down(Instant),
+    /// Stopped by a signal until this moment.
+    Paused(Instant),
+    /// Back, and asked until it answers.
+    Starting(Pin<Box<dyn Future<Output = ()>>>),
+    Answers,
+}
+
+/// Carries out the timeline of one trial.
+pub(crate) struct Injector<'a> {
+    due: VecDeque<&'a Injection>,
+    open: Vec<OpenInjection>,
+    done: Vec<Injected>,
+    /// When the measured part began.
+    begun: Instant,
+}
+
+impl<'a> Injector<'a> {
+    pub(crate) fn new(timeline: &'a Timeline) -> Self {
+        let due = timeline.injections().iter().collect();
+        Self { due, open: Vec::new(), done: Vec::new(), begun: Instant::now() }
+    }
+
+    /// Waits for this long, and meanwhile for the answers of members that are back.
+    pub(crate) async fn wait(&mut self, time: Duration) {
+        let answers = poll_fn(|context| {
+            for open in &mut self.open {
+                if let State::Starting(answer) = &mut open.state
+                    && answer.as_mut().poll(context).is_ready()
+                {
+                    open.state = State::Answers;
+                }
+            }
+            Poll::<()>::Pending
+        });
+        // it never ends by itself
+        let _ = tokio::time::timeout(time, answers).await;
+    }
+
+    /// Begins the injections that are due, the measured part having lasted this long, and goes on with those begun.
+    pub(crate) fn go_on(&mut self, measured: Duration, instance: &mut Instance) -> Result<(), Failure> {
+        let now = Instant::now();
+        self.begun = now.checked_sub(measured).unwrap_or(now);
+        while let Some(next) = self.due.pop_front_if(|next| next.at <= measured) {
+            self.begin(next, instance)?;
+        }
+        self.advance(instance)
+    }
+
+    /// Whether the member is not there because of an injection.
+    pub(crate) fn has_down(&self, role: Role) -> bool {
+        let is_down = |state: &State| matches!(state, State::Stopping(_) | State::Down(_));
+        self.open.iter().any(|open| open.member == role && is_down(&open.state))
+    }
+
+    /// Brings every member back at once, and waits until it answers. Returns the member that does not.
+    pub(crate) async fn end(
+        mut self,
+        instance: &mut Instance,
+    ) -> Result<(Vec<Injected>, Option<LostMember>), Failure> {
+        let now = Instant::now();
+        for open in &mut self.open {
+            match &mut open.state {
+                State::Down(until) | State::Paused(until) => *until = now,
+                State::Stopping(_) | State::Starting(_) | State::Answers => {}
+            }
+        }
+        let mut lost = None;
+        while !self.open.is_empty() && lost.is_none() {
+            self.advance(instance)?;
+            lost = instance.lost(|role| self.has_down(role));
+            if lost.is_none() && now.elapsed() > READY + STOPPING {
+                lost = self.open.first().and_then(|open| instance.silent(open.member));
+            }
+            self.wait(AGAIN).await;
+        }
+        Ok((self.done, lost))
+    }
+
+    fn passed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn begin(&mut self, injection: &Injection, instance: &mut Instance) -> Result<(), Failure> {
+        let role = injection.member;
+        let Some(member) = instance.member(role) else {
+            return Err(Failure::Usage(format!(
+                "there is no private {role} to {}",
+                injection.disruption.name()
+            )));
+        };
+        let at = self.passed();
+        let state = match injection.disruption {
+            Disruption::Kill { down } => {
+                member.kill()?;
+                State::Down(Instant::now() + down)
+            }
+            Disruption::Restart => {
+                member.ask_to_stop()?;
+                State::Stopping(Instant::now())
+            }
+            Disruption::Pause { lasting } => {
+                member.pause()?;
+                State::Paused(Instant::now() + lasting)
+            }
+        };
+        // a member that was on its way back has been hit again
+        self.open.retain(|open| open.member != role);
+        self.open.push(OpenInjection { index: self.done.len(), member: role, state });
+        self.done.push(Injected { injection: injection.clone(), at, back: None, answered: None });
+        Ok(())
+    }
+
+    fn advance(&mut self, instance: &mut Instance) -> Result<(), Failure> {
+        for begun in &mut self.open {
+            let Some(member) = instance.member(begun.member) else { continue };
+            let now = Instant::now();
+            match begun.state {
+                State::Stopping(since) if member.ended().is_some() || since.elapsed() > STOPPING => {
+                    member.restart()?;
+                }
+                State::Down(until) if now >= until => member.restart()?,
+                State::Paused(until) if now >= until => member.resume()?,
+                _ => continue,
+            }
+            self.done[begun.index].back = Some(self.begun.elapsed());
+            if let Some((target, address, locks)) = instance.way_to(begun.member) {
+                begun.state = State::Starting(Box::pin(async move {
+                    let options = OpenOptions { durability: None, locks: locks.as_ref() };
+                    while open(&target, &address, options).await.is_err() {
+                        tokio::time::sleep(AGAIN).await;
+                    }
+                }));
+            }
+        }
+        let passed = self.begun.elapsed();
+        self.open.retain(|open| {
+            let answers = matches!(open.state, State::Answers);
+            if answers {
+                self.done[open.index].answered = Some(passed);
+            }
+            !answers
+        });
+        Ok(())
+    }
+}

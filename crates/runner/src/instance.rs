@@ -1,0 +1,366 @@
+//! A store that is open for a run, with all that must be cleared away after it. It has one member, or several: a store
+//! that has no locks of its own is deployed with the server that keeps them. A member is a private server, a private
+//! file, or a server or file of the user's own.
+
+use std::{collections::BTreeMap, path::Path};
+
+use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note};
+use acidtest_model::{Address, Durability, EffectiveSettings, Hosting, Role, StoreError};
+use acidtest_workloads::{Owner, Place, ReusableData, Store, lock_namespace};
+
+use crate::{
+    Failure, Interrupt, OpenOptions, Target,
+    answer::{PATIENCE, first_answer, open, within},
+};
+
+/// An open store, and everything that must be removed when the run is done with it.
+pub struct Instance {
+    /// The settings that the store's server was found to have.
+    pub effective: EffectiveSettings,
+    server: OpenMember,
+    /// The members beside the store's own server.
+    others: Vec<OpenMember>,
+    private: Private,
+    /// Data that trials left behind for later ones, by a key that says what they are.
+    pub(crate) earlier: BTreeMap<String, EarlierData>,
+}
+
+/// Data that a trial left behind for later ones.
+pub(crate) struct EarlierData {
+    pub(crate) place: Place,
+    pub(crate) reusable: ReusableData,
+    /// The number of that trial in the run, from 1.
+    pub(crate) by: u32,
+}
+
+/// The purpose that a store is opened for: its namespace, its run, and its locks.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The server that is to keep its hard locks, if it needs one.
+    pub locks: Option<&'a Target>,
+    /// The namespace that the run makes in the store.
+    pub namespace: &'a str,
+    /// The run's id.
+    pub run: &'a str,
+    /// Whether a namespace that is there already is removed.
+    pub replace: bool,
+}
+
+/// A member of the store's deployment that was opened, with a namespace of the run in it.
+struct OpenMember {
+    role: Role,
+    target: Target,
+    address: Address,
+    store: Box<dyn Store>,
+    namespace: String,
+    /// The lab's note of the namespace, on a server of the user's own.
+    note: Option<Note>,
+    /// The root of the process tree of a server that `lab up` started and that is used by its address.
+    kept_server: Option<u32>,
+}
+
+/// A member that is to be opened.
+struct Wanted<'a> {
+    role: Role,
+    target: &'a Target,
+    durability: Durability,
+    namespace: String,
+}
+
+impl Wanted<'_> {
+    /// Whether it is a server that the lab starts.
+    fn is_private_server(&self) -> bool {
+        self.target.address.is_none() && self.target.kind().hosting == Hosting::Program
+    }
+}
+
+/// The private servers and files of an instance. Dropping it ends the servers and removes the files.
+#[derive(Default)]
+struct Private {
+    servers: Option<Deployment>,
+    folder: Option<Folder>,
+}
+
+impl Private {
+    fn member(&mut self, role: Role) -> Option<&mut Member> {
+        self.servers.as_mut()?.member_mut(role)
+    }
+}
+
+impl Instance {
+    /// Starts or reaches the store, and the keeper of its locks if it needs one, and makes the run's namespace in it.
+    ///
+    /// # Errors
+    /// The store cannot be started or reached, or the namespace is there already; nothing of it is left then.
+    pub async fn open(
+        lab: &Lab,
+        target: &Target,
+        durability: Durability,
+        claim: &Claim<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Failure> {
+        let locks = claim.locks.map(|service| Wanted {
+            role: Role::Locks,
+            target: service,
+            // a lock service that forgets its tokens when it is killed fences nothing
+            durability: durability.max(Durability::Process),
+            namespace: lock_namespace(claim.namespace),
+        });
+        let server = Wanted { role: Role::Server, target, durability, namespace: claim.namespace.to_owned() };
+        let mut private = Private { servers: deploy(lab, &server, locks.as_ref())?, folder: None };
+        let mut others = Vec::new();
+        if let Some(locks) = &locks {
+            let (opened, _) = open_member(lab, locks, &mut private, None, claim, interrupt).await?;
+            others.push(opened);
+        }
+        let service = others.first().map(|locks| &locks.address);
+        match open_member(lab, &server, &mut private, service, claim, interrupt).await {
+            Ok((server, effective)) => {
+                Ok(Self { effective, server, others, private, earlier: BTreeMap::new() })
+            }
+            Err(failure) => {
+                for mut member in others {
+                    // the first error is the one that is reported
+                    let _ = member.release(false).await;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// The open store.
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        &*self.server.store
+    }
+
+    /// The roots of the process trees of its servers, where the lab started them, by role; the store's own server
+    /// first.
+    pub(crate) fn pids(&self) -> Vec<(Role, u32)> {
+        let pid = |member: &OpenMember| {
+            let private = self.private.servers.as_ref().and_then(|servers| servers.member(member.role));
+            Some((member.role, private.map(Member::pid).or(member.kept_server)?))
+        };
+        self.members().filter_map(pid).collect()
+    }
+
+    fn members(&self) -> impl Iterator<Item = &OpenMember> {
+        std::iter::once(&self.server).chain(&self.others)
+    }
+
+    /// The private server with this role; none if the member is not there, or is not private.
+    pub(crate) fn member(&mut self, role: Role) -> Option<&mut Member> {
+        self.private.member(role)
+    }
+
+    /// How to open the member with this role anew: its store, its address and the options.
+    pub(crate) fn way_to(&self, role: Role) -> Option<(Target, Address, Option<Address>)> {
+        let member = self.members().find(|member| member.role == role)?;
+        let locks = self.others.iter().find(|other| other.role == Role::Locks && role == Role::Server);
+        Some((member.target.clone(), member.address.clone(), locks.map(|locks| locks.address.clone())))
+    }
+
+    /// The member that has ended, if any has and `is_expected` does not say so of its role.
+    pub(crate) fn lost(&mut self, is_expected: impl Fn(Role) -> bool) -> Option<LostMember> {
+        let roles: Vec<Role> = self.members().map(|member| member.role).collect();
+        roles.into_iter().filter(|role| !is_expected(*role)).find_map(|role| {
+            let member = self.private.member(role)?;
+            let how = member.ended()?;
+            let how = if role == Role::Locks { format!("lost its lock service, which {how}") } else { how };
+            Some(LostMember { how, log: member.log_tail(LOG_LINES) })
+        })
+    }
+
+    /// The member with this role as lost, because it does not answer.
+    pub(crate) fn silent(&mut self, role: Role) -> Option<LostMember> {
+        let log = self.private.member(role)?.log_tail(LOG_LINES);
+        let whose = if role == Role::Locks { "its lock service " } else { "" };
+        Some(LostMember { how: format!("{whose}did not answer again after it was started anew"), log })
+    }
+
+    /// Removes the namespaces, unless they are to be kept, and stops every process that was started; a failure of one
+    /// step does not keep the others from being done.
+    ///
+    /// # Errors
+    /// The first of those failures.
+    pub async fn close(mut self, keep: bool) -> Result<(), Failure> {
+        let mut first = Ok(());
+        for member in self.others.iter_mut().chain([&mut self.server]) {
+            let released = member.release(keep).await;
+            first = first.and(released);
+        }
+        drop((self.server, self.others));
+        let stopped = match self.private.servers.take() {
+            Some(mut servers) => servers.stop().map_err(Failure::from),
+            None => Ok(()),
+        };
+        drop(self.private);
+        first.and(stopped)
+    }
+}
+
+/// Number of lines of a dead server's log that are kept.
+const LOG_LINES: usize = 6;
+
+/// A member of an instance that has ended, and was not meant to.
+#[derive(Clone, Debug)]
+pub(crate) struct LostMember {
+    /// How the store lost it, in words that follow `it`.
+    pub(crate) how: String,
+    /// The last lines of its log.
+    pub(crate) log: Vec<String>,
+}
+
+/// Starts those members that are private servers, as one deployment.
+fn deploy(lab: &Lab, server: &Wanted<'_>, locks: Option<&Wanted<'_>>) -> Result<Option<Deployment>, Failure> {
+    let private = [locks, Some(server)].into_iter().flatten().filter(|wanted| wanted.is_private_server());
+    let specs: Vec<MemberSpec<'_>> = private
+        .map(|wanted| MemberSpec {
+            role: wanted.role,
+            store: wanted.target.kind().program(),
+            durability: wanted.durability,
+            port: None,
+        })
+        .collect();
+    match specs.last() {
+        Some(last) => Ok(Some(lab.deploy(last.store, &specs, Lifetime::Run)?)),
+        None => Ok(None),
+    }
+}
+
+/// Opens a member and makes the run's namespace in it. Returns the settings that its server was found to have, too.
+async fn open_member(
+    lab: &Lab,
+    wanted: &Wanted<'_>,
+    private: &mut Private,
+    locks: Option<&Address>,
+    claim: &Claim<'_>,
+    interrupt: &Interrupt,
+) -> Result<(OpenMember, EffectiveSettings), Failure> {
+    let Wanted { role, target, durability, namespace } = wanted;
+    let mut kept_server = None;
+    let (store, address) = if let Some(address) = &target.address {
+        let store = open(target, address, OpenOptions { durability: None, locks }).await?;
+        let port = address.port.unwrap_or(target.kind().default_port);
+        kept_server = lab.serving(&address.host, port)?;
+        (store, address.clone())
+    } else {
+        let options = OpenOptions { durability: Some(*durability), locks };
+        open_private(lab, wanted, private, options, interrupt).await?
+    };
+    let effective = within(PATIENCE, "reading the settings", store.effective()).await?;
+    free_namespace(&*store, target, namespace, claim.replace).await?;
+    let note = match &target.address {
+        // written before the namespace is made, so that it is found even after a kill
+        Some(address) => Some(lab.note_namespace(address, target.kind().name, namespace, claim.run)?),
+        None => None,
+    };
+    let made = within(PATIENCE, "making the namespace", store.create(namespace, claim.run)).await;
+    if let Err(error) = made {
+        // a note of a namespace that was never made would be asked about for ever
+        if let Some(note) = note
+            && store.owner(namespace).await == Ok(Owner::Nobody)
+        {
+            note.clear()?;
+        }
+        return Err(error.into());
+    }
+    let (target, namespace) = ((*target).clone(), namespace.clone());
+    Ok((OpenMember { role: *role, target, address, store, namespace, note, kept_server }, effective))
+}
+
+/// Opens a store that is nobody else's: in memory, in a file of its own, or on the server that was started for it.
+async fn open_private(
+    lab: &Lab,
+    wanted: &Wanted<'_>,
+    private: &mut Private,
+    options: OpenOptions<'_>,
+    interrupt: &Interrupt,
+) -> Result<(Box<dyn Store>, Address), Failure> {
+    let (target, kind) = (wanted.target, wanted.target.kind());
+    let address = match kind.hosting {
+        Hosting::InMemory => Address::file(kind.name, ""),
+        Hosting::Embedded => {
+            let folder = private.folder.insert(lab.folder(kind.name, Lifetime::Run)?);
+            Address::file(kind.name, &folder.path().join("acidtest.db").to_string_lossy())
+        }
+        Hosting::Program => {
+            // one was deployed for each member that is a private server
+            let Some(member) = private.member(wanted.role) else {
+                return Err(Failure::Other(format!("{} was not started: a defect of acidtest", kind.name)));
+            };
+            let address = address_of(member, target);
+            let store = first_answer(member, target, &address, options, interrupt).await?;
+            return Ok((store, address));
+        }
+    };
+    Ok((open(target, &address, options).await?, address))
+}
+
+impl OpenMember {
+    /// Removes the namespace on a user's server. A private server is removed with all its data.
+    async fn release(&mut self, keep: bool) -> Result<(), Failure> {
+        let Some(note) = self.note.take() else { return Ok(()) };
+        if !keep {
+            within(PATIENCE, "removing the namespace", self.store.remove(&self.namespace)).await?;
+        }
+        note.clear()?;
+        Ok(())
+    }
+}
+
+/// The address at which a private server is reached as this store: engines of one server have schemes of their own.
+#[must_use]
+pub fn address_of(member: &Member, target: &Target) -> Address {
+    let address = member.address().clone();
+    let scheme = target.kind().schemes.first().map_or_else(|| address.scheme.clone(), ToString::to_string);
+    Address { scheme, ..address }
+}
+
+/// Checks that the namespace is free; an existing one is removed only if the user asked for that.
+async fn free_namespace(
+    store: &dyn Store,
+    target: &Target,
+    namespace: &str,
+    replace: bool,
+) -> Result<(), Failure> {
+    let owner = within(PATIENCE, "looking for the namespace", store.owner(namespace)).await?;
+    if owner != Owner::Nobody {
+        if !replace {
+            return Err(StoreError::Occupied {
+                namespace: format!("namespace \"{namespace}\""),
+                address: target.shown(),
+            }
+            .into());
+        }
+        within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
+    }
+    Ok(())
+}
+
+/// Removes the namespace that a killed run left on a user's server, and returns whether it is gone. A namespace with
+/// another run's mark, or with none, is not known to be that run's and is left alone. An empty namespace is the
+/// run's: a run that is killed while it makes one leaves that.
+///
+/// # Errors
+/// The store cannot be reached, or does not answer.
+pub async fn remove_leftover(
+    target: &Target,
+    address: &Address,
+    namespace: &str,
+    run: &str,
+) -> Result<bool, Failure> {
+    if target.kind().hosting == Hosting::Embedded && !Path::new(&address.path).exists() {
+        return Ok(true);
+    }
+    let store = open(target, address, OpenOptions::default()).await?;
+    match within(PATIENCE, "looking for the namespace", store.owner(namespace)).await? {
+        Owner::Nobody => Ok(true),
+        Owner::Run(owner) if owner != run => Ok(false),
+        Owner::Run(_) | Owner::Empty => {
+            within(PATIENCE, "removing the namespace", store.remove(namespace)).await?;
+            Ok(true)
+        }
+        Owner::Stranger => Ok(false),
+    }
+}

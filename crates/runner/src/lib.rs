@@ -1,0 +1,34 @@
+//! Takes a plan through its stores, clients and audits to a result.
+//!
+//! The stores of a run are trait objects ([`Opener`]): whoever calls the runner has the list of them. The caller
+//! checks the plan ([`plan_check`]), makes its grid ([`Grid`]), and then runs it ([`run`]).
+//!
+//! Invariants: it knows no store, prints nothing and reads no arguments. Nothing that it does is timed by it. Whatever
+//! fails on the way, the trials made until then are kept, and what was started is stopped.
+
+mod answer;
+mod failure;
+mod grid;
+mod harness;
+mod inject;
+mod instance;
+mod observer;
+pub mod plan_check;
+mod resume;
+mod run;
+mod store;
+mod target;
+mod trial;
+mod watch;
+
+pub use answer::{PATIENCE, first_answer, within};
+pub use failure::Failure;
+pub use grid::{Cell, Grid, expected, kind_of};
+pub use inject::Injected;
+pub use instance::{Claim, Instance, address_of, remove_leftover};
+pub use observer::{Interrupt, Observer, Silent, Watcher};
+pub use run::{Environment, Finished, Order, run};
+pub use store::{OpenOptions, Opener};
+pub use target::Target;
+pub use trial::{TrialRun, doubt_if_idle};
+pub use watch::Driven;

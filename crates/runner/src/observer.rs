@@ -1,0 +1,58 @@
+//! What a run tells of its progress, and how it is told to end.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use acidtest_engine::Progress;
+
+/// Is told how a run goes on. Whatever it has no use for, it may leave out.
+pub trait Observer {
+    /// A run of this many trials begins, each of which should be driven for this long, where the plan says it.
+    fn start(&mut self, _trials: u64, _each: Option<Duration>) {}
+    /// An activity begins that takes a while and whose progress cannot be measured.
+    fn doing(&mut self, _what: &str) {}
+    /// A trial of the cell of this name begins.
+    fn begin(&mut self, _cell: &str) {}
+    /// So many of all rows have been loaded in the time that has passed.
+    fn loading(&mut self, _rows: u64, _all: u64, _passed: Duration) {}
+    /// The clients are driven: how far, and the share of the measured part that is over, from 0 to 1.
+    fn measured(&mut self, _progress: &Progress, _share: f64) {}
+    /// A trial is not run: its cell failed before, or it was run before the interruption.
+    fn skip(&mut self) {}
+    /// The trial ended with this verdict, or for this reason.
+    fn end(&mut self, _verdict: &str) {}
+    /// The run has ended.
+    fn finish(&mut self) {}
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {}
+
+/// A request to stop the run, which then ends tidily. Clones share the request.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    is_set: Rc<Cell<bool>>,
+}
+
+impl Interrupt {
+    /// Asks the run to stop.
+    pub fn set(&self) {
+        self.is_set.set(true);
+    }
+
+    /// Whether the run was told to stop.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.is_set.get()
+    }
+}
+
+/// Who watches a run: it is told of the progress, and may ask for the end.
+pub struct Watcher<'a> {
+    /// Is told of the progress.
+    pub observer: &'a mut dyn Observer,
+    /// Asks for the end.
+    pub interrupt: &'a Interrupt,
+}

@@ -1,0 +1,74 @@
+//! Going on with a run that was interrupted or killed.
+
+use acidtest_observe::Machine;
+use acidtest_report::{Plan, RunResult, TrialResult, bytes};
+use acidtest_workloads::lock_namespace;
+
+use crate::{Failure, Target, instance::remove_leftover};
+
+/// The result of the interrupted run, ready to go on: failed cells and the trials that were cut short are tried
+/// again.
+pub(crate) fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult, Failure> {
+    if let Some(differs) = other_machine(&begun.machine, machine) {
+        return Err(Failure::Usage(format!(
+            "the run began on another machine ({differs}): its trials and this one's cannot be compared\n  \
+             remedy: run the plan anew"
+        )));
+    }
+    for cell in &mut begun.cells {
+        cell.error = None;
+        // a trial that the interruption cut short does not count as one of the plan's
+        cell.trials.retain(|trial| !was_interrupted(trial));
+    }
+    begun.interrupted = false;
+    Ok(begun)
+}
+
+/// Whether the user ended the trial early.
+pub(crate) fn was_interrupted(trial: &TrialResult) -> bool {
+    trial.stopped.as_ref().is_some_and(|stop| stop.reason == "interrupted")
+}
+
+/// Number of the last session in which a trial of the run was made; 0 if there is none.
+pub(crate) fn sessions(result: &RunResult) -> u32 {
+    result.cells.iter().flat_map(|cell| &cell.trials).map(|trial| trial.session).max().unwrap_or(0)
+}
+
+/// The difference between two machines, if there is one. Up to 2 % more or less memory is no difference, because the
+/// kernel keeps a little more or less of it to itself from one start to the next.
+fn other_machine(then: &Machine, now: &Machine) -> Option<String> {
+    let memory = then.memory_bytes as f64 / (now.memory_bytes as f64).max(1.0);
+    if (&then.cpu, then.cores) != (&now.cpu, now.cores) {
+        Some(format!("{}, {} cores; this one has {}, {} cores", then.cpu, then.cores, now.cpu, now.cores))
+    } else if (memory - 1.0).abs() > 0.02 {
+        Some(format!(
+            "{} of memory; this one has {}",
+            bytes(then.memory_bytes as f64),
+            bytes(now.memory_bytes as f64)
+        ))
+    } else if then.filesystem != now.filesystem {
+        Some(format!("its data lay on {}; now it would lie on {}", then.filesystem, now.filesystem))
+    } else {
+        None
+    }
+}
+
+/// Removes the namespace that the run left on users' servers when it was killed, before anything is opened anew.
+pub(crate) async fn clear_leftovers(
+    plan: &Plan,
+    targets: &[Target],
+    lock_service: Option<&Target>,
+    run: &str,
+) -> Result<(), Failure> {
+    let locks = lock_namespace(&plan.namespace);
+    let stores = targets.iter().map(|target| (target, plan.namespace.as_str()));
+    for (target, namespace) in stores.chain(lock_service.map(|service| (service, locks.as_str()))) {
+        let Some(address) = &target.address else { continue };
+        match remove_leftover(target, address, namespace, run).await {
+            // the same error occurs when the store is opened, and then fails its cells only
+            Ok(_) | Err(Failure::Store(_)) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,459 @@
+//! A run: opens its stores, takes every cell through its trials round by round, and closes the stores again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use acidtest_lab::Lab;
+use acidtest_model::{Durability, EffectiveSettings, Hosting, Lock, Timeline};
+use acidtest_observe::machine;
+use acidtest_report::{
+    CellResult, DataFigures, FORMAT, Plan, RunResult, StopFigures, TrialFacts, TrialResult,
+};
+use acidtest_workloads::{AuditResult, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload};
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::{
+    Failure, Interrupt, Observer, Target, Watcher,
+    grid::{self, Cell, Grid},
+    harness,
+    instance::{Claim, EarlierData, Instance},
+    resume,
+    trial::TrialRun,
+};
+
+/// Shortest time between two writings of the result: this long, and this many times as long as the last writing took.
+const WRITING: Duration = Duration::from_secs(10);
+const WRITING_TIMES: u32 = 20;
+
+/// The state of a run while its trials are made.
+struct Runner<'a, 'e> {
+    plan: &'a Plan,
+    targets: &'a [Target],
+    /// The server that keeps hard locks for stores that have none of their own.
+    lock_service: Option<&'a Target>,
+    environment: Environment<'e>,
+    workloads: Vec<Box<dyn Workload>>,
+    cells: Vec<Cell>,
+    /// The open stores, by target and durability level.
+    instances: BTreeMap<(usize, Durability), Instance>,
+    result: RunResult,
+    /// The number of this session of the run, from 1.
+    session: u32,
+    /// When the result was last written, and how long the writing took.
+    written: Option<(Instant, Duration)>,
+    trials: u32,
+}
+
+/// A run that began: its result, and the failure of the run itself, if there was one.
+#[derive(Debug)]
+pub struct Finished {
+    /// Every trial that was made, with what follows from them.
+    pub result: RunResult,
+    /// Why the run did not go to its end, although it has a result.
+    pub failure: Option<Failure>,
+}
+
+/// A checked plan that is ready to run, and the run that it continues, if any.
+pub struct Order {
+    /// The run's id.
+    pub id: String,
+    /// The plan.
+    pub plan: Plan,
+    /// Its stores, in the plan's order.
+    pub targets: Vec<Target>,
+    /// The server that keeps hard locks for stores that have none of their own.
+    pub lock_service: Option<Target>,
+    /// Its cells.
+    pub grid: Grid,
+    /// The result of the interrupted run that goes on; none for a new run.
+    pub begun: Option<RunResult>,
+}
+
+/// What a run needs of whoever asks for it.
+pub struct Environment<'a> {
+    /// Starts private servers.
+    pub lab: Lab,
+    /// A store that does nothing, on which the bench's own cost is measured.
+    pub null: &'a dyn Store,
+    /// Is told of the progress, and may ask for the end.
+    pub watcher: Watcher<'a>,
+    /// Writes the result as far as it has come, in place of what it wrote before.
+    pub write: &'a dyn Fn(&RunResult) -> Result<(), Failure>,
+}
+
+/// Runs the plan, or the rest of it, and writes its result as it grows. Whatever fails on the way, the trials made
+/// until then are kept.
+///
+/// # Errors
+/// No trial could be run at all: then nothing is written.
+pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished, Failure> {
+    let Order { id, plan, targets, lock_service, grid, begun } = order;
+    let Grid { workloads, cells, left_out } = grid;
+    let trials = cells.len() as u64 * u64::from(plan.trials);
+    let length = plan.warmup.0 + plan.duration.0;
+    let timed = plan.ops.is_none() && plan.trace.is_none();
+    environment.watcher.observer.start(trials, timed.then_some(length));
+    // with a number of operations the time is not known, and may be almost none
+    let driven = if timed { length.saturating_mul(plan.trials) } else { Duration::ZERO };
+    let machine = machine(environment.lab.root());
+    let resumed = begun.is_some();
+    let result = if let Some(begun) = begun {
+        resume::go_on(begun, &machine)?
+    } else {
+        environment.watcher.observer.doing("measuring what the bench itself costs");
+        let null = environment.null;
+        RunResult {
+            format: FORMAT,
+            run: id,
+            acidtest: env!("CARGO_PKG_VERSION").to_owned(),
+            started: now(),
+            finished: now(),
+            interrupted: false,
+            plan: plan.clone(),
+            machine,
+            harness: harness::measure(&*workloads[0], null, cells[0].clients, driven, plan.seed)?,
+            cells: cells
+                .iter()
+                .map(|cell| empty(cell, &targets[cell.target], &*workloads[cell.workload]))
+                .collect(),
+            left_out,
+        }
+    };
+    let mut runner = Runner {
+        plan: &plan,
+        targets: &targets,
+        lock_service: lock_service.as_ref(),
+        environment,
+        workloads,
+        cells,
+        instances: BTreeMap::new(),
+        session: resume::sessions(&result) + 1,
+        trials: result.cells.iter().map(|cell| u32::try_from(cell.trials.len()).unwrap_or(0)).sum(),
+        result,
+        written: None,
+    };
+    let done = if resumed {
+        resume::clear_leftovers(&plan, &targets, lock_service.as_ref(), &runner.result.run).await
+    } else {
+        Ok(())
+    };
+    let done = match done {
+        Ok(()) => runner.rounds().await,
+        failed => failed,
+    };
+    let closed = runner.close().await;
+    runner.environment.watcher.observer.finish();
+    if let (Ok(()), Some(failure)) =
+        (&done, nothing_run(&runner.result, runner.environment.watcher.interrupt))
+    {
+        return Err(failure);
+    }
+    let concluded = runner.conclude();
+    let written = (runner.environment.write)(&runner.result);
+    let failure = done.and(concluded).and(written).and(closed).err();
+    Ok(Finished { result: runner.result, failure })
+}
+
+/// The error if no trial could be run at all and every cell has one: there is no result then.
+fn nothing_run(result: &RunResult, interrupt: &Interrupt) -> Option<Failure> {
+    if interrupt.is_set() || result.cells.iter().any(|cell| !cell.trials.is_empty()) {
+        return None;
+    }
+    let causes = result.cells.iter().map(|cell| cell.error.as_deref()).collect::<Option<BTreeSet<_>>>()?;
+    let causes: Vec<&str> = causes.into_iter().collect();
+    Some(Failure::Store(causes.join("\nerror: ")))
+}
+
+fn empty(cell: &Cell, target: &Target, workload: &dyn Workload) -> CellResult {
+    let kind = target.kind();
+    CellResult {
+        store: kind.name.to_owned(),
+        title: kind.title.to_owned(),
+        address: target.address.as_ref().map(ToString::to_string),
+        embedded: kind.hosting != Hosting::Program,
+        lock: cell.lock,
+        lock_how: grid::lock_how(kind, workload, cell.lock).to_owned(),
+        decides: workload.decides(),
+        without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
+        durability_asked: (!target.keeps_durability()).then_some(cell.durability),
+        clients: cell.clients,
+        scheduled: workload.scheduled(),
+        rate: cell.rate,
+        parameters: workload.values(),
+        headline: workload.headline(),
+        effective: None,
+        trials: Vec::new(),
+        mean: None,
+        steadiness: None,
+        prices: Vec::new(),
+        error: None,
+    }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
+impl Runner<'_, '_> {
+    fn observer(&mut self) -> &mut dyn Observer {
+        self.environment.watcher.observer
+    }
+
+    fn interrupt(&self) -> &Interrupt {
+        self.environment.watcher.interrupt
+    }
+
+    /// Runs every cell once a round, in an order that is drawn anew: a disturbance of the machine that lasts a while
+    /// affects different cells alike. Trials that an interrupted run has made already are not repeated.
+    async fn rounds(&mut self) -> Result<(), Failure> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.plan.seed);
+        for round in 1..=self.plan.trials {
+            let mut order: Vec<usize> = (0..self.cells.len()).collect();
+            order.shuffle(&mut rng);
+            for index in order {
+                if self.interrupt().is_set() {
+                    return Ok(());
+                }
+                let cell = &self.result.cells[index];
+                if cell.error.is_some() || cell.trials.iter().any(|trial| trial.round == round) {
+                    self.observer().skip();
+                    continue;
+                }
+                self.cell(index, round).await?;
+                self.write_now_and_then()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the result at intervals, so that a run that is killed loses little and one of many short trials does
+    /// not spend its time writing. A run without a trial has nothing to lose.
+    fn write_now_and_then(&mut self) -> Result<(), Failure> {
+        if self.result.cells.iter().all(|cell| cell.trials.is_empty()) {
+            return Ok(());
+        }
+        let due = self.written.is_none_or(|(last, took)| last.elapsed() >= WRITING.max(took * WRITING_TIMES));
+        if due {
+            let begun = Instant::now();
+            // set for the time of writing: a reader that finds the file after a kill must read it so
+            self.result.interrupted = true;
+            (self.environment.write)(&self.result)?;
+            self.result.interrupted = false;
+            self.written = Some((Instant::now(), begun.elapsed()));
+        }
+        Ok(())
+    }
+
+    /// The name of a cell: the values that tell it from the others of the run.
+    fn name(&self, index: usize) -> String {
+        let Cell { target, durability, lock, clients, rate, workload } = self.cells[index];
+        let shown = self.targets[target].shown();
+        let decides = self.workloads[workload].decides();
+        let mut parts = vec![if decides { format!("{shown} {lock}") } else { shown }];
+        if self.plan.durability.len() > 1 {
+            parts.push(format!("durability {durability}"));
+        }
+        if self.plan.clients.len() > 1 {
+            parts.push(format!("{clients} clients"));
+        }
+        if let (Some(rate), 2..) = (rate, self.plan.rates.len()) {
+            parts.push(format!("{rate} ops/s"));
+        }
+        let values = self.workloads[workload].values();
+        let axes = self
+            .plan
+            .parameters
+            .iter()
+            .filter(|(_, value)| value.as_array().is_some_and(|list| list.len() > 1));
+        parts.extend(axes.filter_map(|(name, _)| {
+            let value = values.get(name)?;
+            Some(format!("{name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        }));
+        parts.join(", ")
+    }
+
+    /// Runs one trial of one cell. A store that fails costs its cell, not the run.
+    async fn cell(&mut self, index: usize, round: u32) -> Result<(), Failure> {
+        let name = self.name(index);
+        self.observer().begin(&name);
+        match self.trial(index, round).await {
+            Ok(trial) => {
+                self.observer().end(&trial.audit.to_string());
+                // one that was interrupted before anything was acknowledged says nothing of its cell
+                let is_empty = trial.throughput == 0.0 && trial.audit.verdict == Verdict::Unknown;
+                if !(is_empty && resume::was_interrupted(&trial)) {
+                    self.result.cells[index].trials.push(trial);
+                }
+                Ok(())
+            }
+            // a trial that the interruption cut short has not failed
+            Err(Failure::Store(_)) if self.interrupt().is_set() => Ok(()),
+            Err(failure @ Failure::Store(_)) => {
+                let cause = failure.to_string();
+                self.observer().end(&format!("not run: {}", cause.lines().next().unwrap_or_default()));
+                self.result.cells[index].error = Some(cause);
+                Ok(())
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn trial(&mut self, index: usize, round: u32) -> Result<TrialResult, Failure> {
+        let Cell { target, durability, .. } = self.cells[index];
+        // taken out while it is in use: a store that lost a server is not put back
+        let mut instance = match self.instances.remove(&(target, durability)) {
+            Some(instance) => instance,
+            None => self.open(target, durability).await?,
+        };
+        let trial = self.trial_on(&mut instance, index, round).await;
+        if instance.lost(|_| false).is_none() {
+            self.instances.insert((target, durability), instance);
+        } else {
+            // closes what is left of it: perhaps a lock service, or the store whose lock service died
+            let _ = instance.close(self.plan.keep).await;
+        }
+        trial
+    }
+
+    /// Opens a store. A store that cannot be opened is not tried again for other cells.
+    async fn open(&mut self, target: usize, durability: Durability) -> Result<Instance, Failure> {
+        let locked = |cell: &Cell| {
+            (cell.target, cell.durability, cell.lock) == (target, durability, Lock::Hard)
+                && self.workloads[cell.workload].decides()
+        };
+        let needs_locks = self.targets[target].kind().lock_service && self.cells.iter().any(locked);
+        let shown = self.targets[target].shown();
+        self.observer().doing(&format!("opening {shown}"));
+        let claim = Claim {
+            namespace: &self.plan.namespace,
+            run: &self.result.run,
+            replace: self.plan.replace,
+            locks: self.lock_service.filter(|_| needs_locks),
+        };
+        let (lab, interrupt) = (&self.environment.lab, self.environment.watcher.interrupt);
+        let opened = Instance::open(lab, &self.targets[target], durability, &claim, interrupt).await;
+        if let (Err(failure @ Failure::Store(_)), false) = (&opened, interrupt.is_set()) {
+            let cells = self.cells.iter().zip(&mut self.result.cells);
+            for (_, result) in
+                cells.filter(|(cell, _)| (cell.target, cell.durability) == (target, durability))
+            {
+                result.error = Some(failure.to_string());
+            }
+        }
+        opened
+    }
+
+    /// Loads the data or takes over those of an earlier trial, drives the clients, reads the final state back, audits
+    /// it, and unloads the data.
+    async fn trial_on(
+        &mut self,
+        instance: &mut Instance,
+        index: usize,
+        round: u32,
+    ) -> Result<TrialResult, Failure> {
+        let cell = self.cells[index];
+        self.trials += 1;
+        let workload = &self.workloads[cell.workload];
+        let (data, transaction, counted) = (workload.data(), workload.transaction(), workload.counted());
+        let earlier = data.as_ref().and_then(|data| instance.earlier.remove(data));
+        let seed = self.plan.seed.wrapping_add(u64::from(round));
+        let setup = TrialSetup {
+            lock: cell.lock,
+            seed,
+            clients: cell.clients,
+            trace: self.plan.trace,
+            reusable: earlier.as_ref().map(|earlier| earlier.reusable.clone()),
+        };
+        let (place, left_by) = match earlier {
+            Some(EarlierData { place, by, .. }) => (place, Some(by)),
+            None => (Place { namespace: self.plan.namespace.clone(), trial: self.trials }, None),
+        };
+        let trial = TrialRun::new(&**workload, setup, place);
+        let mut about = TrialFacts {
+            round,
+            session: self.session,
+            transaction,
+            counted,
+            data: DataFigures { rows: trial.rows(), load_seconds: None, left_by },
+            remarks: Remarks::default(),
+        };
+        let watcher = &mut self.environment.watcher;
+        if left_by.is_none() {
+            let load_seconds = trial.load(instance, watcher).await?;
+            about.data.load_seconds = Some(load_seconds);
+            about.remarks = trial.prepare(instance, load_seconds, watcher).await?;
+        }
+        let settings = trial.settings(instance).await?;
+        self.note_settings(index, &settings)?;
+        let workload = &*self.workloads[cell.workload];
+        let load = cell.load(self.plan, workload, instance.store().blocking(), seed);
+        let watcher = &mut self.environment.watcher;
+        let driven = trial.drive(instance, load, &Timeline::default(), watcher).await?;
+        watcher.observer.doing("auditing");
+        let AuditResult { audit, reusable, limits } = trial.audit(instance, &driven).await;
+        let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
+        result.gauge = driven.gauge;
+        result.limits = limits;
+        if let Some(lost) = driven.lost {
+            let detail = format!("it {}", lost.how);
+            result.stopped = Some(StopFigures { reason: "server gone".to_owned(), detail });
+            result.server_log = lost.log;
+        } else {
+            self.clear_away(&trial, instance, data, reusable).await;
+        }
+        Ok(result)
+    }
+
+    /// Notes the settings that a cell is measured at. Trials at other settings would not be of the same cell.
+    fn note_settings(&mut self, index: usize, now: &EffectiveSettings) -> Result<(), Failure> {
+        let cell = &mut self.result.cells[index];
+        if let (Some(then), false) = (&cell.effective, cell.trials.is_empty())
+            && (&then.version, then.durability, &then.because) != (&now.version, now.durability, &now.because)
+        {
+            return Err(Failure::Store(format!(
+                "the server is no longer what its earlier trials ran on: it was {}, {}; it is {}, {}",
+                then.version, then.because, now.version, now.because
+            )));
+        }
+        cell.effective = Some(now.clone());
+        Ok(())
+    }
+
+    /// Keeps data that a later trial may take over, and removes the rest. Data that cannot be removed now is removed
+    /// with the namespace.
+    async fn clear_away(
+        &self,
+        trial: &TrialRun,
+        instance: &mut Instance,
+        data: Option<String>,
+        reusable: Option<ReusableData>,
+    ) {
+        match (data, reusable) {
+            (Some(data), Some(reusable)) => {
+                let place = trial.place().clone();
+                instance.earlier.insert(data, EarlierData { place, reusable, by: self.trials });
+            }
+            _ if self.plan.keep => {}
+            _ => trial.unload(instance).await,
+        }
+    }
+
+    /// Removes all data and stops all servers of the run, whatever happened before.
+    async fn close(&mut self) -> Result<(), Failure> {
+        let mut first = Ok(());
+        for (_, instance) in std::mem::take(&mut self.instances) {
+            let closed = instance.close(self.plan.keep).await;
+            first = first.and(closed);
+        }
+        first
+    }
+
+    fn conclude(&mut self) -> Result<(), Failure> {
+        self.result.interrupted = self.interrupt().is_set();
+        self.result.finished = now();
+        self.result.price().map_err(|error| Failure::Other(error.to_string()))
+    }
+}

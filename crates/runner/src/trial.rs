@@ -1,0 +1,176 @@
+//! One trial on one store: loading, driving the clients, reading the final state back, audit, clearing away.
+
+use std::time::{Duration, Instant};
+
+use acidtest_engine::{ClientTask, Load, Measurement, Outcome};
+use acidtest_model::{EffectiveSettings, StoreError, Timeline};
+use acidtest_workloads::{
+    AuditResult, LoadProgress, Place, Remarks, TrialSetup, Verdict, Workload, WorkloadTrial,
+};
+
+use crate::{
+    Failure, Watcher,
+    answer::{PATIENCE, within},
+    instance::{Instance, LostMember},
+    watch::{self, Driven},
+};
+
+/// Time between two checks of the progress of loading.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Longest time that loading may go on without another row.
+const STALLED: Duration = Duration::from_mins(10);
+
+/// Time allowed for each row when a trial is prepared or its final state is read.
+const ROW: Duration = Duration::from_micros(100);
+
+/// A trial of a workload with its place in the store. Its steps are to be taken in their order: [`load`](Self::load)
+/// (or not, where its data is there already), [`prepare`](Self::prepare), [`settings`](Self::settings),
+/// [`drive`](Self::drive), [`audit`](Self::audit), [`unload`](Self::unload).
+pub struct TrialRun {
+    trial: Box<dyn WorkloadTrial>,
+    place: Place,
+    clients: u32,
+}
+
+impl TrialRun {
+    /// A trial of the workload, at a place of its own or over the data that an earlier trial left at that place.
+    #[must_use]
+    pub fn new(workload: &dyn Workload, setup: TrialSetup, place: Place) -> Self {
+        let clients = setup.clients;
+        Self { trial: workload.trial(setup), place, clients }
+    }
+
+    /// How many rows [`load`](Self::load) loads.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.trial.rows()
+    }
+
+    /// The trial's place in the store.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Loads the data, shows the progress, and returns how many seconds it took.
+    ///
+    /// # Errors
+    /// The store's own; that loading stands still; that it was interrupted.
+    pub async fn load(&self, instance: &Instance, watcher: &mut Watcher<'_>) -> Result<f64, Failure> {
+        let (loaded, begun) = (LoadProgress::default(), Instant::now());
+        let mut loading = self.trial.load(instance.store(), &self.place, &loaded);
+        let mut moved = (0, Instant::now());
+        loop {
+            if let Ok(done) = tokio::time::timeout(LOOK, &mut loading).await {
+                done?;
+                return Ok(begun.elapsed().as_secs_f64());
+            }
+            if watcher.interrupt.is_set() {
+                return Err(Failure::Store("interrupted while data was loaded".to_owned()));
+            }
+            let rows = loaded.rows();
+            if rows != moved.0 {
+                moved = (rows, Instant::now());
+            } else if moved.1.elapsed() > STALLED {
+                return Err(Failure::Store(format!(
+                    "loading the data stands still: {rows} of {} rows, none more within {} min",
+                    self.rows(),
+                    STALLED.as_secs() / 60
+                )));
+            }
+            watcher.observer.loading(rows, self.rows(), begun.elapsed());
+        }
+    }
+
+    /// Lets the workload prepare the trial and find its remarks, such as query plans; that may load the data again,
+    /// which took `load_seconds` before.
+    ///
+    /// # Errors
+    /// The store's own; that it takes too long; that it was interrupted.
+    pub async fn prepare(
+        &self,
+        instance: &Instance,
+        load_seconds: f64,
+        watcher: &mut Watcher<'_>,
+    ) -> Result<Remarks, Failure> {
+        let loading = Duration::try_from_secs_f64(load_seconds * 3.0).unwrap_or(PATIENCE);
+        let most = PATIENCE + loading + ROW * u32::try_from(self.rows()).unwrap_or(u32::MAX);
+        let preparing = self.trial.prepare(instance.store(), &self.place);
+        let mut preparing = Box::pin(within(most, "preparing the trial", preparing));
+        loop {
+            if let Ok(done) = tokio::time::timeout(LOOK, &mut preparing).await {
+                return Ok(done?);
+            }
+            if watcher.interrupt.is_set() {
+                return Err(Failure::Store("interrupted while the trial was prepared".to_owned()));
+            }
+        }
+    }
+
+    /// The settings that the trial is driven at, read back.
+    ///
+    /// # Errors
+    /// The store's own; that it does not answer.
+    pub async fn settings(&self, instance: &Instance) -> Result<EffectiveSettings, Failure> {
+        let settings = self.trial.settings(instance.store(), &self.place, &instance.effective);
+        Ok(within(PATIENCE, "reading the settings", settings).await?)
+    }
+
+    /// Drives the clients to the end of the load, and carries out the timeline meanwhile.
+    ///
+    /// # Errors
+    /// No client could connect, or acidtest itself failed. A server that is lost is no error: the result says so.
+    pub async fn drive(
+        &self,
+        instance: &mut Instance,
+        load: Load,
+        timeline: &Timeline,
+        watcher: &mut Watcher<'_>,
+    ) -> Result<Driven, Failure> {
+        let clients = (0..self.clients).map(|_| self.trial.client(instance.store(), &self.place));
+        let tasks = clients.collect::<Result<Vec<ClientTask>, StoreError>>()?;
+        watch::drive(&*self.trial, instance, load, tasks, timeline, watcher).await
+    }
+
+    /// Audits the trial: holds its ledger against the final state of the store.
+    pub async fn audit(&self, instance: &Instance, driven: &Driven) -> AuditResult {
+        let most = PATIENCE + ROW * u32::try_from(self.trial.rows_left()).unwrap_or(u32::MAX);
+        let whole = async {
+            if driven.lost.is_some() {
+                return None;
+            }
+            tokio::time::timeout(most, self.trial.audit(Ok(instance.store()), &self.place)).await.ok()
+        };
+        let mut audited = if let Some(audited) = whole.await {
+            audited
+        } else {
+            let lost = driven.lost.as_ref().map(|LostMember { how, .. }| how.clone());
+            let cause = lost.unwrap_or_else(|| format!("no answer within {} s", most.as_secs()));
+            // the ledger by itself may prove something
+            self.trial.audit(Err(unreadable(cause)), &self.place).await
+        };
+        doubt_if_idle(&mut audited, &driven.measurement);
+        audited
+    }
+
+    /// Removes the trial's data. What cannot be removed now is removed with the namespace.
+    pub async fn unload(&self, instance: &Instance) {
+        let unloaded = self.trial.unload(instance.store(), &self.place);
+        let _ = within(PATIENCE, "removing the data", unloaded).await;
+    }
+}
+
+/// Sets the verdict to unknown if nothing was acknowledged in the measured part, although the warm-up's operations
+/// are in the ledger too.
+pub fn doubt_if_idle(audited: &mut AuditResult, measurement: &Measurement) {
+    let acknowledged: u64 = measurement.operations.iter().map(|operation| operation.count(Outcome::Ok)).sum();
+    if audited.audit.verdict == Verdict::Holds && acknowledged == 0 {
+        audited.audit.verdict = Verdict::Unknown;
+        audited.audit.reason = Some("no operation was acknowledged in the measured part".to_owned());
+    }
+}
+
+fn unreadable(cause: String) -> StoreError {
+    StoreError::Server { doing: "reading the final state".to_owned(), address: "the store".to_owned(), cause }
+}

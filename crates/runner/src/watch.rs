@@ -1,0 +1,165 @@
+//! Watches over the clients of a trial while they are driven: progress, interruption, a server that dies, the moments
+//! of the timeline.
+
+use std::{
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use acidtest_engine::{ClientTask, EngineError, Extent, Load, Measurement, Progress, Stop, Trial};
+use acidtest_model::{Role, Timeline};
+use acidtest_observe::{Resources, Sampler};
+use acidtest_report::GaugeFigures;
+use acidtest_workloads::WorkloadTrial;
+
+use crate::{
+    Failure, Watcher,
+    inject::{Injected, Injector},
+    instance::{Instance, LostMember},
+};
+
+/// Time between two checks of a running trial.
+const WATCH: Duration = Duration::from_millis(20);
+
+/// How long clients may take to finish operations in flight once a trial is stopped.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The measurements of a trial that was driven.
+#[derive(Debug)]
+pub struct Driven {
+    /// What the engine measured.
+    pub measurement: Measurement,
+    /// What clients, servers and machine used.
+    pub resources: Resources,
+    /// What was done to the members, in the order in which it was begun.
+    pub injected: Vec<Injected>,
+    /// The server that was lost, if one was.
+    pub(crate) lost: Option<LostMember>,
+    pub(crate) gauge: Option<GaugeFigures>,
+}
+
+/// Records once a second the quantity of a workload that rises and falls, such as messages in a queue.
+#[derive(Default)]
+struct Gauge {
+    figures: Option<GaugeFigures>,
+}
+
+impl Gauge {
+    fn look(&mut self, measured: Option<Duration>, trial: &dyn WorkloadTrial) {
+        let Some(measured) = measured else { return };
+        let seen = self.figures.as_ref().map_or(0, |figures| figures.each_second.len());
+        if measured.as_secs() < seen as u64 {
+            return;
+        }
+        if let Some((name, value)) = trial.gauge() {
+            let new = || GaugeFigures { name: name.to_owned(), each_second: Vec::new() };
+            self.figures.get_or_insert_with(new).each_second.push(value);
+        }
+    }
+}
+
+/// Runs the clients on threads of their own, and watches over them until they are done and every member that was
+/// disturbed is back.
+pub(crate) async fn drive(
+    of: &dyn WorkloadTrial,
+    instance: &mut Instance,
+    load: Load,
+    tasks: Vec<ClientTask>,
+    timeline: &Timeline,
+    watcher: &mut Watcher<'_>,
+) -> Result<Driven, Failure> {
+    let (extent, clients) = (load.extent, tasks.len());
+    let trial = Trial::new(load, clients);
+    let running = start(&trial, tasks)?;
+    let mut injector = Injector::new(timeline);
+    // started anew with the measured part; a trial shorter than the interval has only this one
+    let mut sampler = sample(instance);
+    let mut measuring = false;
+    let mut gauge = Gauge::default();
+    let (mut lost, mut failed) = (None, None);
+    let mut stopped: Option<Instant> = None;
+    while !running.is_finished() {
+        injector.wait(WATCH).await;
+        let progress = trial.progress();
+        if !measuring && progress.measured.is_some() && !running.is_finished() {
+            measuring = true;
+            sampler = sample(instance);
+        }
+        gauge.look(progress.measured, of);
+        watcher.observer.measured(&progress, share(extent, &progress));
+        if let (Some(measured), None, None) = (progress.measured, stopped, &failed)
+            && let Err(failure) = injector.go_on(measured, instance)
+        {
+            trial.stop(Stop::Interrupted);
+            trial.give_up();
+            failed = Some(failure);
+        }
+        if lost.is_none() {
+            lost = instance.lost(|role| injector.has_down(role));
+            if let Some(LostMember { how, .. }) = &lost {
+                trial.stop(Stop::ServerGone(how.clone()));
+                trial.give_up();
+            }
+        }
+        if watcher.interrupt.is_set() && stopped.is_none() {
+            trial.stop(Stop::Interrupted);
+            stopped = Some(Instant::now());
+        }
+        if stopped.is_some_and(|since| since.elapsed() > GRACE) {
+            trial.give_up();
+        }
+    }
+    let resources = sampler.stop();
+    let measurement = match running.join() {
+        Ok(measurement) => measurement.map_err(|error| Failure::Other(error.to_string()))?,
+        Err(_) => return Err(Failure::Other("the engine panicked: a defect of acidtest".to_owned())),
+    };
+    let (injected, silent) = injector.end(instance).await?;
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    if let Some(Stop::Defect(what)) = &measurement.stopped {
+        // operations that the ledger missed are unknown to the audit
+        return Err(Failure::Other(format!("{what}: a defect of acidtest")));
+    }
+    // a first connection that fails means that nothing was measured
+    if let (Some(Stop::NoConnection(cause)), None) = (&measurement.stopped, &lost) {
+        return Err(Failure::Store(format!("a client could not connect: {cause}")));
+    }
+    // the process may end a moment after its connections do
+    if lost.is_none() && matches!(measurement.stopped, Some(Stop::ServerGone(_))) {
+        lost = instance.lost(|_| false);
+    }
+    Ok(Driven { measurement, resources, injected, lost: lost.or(silent), gauge: gauge.figures })
+}
+
+/// Samples the servers that the lab started, whether for this run or to be kept.
+fn sample(instance: &Instance) -> Sampler {
+    let pids = instance.pids();
+    let server = pids.iter().find(|(role, _)| *role == Role::Server).map(|(_, pid)| *pid);
+    let others = pids.iter().filter(|(role, _)| *role != Role::Server);
+    let others: Vec<(&str, u32)> = others.map(|(role, pid)| (role.name(), *pid)).collect();
+    Sampler::start(server, &others, Sampler::EVERY)
+}
+
+/// Starts a trial on a thread of its own, because the main one keeps the private servers.
+fn start(
+    trial: &Trial,
+    tasks: Vec<ClientTask>,
+) -> Result<JoinHandle<Result<Measurement, EngineError>>, Failure> {
+    let trial = trial.clone();
+    thread::Builder::new()
+        .name("trial".to_owned())
+        .spawn(move || trial.run(tasks))
+        .map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))
+}
+
+/// The share of the measured part that is over.
+fn share(extent: Extent, progress: &Progress) -> f64 {
+    match extent {
+        Extent::Time(length) => {
+            progress.measured.unwrap_or_default().as_secs_f64() / length.as_secs_f64().max(1e-9)
+        }
+        Extent::Operations(count) => progress.completed as f64 / count.max(1) as f64,
+    }
+}

@@ -1,0 +1,122 @@
+//! The plan's check, on stores whose rows of the matrix say what they lack.
+
+use crate::told::{Teller, plan};
+use acidtest_model::{CellRequest, IdleOption, Lock, StoreKind, Support};
+use acidtest_report::{Plan, Span};
+use acidtest_runner::{
+    Failure, Grid, Target,
+    plan_check::{self, GivenOptions},
+};
+use acidtest_store_memory::KIND;
+
+/// A store without soft locks that refuses more than one operation in a transaction, and on which retries have no
+/// effect in lock mode none.
+fn limited() -> StoreKind {
+    fn idle(request: &CellRequest<'_>) -> &'static [IdleOption] {
+        if request.lock == Lock::None {
+            &[IdleOption { name: "max_retries", why: "nothing conflicts" }]
+        } else {
+            &[]
+        }
+    }
+    StoreKind {
+        name: "limited",
+        locks: &[
+            (Lock::None, Support::Yes("unprotected")),
+            (Lock::Soft, Support::No("it compares nothing")),
+            (Lock::Native, Support::Yes("one step")),
+        ],
+        refuses: |request| (request.lock == Lock::Native).then_some("its steps are taken"),
+        idle,
+        ..KIND
+    }
+}
+
+fn checked(plan: &Plan, targets: &[Target]) -> Result<Grid, String> {
+    let check = || {
+        let asked = GivenOptions::of(plan);
+        plan_check::check(plan, &asked)?;
+        let grid = Grid::of(plan, targets)?;
+        plan_check::check_effect(plan, &asked, &grid, targets)?;
+        Ok(grid)
+    };
+    check().map_err(|failure: Failure| {
+        assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+        failure.to_string()
+    })
+}
+
+#[track_caller]
+fn refused(plan: &Plan, targets: &[Target], words: &[&str]) {
+    let Err(said) = checked(plan, targets) else { panic!("{plan:?} is accepted") };
+    for word in words {
+        assert!(said.contains(word), "no {word:?} in: {said}");
+    }
+}
+
+#[test]
+fn what_a_store_lacks_is_refused_with_its_reason_and_what_it_has() {
+    let targets = [Teller::of(limited()).target()];
+    let soft = Plan { locks: vec![Lock::Soft], ..plan(1) };
+    refused(&soft, &targets, &["limited has no lock soft", "it compares nothing", "none, native"]);
+    refused(&plan(1), &targets, &["cannot carry inventory with lock native", "its steps are taken"]);
+    let one_is_left = Plan { locks: vec![Lock::None, Lock::Soft], ..plan(1) };
+    refused(&one_is_left, &targets, &["--skip-unsupported"]);
+    let skipped = Plan { skip_unsupported: true, ..one_is_left };
+    let grid = checked(&skipped, &targets).unwrap();
+    assert_eq!((grid.cells.len(), grid.left_out.len()), (1, 1));
+    assert_eq!(grid.cells[0].lock, Lock::None);
+    refused(&Plan { skip_unsupported: true, ..soft }, &targets, &["nothing of the plan can be done"]);
+}
+
+/// An option is refused where no cell heeds it, and accepted where one does.
+#[test]
+fn an_option_that_no_store_heeds_is_refused() {
+    let (limited, whole) = (Teller::of(limited()).target(), Teller::new("whole").target());
+    let retries = Plan { max_retries: 3, locks: vec![Lock::None], ..plan(1) };
+    refused(
+        &retries,
+        std::slice::from_ref(&limited),
+        &["--max-retries has no effect", "limited: nothing conflicts"],
+    );
+    assert_eq!(checked(&retries, &[limited, whole]).unwrap().cells.len(), 2);
+}
+
+/// Whether a server is the user's own decides which options mean anything.
+#[test]
+fn options_for_servers_of_one_s_own_need_one() {
+    let store = Teller::new("served");
+    let usual = Plan::of("inventory").durability;
+    let keep = Plan { keep: true, ..plan(1) };
+    refused(
+        &keep,
+        &[store.target()],
+        &["--keep has no effect", "a private server goes with all that is in it"],
+    );
+    let there = Plan { durability: usual, ..keep };
+    checked(&there, &[store.at("db.example")]).unwrap();
+    // a user's own server keeps its settings: one cell, whatever durability is asked for
+    let all = Plan { durability: acidtest_model::Durability::ALL.to_vec(), ..plan(1) };
+    refused(&all, &[store.at("db.example")], &["--durability has no effect", "keeps its settings"]);
+    refused(&all, &[store.target()], &["served has no durability", "those it has: none"]);
+}
+
+#[test]
+fn values_out_of_range_are_named_with_the_range() {
+    let targets = [Teller::new("any").target()];
+    let plans = [
+        (Plan { clients: vec![0], ..plan(1) }, "--clients must not be empty or zero"),
+        (Plan { trials: 0, ..plan(1) }, "--trials must not be empty or zero"),
+        (Plan { locks: vec![Lock::None, Lock::None], ..plan(1) }, "none is given twice"),
+        (Plan { rates: vec![1e9], ..plan(1) }, "--rate must be between 0.001 and 10,000,000"),
+        (Plan { duration: Span(std::time::Duration::MAX), ..plan(1) }, "--duration must be at most 90 days"),
+        (Plan { namespace: "Shop".to_owned(), ..plan(1) }, "lower-case letters"),
+        (
+            Plan { clients: (1..=200).collect(), rates: (1..=99).map(f64::from).collect(), ..plan(1) },
+            "10,000",
+        ),
+    ];
+    for (plan, words) in plans {
+        refused(&plan, &targets, &[words]);
+    }
+}

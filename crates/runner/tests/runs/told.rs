@@ -1,0 +1,256 @@
+//! A store that fails as it is told: the reference store, with a step at which an error, or no answer, comes.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use acidtest_lab::Lab;
+use acidtest_model::{Address, Durability, EffectiveSettings, Lock, StoreError, StoreKind, Task};
+use acidtest_report::{Plan, RunResult, Span};
+use acidtest_runner::{
+    Environment, Failure, Finished, Grid, Interrupt, Observer, OpenOptions, Opener, Order, Target, Watcher,
+    run,
+};
+use acidtest_store_memory::{KIND, Memory, Null};
+use acidtest_workloads::{
+    ClientTask, Owner, Place, Store,
+    inventory::{InventoryStore, Scenario, Stock, StockRow},
+};
+use tempfile::TempDir;
+
+/// A step in which the store can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    Open,
+    Effective,
+    Owner,
+    Create,
+    Load,
+    ReadBack,
+    Unload,
+    Remove,
+}
+
+/// What a store has been told, and what it was asked.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// The steps that fail, each from which time on that it is taken, counted from 1.
+    fails: Mutex<BTreeMap<Step, u32>>,
+    taken: Mutex<BTreeMap<Step, u32>>,
+    /// The version that the server says it has; it changes with each step of this kind.
+    pub(crate) version: AtomicU32,
+}
+
+impl Told {
+    /// From now on, the step fails from this time on that it is taken.
+    pub(crate) fn fail(&self, step: Step, from: u32) {
+        self.fails.lock().unwrap().insert(step, from);
+    }
+
+    /// From now on, nothing fails.
+    pub(crate) fn recover(&self) {
+        self.fails.lock().unwrap().clear();
+    }
+
+    /// How often the step was taken.
+    pub(crate) fn taken(&self, step: Step) -> u32 {
+        self.taken.lock().unwrap().get(&step).copied().unwrap_or(0)
+    }
+
+    fn take(&self, step: Step) -> Result<(), StoreError> {
+        let time = {
+            let mut taken = self.taken.lock().unwrap();
+            let time = taken.entry(step).or_default();
+            *time += 1;
+            *time
+        };
+        match self.fails.lock().unwrap().get(&step) {
+            Some(from) if time >= *from => Err(StoreError::Server {
+                doing: format!("{step:?}"),
+                address: "the told store".to_owned(),
+                cause: "it was told to fail".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Opens stores that fail as told.
+pub(crate) struct Teller {
+    kind: StoreKind,
+    pub(crate) told: Arc<Told>,
+}
+
+impl Teller {
+    /// A store of this name. It lives as long as the test program, as the list of stores does.
+    pub(crate) fn new(name: &'static str) -> &'static Self {
+        Self::of(StoreKind { name, schemes: Box::leak(Box::new([name])), ..KIND })
+    }
+
+    /// The same with this row of the matrix.
+    pub(crate) fn of(kind: StoreKind) -> &'static Self {
+        Box::leak(Box::new(Self { kind, told: Arc::default() }))
+    }
+
+    pub(crate) fn target(&'static self) -> Target {
+        Target { opener: self, address: None }
+    }
+
+    /// The store as a server of the user's own.
+    pub(crate) fn at(&'static self, host: &str) -> Target {
+        let address = Address { host: host.to_owned(), ..Address::loopback(self.kind.name, None, 1, "") };
+        Target { opener: self, address: Some(address) }
+    }
+}
+
+impl Opener for Teller {
+    fn kind(&self) -> &StoreKind {
+        &self.kind
+    }
+
+    fn open<'a>(
+        &'a self,
+        _: &'a Address,
+        _: OpenOptions<'a>,
+    ) -> Task<'a, Result<Box<dyn Store>, StoreError>> {
+        Box::pin(async move {
+            self.told.take(Step::Open)?;
+            let opened = ToldStore { told: Arc::clone(&self.told), memory: Memory::default() };
+            Ok(Box::new(opened) as Box<dyn Store>)
+        })
+    }
+}
+
+struct ToldStore {
+    told: Arc<Told>,
+    memory: Memory,
+}
+
+impl Store for ToldStore {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
+        Box::pin(async move {
+            self.told.take(Step::Effective)?;
+            let version = self.told.version.load(SeqCst).to_string();
+            Ok(EffectiveSettings { version, ..self.memory.effective().await? })
+        })
+    }
+
+    fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
+        Box::pin(async move {
+            self.told.take(Step::Owner)?;
+            self.memory.owner(namespace).await
+        })
+    }
+
+    fn create<'a>(&'a self, namespace: &'a str, run: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.told.take(Step::Create)?;
+            self.memory.create(namespace, run).await
+        })
+    }
+
+    fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.told.take(Step::Remove)?;
+            self.memory.remove(namespace).await
+        })
+    }
+
+    fn inventory(&self) -> Option<&dyn InventoryStore> {
+        Some(self)
+    }
+}
+
+impl InventoryStore for ToldStore {
+    fn load<'a>(
+        &'a self,
+        place: &'a Place,
+        lock: Lock,
+        stock: &'a Stock,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.told.take(Step::Load)?;
+            InventoryStore::load(&self.memory, place, lock, stock).await
+        })
+    }
+
+    fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
+        InventoryStore::client(&self.memory, place, lock, scenario)
+    }
+
+    fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
+        Box::pin(async move {
+            self.told.take(Step::ReadBack)?;
+            self.memory.stock(place).await
+        })
+    }
+
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.told.take(Step::Unload)?;
+            InventoryStore::unload(&self.memory, place).await
+        })
+    }
+}
+
+/// A plan of short trials of the inventory, with lock native at durability none.
+pub(crate) fn plan(trials: u32) -> Plan {
+    Plan {
+        locks: vec![Lock::Native],
+        durability: vec![Durability::None],
+        clients: vec![2],
+        duration: Span(Duration::from_millis(60)),
+        warmup: Span(Duration::ZERO),
+        trials,
+        ..Plan::of("inventory")
+    }
+}
+
+/// A lab of the test's own, and what was last written of its runs.
+pub(crate) struct Bench {
+    folder: TempDir,
+    pub(crate) written: Mutex<Option<RunResult>>,
+    /// Whether the result can be written.
+    pub(crate) full: bool,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder, written: Mutex::default(), full: false }
+    }
+
+    pub(crate) fn lab(&self) -> Lab {
+        Lab::at(self.folder.path()).unwrap()
+    }
+
+    /// Runs a plan on these stores, or goes on with the run that has begun.
+    pub(crate) fn run(
+        &self,
+        plan: &Plan,
+        targets: Vec<Target>,
+        begun: Option<RunResult>,
+        observer: &mut dyn Observer,
+        interrupt: &Interrupt,
+    ) -> Result<Finished, Failure> {
+        let grid = Grid::of(plan, &targets)?;
+        let id = begun.as_ref().map_or_else(|| "run-1".to_owned(), |begun| begun.run.clone());
+        let order = Order { id, plan: plan.clone(), targets, lock_service: None, grid, begun };
+        let write = |result: &RunResult| {
+            if self.full {
+                return Err(Failure::Other("the disk is full".to_owned()));
+            }
+            *self.written.lock().unwrap() = Some(result.clone());
+            Ok(())
+        };
+        let watcher = Watcher { observer, interrupt };
+        let environment = Environment { lab: self.lab(), null: &Null, watcher, write: &write };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(run(order, environment))
+    }
+}
