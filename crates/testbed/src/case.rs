@@ -100,18 +100,12 @@ impl InventoryRun {
 impl Steps for InventoryRun {
     type State = Vec<StockRow>;
 
-    const OPERATIONS: &'static [&'static str] = OPERATIONS;
-
     fn lock(&self) -> Lock {
         self.lock
     }
 
     fn load(&self, store: &impl Store) {
         Self::load(self, store);
-    }
-
-    fn tasks(&self, store: &impl Store, clients: usize) -> Vec<ClientTask> {
-        Self::tasks(self, store, clients)
     }
 
     fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
@@ -124,10 +118,6 @@ impl Steps for InventoryRun {
 
     fn initial(&self) -> Vec<StockRow> {
         Self::initial(self)
-    }
-
-    fn audit(&self, store: &impl Store) -> Audit {
-        Self::audit(self, store, false)
     }
 }
 

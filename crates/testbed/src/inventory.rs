@@ -6,13 +6,15 @@ use acidtest_model::{
     Address, CellRequest, Durability, EffectiveSettings, Hosting, Lock, StoreError, StoreKind, Support,
 };
 use acidtest_workloads::{
-    Owner, Place, Store, Values, Verdict,
+    Owner, Place, Store, Values, Verdict, Workload,
     inventory::{InventoryStore, Item, KIND, Parameters, Stock, StockRow},
 };
 
 use crate::{
-    InventoryRun, NAMESPACE, SEED, Subject, World, for_time, login,
-    steps::{Repaired, acknowledged, crash, gone, namespace, prepared, survives},
+    InventoryRun, NAMESPACE, SEED, Subject, World,
+    crash::{Back, Repaired, Victim, survives},
+    for_time, login,
+    steps::{acknowledged, gone, namespace, prepared},
     to_the_end, wait, with_more_time,
 };
 
@@ -199,24 +201,30 @@ pub fn unreachable<S: Store>(subject: &Subject<S>) {
     subject.refuses(&login(&nowhere, "ann", Some("hunter2")), &["Connection refused", "start the server"]);
 }
 
+/// Few tuples, so that captures take units from several.
+fn few() -> Box<dyn Workload> {
+    let values = [("items", 24), ("skus", 2)].map(|(name, value)| (name.to_owned(), value.into()));
+    (KIND.with)(&Values::from_iter(values)).unwrap()
+}
+
 /// Acknowledged operations are there after the server was killed in the middle of a trial, whether it came back
 /// while its clients still tried or after they gave up.
-pub fn kills<S: Store>(subject: &Subject<S>) {
+pub fn kills<S: Store + 'static>(subject: &Subject<S>) {
     let (process, disk) = (Durability::Process, Durability::Disk);
     // alternately back while the clients still try, and only after they gave up
-    let synced = promising(subject).into_iter().zip([true, false].into_iter().cycle());
-    for (durability, kills) in [(disk, synced.collect()), (process, vec![(Lock::Soft, true)])] {
-        let Some(mut world) = prepared(subject, durability) else { return };
-        for (trial, (lock, comes_back)) in (0..).zip(kills) {
-            survives(subject, &mut world, &InventoryRun::random(lock, trial), comes_back, Repaired::First);
+    let synced = promising(subject).into_iter().zip([Back::AtOnce, Back::TooLate].into_iter().cycle());
+    for (durability, kills) in [(disk, synced.collect()), (process, vec![(Lock::Soft, Back::AtOnce)])] {
+        let Some(mut victim) = Victim::start(subject, durability) else { return };
+        for (lock, back) in kills {
+            survives(&mut victim, &*few(), lock, back, Repaired::First);
         }
     }
 }
 
 /// At durability level none the data are lost with the server, and the audit's verdict is broken.
-pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
-    let Some(mut world) = prepared(subject, Durability::None) else { return };
-    let (_, audit) = crash(subject, &mut world, &InventoryRun::random(Lock::Native, 0), false);
+pub fn nothing_kept<S: Store + 'static>(subject: &Subject<S>) {
+    let Some(mut victim) = Victim::start(subject, Durability::None) else { return };
+    let audit = victim.crash(&*few(), Lock::Native, Back::TooLate).audit;
     assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
 }
 

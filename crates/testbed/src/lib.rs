@@ -16,6 +16,7 @@
 )]
 
 mod case;
+mod crash;
 mod garbled;
 pub mod inventory;
 pub mod join;

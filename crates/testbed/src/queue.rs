@@ -20,7 +20,9 @@ use acidtest_workloads::{
 };
 
 use crate::{
-    Check, NAMESPACE, Pace, Private, Relay, SEED, Subject, World, inventory,
+    Check, NAMESPACE, Pace, Private, Relay, SEED, Subject, World,
+    crash::{self, Back, CrashedTrial, Repaired, Victim},
+    inventory,
     steps::{self, BACK, prepared},
     subject::Home,
     until, wait, with_more_time,
@@ -519,29 +521,22 @@ pub fn handed_over<S: Store + QueueAdapter>(subject: &Subject<S>, world: &World<
 
 /// Acknowledged messages are consumed after the server was killed in the middle of a trial and came back, at the
 /// weakest durability level that survives it.
-pub fn kills<S: Store>(subject: &Subject<S>) {
+pub fn kills<S: Store + 'static>(subject: &Subject<S>) {
     survives(subject, &few());
 }
 
 /// The check [`kills`] with these parameters.
-pub fn survives<S: Store>(subject: &Subject<S>, parameters: &Parameters) {
+pub fn survives<S: Store + 'static>(subject: &Subject<S>, parameters: &Parameters) {
     let levels = [Durability::Process, Durability::Disk];
     let durability = levels.into_iter().find(|durability| subject.kind.durability(*durability).is_yes());
     let durability =
         durability.unwrap_or_else(|| panic!("{} has no durability level that survives", subject.kind.name));
-    let Some(mut world) = prepared(subject, durability) else { return };
+    let Some(mut victim) = Victim::start(subject, durability) else { return };
     let case = offered(subject, [Parameters { persistent: true, ..parameters.clone() }]).remove(0);
     assert!(case.promises(), "{}: nothing is promised", case.shown());
-    case.load(&world.store);
-    let effective = case.settings(&world.store);
-    assert!(effective.durability >= durability, "{}: {effective:?}", case.shown());
-    let measured = crash(subject, &mut world, &case, true);
-    let audit = case.audit(&world.store);
-    let shown = case.shown();
-    eprintln!("{durability}, {shown}: {audit}, {:?} {:?}", audit.evidence, measured.faults);
-    assert!(measured.reconnects > 0 && !measured.faults.is_empty(), "{shown}: {:?}", measured.faults);
-    assert_eq!(audit.verdict, Verdict::Holds, "{shown}: {audit:?} {:?}", measured.faults);
-    case.unload(&world.store);
+    let trial = crash::survives(&mut victim, &case.workload, Lock::None, Back::AtOnce, Repaired::First);
+    assert!(trial.settings.durability >= durability, "{}: {:?}", case.shown(), trial.settings);
+    assert_eq!(trial.audit.verdict, Verdict::Holds, "{}: {:?}", case.shown(), trial.audit);
 }
 
 /// Kills the server while producers publish, and starts it again. Returns two queues: one that the server had noted
@@ -581,49 +576,15 @@ pub fn killed_young<S: Store>(
 /// Messages that need not outlive the server's process are lost with it, and the audit counts them: transient
 /// messages, or, in a store without these, all messages at durability none. The settings that are read back say
 /// durability none.
-pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
-    let Some(mut world) = prepared(subject, Durability::None) else { return };
+pub fn nothing_kept<S: Store + 'static>(subject: &Subject<S>) {
+    let Some(mut victim) = Victim::start(subject, Durability::None) else { return };
     let publish = |persistent| Parameters { phase: Phase::Publish, persistent, ..few() };
     let case = offered(subject, [publish(false), publish(true)]).remove(0);
-    case.load(&world.store);
-    let effective = case.settings(&world.store);
-    assert_eq!(effective.durability, Durability::None, "{}: {effective:?}", case.shown());
-    crash(subject, &mut world, &case, false);
-    let audit = case.audit(&world.store);
+    let CrashedTrial { settings, audit, .. } = victim.crash(&case.workload, Lock::None, Back::TooLate);
     eprintln!("{}: {audit}, {:?}", case.shown(), audit.evidence);
+    assert_eq!(settings.durability, Durability::None, "{}: {settings:?}", case.shown());
     assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
     assert!(audit.count("lost") > 0 && audit.reason.is_none(), "{audit:?}");
-}
-
-/// Kills the server in the middle of a trial. With `comes_back` it is started at once and the trial goes on for a
-/// while; else the trial ends there and the server is started afterwards.
-fn crash<S: Store>(
-    subject: &Subject<S>,
-    world: &mut World<S>,
-    case: &QueueRun,
-    comes_back: bool,
-) -> Measurement {
-    let World { store, home: Home::Server(private) } = world else { panic!("there is no server to kill") };
-    let measured = drives_until(case, store, |trial| {
-        moves(case, trial);
-        thread::sleep(Duration::from_millis(300));
-        private.kill();
-        if comes_back {
-            private.restart();
-            // only waits until the server answers, at any durability level
-            subject.answer(private, Durability::None);
-            until(format!("{}: nobody connects again", case.shown()), BACK, || {
-                trial.progress().reconnects > 0
-            });
-            moves(case, trial);
-            thread::sleep(Duration::from_millis(300));
-        }
-    });
-    if !comes_back {
-        private.restart();
-        subject.answer(private, Durability::None);
-    }
-    measured
 }
 
 /// Runs a trial that is loaded until `watch` returns, and then stops it.

@@ -10,8 +10,10 @@ use acidtest_workloads::{
 };
 
 use crate::{
-    NAMESPACE, SEED, Subject, World, for_time, inventory,
-    steps::{self, Repaired, Steps, acknowledged, crash, gone, namespace, prepared, survives},
+    NAMESPACE, SEED, Subject,
+    crash::{Back, Repaired, Victim, survives},
+    for_time, inventory,
+    steps::{self, Steps, acknowledged, gone, namespace},
     wait, with_more_time,
 };
 
@@ -142,18 +144,12 @@ impl RecordsRun {
 impl Steps for RecordsRun {
     type State = Vec<RecordRow>;
 
-    const OPERATIONS: &'static [&'static str] = OPERATIONS;
-
     fn lock(&self) -> Lock {
         self.lock
     }
 
     fn load(&self, store: &impl Store) {
         Self::load(self, store);
-    }
-
-    fn tasks(&self, store: &impl Store, clients: usize) -> Vec<ClientTask> {
-        Self::tasks(self, store, clients)
     }
 
     fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement {
@@ -166,10 +162,6 @@ impl Steps for RecordsRun {
 
     fn initial(&self) -> Vec<RecordRow> {
         Self::initial(self)
-    }
-
-    fn audit(&self, store: &impl Store) -> Audit {
-        self.judge(store).0
     }
 }
 
@@ -348,23 +340,23 @@ pub const NAMES: [&str; 5] = inventory::NAMES;
 
 /// Acknowledged operations are there after the server was killed in the middle of a trial, whether it came back while
 /// its clients still tried or after they gave up, at the durability levels disk and process if the store offers them.
-pub fn kills<S: Store>(subject: &Subject<S>) {
+pub fn kills<S: Store + 'static>(subject: &Subject<S>) {
     keeps(subject, Repaired::First);
 }
 
 /// The check [`kills`] of a store that repairs its files while it answers: until it is done, a read may miss records
 /// that are there. In the end none is missing.
-pub fn kills_and_repairs<S: Store>(subject: &Subject<S>) {
+pub fn kills_and_repairs<S: Store + 'static>(subject: &Subject<S>) {
     keeps(subject, Repaired::WhileRead);
 }
 
-fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
+fn keeps<S: Store + 'static>(subject: &Subject<S>, repaired: Repaired) {
     let mut killed = 0;
     for durability in [Durability::Disk, Durability::Process] {
         if !subject.kind.durability(durability).is_yes() {
             continue;
         }
-        let Some(mut world) = prepared(subject, durability) else { return };
+        let Some(mut victim) = Victim::start(subject, durability) else { return };
         let mut cases = writing(subject);
         if killed > 0 {
             // all lock modes were checked at the highest durability level already
@@ -373,23 +365,29 @@ fn keeps<S: Store>(subject: &Subject<S>, repaired: Repaired) {
         let last = cases.len() - 1;
         for (index, case) in cases.iter().enumerate() {
             eprintln!("{durability}, {}", case.shown());
-            survives(subject, &mut world, case, index != last, repaired);
+            let back = if index == last { Back::TooLate } else { Back::AtOnce };
+            survives(&mut victim, &case.workload, case.lock, back, repaired);
             killed += 1;
         }
     }
     assert!(killed > 0, "{} has no durability level that survives", subject.kind.name);
 }
 
-/// Operations that this trial acknowledged are there after the server was killed in its middle and came back.
-pub fn kept<S: Store>(subject: &Subject<S>, world: &mut World<S>, case: &RecordsRun) {
-    survives(subject, world, case, true, Repaired::First);
+/// Transactions of several operations are there as a whole or not at all after the server was killed in the middle
+/// of a trial and came back, in each lock mode that promises guarantees.
+pub fn kills_transactions<S: Store + 'static>(subject: &Subject<S>) {
+    let Some(mut victim) = Victim::start(subject, Durability::Disk) else { return };
+    for case in writing(subject) {
+        let workload = Records::new(Parameters { transaction: 4, ..case.parameters }).unwrap();
+        survives(&mut victim, &workload, case.lock, Back::AtOnce, Repaired::First);
+    }
 }
 
 /// At durability level none the data are lost with the server, and the audit's verdict is broken.
-pub fn nothing_kept<S: Store>(subject: &Subject<S>) {
-    let Some(mut world) = prepared(subject, Durability::None) else { return };
+pub fn nothing_kept<S: Store + 'static>(subject: &Subject<S>) {
+    let Some(mut victim) = Victim::start(subject, Durability::None) else { return };
     let case = writing(subject).remove(0);
-    let (_, audit) = crash(subject, &mut world, &case, false);
+    let audit = victim.crash(&case.workload, case.lock, Back::TooLate).audit;
     assert_eq!(audit.verdict, Verdict::Broken, "{audit:?}");
 }
 

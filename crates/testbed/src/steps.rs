@@ -8,9 +8,9 @@ use std::{
 
 use acidtest_engine::{Load, Measurement, Outcome, Stop, Trial};
 use acidtest_model::{Durability, Lock, StoreError};
-use acidtest_workloads::{Audit, ClientTask, Finding, Owner, Store};
+use acidtest_workloads::{ClientTask, Owner, Store};
 
-use crate::{AfterRemoval, NAMESPACE, Subject, World, for_time, subject::Home, wait};
+use crate::{AfterRemoval, NAMESPACE, Subject, World, for_time, wait};
 
 /// How long clients may take to reach a server again after a kill, on a busy machine.
 pub(crate) const BACK: Duration = Duration::from_mins(3);
@@ -20,22 +20,15 @@ pub(crate) trait Steps: Sync {
     /// The data as they are read back.
     type State: PartialEq + Debug + Default;
 
-    /// Names of the clients' operations.
-    const OPERATIONS: &'static [&'static str];
-
     fn lock(&self) -> Lock;
     /// Loads the trial's data.
     fn load(&self, store: &impl Store);
-    /// The tasks of this number of clients.
-    fn tasks(&self, store: &impl Store, clients: usize) -> Vec<ClientTask>;
     /// Runs this number of clients until the load's end.
     fn drive(&self, store: &impl Store, load: &Load, clients: usize) -> Measurement;
     /// Reads the data back.
     fn state(&self, store: &impl Store) -> Result<Self::State, StoreError>;
     /// The data as they were loaded.
     fn initial(&self) -> Self::State;
-    /// Audits the acknowledged operations against the data that are read back.
-    fn audit(&self, store: &impl Store) -> Audit;
 }
 
 /// Runs clients until the load's end.
@@ -170,88 +163,4 @@ pub(crate) fn namespace<S: Store, C: Steps>(
     assert_eq!(theirs.state(store).unwrap(), theirs.initial(), "{neighbour}");
     wait(store.remove(&neighbour)).unwrap();
     assert_eq!(owner(&neighbour), Owner::Nobody, "{neighbour}");
-}
-
-/// When a store repairs the files that a kill has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repaired {
-    /// Before it answers any client.
-    First,
-    /// While it answers, so that a read may miss data that are there.
-    WhileRead,
-}
-
-/// Asserts that acknowledged operations are there after the server was killed in the middle of a trial and came back,
-/// with `comes_back` while its clients still tried, else after they gave up.
-pub(crate) fn survives<S: Store>(
-    subject: &Subject<S>,
-    world: &mut World<S>,
-    case: &impl Steps,
-    comes_back: bool,
-    repaired: Repaired,
-) {
-    let lock = case.lock();
-    let (measured, audit) = crash(subject, world, case, comes_back);
-    eprintln!("{lock}: {audit}, {:?} {:?}", audit.evidence, measured.faults);
-    if comes_back {
-        assert!(measured.reconnects > 0, "{lock}");
-        assert_eq!(measured.stopped, Some(Stop::Interrupted), "{lock}: {:?}", measured.faults);
-    } else {
-        assert!(matches!(measured.stopped, Some(Stop::ServerGone(_))), "{lock}: {:?}", measured.stopped);
-    }
-    assert!(!measured.faults.is_empty(), "{lock}");
-    let excused = |finding: &Finding| repaired == Repaired::WhileRead && finding.name == "missing";
-    let sound =
-        audit.reason.is_none() && audit.findings.iter().all(|finding| finding.count == 0 || excused(finding));
-    assert!(sound, "{lock}: {audit:?} {:?}", measured.faults);
-}
-
-/// Kills the server in the middle of a trial, starts it again at once (`comes_back`) or after the clients gave up,
-/// and audits the data that it recovered.
-pub(crate) fn crash<S: Store, C: Steps>(
-    subject: &Subject<S>,
-    world: &mut World<S>,
-    case: &C,
-    comes_back: bool,
-) -> (Measurement, Audit) {
-    let World { store, home: Home::Server(private) } = world else { panic!("there is no server to kill") };
-    let store = &*store;
-    case.load(store);
-    // long enough for clients to see the server come back, or short enough that they soon give up
-    let patience = if comes_back { BACK } else { Duration::from_secs(1) };
-    let load = Load { operations: C::OPERATIONS, patience, ..for_time(3_600_000) };
-    let measured = drives_until(store, &load, case.tasks(store, 12), |trial, is_over| {
-        changes(store, case, &case.initial(), is_over);
-        thread::sleep(Duration::from_millis(500));
-        private.kill();
-        if comes_back {
-            private.restart();
-            // only waits until the server answers, at any durability level
-            subject.answer(private, Durability::None);
-            until("nobody connects again", BACK, || trial.progress().reconnects > 0 || is_over());
-            // the data that are there now may be from before the kill
-            until("nothing is read back", BACK, || {
-                case.state(store).is_ok_and(|found| {
-                    changes(store, case, &found, is_over);
-                    true
-                })
-            });
-            thread::sleep(Duration::from_millis(300));
-        } else {
-            until("they do not give up", BACK, is_over);
-        }
-    });
-    if !comes_back {
-        private.restart();
-        subject.answer(private, Durability::None);
-    }
-    (measured, case.audit(store))
-}
-
-/// Waits until a trial's data differ from `from`, or it is over.
-#[track_caller]
-fn changes<C: Steps>(store: &impl Store, case: &C, from: &C::State, is_over: &dyn Fn() -> bool) {
-    until("the trial changes nothing", BACK, || {
-        is_over() || case.state(store).is_ok_and(|found| found != *from)
-    });
 }

@@ -62,14 +62,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
 
 #[test]
 fn a_transaction_is_there_whole_or_not_at_all_after_the_server_was_killed() {
-    let Some(mut world) = POSTGRES.start(Durability::Disk) else { return };
-    wait(world.store.create(NAMESPACE, "run 1")).unwrap();
-    for (trial, lock) in (1..).zip(Lock::ALL.into_iter().filter(|lock| lock.promises())) {
-        let mix = "read:1+update:1+rmw:1+insert:1";
-        let case =
-            RecordsRun::new(lock, trial, Parameters { transaction: 4, keys: Choice::Uniform, ..few(mix) });
-        records::kept(&POSTGRES, &mut world, &case);
-    }
+    records::kills_transactions(&POSTGRES);
 }
 
 #[test]

@@ -1,0 +1,198 @@
+//! Trials in the middle of which the server is killed, taken through their steps by acidtest's own runner.
+
+use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::Duration};
+
+use acidtest_engine::{Load, Measurement, Outcome, Progress, Stop};
+use acidtest_lab::Lab;
+use acidtest_model::{
+    Address, Disruption, Durability, EffectiveSettings, Injection, Lock, StoreError, StoreKind, Task,
+    Timeline,
+};
+use acidtest_report::{Plan, Span};
+use acidtest_runner::{
+    Cell, Claim, Driven, Instance, Interrupt, Observer, OpenOptions, Opener, Target, TrialRun, Watcher,
+};
+use acidtest_workloads::{Audit, Finding, Place, Store, TrialSetup, Workload};
+use tempfile::TempDir;
+
+use crate::{NAMESPACE, SEED, Subject, private::wanted, steps::BACK, wait, with_more_time};
+
+/// How long a trial goes on before the kill, on a machine that is not slow: a second that is counted by itself.
+const BEFORE: u64 = 1100;
+
+/// When the server that was killed is there again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Back {
+    /// While its clients still try to reach it.
+    AtOnce,
+    /// After they have given up.
+    TooLate,
+}
+
+/// When a store repairs the files that a kill has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repaired {
+    /// Before it answers any client.
+    First,
+    /// While it answers, so that a read may miss data that are there.
+    WhileRead,
+}
+
+/// A store whose server is killed in trials, deployed as a run deploys it.
+pub(crate) struct Victim {
+    instance: Instance,
+    trials: u32,
+    _folder: TempDir,
+}
+
+/// A trial in which the server was killed: at least one operation was acknowledged before.
+pub(crate) struct CrashedTrial {
+    pub(crate) settings: EffectiveSettings,
+    pub(crate) measurement: Measurement,
+    pub(crate) audit: Audit,
+}
+
+impl<S: Store + 'static> Opener for Subject<S> {
+    fn kind(&self) -> &StoreKind {
+        &self.kind
+    }
+
+    fn open<'a>(
+        &'a self,
+        address: &'a Address,
+        options: OpenOptions<'a>,
+    ) -> Task<'a, Result<Box<dyn Store>, StoreError>> {
+        Box::pin(async move {
+            let opened = (self.open)(address, options.durability.unwrap_or(Durability::None)).await?;
+            Ok(Box::new(opened) as Box<dyn Store>)
+        })
+    }
+}
+
+impl Victim {
+    /// Starts the store at this durability level; none if it is left out of the tests.
+    pub(crate) fn start<S: Store + 'static>(subject: &Subject<S>, durability: Durability) -> Option<Self> {
+        if !wanted(subject.kind.program()) {
+            return None;
+        }
+        // a server that runs as another user must be able to pass through
+        let passable = Permissions::from_mode(0o711);
+        let folder = tempfile::Builder::new().prefix("lab-").permissions(passable).tempdir().unwrap();
+        let lab = Lab::at(folder.path()).unwrap();
+        // a run's stores live as long as the program
+        let opener = Box::leak(Box::new(Subject { ..*subject }));
+        let target = Target { opener, address: None };
+        let claim = Claim { locks: None, namespace: NAMESPACE, run: "run 1", replace: false };
+        let interrupt = Interrupt::default();
+        let instance = wait(Instance::open(&lab, &target, durability, &claim, &interrupt));
+        Some(Self { instance: instance.unwrap(), trials: 0, _folder: folder })
+    }
+
+    /// Kills the server in the middle of a trial, and audits the data that it recovered.
+    pub(crate) fn crash(&mut self, workload: &dyn Workload, lock: Lock, back: Back) -> CrashedTrial {
+        with_more_time(BEFORE, |millis| {
+            let trial = wait(self.trial(workload, lock, back, Duration::from_millis(millis)));
+            // a slow machine may not have done anything before the kill
+            let seconds = usize::try_from(millis / 1000).unwrap();
+            let acknowledged =
+                trial.measurement.series.iter().take(seconds).any(|second| ok(&second.counts) > 0);
+            if acknowledged { Ok(trial) } else { Err(format!("{:?}", trial.measurement)) }
+        })
+    }
+
+    async fn trial(
+        &mut self,
+        workload: &dyn Workload,
+        lock: Lock,
+        back: Back,
+        before: Duration,
+    ) -> CrashedTrial {
+        self.trials += 1;
+        let clients = workload.clients().unwrap_or(12);
+        let place = Place { namespace: NAMESPACE.to_owned(), trial: self.trials };
+        let setup = TrialSetup { lock, seed: SEED, clients, trace: None, reusable: None };
+        let trial = TrialRun::new(workload, setup, place);
+        let interrupt = Interrupt::default();
+        let mut observer = UntilServed { interrupt: interrupt.clone(), since: None };
+        let mut watcher = Watcher { observer: &mut observer, interrupt: &interrupt };
+        let loading = trial.load(&self.instance, &mut watcher).await.unwrap();
+        trial.prepare(&self.instance, loading, &mut watcher).await.unwrap();
+        let settings = trial.settings(&self.instance).await.unwrap();
+        let (down, patience) = match back {
+            Back::AtOnce => (Duration::ZERO, BACK),
+            Back::TooLate => (Duration::from_hours(1), Duration::from_secs(1)),
+        };
+        let load = Load { patience, ..self.load(workload, lock, clients) };
+        let timeline = Timeline::new(vec![Injection::new(Disruption::Kill { down }, before)]);
+        let driven = trial.drive(&mut self.instance, load, &timeline, &mut watcher).await.unwrap();
+        let audit = trial.audit(&self.instance, &driven).await.audit;
+        trial.unload(&self.instance).await;
+        let Driven { measurement, injected, .. } = driven;
+        assert!(injected.len() == 1 && injected[0].answered.is_some(), "{injected:?}");
+        CrashedTrial { settings, measurement, audit }
+    }
+
+    /// The load of a run's cell, without an end.
+    fn load(&self, workload: &dyn Workload, lock: Lock, clients: u32) -> Load {
+        let hour = Span(Duration::from_hours(1));
+        let (warmup, timeout) = (Span(Duration::ZERO), Span(Duration::from_mins(5)));
+        let plan = Plan { duration: hour, warmup, timeout, ..Plan::of("") };
+        let durability = Durability::None;
+        let cell = Cell { target: 0, workload: 0, durability, lock, clients, rate: None };
+        cell.load(&plan, workload, self.instance.store().blocking(), SEED)
+    }
+}
+
+/// Asks for the end of a trial once clients were served again after they had lost their connections.
+struct UntilServed {
+    interrupt: Interrupt,
+    /// The last whole second when somebody was first seen to have connected again.
+    since: Option<u64>,
+}
+
+impl Observer for UntilServed {
+    fn measured(&mut self, progress: &Progress, _: f64) {
+        let Some(last) = &progress.last else { return };
+        if progress.reconnects == 0 {
+            return;
+        }
+        let since = *self.since.get_or_insert(last.second);
+        if last.second > since && ok(&last.counts) > 0 {
+            self.interrupt.set();
+        }
+    }
+}
+
+fn ok(counts: &[[u64; Outcome::ALL.len()]]) -> u64 {
+    counts.iter().map(|counts| counts[Outcome::Ok.index()]).sum()
+}
+
+/// Asserts that acknowledged operations are there after the server was killed in the middle of a trial and came back.
+pub(crate) fn survives(
+    victim: &mut Victim,
+    workload: &dyn Workload,
+    lock: Lock,
+    back: Back,
+    repaired: Repaired,
+) -> CrashedTrial {
+    let trial = victim.crash(workload, lock, back);
+    let CrashedTrial { measurement, audit, .. } = &trial;
+    let shown = format!("{}, lock {lock}", workload.headline());
+    eprintln!("{shown}: {audit}, {:?} {:?}", audit.evidence, measurement.faults);
+    match back {
+        Back::AtOnce => {
+            assert!(measurement.reconnects > 0, "{shown}");
+            assert_eq!(measurement.stopped, Some(Stop::Interrupted), "{shown}: {:?}", measurement.faults);
+        }
+        Back::TooLate => {
+            let gave_up = matches!(measurement.stopped, Some(Stop::ServerGone(_)));
+            assert!(gave_up, "{shown}: {:?}", measurement.stopped);
+        }
+    }
+    assert!(!measurement.faults.is_empty(), "{shown}");
+    let excused = |finding: &Finding| repaired == Repaired::WhileRead && finding.name == "missing";
+    let sound =
+        audit.reason.is_none() && audit.findings.iter().all(|finding| finding.count == 0 || excused(finding));
+    assert!(sound, "{shown}: {audit:?} {:?}", measurement.faults);
+    trial
+}
