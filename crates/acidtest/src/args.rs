@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use acidtest_model::{Durability, Lock};
+use acidtest_model::{Durability, Faults, Lock};
 use acidtest_report::{ArrivalKind, Plan, RefusedKind, Span};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -117,6 +117,10 @@ pub(crate) struct Grid {
     /// Durability levels of private servers: none, process, disk [default: disk]
     #[arg(long, value_delimiter = ',', value_name = "DURABILITY,...")]
     pub(crate) durability: Option<Vec<Durability>>,
+    /// Faults in each trial, on private servers: none, kill@3s, kill*5 (five at random), restart@5s, pause@4s:2s,
+    /// kill:locks@3s; several together as kill@3s+pause@6s:1s [default: none]
+    #[arg(long, value_delimiter = ',', value_name = "FAULT,...")]
+    pub(crate) fault: Option<Vec<Faults>>,
     /// Numbers of clients; 3..66:9 is 3, 12, 21, … 66 [default: 16]
     #[arg(long, value_delimiter = ',', value_name = "N,...")]
     pub(crate) clients: Option<Vec<NumberList>>,
@@ -334,6 +338,7 @@ impl Run {
             ("namespace", output.namespace.is_some()),
             ("locks", grid.lock.is_some()),
             ("durability", grid.durability.is_some()),
+            ("faults", grid.fault.is_some()),
             ("clients", grid.clients.is_some()),
             ("lock_service", grid.lock_service.is_some()),
             ("duration", driving.duration.is_some()),
@@ -358,6 +363,7 @@ impl Run {
         set(&mut plan.stores, grid.store.as_ref());
         set(&mut plan.locks, grid.lock.as_ref());
         set(&mut plan.durability, grid.durability.as_ref());
+        set(&mut plan.faults, grid.fault.as_ref());
         if let Some(clients) = &grid.clients {
             plan.clients = clients.iter().flat_map(|numbers| numbers.0.clone()).collect();
         }
@@ -451,6 +457,7 @@ mod tests {
                 Some(toml::Value::Array(values)) => values[0].to_string(),
                 Some(value) => value.to_string(),
                 None if name == "threads" => "one a core".to_owned(),
+                None if name == "fault" => "none".to_owned(),
                 None => "closed loop".to_owned(),
             };
             assert_eq!(said.trim_end_matches(']'), real.trim_matches('"'), "--{name}");

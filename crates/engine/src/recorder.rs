@@ -167,6 +167,7 @@ impl Recorder {
         }
         if outcome == Outcome::Ok {
             self.ends.ok = self.ends.ok.max(times.end);
+            self.totals.acknowledged[self.shard].0.store(self.ends.ok, Ordering::Relaxed);
         }
         self.batch.ok_in_time[kind] += u64::from(outcome == Outcome::Ok && times.end <= self.window.1);
         let efforts = &mut self.batch.efforts[kind];
@@ -234,11 +235,18 @@ struct Inner {
     ends: EndTimes,
 }
 
+/// When a thread's last acknowledged operation ended. On a cache line of its own, because only that thread writes it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct LastAcknowledged(AtomicU64);
+
 /// The reports of all threads, added up. Locked once a second by each thread, and on a fault.
 #[derive(Debug)]
 pub(crate) struct Totals {
     inner: Mutex<Inner>,
     completed: AtomicU64,
+    /// By thread, in nanoseconds of the trial's clock; 0 where nothing was acknowledged.
+    acknowledged: Vec<LastAcknowledged>,
 }
 
 impl Totals {
@@ -263,7 +271,14 @@ impl Totals {
                 ends: EndTimes::default(),
             }),
             completed: AtomicU64::new(0),
+            acknowledged: (0..threads).map(|_| LastAcknowledged::default()).collect(),
         }
+    }
+
+    /// When the last operation ended that was acknowledged and recorded, in nanoseconds of the trial's clock; 0 if
+    /// there was none.
+    pub(crate) fn last_acknowledged(&self) -> u64 {
+        self.acknowledged.iter().map(|last| last.0.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -267,6 +267,15 @@ impl Trial {
         Progress { measured, completed, last, reconnects }
     }
 
+    /// When the last operation of the measured part ended that was acknowledged, from its beginning; `None` if there
+    /// was none yet. May be called from any thread while it runs.
+    #[must_use]
+    pub fn last_acknowledged(&self) -> Option<Duration> {
+        let last = self.shared.totals.last_acknowledged();
+        let since = last.checked_sub(self.shared.gate.measured()?)?;
+        (last > 0).then_some(Duration::from_nanos(since))
+    }
+
     fn measured(&self) -> Measurement {
         let collected = self.shared.totals.collect();
         let passed = self.progress().measured.unwrap_or_default();

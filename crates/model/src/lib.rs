@@ -19,7 +19,7 @@ pub use guarantee::{Durability, EffectiveSettings, Isolation, Lock, UnknownWord}
 pub use kind::{CellRequest, Hosting, IdleOption, NO_REFRESH, StoreKind, Support, all_has_effect, never};
 pub use nearest::{hint, nearest};
 pub use role::Role;
-pub use timeline::{Disruption, Injection, Timeline};
+pub use timeline::{Disruption, Fault, Faults, Injection, Moment, Timeline};
 
 use std::{future::Future, pin::Pin};
 

@@ -15,6 +15,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// Every role.
+    pub const ALL: [Self; 2] = [Self::Server, Self::Locks];
+
     /// The role's name, as users write and read it.
     #[must_use]
     pub fn name(self) -> &'static str {

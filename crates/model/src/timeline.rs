@@ -1,21 +1,24 @@
-//! What is done to a deployment while a trial runs, and when.
+//! Faults that a run brings about: what is asked for, and the timeline that follows from it.
 
-use std::{fmt, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::Role;
 
-/// A fault that is brought about on purpose.
+/// What is done to a member of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disruption {
-    /// The whole process tree of a member is killed (SIGKILL) and, after it has been down for this long, started
+    /// The whole process tree of the member is killed (SIGKILL) and, after it has been down for this long, started
     /// again on the same data and settings.
     Kill {
         /// The time between the kill and the start.
         down: Duration,
     },
-    /// A member is asked to stop, by its own orderly way, and started again.
+    /// The member is asked to stop, by its own orderly way, and started again.
     Restart,
-    /// All processes of a member are stopped (SIGSTOP) and go on (SIGCONT) after this long.
+    /// All processes of the member are stopped (SIGSTOP) and go on (SIGCONT) after this long.
     Pause {
         /// The time between the two signals.
         lasting: Duration,
@@ -32,6 +35,212 @@ impl Disruption {
             Self::Pause { .. } => "pause",
         }
     }
+
+    /// Whether the member's processes end, so that what only they knew is gone.
+    #[must_use]
+    pub fn ends_processes(&self) -> bool {
+        matches!(self, Self::Kill { .. } | Self::Restart)
+    }
+
+    /// How long it keeps the member away, besides the member's own start; `None` where that is the member's affair.
+    fn length(&self) -> Option<Duration> {
+        match self {
+            Self::Kill { down } => Some(*down).filter(|down| !down.is_zero()),
+            Self::Restart => None,
+            Self::Pause { lasting } => Some(*lasting),
+        }
+    }
+}
+
+/// When a fault comes, from the beginning of the measured part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// At this moment.
+    At(Duration),
+    /// This many times, at moments that are drawn from the run's seed.
+    Drawn(u32),
+}
+
+/// A fault that is asked for, such as `kill@3s`, `kill:locks*5` or `pause@4s:2s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What is done.
+    pub disruption: Disruption,
+    /// To which member.
+    pub member: Role,
+    /// When.
+    pub moment: Moment,
+}
+
+/// The faults of a cell's trials, such as `kill@3s+pause@5s:2s`; `none` if there are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct Faults(pub Vec<Fault>);
+
+/// Most faults of a trial.
+const MOST: u32 = 1000;
+
+/// What a fault may look like.
+const FORMS: &str = "write kill@3s, kill@3s:500ms (down for so long), kill*5 (five times), kill:locks@3s (the lock \
+                     service), restart@5s or pause@4s:2s, several together as kill@3s+pause@6s:1s, or none";
+
+impl Faults {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The latest moment that is asked for.
+    #[must_use]
+    pub fn last(&self) -> Option<Duration> {
+        let moment = |fault: &Fault| match fault.moment {
+            Moment::At(moment) => Some(moment),
+            Moment::Drawn(_) => None,
+        };
+        self.0.iter().filter_map(moment).max()
+    }
+
+    /// The longest time for which a member is kept away.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.0.iter().filter_map(|fault| fault.disruption.length()).max().unwrap_or_default()
+    }
+
+    /// The timeline of a trial whose measured part lasts so long. `draw` gives numbers from 0 to 1; drawn moments are
+    /// between a twentieth and nine tenths of the measured part, so that there is something before and after each.
+    #[must_use]
+    pub fn timeline(&self, length: Duration, mut draw: impl FnMut() -> f64) -> Timeline {
+        let mut injections = Vec::new();
+        for &Fault { disruption, member, moment } in &self.0 {
+            match moment {
+                Moment::At(at) => injections.push(Injection { at, member, disruption }),
+                Moment::Drawn(times) => injections.extend((0..times).map(|_| {
+                    let at = length.mul_f64(0.05 + 0.85 * draw().clamp(0.0, 1.0));
+                    Injection { at, member, disruption }
+                })),
+            }
+        }
+        Timeline::new(injections)
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_none() {
+            return f.write_str("none");
+        }
+        for (index, fault) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("+")?;
+            }
+            write!(f, "{fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.disruption.name())?;
+        if self.member != Role::Server {
+            write!(f, ":{}", self.member)?;
+        }
+        match self.moment {
+            Moment::At(at) => write!(f, "@{}", length(at))?,
+            Moment::Drawn(times) => write!(f, "*{times}")?,
+        }
+        self.disruption.length().map_or(Ok(()), |lasting| write!(f, ":{}", length(lasting)))
+    }
+}
+
+/// A length of time as it is asked for: in milliseconds, or in seconds where these are whole.
+fn length(time: Duration) -> String {
+    match time.subsec_nanos() {
+        0 => format!("{}s", time.as_secs()),
+        _ => format!("{}ms", time.as_millis()),
+    }
+}
+
+impl TryFrom<String> for Faults {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Faults> for String {
+    fn from(faults: Faults) -> Self {
+        faults.to_string()
+    }
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::default());
+        }
+        let faults = text.split('+').map(fault).collect::<Result<Vec<_>, _>>();
+        faults.map(Self).map_err(|why| format!("\"{text}\" is no fault: {why}\n  {FORMS}"))
+    }
+}
+
+fn fault(text: &str) -> Result<Fault, String> {
+    let at = text.find(['@', '*']).ok_or("it has no moment")?;
+    let (what, moment) = text.split_at(at);
+    let (word, role) = what.split_once(':').map_or((what, None), |(word, role)| (word, Some(role)));
+    let (moment, lasting) =
+        moment.split_once(':').map_or((moment, None), |(moment, rest)| (moment, Some(rest)));
+    let moment = match moment.split_at(1) {
+        ("@", at) => Moment::At(span(at)?),
+        (_, times) => Moment::Drawn(
+            times
+                .parse()
+                .ok()
+                .filter(|times| (1..=MOST).contains(times))
+                .ok_or_else(|| format!("{times} is no number of times: give one from 1 to {MOST}"))?,
+        ),
+    };
+    let lasting = lasting.map(span).transpose()?;
+    let disruption = match (word, lasting) {
+        ("kill", down) => Disruption::Kill { down: down.unwrap_or_default() },
+        ("restart", None) => Disruption::Restart,
+        ("restart", Some(_)) => return Err("a restart takes as long as the server takes".to_owned()),
+        ("pause", Some(lasting)) if !lasting.is_zero() => Disruption::Pause { lasting },
+        ("pause", _) => return Err("a pause has an end: say how long it lasts".to_owned()),
+        (word, _) => {
+            let known = ["kill", "restart", "pause"];
+            return Err(format!("nothing can \"{word}\" a server{}", crate::hint(word, known.into_iter())));
+        }
+    };
+    let member = match role {
+        None => Role::Server,
+        Some(role) => Role::ALL.into_iter().find(|known| known.name() == role).ok_or_else(|| {
+            let known = Role::ALL.map(Role::name);
+            format!("no server has the role \"{role}\": roles are {}", known.join(" and "))
+        })?,
+    };
+    Ok(Fault { disruption, member, moment })
+}
+
+/// A length of time such as `3s`, `1.5s` or `500ms`.
+fn span(text: &str) -> Result<Duration, String> {
+    let parsed = text
+        .strip_suffix("ms")
+        .map(|number| (number, 1e-3))
+        .or_else(|| text.strip_suffix('s').map(|number| (number, 1.0)))
+        .or_else(|| text.strip_suffix('m').map(|number| (number, 60.0)));
+    let seconds = parsed.and_then(|(number, unit)| Some(number.parse::<f64>().ok()? * unit));
+    // whole milliseconds, so that what is shown is what was asked for
+    let rounded = seconds.map(|seconds| (seconds * 1e3).round() / 1e3);
+    rounded
+        .filter(|seconds| (0.0..=86_400.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("\"{text}\" is no length of time: write 3s, 1.5s or 500ms"))
 }
 
 /// An entry of a timeline: what is done, to which member, and when.
@@ -39,28 +248,10 @@ impl Disruption {
 pub struct Injection {
     /// The moment, from the beginning of the measured part.
     pub at: Duration,
-    /// The role of the member that it is done to.
+    /// The member that it is done to.
     pub member: Role,
     /// What is done.
     pub disruption: Disruption,
-}
-
-impl Injection {
-    /// A disruption of the store's own server.
-    #[must_use]
-    pub fn new(disruption: Disruption, at: Duration) -> Self {
-        Self { at, member: Role::Server, disruption }
-    }
-}
-
-impl fmt::Display for Injection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.disruption.name())?;
-        if self.member != Role::Server {
-            write!(f, ":{}", self.member)?;
-        }
-        write!(f, "@{}s", self.at.as_secs_f64())
-    }
 }
 
 /// What is done to a deployment while a trial runs, in the order of the moments.
@@ -81,5 +272,65 @@ impl Timeline {
     #[must_use]
     pub fn injections(&self) -> &[Injection] {
         &self.injections
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        for text in [
+            "none",
+            "kill@3s",
+            "kill@1500ms:500ms",
+            "kill:locks@3s",
+            "kill*5",
+            "kill:locks*2:1s",
+            "restart@5s",
+            "pause@4s:2s",
+            "pause*3:250ms",
+            "kill@3s+pause@6s:1s+restart@9s",
+        ] {
+            let faults: Faults = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(faults.to_string(), text);
+        }
+        let same = ["kill@1.5s", "kill@1500ms", "kill@1500ms:0s"].map(str::parse::<Faults>);
+        assert!(same.windows(2).all(|pair| pair[0] == pair[1]), "{same:?}");
+    }
+
+    #[test]
+    fn what_is_no_fault_is_refused_with_what_would_be() {
+        for (text, why) in [
+            ("kill", "no moment"),
+            ("kil@3s", "did you mean \"kill\""),
+            ("kill@", "no length of time"),
+            ("kill@3", "no length of time"),
+            ("kill@-3s", "no length of time"),
+            ("kill@infs", "no length of time"),
+            ("kill@99999999s", "no length of time"),
+            ("kill*0", "from 1 to 1000"),
+            ("kill*x", "from 1 to 1000"),
+            ("kill:router@3s", "roles are server and locks"),
+            ("pause@3s", "a pause has an end"),
+            ("pause@3s:0s", "a pause has an end"),
+            ("restart@3s:1s", "takes as long as the server takes"),
+            ("kill@3s+", "no moment"),
+            ("", "no moment"),
+            ("*é", "from 1 to 1000"),
+        ] {
+            let said = text.parse::<Faults>().unwrap_err();
+            assert!(said.contains(why) && said.contains("write kill@3s"), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn drawn_moments_lie_well_within_the_measured_part() {
+        let faults: Faults = "kill*3+restart@1s".parse().unwrap();
+        let mut draws = [1.0, 0.0, 0.5].into_iter();
+        let timeline = faults.timeline(Duration::from_secs(100), || draws.next().unwrap());
+        let at: Vec<u64> = timeline.injections().iter().map(|injection| injection.at.as_secs()).collect();
+        assert_eq!(at, [1, 5, 47, 90]);
     }
 }

@@ -194,6 +194,15 @@ impl Group {
         }
     }
 
+    /// Adds a process that takes the place of one that has ended.
+    pub(crate) fn join(&mut self, pid: i32) {
+        if let Ok(stat) = stat(pid)
+            && !self.members.iter().any(|member| member.pid == pid && member.birth == stat.starttime)
+        {
+            self.members.push(Member::new(&stat, self.span_start));
+        }
+    }
+
     /// Reads the CPU counters of the known members, whose last reading is `seconds` old; returns the members that
     /// ended.
     pub(crate) fn look(&mut self, seconds: f64) -> Vec<EndedProcess> {

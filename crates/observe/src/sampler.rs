@@ -66,6 +66,23 @@ impl Sampler {
         Self { watch, thread: thread.ok(), stop }
     }
 
+    /// Goes on with another process in place of a server's that has ended: `other` is the name of one of the others,
+    /// or none for the server itself. Of a server that had no process at the start nothing is observed.
+    pub fn follow(&self, other: Option<&str>, pid: u32) {
+        let Ok(pid) = i32::try_from(pid) else { return };
+        with(&self.watch, |watch| {
+            let group = match other {
+                None => watch.server.as_mut(),
+                Some(name) => {
+                    watch.others.iter_mut().find(|(known, _)| known == name).map(|(_, group)| group)
+                }
+            };
+            if let Some(group) = group {
+                group.join(pid);
+            }
+        });
+    }
+
     /// Ends the thread, takes one last sample and returns the resources used. A server that has ended in the
     /// meantime is reported as far as it was seen.
     #[must_use]

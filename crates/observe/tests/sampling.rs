@@ -239,6 +239,33 @@ fn each_server_has_its_own_figures() {
     assert!(gone.others.is_empty());
 }
 
+/// A server that was started again is the same server: the use of both its processes counts.
+#[test]
+fn a_server_that_was_started_again_is_followed() {
+    let _turn = alone();
+    let burn = |name: &str| {
+        let mut first = Running::sh("while :; do :; done");
+        let other = (name == "other").then_some(name);
+        let others: Vec<(&str, u32)> = other.map(|name| (name, first.pid())).into_iter().collect();
+        let own = if other.is_some() { None } else { Some(first.pid()) };
+        let sampler = Sampler::start(own, &others, EVERY);
+        wait_until("it has used enough", || truth(first.pid()) > 0.3);
+        thread::sleep(EVERY * 2);
+        first.end();
+        let second = Running::sh("while :; do :; done");
+        sampler.follow(other, second.pid());
+        sampler.follow(other, second.pid());
+        wait_until("it has used enough, too", || truth(second.pid()) > 0.3);
+        let most = truth(second.pid()) + 60.0;
+        let resources = sampler.stop();
+        let used = other.map_or_else(|| server(&resources).clone(), |name| resources.others[name].clone());
+        assert!((0.5..most).contains(&used.cpu_seconds), "{name}: {resources:?}");
+        assert_eq!(used.processes, 1, "{name}");
+    };
+    burn("server");
+    burn("other");
+}
+
 #[test]
 fn without_a_process_of_its_own_there_is_no_server() {
     let mut gone = Running::sh("exit 0");

@@ -85,6 +85,7 @@ struct About {
     lock: Option<Lock>,
     durability_asked: Option<Durability>,
     durability_effective: Option<Durability>,
+    fault: Text,
     clients: u32,
     offered_per_second: Option<Decimal>,
     round: u32,
@@ -107,6 +108,7 @@ impl About {
             lock: Some(cell.lock),
             durability_asked: cell.durability_asked,
             durability_effective: effective.map(|effective| effective.durability),
+            fault: text(cell.faults.to_string()),
             clients: cell.clients,
             offered_per_second: cell.rate.map(Decimal),
             round: trial.round,
@@ -318,7 +320,7 @@ mod tests {
     fn nothing_is_a_header() {
         let header = columns().unwrap();
         assert_eq!(csv([]).unwrap(), header.join(",") + "\r\n");
-        assert_eq!((header[0].as_str(), header.len()), ("run", 58));
+        assert_eq!((header[0].as_str(), header.len()), ("run", 59));
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub const ADDRESS: &str = "address";
 pub const LOCK: &str = "lock";
 /// The durability level asked for; its value is `as it is` on a user's own server.
 pub const DURABILITY: &str = "durability";
+/// The faults that its trials have.
+pub const FAULT: &str = "fault";
 /// The number of clients.
 pub const CLIENTS: &str = "clients";
 /// The offered rate in operations a second; its value is `closed` in a closed loop.
@@ -22,7 +24,7 @@ pub const RATE: &str = "rate";
 /// Shown for a parameter that a cell does not have.
 pub(crate) const NOT_THERE: &str = "–";
 
-const OWN: [&str; 6] = [STORE, ADDRESS, LOCK, DURABILITY, CLIENTS, RATE];
+const OWN: [&str; 7] = [STORE, ADDRESS, LOCK, DURABILITY, FAULT, CLIENTS, RATE];
 
 /// Names and values of a cell's dimensions.
 pub type Dimensions = Vec<(String, String)>;
@@ -51,6 +53,7 @@ impl CellResult {
             DURABILITY => self
                 .durability_asked
                 .map_or_else(|| "as it is".to_owned(), |durability| durability.to_string()),
+            FAULT => self.faults.to_string(),
             CLIENTS => self.clients.to_string(),
             // printed in full, so that two different rates never look alike
             _ => self.rate.map_or_else(|| "closed".to_owned(), |offered| offered.to_string()),

@@ -42,8 +42,9 @@ pub use page::{NamedResult, page};
 pub use plan::{ArrivalKind, CELLS, Plan, RefusedKind, Span, TRIALS};
 pub use price::Price;
 pub use result::{
-    ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, OperationFigures, RunResult,
-    SecondFigures, SpanFigures, StopFigures, TrialFacts, TrialResult, Windows, schema,
+    ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, InjectionFigures,
+    OperationFigures, RunResult, SecondFigures, SpanFigures, StopFigures, TrialFacts, TrialResult, Windows,
+    schema,
 };
 pub use scalability::{Coefficient, FEWEST, Law, Sweep, sweeps};
 pub use statistics::{ENOUGH, Mean, Method, Ratio};

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acidtest_model::{Durability, Lock};
-use acidtest_workloads::{Verdict, workload};
+use acidtest_model::{Durability, Lock, Role};
+use acidtest_workloads::{DURABILITY, Verdict, workload};
 
 use crate::{
-    CellResult, ENOUGH, FEWEST, RunResult, SHORTEST, TrialResult,
+    CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, RunResult, SHORTEST, TrialResult,
     conclusion::excuses,
     count,
     dimensions::{LOCK, Names},
@@ -24,11 +24,13 @@ const SHOWN: usize = 6;
 const NAMED: usize = 4;
 
 /// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 12] = [
+const SORTS: [&str; 14] = [
     "cells not run",
     "limits",
     "settings",
     "trials cut short",
+    "faults brought about",
+    "crashes",
     "verdicts",
     "faults",
     "overload",
@@ -84,10 +86,18 @@ fn meanings(result: &RunResult) -> Vec<String> {
     let levels: BTreeSet<Durability> =
         result.cells.iter().filter_map(|cell| Some(cell.effective.as_ref()?.durability)).collect();
     notes.extend(levels.into_iter().map(|durability| {
-        format!(
-            "durability {durability}: {}, by the settings read back; no crash was tested in this run.",
-            durability.meaning()
-        )
+        let cells = result.cells.iter().filter(|cell| {
+            cell.effective.as_ref().is_some_and(|effective| effective.durability == durability)
+        });
+        let crashes: usize = cells.flat_map(|cell| &cell.trials).map(|trial| trial.crashes().count()).sum();
+        let tested = match crashes {
+            0 => "no crash was tested in this run".to_owned(),
+            1 => "tested by one crash of the server's process, and by no loss of power".to_owned(),
+            several => {
+                format!("tested by {several} crashes of the server's process, and by no loss of power")
+            }
+        };
+        format!("durability {durability}: {}, by the settings read back; {tested}.", durability.meaning())
     }));
     notes.extend(excuses(result));
     notes.extend(terms(result));
@@ -362,6 +372,47 @@ fn others(cell: &CellResult) -> Option<f64> {
     (!whole.is_empty()).then(|| whole.iter().sum::<f64>() / whole.len() as f64)
 }
 
+/// What was done to a server, when, and how long nobody was served.
+fn injection(injected: &InjectionFigures) -> String {
+    let InjectionFigures { fault, member, due_seconds, at_seconds, answered_seconds, .. } = injected;
+    let whom = if member == Role::Server.name() { String::new() } else { format!(" of {member}") };
+    let late =
+        if at_seconds - due_seconds > 0.1 { format!(" (due at {due_seconds:.2} s)") } else { String::new() };
+    let answered = match answered_seconds {
+        Some(answered) => format!("it answered {:.2} s later", answered - at_seconds),
+        None => "it did not answer again".to_owned(),
+    };
+    let served = match (injected.last_ok_seconds, injected.outage()) {
+        (None, _) => "nothing had been acknowledged before it, so that it says nothing".to_owned(),
+        (Some(_), None) => "nobody was served after it".to_owned(),
+        (Some(_), Some(outage)) => format!("nobody was served for {outage:.2} s"),
+    };
+    format!("{fault}{whom} at {at_seconds:.2} s{late}: {answered}; {served}")
+}
+
+/// What the audit says of a trial whose server was ended: what was acknowledged, and what of it was lost.
+fn survived(trial: &TrialResult) -> String {
+    let ok = |operation: &OperationFigures| operation.service.get("ok").map_or(0, |ok| ok.count);
+    let unknown =
+        |operation: &OperationFigures| operation.service.get("unknown").map_or(0, |each| each.count);
+    let sum = |of: &dyn Fn(&OperationFigures) -> u64| count(total(trial.operations.iter().map(of)));
+    let crashes = match trial.crashes().count() {
+        1 => "one crash".to_owned(),
+        several => format!("{several} crashes"),
+    };
+    let of = format!("{} acknowledged operations, {} unanswered", sum(&ok), sum(&unknown));
+    let lost = trial.audit.findings.iter();
+    let lost: Vec<String> = lost
+        .filter(|finding| finding.count > 0 && finding.guarantee == DURABILITY.name)
+        .map(ToString::to_string)
+        .collect();
+    match (trial.audit.verdict, &lost[..]) {
+        (Verdict::Unknown, _) => format!("{crashes}, {of}: what was kept is not known"),
+        (_, []) => format!("survived {crashes}: nothing of {of} was lost"),
+        (_, lost) => format!("{crashes}, {of}: {}", lost.join(", ")),
+    }
+}
+
 /// `once`, `3 times`.
 fn times_over(times: u64) -> String {
     if times == 1 { "once".to_owned() } else { format!("{} times", count(times)) }
@@ -387,6 +438,10 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
             format!("ended after {:.1} s: {}{detail}", trial.seconds, stopped.reason),
         ));
     }
+    notes.extend(trial.injections.iter().map(|injected| ("faults brought about", injection(injected))));
+    if trial.crashes().next().is_some() {
+        notes.push(("crashes", survived(trial)));
+    }
     if trial.audit.verdict != Verdict::Holds {
         notes.push(("verdicts", trial.audit.to_string()));
     }
@@ -399,7 +454,7 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
         let faults = total(trial.faults.values().copied());
         let most = trial.faults.iter().max_by_key(|(_, count)| **count);
         let most = most.map_or_else(String::new, |(fault, _)| format!(", mostly \"{fault}\""));
-        notes.push(("faults", format!("{} faults{most}; {} reconnects", count(faults), trial.reconnects)));
+        notes.push(("faults", format!("{} errors{most}; {} reconnects", count(faults), trial.reconnects)));
     }
     let arrived = trial.arrived;
     if arrived.late > 0 || arrived.dropped > 0 {
@@ -464,6 +519,40 @@ mod tests {
     fn is_busy(result: &RunResult) -> bool {
         let all = notes(result, &Names::of(&result.cells), true);
         all.iter().any(|note| note.contains("other programs used 4.50 of the machine's 16 cores"))
+    }
+
+    #[test]
+    fn what_a_crash_left_is_said_with_what_was_acknowledged() {
+        let mut result = Grid::default().result();
+        let kill = InjectionFigures {
+            fault: "kill".to_owned(),
+            member: "server".to_owned(),
+            due_seconds: 3.0,
+            at_seconds: 3.25,
+            back_seconds: Some(3.3),
+            answered_seconds: Some(4.0),
+            last_ok_seconds: Some(3.2),
+            next_ok_seconds: Some(4.2),
+        };
+        let locks = InjectionFigures { member: "locks".to_owned(), next_ok_seconds: None, ..kill.clone() };
+        let said = |result: &RunResult| notes(result, &Names::of(&result.cells), true).join("\n");
+        assert!(said(&result).contains("no crash was tested in this run"));
+        result.cells[0].trials[0].injections = vec![kill, locks];
+        let text = said(&result);
+        for words in [
+            "kill at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served for 1.00 s",
+            "kill of locks at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served after it",
+            "survived one crash: nothing of ",
+            "tested by one crash of the server's process, and by no loss of power",
+        ] {
+            assert!(text.contains(words), "no {words:?} in {text}");
+        }
+        let audit = &mut result.cells[0].trials[0].audit;
+        audit.verdict = Verdict::Broken;
+        audit.findings.push(acidtest_workloads::Finding::new("lost", 7, "records", DURABILITY));
+        assert!(said(&result).contains("one crash, ") && said(&result).contains(": lost 7 records"));
+        result.cells[0].trials[0].audit = acidtest_workloads::Audit::unknown("gone");
+        assert!(said(&result).contains("what was kept is not known"));
     }
 
     /// Clients use 0.5 cores and the server 1.5.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
-use acidtest_model::{Durability, Lock};
+use acidtest_model::{Durability, Faults, Lock};
 use acidtest_workloads::Values;
 use jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -75,7 +75,7 @@ pub const CELLS: usize = 10_000;
 pub const TRIALS: u32 = 10_000;
 
 /// The plan of a run: a grid of cells, each driven alike for a number of trials. Every list is an axis of the grid:
-/// stores, locks, durability, clients, rates, and each parameter of the workload that has a list.
+/// stores, locks, durability, faults, clients, rates, and each parameter of the workload that has a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -90,6 +90,10 @@ pub struct Plan {
     /// Durability levels that private servers are set to; a user's own server keeps its settings.
     #[serde(default = "defaults::durability")]
     pub durability: Vec<Durability>,
+    /// Faults that are brought about in each trial, an axis of the grid: `none`, `kill@3s`, `kill*5`,
+    /// `kill@3s+pause@6s:1s` and the like; empty for none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Faults>,
     /// Numbers of clients, an axis of the grid.
     #[serde(default = "defaults::clients")]
     pub clients: Vec<u32>,
@@ -163,6 +167,7 @@ impl Plan {
             stores: defaults::stores(),
             locks: defaults::locks(),
             durability: defaults::durability(),
+            faults: Vec::new(),
             clients: defaults::clients(),
             trials: defaults::trials(),
             duration: defaults::duration(),
@@ -188,8 +193,9 @@ impl Plan {
     /// The number of cells that its lists make at most; `None` if that is too large to count.
     #[must_use]
     pub fn most_cells(&self) -> Option<usize> {
-        let Self { stores, locks, durability, clients, rates, parameters, .. } = self;
-        let lists = [stores.len(), locks.len(), durability.len(), clients.len(), rates.len().max(1)];
+        let Self { stores, locks, durability, faults, clients, rates, parameters, .. } = self;
+        let (faults, rates) = (faults.len().max(1), rates.len().max(1));
+        let lists = [stores.len(), locks.len(), durability.len(), faults, clients.len(), rates];
         let values = parameters.values().map(|value| value.as_array().map_or(1, Vec::len));
         lists.into_iter().chain(values).try_fold(1, usize::checked_mul)
     }

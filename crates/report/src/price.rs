@@ -194,6 +194,10 @@ impl RunResult {
         if base.breaks_promise() || (base.is_promised() && base.verdict() != Verdict::Holds) {
             return None;
         }
+        // a store that has lost its data does other work than one that has them
+        if base.lost_acknowledged() {
+            return None;
+        }
         let turns = || {
             figures[with]
                 .iter()

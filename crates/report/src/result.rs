@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Stop};
-use acidtest_model::{Durability, EffectiveSettings, Lock};
+use acidtest_model::{Durability, EffectiveSettings, Faults, Lock, Role};
 use acidtest_observe::{Machine, Resources};
-use acidtest_workloads::{Audit, Remarks, Values, Verdict};
+use acidtest_workloads::{Audit, DURABILITY, Remarks, Values, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -102,6 +102,9 @@ pub struct CellResult {
     pub without: Vec<String>,
     /// The durability level asked for; none on a user's own server, which keeps its settings.
     pub durability_asked: Option<Durability>,
+    /// The faults that each of its trials has.
+    #[serde(default, skip_serializing_if = "Faults::is_none")]
+    pub faults: Faults,
     /// Number of clients.
     pub clients: u32,
     /// Number of clients that the rate is for, where it is not for all: the others take work as it comes.
@@ -197,9 +200,43 @@ pub struct TrialResult {
     pub resources: Resources,
     /// The reason why the trial ended before its time; none if it did not.
     pub stopped: Option<StopFigures>,
+    /// The faults that were brought about, in the order in which they began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub injections: Vec<InjectionFigures>,
     /// The last lines of the log of the server that died; empty if none did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_log: Vec<String>,
+}
+
+/// A fault that was brought about in a trial. Times are in seconds from the beginning of the measured part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InjectionFigures {
+    /// What was done: kill, restart or pause.
+    pub fault: String,
+    /// The role of the member that it was done to.
+    pub member: String,
+    /// When it was to be done.
+    pub due_seconds: f64,
+    /// When it was done.
+    pub at_seconds: f64,
+    /// When the member was started again, or went on; none if it never was.
+    pub back_seconds: Option<f64>,
+    /// When the member first answered after that; none if it never did.
+    pub answered_seconds: Option<f64>,
+    /// The last acknowledgement before it; none if nothing had been acknowledged since the fault before it, so that
+    /// it proves nothing.
+    pub last_ok_seconds: Option<f64>,
+    /// The first acknowledgement after it, as seen every 20 ms; none if there was none.
+    pub next_ok_seconds: Option<f64>,
+}
+
+impl InjectionFigures {
+    /// How long nobody was served, in seconds: from the last acknowledgement before the fault to the first after it;
+    /// none where there is no such.
+    #[must_use]
+    pub fn outage(&self) -> Option<f64> {
+        Some((self.next_ok_seconds? - self.last_ok_seconds?).max(0.0))
+    }
 }
 
 /// The origin of a trial's data: loaded, or left by an earlier trial.
@@ -429,6 +466,7 @@ impl TrialResult {
             audit,
             resources,
             stopped: measurement.stopped.map(StopFigures::from),
+            injections: Vec::new(),
             server_log: Vec::new(),
         }
     }
@@ -471,6 +509,41 @@ impl TrialResult {
     }
 }
 
+impl TrialResult {
+    /// Notes the faults that were brought about, and leaves the time out of the rates in which nobody was served
+    /// because of them. Not in an open loop: there, what was due meanwhile is done afterwards.
+    pub fn note_injections(&mut self, injections: Vec<InjectionFigures>, is_open_loop: bool) {
+        let end = self.seconds;
+        let mut away = 0.0;
+        let mut covered = 0.0_f64;
+        for injected in &injections {
+            let last = injected.last_ok_seconds.unwrap_or(injected.at_seconds);
+            let from = last.max(covered).min(end);
+            let until = injected.next_ok_seconds.unwrap_or(end).min(end);
+            away += (until - from).max(0.0);
+            covered = covered.max(until);
+        }
+        if !is_open_loop && away > 0.0 && away < end {
+            let served = end / (end - away);
+            self.throughput *= served;
+            for operation in &mut self.operations {
+                operation.ok_per_second *= served;
+            }
+        }
+        self.injections = injections;
+    }
+
+    /// The faults that ended the processes of the store's own server after something had been acknowledged: those that
+    /// say something of its durability.
+    pub(crate) fn crashes(&self) -> impl Iterator<Item = &InjectionFigures> {
+        self.injections.iter().filter(|injected| {
+            injected.member == Role::Server.name()
+                && injected.fault != "pause"
+                && injected.last_ok_seconds.is_some()
+        })
+    }
+}
+
 impl SecondFigures {
     /// Number of operations of these kinds that were acknowledged in the second; of all kinds if none is named.
     #[must_use]
@@ -510,6 +583,16 @@ impl CellResult {
     #[must_use]
     pub fn is_promised(&self) -> bool {
         self.without.is_empty()
+    }
+
+    /// Whether a trial lost what was acknowledged when its server was ended.
+    pub(crate) fn lost_acknowledged(&self) -> bool {
+        let lost = |trial: &TrialResult| {
+            let findings = &trial.audit.findings;
+            trial.crashes().next().is_some()
+                && findings.iter().any(|finding| finding.count > 0 && finding.guarantee == DURABILITY.name)
+        };
+        self.trials.iter().any(lost)
     }
 
     /// Whether a trial proved that a promise was broken: a finding that a guarantee of the cell prevents.
@@ -559,7 +642,72 @@ impl CellResult {
     /// The steadiness of the trials' seconds; none where they are too few.
     pub(crate) fn steadiness_of_trials(&self) -> Option<Steadiness> {
         let series: Vec<Vec<f64>> =
-            self.whole_trials().map(|trial| trial.whole_seconds(self.rate.is_some())).collect();
+            // a fault is no drift
+            self.whole_trials()
+                .filter(|trial| trial.injections.is_empty())
+                .map(|trial| trial.whole_seconds(self.rate.is_some()))
+                .collect();
         Steadiness::of(&series)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Grid;
+
+    /// A fault of a trial of ten seconds, with the acknowledgements before and after it.
+    fn injected(at: f64, last_ok: Option<f64>, next_ok: Option<f64>) -> InjectionFigures {
+        InjectionFigures {
+            fault: "kill".to_owned(),
+            member: Role::Server.to_string(),
+            due_seconds: at,
+            at_seconds: at,
+            back_seconds: None,
+            answered_seconds: None,
+            last_ok_seconds: last_ok,
+            next_ok_seconds: next_ok,
+        }
+    }
+
+    /// The time without service is left out of the rates, once where faults overlap, and not beyond the end.
+    #[test]
+    fn rates_are_of_the_time_in_which_somebody_was_served() {
+        let trial = Grid { seconds: 10, ..Grid::default() }.result().cells[0].trials[0].clone();
+        let scaled = |injections: &[InjectionFigures], is_open_loop| {
+            let mut after = trial.clone();
+            after.note_injections(injections.to_vec(), is_open_loop);
+            let of = |trial: &TrialResult| (trial.throughput, trial.operations[0].ok_per_second);
+            let (before, after) = (of(&trial), of(&after));
+            assert!((after.0 / before.0 - after.1 / before.1).abs() < 1e-9);
+            after.0 / before.0
+        };
+        let near = |scaled: f64, expected: f64| assert!((scaled - expected).abs() < 1e-9, "{scaled}");
+        near(scaled(&[], false), 1.0);
+        near(scaled(&[injected(3.0, Some(2.9), Some(4.9))], false), 10.0 / 8.0);
+        // what was due meanwhile was done afterwards
+        near(scaled(&[injected(3.0, Some(2.9), Some(4.9))], true), 1.0);
+        let twice = [injected(3.0, Some(3.0), Some(5.0)), injected(4.0, None, Some(5.0))];
+        near(scaled(&twice, false), 10.0 / 8.0);
+        near(scaled(&[injected(9.0, Some(9.0), None)], false), 10.0 / 9.0);
+        near(scaled(&[injected(9.0, Some(9.0), Some(12.0))], false), 10.0 / 9.0);
+        // nothing was ever served: there is no time left to take a rate of
+        near(scaled(&[injected(0.0, None, None)], false), 1.0);
+    }
+
+    #[test]
+    fn only_a_fault_after_an_acknowledgement_says_something_of_durability() {
+        let mut trial = Grid::default().result().cells.remove(0).trials.remove(0);
+        let kill = injected(3.0, Some(2.9), Some(4.9));
+        trial.injections = vec![
+            kill.clone(),
+            injected(5.0, None, Some(6.0)),
+            InjectionFigures { fault: "pause".to_owned(), ..kill.clone() },
+            InjectionFigures { member: Role::Locks.to_string(), ..kill.clone() },
+            InjectionFigures { fault: "restart".to_owned(), ..kill },
+        ];
+        assert_eq!(trial.crashes().count(), 2);
+        assert_eq!(trial.injections[0].outage().map(|outage| (outage * 10.0).round()), Some(20.0));
+        assert_eq!(trial.injections[1].outage(), None);
     }
 }

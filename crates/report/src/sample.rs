@@ -142,6 +142,7 @@ impl Grid<'_> {
             decides: true,
             without: if lock.promises() { Vec::new() } else { vec!["lock".to_owned()] },
             durability_asked: Some(durability),
+            faults: acidtest_model::Faults::default(),
             clients,
             scheduled: None,
             rate: None,
@@ -263,6 +264,7 @@ impl Grid<'_> {
                 },
             },
             stopped: None,
+            injections: Vec::new(),
             server_log: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use acidtest_engine::{Arrivals, Extent, Load, OnRefused};
-use acidtest_model::{Durability, Lock, StoreKind, Support};
+use acidtest_model::{Address, Durability, Faults, Hosting, Lock, Role, StoreKind, Support};
 use acidtest_report::{ArrivalKind, Plan, count};
 use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
@@ -34,6 +34,8 @@ pub struct Cell {
     pub clients: u32,
     /// Offered operations a second; none in a closed loop.
     pub rate: Option<f64>,
+    /// The index of the trials' faults in [`Grid::faults`].
+    pub faults: usize,
 }
 
 impl Cell {
@@ -80,6 +82,8 @@ impl Cell {
 pub struct Grid {
     /// The workload, once for each combination of its parameters.
     pub workloads: Vec<Box<dyn Workload>>,
+    /// The faults of the cells' trials: those of the plan, or none.
+    pub faults: Vec<Faults>,
     /// Every combination that is run.
     pub cells: Vec<Cell>,
     /// The combinations that no store can do, where the plan says to leave them out.
@@ -95,7 +99,8 @@ impl Grid {
     pub fn of(plan: &Plan, targets: &[Target]) -> Result<Self, Failure> {
         let kind = kind_of(&plan.workload)?;
         let workloads = workloads(kind, plan)?;
-        let mut grid = Self { workloads, cells: Vec::new(), left_out: Vec::new() };
+        let faults = if plan.faults.is_empty() { vec![Faults::default()] } else { plan.faults.clone() };
+        let mut grid = Self { workloads, faults, cells: Vec::new(), left_out: Vec::new() };
         let mut refused = BTreeSet::new();
         for (target, each) in targets.iter().enumerate() {
             // a user's own server keeps the durability level that it has, and so does a store whose queues have their
@@ -111,8 +116,22 @@ impl Grid {
                         refused.insert(why);
                         continue;
                     }
-                    let cell = |&(clients, rate)| Cell { target, workload, durability, lock, clients, rate };
-                    grid.cells.extend(loads.iter().map(cell));
+                    for (index, faults) in grid.faults.iter().enumerate() {
+                        if let Err(why) = check_faults(faults, each, plan, &**with, lock) {
+                            refused.insert(why);
+                            continue;
+                        }
+                        let cell = |&(clients, rate)| Cell {
+                            target,
+                            workload,
+                            durability,
+                            lock,
+                            clients,
+                            rate,
+                            faults: index,
+                        };
+                        grid.cells.extend(loads.iter().map(cell));
+                    }
                 }
             }
         }
@@ -255,6 +274,48 @@ fn check(
         Some(why) => Err(format!("{} cannot carry {workload_name} as asked: {why}", kind.name)),
         None => Ok(()),
     }
+}
+
+/// Whether the faults can be brought about in a cell; the error is the reason why not, with what would do.
+fn check_faults(
+    faults: &Faults,
+    target: &Target,
+    plan: &Plan,
+    workload: &dyn Workload,
+    lock: Lock,
+) -> Result<(), String> {
+    let kind = target.kind();
+    if faults.is_none() {
+        return Ok(());
+    }
+    if target.address.is_some() {
+        return Err(format!(
+            "--fault {faults} is for servers that acidtest starts, and {} is your own; --store {} starts one",
+            target.shown(),
+            kind.name
+        ));
+    }
+    if kind.hosting != Hosting::Program {
+        return Err(format!(
+            "{} has no server for --fault {faults}: it runs in acidtest's own process",
+            kind.name
+        ));
+    }
+    let hits_locks = faults.0.iter().any(|fault| fault.member == Role::Locks);
+    let has_service = kind.lock_service && lock == Lock::Hard && workload.decides();
+    if hits_locks && !has_service {
+        return Err(format!(
+            "{} with lock {lock} has no lock service for --fault {faults}; elasticsearch has one with lock hard",
+            kind.name
+        ));
+    }
+    if hits_locks && Address::parse(&plan.lock_service).is_ok() {
+        return Err(format!(
+            "--fault {faults} is for servers that acidtest starts, and the lock service is your own; --lock-service \
+             redis starts one"
+        ));
+    }
+    Ok(())
 }
 
 fn lacks<'a>(

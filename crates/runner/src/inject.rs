@@ -9,6 +9,7 @@ use std::{
 };
 
 use acidtest_model::{Disruption, Injection, Role, Timeline};
+use acidtest_report::InjectionFigures;
 
 use crate::{
     Failure, OpenOptions,
@@ -30,6 +31,28 @@ pub struct Injected {
     pub back: Option<Duration>,
     /// When it first answered after that; none if it never did.
     pub answered: Option<Duration>,
+    /// The last acknowledgement before it; none if nothing was acknowledged since the injection before it.
+    pub last_ok: Option<Duration>,
+    /// The first acknowledgement after it, as far as was looked.
+    pub next_ok: Option<Duration>,
+}
+
+impl Injected {
+    /// The same as a result keeps it.
+    pub(crate) fn figures(&self) -> InjectionFigures {
+        let Self { injection, at, back, answered, last_ok, next_ok } = self;
+        let seconds = |time: &Option<Duration>| time.map(|time| time.as_secs_f64());
+        InjectionFigures {
+            fault: injection.disruption.name().to_owned(),
+            member: injection.member.to_string(),
+            due_seconds: injection.at.as_secs_f64(),
+            at_seconds: at.as_secs_f64(),
+            back_seconds: seconds(back),
+            answered_seconds: seconds(answered),
+            last_ok_seconds: seconds(last_ok),
+            next_ok_seconds: seconds(next_ok),
+        }
+    }
 }
 
 /// An injection whose member has not yet answered again.
@@ -83,13 +106,45 @@ impl<'a> Injector<'a> {
     }
 
     /// Begins the injections that are due, the measured part having lasted this long, and goes on with those begun.
-    pub(crate) fn go_on(&mut self, measured: Duration, instance: &mut Instance) -> Result<(), Failure> {
+    pub(crate) fn go_on(
+        &mut self,
+        measured: Duration,
+        acknowledged: impl Fn() -> Option<Duration>,
+        instance: &mut Instance,
+    ) -> Result<(), Failure> {
         let now = Instant::now();
         self.begun = now.checked_sub(measured).unwrap_or(now);
+        self.look(acknowledged());
         while let Some(next) = self.due.pop_front_if(|next| next.at <= measured) {
             self.begin(next, instance)?;
+            // what was acknowledged until now was so before the signal had its effect
+            let before = self.done.iter().rev().nth(1).map_or(Duration::ZERO, |before| before.at);
+            if let Some(begun) = self.done.last_mut() {
+                begun.last_ok = acknowledged().filter(|last| *last > before);
+            }
         }
-        self.advance(instance)
+        self.advance(acknowledged, instance)
+    }
+
+    /// Notes the acknowledgements after injections, given the last acknowledgement of all.
+    pub(crate) fn look(&mut self, last: Option<Duration>) {
+        let Some(last) = last else { return };
+        for (index, injected) in self.done.iter_mut().enumerate() {
+            // a server that is asked to stop still serves for a while
+            let is_stopping =
+                |open: &OpenInjection| open.index == index && matches!(open.state, State::Stopping(_));
+            if injected.next_ok.is_some() || self.open.iter().any(is_stopping) {
+                continue;
+            }
+            let is_later = injected.last_ok.map_or(last > injected.at, |before| last > before);
+            injected.next_ok = Some(last).filter(|_| is_later);
+        }
+    }
+
+    /// Whether an injection that ends the processes of the store's own server is due.
+    pub(crate) fn ends_server(&self, measured: Duration) -> bool {
+        let ends = |next: &Injection| next.member == Role::Server && next.disruption.ends_processes();
+        self.due.iter().take_while(|next| next.at <= measured).any(|next| ends(next))
     }
 
     /// Whether the member is not there because of an injection.
@@ -101,6 +156,7 @@ impl<'a> Injector<'a> {
     /// Brings every member back at once, and waits until it answers. Returns the member that does not.
     pub(crate) async fn end(
         mut self,
+        acknowledged: impl Fn() -> Option<Duration>,
         instance: &mut Instance,
     ) -> Result<(Vec<Injected>, Option<LostMember>), Failure> {
         let now = Instant::now();
@@ -112,7 +168,7 @@ impl<'a> Injector<'a> {
         }
         let mut lost = None;
         while !self.open.is_empty() && lost.is_none() {
-            self.advance(instance)?;
+            self.advance(&acknowledged, instance)?;
             lost = instance.lost(|role| self.has_down(role));
             if lost.is_none() && now.elapsed() > READY + STOPPING {
                 lost = self.open.first().and_then(|open| instance.silent(open.member));
@@ -152,16 +208,24 @@ impl<'a> Injector<'a> {
         // a member that was on its way back has been hit again
         self.open.retain(|open| open.member != role);
         self.open.push(OpenInjection { index: self.done.len(), member: role, state });
-        self.done.push(Injected { injection: injection.clone(), at, back: None, answered: None });
+        let injection = injection.clone();
+        let (back, answered, last_ok, next_ok) = (None, None, None, None);
+        self.done.push(Injected { injection, at, back, answered, last_ok, next_ok });
         Ok(())
     }
 
-    fn advance(&mut self, instance: &mut Instance) -> Result<(), Failure> {
+    fn advance(
+        &mut self,
+        acknowledged: impl Fn() -> Option<Duration>,
+        instance: &mut Instance,
+    ) -> Result<(), Failure> {
         for begun in &mut self.open {
             let Some(member) = instance.member(begun.member) else { continue };
             let now = Instant::now();
             match begun.state {
                 State::Stopping(since) if member.ended().is_some() || since.elapsed() > STOPPING => {
+                    let injected = &mut self.done[begun.index];
+                    injected.last_ok = injected.last_ok.and(acknowledged());
                     member.restart()?;
                 }
                 State::Down(until) if now >= until => member.restart()?,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Address, Hosting, IdleOption};
+use acidtest_model::{Address, Faults, Hosting, IdleOption};
 use acidtest_report::{CELLS, Plan, RefusedKind, Span, TRIALS, count};
 use acidtest_workloads::Workload;
 use serde_json::Value;
@@ -41,6 +41,7 @@ impl<'a> GivenOptions<'a> {
         let differs = [
             ("locks", plan.locks != usual.locks),
             ("durability", plan.durability != usual.durability),
+            ("faults", !plan.faults.is_empty()),
             ("clients", plan.clients != usual.clients),
             ("duration", plan.duration != usual.duration),
             ("ops", plan.ops.is_some()),
@@ -103,6 +104,7 @@ fn option(key: &str) -> String {
         "stores" => "store",
         "locks" => "lock",
         "rates" => "rate",
+        "faults" => "fault",
         key => key,
     };
     format!("--{}", name.replace('_', "-"))
@@ -150,6 +152,7 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
         repeated(&plan.stores),
         repeated(&plan.locks),
         repeated(&plan.durability),
+        repeated(&plan.faults),
         repeated(&plan.clients),
         repeated(&plan.rates),
     ];
@@ -185,6 +188,16 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
     if let Some((name, must, _)) = limits.into_iter().find(|(.., fits)| !fits) {
         return Err(Failure::Usage(format!("{} must be {must}", named(name))));
     }
+    let late = |faults: &&Faults| faults.last().is_some_and(|last| last >= plan.duration.0);
+    if let (Some(faults), None, None) = (plan.faults.iter().find(late), plan.ops, plan.trace) {
+        return Err(Failure::Usage(format!(
+            "{} {faults} comes after the end of the measured part, which lasts {}\n  remedy: an earlier moment, or a \
+             longer {}",
+            named("faults"),
+            plan.duration,
+            named("duration")
+        )));
+    }
     namespace(&plan.namespace, &named("namespace"))
 }
 
@@ -213,7 +226,10 @@ type Row = (&'static str, bool, &'static str);
 /// Refuses options that rule each other out, whatever the workload and the stores are.
 fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> {
     let traced = plan.trace.is_some();
-    let rows: [Row; 7] = [
+    let strikes = plan.faults.iter().any(|faults| !faults.is_none());
+    let endless = "a fault has its moment in a time, and the measured part is a number of operations";
+    let rows: [Row; 8] = [
+        ("faults", strikes && (traced || plan.ops.is_some()), endless),
         ("duration", plan.ops.is_some(), "the measured part is a number of operations (--ops)"),
         ("duration", traced, "a sequence is replayed to its end (--trace)"),
         ("ops", traced, "a sequence has its own number of operations (--trace)"),

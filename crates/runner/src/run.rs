@@ -6,19 +6,23 @@ use std::{
 };
 
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, EffectiveSettings, Hosting, Lock, Timeline};
+use acidtest_model::{Durability, EffectiveSettings, Fault, Faults, Hosting, Lock, Role};
 use acidtest_observe::machine;
 use acidtest_report::{
     CellResult, DataFigures, FORMAT, Plan, RunResult, StopFigures, TrialFacts, TrialResult,
 };
-use acidtest_workloads::{AuditResult, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload};
-use rand::{SeedableRng, seq::SliceRandom};
+use acidtest_workloads::{
+    AuditResult, DURABILITY, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload,
+};
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{
     Failure, Interrupt, Observer, Target, Watcher,
+    answer::READY,
     grid::{self, Cell, Grid},
     harness,
+    inject::Injected,
     instance::{Claim, EarlierData, Instance},
     resume,
     trial::TrialRun,
@@ -28,6 +32,9 @@ use crate::{
 const WRITING: Duration = Duration::from_secs(10);
 const WRITING_TIMES: u32 = 20;
 
+/// Changes the seed of a trial into that of the moments of its faults.
+const MOMENTS: u64 = 0x6661_756c_7473;
+
 /// The state of a run while its trials are made.
 struct Runner<'a, 'e> {
     plan: &'a Plan,
@@ -36,6 +43,7 @@ struct Runner<'a, 'e> {
     lock_service: Option<&'a Target>,
     environment: Environment<'e>,
     workloads: Vec<Box<dyn Workload>>,
+    faults: Vec<Faults>,
     cells: Vec<Cell>,
     /// The open stores, by target and durability level.
     instances: BTreeMap<(usize, Durability), Instance>,
@@ -91,7 +99,7 @@ pub struct Environment<'a> {
 /// No trial could be run at all: then nothing is written.
 pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished, Failure> {
     let Order { id, plan, targets, lock_service, grid, begun } = order;
-    let Grid { workloads, cells, left_out } = grid;
+    let Grid { workloads, faults, cells, left_out } = grid;
     let trials = cells.len() as u64 * u64::from(plan.trials);
     let length = plan.warmup.0 + plan.duration.0;
     let timed = plan.ops.is_none() && plan.trace.is_none();
@@ -117,7 +125,9 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
             harness: harness::measure(&*workloads[0], null, cells[0].clients, driven, plan.seed)?,
             cells: cells
                 .iter()
-                .map(|cell| empty(cell, &targets[cell.target], &*workloads[cell.workload]))
+                .map(|cell| {
+                    empty(cell, &targets[cell.target], &*workloads[cell.workload], &faults[cell.faults])
+                })
                 .collect(),
             left_out,
         }
@@ -128,6 +138,7 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
         lock_service: lock_service.as_ref(),
         environment,
         workloads,
+        faults,
         cells,
         instances: BTreeMap::new(),
         session: resume::sessions(&result) + 1,
@@ -167,7 +178,7 @@ fn nothing_run(result: &RunResult, interrupt: &Interrupt) -> Option<Failure> {
     Some(Failure::Store(causes.join("\nerror: ")))
 }
 
-fn empty(cell: &Cell, target: &Target, workload: &dyn Workload) -> CellResult {
+fn empty(cell: &Cell, target: &Target, workload: &dyn Workload, faults: &Faults) -> CellResult {
     let kind = target.kind();
     CellResult {
         store: kind.name.to_owned(),
@@ -179,6 +190,7 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload) -> CellResult {
         decides: workload.decides(),
         without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
         durability_asked: (!target.keeps_durability()).then_some(cell.durability),
+        faults: faults.clone(),
         clients: cell.clients,
         scheduled: workload.scheduled(),
         rate: cell.rate,
@@ -249,12 +261,15 @@ impl Runner<'_, '_> {
 
     /// The name of a cell: the values that tell it from the others of the run.
     fn name(&self, index: usize) -> String {
-        let Cell { target, durability, lock, clients, rate, workload } = self.cells[index];
+        let Cell { target, durability, lock, clients, rate, workload, faults } = self.cells[index];
         let shown = self.targets[target].shown();
         let decides = self.workloads[workload].decides();
         let mut parts = vec![if decides { format!("{shown} {lock}") } else { shown }];
         if self.plan.durability.len() > 1 {
             parts.push(format!("durability {durability}"));
+        }
+        if self.plan.faults.len() > 1 {
+            parts.push(format!("fault {}", self.faults[faults]));
         }
         if self.plan.clients.len() > 1 {
             parts.push(format!("{clients} clients"));
@@ -309,7 +324,10 @@ impl Runner<'_, '_> {
             None => self.open(target, durability).await?,
         };
         let trial = self.trial_on(&mut instance, index, round).await;
-        if instance.lost(|_| false).is_none() {
+        // a server that keeps nothing over a crash may have lost more than a trial's data
+        let is_forgetful = instance.effective.durability == Durability::None
+            && trial.as_ref().is_ok_and(|trial| !trial.injections.is_empty());
+        if instance.lost(|_| false).is_none() && !is_forgetful {
             self.instances.insert((target, durability), instance);
         } else {
             // closes what is left of it: perhaps a lock service, or the store whose lock service died
@@ -389,14 +407,31 @@ impl Runner<'_, '_> {
         let settings = trial.settings(instance).await?;
         self.note_settings(index, &settings)?;
         let workload = &*self.workloads[cell.workload];
-        let load = cell.load(self.plan, workload, instance.store().blocking(), seed);
+        let mut load = cell.load(self.plan, workload, instance.store().blocking(), seed);
+        let faults = &self.faults[cell.faults];
+        if !faults.is_none() {
+            // a server that was killed may take its time to recover
+            load.patience = faults.longest() + READY;
+        }
+        let mut draws = Xoshiro256PlusPlus::seed_from_u64(seed ^ MOMENTS);
+        let timeline = faults.timeline(self.plan.duration.0, || draws.random());
+        let without = self.result.cells[index].without.clone();
         let watcher = &mut self.environment.watcher;
-        let driven = trial.drive(instance, load, &Timeline::default(), watcher).await?;
+        let driven = trial.drive(instance, load, &timeline, watcher).await?;
         watcher.observer.doing("auditing");
-        let AuditResult { audit, reusable, limits } = trial.audit(instance, &driven).await;
+        let AuditResult { mut audit, reusable, limits } = trial.audit(instance, &driven).await;
+        if let Some(proved) = &driven.proved {
+            audit.across_crash(proved, &without);
+        }
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
+        let injections = driven.injected.iter().map(Injected::figures).collect();
+        result.note_injections(injections, cell.rate.is_some());
         result.gauge = driven.gauge;
         result.limits = limits;
+        if driven.proved.is_some() {
+            // what earlier trials left was proved of a server that has ended since
+            instance.earlier.clear();
+        }
         if let Some(lost) = driven.lost {
             let detail = format!("it {}", lost.how);
             result.stopped = Some(StopFigures { reason: "server gone".to_owned(), detail });
@@ -417,6 +452,15 @@ impl Runner<'_, '_> {
                 "the server is no longer what its earlier trials ran on: it was {}, {}; it is {}, {}",
                 then.version, then.because, now.version, now.because
             )));
+        }
+        let strikes = self.faults[self.cells[index].faults].0.iter();
+        let ends_server = |fault: &Fault| fault.member == Role::Server && fault.disruption.ends_processes();
+        let name = DURABILITY.name.to_owned();
+        if now.durability == Durability::None && strikes.copied().any(|fault| ends_server(&fault)) {
+            // nothing was promised of what comes after a crash: what it loses is counted, and breaks no promise
+            if !cell.without.contains(&name) {
+                cell.without.push(name);
+            }
         }
         cell.effective = Some(now.clone());
         Ok(())

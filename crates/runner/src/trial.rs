@@ -130,7 +130,7 @@ impl TrialRun {
     ) -> Result<Driven, Failure> {
         let clients = (0..self.clients).map(|_| self.trial.client(instance.store(), &self.place));
         let tasks = clients.collect::<Result<Vec<ClientTask>, StoreError>>()?;
-        watch::drive(&*self.trial, instance, load, tasks, timeline, watcher).await
+        watch::drive(&*self.trial, instance, &self.place, load, tasks, timeline, watcher).await
     }
 
     /// Audits the trial: holds its ledger against the final state of the store.

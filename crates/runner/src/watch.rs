@@ -7,10 +7,10 @@ use std::{
 };
 
 use acidtest_engine::{ClientTask, EngineError, Extent, Load, Measurement, Progress, Stop, Trial};
-use acidtest_model::{Role, Timeline};
+use acidtest_model::{Role, StoreError, Timeline};
 use acidtest_observe::{Resources, Sampler};
 use acidtest_report::GaugeFigures;
-use acidtest_workloads::WorkloadTrial;
+use acidtest_workloads::{Audit, Place, WorkloadTrial};
 
 use crate::{
     Failure, Watcher,
@@ -33,6 +33,8 @@ pub struct Driven {
     pub resources: Resources,
     /// What was done to the members, in the order in which it was begun.
     pub injected: Vec<Injected>,
+    /// What the ledger by itself proved before the store's server was first ended; none if it never was.
+    pub(crate) proved: Option<Audit>,
     /// The server that was lost, if one was.
     pub(crate) lost: Option<LostMember>,
     pub(crate) gauge: Option<GaugeFigures>,
@@ -63,6 +65,7 @@ impl Gauge {
 pub(crate) async fn drive(
     of: &dyn WorkloadTrial,
     instance: &mut Instance,
+    place: &Place,
     load: Load,
     tasks: Vec<ClientTask>,
     timeline: &Timeline,
@@ -74,9 +77,10 @@ pub(crate) async fn drive(
     let mut injector = Injector::new(timeline);
     // started anew with the measured part; a trial shorter than the interval has only this one
     let mut sampler = sample(instance);
+    let mut observed = instance.pids();
     let mut measuring = false;
     let mut gauge = Gauge::default();
-    let (mut lost, mut failed) = (None, None);
+    let (mut lost, mut failed, mut proved) = (None, None, None);
     let mut stopped: Option<Instant> = None;
     while !running.is_finished() {
         injector.wait(WATCH).await;
@@ -87,13 +91,21 @@ pub(crate) async fn drive(
         }
         gauge.look(progress.measured, of);
         watcher.observer.measured(&progress, share(extent, &progress));
-        if let (Some(measured), None, None) = (progress.measured, stopped, &failed)
-            && let Err(failure) = injector.go_on(measured, instance)
-        {
-            trial.stop(Stop::Interrupted);
-            trial.give_up();
-            failed = Some(failure);
+        if let (Some(measured), None, None) = (progress.measured, stopped, &failed) {
+            if proved.is_none() && injector.ends_server(measured) {
+                proved = Some(proved_by_ledger(of, place).await);
+            }
+            if let Err(failure) = injector.go_on(measured, || trial.last_acknowledged(), instance) {
+                trial.stop(Stop::Interrupted);
+                trial.give_up();
+                failed = Some(failure);
+            }
         }
+        let pids = instance.pids();
+        for (role, pid) in pids.iter().filter(|pid| !observed.contains(pid)) {
+            sampler.follow(Some(role.name()).filter(|_| *role != Role::Server), *pid);
+        }
+        observed = pids;
         if lost.is_none() {
             lost = instance.lost(|role| injector.has_down(role));
             if let Some(LostMember { how, .. }) = &lost {
@@ -114,7 +126,8 @@ pub(crate) async fn drive(
         Ok(measurement) => measurement.map_err(|error| Failure::Other(error.to_string()))?,
         Err(_) => return Err(Failure::Other("the engine panicked: a defect of acidtest".to_owned())),
     };
-    let (injected, silent) = injector.end(instance).await?;
+    injector.look(trial.last_acknowledged());
+    let (injected, silent) = injector.end(|| trial.last_acknowledged(), instance).await?;
     if let Some(failure) = failed {
         return Err(failure);
     }
@@ -130,7 +143,17 @@ pub(crate) async fn drive(
     if lost.is_none() && matches!(measurement.stopped, Some(Stop::ServerGone(_))) {
         lost = instance.lost(|_| false);
     }
-    Ok(Driven { measurement, resources, injected, lost: lost.or(silent), gauge: gauge.figures })
+    Ok(Driven { measurement, resources, injected, proved, lost: lost.or(silent), gauge: gauge.figures })
+}
+
+/// What the ledger by itself proves at this moment.
+async fn proved_by_ledger(of: &dyn WorkloadTrial, place: &Place) -> Audit {
+    let unasked = StoreError::Server {
+        doing: "reading the final state".to_owned(),
+        address: "the store".to_owned(),
+        cause: "it was not asked".to_owned(),
+    };
+    of.audit(Err(unasked), place).await.audit
 }
 
 /// Samples the servers that the lab started, whether for this run or to be kept.

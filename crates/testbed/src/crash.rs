@@ -5,14 +5,14 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::Duration};
 use acidtest_engine::{Load, Measurement, Outcome, Progress, Stop};
 use acidtest_lab::Lab;
 use acidtest_model::{
-    Address, Disruption, Durability, EffectiveSettings, Injection, Lock, StoreError, StoreKind, Task,
+    Address, Disruption, Durability, EffectiveSettings, Injection, Lock, Role, StoreError, StoreKind, Task,
     Timeline,
 };
 use acidtest_report::{Plan, Span};
 use acidtest_runner::{
     Cell, Claim, Driven, Instance, Interrupt, Observer, OpenOptions, Opener, Target, TrialRun, Watcher,
 };
-use acidtest_workloads::{Audit, Finding, Place, Store, TrialSetup, Workload};
+use acidtest_workloads::{Audit, Finding, Place, Store, TrialSetup, Verdict, Workload};
 use tempfile::TempDir;
 
 use crate::{NAMESPACE, SEED, Subject, private::wanted, steps::BACK, wait, with_more_time};
@@ -46,6 +46,7 @@ pub(crate) struct Victim {
 }
 
 /// A trial in which the server was killed: at least one operation was acknowledged before.
+#[derive(Debug)]
 pub(crate) struct CrashedTrial {
     pub(crate) settings: EffectiveSettings,
     pub(crate) measurement: Measurement,
@@ -96,7 +97,9 @@ impl Victim {
             let seconds = usize::try_from(millis / 1000).unwrap();
             let acknowledged =
                 trial.measurement.series.iter().take(seconds).any(|second| ok(&second.counts) > 0);
-            if acknowledged { Ok(trial) } else { Err(format!("{:?}", trial.measurement)) }
+            // nor is a server bound to know soon what it still holds for consumers that went with it
+            let is_known = trial.audit.verdict != Verdict::Unknown;
+            if acknowledged && is_known { Ok(trial) } else { Err(format!("{trial:?}")) }
         })
     }
 
@@ -123,7 +126,11 @@ impl Victim {
             Back::TooLate => (Duration::from_hours(1), Duration::from_secs(1)),
         };
         let load = Load { patience, ..self.load(workload, lock, clients) };
-        let timeline = Timeline::new(vec![Injection::new(Disruption::Kill { down }, before)]);
+        let timeline = Timeline::new(vec![Injection {
+            at: before,
+            member: Role::Server,
+            disruption: Disruption::Kill { down },
+        }]);
         let driven = trial.drive(&mut self.instance, load, &timeline, &mut watcher).await.unwrap();
         let audit = trial.audit(&self.instance, &driven).await.audit;
         trial.unload(&self.instance).await;
@@ -138,7 +145,7 @@ impl Victim {
         let (warmup, timeout) = (Span(Duration::ZERO), Span(Duration::from_mins(5)));
         let plan = Plan { duration: hour, warmup, timeout, ..Plan::of("") };
         let durability = Durability::None;
-        let cell = Cell { target: 0, workload: 0, durability, lock, clients, rate: None };
+        let cell = Cell { target: 0, workload: 0, durability, lock, clients, rate: None, faults: 0 };
         cell.load(&plan, workload, self.instance.store().blocking(), SEED)
     }
 }

@@ -62,8 +62,11 @@ pub const LOCK: Guarantee = Guarantee {
 };
 
 /// Acknowledged writes are still there after the crashes that the durability level names.
-pub const DURABILITY: Guarantee =
-    Guarantee::option("durability", Levels::Ordered(&["none", "process", "disk"]));
+pub const DURABILITY: Guarantee = Guarantee {
+    without: "durability none promises nothing of what comes after the server was ended: what is lost then is counted, \
+              and is no failure.",
+    ..Guarantee::option("durability", Levels::Ordered(&["none", "process", "disk"]))
+};
 
 /// Concurrent transactions see no more of each other than their isolation level allows.
 pub const ISOLATION: Guarantee = Guarantee::option("isolation", Levels::Without(&["default"]));

@@ -16,7 +16,7 @@ mod verdict;
 mod workload;
 
 pub use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
-pub use guarantee::{Guarantee, Levels};
+pub use guarantee::{DURABILITY, Guarantee, Levels};
 pub use keys::{Skew, SkewError};
 pub use store::{Owner, Place, Store, lock_namespace};
 pub use verdict::{Audit, Finding, Verdict};

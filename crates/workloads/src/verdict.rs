@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Guarantee;
+use crate::{Guarantee, guarantee::DURABILITY};
 
 /// Whether the guarantees held. Ordered by how much it speaks against a result: the worst verdict of several trials
 /// is their maximum.
@@ -41,13 +41,24 @@ pub struct Finding {
     pub unit: String,
     /// The guarantee that prevents it; in a cell that does without that guarantee, the finding breaks no promise.
     pub guarantee: String,
+    /// Whether the loss of acknowledged writes may look like it.
+    #[serde(skip)]
+    pub is_loss: bool,
 }
 
 impl Finding {
     /// A finding of `count` units of damage that the guarantee prevents.
     #[must_use]
     pub fn new(name: &str, count: u64, unit: &str, guarantee: Guarantee) -> Self {
-        Self { name: name.to_owned(), count, unit: unit.to_owned(), guarantee: guarantee.name.to_owned() }
+        let (name, unit) = (name.to_owned(), unit.to_owned());
+        Self { name, count, unit, guarantee: guarantee.name.to_owned(), is_loss: false }
+    }
+
+    /// The same finding, which the loss of acknowledged writes may look like: after a crash it is no proof of anything
+    /// else.
+    #[must_use]
+    pub fn or_loss(self) -> Self {
+        Self { is_loss: true, ..self }
     }
 }
 
@@ -100,6 +111,22 @@ impl Audit {
         self.findings.iter().any(|finding| finding.count > 0 && promised(&finding.guarantee))
     }
 
+    /// Ascribes to durability what a crash of the server may explain. What the ledger by itself had `proved` before
+    /// it stays as it is; and so does what is prevented by a guarantee that the cell does `without`: with or without
+    /// a crash it was to be expected, and proves no loss.
+    pub fn across_crash(&mut self, proved: &Self, without: &[impl AsRef<str>]) {
+        let is_promised = |guarantee: &str| !without.iter().any(|name| name.as_ref() == guarantee);
+        let mut lost = Vec::new();
+        for finding in self.findings.iter_mut().filter(|finding| finding.is_loss) {
+            let more = finding.count.saturating_sub(proved.count(&finding.name));
+            if finding.guarantee != DURABILITY.name && is_promised(&finding.guarantee) && more > 0 {
+                finding.count -= more;
+                lost.push(Finding { count: more, guarantee: DURABILITY.name.to_owned(), ..finding.clone() });
+            }
+        }
+        self.findings.extend(lost);
+    }
+
     /// The count of a finding; 0 if it was not looked for.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
@@ -137,6 +164,42 @@ mod tests {
         assert_eq!(said("off_sequence", 3, "units"), "off sequence 3 units");
         assert_eq!(said("torn", 1, "records"), "torn 1 record");
         assert_eq!(said("duplicated", 1, "deliveries"), "duplicated 1 delivery");
+    }
+
+    /// After a crash, what a loss explains is durability's: but not what was proved before it, nor what the cell does
+    /// without, nor what no loss explains.
+    #[test]
+    fn a_crash_is_no_proof_against_a_lock() {
+        let audit = |oversold, surplus, torn| {
+            let mut audit = Audit::unknown("made up");
+            audit.verdict = Verdict::Broken;
+            audit.findings = vec![
+                Finding::new("oversold", oversold, "units", LOCK).or_loss(),
+                Finding::new("surplus", surplus, "units", LOCK).or_loss(),
+                Finding::new("torn", torn, "units", INTEGRITY),
+                Finding::new("lost", 4, "records", DURABILITY).or_loss(),
+            ];
+            audit
+        };
+        let none: &[&str] = &[];
+        let of = |audit: &Audit, guarantee: Guarantee| -> u64 {
+            let found = audit.findings.iter().filter(|finding| finding.guarantee == guarantee.name);
+            found.map(|finding| finding.count).sum()
+        };
+        let mut crossed = audit(10, 7, 1);
+        crossed.across_crash(&audit(3, 0, 0), none);
+        assert_eq!(
+            (of(&crossed, LOCK), of(&crossed, INTEGRITY), of(&crossed, DURABILITY)),
+            (3, 1, 7 + 7 + 4)
+        );
+        assert!(crossed.breaks_promise(&[DURABILITY.name]), "what was proved before the crash stays proved");
+        let mut crossed = audit(10, 7, 0);
+        crossed.across_crash(&audit(0, 0, 0), none);
+        assert!(crossed.breaks_promise(none) && !crossed.breaks_promise(&[DURABILITY.name]));
+        // without a lock it was to be expected, and proves no loss
+        let mut crossed = audit(10, 7, 0);
+        crossed.across_crash(&audit(0, 0, 0), &[LOCK.name]);
+        assert_eq!((of(&crossed, LOCK), of(&crossed, DURABILITY)), (17, 4));
     }
 
     #[test]

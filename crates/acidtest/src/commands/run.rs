@@ -212,6 +212,7 @@ fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
             == (then.store.as_str(), then.address.clone(), then.lock)
             && (cell.clients, cell.rate) == (then.clients, then.rate)
             && then.durability_asked.is_none_or(|durability| durability == cell.durability)
+            && grid.faults[cell.faults] == then.faults
             && grid.workloads[cell.workload].values() == then.parameters
     };
     if grid.cells.len() != begun.cells.len() || !grid.cells.iter().zip(&begun.cells).all(same) {

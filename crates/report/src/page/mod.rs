@@ -265,7 +265,7 @@ fn trials(cell: &CellResult) -> Table {
         "first (cold)",
         "late",
         "dropped",
-        "faults",
+        "errors",
         "client CPU",
         "server CPU",
     ]);
@@ -324,7 +324,7 @@ fn said(trial: &TrialResult) -> Markup {
         trial.audit.evidence.iter().map(|(name, value)| format!("{name} {value}")).collect();
     html! {
         details {
-            summary { "Trial " (trial.round) ": audit" @if !trial.faults.is_empty() { ", faults" } @if !trial.server_log.is_empty() { ", log" } }
+            summary { "Trial " (trial.round) ": audit" @if !trial.faults.is_empty() { ", errors" } @if !trial.server_log.is_empty() { ", log" } }
             p { "Looked for: " (findings.join(", ")) "." }
             p { "Evidence: " (evidence.join(", ")) "." }
             @if let Some(reason) = &trial.audit.reason { p { (reason) } }

@@ -7,10 +7,10 @@ use acidtest_workloads::{Finding, Verdict, workload};
 
 use super::{Columns, percent, ratio};
 use crate::{
-    CellResult, OperationFigures, RunResult, TrialResult, count,
+    CellResult, InjectionFigures, OperationFigures, RunResult, TrialResult, count,
     dimensions::{DURABILITY, LOCK, NOT_THERE},
     distinct,
-    figure::{rate, total},
+    figure::{nanoseconds, rate, total},
     headline::common_durability,
     price::Priceable,
     table::{Entry, Table, Worth},
@@ -23,7 +23,8 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     let lock = Priceable::of(result).find(|guarantee| guarantee.name() == LOCK);
     let lock = lock.filter(|lock| result.cells.iter().any(|cell| result.has_baseline(*lock, cell)));
     // the durability level read back has a column where cells differ in it; otherwise the headline shows it
-    let levels = common_durability(result).is_none();
+    let is_tested = |cell: &CellResult| cell.trials.iter().any(|trial| trial.crashes().next().is_some());
+    let levels = common_durability(result).is_none() || result.cells.iter().any(is_tested);
     let columns = columns.without(DURABILITY);
     let own = OwnCounts::of(result);
     let titles = own.titles();
@@ -33,6 +34,9 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
     others.extend(several.then_some([("95 % interval", Middle), ("CV", Low)]).into_iter().flatten());
     others.extend(lock.map(|_| ("price of lock", High)));
     others.extend(titles.iter().map(|(title, worth)| (title.as_str(), *worth)));
+    let strikes =
+        result.cells.iter().any(|cell| cell.trials.iter().any(|trial| !trial.injections.is_empty()));
+    others.extend(strikes.then_some(("longest outage", High)));
     others.extend([("refused", Low), ("conflicts", Low), ("retries", Low)]);
     let mut table = columns.table(others);
     for cell in &result.cells {
@@ -41,17 +45,38 @@ pub(crate) fn cells(result: &RunResult, columns: &Columns<'_>) -> Table {
             Entry::right(count(total(all)))
         };
         let mut row = columns.entries(cell);
-        row.extend(levels.then(|| Entry::left(cell.durability())));
+        row.extend(levels.then(|| durability(cell)));
         row.push(verdict(cell));
         row.extend(throughput(cell, several).into_iter().map(Entry::right));
         row.extend(lock.map(|lock| Entry::right(price(result, cell, lock))));
         row.extend(own.of_cell(cell).into_iter().map(Entry::right));
+        row.extend(strikes.then(|| Entry::right(longest_outage(cell))));
         row.push(totals(&|operation| operation.refusals));
         row.push(totals(&|operation| operation.conflicts));
         row.push(totals(&|operation| operation.retries));
         table.push(row);
     }
     table
+}
+
+/// The durability level that was read back, and by how many crashes it was tested.
+fn durability(cell: &CellResult) -> Entry {
+    let crashes: usize = cell.trials.iter().map(|trial| trial.crashes().count()).sum();
+    match crashes {
+        0 => Entry::left(cell.durability()),
+        1 => Entry::left(format!("{} · 1 crash", cell.durability())).or(cell.durability()),
+        several => Entry::left(format!("{} · {several} crashes", cell.durability())).or(cell.durability()),
+    }
+}
+
+/// The longest time for which nobody was served because of a fault.
+fn longest_outage(cell: &CellResult) -> String {
+    let injections = || cell.trials.iter().flat_map(|trial| &trial.injections);
+    let outages = injections().filter_map(InjectionFigures::outage);
+    if injections().any(|injected| injected.last_ok_seconds.is_some() && injected.next_ok_seconds.is_none()) {
+        return "to the end".to_owned();
+    }
+    outages.max_by(f64::total_cmp).map_or_else(|| NOT_THERE.to_owned(), |outage| nanoseconds(outage * 1e9))
 }
 
 /// Columns that only some workloads have: rates of operations that throughput does not count, the highest value of a
@@ -173,7 +198,7 @@ mod tests {
     use acidtest_workloads::guarantee::{ATOMICITY, LOCK};
 
     use super::*;
-    use crate::sample::Grid;
+    use crate::{dimensions::Names, sample::Grid};
 
     fn with_findings(findings: [Vec<Finding>; 3]) -> CellResult {
         let mut cell = Grid::default().result().cells.remove(0);
@@ -193,6 +218,36 @@ mod tests {
         };
         let cell = with_findings([both(22, 148), both(45, 83), both(3, 0)]);
         assert_eq!(verdict(&cell).text, "broken: oversold 45 units at worst (3 of 3 trials)");
+    }
+
+    /// Cells whose servers were ended say how often, and for how long nobody was served at worst.
+    #[test]
+    fn a_crash_is_evidence_of_durability() {
+        let mut result = Grid::default().result();
+        let shown = |result: &RunResult| {
+            let names = Names::of(&result.cells);
+            cells(result, &Columns::of(result, &names)).markdown()
+        };
+        let before = shown(&result);
+        assert!(!before.contains("longest outage") && !before.contains("crash"), "{before}");
+        let injected = |last_ok: Option<f64>, next_ok: Option<f64>| InjectionFigures {
+            fault: "kill".to_owned(),
+            member: "server".to_owned(),
+            due_seconds: 3.0,
+            at_seconds: 3.0,
+            back_seconds: Some(3.1),
+            answered_seconds: Some(3.2),
+            last_ok_seconds: last_ok,
+            next_ok_seconds: next_ok,
+        };
+        let [first, second] = &mut result.cells[..2] else { panic!("there are two cells") };
+        first.trials[0].injections = vec![injected(Some(2.9), Some(3.4)), injected(None, Some(8.0))];
+        first.trials[1].injections = vec![injected(Some(2.9), Some(4.1))];
+        second.trials[0].injections = vec![injected(Some(2.9), None)];
+        let after = shown(&result);
+        let rows: Vec<&str> = after.lines().skip(2).collect();
+        assert!(rows[0].contains(" · 2 crashes |") && rows[0].contains("| 1.20 s |"), "{after}");
+        assert!(rows[1].contains(" · 1 crash |") && rows[1].contains("| to the end |"), "{after}");
     }
 
     /// With lock none an oversell is to be expected, and a torn record is not.

@@ -1,7 +1,9 @@
 //! The plan's check, on stores whose rows of the matrix say what they lack.
 
 use crate::told::{Teller, plan};
-use acidtest_model::{CellRequest, IdleOption, Lock, StoreKind, Support};
+use std::time::Duration;
+
+use acidtest_model::{CellRequest, Hosting, IdleOption, Lock, StoreKind, Support};
 use acidtest_report::{Plan, Span};
 use acidtest_runner::{
     Failure, Grid, Target,
@@ -101,6 +103,49 @@ fn options_for_servers_of_one_s_own_need_one() {
     refused(&all, &[store.target()], &["served has no durability", "those it has: none"]);
 }
 
+/// A fault needs a server that acidtest has started, and a moment within the measured part.
+#[test]
+fn faults_that_cannot_be_brought_about_are_refused_with_what_would_do() {
+    let with = |faults: &str| Plan {
+        faults: faults.split(',').map(|fault| fault.parse().unwrap()).collect(),
+        duration: Span(Duration::from_secs(5)),
+        ..plan(1)
+    };
+    let served = StoreKind { name: "served", schemes: &["served"], hosting: Hosting::Program, ..KIND };
+    let (inside, served) = (Teller::new("inside"), Teller::of(served));
+    refused(&with("kill@1s"), &[inside.target()], &["inside has no server", "acidtest's own process"]);
+    refused(&with("kill@1s"), &[served.at("db.example")], &["your own", "--store served starts one"]);
+    refused(&with("kill:locks@1s"), &[served.target()], &["no lock service", "lock hard"]);
+    refused(
+        &with("kill@5s"),
+        &[served.target()],
+        &["--fault kill@5s comes after the end", "5s", "--duration"],
+    );
+    refused(&with("none,kill@1s,kill@1s"), &[served.target()], &["kill@1s is given twice"]);
+    let counted = Plan { ops: Some(10), ..with("kill@1s") };
+    refused(&counted, &[served.target()], &["--fault has no effect", "a number of operations"]);
+    let grid = checked(&with("none,kill@1s,pause*3:100ms"), &[served.target()]).unwrap();
+    assert_eq!((grid.cells.len(), grid.faults.len()), (3, 3));
+    // what cannot be struck is left out, and the baseline is not
+    let skipped = Plan { skip_unsupported: true, ..with("none,kill@1s") };
+    let grid = checked(&skipped, &[inside.target(), served.target()]).unwrap();
+    assert_eq!((grid.cells.len(), grid.left_out.len()), (3, 1));
+    // a lock service is there for hard locks only, and is not ours at an address
+    let locked = StoreKind {
+        name: "locked",
+        hosting: Hosting::Program,
+        lock_service: true,
+        locks: &[(Lock::Hard, Support::Yes("kept elsewhere")), (Lock::Native, Support::Yes("one step"))],
+        ..KIND
+    };
+    let locked = [Teller::of(locked).target()];
+    let hard = Plan { locks: vec![Lock::Hard], ..with("kill:locks@1s") };
+    checked(&hard, &locked).unwrap();
+    refused(&Plan { locks: vec![Lock::Native], ..hard.clone() }, &locked, &["no lock service"]);
+    let own = Plan { lock_service: "redis://db.example".to_owned(), ..hard };
+    refused(&own, &locked, &["the lock service is your own", "--lock-service redis starts one"]);
+}
+
 #[test]
 fn values_out_of_range_are_named_with_the_range() {
     let targets = [Teller::new("any").target()];
@@ -109,7 +154,7 @@ fn values_out_of_range_are_named_with_the_range() {
         (Plan { trials: 0, ..plan(1) }, "--trials must not be empty or zero"),
         (Plan { locks: vec![Lock::None, Lock::None], ..plan(1) }, "none is given twice"),
         (Plan { rates: vec![1e9], ..plan(1) }, "--rate must be between 0.001 and 10,000,000"),
-        (Plan { duration: Span(std::time::Duration::MAX), ..plan(1) }, "--duration must be at most 90 days"),
+        (Plan { duration: Span(Duration::MAX), ..plan(1) }, "--duration must be at most 90 days"),
         (Plan { namespace: "Shop".to_owned(), ..plan(1) }, "lower-case letters"),
         (
             Plan { clients: (1..=200).collect(), rates: (1..=99).map(f64::from).collect(), ..plan(1) },

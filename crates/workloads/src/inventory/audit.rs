@@ -160,13 +160,13 @@ impl FindingCounts {
 
     fn into_audit(self) -> Audit {
         let findings = [
-            Finding::new("oversold", self.oversold, "units", LOCK),
-            Finding::new("surplus", self.surplus, "units", LOCK),
-            Finding::new("deficit", self.deficit, "units", LOCK),
-            Finding::new("negative", self.negative, "tuples", LOCK),
+            Finding::new("oversold", self.oversold, "units", LOCK).or_loss(),
+            Finding::new("surplus", self.surplus, "units", LOCK).or_loss(),
+            Finding::new("deficit", self.deficit, "units", LOCK).or_loss(),
+            Finding::new("negative", self.negative, "tuples", LOCK).or_loss(),
             Finding::new("torn", self.torn, "operations", ATOMICITY),
-            Finding::new("misplaced", self.misplaced, "tuples", INTEGRITY),
-            Finding::new("off_sequence", self.off_sequence, "units", LOCK),
+            Finding::new("misplaced", self.misplaced, "tuples", INTEGRITY).or_loss(),
+            Finding::new("off_sequence", self.off_sequence, "units", LOCK).or_loss(),
         ];
         let broken = findings.iter().any(|finding| finding.count > 0);
         let verdict = match (broken, &self.doubt) {

@@ -152,7 +152,7 @@ impl WorkloadTrial for JoinTrial {
         };
         // rows that differ from the loaded ones may be wrong for the next trial too
         let reusable = (verdict == Verdict::Holds).then(ReusableData::default);
-        let finding = Finding::new("wrong", wrong, "joins", INTEGRITY);
+        let finding = Finding::new("wrong", wrong, "joins", INTEGRITY).or_loss();
         let count = i64::try_from(acknowledged).unwrap_or(i64::MAX);
         let evidence = BTreeMap::from([("acknowledged_joins".to_owned(), count)]);
         let audit = Audit { verdict, reason: doubt, findings: vec![finding], evidence };

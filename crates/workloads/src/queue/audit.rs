@@ -33,11 +33,11 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     }
     let lost = if doubt.is_some() { 0 } else { left.lost };
     let findings = vec![
-        Finding::new("lost", lost, "messages", DELIVERY),
-        Finding::new("duplicated", totals.duplicated, "deliveries", INTEGRITY),
+        Finding::new("lost", lost, "messages", DELIVERY).or_loss(),
+        Finding::new("duplicated", totals.duplicated, "deliveries", INTEGRITY).or_loss(),
         Finding::new("phantom", totals.foreign + left.phantom, "messages", INTEGRITY),
         Finding::new("torn", totals.torn, "messages", ATOMICITY),
-        Finding::new("reordered", totals.reordered, "deliveries", ORDER),
+        Finding::new("reordered", totals.reordered, "deliveries", ORDER).or_loss(),
     ];
     let is_broken = findings.iter().any(|finding| finding.count > 0);
     let verdict = match (is_broken, &doubt) {

@@ -99,16 +99,16 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         Err(error) => doubt = Some(error.to_string()),
     }
     let findings = vec![
-        Finding::new("lost_updates", found.lost_updates, "updates", LOCK),
-        Finding::new("overwritten", proved.overwritten, "updates", LOCK),
+        Finding::new("lost_updates", found.lost_updates, "updates", LOCK).or_loss(),
+        Finding::new("overwritten", proved.overwritten, "updates", LOCK).or_loss(),
         Finding::new("lost", found.lost, "records", DURABILITY),
         Finding::new("duplicated", found.duplicated, "records", INTEGRITY),
         Finding::new("phantom", found.phantom, "records", INTEGRITY),
         Finding::new("unasked", found.unasked, "updates", INTEGRITY),
         Finding::new("torn", proved.torn + found.torn, "records", ATOMICITY),
-        Finding::new("mismatched", proved.mismatched + found.mismatched, "records", LOCK),
-        Finding::new("missing", proved.missing, "reads", INTEGRITY),
-        Finding::new("stale", proved.stale, "reads", LOCK),
+        Finding::new("mismatched", proved.mismatched + found.mismatched, "records", LOCK).or_loss(),
+        Finding::new("missing", proved.missing, "reads", INTEGRITY).or_loss(),
+        Finding::new("stale", proved.stale, "reads", LOCK).or_loss(),
     ];
     let is_broken = findings.iter().any(|finding| finding.count > 0);
     let verdict = match (is_broken, &doubt) {

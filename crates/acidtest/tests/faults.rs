@@ -1,0 +1,190 @@
+//! Faults that a run brings about on real servers: what is survived, what is lost, and that each of them ends cleanly.
+//! A store that is not installed fails these tests, unless `ACIDTEST_TEST_WITHOUT` names it.
+
+#![allow(clippy::unwrap_used)] // a test's own set-up may panic
+
+mod common;
+
+use std::{fs, path::PathBuf, thread, time::Duration};
+
+use acidtest_testbed::with_more_time;
+use common::{Bench, signal, until, wait, wanted};
+use serde_json::Value;
+
+fn cells(result: &Value) -> &Vec<Value> {
+    result["cells"].as_array().unwrap()
+}
+
+fn trial(cell: &Value) -> &Value {
+    &cell["trials"][0]
+}
+
+fn verdict(cell: &Value) -> &str {
+    trial(cell)["audit"]["verdict"].as_str().unwrap_or("none")
+}
+
+/// What the audit found of a guarantee.
+fn found(cell: &Value, guarantee: &str) -> u64 {
+    let findings = trial(cell)["audit"]["findings"].as_array().unwrap();
+    let of = findings.iter().filter(|finding| finding["guarantee"] == guarantee);
+    of.map(|finding| finding["count"].as_u64().unwrap()).sum()
+}
+
+fn injections(cell: &Value) -> &Vec<Value> {
+    trial(cell)["injections"].as_array().unwrap()
+}
+
+/// Whether something was acknowledged before each of the cell's faults, as a slow machine may not have done.
+fn all_count(cell: &Value) -> bool {
+    injections(cell).iter().all(|injected| injected["last_ok_seconds"].is_number())
+}
+
+/// What is acknowledged is there after a kill where that is promised; where it is not, what is lost is counted, and is
+/// neither a failure nor the lock's.
+#[test]
+fn a_kill_is_survived_as_far_as_it_is_promised() {
+    if !wanted("redis") {
+        return;
+    }
+    let bench = Bench::new();
+    let words = ["run", "inventory", "--store", "redis", "--durability", "none,disk", "--fault"];
+    let (ended, result) = with_more_time(1000, |millis| {
+        let fault = format!("none,kill@{millis}ms");
+        let duration = format!("{}ms", millis + 1500);
+        let ended = bench.run(&[&words[..], &[&fault, "--warmup", "0s", "--duration", &duration]].concat());
+        let (ended, result) = (ended.expect(0), bench.result());
+        let counts = cells(&result).iter().filter(|cell| cell["faults"].is_string()).all(all_count);
+        if counts { Ok((ended, result)) } else { Err(ended.stdout) }
+    });
+    assert_eq!(cells(&result).len(), 4);
+    for cell in cells(&result) {
+        let durability = cell["effective"]["durability"].as_str().unwrap();
+        let is_killed = cell["faults"].is_string();
+        let is_lossy = is_killed && durability == "none";
+        assert_eq!(verdict(cell), if is_lossy { "broken" } else { "holds" }, "{durability}: {cell:#}");
+        assert_eq!((found(cell, "durability") > 0, found(cell, "lock")), (is_lossy, 0), "{durability}");
+        assert_eq!(cell["without"] == serde_json::json!(["durability"]), is_lossy, "{durability}");
+        assert_eq!(trial(cell)["injections"].is_array(), is_killed, "{durability}");
+        if is_killed {
+            let [kill] = &injections(cell)[..] else { panic!("{cell:#}") };
+            let seconds = |name: &str| kill[name].as_f64().unwrap();
+            assert!(seconds("at_seconds") >= seconds("due_seconds"), "{kill}");
+            assert!(seconds("last_ok_seconds") <= seconds("next_ok_seconds"), "{kill}");
+            assert!(seconds("answered_seconds") >= seconds("back_seconds"), "{kill}");
+            assert!(trial(cell)["reconnects"].as_u64().unwrap() > 0);
+        }
+    }
+    for words in ["disk · 1 crash", "none · 1 crash", "longest outage", "survived one crash: nothing of"] {
+        assert!(ended.stdout.contains(words), "no {words:?} in: {}", ended.stdout);
+    }
+    bench.assert_clean();
+}
+
+/// A second kill while the server recovers from the first, a stop in order, and a pause: all in one trial, over
+/// several stores.
+#[test]
+fn one_fault_upon_another_ends_cleanly() {
+    let stores: Vec<&str> =
+        ["postgres", "mariadb", "tarantool"].into_iter().filter(|store| wanted(store)).collect();
+    if stores.is_empty() {
+        return;
+    }
+    let bench = Bench::new();
+    let faults = "kill@1s+kill@1100ms+restart@3s+pause@5s:400ms";
+    let words = ["run", "inventory", "--store", &stores.join(","), "--fault", faults, "--warmup", "0s"];
+    let ended = bench.run(&[&words[..], &["--duration", "7s", "--clients", "4"]].concat()).expect(0);
+    let result = bench.result();
+    for cell in cells(&result) {
+        let store = &cell["store"];
+        assert_eq!(verdict(cell), "holds", "{store}: {}", ended.stdout);
+        let begun: Vec<&str> =
+            injections(cell).iter().map(|injected| injected["fault"].as_str().unwrap()).collect();
+        assert_eq!(begun, ["kill", "kill", "restart", "pause"], "{store}");
+        assert!(injections(cell).last().unwrap()["answered_seconds"].is_number(), "{store}: {cell:#}");
+    }
+    bench.assert_clean();
+}
+
+/// A lock service that is killed comes back with its tokens, and no lock breaks.
+#[test]
+fn a_lock_service_that_is_killed_still_fences() {
+    if !wanted("elasticsearch") || !wanted("redis") {
+        return;
+    }
+    let bench = Bench::new();
+    let words = ["run", "records", "--mix", "read:1+rmw:1", "--records", "50", "--store", "elasticsearch"];
+    let faults = ["--lock", "hard", "--fault", "kill:locks@2s:300ms", "--warmup", "0s", "--duration", "6s"];
+    let ended = bench.run(&[&words[..], &faults].concat()).expect(0);
+    let result = bench.result();
+    let [cell] = &cells(&result)[..] else { panic!("{result:#}") };
+    assert_eq!(verdict(cell), "holds", "{}", ended.stdout);
+    let [kill] = &injections(cell)[..] else { panic!("{cell:#}") };
+    assert_eq!((&kill["member"], &kill["fault"]), (&"locks".into(), &"kill".into()));
+    assert!(kill["answered_seconds"].is_number(), "{kill}");
+    assert!(ended.stdout.contains("kill of locks at "), "{}", ended.stdout);
+    bench.assert_clean();
+}
+
+/// The files that Redis reads when it starts, once the run's server is there.
+fn manifest(bench: &Bench) -> Option<PathBuf> {
+    let folder = bench.leftovers().into_iter().find(|path| path.join("lab.json").exists())?;
+    let files = fs::read_dir(folder.join("server/data/appendonlydir")).ok()?;
+    files
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|end| end == "manifest"))
+}
+
+/// A server that cannot start again costs its trial, with the last lines of its log; the other cells go on.
+#[test]
+fn a_server_that_does_not_come_back_costs_its_trial() {
+    if !wanted("redis") {
+        return;
+    }
+    let bench = Bench::new();
+    let words = ["run", "inventory", "--store", "redis,sqlite", "--fault", "none,kill@1500ms:1500ms"];
+    let more = ["--skip-unsupported", "--warmup", "0s", "--duration", "6s", "--seed", "3"];
+    let child = bench.spawn(&[&words[..], &more].concat());
+    let server = || {
+        let listed = bench.run(&["lab", "list"]).stdout;
+        listed.lines().find(|line| line.starts_with("redis")).map(str::to_owned)
+    };
+    until("the server is there", || server().is_some_and(|line| line.contains(" · process ")));
+    // the trial with the fault may be the second one
+    until("the server is killed", || server().is_some_and(|line| line.contains("not running")));
+    fs::write(manifest(&bench).unwrap(), "no manifest").unwrap();
+    let ended = wait(child).expect(5);
+    let result = bench.result();
+    for cell in cells(&result) {
+        let is_hit = cell["faults"].is_string();
+        assert_eq!(verdict(cell), if is_hit { "unknown" } else { "holds" }, "{}", ended.stdout);
+        if is_hit {
+            let stopped = &trial(cell)["stopped"];
+            assert_eq!(stopped["reason"], "server gone", "{stopped}");
+            let log = trial(cell)["server_log"].as_array().unwrap();
+            assert!(!log.is_empty() && ended.stdout.contains("the log of the server that died ends:"));
+        }
+    }
+    assert_eq!(cells(&result).len(), 3);
+    bench.assert_clean();
+}
+
+/// A run that is interrupted while a server is paused, or down, ends at once and leaves nothing; and goes on later.
+#[test]
+fn an_interrupted_fault_ends_cleanly() {
+    if !wanted("postgres") {
+        return;
+    }
+    let bench = Bench::new();
+    for fault in ["pause@500ms:20s", "kill@500ms:20s"] {
+        let words = ["run", "inventory", "--store", "postgres", "--fault", fault, "--warmup", "0s"];
+        let child = bench.spawn(&[&words[..], &["--duration", "21s"]].concat());
+        until("the server is there", || bench.run(&["lab", "list"]).stdout.contains(" · process "));
+        thread::sleep(Duration::from_secs(4));
+        signal("INT", child.id());
+        wait(child).expect(130);
+        bench.assert_clean();
+    }
+    let unfit = bench.run(&["run", "inventory", "--fault", "kill@1s"]).expect(2);
+    assert!(unfit.stderr.contains("sqlite has no server for --fault kill@1s"), "{}", unfit.stderr);
+}
