@@ -105,6 +105,31 @@ fn one_fault_upon_another_ends_cleanly() {
     bench.assert_clean();
 }
 
+/// A fault that comes while the server is down, or about to stop, has nothing to hit, and the server comes back as if
+/// it had not come.
+#[test]
+fn a_fault_upon_a_server_that_is_down_changes_nothing() {
+    if !wanted("redis") {
+        return;
+    }
+    let bench = Bench::new();
+    let faults = "kill@500ms:1s+pause@700ms:300ms+kill@800ms+restart@900ms+pause@2s:2s+kill@2200ms";
+    let words = ["run", "inventory", "--store", "redis", "--durability", "process", "--fault", faults];
+    let ended = bench.run(&[&words[..], &["--warmup", "0s", "--duration", "4s"]].concat()).expect(0);
+    let result = bench.result();
+    let [cell] = &cells(&result)[..] else { panic!("{result:#}") };
+    assert_eq!(verdict(cell), "holds", "{}", ended.stdout);
+    let answered: Vec<bool> =
+        injections(cell).iter().map(|injected| injected["answered_seconds"].is_number()).collect();
+    // the kill upon the paused server is what it comes back from
+    assert_eq!(answered, [true, false, false, false, false, true], "{cell:#}");
+    let down = |injected: &Value| {
+        injected["back_seconds"].as_f64().unwrap() - injected["at_seconds"].as_f64().unwrap()
+    };
+    assert!((0.9..1.9).contains(&down(&injections(cell)[0])), "{cell:#}");
+    bench.assert_clean();
+}
+
 /// A lock service that is killed comes back with its tokens, and no lock breaks.
 #[test]
 fn a_lock_service_that_is_killed_still_fences() {

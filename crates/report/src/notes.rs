@@ -376,8 +376,14 @@ fn others(cell: &CellResult) -> Option<f64> {
 fn injection(injected: &InjectionFigures) -> String {
     let InjectionFigures { fault, member, due_seconds, at_seconds, answered_seconds, .. } = injected;
     let whom = if member == Role::Server.name() { String::new() } else { format!(" of {member}") };
+    let Some(at_seconds) = at_seconds else {
+        return format!("{fault}{whom} was due at {due_seconds:.2} s: the trial had ended before");
+    };
     let late =
         if at_seconds - due_seconds > 0.1 { format!(" (due at {due_seconds:.2} s)") } else { String::new() };
+    if injected.back_seconds.or(injected.last_ok_seconds).is_none() {
+        return format!("{fault}{whom} at {at_seconds:.2} s{late}: it was down, or about to stop, already");
+    }
     let answered = match answered_seconds {
         Some(answered) => format!("it answered {:.2} s later", answered - at_seconds),
         None => "it did not answer again".to_owned(),
@@ -528,7 +534,7 @@ mod tests {
             fault: "kill".to_owned(),
             member: "server".to_owned(),
             due_seconds: 3.0,
-            at_seconds: 3.25,
+            at_seconds: Some(3.25),
             back_seconds: Some(3.3),
             answered_seconds: Some(4.0),
             last_ok_seconds: Some(3.2),

@@ -217,8 +217,8 @@ pub struct InjectionFigures {
     pub member: String,
     /// When it was to be done.
     pub due_seconds: f64,
-    /// When it was done.
-    pub at_seconds: f64,
+    /// When it was done; none if the trial ended before.
+    pub at_seconds: Option<f64>,
     /// When the member was started again, or went on; none if it never was.
     pub back_seconds: Option<f64>,
     /// When the member first answered after that; none if it never did.
@@ -517,7 +517,8 @@ impl TrialResult {
         let mut away = 0.0;
         let mut covered = 0.0_f64;
         for injected in &injections {
-            let last = injected.last_ok_seconds.unwrap_or(injected.at_seconds);
+            let Some(at) = injected.at_seconds else { continue };
+            let last = injected.last_ok_seconds.unwrap_or(at);
             let from = last.max(covered).min(end);
             let until = injected.next_ok_seconds.unwrap_or(end).min(end);
             away += (until - from).max(0.0);
@@ -662,7 +663,7 @@ mod tests {
             fault: "kill".to_owned(),
             member: Role::Server.to_string(),
             due_seconds: at,
-            at_seconds: at,
+            at_seconds: Some(at),
             back_seconds: None,
             answered_seconds: None,
             last_ok_seconds: last_ok,
@@ -690,6 +691,7 @@ mod tests {
         let twice = [injected(3.0, Some(3.0), Some(5.0)), injected(4.0, None, Some(5.0))];
         near(scaled(&twice, false), 10.0 / 8.0);
         near(scaled(&[injected(9.0, Some(9.0), None)], false), 10.0 / 9.0);
+        near(scaled(&[InjectionFigures { at_seconds: None, ..injected(9.0, None, None) }], false), 1.0);
         near(scaled(&[injected(9.0, Some(9.0), Some(12.0))], false), 10.0 / 9.0);
         // nothing was ever served: there is no time left to take a rate of
         near(scaled(&[injected(0.0, None, None)], false), 1.0);

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use acidtest_lab::Member;
 use acidtest_model::{Disruption, Injection, Role, Timeline};
 use acidtest_report::InjectionFigures;
 
@@ -25,8 +26,8 @@ const STOPPING: Duration = Duration::from_secs(10);
 pub struct Injected {
     /// What was asked for.
     pub injection: Injection,
-    /// When the signal was sent.
-    pub at: Duration,
+    /// When the signal was sent; none if the trial ended before.
+    pub at: Option<Duration>,
     /// When the member was started again, or went on; none if it never was.
     pub back: Option<Duration>,
     /// When it first answered after that; none if it never did.
@@ -38,6 +39,12 @@ pub struct Injected {
 }
 
 impl Injected {
+    /// One that has not been carried out yet.
+    fn of(injection: &Injection) -> Self {
+        let injection = injection.clone();
+        Self { injection, at: None, back: None, answered: None, last_ok: None, next_ok: None }
+    }
+
     /// The same as a result keeps it.
     pub(crate) fn figures(&self) -> InjectionFigures {
         let Self { injection, at, back, answered, last_ok, next_ok } = self;
@@ -46,13 +53,18 @@ impl Injected {
             fault: injection.disruption.name().to_owned(),
             member: injection.member.to_string(),
             due_seconds: injection.at.as_secs_f64(),
-            at_seconds: at.as_secs_f64(),
+            at_seconds: seconds(at),
             back_seconds: seconds(back),
             answered_seconds: seconds(answered),
             last_ok_seconds: seconds(last_ok),
             next_ok_seconds: seconds(next_ok),
         }
     }
+}
+
+/// Starts a member again. If that fails, it has ended, and is found to be lost.
+fn start_again(member: &mut Member) {
+    let _ = member.restart();
 }
 
 /// An injection whose member has not yet answered again.
@@ -118,7 +130,7 @@ impl<'a> Injector<'a> {
         while let Some(next) = self.due.pop_front_if(|next| next.at <= measured) {
             self.begin(next, instance)?;
             // what was acknowledged until now was so before the signal had its effect
-            let before = self.done.iter().rev().nth(1).map_or(Duration::ZERO, |before| before.at);
+            let before = self.done.iter().rev().nth(1).and_then(|before| before.at).unwrap_or_default();
             if let Some(begun) = self.done.last_mut() {
                 begun.last_ok = acknowledged().filter(|last| *last > before);
             }
@@ -136,7 +148,7 @@ impl<'a> Injector<'a> {
             if injected.next_ok.is_some() || self.open.iter().any(is_stopping) {
                 continue;
             }
-            let is_later = injected.last_ok.map_or(last > injected.at, |before| last > before);
+            let is_later = injected.last_ok.or(injected.at).is_some_and(|before| last > before);
             injected.next_ok = Some(last).filter(|_| is_later);
         }
     }
@@ -175,6 +187,8 @@ impl<'a> Injector<'a> {
             }
             self.wait(AGAIN).await;
         }
+        let missed = self.due.into_iter().map(Injected::of);
+        self.done.extend(missed);
         Ok((self.done, lost))
     }
 
@@ -190,7 +204,11 @@ impl<'a> Injector<'a> {
                 injection.disruption.name()
             )));
         };
-        let at = self.passed();
+        let injected = Injected { at: Some(self.passed()), ..Injected::of(injection) };
+        if self.is_out_of_reach(injection) {
+            self.done.push(injected);
+            return Ok(());
+        }
         let state = match injection.disruption {
             Disruption::Kill { down } => {
                 member.kill()?;
@@ -208,10 +226,18 @@ impl<'a> Injector<'a> {
         // a member that was on its way back has been hit again
         self.open.retain(|open| open.member != role);
         self.open.push(OpenInjection { index: self.done.len(), member: role, state });
-        let injection = injection.clone();
-        let (back, answered, last_ok, next_ok) = (None, None, None, None);
-        self.done.push(Injected { injection, at, back, answered, last_ok, next_ok });
+        self.done.push(injected);
         Ok(())
+    }
+
+    /// Whether there is nothing to do the injection to: the member is down, or already about to stop.
+    fn is_out_of_reach(&self, injection: &Injection) -> bool {
+        let open = self.open.iter().find(|open| open.member == injection.member);
+        match open.map(|open| &open.state) {
+            Some(State::Down(_)) => true,
+            Some(State::Stopping(_)) => !matches!(injection.disruption, Disruption::Kill { .. }),
+            _ => false,
+        }
     }
 
     fn advance(
@@ -226,9 +252,9 @@ impl<'a> Injector<'a> {
                 State::Stopping(since) if member.ended().is_some() || since.elapsed() > STOPPING => {
                     let injected = &mut self.done[begun.index];
                     injected.last_ok = injected.last_ok.and(acknowledged());
-                    member.restart()?;
+                    start_again(member);
                 }
-                State::Down(until) if now >= until => member.restart()?,
+                State::Down(until) if now >= until => start_again(member),
                 State::Paused(until) if now >= until => member.resume()?,
                 _ => continue,
             }

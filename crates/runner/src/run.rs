@@ -324,10 +324,15 @@ impl Runner<'_, '_> {
             None => self.open(target, durability).await?,
         };
         let trial = self.trial_on(&mut instance, index, round).await;
-        // a server that keeps nothing over a crash may have lost more than a trial's data
-        let is_forgetful = instance.effective.durability == Durability::None
-            && trial.as_ref().is_ok_and(|trial| !trial.injections.is_empty());
-        if instance.lost(|_| false).is_none() && !is_forgetful {
+        // a server that keeps nothing over a crash may have lost more than a trial's data, and one that did not come
+        // back in time may never do so
+        let is_spent = |trial: &TrialResult| {
+            let is_forgetful = instance.effective.durability == Durability::None;
+            let is_gone = trial.stopped.as_ref().is_some_and(|stopped| stopped.reason == "server gone");
+            !trial.injections.is_empty() && (is_forgetful || is_gone)
+        };
+        let is_spent = trial.as_ref().is_ok_and(is_spent);
+        if instance.lost(|_| false).is_none() && !is_spent {
             self.instances.insert((target, durability), instance);
         } else {
             // closes what is left of it: perhaps a lock service, or the store whose lock service died

@@ -234,7 +234,7 @@ mod tests {
             fault: "kill".to_owned(),
             member: "server".to_owned(),
             due_seconds: 3.0,
-            at_seconds: 3.0,
+            at_seconds: Some(3.0),
             back_seconds: Some(3.1),
             answered_seconds: Some(3.2),
             last_ok_seconds: last_ok,
