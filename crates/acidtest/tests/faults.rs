@@ -187,7 +187,7 @@ fn a_server_that_does_not_come_back_costs_its_trial() {
             let stopped = &trial(cell)["stopped"];
             assert_eq!(stopped["reason"], "server gone", "{stopped}");
             let log = trial(cell)["server_log"].as_array().unwrap();
-            assert!(!log.is_empty() && ended.stdout.contains("the log of the server that died ends:"));
+            assert!(!log.is_empty() && ended.stdout.contains("the log of the server that was lost ends:"));
         }
     }
     assert_eq!(cells(&result).len(), 3);

@@ -90,6 +90,11 @@ impl Deployment {
         self.members.iter_mut().find(|member| member.role() == role)
     }
 
+    /// An error with the last lines of its log if a member has ended: for a caller that waits for first answers.
+    pub fn check(&mut self) -> Result<(), LabError> {
+        self.members.iter_mut().try_for_each(Member::check)
+    }
+
     /// Stops every member in order, or kills it where it does not stop, and removes the folder.
     ///
     /// # Errors

@@ -366,11 +366,15 @@ fn furnish_home(folder: &Path, user: Option<User>) -> Result<(), LabError> {
 /// Removes the files that [`furnish`] or [`write_json`] made, and nothing else that might be there.
 fn discard(unfinished: &Path) {
     let _ = fs::remove_file(unfinished.join(JOURNAL));
-    // the system refuses to remove a folder that holds anything
-    for entry in fs::read_dir(unfinished).into_iter().flatten().flatten() {
-        let _ = fs::remove_dir(home_of(&entry.path()));
-        let _ = fs::remove_dir(entry.path());
+    for role in Role::ALL {
+        let folder = unfinished.join(role.name());
+        // never through a link, which may lead anywhere
+        if fs::symlink_metadata(&folder).is_ok_and(|data| data.is_dir()) {
+            let _ = fs::remove_dir(home_of(&folder));
+            let _ = fs::remove_dir(folder);
+        }
     }
+    let _ = fs::remove_dir(home_of(unfinished));
     let _ = fs::remove_dir(unfinished).or_else(|_| fs::remove_file(unfinished));
 }
 
@@ -476,6 +480,23 @@ mod tests {
         assert!(root.finished().unwrap().is_empty());
         root.clear_unfinished().unwrap();
         assert_eq!(root.entries().unwrap(), [mine]);
+    }
+
+    #[test]
+    fn what_is_foreign_to_an_unfinished_folder_stays() {
+        let (_folder, root) = root();
+        let mut gone = Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let dead = root.path.join(format!("{UNFINISHED}{}-1-redis-aaaaaa", gone.id()));
+        let victim = tempfile::tempdir().unwrap();
+        fs::create_dir_all(victim.path().join(HOME)).unwrap();
+        furnish(&dead, &with_servers(), None).unwrap();
+        make(&dead.join("notes")).unwrap();
+        fs::remove_dir_all(dead.join("locks")).unwrap();
+        std::os::unix::fs::symlink(victim.path(), dead.join("locks")).unwrap();
+        root.clear_unfinished().unwrap();
+        assert!(victim.path().join(HOME).exists() && dead.join("notes").exists());
+        assert!(!dead.join("server").exists());
     }
 
     #[test]

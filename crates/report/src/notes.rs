@@ -478,7 +478,7 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
         let lines = trial.server_log.iter().map(|line| format!("\n  | {}", shortened(line)));
         notes.push((
             "server logs",
-            format!("the log of the server that died ends:{}", lines.collect::<String>()),
+            format!("the log of the server that was lost ends:{}", lines.collect::<String>()),
         ));
     }
     notes

@@ -203,7 +203,7 @@ pub struct TrialResult {
     /// The faults that were brought about, in the order in which they began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injections: Vec<InjectionFigures>,
-    /// The last lines of the log of the server that died; empty if none did.
+    /// The last lines of the log of the server that was lost; empty if none was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_log: Vec<String>,
 }

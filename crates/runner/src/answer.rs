@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use acidtest_lab::Member;
-use acidtest_model::{Address, StoreError};
+use acidtest_lab::Deployment;
+use acidtest_model::{Address, Role, StoreError};
 use acidtest_workloads::Store;
 
 use crate::{Failure, Interrupt, OpenOptions, Target};
@@ -60,9 +60,10 @@ pub(crate) async fn open(
 /// Waits for the first answer of a private server, and opens the store on it.
 ///
 /// # Errors
-/// The server ended, does not answer, or the run was interrupted.
+/// A server of the deployment ended, this one does not answer, or the run was interrupted.
 pub async fn first_answer(
-    member: &mut Member,
+    deployment: &mut Deployment,
+    role: Role,
     target: &Target,
     address: &Address,
     options: OpenOptions<'_>,
@@ -70,14 +71,15 @@ pub async fn first_answer(
 ) -> Result<Box<dyn Store>, Failure> {
     let begun = Instant::now();
     loop {
-        member.check()?;
+        deployment.check()?;
         match open(target, address, options).await {
             Ok(store) => return Ok(store),
             Err(_) if interrupt.is_set() => {
                 return Err(Failure::Store("interrupted while its server started".to_owned()));
             }
             Err(error) if begun.elapsed() > READY => {
-                let log = member.log_tail(10).join("\n  ");
+                let log =
+                    deployment.member(role).map_or_else(Vec::new, |member| member.log_tail(10)).join("\n  ");
                 return Err(Failure::Store(format!("{error}\n  its log ends:\n  {log}")));
             }
             Err(_) => tokio::time::sleep(AGAIN).await,

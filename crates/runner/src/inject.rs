@@ -118,15 +118,22 @@ impl<'a> Injector<'a> {
     }
 
     /// Begins the injections that are due, the measured part having lasted this long, and goes on with those begun.
+    /// Once the measured part `is_over`, none begins, and every member is brought back at once.
     pub(crate) fn go_on(
         &mut self,
         measured: Duration,
+        is_over: bool,
         acknowledged: impl Fn() -> Option<Duration>,
         instance: &mut Instance,
     ) -> Result<(), Failure> {
         let now = Instant::now();
         self.begun = now.checked_sub(measured).unwrap_or(now);
         self.look(acknowledged());
+        if is_over {
+            // clients may be waiting for a server that is not there: the trial would not end
+            self.hurry();
+            return self.advance(acknowledged, instance);
+        }
         while let Some(next) = self.due.pop_front_if(|next| next.at <= measured) {
             self.begin(next, instance)?;
             // what was acknowledged until now was so before the signal had its effect
@@ -172,12 +179,7 @@ impl<'a> Injector<'a> {
         instance: &mut Instance,
     ) -> Result<(Vec<Injected>, Option<LostMember>), Failure> {
         let now = Instant::now();
-        for open in &mut self.open {
-            match &mut open.state {
-                State::Down(until) | State::Paused(until) => *until = now,
-                State::Stopping(_) | State::Starting(_) | State::Answers => {}
-            }
-        }
+        self.hurry();
         let mut lost = None;
         while !self.open.is_empty() && lost.is_none() {
             self.advance(&acknowledged, instance)?;
@@ -190,6 +192,16 @@ impl<'a> Injector<'a> {
         let missed = self.due.into_iter().map(Injected::of);
         self.done.extend(missed);
         Ok((self.done, lost))
+    }
+
+    /// Lets nobody stay down or paused any longer.
+    fn hurry(&mut self) {
+        let now = Instant::now();
+        for open in &mut self.open {
+            if let State::Down(until) | State::Paused(until) = &mut open.state {
+                *until = now.min(*until);
+            }
+        }
     }
 
     fn passed(&self) -> Duration {
@@ -252,6 +264,8 @@ impl<'a> Injector<'a> {
                 State::Stopping(since) if member.ended().is_some() || since.elapsed() > STOPPING => {
                     let injected = &mut self.done[begun.index];
                     injected.last_ok = injected.last_ok.and(acknowledged());
+                    // what does not stop in order in time is not asked a second time
+                    let _ = member.kill();
                     start_again(member);
                 }
                 State::Down(until) if now >= until => start_again(member),

@@ -166,16 +166,14 @@ impl Instance {
         roles.into_iter().filter(|role| !is_expected(*role)).find_map(|role| {
             let member = self.private.member(role)?;
             let how = member.ended()?;
-            let how = if role == Role::Locks { format!("lost its lock service, which {how}") } else { how };
-            Some(LostMember { how, log: member.log_tail(LOG_LINES) })
+            Some(LostMember { how: lost(role, &how), log: member.log_tail(LOG_LINES) })
         })
     }
 
     /// The member with this role as lost, because it does not answer.
     pub(crate) fn silent(&mut self, role: Role) -> Option<LostMember> {
         let log = self.private.member(role)?.log_tail(LOG_LINES);
-        let whose = if role == Role::Locks { "its lock service " } else { "" };
-        Some(LostMember { how: format!("{whose}did not answer again after it was started anew"), log })
+        Some(LostMember { how: lost(role, "did not answer again after it was started anew"), log })
     }
 
     /// Removes the namespaces, unless they are to be kept, and stops every process that was started; a failure of one
@@ -196,6 +194,14 @@ impl Instance {
         };
         drop(self.private);
         first.and(stopped)
+    }
+}
+
+/// How a store lost a member that did this, in words that follow `it`.
+fn lost(role: Role, how: &str) -> String {
+    match role {
+        Role::Server => how.to_owned(),
+        Role::Locks => format!("lost its lock service, which {how}"),
     }
 }
 
@@ -286,11 +292,14 @@ async fn open_private(
         }
         Hosting::Program => {
             // one was deployed for each member that is a private server
-            let Some(member) = private.member(wanted.role) else {
+            let deployment = private.servers.as_mut();
+            let Some((address, deployment)) = deployment.and_then(|deployment| {
+                let address = address_of(deployment.member(wanted.role)?, target);
+                Some((address, deployment))
+            }) else {
                 return Err(Failure::Other(format!("{} was not started: a defect of acidtest", kind.name)));
             };
-            let address = address_of(member, target);
-            let store = first_answer(member, target, &address, options, interrupt).await?;
+            let store = first_answer(deployment, wanted.role, target, &address, options, interrupt).await?;
             return Ok((store, address));
         }
     };

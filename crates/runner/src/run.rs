@@ -317,7 +317,7 @@ impl Runner<'_, '_> {
     }
 
     async fn trial(&mut self, index: usize, round: u32) -> Result<TrialResult, Failure> {
-        let Cell { target, durability, .. } = self.cells[index];
+        let Cell { target, durability, faults, .. } = self.cells[index];
         // taken out while it is in use: a store that lost a server is not put back
         let mut instance = match self.instances.remove(&(target, durability)) {
             Some(instance) => instance,
@@ -331,7 +331,9 @@ impl Runner<'_, '_> {
             let is_gone = trial.stopped.as_ref().is_some_and(|stopped| stopped.reason == "server gone");
             !trial.injections.is_empty() && (is_forgetful || is_gone)
         };
-        let is_spent = trial.as_ref().is_ok_and(is_spent);
+        let strikes = !self.faults[faults].is_none();
+        // a trial that failed may have left a member paused or down
+        let is_spent = trial.as_ref().map_or(strikes, is_spent);
         if instance.lost(|_| false).is_none() && !is_spent {
             self.instances.insert((target, durability), instance);
         } else {
@@ -486,7 +488,9 @@ impl Runner<'_, '_> {
                 instance.earlier.insert(data, EarlierData { place, reusable, by: self.trials });
             }
             _ if self.plan.keep => {}
-            _ => trial.unload(instance).await,
+            _ => {
+                let _ = trial.unload(instance).await;
+            }
         }
     }
 

@@ -154,10 +154,13 @@ impl TrialRun {
         audited
     }
 
-    /// Removes the trial's data. What cannot be removed now is removed with the namespace.
-    pub async fn unload(&self, instance: &Instance) {
+    /// Removes the trial's data.
+    ///
+    /// # Errors
+    /// The store's own; that it does not answer. What cannot be removed now is removed with the namespace.
+    pub async fn unload(&self, instance: &Instance) -> Result<(), StoreError> {
         let unloaded = self.trial.unload(instance.store(), &self.place);
-        let _ = within(PATIENCE, "removing the data", unloaded).await;
+        within(PATIENCE, "removing the data", unloaded).await
     }
 }
 

@@ -91,11 +91,20 @@ pub(crate) async fn drive(
         }
         gauge.look(progress.measured, of);
         watcher.observer.measured(&progress, share(extent, &progress));
-        if let (Some(measured), None, None) = (progress.measured, stopped, &failed) {
-            if proved.is_none() && injector.ends_server(measured) {
+        if lost.is_none() {
+            lost = instance.lost(|role| injector.has_down(role));
+            if let Some(LostMember { how, .. }) = &lost {
+                trial.stop(Stop::ServerGone(how.clone()));
+                trial.give_up();
+            }
+        }
+        if let (Some(measured), None, None) = (progress.measured, &lost, &failed) {
+            let is_over = stopped.is_some() || matches!(extent, Extent::Time(length) if measured >= length);
+            if proved.is_none() && !is_over && injector.ends_server(measured) {
                 proved = Some(proved_by_ledger(of, place).await);
             }
-            if let Err(failure) = injector.go_on(measured, || trial.last_acknowledged(), instance) {
+            let acknowledged = || trial.last_acknowledged();
+            if let Err(failure) = injector.go_on(measured, is_over, acknowledged, instance) {
                 trial.stop(Stop::Interrupted);
                 trial.give_up();
                 failed = Some(failure);
@@ -106,13 +115,6 @@ pub(crate) async fn drive(
             sampler.follow(Some(role.name()).filter(|_| *role != Role::Server), *pid);
         }
         observed = pids;
-        if lost.is_none() {
-            lost = instance.lost(|role| injector.has_down(role));
-            if let Some(LostMember { how, .. }) = &lost {
-                trial.stop(Stop::ServerGone(how.clone()));
-                trial.give_up();
-            }
-        }
         if watcher.interrupt.is_set() && stopped.is_none() {
             trial.stop(Stop::Interrupted);
             stopped = Some(Instant::now());

@@ -95,8 +95,8 @@ impl Victim {
             let trial = wait(self.trial(workload, lock, back, Duration::from_millis(millis)));
             // a slow machine may not have done anything before the kill
             let seconds = usize::try_from(millis / 1000).unwrap();
-            let acknowledged =
-                trial.measurement.series.iter().take(seconds).any(|second| ok(&second.counts) > 0);
+            let before = trial.measurement.series.iter().take(seconds);
+            let acknowledged = before.map(|second| written(workload, &second.counts)).sum::<u64>() > 0;
             // nor is a server bound to know soon what it still holds for consumers that went with it
             let is_known = trial.audit.verdict != Verdict::Unknown;
             if acknowledged && is_known { Ok(trial) } else { Err(format!("{trial:?}")) }
@@ -116,7 +116,7 @@ impl Victim {
         let setup = TrialSetup { lock, seed: SEED, clients, trace: None, reusable: None };
         let trial = TrialRun::new(workload, setup, place);
         let interrupt = Interrupt::default();
-        let mut observer = UntilServed { interrupt: interrupt.clone(), since: None };
+        let mut observer = UntilServed { workload, interrupt: interrupt.clone(), since: None };
         let mut watcher = Watcher { observer: &mut observer, interrupt: &interrupt };
         let loading = trial.load(&self.instance, &mut watcher).await.unwrap();
         trial.prepare(&self.instance, loading, &mut watcher).await.unwrap();
@@ -133,45 +133,54 @@ impl Victim {
         }]);
         let driven = trial.drive(&mut self.instance, load, &timeline, &mut watcher).await.unwrap();
         let audit = trial.audit(&self.instance, &driven).await.audit;
-        trial.unload(&self.instance).await;
+        let unloaded = trial.unload(&self.instance).await;
+        if back == Back::AtOnce {
+            unloaded.unwrap();
+        }
         let Driven { measurement, injected, .. } = driven;
         assert!(injected.len() == 1 && injected[0].answered.is_some(), "{injected:?}");
         CrashedTrial { settings, measurement, audit }
     }
 
-    /// The load of a run's cell, without an end.
+    /// The load of a run's cell, long enough for every server to come back.
     fn load(&self, workload: &dyn Workload, lock: Lock, clients: u32) -> Load {
-        let hour = Span(Duration::from_hours(1));
+        let length = Span(BACK);
         let (warmup, timeout) = (Span(Duration::ZERO), Span(Duration::from_mins(5)));
-        let plan = Plan { duration: hour, warmup, timeout, ..Plan::of("") };
+        let plan = Plan { duration: length, warmup, timeout, ..Plan::of("") };
         let durability = Durability::None;
         let cell = Cell { target: 0, workload: 0, durability, lock, clients, rate: None, faults: 0 };
         cell.load(&plan, workload, self.instance.store().blocking(), SEED)
     }
 }
 
-/// Asks for the end of a trial once clients were served again after they had lost their connections.
-struct UntilServed {
+/// Asks for the end of a trial once clients have written again, for a whole second after they had lost their
+/// connections.
+struct UntilServed<'a> {
+    workload: &'a dyn Workload,
     interrupt: Interrupt,
     /// The last whole second when somebody was first seen to have connected again.
     since: Option<u64>,
 }
 
-impl Observer for UntilServed {
+impl Observer for UntilServed<'_> {
     fn measured(&mut self, progress: &Progress, _: f64) {
         let Some(last) = &progress.last else { return };
         if progress.reconnects == 0 {
             return;
         }
         let since = *self.since.get_or_insert(last.second);
-        if last.second > since && ok(&last.counts) > 0 {
+        // the second after that one began before the kill, perhaps
+        if last.second > since + 1 && written(self.workload, &last.counts) > 0 {
             self.interrupt.set();
         }
     }
 }
 
-fn ok(counts: &[[u64; Outcome::ALL.len()]]) -> u64 {
-    counts.iter().map(|counts| counts[Outcome::Ok.index()]).sum()
+/// How many operations of a second were acknowledged that write something.
+fn written(workload: &dyn Workload, counts: &[[u64; Outcome::ALL.len()]]) -> u64 {
+    let all = workload.operations().iter().zip(counts);
+    let writing = all.filter(|(name, _)| !["read", "scan"].contains(name));
+    writing.map(|(_, counts)| counts[Outcome::Ok.index()]).sum()
 }
 
 /// Asserts that acknowledged operations are there after the server was killed in the middle of a trial and came back.

@@ -32,11 +32,12 @@ async fn up(store: &str, durability: Durability, port: Option<u16>) -> Result<St
     let program = target.kind().program();
     let spec = MemberSpec { role: Role::Server, store: program, durability, port };
     let mut deployment = Lab::open()?.deploy(program, &[spec], Lifetime::Kept)?;
-    let Some(server) = deployment.member_mut(Role::Server) else {
+    let Some(server) = deployment.member(Role::Server) else {
         return Err(Failure::Other(format!("{program} was not started: a defect of acidtest")));
     };
     let (address, folder) = (address_of(server, &target), server.folder().to_owned());
-    match first_answer(server, &target, &address, OpenOptions::default(), &interrupt).await {
+    let options = OpenOptions::default();
+    match first_answer(&mut deployment, Role::Server, &target, &address, options, &interrupt).await {
         Ok(_) if interrupt.is_set() => {
             deployment.stop()?;
             Ok(Status::Interrupted)
