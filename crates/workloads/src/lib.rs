@@ -19,7 +19,7 @@ pub use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
 pub use guarantee::{DURABILITY, Guarantee, Levels};
 pub use keys::{Skew, SkewError};
 pub use store::{Owner, Place, Store, lock_namespace};
-pub use verdict::{Audit, Finding, Verdict};
+pub use verdict::{Audit, Finding, LooksLike, Verdict};
 pub use workload::{
     AuditResult, LoadProgress, Remarks, ReusableData, TrialSetup, Values, Workload, WorkloadKind,
     WorkloadTrial,

@@ -43,7 +43,19 @@ pub struct Finding {
     pub guarantee: String,
     /// Whether the loss of acknowledged writes may look like it.
     #[serde(skip)]
-    pub is_loss: bool,
+    pub looks_like: LooksLike,
+}
+
+/// What the loss of acknowledged writes has to do with a finding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LooksLike {
+    /// Nothing: no loss explains it.
+    #[default]
+    NoLoss,
+    /// A loss may look like it.
+    Loss,
+    /// The same, but then the finding of this name is there, too: the final state has been read back.
+    LossWith(&'static str),
 }
 
 impl Finding {
@@ -51,14 +63,21 @@ impl Finding {
     #[must_use]
     pub fn new(name: &str, count: u64, unit: &str, guarantee: Guarantee) -> Self {
         let (name, unit) = (name.to_owned(), unit.to_owned());
-        Self { name, count, unit, guarantee: guarantee.name.to_owned(), is_loss: false }
+        Self { name, count, unit, guarantee: guarantee.name.to_owned(), looks_like: LooksLike::NoLoss }
     }
 
     /// The same finding, which the loss of acknowledged writes may look like: after a crash it is no proof of anything
     /// else.
     #[must_use]
     pub fn or_loss(self) -> Self {
-        Self { is_loss: true, ..self }
+        Self { looks_like: LooksLike::Loss, ..self }
+    }
+
+    /// The same, if there is also a finding of the other name: reads that miss what the final state has were not
+    /// served by a store that had lost it.
+    #[must_use]
+    pub fn or_loss_with(self, other: &'static str) -> Self {
+        Self { looks_like: LooksLike::LossWith(other), ..self }
     }
 }
 
@@ -116,8 +135,21 @@ impl Audit {
     /// a crash it was to be expected, and proves no loss.
     pub fn across_crash(&mut self, proved: &Self, without: &[impl AsRef<str>]) {
         let is_promised = |guarantee: &str| !without.iter().any(|name| name.as_ref() == guarantee);
+        // what could not be read back may be lost
+        let is_unread = self.reason.is_some();
+        let found: Vec<String> = self
+            .findings
+            .iter()
+            .filter(|finding| finding.count > 0)
+            .map(|finding| finding.name.clone())
+            .collect();
+        let is_loss = |finding: &&mut Finding| match finding.looks_like {
+            LooksLike::NoLoss => false,
+            LooksLike::Loss => true,
+            LooksLike::LossWith(other) => is_unread || found.iter().any(|name| name == other),
+        };
         let mut lost = Vec::new();
-        for finding in self.findings.iter_mut().filter(|finding| finding.is_loss) {
+        for finding in self.findings.iter_mut().filter(is_loss) {
             let more = finding.count.saturating_sub(proved.count(&finding.name));
             if finding.guarantee != DURABILITY.name && is_promised(&finding.guarantee) && more > 0 {
                 finding.count -= more;
@@ -164,6 +196,25 @@ mod tests {
         assert_eq!(said("off_sequence", 3, "units"), "off sequence 3 units");
         assert_eq!(said("torn", 1, "records"), "torn 1 record");
         assert_eq!(said("duplicated", 1, "deliveries"), "duplicated 1 delivery");
+    }
+
+    /// Reads that miss what is there were not served by a store that had lost it.
+    #[test]
+    fn a_read_that_misses_what_is_there_is_no_loss() {
+        for (lost, reason, is_durability) in
+            [(0, None, false), (3, None, true), (0, Some("unreadable"), true)]
+        {
+            let mut audit = Audit::unknown("made up");
+            audit.reason = reason.map(str::to_owned);
+            audit.findings = vec![
+                Finding::new("lost", lost, "records", DURABILITY),
+                Finding::new("missing", 9, "reads", INTEGRITY).or_loss_with("lost"),
+            ];
+            let before = Audit { findings: Vec::new(), ..audit.clone() };
+            audit.across_crash(&before, &[] as &[&str]);
+            let missing = audit.findings.iter().rfind(|finding| finding.name == "missing").unwrap();
+            assert_eq!(missing.guarantee == DURABILITY.name, is_durability, "{lost} {reason:?}");
+        }
     }
 
     /// After a crash, what a loss explains is durability's: but not what was proved before it, nor what the cell does

@@ -107,7 +107,7 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         Finding::new("unasked", found.unasked, "updates", INTEGRITY),
         Finding::new("torn", proved.torn + found.torn, "records", ATOMICITY),
         Finding::new("mismatched", proved.mismatched + found.mismatched, "records", LOCK).or_loss(),
-        Finding::new("missing", proved.missing, "reads", INTEGRITY).or_loss(),
+        Finding::new("missing", proved.missing, "reads", INTEGRITY).or_loss_with("lost"),
         Finding::new("stale", proved.stale, "reads", LOCK).or_loss(),
     ];
     let is_broken = findings.iter().any(|finding| finding.count > 0);
