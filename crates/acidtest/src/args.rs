@@ -55,6 +55,9 @@ pub(crate) enum Command {
     Schema,
     /// Print a script that completes words in a shell
     Completions(Completions),
+    /// Drive clients for another acidtest, over the standard streams
+    #[command(hide = true)]
+    Worker,
     /// Print the manual page, of all commands
     #[command(after_help = MAN_EXAMPLES)]
     Man,
@@ -117,8 +120,8 @@ pub(crate) struct Grid {
     /// Durability levels of private servers: none, process, disk [default: disk]
     #[arg(long, value_delimiter = ',', value_name = "DURABILITY,...")]
     pub(crate) durability: Option<Vec<Durability>>,
-    /// Faults in each trial, on private servers: none, kill@3s, kill*5 (five at random), restart@5s, pause@4s:2s,
-    /// kill:locks@3s; several together as kill@3s+pause@6s:1s [default: none]
+    /// Faults in each trial: none; of private servers kill@3s, kill*5 (five at random), restart@5s, pause@4s:2s,
+    /// kill:locks@3s; of the clients disconnect@3s, stall@3s:2s; together as kill@3s+stall@6s:1s [default: none]
     #[arg(long, value_delimiter = ',', value_name = "FAULT,...")]
     pub(crate) fault: Option<Vec<Faults>>,
     /// Numbers of clients; 3..66:9 is 3, 12, 21, … 66 [default: 16]
@@ -189,6 +192,9 @@ pub(crate) struct Driving {
     /// Threads that drive the clients; embedded stores have one a client [default: one a core]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
+    /// Processes that drive the clients [default: this one; 2 with --fault stall]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) processes: Option<u32>,
     /// Seed of every random number [default: 42]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
@@ -350,6 +356,7 @@ impl Run {
             ("on_refused", driving.on_refused.is_some()),
             ("trace", driving.trace.is_some()),
             ("threads", driving.threads.is_some()),
+            ("processes", driving.processes.is_some()),
             ("replace", output.replace),
             ("keep", output.keep),
         ];
@@ -385,6 +392,7 @@ impl Run {
         set(&mut plan.on_refused, driving.on_refused.map(RefusedKind::from).as_ref());
         plan.trace = driving.trace.or(plan.trace);
         plan.threads = driving.threads.or(plan.threads);
+        plan.processes = driving.processes.or(plan.processes);
         set(&mut plan.seed, driving.seed.as_ref());
         set(&mut plan.namespace, output.namespace.as_ref());
         plan.replace |= output.replace;

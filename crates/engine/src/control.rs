@@ -2,11 +2,13 @@
 
 use std::sync::{
     Mutex, PoisonError,
-    atomic::{AtomicU8, Ordering},
+    atomic::{AtomicU8, AtomicU32, Ordering},
 };
 
+use serde::{Deserialize, Serialize};
+
 /// Why a trial ended early.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stop {
     /// The user interrupted it.
     Interrupted,
@@ -17,6 +19,8 @@ pub enum Stop {
     ServerGone(String),
     /// A client panicked: a defect of acidtest.
     Defect(String),
+    /// A process that drove some of the clients ended before they did; carries how.
+    PartLost(String),
 }
 
 const RUNNING: u8 = 0;
@@ -28,6 +32,8 @@ const ABANDONED: u8 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     state: AtomicU8,
+    /// How many times all connections were to be closed.
+    disconnects: AtomicU32,
     reason: Mutex<Option<Stop>>,
 }
 
@@ -40,6 +46,14 @@ impl Control {
 
     pub(crate) fn abandon(&self) {
         self.state.fetch_max(ABANDONED, Ordering::Relaxed);
+    }
+
+    pub(crate) fn disconnect(&self) {
+        self.disconnects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn disconnects(&self) -> u32 {
+        self.disconnects.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stopping(&self) -> bool {

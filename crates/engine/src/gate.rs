@@ -5,12 +5,17 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
+use crate::part::{Report, Told};
+
 /// A part of a trial. The measured part is recorded, the warm-up is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// What comes before the measured part.
     WarmUp,
+    /// What is recorded.
     Measured,
 }
 
@@ -25,11 +30,14 @@ pub(crate) struct Gate {
     /// as a barrier does not: on a simulated clock a trial must replay exactly.
     open: [Semaphore; 2],
     begun: [OnceLock<u64>; 2],
+    /// Who opens the gate once every client of this process is there, where others are waited for too.
+    told: Told,
 }
 
 impl Gate {
-    pub(crate) fn new(clients: usize) -> Self {
+    pub(crate) fn new(clients: usize, told: Told) -> Self {
         Self {
+            told,
             clients,
             come: [const { AtomicUsize::new(0) }; 2],
             open: [const { Semaphore::const_new(0) }; 2],
@@ -39,13 +47,21 @@ impl Gate {
 
     /// Waits until every client has arrived at the gate of the phase.
     pub(crate) async fn wait(&self, phase: Phase) {
-        let open = &self.open[phase as usize];
         if self.come[phase as usize].fetch_add(1, Ordering::AcqRel) + 1 == self.clients {
-            open.add_permits(self.clients);
+            match &self.told {
+                None => self.open(phase),
+                // nobody to tell: the process that judges the trial has ended, and this one ends too
+                Some(told) => _ = told.send(Report::Arrived(phase)),
+            }
         }
-        if let Ok(permit) = open.acquire().await {
+        if let Ok(permit) = self.open[phase as usize].acquire().await {
             permit.forget();
         }
+    }
+
+    /// Lets the clients pass.
+    pub(crate) fn open(&self, phase: Phase) {
+        self.open[phase as usize].add_permits(self.clients);
     }
 
     /// When the phase began, in nanoseconds of the trial's clock; it begins at `now` if this client is the first to

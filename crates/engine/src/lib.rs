@@ -21,6 +21,7 @@ mod load;
 mod measurement;
 mod outcome;
 mod pacer;
+mod part;
 mod pipeline;
 mod recorder;
 mod seat;
@@ -29,9 +30,12 @@ mod trial;
 
 pub use client::{Client, ClientTask, Completion, Pipeline};
 pub use control::Stop;
+pub use gate::Phase;
 pub use load::{Arrivals, Extent, Load, OnRefused};
 pub use measurement::{ArrivalCounts, Latency, Measurement, OperationStats, Second, SecondCounts, SpanStats};
 pub use outcome::{Attempt, Fault, Outcome};
+pub use part::{Instruction, News, Part, Report};
+pub use recorder::{EndTimes, RecordedBatch};
 pub use seat::Seat;
 pub use trial::{EngineError, Progress, Trial};
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// When operations are due.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Arrivals {
     /// Closed loop: a client starts its next operation when the last one has ended. Response time
     /// equals service time.
@@ -15,7 +17,7 @@ pub enum Arrivals {
 }
 
 /// How long the measured part lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Extent {
     /// For this long; operations in flight at the end are waited for and recorded.
     Time(Duration),
@@ -24,7 +26,7 @@ pub enum Extent {
 }
 
 /// The way to go on when the store refuses an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnRefused {
     /// The refusal is the operation's outcome.
     Count,
@@ -34,12 +36,15 @@ pub enum OnRefused {
 
 /// The load of a trial: when operations are due, how long it lasts, and what happens to an operation that does not
 /// succeed at once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Load {
-    /// Names of the operations, indexed by [`Client::kind`](crate::Client::kind).
+    /// Names of the operations, indexed by [`Client::kind`](crate::Client::kind). Not part of what is written: they
+    /// are the workload's.
+    #[serde(skip)]
     pub operations: &'static [&'static str],
     /// Names of the spans, indexed by [`Client::span`](crate::Client::span): times that belong to no single
-    /// operation.
+    /// operation. Not part of what is written either.
+    #[serde(skip)]
     pub spans: &'static [&'static str],
     /// When operations are due.
     pub arrivals: Arrivals,

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Histogram, Outcome, Stop};
 
 /// Service and response times of one operation and outcome, in nanoseconds.
@@ -123,7 +125,7 @@ impl Second {
 }
 
 /// How many operations were due, and how many of those were started and ended, over all kinds of operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrivalCounts {
     /// Operations that were due in the measured part.
     pub offered: u64,

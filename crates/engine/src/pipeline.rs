@@ -127,7 +127,7 @@ impl Seat {
                     let deadline = since.saturating_add(self.timeout());
                     let settled = self.guard_until(client.settle(&mut ended), until, deadline).await;
                     settled.unwrap_or_else(|| {
-                        if self.now() >= deadline || self.abandoned() {
+                        if self.now() >= deadline || self.abandoned() || self.is_cut() {
                             Err(Fault::lost(self.no_answer(deadline)))
                         } else {
                             Ok(())

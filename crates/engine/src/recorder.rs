@@ -9,9 +9,12 @@ use std::{
     },
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     ArrivalCounts, Histogram, Outcome,
     measurement::{Latency, OperationStats, Second, SecondCounts, SpanStats, add},
+    part::{Report, Told},
 };
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -65,7 +68,7 @@ struct Batch {
     scheduled: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Effort64 {
     conflicts: u64,
     refusals: u64,
@@ -100,6 +103,79 @@ impl Batch {
     }
 }
 
+/// What one thread of a part recorded in one second, as it is told to the process that judges the trial.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RecordedBatch {
+    /// The thread's index among those of all parts.
+    shard: usize,
+    second: u64,
+    /// The second that the thread is in now.
+    next: u64,
+    latency: Vec<Option<WrittenLatency>>,
+    efforts: Vec<Effort64>,
+    ok_in_time: Vec<u64>,
+    spans: Vec<WrittenHistogram>,
+    scheduled: Vec<u64>,
+}
+
+/// A histogram's values, in nanoseconds, and how often each was recorded. A value stands for all that the histogram
+/// does not tell apart, so that what is read is exactly what was written.
+type WrittenHistogram = Vec<(u64, u64)>;
+
+/// Service times, and response times where a schedule tells them apart.
+type WrittenLatency = (WrittenHistogram, Option<WrittenHistogram>);
+
+fn written(histogram: &Histogram) -> WrittenHistogram {
+    histogram.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
+}
+
+fn read(written: &[(u64, u64)]) -> Histogram {
+    let mut histogram = histogram();
+    for &(value, count) in written {
+        // a histogram that resizes itself accepts every value below 2^63 ns
+        let _ = histogram.record_n(value, count);
+    }
+    histogram
+}
+
+impl RecordedBatch {
+    fn of(shard: usize, second: u64, next: u64, batch: &Batch) -> Self {
+        let latency = batch.latency.iter().map(|latency| {
+            let Latency { service, response } =
+                latency.as_ref().filter(|latency| !latency.service.is_empty())?;
+            Some((written(service), response.as_ref().map(written)))
+        });
+        Self {
+            shard,
+            second,
+            next,
+            latency: latency.collect(),
+            efforts: batch.efforts.clone(),
+            ok_in_time: batch.ok_in_time.clone(),
+            spans: batch.spans.iter().map(written).collect(),
+            scheduled: batch.scheduled.clone(),
+        }
+    }
+
+    /// The batch; none if it is not of this many kinds and spans.
+    fn batch(self, kinds: usize, spans: usize) -> Option<Batch> {
+        let fits = self.latency.len() == kinds * Outcome::ALL.len()
+            && [self.efforts.len(), self.ok_in_time.len(), self.scheduled.len()] == [kinds; 3]
+            && self.spans.len() == spans;
+        let latency = |written: Option<WrittenLatency>| {
+            let (service, response) = written?;
+            Some(Latency { service: read(&service), response: response.as_deref().map(read) })
+        };
+        fits.then(|| Batch {
+            latency: self.latency.into_iter().map(latency).collect(),
+            efforts: self.efforts,
+            ok_in_time: self.ok_in_time,
+            spans: self.spans.iter().map(|times| read(times)).collect(),
+            scheduled: self.scheduled,
+        })
+    }
+}
+
 /// One thread's recorder. Nothing in it is shared with other threads until a second is over.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -113,13 +189,26 @@ pub(crate) struct Recorder {
     ends: EndTimes,
 }
 
-/// When the last operations ended, in nanoseconds of the trial's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EndTimes {
+/// When the last operations ended, in nanoseconds of the trial's clock; 0 where there was none.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct EndTimes {
     /// The last operation of a client on the schedule, whatever its outcome.
     pub(crate) scheduled: u64,
     /// The last operation that was acknowledged, of any client.
     pub(crate) ok: u64,
+}
+
+impl EndTimes {
+    /// The same, counted from `start`.
+    fn since(self, start: u64) -> Self {
+        Self { scheduled: self.scheduled.saturating_sub(start), ok: self.ok.saturating_sub(start) }
+    }
+
+    /// The same, which is counted from `start`, by the clock that `start` is of.
+    pub(crate) fn after(self, start: u64) -> Self {
+        let after = |end: u64| if end > 0 { start + end } else { 0 };
+        Self { scheduled: after(self.scheduled), ok: after(self.ok) }
+    }
 }
 
 impl Recorder {
@@ -210,7 +299,15 @@ impl Recorder {
     pub(crate) fn finish(&mut self) {
         self.totals.take(self.shard, self.second, u64::MAX, &self.batch);
         self.batch.clear();
-        self.totals.arrive(mem::take(&mut self.arrived), self.ends);
+        let arrived = mem::take(&mut self.arrived);
+        match &self.totals.told {
+            None => self.totals.arrive(arrived, self.ends),
+            // nobody to tell: the process that judges the trial has ended, and this one ends too
+            Some(told) => {
+                let ends = self.ends.since(self.window.0);
+                let _ = told.send(Report::ThreadEnded { arrived, ends });
+            }
+        }
     }
 }
 
@@ -247,6 +344,8 @@ pub(crate) struct Totals {
     completed: AtomicU64,
     /// By thread, in nanoseconds of the trial's clock; 0 where nothing was acknowledged.
     acknowledged: Vec<LastAcknowledged>,
+    /// Who adds up the reports, where other processes drive clients of the trial too.
+    told: Told,
 }
 
 impl Totals {
@@ -254,6 +353,7 @@ impl Totals {
         operations: &'static [&'static str],
         spans: &'static [&'static str],
         threads: usize,
+        told: Told,
     ) -> Self {
         let operations =
             operations.iter().map(|&name| OperationStats { name, ..OperationStats::default() }).collect();
@@ -272,6 +372,26 @@ impl Totals {
             }),
             completed: AtomicU64::new(0),
             acknowledged: (0..threads).map(|_| LastAcknowledged::default()).collect(),
+            told,
+        }
+    }
+
+    /// Notes that another process, which has this index, was last given an acknowledgement at this moment.
+    pub(crate) fn acknowledged_by(&self, part: usize, at: u64) {
+        if let Some(last) = self.acknowledged.get(part) {
+            last.0.fetch_max(at, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds up what a thread of another process recorded.
+    pub(crate) fn take_recorded(&self, recorded: RecordedBatch) {
+        let (kinds, spans, threads) = {
+            let inner = self.lock();
+            (inner.operations.len(), inner.spans.len(), inner.progress.len())
+        };
+        let (shard, second, next) = (recorded.shard, recorded.second, recorded.next);
+        if let Some(batch) = recorded.batch(kinds, spans).filter(|_| shard < threads) {
+            self.take(shard, second, next, &batch);
         }
     }
 
@@ -292,6 +412,11 @@ impl Totals {
     }
 
     fn take(&self, shard: usize, second: u64, next: u64, batch: &Batch) {
+        if let Some(told) = &self.told {
+            // nobody to tell: the process that judges the trial has ended, and this one ends too
+            let _ = told.send(Report::Recorded(RecordedBatch::of(shard, second, next, batch)));
+            return;
+        }
         let mut inner = self.lock();
         let kinds = inner.operations.len();
         let mut counts = vec![SecondCounts::default(); kinds];
@@ -347,7 +472,7 @@ impl Totals {
         inner.close_seconds();
     }
 
-    fn arrive(&self, arrived: ArrivalCounts, ends: EndTimes) {
+    pub(crate) fn arrive(&self, arrived: ArrivalCounts, ends: EndTimes) {
         let mut inner = self.lock();
         inner.ends.scheduled = inner.ends.scheduled.max(ends.scheduled);
         inner.ends.ok = inner.ends.ok.max(ends.ok);
@@ -364,11 +489,25 @@ impl Totals {
     }
 
     pub(crate) fn fault(&self, message: &str) {
+        self.faults(message, 1);
+    }
+
+    fn faults(&self, message: &str, times: u64) {
         let mut inner = self.lock();
         let message = &message[..message.floor_char_boundary(MESSAGE)];
         let known = inner.faults.contains_key(message) || inner.faults.len() < FAULTS;
         let line = if known { message } else { "other faults" };
-        *inner.faults.entry(line.to_owned()).or_default() += 1;
+        *inner.faults.entry(line.to_owned()).or_default() += times;
+    }
+
+    /// Adds the messages that another process has counted.
+    pub(crate) fn add_faults(&self, faults: &BTreeMap<String, u64>) {
+        faults.iter().for_each(|(message, times)| self.faults(message, *times));
+    }
+
+    /// The messages that this process has counted so far.
+    pub(crate) fn counted_faults(&self) -> BTreeMap<String, u64> {
+        self.lock().faults.clone()
     }
 
     /// How many operations of clients on the schedule have ended, the last second that is complete, and reconnects.
@@ -439,7 +578,7 @@ mod tests {
 
     #[test]
     fn seconds_wait_for_the_slowest_thread_and_gaps_are_zeros() {
-        let totals = Arc::new(Totals::new(&["op"], &[], 2));
+        let totals = Arc::new(Totals::new(&["op"], &[], 2, None));
         let mut threads = [0, 1].map(|shard| Recorder::new(shard, Arc::clone(&totals)));
         for thread in &mut threads {
             thread.begin(0, 10 * SECOND);
@@ -459,7 +598,7 @@ mod tests {
 
     #[test]
     fn what_ends_after_the_window_has_its_time_but_no_throughput() {
-        let totals = Arc::new(Totals::new(&["op"], &[], 1));
+        let totals = Arc::new(Totals::new(&["op"], &[], 1, None));
         let mut recorder = Recorder::new(0, Arc::clone(&totals));
         recorder.begin(0, SECOND);
         recorder.record(0, Outcome::Ok, at(0, SECOND), Effort::default());
@@ -472,7 +611,7 @@ mod tests {
 
     #[test]
     fn varied_faults_do_not_grow_memory() {
-        let totals = Totals::new(&["op"], &[], 1);
+        let totals = Totals::new(&["op"], &[], 1, None);
         for number in 0..1000 {
             totals.fault(&format!("fault {number}"));
         }
@@ -483,7 +622,7 @@ mod tests {
 
     #[test]
     fn a_fault_s_message_is_kept_no_longer_than_anybody_reads() {
-        let totals = Totals::new(&["op"], &[], 1);
+        let totals = Totals::new(&["op"], &[], 1, None);
         let long = "é".repeat(1 << 20);
         totals.fault(&long[..MESSAGE]);
         totals.fault(&format!("x{long}"));
@@ -502,7 +641,7 @@ mod tests {
         fn merged_equals_recorded_in_one(
             services in prop::collection::vec((0usize..3, 1u64..10_000_000_000, 0u64..5), 1..100)
         ) {
-            let totals = Arc::new(Totals::new(&["op"], &[], 3));
+            let totals = Arc::new(Totals::new(&["op"], &[], 3, None));
             let mut threads: Vec<Recorder> =
                 (0..3).map(|shard| Recorder::new(shard, Arc::clone(&totals))).collect();
             let mut one = histogram();

@@ -87,6 +87,10 @@ pub struct Seat {
     phase: Phase,
     /// When the phase ends, in nanoseconds of the trial's clock.
     end: u64,
+    /// Whether the last exchange was given up because all connections were to be closed.
+    is_cut: bool,
+    /// How many times all connections were to be closed, when this client last closed its own.
+    disconnects: u32,
     /// Whether the connection opened last can still be used. Once a connection is given up, no answer on it counts
     /// any more.
     connected: bool,
@@ -106,6 +110,8 @@ impl Seat {
             waited: false,
             phase: Phase::WarmUp,
             end: 0,
+            is_cut: false,
+            disconnects: 0,
             connected: false,
         }
     }
@@ -364,8 +370,11 @@ impl Seat {
         fault.connection_lost
     }
 
+    /// Why the last exchange was given up.
     pub(crate) fn no_answer(&self, deadline: u64) -> String {
-        if self.shared.clock.now() >= deadline {
+        if self.is_cut {
+            "closed on purpose by the fault disconnect".to_owned()
+        } else if self.shared.clock.now() >= deadline {
             format!("no answer within {:?}", self.shared.load.timeout)
         } else {
             "given up unanswered when the trial was stopped".to_owned()
@@ -386,20 +395,32 @@ impl Seat {
         self.rng.random_range(1..=limit)
     }
 
-    /// Polls the future until it ends. `None` if its deadline passes or the trial is abandoned first.
+    /// Whether all connections were to be closed, and the last exchange was given up for that.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Polls the future until it ends. `None` if its deadline passes or the trial is abandoned first, or if all
+    /// connections are to be closed: then it is dropped once it waits, so that it was sent and not answered.
     ///
     /// A future that is ready at once never touches the timer. A future that always finds something to do yields
     /// only when Tokio's task budget is used up, and then Tokio would not let the timer report that it is due
     /// either: the timer is therefore polled outside the budget ([`unconstrained`]).
     pub(crate) async fn guard<F: Future>(&mut self, future: F, deadline: u64) -> Option<F::Output> {
         let mut future = pin!(future);
-        let Self { shared, tick, waited, .. } = self;
+        let Self { shared, tick, waited, disconnects, is_cut, .. } = self;
+        *is_cut = false;
         let mut first = true;
         poll_fn(|context| {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(output));
             }
             *waited = true;
+            if shared.control.disconnects() != *disconnects {
+                *disconnects = shared.control.disconnects();
+                *is_cut = true;
+                return Poll::Ready(None);
+            }
             if first {
                 first = false;
                 let due = shared.clock.instant(deadline.min(u64::MAX / 4));

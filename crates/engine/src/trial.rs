@@ -6,7 +6,8 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+        mpsc::Sender,
     },
     thread,
     time::Duration,
@@ -15,11 +16,12 @@ use std::{
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::{
-    Arrivals, ClientTask, Extent, Load, Measurement, Seat, Second, Stop,
+    Arrivals, ClientTask, Extent, Load, Measurement, Part, Report, Seat, Second, Stop,
     clock::{Clock, nanos},
     control::Control,
     gate::{Gate, Phase},
     pacer::Pacer,
+    part::{self, Told},
     recorder::{Recorder, Totals},
     seat::Bench,
 };
@@ -66,8 +68,11 @@ pub(crate) struct Shared {
     budget: Option<AtomicI64>,
     /// Clients on the schedule.
     pub(crate) scheduled: usize,
-    /// How many clients on the schedule have not yet ended the measured part.
+    /// How many clients of this process that are on the schedule have not yet ended the measured part.
     at_work: AtomicUsize,
+    /// Whether every client on the schedule has ended, in all processes.
+    schedule_over: AtomicBool,
+    told: Told,
     /// How many clients had nothing left to draw before the measured part was over.
     done: AtomicUsize,
 }
@@ -92,13 +97,34 @@ impl Shared {
 
     /// Notes that a client on the schedule has ended the measured part.
     pub(crate) fn schedule_ended(&self) {
-        self.at_work.fetch_sub(1, Ordering::Relaxed);
+        if self.at_work.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.part_of_schedule_ended();
+        }
+    }
+
+    /// Notes that no client of this process is on the schedule any more.
+    fn part_of_schedule_ended(&self) {
+        match &self.told {
+            None => self.schedule_over(),
+            // nobody to tell: the process that judges the trial has ended, and this one ends too
+            Some(told) => _ = told.send(Report::ScheduleEnded),
+        }
+    }
+
+    /// Notes that every client on the schedule has ended, in all processes.
+    pub(crate) fn schedule_over(&self) {
+        self.schedule_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts clients of other processes that had nothing left to draw.
+    pub(crate) fn count_done(&self, clients: usize) {
+        self.done.fetch_add(clients, Ordering::Relaxed);
     }
 
     /// Whether a number of operations was asked for and every client on the schedule has ended. From then on the
     /// scheduled clients produce nothing more for the others.
     pub(crate) fn is_schedule_over(&self) -> bool {
-        self.budget.is_some() && self.at_work.load(Ordering::Relaxed) == 0
+        self.budget.is_some() && self.schedule_over.load(Ordering::Relaxed)
     }
 
     /// A thread's share of the arrivals (0 to 1), and its turn among the threads that have a share (0 to 1).
@@ -113,16 +139,31 @@ impl Shared {
 /// A trial, run once; another thread may watch and stop it.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     clients: usize,
+    /// Threads of all processes.
     threads: usize,
+    part: Part,
 }
 
 impl Trial {
     /// Sets up a trial of this many clients.
     #[must_use]
     pub fn new(load: Load, clients: usize) -> Self {
-        Self::by(Clock::start(), load, clients)
+        Self::by(Clock::start(), load, clients, Part::WHOLE, None)
+    }
+
+    /// Sets up the trial of a part of this many clients, which reports to whoever [`gather`](Self::gather)s the parts.
+    #[must_use]
+    pub fn part(load: Load, clients: usize, part: Part, told: Sender<Report>) -> Self {
+        Self::by(Clock::start(), load, clients, part, Some(told))
+    }
+
+    /// Sets up a trial of this many clients that are driven elsewhere, in parts of which this is one, to be
+    /// [`gather`](Self::gather)ed.
+    #[must_use]
+    pub fn of_parts(load: Load, clients: usize, one: Part) -> Self {
+        Self::by(Clock::start(), load, clients, one, None)
     }
 
     /// Sets up a trial for [`run_simulated`](Self::run_simulated), on one thread whatever the load asks for. To be
@@ -130,46 +171,59 @@ impl Trial {
     #[must_use]
     pub fn simulated(mut load: Load, clients: usize) -> Self {
         load.threads = 1;
-        Self::by(Clock::simulated(), load, clients)
+        Self::by(Clock::simulated(), load, clients, Part::WHOLE, None)
     }
 
-    fn by(clock: Clock, load: Load, clients: usize) -> Self {
-        let threads = load.threads.clamp(1, clients.max(1));
+    fn by(clock: Clock, load: Load, clients: usize, part: Part, told: Told) -> Self {
+        let threads = if part.is_whole() { load.threads.clamp(1, clients.max(1)) } else { part.threads };
         let scheduled = load.scheduled.map_or(clients, |scheduled| scheduled.min(clients));
-        let budget = match load.extent {
-            Extent::Time(_) => None,
-            Extent::Operations(count) => Some(AtomicI64::new(i64::try_from(count).unwrap_or(i64::MAX))),
-        };
+        let budget = part::budget(&load, part, scheduled);
+        let budget = budget.map(|count| AtomicI64::new(i64::try_from(count).unwrap_or(i64::MAX)));
+        let own = (0..clients).filter(|client| part.has(*client));
+        let (own, at_work) =
+            own.fold((0, 0), |(own, at_work), client| (own + 1, at_work + usize::from(client < scheduled)));
         let shared = Shared {
             closed: load.arrivals == Arrivals::Closed,
             timeout: nanos(load.timeout),
             clock,
             control: Control::default(),
-            gate: Gate::new(clients),
-            totals: Arc::new(Totals::new(load.operations, load.spans, threads)),
+            gate: Gate::new(own, told.clone()),
+            totals: Arc::new(Totals::new(load.operations, load.spans, threads, told.clone())),
             budget,
             scheduled,
-            at_work: AtomicUsize::new(scheduled),
+            at_work: AtomicUsize::new(at_work),
+            schedule_over: AtomicBool::new(false),
+            told,
             done: AtomicUsize::new(0),
             load,
         };
-        Self { shared: Arc::new(shared), clients, threads }
+        Self { shared: Arc::new(shared), clients, threads, part }
     }
 
-    /// Runs the clients to the end, one Tokio task each. Blocks the calling thread.
+    /// The indices of the clients that this process drives.
+    pub fn clients(&self) -> impl Iterator<Item = usize> {
+        (0..self.clients).filter(|client| self.part.has(*client))
+    }
+
+    /// Runs the clients of this process to the end, in the order of their indices, one Tokio task each. Blocks the
+    /// calling thread. The measurement of a part is nothing by itself: it has reported what was measured.
     ///
     /// # Errors
     /// The operating system could not start a thread.
     pub fn run(&self, tasks: Vec<ClientTask>) -> Result<Measurement, EngineError> {
-        debug_assert_eq!(tasks.len(), self.clients);
+        debug_assert_eq!(tasks.len(), self.clients().count());
         let mut hands: Vec<Vec<(usize, ClientTask)>> = (0..self.threads).map(|_| Vec::new()).collect();
-        for (index, task) in tasks.into_iter().enumerate() {
+        for (index, task) in self.clients().zip(tasks) {
             hands[index % self.threads].push((index, task));
+        }
+        if self.shared.at_work.load(Ordering::Relaxed) == 0 {
+            self.shared.part_of_schedule_ended();
         }
         let fail = |cause| EngineError::Threads { threads: self.threads, cause };
         thread::scope(|scope| {
             let mut workers = Vec::new();
-            for (shard, hand) in hands.into_iter().enumerate() {
+            let hands = hands.into_iter().enumerate().filter(|(_, hand)| !hand.is_empty());
+            for (shard, hand) in hands {
                 let worker = thread::Builder::new()
                     .name(format!("clients-{shard}"))
                     .spawn_scoped(scope, move || self.work(shard, hand))
@@ -184,6 +238,15 @@ impl Trial {
             }
             Ok(())
         })?;
+        if let Some(told) = &self.shared.told {
+            // nobody to tell: the process that judges the trial has ended, and this one ends too
+            let _ = self.stopped().map(|reason| told.send(Report::Stopped(reason)));
+            let _ = told.send(Report::Over {
+                done: self.shared.done.load(Ordering::Relaxed),
+                reconnects: self.shared.totals.progress().2,
+                faults: self.shared.totals.counted_faults(),
+            });
+        }
         Ok(self.measured())
     }
 
@@ -255,6 +318,18 @@ impl Trial {
         self.shared.control.abandon();
     }
 
+    /// Closes all connections in the middle of what clients do, as soon as each of them waits for an answer; the
+    /// operations in flight there are unknown, and the clients connect anew.
+    pub fn disconnect(&self) {
+        self.shared.control.disconnect();
+    }
+
+    /// Why the trial was stopped, if it was.
+    #[must_use]
+    pub fn stopped(&self) -> Option<Stop> {
+        self.shared.control.reason()
+    }
+
     /// How far the trial has come; may be called from any thread while it runs.
     #[must_use]
     pub fn progress(&self) -> Progress {
@@ -276,7 +351,7 @@ impl Trial {
         (last > 0).then_some(Duration::from_nanos(since))
     }
 
-    fn measured(&self) -> Measurement {
+    pub(crate) fn measured(&self) -> Measurement {
         let collected = self.shared.totals.collect();
         let passed = self.progress().measured.unwrap_or_default();
         let start = self.shared.gate.measured().unwrap_or_default();

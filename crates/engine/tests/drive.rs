@@ -11,14 +11,15 @@ use std::{
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+        mpsc,
     },
     thread,
     time::Duration,
 };
 
 use acidtest_engine::{
-    Arrivals, Attempt, Client, ClientTask, Completion, Extent, Fault, Load, Measurement, OnRefused,
-    OperationStats, Outcome, Pipeline, Stop, Trial,
+    Arrivals, Attempt, Client, ClientTask, Completion, Extent, Fault, Instruction, Load, Measurement, News,
+    OnRefused, OperationStats, Outcome, Part, Pipeline, Report, Stop, Trial,
 };
 use tokio::time::Instant;
 
@@ -143,6 +144,178 @@ fn driven_by(
     let world = Arc::new(World::default());
     let script: Arc<Script> = Arc::new(script);
     (run(tasks(clients, &world, &script)), world)
+}
+
+/// Drives clients in parts that know of each other only what they are told, as processes do. `meanwhile` is given the
+/// trial that they are parts of, and a part's messages may be kept from arriving.
+fn in_parts(
+    load: &Load,
+    clients: usize,
+    processes: usize,
+    script: impl Fn(u64) -> Act + Send + Sync + 'static,
+    arrives: impl Fn(usize, &Report) -> bool + Sync,
+    meanwhile: impl FnOnce(&Trial) + Send,
+) -> (Measurement, Arc<World>) {
+    let world = Arc::new(World::default());
+    let script: Arc<Script> = Arc::new(script);
+    let parts = Part::deal(clients, processes, load.threads);
+    let whole = Trial::of_parts(load.clone(), clients, parts[0]);
+    let (news, told) = mpsc::channel();
+    let measurement = thread::scope(|scope| {
+        let mut engines = Vec::new();
+        for (index, part) in parts.iter().enumerate() {
+            let (reports, reported) = mpsc::channel();
+            let engine = Trial::part(load.clone(), clients, *part, reports);
+            engines.push(engine.clone());
+            let hand = tasks(engine.clients().count(), &world, &script);
+            scope.spawn(move || engine.run(hand).unwrap());
+            let (news, arrives, beats) = (news.clone(), &arrives, engines[index].clone());
+            scope.spawn(move || {
+                loop {
+                    let next = reported.recv_timeout(Duration::from_millis(5));
+                    let report = next.unwrap_or_else(|_| beats.beat());
+                    if !arrives(index, &report) {
+                        let _ = news.send((index, News::Gone("was killed by signal 9".to_owned())));
+                        return;
+                    }
+                    let is_over = matches!(report, Report::Over { .. });
+                    // as it would be written and read
+                    let report = serde_json::to_string(&report).unwrap();
+                    let _ = news.send((index, News::Report(serde_json::from_str(&report).unwrap())));
+                    if is_over {
+                        return;
+                    }
+                }
+            });
+        }
+        scope.spawn(|| meanwhile(&whole));
+        whole.gather(parts.len(), &told, |instruction: Instruction| {
+            engines.iter().for_each(|engine| engine.follow(instruction));
+        })
+    });
+    (measurement, world)
+}
+
+/// Nothing is kept from arriving, and nobody does anything meanwhile.
+fn in_peace(
+    load: &Load,
+    clients: usize,
+    processes: usize,
+    script: impl Fn(u64) -> Act + Send + Sync + 'static,
+) -> (Measurement, Arc<World>) {
+    in_parts(load, clients, processes, script, |_, _| true, |_| {})
+}
+
+#[test]
+fn parts_measure_together_what_they_did() {
+    for (clients, processes, threads) in [(1, 1, 2), (5, 2, 3), (6, 3, 1), (9, 4, 8)] {
+        let load = Load { threads, warmup: Duration::from_millis(20), ..operations(3000) };
+        let (measurement, world) = in_peace(&load, clients, processes, |_| Act::Answer(Attempt::Ok));
+        let shape = format!("{clients} clients, {processes} processes, {threads} threads");
+        let operation = &measurement.operations[0];
+        assert_eq!(operation.count(Outcome::Ok), 3000, "{shape}");
+        assert_eq!((measurement.arrived.offered, measurement.arrived.completed), (3000, 3000), "{shape}");
+        assert_eq!(measurement.stopped, None, "{shape}");
+        let each: u64 = measurement.series.iter().map(|second| second.counts[0].iter().sum::<u64>()).sum();
+        assert_eq!(each, 3000, "{shape}");
+        assert_eq!(
+            world.turns.lock().unwrap().len(),
+            clients,
+            "each client has an index of its own, {shape}"
+        );
+        assert!(measurement.window > Duration::ZERO && measurement.throughput() > 0.0, "{shape}");
+    }
+}
+
+#[test]
+fn parts_keep_one_schedule() {
+    let load = Load { arrivals: Arrivals::Constant(500.0), threads: 3, ..for_millis(400) };
+    let (measurement, _) = in_peace(&load, 7, 3, |_| Act::Answer(Attempt::Ok));
+    assert_eq!(measurement.arrived.offered, 200);
+    assert!(measurement.operations[0].ok().unwrap().response.is_some());
+}
+
+/// Clients that are not on the schedule go on until it is over everywhere, not only in their own process.
+#[test]
+fn a_schedule_is_over_when_it_is_everywhere() {
+    let load = Load { scheduled: Some(1), threads: 2, ..operations(20) };
+    let (measurement, world) =
+        in_peace(&load, 2, 2, |_| Act::After(Duration::from_millis(5), Attempt::Refused));
+    assert_eq!(measurement.arrived.completed, 20);
+    assert!(world.turns.lock().unwrap()[&1] > 5, "{:?}", world.turns);
+}
+
+#[test]
+fn a_part_that_is_gone_ends_the_trial() {
+    let killed = |part: usize, report: &Report| part == 0 || !matches!(report, Report::Recorded(_));
+    let load = Load { threads: 2, ..patient() };
+    let slow = |_| Act::After(Duration::from_millis(1), Attempt::Ok);
+    let (measurement, _) = in_parts(&load, 2, 2, slow, killed, |_| {});
+    let Some(Stop::PartLost(how)) = measurement.stopped else { panic!("{:?}", measurement.stopped) };
+    assert_eq!(how, "a client process was killed by signal 9");
+}
+
+#[test]
+fn what_stops_one_part_stops_all() {
+    let load = Load { threads: 2, ..patient() };
+    let one_panics = |attempt| match attempt {
+        200 => panic!("a client's defect"),
+        _ => Act::After(Duration::from_millis(1), Attempt::Ok),
+    };
+    let (measurement, _) = in_peace(&load, 2, 2, one_panics);
+    assert!(matches!(measurement.stopped, Some(Stop::Defect(_))), "{:?}", measurement.stopped);
+    let slow = |_| Act::After(Duration::from_millis(1), Attempt::Ok);
+    let (measurement, _) = in_parts(
+        &load,
+        2,
+        2,
+        slow,
+        |_, _| true,
+        |trial| {
+            until("something is acknowledged", || trial.last_acknowledged().is_some());
+            trial.stop(Stop::Interrupted);
+        },
+    );
+    assert_eq!(measurement.stopped, Some(Stop::Interrupted));
+    assert!(measurement.operations[0].count(Outcome::Ok) > 0);
+}
+
+/// Every connection is closed while an operation is on its way there: its outcome is unknown, and the client goes on.
+#[test]
+fn clients_that_are_disconnected_do_not_know_what_they_did_and_connect_again() {
+    for processes in [0, 2] {
+        let load = Load { threads: 2, ..for_millis(600) };
+        let cut = |trial: &Trial| {
+            until("something is acknowledged", || trial.last_acknowledged().is_some());
+            trial.disconnect();
+        };
+        let act = |_| Act::After(Duration::from_millis(2), Attempt::Ok);
+        let (measurement, world) = if processes > 0 {
+            in_parts(&load, 4, processes, act, |_, _| true, cut)
+        } else {
+            driven_by(
+                |tasks| {
+                    let trial = Trial::new(load.clone(), 4);
+                    thread::scope(|scope| {
+                        scope.spawn(|| cut(&trial));
+                        trial.run(tasks).unwrap()
+                    })
+                },
+                4,
+                act,
+            )
+        };
+        let operation = &measurement.operations[0];
+        assert_eq!(operation.count(Outcome::Unknown), 4, "one of each client");
+        assert_eq!((measurement.reconnects, world.connections.load(SeqCst)), (4, 8));
+        assert_eq!(measurement.faults.values().sum::<u64>(), 4);
+        assert!(
+            measurement.faults.keys().all(|fault| fault.contains("disconnect")),
+            "{:?}",
+            measurement.faults
+        );
+        assert!(operation.count(Outcome::Ok) > 4, "they went on");
+    }
 }
 
 /// Runs clients to the end on a clock that is paused while any of them has something to do.

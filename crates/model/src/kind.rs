@@ -70,6 +70,8 @@ pub struct StoreKind {
     pub refresh: Support,
     /// Whether its hard lock is kept in another store, by a lock service.
     pub lock_service: bool,
+    /// Whether clients in several processes can use it, or why not.
+    pub processes: Support,
     /// Whether the durability level is decided by the data of each trial, as by a broker's queue and its messages,
     /// and not by the server's settings. A run then does not ask for a durability level; it is read back from the trial's data.
     pub durability_of_data: bool,
@@ -92,6 +94,9 @@ pub struct IdleOption {
 
 /// For stores in which a write is visible to every search at once.
 pub const NO_REFRESH: Support = Support::No("what is written is found at once");
+
+/// For stores that are servers: clients of any process connect to them.
+pub const EACH_CONNECTS: Support = Support::Yes("each connects to the server");
 
 /// The demands of one cell on a store, besides its durability level.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,9 @@ pub use address::{Address, AddressError, Secret};
 pub use error::StoreError;
 pub use figure::count;
 pub use guarantee::{Durability, EffectiveSettings, Isolation, Lock, UnknownWord};
-pub use kind::{CellRequest, Hosting, IdleOption, NO_REFRESH, StoreKind, Support, all_has_effect, never};
+pub use kind::{
+    CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_REFRESH, StoreKind, Support, all_has_effect, never,
+};
 pub use nearest::{hint, nearest};
 pub use role::Role;
 pub use timeline::{Disruption, Fault, Faults, Injection, Moment, Timeline};

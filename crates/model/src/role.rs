@@ -12,10 +12,12 @@ pub enum Role {
     Server,
     /// The server that keeps the locks of a store that has none of its own.
     Locks,
+    /// The processes that drive the clients, which are no member of the store's deployment.
+    Clients,
 }
 
 impl Role {
-    /// Every role.
+    /// The roles of servers.
     pub const ALL: [Self; 2] = [Self::Server, Self::Locks];
 
     /// The role's name, as users write and read it.
@@ -24,6 +26,7 @@ impl Role {
         match self {
             Self::Server => "server",
             Self::Locks => "locks",
+            Self::Clients => "clients",
         }
     }
 }

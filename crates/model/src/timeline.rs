@@ -23,6 +23,13 @@ pub enum Disruption {
         /// The time between the two signals.
         lasting: Duration,
     },
+    /// All connections of clients are closed in the middle of what they do.
+    Disconnect,
+    /// One of the processes that drive the clients is stopped (SIGSTOP) and goes on (SIGCONT) after this long.
+    Stall {
+        /// The time between the two signals.
+        lasting: Duration,
+    },
 }
 
 impl Disruption {
@@ -33,7 +40,15 @@ impl Disruption {
             Self::Kill { .. } => "kill",
             Self::Restart => "restart",
             Self::Pause { .. } => "pause",
+            Self::Disconnect => "disconnect",
+            Self::Stall { .. } => "stall",
         }
+    }
+
+    /// Whether it is done to the clients and not to a server.
+    #[must_use]
+    pub fn hits_clients(&self) -> bool {
+        matches!(self, Self::Disconnect | Self::Stall { .. })
     }
 
     /// Whether the member's processes end, so that what only they knew is gone.
@@ -46,8 +61,8 @@ impl Disruption {
     fn length(&self) -> Option<Duration> {
         match self {
             Self::Kill { down } => Some(*down).filter(|down| !down.is_zero()),
-            Self::Restart => None,
-            Self::Pause { lasting } => Some(*lasting),
+            Self::Restart | Self::Disconnect => None,
+            Self::Pause { lasting } | Self::Stall { lasting } => Some(*lasting),
         }
     }
 }
@@ -83,7 +98,8 @@ const MOST: u32 = 1000;
 
 /// What a fault may look like.
 const FORMS: &str = "write kill@3s, kill@3s:500ms (down for so long), kill*5 (five times), kill:locks@3s (the lock \
-                     service), restart@5s or pause@4s:2s, several together as kill@3s+pause@6s:1s, or none";
+                     service), restart@5s or pause@4s:2s, or of the clients disconnect@3s or stall@3s:2s, several together as \
+                     kill@3s+pause@6s:1s, or none";
 
 impl Faults {
     /// Whether there are none.
@@ -144,7 +160,7 @@ impl fmt::Display for Faults {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.disruption.name())?;
-        if self.member != Role::Server {
+        if !matches!(self.member, Role::Server | Role::Clients) {
             write!(f, ":{}", self.member)?;
         }
         match self.moment {
@@ -212,12 +228,22 @@ fn fault(text: &str) -> Result<Fault, String> {
         ("restart", Some(_)) => return Err("a restart takes as long as the server takes".to_owned()),
         ("pause", Some(lasting)) if !lasting.is_zero() => Disruption::Pause { lasting },
         ("pause", _) => return Err("a pause has an end: say how long it lasts".to_owned()),
+        ("disconnect", None) => Disruption::Disconnect,
+        ("disconnect", Some(_)) => {
+            return Err("clients that are disconnected connect again at once".to_owned());
+        }
+        ("stall", Some(lasting)) if !lasting.is_zero() => Disruption::Stall { lasting },
+        ("stall", _) => return Err("a stall has an end: say how long it lasts".to_owned()),
         (word, _) => {
-            let known = ["kill", "restart", "pause"];
-            return Err(format!("nothing can \"{word}\" a server{}", crate::hint(word, known.into_iter())));
+            let known = ["kill", "restart", "pause", "disconnect", "stall"];
+            return Err(format!("no fault is called \"{word}\"{}", crate::hint(word, known.into_iter())));
         }
     };
     let member = match role {
+        Some(role) if disruption.hits_clients() => {
+            return Err(format!("{word} is done to clients, and \"{role}\" is none"));
+        }
+        None if disruption.hits_clients() => Role::Clients,
         None => Role::Server,
         Some(role) => Role::ALL.into_iter().find(|known| known.name() == role).ok_or_else(|| {
             let known = Role::ALL.map(Role::name);

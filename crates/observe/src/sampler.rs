@@ -83,6 +83,12 @@ impl Sampler {
         });
     }
 
+    /// Counts another process, which drives clients too, as the client's.
+    pub fn join_client(&self, pid: u32) {
+        let Ok(pid) = i32::try_from(pid) else { return };
+        with(&self.watch, |watch| watch.client.join(pid));
+    }
+
     /// Ends the thread, takes one last sample and returns the resources used. A server that has ended in the
     /// meantime is reported as far as it was seen.
     #[must_use]

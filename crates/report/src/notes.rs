@@ -13,6 +13,7 @@ use crate::{
     distinct,
     figure::{nanoseconds, rate, total},
     price::Priceable,
+    result::SEEN,
     sweeps,
     tables::{MANY, percent},
 };
@@ -71,6 +72,9 @@ pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String>
         );
     }
     notes.push(harness(result));
+    if let Some(processes) = result.plan.client_processes() {
+        notes.push(apart(result, processes));
+    }
     if result.interrupted {
         notes.push("interrupted: cells and trials are missing.".to_owned());
     }
@@ -372,10 +376,20 @@ fn others(cell: &CellResult) -> Option<f64> {
     (!whole.is_empty()).then(|| whole.iter().sum::<f64>() / whole.len() as f64)
 }
 
-/// What was done to a server, when, and how long nobody was served.
+/// Over how many processes the clients were spread, and what is not proved because of that.
+fn apart(result: &RunResult, processes: u32) -> String {
+    let what = acidtest_workloads::workload(&result.plan.workload).map_or("", |kind| kind.apart);
+    let what = if what.is_empty() { String::new() } else { format!("; {what}") };
+    let up_to = if processes > 1 { format!("up to {processes} processes") } else { "a process".to_owned() };
+    format!("clients ran in {up_to} of their own, whose ledgers are brought together at the end{what}.")
+}
+
+/// What was done to a server or to the clients, when, and how long nobody was served.
 fn injection(injected: &InjectionFigures) -> String {
     let InjectionFigures { fault, member, due_seconds, at_seconds, answered_seconds, .. } = injected;
-    let whom = if member == Role::Server.name() { String::new() } else { format!(" of {member}") };
+    let is_of_clients = member == Role::Clients.name();
+    let whom =
+        if is_of_clients || member == Role::Server.name() { String::new() } else { format!(" of {member}") };
     let Some(at_seconds) = at_seconds else {
         return format!("{fault}{whom} was due at {due_seconds:.2} s: the trial had ended before");
     };
@@ -385,12 +399,19 @@ fn injection(injected: &InjectionFigures) -> String {
         return format!("{fault}{whom} at {at_seconds:.2} s{late}: it was down, or about to stop, already");
     }
     let answered = match answered_seconds {
+        Some(_) if fault == "disconnect" => "all connections of clients were closed".to_owned(),
+        Some(on) if is_of_clients => {
+            format!("one of the processes that drive the clients stood still for {:.2} s", on - at_seconds)
+        }
         Some(answered) => format!("it answered {:.2} s later", answered - at_seconds),
         None => "it did not answer again".to_owned(),
     };
     let served = match (injected.last_ok_seconds, injected.outage()) {
         (None, _) => "nothing had been acknowledged before it, so that it says nothing".to_owned(),
         (Some(_), None) => "nobody was served after it".to_owned(),
+        (Some(_), Some(outage)) if outage < SEEN => {
+            format!("somebody was served again within {:.0} ms", SEEN * 1e3)
+        }
         (Some(_), Some(outage)) => format!("nobody was served for {outage:.2} s"),
     };
     format!("{fault}{whom} at {at_seconds:.2} s{late}: {answered}; {served}")

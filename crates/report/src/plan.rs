@@ -133,6 +133,10 @@ pub struct Plan {
     /// thread has one for each client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
+    /// Number of processes over which the clients are spread; none for acidtest's own process, or for two where a
+    /// fault stops one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
     /// Seed of every random number of the run.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
@@ -180,6 +184,7 @@ impl Plan {
             on_refused: RefusedKind::default(),
             trace: None,
             threads: None,
+            processes: None,
             seed: defaults::seed(),
             namespace: defaults::namespace(),
             replace: false,
@@ -187,6 +192,18 @@ impl Plan {
             lock_service: defaults::lock_service(),
             skip_unsupported: false,
             parameters: BTreeMap::new(),
+        }
+    }
+
+    /// The number of processes of their own that drive the clients; none if acidtest's own process does. All cells
+    /// have as many, so that their figures can be compared.
+    #[must_use]
+    pub fn client_processes(&self) -> Option<u32> {
+        let stalls = |faults: &Faults| faults.0.iter().any(|fault| fault.disruption.name() == "stall");
+        let stalls = self.faults.iter().any(stalls);
+        match self.processes {
+            Some(processes) => Some(processes).filter(|processes| *processes > 1 || stalls),
+            None => stalls.then_some(2),
         }
     }
 

@@ -208,12 +208,15 @@ pub struct TrialResult {
     pub server_log: Vec<String>,
 }
 
+/// Within how many seconds it is seen that somebody is served again.
+pub(crate) const SEEN: f64 = 0.03;
+
 /// A fault that was brought about in a trial. Times are in seconds from the beginning of the measured part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InjectionFigures {
-    /// What was done: kill, restart or pause.
+    /// What was done: kill, restart, pause, disconnect or stall.
     pub fault: String,
-    /// The role of the member that it was done to.
+    /// The role of the member that it was done to, or `clients`.
     pub member: String,
     /// When it was to be done.
     pub due_seconds: f64,
@@ -336,7 +339,7 @@ pub struct ArrivalFigures {
 /// The reason why a trial ended before its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StopFigures {
-    /// `interrupted`, `no connection`, `server gone` or `defect`.
+    /// `interrupted`, `no connection`, `server gone`, `defect` or `client process gone`.
     pub reason: String,
     /// The details, in the store's or the system's own words; may be empty.
     pub detail: String,
@@ -349,6 +352,7 @@ impl From<Stop> for StopFigures {
             Stop::NoConnection(detail) => ("no connection", detail),
             Stop::ServerGone(detail) => ("server gone", detail),
             Stop::Defect(detail) => ("defect", detail),
+            Stop::PartLost(detail) => ("client process gone", detail),
         };
         Self { reason: reason.to_owned(), detail }
     }
@@ -517,7 +521,9 @@ impl TrialResult {
         let mut away = 0.0;
         let mut covered = 0.0_f64;
         for injected in &injections {
-            let Some(at) = injected.at_seconds else { continue };
+            // while one process of clients stands still, the others are served
+            let is_stall = injected.fault == "stall";
+            let Some(at) = injected.at_seconds.filter(|_| !is_stall) else { continue };
             let last = injected.last_ok_seconds.unwrap_or(at);
             let from = last.max(covered).min(end);
             let until = injected.next_ok_seconds.unwrap_or(end).min(end);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use acidtest_engine::{Arrivals, Extent, Load, OnRefused};
-use acidtest_model::{Address, Durability, Faults, Hosting, Lock, Role, StoreKind, Support};
+use acidtest_model::{Address, Disruption, Durability, Faults, Hosting, Lock, Role, StoreKind, Support};
 use acidtest_report::{ArrivalKind, Plan, count};
 use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
@@ -285,12 +285,25 @@ fn check_faults(
     lock: Lock,
 ) -> Result<(), String> {
     let kind = target.kind();
-    if faults.is_none() {
+    if let (Some(_), Support::No(why)) = (plan.client_processes(), kind.processes) {
+        let asked = if plan.processes.is_some() { "--processes" } else { "--fault stall" };
+        return Err(format!("{} has its clients in one process, not in several ({asked}): {why}", kind.name));
+    }
+    if faults.0.iter().any(|fault| fault.disruption == Disruption::Disconnect)
+        && kind.hosting != Hosting::Program
+    {
+        return Err(format!(
+            "{} has no connections for --fault {faults}: it runs in the process of its clients",
+            kind.name
+        ));
+    }
+    if faults.0.iter().all(|fault| fault.disruption.hits_clients()) {
         return Ok(());
     }
     if target.address.is_some() {
         return Err(format!(
-            "--fault {faults} is for servers that acidtest starts, and {} is your own; --store {} starts one",
+            "--fault {faults} is for servers that acidtest starts, and {} is your own; --store {} starts one, and \
+             disconnect and stall are for any",
             target.shown(),
             kind.name
         ));

@@ -81,7 +81,7 @@ fn drive(
     seed: u64,
 ) -> Result<(Duration, Measurement), Failure> {
     let place = Place { namespace: "null".to_owned(), trial: 0 };
-    let trial = workload.trial(TrialSetup { lock: Lock::Native, seed, clients, trace: None, reusable: None });
+    let trial = workload.trial(TrialSetup::new(Lock::Native, seed, clients));
     let tasks = (0..clients).map(|_| trial.client(null, &place)).collect::<Result<Vec<_>, _>>()?;
     let load = Load {
         spans: workload.spans(),

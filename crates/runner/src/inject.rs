@@ -15,7 +15,8 @@ use acidtest_report::InjectionFigures;
 use crate::{
     Failure, OpenOptions,
     answer::{AGAIN, READY, open},
-    instance::{Instance, LostMember},
+    driver::Driver,
+    instance::{Instance, LostMember, Way},
 };
 
 /// How long a member may take to stop in order before it is killed.
@@ -81,6 +82,8 @@ enum State {
     Down(Instant),
     /// Stopped by a signal until this moment.
     Paused(Instant),
+    /// The process of clients with this index, stopped by a signal until this moment.
+    Stalled(usize, Instant),
     /// Back, and asked until it answers.
     Starting(Pin<Box<dyn Future<Output = ()>>>),
     Answers,
@@ -125,6 +128,7 @@ impl<'a> Injector<'a> {
         is_over: bool,
         acknowledged: impl Fn() -> Option<Duration>,
         instance: &mut Instance,
+        driver: &mut Driver,
     ) -> Result<(), Failure> {
         let now = Instant::now();
         self.begun = now.checked_sub(measured).unwrap_or(now);
@@ -132,17 +136,34 @@ impl<'a> Injector<'a> {
         if is_over {
             // clients may be waiting for a server that is not there: the trial would not end
             self.hurry();
+            self.wake(driver);
             return self.advance(acknowledged, instance);
         }
         while let Some(next) = self.due.pop_front_if(|next| next.at <= measured) {
-            self.begin(next, instance)?;
+            self.begin(next, instance, driver)?;
             // what was acknowledged until now was so before the signal had its effect
             let before = self.done.iter().rev().nth(1).and_then(|before| before.at).unwrap_or_default();
             if let Some(begun) = self.done.last_mut() {
                 begun.last_ok = acknowledged().filter(|last| *last > before);
             }
         }
+        self.wake(driver);
         self.advance(acknowledged, instance)
+    }
+
+    /// Lets processes of clients go on that were stopped for long enough.
+    fn wake(&mut self, driver: &mut Driver) {
+        let (now, passed) = (Instant::now(), self.passed());
+        for open in &mut self.open {
+            if let State::Stalled(process, until) = open.state
+                && now >= until
+            {
+                driver.go_on(process);
+                let injected = &mut self.done[open.index];
+                (injected.back, injected.answered) = (Some(passed), Some(passed));
+                open.state = State::Answers;
+            }
+        }
     }
 
     /// Notes the acknowledgements after injections, given the last acknowledgement of all.
@@ -178,8 +199,12 @@ impl<'a> Injector<'a> {
         acknowledged: impl Fn() -> Option<Duration>,
         instance: &mut Instance,
     ) -> Result<(Vec<Injected>, Option<LostMember>), Failure> {
-        let now = Instant::now();
+        let (now, passed) = (Instant::now(), self.passed());
         self.hurry();
+        // the processes of clients have ended by now
+        for open in self.open.extract_if(.., |open| matches!(open.state, State::Stalled(..))) {
+            self.done[open.index].back = Some(passed);
+        }
         let mut lost = None;
         while !self.open.is_empty() && lost.is_none() {
             self.advance(&acknowledged, instance)?;
@@ -198,7 +223,7 @@ impl<'a> Injector<'a> {
     fn hurry(&mut self) {
         let now = Instant::now();
         for open in &mut self.open {
-            if let State::Down(until) | State::Paused(until) = &mut open.state {
+            if let State::Down(until) | State::Paused(until) | State::Stalled(_, until) = &mut open.state {
                 *until = now.min(*until);
             }
         }
@@ -208,8 +233,17 @@ impl<'a> Injector<'a> {
         self.begun.elapsed()
     }
 
-    fn begin(&mut self, injection: &Injection, instance: &mut Instance) -> Result<(), Failure> {
+    fn begin(
+        &mut self,
+        injection: &Injection,
+        instance: &mut Instance,
+        driver: &mut Driver,
+    ) -> Result<(), Failure> {
         let role = injection.member;
+        if injection.disruption.hits_clients() {
+            self.begin_on_clients(injection, driver);
+            return Ok(());
+        }
         let Some(member) = instance.member(role) else {
             return Err(Failure::Usage(format!(
                 "there is no private {role} to {}",
@@ -234,12 +268,32 @@ impl<'a> Injector<'a> {
                 member.pause()?;
                 State::Paused(Instant::now() + lasting)
             }
+            Disruption::Disconnect | Disruption::Stall { .. } => return Ok(()),
         };
         // a member that was on its way back has been hit again
         self.open.retain(|open| open.member != role);
         self.open.push(OpenInjection { index: self.done.len(), member: role, state });
         self.done.push(injected);
         Ok(())
+    }
+
+    fn begin_on_clients(&mut self, injection: &Injection, driver: &mut Driver) {
+        let at = self.passed();
+        let mut injected = Injected { at: Some(at), ..Injected::of(injection) };
+        match injection.disruption {
+            Disruption::Stall { lasting } => {
+                if let Some(process) = driver.stall() {
+                    let state = State::Stalled(process, Instant::now() + lasting);
+                    self.open.push(OpenInjection { index: self.done.len(), member: Role::Clients, state });
+                }
+            }
+            _ => {
+                driver.trial.disconnect();
+                // clients connect again by themselves
+                (injected.back, injected.answered) = (Some(at), Some(at));
+            }
+        }
+        self.done.push(injected);
     }
 
     /// Whether there is nothing to do the injection to: the member is down, or already about to stop.
@@ -273,7 +327,7 @@ impl<'a> Injector<'a> {
                 _ => continue,
             }
             self.done[begun.index].back = Some(self.begun.elapsed());
-            if let Some((target, address, locks)) = instance.way_to(begun.member) {
+            if let Some(Way { target, address, locks, .. }) = instance.way_to(begun.member) {
                 begun.state = State::Starting(Box::pin(async move {
                     let options = OpenOptions { durability: None, locks: locks.as_ref() };
                     while open(&target, &address, options).await.is_err() {

@@ -51,12 +51,24 @@ struct OpenMember {
     role: Role,
     target: Target,
     address: Address,
+    /// The durability level that a private one was opened with.
+    durability: Option<Durability>,
     store: Box<dyn Store>,
     namespace: String,
     /// The lab's note of the namespace, on a server of the user's own.
     note: Option<Note>,
     /// The root of the process tree of a server that `lab up` started and that is used by its address.
     kept_server: Option<u32>,
+}
+
+/// How a member was opened, and can be opened anew.
+pub(crate) struct Way {
+    pub(crate) target: Target,
+    pub(crate) address: Address,
+    /// The durability level that a private one is opened with.
+    pub(crate) durability: Option<Durability>,
+    /// Where its hard locks are kept, if it keeps none of its own.
+    pub(crate) locks: Option<Address>,
 }
 
 /// A member that is to be opened.
@@ -153,11 +165,24 @@ impl Instance {
         self.private.member(role)
     }
 
-    /// How to open the member with this role anew: its store, its address and the options.
-    pub(crate) fn way_to(&self, role: Role) -> Option<(Target, Address, Option<Address>)> {
-        let member = self.members().find(|member| member.role == role)?;
-        let locks = self.others.iter().find(|other| other.role == Role::Locks && role == Role::Server);
-        Some((member.target.clone(), member.address.clone(), locks.map(|locks| locks.address.clone())))
+    /// How to open the store anew.
+    pub(crate) fn way(&self) -> Way {
+        self.way_of(&self.server)
+    }
+
+    /// How to open the member with this role anew.
+    pub(crate) fn way_to(&self, role: Role) -> Option<Way> {
+        self.members().find(|member| member.role == role).map(|member| self.way_of(member))
+    }
+
+    fn way_of(&self, member: &OpenMember) -> Way {
+        let locks = self.others.iter().find(|other| other.role == Role::Locks && member.role == Role::Server);
+        Way {
+            target: member.target.clone(),
+            address: member.address.clone(),
+            durability: member.durability,
+            locks: locks.map(|locks| locks.address.clone()),
+        }
     }
 
     /// The member that has ended, if any has and `is_expected` does not say so of its role.
@@ -200,7 +225,8 @@ impl Instance {
 /// How a store lost a member that did this, in words that follow `it`.
 fn lost(role: Role, how: &str) -> String {
     match role {
-        Role::Server => how.to_owned(),
+        // clients are no member, and none of them is looked for here
+        Role::Server | Role::Clients => how.to_owned(),
         Role::Locks => format!("lost its lock service, which {how}"),
     }
 }
@@ -272,7 +298,11 @@ async fn open_member(
         return Err(error.into());
     }
     let (target, namespace) = ((*target).clone(), namespace.clone());
-    Ok((OpenMember { role: *role, target, address, store, namespace, note, kept_server }, effective))
+    let durability = Some(*durability).filter(|_| target.address.is_none());
+    Ok((
+        OpenMember { role: *role, target, address, durability, store, namespace, note, kept_server },
+        effective,
+    ))
 }
 
 /// Opens a store that is nobody else's: in memory, in a file of its own, or on the server that was started for it.

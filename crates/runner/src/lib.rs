@@ -7,28 +7,37 @@
 //! fails on the way, the trials made until then are kept, and what was started is stopped.
 
 mod answer;
+mod description;
+mod driver;
 mod failure;
 mod grid;
 mod harness;
 mod inject;
 mod instance;
+mod message;
 mod observer;
 pub mod plan_check;
+mod processes;
 mod resume;
 mod run;
 mod store;
 mod target;
 mod trial;
 mod watch;
+mod worker;
 
 pub use answer::{PATIENCE, first_answer, within};
+pub use description::TrialDescription;
+pub use driver::Spread;
 pub use failure::Failure;
 pub use grid::{Cell, Grid, expected, kind_of};
 pub use inject::Injected;
 pub use instance::{Claim, Instance, address_of, remove_leftover};
 pub use observer::{Interrupt, Observer, Silent, Watcher};
+pub use processes::{Processes, Worker};
 pub use run::{Environment, Finished, Order, run};
 pub use store::{OpenOptions, Opener};
 pub use target::Target;
 pub use trial::{TrialRun, doubt_if_idle};
 pub use watch::Driven;
+pub use worker::work;

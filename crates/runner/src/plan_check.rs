@@ -52,6 +52,7 @@ impl<'a> GivenOptions<'a> {
             ("on_refused", plan.on_refused != usual.on_refused),
             ("trace", plan.trace.is_some()),
             ("threads", plan.threads.is_some()),
+            ("processes", plan.processes.is_some()),
             ("replace", plan.replace),
             ("keep", plan.keep),
             ("lock_service", plan.lock_service != usual.lock_service),
@@ -177,6 +178,11 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
             "at most 9,223,372,036,854,775,807, the largest number of a plan file",
             i64::try_from(plan.seed).is_ok(),
         ),
+        (
+            "processes",
+            "between 1 and 64",
+            plan.processes.is_none_or(|processes| (1..=64).contains(&processes)),
+        ),
         ("threads", "between 1 and 1,024", plan.threads.is_none_or(|threads| (1..=1024).contains(&threads))),
         (
             "trace",
@@ -228,8 +234,13 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
     let traced = plan.trace.is_some();
     let strikes = plan.faults.iter().any(|faults| !faults.is_none());
     let endless = "a fault has its moment in a time, and the measured part is a number of operations";
-    let rows: [Row; 8] = [
+    let rows: [Row; 9] = [
         ("faults", strikes && (traced || plan.ops.is_some()), endless),
+        (
+            "processes",
+            traced && plan.client_processes().is_some(),
+            "the operations of a sequence are taken in order, in one process (--trace)",
+        ),
         ("duration", plan.ops.is_some(), "the measured part is a number of operations (--ops)"),
         ("duration", traced, "a sequence is replayed to its end (--trace)"),
         ("ops", traced, "a sequence has its own number of operations (--trace)"),
@@ -267,7 +278,7 @@ pub fn check_effect(
     let most_clients = grid.cells.iter().map(|cell| cell.clients).max().unwrap_or_default();
     let (ruled, warmed) = (plan.locks.as_slice(), !plan.warmup.0.is_zero());
     let retries = plan.trace.is_none() && plan.on_refused == RefusedKind::Retry;
-    let rows: [Row; 15] = [
+    let rows: [Row; 16] = [
         (
             "locks",
             workloads.iter().all(|workload| !workload.decides()),
@@ -330,6 +341,11 @@ pub fn check_effect(
             "threads",
             plan.threads.is_some_and(|threads| threads > most_clients),
             "no cell has as many clients, and a thread without a client does nothing",
+        ),
+        (
+            "processes",
+            plan.processes.is_some_and(|processes| processes > most_clients),
+            "no cell has as many clients, and a process without a client does nothing",
         ),
         ("replace", !own_servers, "a private server is new: nobody's namespace is there"),
         ("keep", !own_servers, "a private server goes with all that is in it"),

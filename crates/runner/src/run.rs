@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -18,7 +19,7 @@ use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{
-    Failure, Interrupt, Observer, Target, Watcher,
+    Failure, Interrupt, Observer, Spread, Target, Watcher,
     answer::READY,
     grid::{self, Cell, Grid},
     harness,
@@ -88,6 +89,9 @@ pub struct Environment<'a> {
     pub null: &'a dyn Store,
     /// Is told of the progress, and may ask for the end.
     pub watcher: Watcher<'a>,
+    /// The command that starts a worker, which drives clients in a process of its own by calling
+    /// [`work`](crate::work).
+    pub worker: &'a dyn Fn() -> Command,
     /// Writes the result as far as it has come, in place of what it wrote before.
     pub write: &'a dyn Fn(&RunResult) -> Result<(), Failure>,
 }
@@ -386,17 +390,20 @@ impl Runner<'_, '_> {
         let earlier = data.as_ref().and_then(|data| instance.earlier.remove(data));
         let seed = self.plan.seed.wrapping_add(u64::from(round));
         let setup = TrialSetup {
-            lock: cell.lock,
-            seed,
-            clients: cell.clients,
             trace: self.plan.trace,
             reusable: earlier.as_ref().map(|earlier| earlier.reusable.clone()),
+            ..TrialSetup::new(cell.lock, seed, cell.clients)
         };
+        let spread = self.plan.client_processes().map(|processes| Spread {
+            processes,
+            worker: self.environment.worker,
+            workload: (&self.plan.workload, workload.values()),
+        });
         let (place, left_by) = match earlier {
             Some(EarlierData { place, by, .. }) => (place, Some(by)),
             None => (Place { namespace: self.plan.namespace.clone(), trial: self.trials }, None),
         };
-        let trial = TrialRun::new(&**workload, setup, place);
+        let trial = TrialRun::new(&**workload, setup, place).spread(spread);
         let mut about = TrialFacts {
             round,
             session: self.session,
@@ -477,7 +484,7 @@ impl Runner<'_, '_> {
     /// with the namespace.
     async fn clear_away(
         &self,
-        trial: &TrialRun,
+        trial: &TrialRun<'_>,
         instance: &mut Instance,
         data: Option<String>,
         reusable: Option<ReusableData>,

@@ -11,6 +11,7 @@ use acidtest_workloads::{
 use crate::{
     Failure, Watcher,
     answer::{PATIENCE, within},
+    driver::{Driver, Spread},
     instance::{Instance, LostMember},
     watch::{self, Driven},
 };
@@ -27,18 +28,24 @@ const ROW: Duration = Duration::from_micros(100);
 /// A trial of a workload with its place in the store. Its steps are to be taken in their order: [`load`](Self::load)
 /// (or not, where its data is there already), [`prepare`](Self::prepare), [`settings`](Self::settings),
 /// [`drive`](Self::drive), [`audit`](Self::audit), [`unload`](Self::unload).
-pub struct TrialRun {
+pub struct TrialRun<'a> {
     trial: Box<dyn WorkloadTrial>,
+    setup: TrialSetup,
     place: Place,
-    clients: u32,
+    spread: Option<Spread<'a>>,
 }
 
-impl TrialRun {
+impl<'a> TrialRun<'a> {
     /// A trial of the workload, at a place of its own or over the data that an earlier trial left at that place.
     #[must_use]
     pub fn new(workload: &dyn Workload, setup: TrialSetup, place: Place) -> Self {
-        let clients = setup.clients;
-        Self { trial: workload.trial(setup), place, clients }
+        Self { trial: workload.trial(setup.clone()), setup, place, spread: None }
+    }
+
+    /// The same with its clients spread over several processes.
+    #[must_use]
+    pub fn spread(self, spread: Option<Spread<'a>>) -> Self {
+        Self { spread, ..self }
     }
 
     /// How many rows [`load`](Self::load) loads.
@@ -128,9 +135,14 @@ impl TrialRun {
         timeline: &Timeline,
         watcher: &mut Watcher<'_>,
     ) -> Result<Driven, Failure> {
-        let clients = (0..self.clients).map(|_| self.trial.client(instance.store(), &self.place));
-        let tasks = clients.collect::<Result<Vec<ClientTask>, StoreError>>()?;
-        watch::drive(&*self.trial, instance, &self.place, load, tasks, timeline, watcher).await
+        let extent = load.extent;
+        let driver = if let Some(spread) = &self.spread {
+            Driver::elsewhere(spread, instance, &self.setup, &self.place, load)?
+        } else {
+            let clients = (0..self.setup.clients).map(|_| self.trial.client(instance.store(), &self.place));
+            Driver::here(load, clients.collect::<Result<Vec<ClientTask>, StoreError>>()?)?
+        };
+        watch::drive(&*self.trial, instance, &self.place, extent, driver, timeline, watcher).await
     }
 
     /// Audits the trial: holds its ledger against the final state of the store.

@@ -1,12 +1,9 @@
 //! Watches over the clients of a trial while they are driven: progress, interruption, a server that dies, the moments
 //! of the timeline.
 
-use std::{
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use acidtest_engine::{ClientTask, EngineError, Extent, Load, Measurement, Progress, Stop, Trial};
+use acidtest_engine::{Extent, Measurement, Progress, Stop};
 use acidtest_model::{Role, StoreError, Timeline};
 use acidtest_observe::{Resources, Sampler};
 use acidtest_report::GaugeFigures;
@@ -14,6 +11,7 @@ use acidtest_workloads::{Audit, Place, WorkloadTrial};
 
 use crate::{
     Failure, Watcher,
+    driver::Driver,
     inject::{Injected, Injector},
     instance::{Instance, LostMember},
 };
@@ -66,29 +64,28 @@ pub(crate) async fn drive(
     of: &dyn WorkloadTrial,
     instance: &mut Instance,
     place: &Place,
-    load: Load,
-    tasks: Vec<ClientTask>,
+    extent: Extent,
+    mut driver: Driver,
     timeline: &Timeline,
     watcher: &mut Watcher<'_>,
 ) -> Result<Driven, Failure> {
-    let (extent, clients) = (load.extent, tasks.len());
-    let trial = Trial::new(load, clients);
-    let running = start(&trial, tasks)?;
+    let trial = driver.trial.clone();
     let mut injector = Injector::new(timeline);
     // started anew with the measured part; a trial shorter than the interval has only this one
-    let mut sampler = sample(instance);
+    let mut sampler = sample(instance, &driver);
     let mut observed = instance.pids();
     let mut measuring = false;
     let mut gauge = Gauge::default();
     let (mut lost, mut failed, mut proved) = (None, None, None);
     let mut stopped: Option<Instant> = None;
-    while !running.is_finished() {
+    while !driver.is_finished() {
         injector.wait(WATCH).await;
         let progress = trial.progress();
-        if !measuring && progress.measured.is_some() && !running.is_finished() {
+        if !measuring && progress.measured.is_some() && !driver.is_finished() {
             measuring = true;
-            sampler = sample(instance);
+            sampler = sample(instance, &driver);
         }
+        driver.exchange(of);
         gauge.look(progress.measured, of);
         watcher.observer.measured(&progress, share(extent, &progress));
         if lost.is_none() {
@@ -104,11 +101,15 @@ pub(crate) async fn drive(
                 proved = Some(proved_by_ledger(of, place).await);
             }
             let acknowledged = || trial.last_acknowledged();
-            if let Err(failure) = injector.go_on(measured, is_over, acknowledged, instance) {
+            if let Err(failure) = injector.go_on(measured, is_over, acknowledged, instance, &mut driver) {
                 trial.stop(Stop::Interrupted);
                 trial.give_up();
                 failed = Some(failure);
             }
+        }
+        if lost.is_some() || failed.is_some() {
+            // the trial would not end
+            driver.go_on_all();
         }
         let pids = instance.pids();
         for (role, pid) in pids.iter().filter(|pid| !observed.contains(pid)) {
@@ -124,10 +125,9 @@ pub(crate) async fn drive(
         }
     }
     let resources = sampler.stop();
-    let measurement = match running.join() {
-        Ok(measurement) => measurement.map_err(|error| Failure::Other(error.to_string()))?,
-        Err(_) => return Err(Failure::Other("the engine panicked: a defect of acidtest".to_owned())),
-    };
+    // one that was stopped at the very end still has its ledger to tell
+    driver.go_on_all();
+    let measurement = driver.join(of)?;
     injector.look(trial.last_acknowledged());
     let (injected, silent) = injector.end(|| trial.last_acknowledged(), instance).await?;
     if let Some(failure) = failed {
@@ -159,24 +159,14 @@ async fn proved_by_ledger(of: &dyn WorkloadTrial, place: &Place) -> Audit {
 }
 
 /// Samples the servers that the lab started, whether for this run or to be kept.
-fn sample(instance: &Instance) -> Sampler {
+fn sample(instance: &Instance, driver: &Driver) -> Sampler {
     let pids = instance.pids();
     let server = pids.iter().find(|(role, _)| *role == Role::Server).map(|(_, pid)| *pid);
     let others = pids.iter().filter(|(role, _)| *role != Role::Server);
     let others: Vec<(&str, u32)> = others.map(|(role, pid)| (role.name(), *pid)).collect();
-    Sampler::start(server, &others, Sampler::EVERY)
-}
-
-/// Starts a trial on a thread of its own, because the main one keeps the private servers.
-fn start(
-    trial: &Trial,
-    tasks: Vec<ClientTask>,
-) -> Result<JoinHandle<Result<Measurement, EngineError>>, Failure> {
-    let trial = trial.clone();
-    thread::Builder::new()
-        .name("trial".to_owned())
-        .spawn(move || trial.run(tasks))
-        .map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))
+    let sampler = Sampler::start(server, &others, Sampler::EVERY);
+    driver.pids().into_iter().for_each(|pid| sampler.join_client(pid));
+    sampler
 }
 
 /// The share of the measured part that is over.

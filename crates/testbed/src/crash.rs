@@ -113,7 +113,7 @@ impl Victim {
         self.trials += 1;
         let clients = workload.clients().unwrap_or(12);
         let place = Place { namespace: NAMESPACE.to_owned(), trial: self.trials };
-        let setup = TrialSetup { lock, seed: SEED, clients, trace: None, reusable: None };
+        let setup = TrialSetup::new(lock, SEED, clients);
         let trial = TrialRun::new(workload, setup, place);
         let interrupt = Interrupt::default();
         let mut observer = UntilServed { workload, interrupt: interrupt.clone(), since: None };

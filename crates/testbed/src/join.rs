@@ -19,7 +19,7 @@ pub fn finds_its_rows<S: Store>(_: &Subject<S>, store: &S) {
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
         let rows = parameters.records;
         with_more_time(500, |millis| {
-            let setup = TrialSetup { lock: Lock::None, seed: SEED, clients: 4, trace: None, reusable: None };
+            let setup = TrialSetup::new(Lock::None, SEED, 4);
             let trial = Join::new(parameters.clone()).unwrap().trial(setup);
             let loaded = LoadProgress::default();
             wait(trial.load(store, &place, &loaded)).unwrap();

@@ -78,7 +78,7 @@ impl QueueRun {
     pub fn within(namespace: &str, trial: u32, parameters: Parameters) -> Self {
         let workload = Queue::new(parameters.clone()).unwrap();
         let clients = workload.clients().unwrap();
-        let setup = TrialSetup { lock: Lock::None, seed: SEED, clients, trace: None, reusable: None };
+        let setup = TrialSetup::new(Lock::None, SEED, clients);
         let place = Place { namespace: namespace.to_owned(), trial };
         Self { place, trial: workload.trial(setup), parameters, workload }
     }

@@ -49,7 +49,7 @@ impl RecordsRun {
 
     fn over(lock: Lock, trial: u32, parameters: Parameters, reusable: Option<ReusableData>) -> Self {
         let workload = Records::new(parameters.clone()).unwrap();
-        let setup = TrialSetup { lock, seed: SEED, clients: 12, trace: None, reusable };
+        let setup = TrialSetup { reusable, ..TrialSetup::new(lock, SEED, 12) };
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
         Self { lock, place, trial: workload.trial(setup), parameters, workload }
     }

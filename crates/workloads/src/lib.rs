@@ -21,8 +21,8 @@ pub use keys::{Skew, SkewError};
 pub use store::{Owner, Place, Store, lock_namespace};
 pub use verdict::{Audit, Finding, LooksLike, Verdict};
 pub use workload::{
-    AuditResult, LoadProgress, Remarks, ReusableData, TrialSetup, Values, Workload, WorkloadKind,
-    WorkloadTrial,
+    AuditResult, LoadProgress, Remarks, ReusableData, Tally, TrialSetup, Values, Workload, WorkloadKind,
+    WorkloadTrial, WrittenLedger,
 };
 
 /// Every workload, in the order in which they are listed.

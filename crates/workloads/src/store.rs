@@ -1,12 +1,13 @@
 //! The operations that every store offers, whatever the workload.
 
 use acidtest_model::{EffectiveSettings, StoreError, Task};
+use serde::{Deserialize, Serialize};
 
 use crate::{inventory::InventoryStore, join::JoinStore, queue::QueueStore, records::RecordsStore};
 
 /// Where one trial keeps its data: inside the run's namespace, under names that no other trial has, so that an
 /// operation that arrives late cannot change the next trial's data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The name of the schema, database or key prefix that belongs to acidtest.
     pub namespace: String,

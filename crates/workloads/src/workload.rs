@@ -6,12 +6,14 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Instant,
 };
 
-use acidtest_engine::ClientTask;
+use acidtest_engine::{ClientTask, Part};
 use acidtest_model::{CellRequest, EffectiveSettings, IdleOption, Isolation, Lock, StoreError, Task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{Audit, Guarantee, Parameter, Place, Store, guarantee::LOCK, records::WrittenVersion};
 
@@ -35,6 +37,9 @@ pub struct WorkloadKind {
     pub counts: &'static [&'static str],
     /// The operations and spans that tables explain, by name, each with a sentence that follows `name: `.
     pub terms: &'static [(&'static str, &'static str)],
+    /// What its audit does not prove where clients are in several processes, as a part of a sentence; empty if it
+    /// proves the same.
+    pub apart: &'static str,
     /// Its parameters, with defaults and meanings.
     pub parameters: fn() -> Vec<Parameter>,
     /// Makes the workload with these values in place of the defaults. The error names the first value that is
@@ -161,7 +166,7 @@ pub trait Workload: Send + Sync {
 }
 
 /// The setup of one trial, besides its workload's parameters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrialSetup {
     /// The lock mode, which protects read-decide-writes.
     pub lock: Lock,
@@ -173,15 +178,48 @@ pub struct TrialSetup {
     pub trace: Option<u64>,
     /// The data that an earlier trial left in the store; `None` where data is loaded anew.
     pub reusable: Option<ReusableData>,
+    /// The clients that this process drives; all of them, or none, where it judges the trial.
+    pub part: Part,
+    /// The moment from which the trial's own times count, by this process's clock: it is the same in all processes,
+    /// and not part of what is written.
+    #[serde(skip, default = "Instant::now")]
+    pub epoch: Instant,
+}
+
+impl TrialSetup {
+    /// A trial of operations that are drawn at random, over data of its own, that one process drives.
+    #[must_use]
+    pub fn new(lock: Lock, seed: u64, clients: u32) -> Self {
+        let (part, epoch) = (Part::WHOLE, Instant::now());
+        Self { lock, seed, clients, trace: None, reusable: None, part, epoch }
+    }
 }
 
 /// Data that a trial left and the next one may begin with: its state was proved by the audit, which read all of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReusableData {
     /// The version and tag mark of each record, by its number; empty where nothing was changed.
+    #[serde(with = "shared")]
     pub(crate) records: Arc<Vec<WrittenVersion>>,
     /// The first tag that no trial has written; `None` where nothing is written.
     pub(crate) tag: Option<u64>,
+}
+
+/// Writes what is shared as what it is.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<T: Serialize, S: Serializer>(shared: &Arc<T>, to: S) -> Result<S::Ok, S::Error> {
+        shared.as_ref().serialize(to)
+    }
+
+    pub(super) fn deserialize<'a, T: Deserialize<'a>, D: Deserializer<'a>>(
+        from: D,
+    ) -> Result<Arc<T>, D::Error> {
+        T::deserialize(from).map(Arc::new)
+    }
 }
 
 /// The result of a trial's audit.
@@ -239,6 +277,18 @@ impl Remarks {
     }
 }
 
+/// How many messages were published and consumed, where clients in several processes have to know of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Messages that were published.
+    pub published: u64,
+    /// Messages that were delivered at least once.
+    pub delivered: u64,
+}
+
+/// The ledger of the clients of one process, as another process reads it.
+pub type WrittenLedger = Box<RawValue>;
+
 /// One trial of a workload, with its data, its clients, their ledger and its audit.
 pub trait WorkloadTrial: Send + Sync {
     /// How many rows [`load`](WorkloadTrial::load) loads.
@@ -288,6 +338,26 @@ pub trait WorkloadTrial: Send + Sync {
     /// The store has no adapter for the workload.
     fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError>;
 
+    /// The ledger of this process's clients, for the process that judges the trial.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn ledger(&self) -> Result<WrittenLedger, String>;
+
+    /// Adds the ledger of another process's clients to this one's.
+    ///
+    /// # Errors
+    /// It is not a ledger of this trial.
+    fn merge(&self, ledger: &RawValue) -> Result<(), String>;
+
+    /// How far this process's clients have come, where clients of other processes have to know of it.
+    fn tally(&self) -> Option<Tally> {
+        None
+    }
+
+    /// Notes how far the clients of all other processes have come.
+    fn note_elsewhere(&self, _tally: Tally) {}
+
     /// Reads the final state back, if the store can still be reached, and compares the ledger with it.
     fn audit<'a>(
         &'a self,
@@ -297,6 +367,16 @@ pub trait WorkloadTrial: Send + Sync {
 
     /// Removes the trial's data.
     fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
+}
+
+/// Writes a ledger.
+pub(crate) fn written_ledger(ledger: &impl Serialize) -> Result<WrittenLedger, String> {
+    to_raw_value(ledger).map_err(|error| error.to_string())
+}
+
+/// Reads a ledger.
+pub(crate) fn read_ledger<L: DeserializeOwned>(ledger: &RawValue) -> Result<L, String> {
+    serde_json::from_str(ledger.get()).map_err(|error| error.to_string())
 }
 
 /// The error of a store that lacks a workload's port. The plan's check finds this long before.

@@ -8,4 +8,5 @@ pub(crate) mod run;
 pub(crate) mod selftest;
 pub(crate) mod show;
 pub(crate) mod stores;
+pub(crate) mod worker;
 pub(crate) mod workloads;

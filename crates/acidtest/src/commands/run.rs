@@ -1,6 +1,6 @@
 //! `acidtest run`.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, process::Command as Program, time::Duration};
 
 use acidtest_lab::Lab;
 use acidtest_report::{CellResult, Plan, RefusedKind, RunResult, Span};
@@ -54,6 +54,12 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         let out = run.output.out.as_deref().unwrap_or(Path::new(RESULTS));
         ResultFile::new(out, &order.id, &order.plan.workload)?
     };
+    // the same program, even if its file is replaced meanwhile
+    let worker = || {
+        let mut worker = Program::new("/proc/self/exe");
+        worker.arg("worker");
+        worker
+    };
     let Finished { result, failure } = LocalSet::new()
         .run_until(Box::pin(async {
             let interrupt = interrupt::listen()?;
@@ -61,6 +67,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
                 lab: Lab::open()?,
                 null: &Null,
                 watcher: Watcher { observer: &mut Progress::new(quiet), interrupt: &interrupt },
+                worker: &worker,
                 write: &|result| file.write(result),
             };
             acidtest_runner::run(order, environment).await

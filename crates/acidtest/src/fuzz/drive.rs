@@ -115,7 +115,7 @@ async fn trial(
         None => (Place { namespace: plan.namespace.clone(), trial: number }, None),
     };
     let took_over = reusable.is_some();
-    let setup = TrialSetup { lock: cell.lock, seed, clients: cell.clients, trace: plan.trace, reusable };
+    let setup = TrialSetup { trace: plan.trace, reusable, ..TrialSetup::new(cell.lock, seed, cell.clients) };
     let trial = workload.trial(setup);
     let halt = case.halt.map(Duration::from_millis);
     let way = DriveOptions { clients: cell.clients, clock: case.clock, halt };

@@ -355,6 +355,7 @@ fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
                 "client threads",
                 plan.threads.map_or_else(|| "one a core".to_owned(), |threads| threads.to_string()),
             ),
+            ("client processes", plan.client_processes().unwrap_or(1).to_string()),
             ("arrivals", format!("{:?}", plan.arrivals)),
             ("on refused", format!("{:?}", plan.on_refused)),
             ("seed", plan.seed.to_string()),

@@ -13,6 +13,7 @@ use crate::{
     figure::{nanoseconds, rate, total},
     headline::common_durability,
     price::Priceable,
+    result::SEEN,
     table::{Entry, Table, Worth},
 };
 
@@ -76,7 +77,11 @@ fn longest_outage(cell: &CellResult) -> String {
     if injections().any(|injected| injected.last_ok_seconds.is_some() && injected.next_ok_seconds.is_none()) {
         return "to the end".to_owned();
     }
-    outages.max_by(f64::total_cmp).map_or_else(|| NOT_THERE.to_owned(), |outage| nanoseconds(outage * 1e9))
+    match outages.max_by(f64::total_cmp) {
+        None => NOT_THERE.to_owned(),
+        Some(outage) if outage < SEEN => format!("< {}", nanoseconds(SEEN * 1e9)),
+        Some(outage) => nanoseconds(outage * 1e9),
+    }
 }
 
 /// Columns that only some workloads have: rates of operations that throughput does not count, the highest value of a

@@ -135,6 +135,7 @@ fn faults_that_cannot_be_brought_about_are_refused_with_what_would_do() {
         name: "locked",
         hosting: Hosting::Program,
         lock_service: true,
+        processes: acidtest_model::EACH_CONNECTS,
         locks: &[(Lock::Hard, Support::Yes("kept elsewhere")), (Lock::Native, Support::Yes("one step"))],
         ..KIND
     };

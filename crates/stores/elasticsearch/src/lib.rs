@@ -63,6 +63,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("Elasticsearch has no transactions: each document is by itself"),
     refresh: Support::Yes("refresh=wait_for or true; without, whenever the index is refreshed"),
     lock_service: true,
+    processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
     workloads: &[("records", Support::Yes("get, index, create, search, scripted _update"))],
     refuses: never,

@@ -52,6 +52,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("write transaction: optimistic, under a hard lock of the single writer"),
     refresh: NO_REFRESH,
     lock_service: false,
+    processes: Support::No("it locks its folder for the one process that has it open"),
     durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),

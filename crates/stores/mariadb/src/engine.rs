@@ -197,6 +197,7 @@ impl Variant {
             transactions: row.transactions,
             refresh: NO_REFRESH,
             lock_service: false,
+            processes: acidtest_model::EACH_CONNECTS,
             durability_of_data: false,
             workloads: row.workloads,
             refuses: row.refuses,

@@ -27,8 +27,7 @@ fn measure(
     length: Duration,
 ) -> Result<Measurement, String> {
     let place = Place { namespace: "null".to_owned(), trial: 0 };
-    let trial =
-        workload.trial(TrialSetup { lock: Lock::Native, seed: 1, clients: 1, trace: None, reusable: None });
+    let trial = workload.trial(TrialSetup::new(Lock::Native, 1, 1));
     let load = Load {
         threads,
         warmup: Duration::from_millis(300),

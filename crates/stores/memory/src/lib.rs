@@ -60,6 +60,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("staged, and committed in one critical section"),
     refresh: NO_REFRESH,
     lock_service: false,
+    processes: Support::No("it is the memory of one process"),
     durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),

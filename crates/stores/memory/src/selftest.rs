@@ -364,7 +364,8 @@ impl Case {
         let clients = workload.clients().unwrap_or(8);
         let trace = self.replayed.then_some(REPLAYED);
         let is_left = reusable.is_some();
-        let trial = workload.trial(TrialSetup { lock: self.lock, seed, clients, trace, reusable });
+        let trial =
+            workload.trial(TrialSetup { trace, reusable, ..TrialSetup::new(self.lock, seed, clients) });
         let place = Place { namespace: "selftest".to_owned(), trial: 0 };
         let (extent, on_refused) = if self.replayed {
             (Extent::Operations(REPLAYED), OnRefused::Retry(Duration::from_millis(1)))

@@ -49,6 +49,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("a publish is a message; 2.12's batches are not used here"),
     refresh: NO_REFRESH,
     lock_service: false,
+    processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,
     workloads: &[
         ("queue", Support::Yes("a stream with one durable consumer, which all consumers pull from")),

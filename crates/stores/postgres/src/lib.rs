@@ -63,6 +63,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("BEGIN … COMMIT"),
     refresh: NO_REFRESH,
     lock_service: false,
+    processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),

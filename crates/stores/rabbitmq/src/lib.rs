@@ -40,6 +40,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::No("its transactions are of messages: --ack transaction, --consume transaction"),
     refresh: NO_REFRESH,
     lock_service: false,
+    processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,
     workloads: &[
         ("queue", Support::Yes("a classic or quorum queue, published to through the default exchange")),

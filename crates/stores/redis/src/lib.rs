@@ -62,6 +62,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("MULTI … EXEC, after WATCH under soft locks; native: one Lua script"),
     refresh: NO_REFRESH,
     lock_service: false,
+    processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),

@@ -61,6 +61,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("BEGIN … COMMIT; IMMEDIATE if it writes under a hard or native lock"),
     refresh: NO_REFRESH,
     lock_service: false,
+    processes: Support::Yes("each opens the file; SQLite locks it between processes"),
     durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),

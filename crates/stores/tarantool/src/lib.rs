@@ -57,6 +57,7 @@ pub const KIND: StoreKind = StoreKind {
     transactions: Support::Yes("native: one stored procedure, between box.begin and box.commit"),
     refresh: NO_REFRESH,
     lock_service: false,
+    processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
     workloads: &[
         ("inventory", Support::Yes("capture and release")),

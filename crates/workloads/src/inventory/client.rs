@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use acidtest_engine::{Attempt, Client, ClientTask, Outcome};
+use acidtest_engine::{Attempt, Client, ClientTask, Outcome, Part};
 use rand::{Rng, RngExt, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -34,8 +34,19 @@ impl Scenario {
         sequence: Option<Arc<Sequence>>,
         seed: u64,
     ) -> Self {
+        Self::of(Part::WHOLE, parameters, stock, sequence, seed)
+    }
+
+    /// The same for the clients of one process.
+    pub(crate) fn of(
+        part: Part,
+        parameters: &Parameters,
+        stock: Arc<Stock>,
+        sequence: Option<Arc<Sequence>>,
+        seed: u64,
+    ) -> Self {
         Self {
-            ledger: Arc::new(Ledger::new(&stock)),
+            ledger: Arc::new(Ledger::of(part, &stock)),
             draw: Arc::new(Draw::new(parameters, &stock, seed)),
             stock,
             sequence,

@@ -5,6 +5,9 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
+use acidtest_engine::Part;
+use serde::{Deserialize, Serialize};
+
 use super::{Stock, Withdrawal};
 
 /// One tuple's account in units, on a cache line of its own, so that an operation touches just one. Each count only
@@ -28,9 +31,13 @@ struct Account {
 /// with the number of operations.
 ///
 /// Captures acknowledged so far, less releases sent so far, are never more than the units really taken: if that is
-/// ever more than the initial stock, units were sold that did not exist.
+/// ever more than the initial stock, units were sold that did not exist. Where several processes drive the clients,
+/// each has a ledger of its own and knows nothing of the others' releases, so that only the sums of all of them at the
+/// end prove this.
 #[derive(Debug)]
 pub struct Ledger {
+    /// Whether it is the ledger of all clients.
+    is_whole: bool,
     initial: Vec<i64>,
     accounts: Vec<Account>,
     /// Units of unanswered captures, by group, because the tuple that they would come from is not known.
@@ -38,6 +45,16 @@ pub struct Ledger {
     torn: AtomicU64,
     /// Captures and releases with any outcome but ok.
     unacknowledged: AtomicU64,
+}
+
+/// What a ledger holds, for the process that judges the trial.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Written {
+    /// By tuple: units captured, invoked, undone and unknown.
+    accounts: Vec<[i64; 4]>,
+    captured_unknown: Vec<i64>,
+    torn: u64,
+    unacknowledged: u64,
 }
 
 /// The ledger's figures of one tuple, in units.
@@ -54,7 +71,13 @@ impl Ledger {
     /// An empty ledger over the stock.
     #[must_use]
     pub fn new(stock: &Stock) -> Self {
+        Self::of(Part::WHOLE, stock)
+    }
+
+    /// The same for the clients of one process.
+    pub(crate) fn of(part: Part, stock: &Stock) -> Self {
         Self {
+            is_whole: part.is_whole(),
             initial: stock.items.iter().map(|item| item.initial.into()).collect(),
             accounts: stock.items.iter().map(|_| Account::default()).collect(),
             captured_unknown: stock.groups.iter().map(|_| AtomicI64::new(0)).collect(),
@@ -88,7 +111,7 @@ impl Ledger {
         let captured = account.captured.fetch_add(units, SeqCst) + units;
         let invoked = account.invoked.load(SeqCst);
         let beyond = captured + undone - invoked - self.initial[item];
-        if beyond > 0 {
+        if beyond > 0 && self.is_whole {
             account.oversold.fetch_max(beyond, Relaxed);
         }
     }
@@ -121,15 +144,55 @@ impl Ledger {
     /// To be called once every operation has ended: a release that is neither undone nor unknown was acknowledged.
     pub(crate) fn entry(&self, item: usize) -> Entry {
         let account = &self.accounts[item];
+        let initial = self.initial[item];
         let released_unknown = account.unknown.load(Relaxed);
-        let without_effect = account.undone.load(Relaxed);
+        // in the order of `take`, because the ledger is also asked while clients are driven
+        let without_effect = account.undone.load(SeqCst);
+        let captured = account.captured.load(SeqCst);
+        let invoked = account.invoked.load(SeqCst);
+        let beyond = captured + without_effect - invoked - initial;
         Entry {
-            initial: self.initial[item],
-            oversold: account.oversold.load(Relaxed),
-            captured: account.captured.load(Relaxed),
-            released: account.invoked.load(Relaxed) - without_effect - released_unknown,
+            initial,
+            oversold: account.oversold.load(Relaxed).max(beyond),
+            captured,
+            released: invoked - without_effect - released_unknown,
             released_unknown,
         }
+    }
+
+    /// What it holds. To be called once every operation has ended.
+    pub(crate) fn written(&self) -> Written {
+        let counts = |account: &Account| {
+            let Account { captured, invoked, undone, unknown, oversold: _ } = account;
+            [captured, invoked, undone, unknown].map(|count| count.load(Relaxed))
+        };
+        Written {
+            accounts: self.accounts.iter().map(counts).collect(),
+            captured_unknown: self.captured_unknown.iter().map(|units| units.load(Relaxed)).collect(),
+            torn: self.torn(),
+            unacknowledged: self.unacknowledged(),
+        }
+    }
+
+    /// Adds what the ledger of another process holds.
+    pub(crate) fn merge(&self, written: &Written) -> Result<(), String> {
+        let Written { accounts, captured_unknown, torn, unacknowledged } = written;
+        if (accounts.len(), captured_unknown.len()) != (self.accounts.len(), self.captured_unknown.len()) {
+            return Err("it is of another stock".to_owned());
+        }
+        for (Account { captured, invoked, undone, unknown, oversold: _ }, theirs) in
+            self.accounts.iter().zip(accounts)
+        {
+            for (mine, theirs) in [captured, invoked, undone, unknown].into_iter().zip(theirs) {
+                mine.fetch_add(*theirs, SeqCst);
+            }
+        }
+        for (mine, theirs) in self.captured_unknown.iter().zip(captured_unknown) {
+            mine.fetch_add(*theirs, Relaxed);
+        }
+        self.torn.fetch_add(*torn, Relaxed);
+        self.unacknowledged.fetch_add(*unacknowledged, Relaxed);
+        Ok(())
     }
 
     pub(crate) fn unknown_captures(&self, group: usize) -> i64 {
@@ -149,4 +212,70 @@ impl Ledger {
 fn item_of(stock: &Stock, group: u32, withdrawal: &Withdrawal) -> Option<usize> {
     let key = (withdrawal.sku, withdrawal.condition, withdrawal.source, withdrawal.warehouse);
     stock.groups[group as usize].items().find(|&item| stock.items[item].key() == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::inventory::Parameters;
+
+    proptest! {
+        /// The ledgers of two processes say together what one ledger says, but for what was oversold for a while only;
+        /// and none of them accuses a store of selling what another process had put back.
+        #[test]
+        fn ledgers_of_several_processes_say_together_what_one_says(
+            events in prop::collection::vec((0..2_usize, 0..6_u32, 1..4_u32, 0..5_u8), 0..200),
+        ) {
+            let stock = Stock::draw(&Parameters { items: 6, skus: 2, ..Parameters::default() }, 1);
+            let (one, whole) = (Ledger::new(&stock), Ledger::new(&stock));
+            let apart: Vec<Ledger> = Part::deal(4, 2, 2).iter().map(|part| Ledger::of(*part, &stock)).collect();
+            for (process, item, units, event) in events {
+                let (group, tuple) = (stock.group_of[item as usize], stock.items[item as usize].key());
+                let (sku, condition, source, warehouse) = tuple;
+                for ledger in [&one, &apart[process]] {
+                    match event {
+                        0 => {
+                            let taken = Withdrawal { sku, condition, source, warehouse, count: units };
+                            ledger.captured(&stock, group, units, &[taken]);
+                        }
+                        1 => ledger.capture_unknown(group, units),
+                        _ => ledger.release_invoked(item, units),
+                    }
+                    match event {
+                        3 => ledger.release_unknown(item, units),
+                        4 => ledger.release_without_effect(item, units),
+                        _ => {}
+                    }
+                }
+            }
+            for ledger in &apart {
+                for item in 0..stock.items.len() {
+                    prop_assert_eq!(ledger.accounts[item].oversold.load(Relaxed), 0);
+                }
+                let written = serde_json::to_string(&ledger.written()).unwrap();
+                whole.merge(&serde_json::from_str(&written).unwrap()).unwrap();
+            }
+            for item in 0..stock.items.len() {
+                let (one, whole) = (one.entry(item), whole.entry(item));
+                let at_the_end = (one.captured - one.released - one.released_unknown - one.initial).max(0);
+                prop_assert_eq!(whole.oversold, at_the_end);
+                prop_assert!(one.oversold >= whole.oversold);
+                prop_assert_eq!(whole, Entry { oversold: whole.oversold, ..one });
+            }
+            let groups = 0..stock.groups.len();
+            for group in groups {
+                prop_assert_eq!(one.unknown_captures(group), whole.unknown_captures(group));
+            }
+            prop_assert_eq!((one.torn(), one.unacknowledged()), (whole.torn(), whole.unacknowledged()));
+        }
+    }
+
+    #[test]
+    fn a_ledger_of_another_stock_is_refused() {
+        let stock = |items| Stock::draw(&Parameters { items, skus: 2, ..Parameters::default() }, 1);
+        let other = Ledger::new(&stock(4)).written();
+        assert!(Ledger::new(&stock(6)).merge(&other).is_err());
+    }
 }

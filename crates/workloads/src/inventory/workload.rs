@@ -5,11 +5,14 @@ use std::sync::Arc;
 use acidtest_engine::ClientTask;
 use acidtest_model::{Lock, StoreError, Task, count};
 
+use serde_json::value::RawValue;
+
 use super::{InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, audit};
 use crate::{
     AuditResult, LoadProgress, Place, Store, TrialSetup, Values, Workload, WorkloadKind, WorkloadTrial,
+    WrittenLedger,
     guarantee::OF_READ_DECIDE_WRITE,
-    workload::{no_port, read, written},
+    workload::{no_port, read, read_ledger, written, written_ledger},
 };
 
 const NAME: &str = "inventory";
@@ -25,6 +28,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     guarantees: OF_READ_DECIDE_WRITE,
     counts: &[],
     terms: &[],
+    apart: "units that were oversold and put back before the end go unnoticed",
     parameters: Parameters::described,
     with: |values| {
         let parameters: Parameters = read(values)?;
@@ -72,13 +76,13 @@ impl Workload for Inventory {
 
     /// All trials of a round have the same stock and operations; those of other rounds have different ones.
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
-        let TrialSetup { lock, seed, clients, trace, reusable: _ } = setup;
+        let TrialSetup { lock, seed, clients, trace, part, .. } = setup;
         let stock = Arc::new(Stock::draw(&self.parameters, seed));
         let sequence = trace.map(|length| {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             Arc::new(Sequence::draw(&self.parameters, &stock, length, seed))
         });
-        let scenario = Scenario::new(&self.parameters, stock, sequence, seed);
+        let scenario = Scenario::of(part, &self.parameters, stock, sequence, seed);
         Box::new(InventoryTrial { scenario, lock, in_order: clients == 1 })
     }
 }
@@ -113,6 +117,14 @@ impl WorkloadTrial for InventoryTrial {
 
     fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
         Ok(port(store)?.client(place, self.lock, self.scenario.clone()))
+    }
+
+    fn ledger(&self) -> Result<WrittenLedger, String> {
+        written_ledger(&self.scenario.ledger.written())
+    }
+
+    fn merge(&self, ledger: &RawValue) -> Result<(), String> {
+        self.scenario.ledger.merge(&read_ledger(ledger)?)
     }
 
     fn audit<'a>(

@@ -40,6 +40,12 @@ impl Scenario {
     pub fn found(&self) -> (u64, u64) {
         (self.found.acknowledged.load(Relaxed), self.found.wrong.load(Relaxed))
     }
+
+    /// Adds what another process has counted.
+    pub(crate) fn add(&self, (acknowledged, wrong): (u64, u64)) {
+        self.found.acknowledged.fetch_add(acknowledged, Relaxed);
+        self.found.wrong.fetch_add(wrong, Relaxed);
+    }
 }
 
 struct JoinClient<C: Connector> {

@@ -5,12 +5,14 @@ use std::{collections::BTreeMap, time::Instant};
 use acidtest_engine::ClientTask;
 use acidtest_model::{StoreError, Task, count};
 
+use serde_json::value::RawValue;
+
 use super::{Ext, JoinStore, OPERATIONS, Parameters, Scenario, TableOrder};
 use crate::{
     Audit, AuditResult, Finding, LoadProgress, Place, Remarks, ReusableData, Store, TrialSetup, Values,
-    Verdict, Workload, WorkloadKind, WorkloadTrial,
+    Verdict, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{INTEGRITY, OF_READ_DECIDE_WRITE},
-    workload::{NOTHING_WRITTEN, idle, no_port, read, written},
+    workload::{NOTHING_WRITTEN, idle, no_port, read, read_ledger, written, written_ledger},
 };
 
 const NAME: &str = "join";
@@ -25,6 +27,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     guarantees: OF_READ_DECIDE_WRITE,
     counts: &[],
     terms: &[],
+    apart: "",
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Join::new(read(values)?)?)),
     idle: |_| idle(&[("max_retries", false, NOTHING_WRITTEN)]),
@@ -135,6 +138,15 @@ impl WorkloadTrial for JoinTrial {
 
     fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
         Ok(port(store)?.client(place, self.parameters.value, self.scenario.clone()))
+    }
+
+    fn ledger(&self) -> Result<WrittenLedger, String> {
+        written_ledger(&self.scenario.found())
+    }
+
+    fn merge(&self, ledger: &RawValue) -> Result<(), String> {
+        self.scenario.add(read_ledger(ledger)?);
+        Ok(())
     }
 
     /// Counts the joins that were acknowledged with wrong rows; nothing is written, so nothing has to be read back.

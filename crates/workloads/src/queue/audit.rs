@@ -29,7 +29,9 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     for entry in ledger.entries() {
         left.lost += u64::from(entry.published() == PublishState::Ok && !entry.was_delivered());
         left.indeterminate += u64::from(entry.published() == PublishState::Sent && !entry.was_delivered());
-        left.phantom += u64::from(entry.published() == PublishState::Failed && entry.was_delivered());
+        // never sent: told only by a process that did not know what the producers of others sent
+        let not_published = matches!(entry.published(), PublishState::Failed | PublishState::Never);
+        left.phantom += u64::from(not_published && entry.was_delivered());
     }
     let lost = if doubt.is_some() { 0 } else { left.lost };
     let findings = vec![
@@ -83,6 +85,7 @@ struct MessageCounts {
 
 #[cfg(test)]
 mod tests {
+    use acidtest_engine::Part;
     use proptest::prelude::*;
 
     use super::*;
@@ -170,6 +173,52 @@ mod tests {
                 (false, _) => Verdict::Holds,
             };
             prop_assert_eq!(judged.verdict, verdict);
+        }
+
+        /// Clients of two processes find together what those of one find, whichever of them has which part in a
+        /// message's fate.
+        #[test]
+        fn damage_is_found_by_clients_of_several_processes(
+            messages in prop::collection::vec(
+                (
+                    prop::sample::select(vec![0, 1, 2, LOADED]),
+                    prop::sample::select(&FATES[..]),
+                    prop::array::uniform3(0..2_usize),
+                ),
+                1..30,
+            ),
+        ) {
+            let parts = Part::deal(5, 2, 2);
+            let whole = Ledger::new(3, messages.len() as u64);
+            let apart: Vec<Ledger> =
+                parts.iter().map(|part| Ledger::of(*part, 3, messages.len() as u64)).collect();
+            for (sequence, (producer, (fate, _), consumers)) in (0..).zip(&messages) {
+                let id = Id { producer: *producer, sequence };
+                let (mut delivered, mut settled) = (consumers.iter(), consumers.iter());
+                for event in fate.split(' ') {
+                    let process = match event {
+                        "sent" | "ok" | "unknown" | "failed" if id.producer == LOADED => &whole,
+                        "sent" | "ok" | "unknown" | "failed" => {
+                            &apart[parts.iter().position(|part| part.has(id.producer as usize)).unwrap()]
+                        }
+                        "settled" => &apart[*settled.next().unwrap()],
+                        "torn" | "late" => &apart[0],
+                        _ => &apart[*delivered.next().unwrap()],
+                    };
+                    tell(process, id, event);
+                }
+            }
+            for ledger in &apart {
+                let written = serde_json::to_string(&ledger.written()).unwrap();
+                whole.merge(&serde_json::from_str(&written).unwrap()).unwrap();
+            }
+            let judged = audit(&whole, Ok(Depth::default()));
+            for Finding { name, count, .. } in &judged.findings {
+                let names = messages.iter().flat_map(|(_, (_, names), _)| names.split(' '));
+                prop_assert_eq!(names.filter(|each| each == name).count() as u64, *count, "{}", name);
+            }
+            let one = ledger(&messages.iter().map(|(producer, (fate, _), _)| (*producer, *fate)).collect::<Vec<_>>());
+            prop_assert_eq!(one.totals().published, whole.totals().published);
         }
 
         /// Messages still in the queue are not lost, and where it is not known whether there are any the verdict is

@@ -44,7 +44,12 @@ impl Scenario {
     /// A trial's scenario, over an empty ledger.
     #[must_use]
     pub fn new(ledger: Arc<Ledger>) -> Self {
-        Self { ledger, epoch: Instant::now(), limits: Arc::default() }
+        Self::since(Instant::now(), ledger)
+    }
+
+    /// The same, with time stamps that count from this moment.
+    pub(crate) fn since(epoch: Instant, ledger: Arc<Ledger>) -> Self {
+        Self { ledger, epoch, limits: Arc::default() }
     }
 
     /// Nanoseconds since the scenario was made, for the time stamps of messages.
@@ -59,9 +64,14 @@ impl Scenario {
     }
 
     fn limited(&self, by: String) {
+        self.limited_times(by, 1);
+    }
+
+    /// Counts a limit that a store gave so many times.
+    pub(crate) fn limited_times(&self, by: String, times: u64) {
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         let known = limits.contains_key(&by) || limits.len() < LIMITS;
-        *limits.entry(if known { by } else { "other limits".to_owned() }).or_default() += 1;
+        *limits.entry(if known { by } else { "other limits".to_owned() }).or_default() += times;
     }
 }
 
@@ -252,6 +262,9 @@ impl<C: Connector> Consumer<C> {
     fn look_at_order(&mut self, id: Id) {
         let ledger = &self.scenario.ledger;
         let flagged = self.received.redelivered;
+        if !ledger.knows_order_of(id) {
+            return;
+        }
         if self.order.as_mut().is_some_and(|order| order.is_late(id, ledger)) {
             ledger.reordered(flagged);
         }
@@ -264,7 +277,7 @@ impl<C: Connector> Client for Consumer<C> {
     fn draw(&mut self) -> Option<ConsumeOperation> {
         let ledger = &self.scenario.ledger;
         let drains = self.wanted.delivery.producers == 0;
-        let is_left = !drains || ledger.totals().delivered < ledger.backlog();
+        let is_left = !drains || ledger.delivered_anywhere() < ledger.backlog();
         // a consumer that waits until a queue is empty might wait forever
         (is_left && !ledger.is_endless()).then_some(ConsumeOperation)
     }

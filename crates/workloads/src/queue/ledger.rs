@@ -11,11 +11,15 @@ use std::{
     },
 };
 
+use acidtest_engine::Part;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+
 use super::{
     AckAnswer,
     message::{Id, LOADED},
 };
-use crate::pieces::Pieces;
+use crate::{Tally, pieces::Pieces};
 
 /// How far a publish has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +53,9 @@ const AGAIN: u64 = 10;
 /// How many deliveries more a queue may make, for the sake of trials with few messages.
 const MORE: u64 = 10_000;
 
+/// How many messages others may have published that are not known of yet.
+const LATELY: u64 = 1_000_000;
+
 /// The byte of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry(u8);
@@ -80,8 +87,15 @@ fn change(byte: &AtomicU8, to: impl Fn(Entry) -> u8) -> Entry {
 
 /// The ledger of one trial, shared by its clients: one byte for each message, and an entry for each connection of a
 /// producer. Nothing else in it grows.
+///
+/// Where several processes drive the clients, each has a ledger of its own, and what its consumers are handed by
+/// producers of other processes is only held against what these sent once the ledgers are brought together. Order is
+/// judged within a process, and only where the store has a flag for what was delivered before: nobody there knows
+/// which connections the others' producers have opened, nor which of the others' consumers were lost or done.
 #[derive(Debug)]
 pub struct Ledger {
+    /// The clients that it is of.
+    part: Part,
     producers: u64,
     loaded: Vec<AtomicU8>,
     sent: Pieces<AtomicU8>,
@@ -92,7 +106,23 @@ pub struct Ledger {
     consumer_lost: AtomicBool,
     /// Whether a consumer has begun to finish: the same is then true of the messages that it held.
     consumer_done: AtomicBool,
+    /// How many numbers of messages, from 0, may have been handed out by producers of other processes.
+    reached: AtomicU64,
+    /// How far clients of other processes have come.
+    elsewhere: [AtomicU64; 2],
     counts: Counts,
+}
+
+/// What a ledger holds, for the process that judges the trial.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Written {
+    /// The bytes of the backlog and of the messages that were sent, in base64.
+    loaded: String,
+    sent: String,
+    /// The first message of each connection of a producer: producer and sequence.
+    connections: Vec<(u32, u64)>,
+    consumer_lost: bool,
+    counts: [u64; 11],
 }
 
 #[derive(Debug, Default)]
@@ -109,6 +139,27 @@ struct Counts {
     foreign: AtomicU64,
     reordered: AtomicU64,
     reordered_unflagged: AtomicU64,
+}
+
+impl Counts {
+    /// All of them, the number of rounds first.
+    fn all(&self) -> [&AtomicU64; 11] {
+        let Self { rounds, published, unknown, failed, delivered, redelivered, duplicated, .. } = self;
+        let Self { torn, foreign, reordered, reordered_unflagged, .. } = self;
+        [
+            rounds,
+            published,
+            unknown,
+            failed,
+            delivered,
+            redelivered,
+            duplicated,
+            torn,
+            foreign,
+            reordered,
+            reordered_unflagged,
+        ]
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,7 +189,15 @@ impl Ledger {
     /// An empty ledger for this many producers, and a backlog of this many messages.
     #[must_use]
     pub fn new(producers: u32, backlog: u64) -> Self {
+        Self::of(Part::WHOLE, producers, backlog)
+    }
+
+    /// The same for the clients of one process.
+    pub(crate) fn of(part: Part, producers: u32, backlog: u64) -> Self {
         Self {
+            part,
+            reached: AtomicU64::new(0),
+            elsewhere: Default::default(),
             producers: u64::from(producers.max(1)),
             loaded: (0..backlog).map(|_| AtomicU8::new(0)).collect(),
             sent: Pieces::new(),
@@ -265,6 +324,9 @@ impl Ledger {
     /// the order is then proved wrong only if no consumer was lost.
     pub(crate) fn reordered(&self, flagged: Option<bool>) {
         let counts = &self.counts;
+        if !self.part.is_whole() && flagged.is_none() {
+            return;
+        }
         if flagged.is_some() {
             counts.reordered.fetch_add(1, Relaxed);
         } else if !self.consumer_done.load(Relaxed) {
@@ -283,16 +345,48 @@ impl Ledger {
         self.consumer_done.store(true, Relaxed);
     }
 
+    /// Whether it is known here when a message is late: its producer is a client of this process.
+    pub(crate) fn knows_order_of(&self, id: Id) -> bool {
+        id.producer == LOADED || self.part.has(id.producer as usize)
+    }
+
     /// Messages that were published and not yet consumed.
     pub(crate) fn depth(&self) -> u64 {
+        let (Tally { published, delivered }, elsewhere) = (self.tally(), self.elsewhere());
+        (published + elsewhere.published).saturating_sub(delivered + elsewhere.delivered)
+    }
+
+    /// How far this process's clients have come.
+    pub(crate) fn tally(&self) -> Tally {
         let Totals { published, delivered, .. } = self.totals();
-        published.saturating_sub(delivered)
+        Tally { published, delivered }
+    }
+
+    fn elsewhere(&self) -> Tally {
+        let [published, delivered] = &self.elsewhere;
+        Tally { published: published.load(Relaxed), delivered: delivered.load(Relaxed) }
+    }
+
+    /// Notes how far the clients of all other processes have come.
+    pub(crate) fn note_elsewhere(&self, tally: Tally) {
+        let [published, delivered] = &self.elsewhere;
+        published.store(tally.published, Relaxed);
+        delivered.store(tally.delivered, Relaxed);
+    }
+
+    /// Messages that were delivered at least once, as far as every process knows. One that is delivered again in
+    /// another process counts twice.
+    pub(crate) fn delivered_anywhere(&self) -> u64 {
+        self.tally().delivered + self.elsewhere().delivered
     }
 
     /// How many deliveries, to the trial's consumers or to the audit's, a queue may make before it counts as one
     /// that never forgets a message.
     pub(crate) fn most_deliveries(&self) -> u64 {
         let drawn = self.counts.rounds.load(Relaxed).saturating_mul(self.producers);
+        // what others publish is known here a moment later
+        let elsewhere = self.elsewhere().published.saturating_mul(2);
+        let drawn = if self.part.is_whole() { drawn } else { drawn + elsewhere + LATELY };
         self.backlog().saturating_add(drawn).saturating_mul(AGAIN).saturating_add(MORE)
     }
 
@@ -302,6 +396,71 @@ impl Ledger {
         let handed_out: u64 =
             [delivered, redelivered, duplicated].map(|count| count.load(Relaxed)).iter().sum();
         handed_out > self.most_deliveries()
+    }
+
+    /// What it holds. To be called once every client is done.
+    pub(crate) fn written(&self) -> Written {
+        let bytes = |entries: &mut dyn Iterator<Item = &AtomicU8>| {
+            STANDARD.encode(entries.map(|byte| byte.load(Relaxed)).collect::<Vec<u8>>())
+        };
+        let nothing = AtomicU8::new(0);
+        let sent = (0..self.reached()).map(|number| self.sent.made(number).unwrap_or(&nothing));
+        Written {
+            loaded: bytes(&mut self.loaded.iter()),
+            sent: bytes(&mut { sent }),
+            connections: self.connections().0.into_iter().map(|id| (id.producer, id.sequence)).collect(),
+            consumer_lost: self.consumer_lost.load(Relaxed),
+            counts: self.counts.all().map(|count| count.load(Relaxed)),
+        }
+    }
+
+    /// Adds what the ledger of another process holds.
+    pub(crate) fn merge(&self, written: &Written) -> Result<(), String> {
+        let bytes = |text: &str| STANDARD.decode(text).map_err(|error| error.to_string());
+        let (loaded, sent) = (bytes(&written.loaded)?, bytes(&written.sent)?);
+        if loaded.len() != self.loaded.len() {
+            return Err("it is of another backlog".to_owned());
+        }
+        for (mine, theirs) in self.counts.all().into_iter().zip(written.counts).skip(1) {
+            mine.fetch_add(theirs, Relaxed);
+        }
+        self.counts.rounds.fetch_max(written.counts[0], Relaxed);
+        self.reached.fetch_max(sent.len() as u64, Relaxed);
+        for (mine, theirs) in self.loaded.iter().zip(loaded) {
+            self.merge_entry(mine, Entry(theirs));
+        }
+        for (number, theirs) in (0..).zip(sent).filter(|(_, theirs)| *theirs > 0) {
+            let mine = self.sent.at(number).ok_or_else(|| format!("there is no message {number}"))?;
+            self.merge_entry(mine, Entry(theirs));
+        }
+        let first = |&(producer, sequence): &(u32, u64)| Id { producer, sequence };
+        written.connections.iter().map(first).for_each(|id| self.connecting(id));
+        if written.consumer_lost {
+            self.consumer_lost();
+        }
+        Ok(())
+    }
+
+    /// Adds what another process knows of a message. It was delivered again if both know of a delivery; that is not
+    /// allowed if both had the flag that it was the first, or if the acknowledgements of both were answered.
+    fn merge_entry(&self, mine: &AtomicU8, theirs: Entry) {
+        let before = change(mine, |Entry(mine)| {
+            let deliveries = ((mine & DELIVERIES) + (theirs.0 & DELIVERIES)).min(DELIVERIES);
+            (mine | theirs.0) & !DELIVERIES | deliveries
+        });
+        if !(before.was_delivered() && theirs.was_delivered()) {
+            return;
+        }
+        let twice = |bit| before.has(bit) && theirs.has(bit);
+        self.counts.delivered.fetch_sub(1, Relaxed);
+        let again =
+            if twice(FRESH) || twice(SETTLED) { &self.counts.duplicated } else { &self.counts.redelivered };
+        again.fetch_add(1, Relaxed);
+    }
+
+    /// How many numbers of messages, from 0, may have anything to tell.
+    fn reached(&self) -> u64 {
+        (self.counts.rounds.load(Relaxed) * self.producers).max(self.reached.load(Relaxed))
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -323,8 +482,7 @@ impl Ledger {
 
     /// The entries of all messages that were loaded or sent. To be called once every client is done.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
-        let drawn = self.counts.rounds.load(Relaxed) * self.producers;
-        let sent = (0..drawn).filter_map(|number| self.sent.made(number));
+        let sent = (0..self.reached()).filter_map(|number| self.sent.made(number));
         self.loaded.iter().chain(sent).map(|byte| Entry(byte.load(Relaxed)))
     }
 
@@ -340,9 +498,16 @@ impl Ledger {
     fn known(&self, id: Id) -> Option<&AtomicU8> {
         let byte = match id.producer {
             LOADED => self.loaded.get(usize::try_from(id.sequence).ok()?),
-            _ => self.sent.made(self.number(id)?),
+            _ if self.part.has(id.producer as usize) => self.sent.made(self.number(id)?),
+            _ => {
+                let number = self.number(id)?;
+                self.reached.fetch_max(number + 1, Relaxed);
+                return self.sent.at(number);
+            }
         };
-        byte.filter(|byte| Entry(byte.load(Relaxed)).published() != PublishState::Never)
+        // the process that loaded the backlog is the one that judges the trial
+        let is_elsewhere = id.producer == LOADED && !self.part.is_whole();
+        byte.filter(|byte| is_elsewhere || Entry(byte.load(Relaxed)).published() != PublishState::Never)
     }
 
     fn number(&self, id: Id) -> Option<u64> {

@@ -1,19 +1,21 @@
 //! The queue workload, as the runner uses it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use acidtest_engine::ClientTask;
 use acidtest_model::{Durability, EffectiveSettings, Lock, StoreError, Task, count};
 
+use serde_json::value::RawValue;
+
 use super::{
     Ack, Consume, Delivery, Ledger, NAME, OPERATIONS, Parameters, Phase, QueueKind, QueueStore, Requirements,
-    SPANS, Scenario, audit,
+    SPANS, Scenario, audit, ledger,
 };
 use crate::{
-    AuditResult, Guarantee, Levels, LoadProgress, Place, Store, TrialSetup, Values, Workload, WorkloadKind,
-    WorkloadTrial,
+    AuditResult, Guarantee, Levels, LoadProgress, Place, Store, Tally, TrialSetup, Values, Workload,
+    WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER},
-    workload::{no_port, read, written},
+    workload::{no_port, read, read_ledger, written, written_ledger},
 };
 
 /// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
@@ -39,6 +41,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
         ),
         (SPANS[0], "from a message's publishing to its being taken, its time in the queue included."),
     ],
+    apart: "order is judged between clients of one process, and only where the store flags what was delivered before",
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Queue::new(read(values)?)?)),
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
@@ -198,11 +201,11 @@ impl Workload for Queue {
         self.parameters.phase != Phase::Consume
     }
 
-    fn trial(&self, _: TrialSetup) -> Box<dyn WorkloadTrial> {
+    fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
         let delivery = self.parameters.delivery();
-        let ledger = Arc::new(Ledger::new(delivery.producers, self.parameters.backlog()));
+        let ledger = Arc::new(Ledger::of(setup.part, delivery.producers, self.parameters.backlog()));
         let wanted = Requirements { delivery, message_bytes: self.parameters.message_bytes };
-        Box::new(QueueTrial { scenario: Scenario::new(ledger), wanted })
+        Box::new(QueueTrial { scenario: Scenario::since(setup.epoch, ledger), wanted })
     }
 }
 
@@ -261,6 +264,25 @@ impl WorkloadTrial for QueueTrial {
 
     fn gauge(&self) -> Option<(&'static str, u64)> {
         Some(("depth", self.scenario.ledger.depth()))
+    }
+
+    fn ledger(&self) -> Result<WrittenLedger, String> {
+        written_ledger(&(self.scenario.ledger.written(), self.scenario.limits()))
+    }
+
+    fn merge(&self, ledger: &RawValue) -> Result<(), String> {
+        let (ledger, limits): (ledger::Written, BTreeMap<String, u64>) = read_ledger(ledger)?;
+        self.scenario.ledger.merge(&ledger)?;
+        limits.into_iter().for_each(|(by, times)| self.scenario.limited_times(by, times));
+        Ok(())
+    }
+
+    fn tally(&self) -> Option<Tally> {
+        Some(self.scenario.ledger.tally())
+    }
+
+    fn note_elsewhere(&self, tally: Tally) {
+        self.scenario.ledger.note_elsewhere(tally);
     }
 
     fn audit<'a>(

@@ -196,12 +196,13 @@ fn next_tag(tags: &mut Range<u64>, ledger: &Ledger) -> u64 {
 
 /// A record that should be there: one that may not be there is replaced by another draw, [`REDRAWN`] times at most.
 fn draw_number(numbers: &mut KeyChooser, ledger: &Ledger, rng: &mut Xoshiro256PlusPlus) -> u64 {
-    let mut number = numbers.draw(ledger.drawable(), rng);
+    let mut draw = || ledger.number(numbers.draw(ledger.drawable(), rng));
+    let mut number = draw();
     for _ in 0..REDRAWN {
         if ledger.is_there(number) {
             break;
         }
-        number = numbers.draw(ledger.drawable(), rng);
+        number = draw();
     }
     number
 }

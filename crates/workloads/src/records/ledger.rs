@@ -8,6 +8,9 @@ use std::{
     },
 };
 
+use acidtest_engine::Part;
+use serde::{Deserialize, Serialize};
+
 use super::Layout;
 use crate::{ReusableData, pieces::Pieces};
 
@@ -28,7 +31,7 @@ struct Account {
 
 /// A version that is known to have been written, with 32 bits that mark its fields; 0 where the fields are not
 /// known. Ordered by version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct WrittenVersion(u64);
 
 impl WrittenVersion {
@@ -87,9 +90,14 @@ impl InsertState {
 
 /// The ledger of one trial, shared by its clients: sixteen bytes for each record, and one for each insert. Nothing
 /// else in it grows.
+///
+/// Where several processes drive the clients, each has a ledger of its own. The numbers of inserted records are dealt
+/// to them in turn, and so are tags; a process draws among the records that were loaded and those that it inserted.
 #[derive(Debug)]
 pub struct Ledger {
     layout: Layout,
+    /// The clients that it is of.
+    part: Part,
     /// Versions of the records taken over from an earlier trial; empty where records are as they were loaded.
     first: Arc<Vec<WrittenVersion>>,
     /// The first tag that has not been given to a client.
@@ -97,11 +105,27 @@ pub struct Ledger {
     loaded: Vec<Account>,
     added: Pieces<Account>,
     inserts: Pieces<AtomicU8>,
-    /// Inserts that clients have drawn.
+    /// Inserts that clients of this process have drawn.
     drawn: AtomicU64,
-    /// How many inserts, from the first one on, have all ended.
+    /// How many of those, from the first one on, have all ended.
     ended: AtomicU64,
+    /// The highest number of inserts that clients of all processes may have drawn, where that is known.
+    drawn_elsewhere: AtomicU64,
     counts: Counts,
+}
+
+/// What a ledger holds, for the process that judges the trial.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Written {
+    /// The first tag that no client has been given.
+    tag: u64,
+    /// How many inserts all processes may have drawn, as far as this one knows.
+    drawn: u64,
+    /// Records with anything to tell: number, acknowledged and unanswered updates, and newest version.
+    accounts: Vec<(u64, u32, u32, u64)>,
+    /// Inserts that were drawn: index and state.
+    inserts: Vec<(u64, u8)>,
+    counts: [u64; 7],
 }
 
 /// Counts that do not belong to a single record.
@@ -141,11 +165,18 @@ impl Ledger {
     /// An empty ledger over the records that are loaded, or over those that an earlier trial left.
     #[must_use]
     pub fn new(layout: Layout, reusable: ReusableData) -> Self {
+        Self::of(Part::WHOLE, layout, reusable)
+    }
+
+    /// The same for the clients of one process.
+    pub(crate) fn of(part: Part, layout: Layout, reusable: ReusableData) -> Self {
         Self {
+            part,
+            drawn_elsewhere: AtomicU64::new(0),
             loaded: (0..layout.records).map(|_| Account::default()).collect(),
             layout,
             first: reusable.records,
-            tags: AtomicU64::new(reusable.tag.unwrap_or(FIRST_TAG)),
+            tags: AtomicU64::new(reusable.tag.unwrap_or(FIRST_TAG) + TAGS * part.index as u64),
             added: Pieces::new(),
             inserts: Pieces::new(),
             drawn: AtomicU64::new(0),
@@ -156,7 +187,7 @@ impl Ledger {
 
     /// Tags that no other client of the trial, nor any client of an earlier trial over the same records, writes.
     pub(crate) fn deal_tags(&self) -> Range<u64> {
-        let first = self.tags.fetch_add(TAGS, Relaxed);
+        let first = self.tags.fetch_add(TAGS * self.part.of as u64, Relaxed);
         first..first + TAGS
     }
 
@@ -170,9 +201,28 @@ impl Ledger {
         self.layout.records + self.ended.load(Relaxed)
     }
 
-    /// How many records were loaded or drawn to be inserted.
+    /// The number of a record, counted among those that this process may draw.
+    pub(crate) fn number(&self, drawable: u64) -> u64 {
+        match drawable.checked_sub(self.layout.records) {
+            None => drawable,
+            Some(own) => self.layout.records + self.index(own),
+        }
+    }
+
+    /// The index among all inserts of the insert that is this one of the process's own.
+    fn index(&self, own: u64) -> u64 {
+        own * self.part.of as u64 + self.part.index as u64
+    }
+
+    /// How many records were loaded or may have been drawn to be inserted.
     pub(crate) fn known(&self) -> u64 {
-        self.layout.records + self.drawn.load(Relaxed)
+        self.layout.records + self.inserts_drawn()
+    }
+
+    /// One more than the highest index of an insert that was drawn, or 0.
+    fn inserts_drawn(&self) -> u64 {
+        let own = self.drawn.load(Relaxed).checked_sub(1).map_or(0, |last| self.index(last) + 1);
+        own.max(self.drawn_elsewhere.load(Relaxed))
     }
 
     /// Whether the record must be there.
@@ -190,7 +240,7 @@ impl Ledger {
 
     /// Draws the number of a record that is about to be inserted.
     pub(crate) fn draw_insert(&self) -> u64 {
-        let index = self.drawn.fetch_add(1, Relaxed);
+        let index = self.index(self.drawn.fetch_add(1, Relaxed));
         if let Some(state) = self.inserts.at(index) {
             state.store(InsertState::Sent as u8, SeqCst);
         }
@@ -218,8 +268,8 @@ impl Ledger {
         // the client that ends the first open insert moves `ended` on, over all that have ended meanwhile
         loop {
             let edge = self.ended.load(SeqCst);
-            let ended =
-                self.inserts.made(edge).is_some_and(|state| InsertState::of(state.load(SeqCst)).has_ended());
+            let state = self.inserts.made(self.index(edge));
+            let ended = state.is_some_and(|state| InsertState::of(state.load(SeqCst)).has_ended());
             if !ended || self.ended.compare_exchange(edge, edge + 1, SeqCst, SeqCst).is_err() {
                 break;
             }
@@ -343,7 +393,54 @@ impl Ledger {
 
     /// Whether any insert was drawn.
     pub(crate) fn has_inserts(&self) -> bool {
-        self.drawn.load(Relaxed) > 0
+        self.inserts_drawn() > 0
+    }
+
+    /// What it holds. To be called once every operation has ended.
+    pub(crate) fn written(&self) -> Written {
+        let drawn = self.inserts_drawn();
+        let states = (0..drawn).filter_map(|index| Some((index, self.inserts.made(index)?.load(Relaxed))));
+        let added =
+            (0..drawn).filter_map(|index| Some((self.layout.records + index, self.added.made(index)?)));
+        let accounts = (0..).zip(&self.loaded).chain(added).map(|(number, account)| {
+            (number, account.ok.load(Relaxed), account.unknown.load(Relaxed), account.newest.load(Relaxed))
+        });
+        Written {
+            tag: self.next_tag(),
+            drawn,
+            accounts: accounts
+                .filter(|(_, ok, unknown, newest)| (*ok, *unknown, *newest) != (0, 0, 0))
+                .collect(),
+            inserts: states.filter(|(_, state)| InsertState::of(*state) != InsertState::Not).collect(),
+            counts: self.counts.all().map(|count| count.load(Relaxed)),
+        }
+    }
+
+    /// Adds what the ledger of another process holds.
+    pub(crate) fn merge(&self, written: &Written) -> Result<(), String> {
+        self.tags.fetch_max(written.tag, Relaxed);
+        self.drawn_elsewhere.fetch_max(written.drawn, Relaxed);
+        for &(number, ok, unknown, newest) in &written.accounts {
+            let account = self.account(number).ok_or_else(|| format!("there is no record {number}"))?;
+            account.ok.fetch_add(ok, Relaxed);
+            account.unknown.fetch_add(unknown, Relaxed);
+            account.newest.fetch_max(newest, Relaxed);
+        }
+        for &(index, state) in &written.inserts {
+            let entry = self.inserts.at(index).ok_or_else(|| format!("there is no insert {index}"))?;
+            entry.store(state, SeqCst);
+        }
+        for (mine, theirs) in self.counts.all().into_iter().zip(written.counts) {
+            mine.fetch_add(theirs, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Counts {
+    fn all(&self) -> [&AtomicU64; 7] {
+        let Self { acknowledged, unknown, torn, mismatched, missing, stale, overwritten } = self;
+        [acknowledged, unknown, torn, mismatched, missing, stale, overwritten]
     }
 }
 
@@ -388,6 +485,65 @@ mod tests {
                 prop_assert_eq!(ledger.is_there(first + index), how == InsertState::Acknowledged);
             }
             prop_assert_eq!(ledger.drawable(), ledger.known());
+        }
+    }
+
+    proptest! {
+        /// Records that two processes insert have different numbers and tags, each process draws only among those that
+        /// it knows, and their ledgers say together what each did.
+        #[test]
+        fn ledgers_of_several_processes_say_together_what_each_did(
+            events in prop::collection::vec((0..2_usize, 0..4_u8, 0..LAYOUT.records), 0..100),
+        ) {
+            let whole = Ledger::new(LAYOUT, ReusableData::default());
+            let parts = Part::deal(4, 2, 2);
+            let apart: Vec<Ledger> =
+                parts.iter().map(|part| Ledger::of(*part, LAYOUT, ReusableData::default())).collect();
+            let mut tags = std::collections::BTreeSet::new();
+            let (mut updates, mut inserts) = ([0; 6], std::collections::BTreeMap::new());
+            for &(process, event, number) in &events {
+                let ledger = &apart[process];
+                let range = ledger.deal_tags();
+                for tag in [range.start, range.end - 1] {
+                    prop_assert!(tags.insert(tag), "tag {} was dealt twice", tag);
+                }
+                match event {
+                    0 => {
+                        updates[usize::try_from(number).unwrap()] += 1;
+                        ledger.updated(number, range.start, None, ledger.newest(number));
+                    }
+                    1 => ledger.update_unknown(number),
+                    event => {
+                        let inserted = ledger.draw_insert();
+                        prop_assert!(inserts.insert(inserted, event).is_none(), "{} was dealt twice", inserted);
+                        let how = if event == 2 { InsertState::Acknowledged } else { InsertState::Undone };
+                        ledger.insert_ended(inserted, how);
+                    }
+                }
+                for index in 0..ledger.drawable() {
+                    let drawn = ledger.number(index);
+                    let own = ledger.inserted(drawn) != InsertState::Not;
+                    prop_assert!(own, "{} is not known in its process", drawn);
+                }
+            }
+            for ledger in &apart {
+                let written = serde_json::to_string(&ledger.written()).unwrap();
+                whole.merge(&serde_json::from_str(&written).unwrap()).unwrap();
+            }
+            for (number, updates) in (0..).zip(updates) {
+                prop_assert_eq!(whole.entry(number).ok, updates);
+            }
+            for number in LAYOUT.records..whole.known() {
+                let state = match inserts.get(&number) {
+                    None => InsertState::Not,
+                    Some(2) => InsertState::Acknowledged,
+                    Some(_) => InsertState::Undone,
+                };
+                prop_assert_eq!(whole.inserted(number), state, "record {}", number);
+            }
+            prop_assert!(inserts.keys().all(|number| *number < whole.known()));
+            prop_assert!(tags.iter().all(|tag| *tag < whole.next_tag()));
+            prop_assert_eq!(whole.proved().acknowledged, apart.iter().map(|ledger| ledger.proved().acknowledged).sum::<u64>());
         }
     }
 

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use acidtest_engine::ClientTask;
 use acidtest_model::{Isolation, Lock, StoreError, Task, count};
 
+use serde_json::value::RawValue;
+
 use super::{
     Action, Final, Layout, Ledger, OPERATIONS, Parameters, RecordsStore, Refresh, Requirements, Scenario,
     audit,
 };
 use crate::{
     AuditResult, LoadProgress, Place, Store, TrialSetup, Values, Workload, WorkloadKind, WorkloadTrial,
+    WrittenLedger,
     guarantee::OF_READ_DECIDE_WRITE,
-    workload::{no_port, read, written},
+    workload::{no_port, read, read_ledger, written, written_ledger},
 };
 
 const NAME: &str = "records";
@@ -28,6 +31,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     guarantees: OF_READ_DECIDE_WRITE,
     counts: &[],
     terms: &[],
+    apart: "a stale read is found only where the same process wrote",
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Records::new(read(values)?)?)),
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
@@ -114,7 +118,7 @@ impl Workload for Records {
 
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
         let layout = self.parameters.layout();
-        let ledger = Arc::new(Ledger::new(layout, setup.reusable.unwrap_or_default()));
+        let ledger = Arc::new(Ledger::of(setup.part, layout, setup.reusable.unwrap_or_default()));
         let wanted = Requirements {
             lock: setup.lock,
             isolation: self.isolation(),
@@ -151,6 +155,14 @@ impl WorkloadTrial for RecordsTrial {
 
     fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
         Ok(port(store)?.client(place, &self.wanted, self.scenario.clone()))
+    }
+
+    fn ledger(&self) -> Result<WrittenLedger, String> {
+        written_ledger(&self.scenario.ledger.written())
+    }
+
+    fn merge(&self, ledger: &RawValue) -> Result<(), String> {
+        self.scenario.ledger.merge(&read_ledger(ledger)?)
     }
 
     fn audit<'a>(

@@ -1,0 +1,409 @@
+//! The processes that drive the clients of a trial, as the one that judges it sees them.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use acidtest_engine::{Instruction, Measurement, News, Trial};
+use acidtest_workloads::{Tally, WorkloadTrial, WrittenLedger};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    Failure,
+    description::TrialDescription,
+    message::{FromWorker, ToWorker, VERSION, read, write},
+};
+
+/// How long a worker may take to answer before it drives anything.
+const READY: Duration = Duration::from_secs(30);
+
+/// How often a worker's clock is asked for; the answer that came soonest counts.
+const ASKED: u32 = 10;
+
+/// Bytes of a worker's last words that are kept.
+const LAST_WORDS: usize = 2000;
+
+/// One process that drives clients, and the streams to it.
+pub struct Worker {
+    to: Box<dyn Write + Send>,
+    from: Option<Box<dyn BufRead + Send>>,
+    process: Option<Arc<Process>>,
+}
+
+/// A process that this one started. Dropping it ends the process.
+struct Process {
+    child: Mutex<Child>,
+    last_words: Arc<Mutex<String>>,
+}
+
+impl Process {
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a signal, unless the process has ended.
+    fn signal(&self, signal: Signal) {
+        let mut child = self.child();
+        if let (Ok(None), Some(pid)) =
+            (child.try_wait(), i32::try_from(child.id()).ok().and_then(Pid::from_raw))
+        {
+            // it may end at this moment, which is found elsewhere
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// How it ended, in words that follow `a client process`, once its streams have.
+    fn end(&self) -> String {
+        let begun = Instant::now();
+        let mut child = self.child();
+        let how = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => match (status.signal(), status.code()) {
+                    (Some(signal), _) => break format!("was killed by signal {signal}"),
+                    (None, code) => break format!("ended with exit code {}", code.unwrap_or_default()),
+                },
+                Ok(None) if begun.elapsed() < Duration::from_secs(5) => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Ok(None) => break "closed its streams".to_owned(),
+                Err(error) => break format!("is not to be found: {error}"),
+            }
+        };
+        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        if words.trim().is_empty() { how } else { format!("{how}; it said: {}", words.trim()) }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // one that has ended already is only waited for
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+impl Worker {
+    /// A worker at the other end of these streams.
+    pub fn over(from: impl Read + Send + 'static, to: impl Write + Send + 'static) -> Self {
+        Self { to: Box::new(to), from: Some(Box::new(BufReader::new(from))), process: None }
+    }
+
+    /// Starts a worker as a process of its own, in the folder if one is given.
+    fn start(mut command: Command, folder: Option<&Path>) -> Result<Self, Failure> {
+        if let Some(folder) = folder {
+            command.current_dir(folder);
+        }
+        // an interrupt of the terminal is for the process that judges the trial
+        command.process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let failed = |why: &dyn std::fmt::Display| {
+            Failure::Other(format!("cannot start a process for clients: {why}"))
+        };
+        let mut child = command.spawn().map_err(|error| failed(&error))?;
+        let (to, from, words) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let process = Arc::new(Process { child: Mutex::new(child), last_words: Arc::default() });
+        let (Some(to), Some(from), Some(words)) = (to, from, words) else {
+            return Err(failed(&"it has no standard streams"));
+        };
+        let kept = Arc::clone(&process.last_words);
+        thread::spawn(move || keep_last_words(words, &kept));
+        Ok(Self { process: Some(process), ..Self::over(from, to) })
+    }
+
+    fn tell(&mut self, message: &ToWorker) -> Result<(), Failure> {
+        write(&mut self.to, message).map_err(|error| self.gone(&error))
+    }
+
+    fn gone(&self, why: &dyn std::fmt::Display) -> Failure {
+        let how = self.process.as_ref().map_or_else(|| format!("is gone: {why}"), |process| process.end());
+        Failure::Store(format!("a client process {how}"))
+    }
+}
+
+fn keep_last_words(mut words: impl Read, kept: &Mutex<String>) {
+    let mut bytes = [0; 512];
+    while let Ok(read @ 1..) = words.read(&mut bytes) {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        let from = kept.ceil_char_boundary(kept.len().saturating_sub(LAST_WORDS));
+        kept.drain(..from);
+    }
+}
+
+/// What workers told that is not for the engine.
+#[derive(Default)]
+struct Inbox {
+    tallies: Vec<Tally>,
+    ledgers: Vec<Option<WrittenLedger>>,
+}
+
+/// The workers of one trial.
+pub struct Processes {
+    workers: Vec<Arc<Mutex<Box<dyn Write + Send>>>>,
+    processes: Vec<Option<Arc<Process>>>,
+    /// Which of them are stopped by a signal.
+    stalled: Vec<bool>,
+    news: Option<Receiver<(usize, News)>>,
+    inbox: Arc<Mutex<Inbox>>,
+    readers: Vec<thread::JoinHandle<()>>,
+    told: Vec<Tally>,
+}
+
+impl Processes {
+    /// Starts so many workers, each by this command.
+    ///
+    /// # Errors
+    /// One cannot be started.
+    pub(crate) fn start(
+        count: usize,
+        command: &dyn Fn() -> Command,
+        folder: Option<&Path>,
+    ) -> Result<Vec<Worker>, Failure> {
+        (0..count).map(|_| Worker::start(command(), folder)).collect()
+    }
+
+    /// Tells each of the workers what to drive. `epoch` is the moment from which the trial's own times count.
+    ///
+    /// # Errors
+    /// A worker does not answer, or not as one of this version does.
+    pub fn describe(
+        workers: Vec<Worker>,
+        epoch: Instant,
+        description: impl Fn(usize) -> TrialDescription,
+    ) -> Result<Self, Failure> {
+        let (news, told) = mpsc::channel();
+        let inbox = Inbox { tallies: vec![Tally::default(); workers.len()], ledgers: vec![] };
+        let inbox = Arc::new(Mutex::new(inbox));
+        let mut all = Self {
+            told: vec![Tally::default(); workers.len()],
+            stalled: vec![false; workers.len()],
+            workers: Vec::new(),
+            processes: Vec::new(),
+            news: Some(told),
+            inbox: Arc::clone(&inbox),
+            readers: Vec::new(),
+        };
+        inbox.lock().unwrap_or_else(PoisonError::into_inner).ledgers.resize_with(workers.len(), || None);
+        for (index, mut worker) in workers.into_iter().enumerate() {
+            let (answers, answered) = mpsc::channel();
+            let (from, process) = (worker.from.take(), worker.process.clone());
+            let reader = Reader { index, news: news.clone(), inbox: Arc::clone(&inbox), process, answers };
+            let reading = move || {
+                if let Some(from) = from {
+                    reader.read(from)
+                }
+            };
+            let started = thread::Builder::new().name(format!("worker-{index}")).spawn(reading);
+            all.readers
+                .push(started.map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?);
+            greet(&mut worker, &answered)?;
+            let mut described = description(index);
+            described.epoch = epoch_of(&mut worker, &answered, epoch)?;
+            worker.tell(&ToWorker::Drive(Box::new(described)))?;
+            all.processes.push(worker.process.clone());
+            all.workers.push(Arc::new(Mutex::new(worker.to)));
+        }
+        Ok(all)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The ids of the processes.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.processes.iter().flatten().map(|process| process.child().id()).collect()
+    }
+
+    /// What brings together what the workers report; to be called once, on a thread of its own.
+    pub(crate) fn gathering(&mut self) -> impl FnOnce(&Trial) -> Measurement + Send + 'static {
+        let (news, workers) = (self.news.take(), self.workers.clone());
+        move |trial| {
+            let news = news.unwrap_or_else(|| mpsc::channel().1);
+            trial.gather(workers.len(), &news, |instruction| tell(&workers, instruction))
+        }
+    }
+
+    /// Lets the workers know how far the others have come, and the trial how far all have.
+    pub(crate) fn exchange(&mut self, trial: &dyn WorkloadTrial) {
+        let tallies = self.inbox().tallies.clone();
+        let all = tallies.iter().fold(Tally::default(), |sum, each| Tally {
+            published: sum.published + each.published,
+            delivered: sum.delivered + each.delivered,
+        });
+        trial.note_elsewhere(all);
+        for (index, own) in tallies.iter().enumerate() {
+            let others =
+                Tally { published: all.published - own.published, delivered: all.delivered - own.delivered };
+            // a pipe to a process that is stopped may be full
+            if self.told[index] != others && !self.stalled[index] {
+                self.told[index] = others;
+                // one that is gone is found by its reader
+                let _ = write(&mut *lock(&self.workers[index]), &ToWorker::Elsewhere(others));
+            }
+        }
+    }
+
+    /// Stops a process by a signal. Returns whether there is one.
+    pub(crate) fn stall(&mut self, index: usize) -> bool {
+        let process = self.processes.get(index).and_then(Option::as_ref);
+        if let Some(process) = process {
+            process.signal(Signal::STOP);
+            self.stalled[index] = true;
+        }
+        process.is_some()
+    }
+
+    /// Lets a process that was stopped go on.
+    pub(crate) fn go_on(&mut self, index: usize) {
+        if let Some(Some(process)) = self.processes.get(index) {
+            process.signal(Signal::CONT);
+            self.stalled[index] = false;
+        }
+    }
+
+    /// Lets every process that was stopped go on.
+    pub(crate) fn go_on_all(&mut self) {
+        (0..self.count())
+            .filter(|index| self.stalled[*index])
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|index| self.go_on(index));
+    }
+
+    /// Takes the workers' ledgers into the trial's, once they are over.
+    ///
+    /// # Errors
+    /// A worker has left none, or not one of this trial.
+    pub(crate) fn merge(mut self, trial: &dyn WorkloadTrial) -> Result<(), Failure> {
+        for reader in self.readers.drain(..) {
+            // a reader that panicked has left no ledger
+            let _ = reader.join();
+        }
+        let ledgers = std::mem::take(&mut self.inbox().ledgers);
+        trial.note_elsewhere(Tally::default());
+        for ledger in ledgers {
+            let ledger =
+                ledger.ok_or_else(|| Failure::Store("a client process left no ledger".to_owned()))?;
+            trial
+                .merge(&ledger)
+                .map_err(|why| Failure::Other(format!("a client process's ledger: {why}")))?;
+        }
+        Ok(())
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        lock(&self.inbox)
+    }
+}
+
+impl Drop for Processes {
+    /// Ends the processes, also those that were stopped by a signal.
+    fn drop(&mut self) {
+        self.processes.iter().flatten().for_each(|process| process.signal(Signal::KILL));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell(workers: &[Arc<Mutex<Box<dyn Write + Send>>>], instruction: Instruction) {
+    for worker in workers {
+        // one that is gone is found by its reader
+        let _ = write(&mut *lock(worker), &ToWorker::Instruction(instruction));
+    }
+}
+
+/// The next answer of a worker that drives nothing yet.
+fn answer(worker: &Worker, answered: &Receiver<FromWorker>) -> Result<FromWorker, Failure> {
+    match answered.recv_timeout(READY) {
+        Ok(FromWorker::Failed(why)) => Err(Failure::Store(format!("a client process failed: {why}"))),
+        Ok(answer) => Ok(answer),
+        Err(RecvTimeoutError::Disconnected) => Err(worker.gone(&"it closed the connection")),
+        Err(RecvTimeoutError::Timeout) => {
+            Err(Failure::Store(format!("a client process did not answer within {} s", READY.as_secs())))
+        }
+    }
+}
+
+fn greet(worker: &mut Worker, answered: &Receiver<FromWorker>) -> Result<(), Failure> {
+    worker.tell(&ToWorker::Hello { version: VERSION })?;
+    match answer(worker, answered)? {
+        FromWorker::Hello { version: VERSION } => Ok(()),
+        other => Err(Failure::Store(format!("a client process answered {other:?} and no greeting"))),
+    }
+}
+
+/// When the trial's own times begin, by the worker's clock: it is asked for a few times, and the answer counts that
+/// took least, because half of what it took is how wrong it may be.
+fn epoch_of(worker: &mut Worker, answered: &Receiver<FromWorker>, epoch: Instant) -> Result<i64, Failure> {
+    let mut best: Option<(Duration, i64)> = None;
+    for _ in 0..ASKED {
+        let asked = Instant::now();
+        worker.tell(&ToWorker::Time)?;
+        let FromWorker::Time { nanoseconds } = answer(worker, answered)? else {
+            return Err(Failure::Store(
+                "a client process was asked for its clock and said something else".to_owned(),
+            ));
+        };
+        let took = asked.elapsed();
+        let then = (asked + took / 2).saturating_duration_since(epoch);
+        let begun = nanoseconds.saturating_sub(i64::try_from(then.as_nanos()).unwrap_or(i64::MAX));
+        if best.is_none_or(|(least, _)| took < least) {
+            best = Some((took, begun));
+        }
+    }
+    Ok(best.map_or(0, |(_, begun)| begun))
+}
+
+/// Reads what one worker tells, to its end.
+struct Reader {
+    index: usize,
+    news: Sender<(usize, News)>,
+    inbox: Arc<Mutex<Inbox>>,
+    process: Option<Arc<Process>>,
+    answers: Sender<FromWorker>,
+}
+
+impl Reader {
+    fn read(self, mut from: impl BufRead) {
+        let gone = loop {
+            match read(&mut from) {
+                Ok(Some(FromWorker::Report(report))) => {
+                    _ = self.news.send((self.index, News::Report(report)))
+                }
+                Ok(Some(FromWorker::Tally(tally))) => lock(&self.inbox).tallies[self.index] = tally,
+                Ok(Some(FromWorker::Ledger(ledger))) => {
+                    lock(&self.inbox).ledgers[self.index] = Some(ledger);
+                    return;
+                }
+                Ok(Some(FromWorker::Failed(why))) => {
+                    let _ = self.answers.send(FromWorker::Failed(why.clone()));
+                    break format!("failed: {why}");
+                }
+                // whoever waits for it may have given up
+                Ok(Some(answer)) => _ = self.answers.send(answer),
+                Ok(None) => break self.ended("closed its connection"),
+                Err(error) => break self.ended(&format!("said what is no message: {error}")),
+            }
+        };
+        // after the end of a trial nobody waits for it
+        let _ = self.news.send((self.index, News::Gone(gone)));
+    }
+
+    fn ended(&self, how: &str) -> String {
+        self.process.as_ref().map_or_else(|| how.to_owned(), |process| process.end())
+    }
+}

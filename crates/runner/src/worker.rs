@@ -1,0 +1,189 @@
+//! A worker: a process that drives some of a trial's clients, and is told which by another process.
+
+use std::{
+    io::{BufRead, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use acidtest_engine::{Report, Stop, Trial};
+use acidtest_workloads::{Tally, WorkloadTrial};
+
+use crate::{
+    Failure, Opener, Target,
+    answer::open,
+    description::TrialDescription,
+    message::{FromWorker, ToWorker, VERSION, read, write},
+};
+
+/// How often it tells how far it has come.
+const BEAT: Duration = Duration::from_millis(5);
+
+/// Drives what it is told on `input`, and tells on `output` what its clients did. `find` finds a store by its name.
+/// It ends when its clients have, or when nobody talks to it any more.
+///
+/// # Errors
+/// What it was told makes no sense, or cannot be done; the other side has been told, if it is still there.
+pub async fn work(
+    mut input: impl BufRead + Send + 'static,
+    mut output: impl Write,
+    find: impl Fn(&str) -> Option<&'static dyn Opener>,
+) -> Result<(), Failure> {
+    let clock = Instant::now();
+    let Some(description) = introduced(&mut input, &mut output, clock)? else { return Ok(()) };
+    let done = drive(&description, clock, input, &mut output, find).await;
+    if let Err(failure) = &done {
+        // it may be gone, and this failure with it
+        let _ = write(&mut output, &FromWorker::Failed(failure.to_string()));
+    }
+    done
+}
+
+fn broken(error: &dyn std::fmt::Display) -> Failure {
+    Failure::Other(format!("a message between processes is broken: {error}"))
+}
+
+/// Answers until it is told what to drive; none if the other side ends before.
+fn introduced(
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+    clock: Instant,
+) -> Result<Option<TrialDescription>, Failure> {
+    loop {
+        let answer = match read(input).map_err(|error| broken(&error))? {
+            None => return Ok(None),
+            Some(ToWorker::Hello { version: VERSION }) => FromWorker::Hello { version: VERSION },
+            Some(ToWorker::Hello { version }) => {
+                let why = format!("this worker speaks version {VERSION} of the messages, and not {version}");
+                write(output, &FromWorker::Failed(why.clone())).map_err(|error| broken(&error))?;
+                return Err(Failure::Usage(why));
+            }
+            Some(ToWorker::Time) => FromWorker::Time {
+                nanoseconds: i64::try_from(clock.elapsed().as_nanos()).unwrap_or(i64::MAX),
+            },
+            Some(ToWorker::Drive(description)) => return Ok(Some(*description)),
+            // nothing has begun that they could be about
+            Some(ToWorker::Instruction(_) | ToWorker::Elsewhere(_)) => continue,
+        };
+        write(output, &answer).map_err(|error| broken(&error))?;
+    }
+}
+
+/// Opens the store and drives the clients to their end.
+async fn drive(
+    description: &TrialDescription,
+    clock: Instant,
+    input: impl BufRead + Send + 'static,
+    output: &mut impl Write,
+    find: impl Fn(&str) -> Option<&'static dyn Opener>,
+) -> Result<(), Failure> {
+    let opener = find(&description.store)
+        .ok_or_else(|| Failure::Usage(format!("{} is not in this build", description.store)))?;
+    let workload = description.workload().map_err(Failure::Usage)?;
+    let mut setup = description.setup.clone();
+    let back = Duration::from_nanos(description.epoch.unsigned_abs());
+    let epoch = if description.epoch < 0 { clock.checked_sub(back) } else { clock.checked_add(back) };
+    setup.epoch = epoch.ok_or_else(|| Failure::Usage("the trial's clock is out of range".to_owned()))?;
+    let (address, locks) = description.addresses();
+    let target = Target { opener, address: Some(address.clone()) };
+    let store = open(&target, &address, description.options(locks.as_ref())).await?;
+    let (clients, part) = (setup.clients as usize, setup.part);
+    let trial: Arc<dyn WorkloadTrial> = Arc::from(workload.trial(setup));
+    let tasks = description.tasks(&*trial, &*store)?;
+    let (told, reports) = mpsc::channel();
+    let engine = Trial::part(description.load(&*workload), clients, part, told);
+    let listens = listen(input, engine.clone(), Arc::clone(&trial))?;
+    let runs = engine.clone();
+    let running = thread::Builder::new().name("trial".to_owned()).spawn(move || runs.run(tasks));
+    let running = running.map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
+    let is_over = tell(&engine, &*trial, &reports, &listens, output).await?;
+    if !is_over {
+        // nobody listens: what was done is lost, and the process ends with what is still in flight
+        return Ok(());
+    }
+    match running.join() {
+        Ok(ran) => ran.map_err(|error| Failure::Other(error.to_string()))?,
+        Err(_) => return Err(Failure::Other("the engine panicked: a defect of acidtest".to_owned())),
+    };
+    let ledger = trial.ledger().map_err(Failure::Other)?;
+    write(output, &FromWorker::Ledger(ledger)).map_err(|error| broken(&error))
+}
+
+/// Follows what comes in, on a thread of its own. The flag says whether anybody still talks.
+fn listen(
+    mut input: impl BufRead + Send + 'static,
+    engine: Trial,
+    trial: Arc<dyn WorkloadTrial>,
+) -> Result<Arc<AtomicBool>, Failure> {
+    let talks = Arc::new(AtomicBool::new(true));
+    let hears = Arc::clone(&talks);
+    let listening = move || {
+        loop {
+            match read(&mut input) {
+                Ok(Some(ToWorker::Instruction(instruction))) => engine.follow(instruction),
+                Ok(Some(ToWorker::Elsewhere(tally))) => trial.note_elsewhere(tally),
+                Ok(Some(ToWorker::Hello { .. } | ToWorker::Time | ToWorker::Drive(_))) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        engine.stop(Stop::Interrupted);
+        engine.give_up();
+        hears.store(false, Relaxed);
+    };
+    let listens = thread::Builder::new().name("listen".to_owned()).spawn(listening);
+    listens.map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
+    Ok(talks)
+}
+
+/// Tells what the clients report, until they are over. Returns whether anybody was there to listen.
+async fn tell(
+    engine: &Trial,
+    trial: &dyn WorkloadTrial,
+    reports: &Receiver<Report>,
+    listens: &AtomicBool,
+    output: &mut impl Write,
+) -> Result<bool, Failure> {
+    let (mut tallied, mut beaten, mut stopped) = (Tally::default(), None, false);
+    loop {
+        let mut is_over = false;
+        for report in reports.try_iter() {
+            is_over |= matches!(report, Report::Over { .. });
+            if write(output, &FromWorker::Report(report)).is_err() {
+                return Ok(false);
+            }
+        }
+        if is_over {
+            return Ok(true);
+        }
+        let mut news = Vec::new();
+        if let Some(reason) = engine.stopped().filter(|_| !stopped) {
+            stopped = true;
+            news.push(FromWorker::Report(Report::Stopped(reason)));
+        }
+        let beat = engine.beat();
+        let shown = format!("{beat:?}");
+        if beaten.as_ref() != Some(&shown) {
+            beaten = Some(shown);
+            news.push(FromWorker::Report(beat));
+        }
+        if let Some(tally) = trial.tally().filter(|tally| *tally != tallied) {
+            tallied = tally;
+            news.push(FromWorker::Tally(tally));
+        }
+        for message in &news {
+            if write(output, message).is_err() {
+                return Ok(false);
+            }
+        }
+        if !listens.load(Relaxed) {
+            return Ok(false);
+        }
+        // drivers may have tasks of their own on this thread
+        tokio::time::sleep(BEAT).await;
+    }
+}
