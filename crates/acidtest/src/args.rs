@@ -55,6 +55,9 @@ pub(crate) enum Command {
     Schema,
     /// Print a script that completes words in a shell
     Completions(Completions),
+    /// Keep an embedded store in a process of its own, for another acidtest
+    #[command(hide = true)]
+    Host(Host),
     /// Drive clients for another acidtest, over the standard streams
     #[command(hide = true)]
     Worker,
@@ -330,6 +333,18 @@ Examples:
 pub(crate) struct Completions {
     /// Which shell
     pub(crate) shell: Shell,
+}
+
+/// The store that a host keeps, and where.
+#[derive(Debug, Args)]
+pub(crate) struct Host {
+    pub(crate) store: String,
+    #[arg(long)]
+    pub(crate) durability: Durability,
+    #[arg(long)]
+    pub(crate) port: u16,
+    /// The store's file or folder
+    pub(crate) path: PathBuf,
 }
 
 impl Run {

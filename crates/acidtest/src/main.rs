@@ -55,6 +55,7 @@ async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
         Command::Report(report) => commands::report::report(&report),
         Command::Schema => commands::show::schema(),
         Command::Completions(completions) => commands::manual::completions(completions.shell),
+        Command::Host(host) => commands::host::host(host).await,
         Command::Worker => commands::worker::worker().await,
         Command::Man => commands::manual::man(),
     }

@@ -58,7 +58,7 @@ fn trial(
     runtime().block_on(async {
         let lab = Lab::at(&bench.path("lab")).unwrap();
         let target = Target { opener: &OpensSqlite, address: None };
-        let claim = Claim { locks: None, namespace: "acidtest", run: "run 1", replace: false };
+        let claim = Claim { locks: None, namespace: "acidtest", run: "run 1", replace: false, host: None };
         let interrupt = Interrupt::default();
         let mut instance =
             Instance::open(&lab, &target, Durability::Process, &claim, &interrupt).await.unwrap();
@@ -67,7 +67,7 @@ fn trial(
         let clients = of_kind.clients().unwrap_or(4);
         let setup = TrialSetup::new(Lock::Native, 1, clients);
         let place = Place { namespace: "acidtest".to_owned(), trial: 1 };
-        let spread = Spread { processes: 2, worker, workload: (workload, parameters) };
+        let spread = Spread { processes: 2, worker };
         let trial = TrialRun::new(&*of_kind, setup, place).spread(Some(spread));
         let mut watcher = Watcher { observer: &mut Silent, interrupt: &interrupt };
         trial.load(&instance, &mut watcher).await.unwrap();

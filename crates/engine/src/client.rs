@@ -2,6 +2,8 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Attempt, Fault, Outcome, Seat};
 
 /// One logical user: one connection, at most one operation in flight.
@@ -110,7 +112,7 @@ pub trait Pipeline {
 }
 
 /// An operation of a [`Pipeline`] that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completion {
     /// The operation's number on its connection, counted from 0.
     pub number: u64,

@@ -1,5 +1,7 @@
 //! The outcome of an operation, and of one attempt at it.
 
+use serde::{Deserialize, Serialize};
+
 /// The outcome of one operation, after all its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
@@ -39,7 +41,7 @@ impl Outcome {
 }
 
 /// An error of an attempt, as the store reported it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// The store's own message; it never holds a password.
     pub message: String,
@@ -60,7 +62,7 @@ impl Fault {
 }
 
 /// The outcome of one attempt at an operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Attempt {
     /// Acknowledged.
     Ok,

@@ -11,7 +11,6 @@ use crate::{
     installed, kinds,
     member::{GRACE, Member, SHORT_GRACE},
     port,
-    user::User,
 };
 
 /// One private server to start as a member of a deployment.
@@ -25,6 +24,8 @@ pub struct MemberSpec<'a> {
     pub durability: Durability,
     /// The port on loopback; a free one if none is given.
     pub port: Option<u16>,
+    /// acidtest's own program, for a host of an embedded store; none for a server.
+    pub host: Option<&'a Path>,
 }
 
 /// Private servers that were started together. When this value is dropped, they end and their folder is removed,
@@ -51,14 +52,17 @@ impl Deployment {
             }
             records.push(record);
         }
-        let user = User::for_servers()?;
+        let users = records.iter().map(|record| kinds::find_member(&record.store)?.user());
+        let users = users.collect::<Result<Vec<_>, LabError>>()?;
+        // servers that run as another user need a folder that this user may enter
+        let user = users.iter().copied().flatten().next();
         user.map_or(Ok(()), |user| user.check_reaches(&root.path))?;
         let kept = lifetime == Lifetime::Kept;
         let folder = root.create(Journal::new(store, kept, records), user)?;
         // dropped if a member cannot be started: then those before it end, too
         let mut deployment = Self { members: Vec::new(), folder };
         let place = deployment.folder.place.clone();
-        for record in &place.journal.members {
+        for (record, user) in place.journal.members.iter().zip(users) {
             deployment.members.push(Member::start(&place, record, user)?);
         }
         if kept {
@@ -122,8 +126,8 @@ impl Drop for Deployment {
 
 /// What is to be journaled of a member.
 fn record(spec: &MemberSpec<'_>) -> Result<MemberRecord, LabError> {
-    let kind = kinds::find(spec.store)?;
-    let program = installed::program(kind)?;
+    let kind = if spec.host.is_some() { kinds::find_member(spec.store)? } else { kinds::find(spec.store)? };
+    let program = spec.host.map_or_else(|| installed::program(kind), |host| Ok(host.to_owned()))?;
     // never none here: a script that is not known to turn into the server is not taken for its program
     let binary = installed::process_of(kind, &program).unwrap_or_else(|| program.clone());
     let port = port::choose(spec.port)?;

@@ -35,6 +35,7 @@ pub use crate::{
     error::LabError,
     folder::Folder,
     installed::Installation,
+    kinds::HOSTED,
     member::Member,
     note::{NamespaceEntry, Note},
     source::{MissingProgram, Source},

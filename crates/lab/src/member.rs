@@ -101,6 +101,12 @@ impl Member {
         })
     }
 
+    /// The file or folder of an embedded store that it is the host of.
+    #[must_use]
+    pub fn hosted(&self) -> PathBuf {
+        home_of(&self.folder).join(kinds::HOSTED)
+    }
+
     /// The last lines that the server, or the preparation of its data, wrote.
     #[must_use]
     pub fn log_tail(&self, lines: usize) -> Vec<String> {
@@ -126,7 +132,9 @@ impl Member {
     /// Starts the server again on the same data and port; if it still runs, it is stopped first.
     pub fn restart(&mut self) -> Result<(), LabError> {
         self.end(GRACE)?;
-        self.child = self.running()?.spawn(User::for_servers()?)?;
+        let running = self.running()?;
+        let child = running.spawn(running.kind.user()?)?;
+        self.child = child;
         self.await_exec()
     }
 
@@ -204,7 +212,7 @@ pub(crate) struct Running<'a> {
 impl<'a> Running<'a> {
     /// Fails for the server of a store that this version does not know.
     pub(crate) fn of(place: &'a PrivateFolder, record: &MemberRecord) -> Result<Self, LabError> {
-        let kind = kinds::find(&record.store)?;
+        let kind = kinds::find_member(&record.store)?;
         let folder = place.member(record);
         let MemberRecord { program, binary, port, durability, .. } = record.clone();
         let site = Site { program, binary, home: home_of(&folder), port, durability };
@@ -263,7 +271,7 @@ impl<'a> Running<'a> {
     /// Frees what a killed server left in the kernel. Errors are ignored: it is little, and gone with the next boot.
     fn sweep(&self) {
         let step = self.kind.sweep.and_then(|sweep| sweep(&self.site));
-        if let (Some(step), Ok(user)) = (step, User::for_servers()) {
+        if let (Some(step), Ok(user)) = (step, self.kind.user()) {
             let _ = self.launcher(user).run(&step);
         }
     }

@@ -24,12 +24,15 @@ pub enum Source {
     Package(&'static str),
     /// By a tool in acidtest's own sources.
     Tool(&'static str),
+    /// It is acidtest, which keeps an embedded store in a process of its own.
+    Acidtest,
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Package(package) => write!(f, "install it with: apt-get install {package}"),
+            Self::Acidtest => f.write_str("it is acidtest itself"),
             Self::Tool(tool) => write!(f, "get it with the tool in acidtest's sources: {tool}"),
         }
     }

@@ -108,6 +108,12 @@ impl Faults {
         self.0.is_empty()
     }
 
+    /// Whether any of them is done to a server.
+    #[must_use]
+    pub fn hit_servers(&self) -> bool {
+        self.0.iter().any(|fault| !fault.disruption.hits_clients())
+    }
+
     /// The latest moment that is asked for.
     #[must_use]
     pub fn last(&self) -> Option<Duration> {

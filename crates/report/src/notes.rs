@@ -72,6 +72,7 @@ pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String>
         );
     }
     notes.push(harness(result));
+    notes.extend(hosts(result));
     if let Some(processes) = result.plan.client_processes() {
         notes.push(apart(result, processes));
     }
@@ -374,6 +375,23 @@ fn others(cell: &CellResult) -> Option<f64> {
         })
         .collect::<Option<_>>()?;
     (!whole.is_empty()).then(|| whole.iter().sum::<f64>() / whole.len() as f64)
+}
+
+/// Which stores were kept in a process of their own, and what that cost each operation.
+fn hosts(result: &RunResult) -> Vec<String> {
+    let of = |cell: &CellResult| Some((cell.store.clone(), cell.host_round_trip_ns?));
+    let mut slowest: std::collections::BTreeMap<String, f64> = std::collections::BTreeMap::new();
+    for (store, took) in result.cells.iter().filter_map(of) {
+        slowest.entry(store).and_modify(|known| *known = known.max(took)).or_insert(took);
+    }
+    let told = |(store, took): (String, f64)| {
+        format!(
+            "{store} was kept in a process of its own, so that it could be killed: each operation went there and back, \
+             which takes {} (median of 1,000); without --fault it is in the clients' process.",
+            nanoseconds(took)
+        )
+    };
+    slowest.into_iter().map(told).collect()
 }
 
 /// Over how many processes the clients were spread, and what is not proved because of that.

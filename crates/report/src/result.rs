@@ -94,6 +94,10 @@ pub struct CellResult {
     pub lock: Lock,
     /// The statements or settings by which the store applies the lock mode.
     pub lock_how: String,
+    /// Nanoseconds that a message to the host of an embedded store and its answer take, the median of 1,000: the store
+    /// was kept in a process of its own, so that it could be killed. None for a store without a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_round_trip_ns: Option<f64>,
     /// Whether the workload decides anything from what it read, so that there is something to protect by a lock.
     #[serde(default = "yes")]
     pub decides: bool,

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use acidtest_lab::Deployment;
-use acidtest_model::{Address, Role, StoreError};
-use acidtest_workloads::Store;
+use acidtest_model::{Address, Hosting, Role, StoreError};
+use acidtest_workloads::{Store, hosted::Hosted};
 
 use crate::{Failure, Interrupt, OpenOptions, Target};
 
@@ -44,7 +44,13 @@ pub(crate) async fn open(
     address: &Address,
     options: OpenOptions<'_>,
 ) -> Result<Box<dyn Store>, StoreError> {
-    let opened = tokio::time::timeout(OPENING, target.opener.open(address, options)).await;
+    let opened = async {
+        if is_hosted(target, address) {
+            return Ok(Box::new(Hosted::open(address, None).await?) as Box<dyn Store>);
+        }
+        target.opener.open(address, options).await
+    };
+    let opened = tokio::time::timeout(OPENING, opened).await;
     opened.unwrap_or_else(|_| {
         Err(StoreError::Unreachable {
             address: address.to_string(),
@@ -55,6 +61,11 @@ pub(crate) async fn open(
             remedy: "check host and port, and that the server is not stopped or overloaded".to_owned(),
         })
     })
+}
+
+/// Whether the address is that of a host, and the store an embedded one.
+pub(crate) fn is_hosted(target: &Target, address: &Address) -> bool {
+    target.kind().hosting == Hosting::Embedded && !address.host.is_empty()
 }
 
 /// Waits for the first answer of a private server, and opens the store on it.

@@ -2,7 +2,7 @@
 
 use acidtest_engine::Load;
 use acidtest_model::{Address, Durability, Secret, StoreError};
-use acidtest_workloads::{Place, TrialSetup, Values, Workload, WorkloadTrial};
+use acidtest_workloads::{Place, TrialSetup, Values, Workload, WorkloadTrial, hosted::HostedTrial};
 use serde::{Deserialize, Serialize};
 
 use crate::OpenOptions;
@@ -82,7 +82,17 @@ impl TrialDescription {
         Load { operations: workload.operations(), spans: workload.spans(), ..self.load.clone() }
     }
 
-    /// Opens the store, and makes the trial and the tasks of its clients.
+    /// The trial as the host of an embedded store knows it.
+    pub(crate) fn hosted(&self) -> HostedTrial {
+        HostedTrial {
+            workload: self.workload.clone(),
+            parameters: self.parameters.clone(),
+            lock: self.setup.lock,
+            place: self.place.clone(),
+        }
+    }
+
+    /// The store's address, and that of its lock service.
     pub(crate) fn addresses(&self) -> (Address, Option<Address>) {
         (self.address.clone().into(), self.locks.clone().map(Address::from))
     }

@@ -8,7 +8,7 @@ use std::{
 
 use acidtest_engine::{ClientTask, EngineError, Load, Measurement, Part, Trial};
 use acidtest_model::{Address, Hosting};
-use acidtest_workloads::{Place, TrialSetup, Values, WorkloadTrial};
+use acidtest_workloads::{TrialSetup, WorkloadTrial, hosted::HostedTrial};
 
 use crate::{Failure, Processes, TrialDescription, instance::Instance};
 
@@ -19,8 +19,6 @@ pub struct Spread<'a> {
     pub processes: u32,
     /// The command that starts a worker.
     pub worker: &'a dyn Fn() -> Command,
-    /// The workload's name and the values of its parameters.
-    pub workload: (&'a str, Values),
 }
 
 /// Drives the clients of one trial.
@@ -55,30 +53,30 @@ impl Driver {
         spread: &Spread<'_>,
         instance: &Instance,
         setup: &TrialSetup,
-        place: &Place,
+        hosted: &HostedTrial,
         load: Load,
     ) -> Result<Self, Failure> {
         let clients = setup.clients as usize;
         let parts = Part::deal(clients, spread.processes as usize, load.threads);
         let way = instance.way();
         // a file is named as it is in its folder, because a path means nothing elsewhere
-        let file = (way.target.kind().hosting == Hosting::Embedded).then(|| Path::new(&way.address.path));
+        let is_file = way.target.kind().hosting == Hosting::Embedded && way.address.host.is_empty();
+        let file = is_file.then(|| Path::new(&way.address.path));
         let folder = file.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
         let name = file.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let address =
             name.map_or_else(|| way.address.clone(), |name| Address::file(&way.address.scheme, &name));
         let workers = Processes::start(parts.len(), spread.worker, folder)?;
-        let (workload, parameters) = &spread.workload;
         let mut processes = Processes::describe(workers, setup.epoch, |index| TrialDescription {
-            workload: (*workload).to_owned(),
-            parameters: parameters.clone(),
+            workload: hosted.workload.clone(),
+            parameters: hosted.parameters.clone(),
             setup: TrialSetup { part: parts[index], ..setup.clone() },
             epoch: 0,
             store: way.target.kind().name.to_owned(),
             address: (&address).into(),
             durability: way.durability,
             locks: way.locks.as_ref().map(Into::into),
-            place: place.clone(),
+            place: hosted.place.clone(),
             load: load.clone(),
         })?;
         let trial = Trial::of_parts(load, clients, parts[0]);

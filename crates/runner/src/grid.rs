@@ -297,7 +297,7 @@ fn check_faults(
             kind.name
         ));
     }
-    if faults.0.iter().all(|fault| fault.disruption.hits_clients()) {
+    if !faults.hit_servers() {
         return Ok(());
     }
     if target.address.is_some() {
@@ -308,9 +308,9 @@ fn check_faults(
             kind.name
         ));
     }
-    if kind.hosting != Hosting::Program {
+    if kind.hosting == Hosting::InMemory {
         return Err(format!(
-            "{} has no server for --fault {faults}: it runs in acidtest's own process",
+            "{} has no process of its own for --fault {faults}: it is the memory of acidtest itself",
             kind.name
         ));
     }

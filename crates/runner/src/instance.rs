@@ -2,11 +2,15 @@
 //! that has no locks of its own is deployed with the server that keeps them. A member is a private server, a private
 //! file, or a server or file of the user's own.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note};
-use acidtest_model::{Address, Durability, EffectiveSettings, Hosting, Role, StoreError};
-use acidtest_workloads::{Owner, Place, ReusableData, Store, lock_namespace};
+use acidtest_model::{Address, Durability, EffectiveSettings, Hosting, Role, StoreError, Task};
+use acidtest_workloads::{
+    Owner, Place, ReusableData, Store,
+    hosted::{Hosted, HostedTrial},
+    lock_namespace,
+};
 
 use crate::{
     Failure, Interrupt, OpenOptions, Target,
@@ -21,6 +25,8 @@ pub struct Instance {
     /// The members beside the store's own server.
     others: Vec<OpenMember>,
     private: Private,
+    /// How long a client's message to the host of an embedded store and its answer take; none where there is no host.
+    pub(crate) round_trip: Option<Duration>,
     /// Data that trials left behind for later ones, by a key that says what they are.
     pub(crate) earlier: BTreeMap<String, EarlierData>,
 }
@@ -44,6 +50,9 @@ pub struct Claim<'a> {
     pub run: &'a str,
     /// Whether a namespace that is there already is removed.
     pub replace: bool,
+    /// acidtest's own program, which is to keep an embedded store in a process of its own while clients are driven, so
+    /// that it can be killed; none for one that need not be.
+    pub host: Option<&'a Path>,
 }
 
 /// A member of the store's deployment that was opened, with a namespace of the run in it.
@@ -54,6 +63,8 @@ struct OpenMember {
     /// The durability level that a private one was opened with.
     durability: Option<Durability>,
     store: Box<dyn Store>,
+    /// The address of the host that an embedded store was given to.
+    hosted_at: Option<Address>,
     namespace: String,
     /// The lab's note of the namespace, on a server of the user's own.
     note: Option<Note>,
@@ -80,6 +91,11 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
+    /// The program of its host, if it is a private one of an embedded store.
+    fn host<'h>(&self, host: Option<&'h Path>) -> Option<&'h Path> {
+        host.filter(|_| self.target.address.is_none() && self.target.kind().hosting == Hosting::Embedded)
+    }
+
     /// Whether it is a server that the lab starts.
     fn is_private_server(&self) -> bool {
         self.target.address.is_none() && self.target.kind().hosting == Hosting::Program
@@ -119,7 +135,8 @@ impl Instance {
             namespace: lock_namespace(claim.namespace),
         });
         let server = Wanted { role: Role::Server, target, durability, namespace: claim.namespace.to_owned() };
-        let mut private = Private { servers: deploy(lab, &server, locks.as_ref())?, folder: None };
+        let servers = deploy(lab, &server, locks.as_ref(), claim.host)?;
+        let mut private = Private { servers, folder: None };
         let mut others = Vec::new();
         if let Some(locks) = &locks {
             let (opened, _) = open_member(lab, locks, &mut private, None, claim, interrupt).await?;
@@ -128,7 +145,7 @@ impl Instance {
         let service = others.first().map(|locks| &locks.address);
         match open_member(lab, &server, &mut private, service, claim, interrupt).await {
             Ok((server, effective)) => {
-                Ok(Self { effective, server, others, private, earlier: BTreeMap::new() })
+                Ok(Self { effective, server, others, private, round_trip: None, earlier: BTreeMap::new() })
             }
             Err(failure) => {
                 for mut member in others {
@@ -144,6 +161,59 @@ impl Instance {
     #[must_use]
     pub fn store(&self) -> &dyn Store {
         &*self.server.store
+    }
+
+    /// Gives an embedded store to its host, for clients of the trial, if it has one.
+    ///
+    /// # Errors
+    /// The host does not answer, or cannot open the store.
+    pub(crate) async fn give_to_host(
+        &mut self,
+        trial: HostedTrial,
+        interrupt: &Interrupt,
+    ) -> Result<(), Failure> {
+        let Some(host) = self.host() else { return Ok(()) };
+        self.server.store = Box::new(Closed);
+        let way = self.way();
+        let options = OpenOptions { durability: None, locks: None };
+        if let Some(servers) = &mut self.private.servers {
+            first_answer(servers, Role::Server, &way.target, &host, options, interrupt).await?;
+        }
+        let store = within(PATIENCE, "reaching the store's host", Hosted::open(&host, Some(trial))).await?;
+        if self.round_trip.is_none() {
+            let asked = within(PATIENCE, "asking the store's host", store.round_trip(ASKED)).await?;
+            self.round_trip = Some(asked);
+        }
+        self.server.store = Box::new(store);
+        self.server.hosted_at = Some(host);
+        Ok(())
+    }
+
+    /// Takes an embedded store back from its host, if it was given to it.
+    ///
+    /// # Errors
+    /// The host does not answer, or the store cannot be opened.
+    pub(crate) async fn take_from_host(&mut self) -> Result<(), Failure> {
+        let Some(host) = self.server.hosted_at.take() else { return Ok(()) };
+        self.server.store = Box::new(Closed);
+        let asked = within(PATIENCE, "reaching the store's host", Hosted::open(&host, None)).await?;
+        within(PATIENCE, "closing the store in its host", asked.close()).await?;
+        let way = self.way();
+        let options = OpenOptions { durability: way.durability, locks: None };
+        self.server.store = open(&way.target, &way.address, options).await?;
+        Ok(())
+    }
+
+    /// The address of an embedded store's host, if it has one.
+    fn host(&self) -> Option<Address> {
+        let host = self.private.servers.as_ref()?.member(Role::Server)?;
+        let is_embedded = self.server.target.kind().hosting == Hosting::Embedded;
+        is_embedded.then(|| address_of(host, &self.server.target))
+    }
+
+    /// Whether clients reach an embedded store in its host.
+    pub(crate) fn has_host(&self) -> bool {
+        self.host().is_some()
     }
 
     /// The roots of the process trees of its servers, where the lab started them, by role; the store's own server
@@ -179,7 +249,7 @@ impl Instance {
         let locks = self.others.iter().find(|other| other.role == Role::Locks && member.role == Role::Server);
         Way {
             target: member.target.clone(),
-            address: member.address.clone(),
+            address: member.hosted_at.as_ref().unwrap_or(&member.address).clone(),
             durability: member.durability,
             locks: locks.map(|locks| locks.address.clone()),
         }
@@ -222,6 +292,40 @@ impl Instance {
     }
 }
 
+/// How often a host is asked for nothing, to see how long that takes.
+const ASKED: usize = 1000;
+
+/// A store that is about to be opened elsewhere.
+struct Closed;
+
+impl Closed {
+    fn error<T>() -> Result<T, StoreError> {
+        Err(StoreError::Server {
+            doing: "using the store".to_owned(),
+            address: "the store".to_owned(),
+            cause: "it is closed here".to_owned(),
+        })
+    }
+}
+
+impl Store for Closed {
+    fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
+        Box::pin(async { Self::error() })
+    }
+
+    fn owner<'a>(&'a self, _: &'a str) -> Task<'a, Result<Owner, StoreError>> {
+        Box::pin(async { Self::error() })
+    }
+
+    fn create<'a>(&'a self, _: &'a str, _: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async { Self::error() })
+    }
+
+    fn remove<'a>(&'a self, _: &'a str) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async { Self::error() })
+    }
+}
+
 /// How a store lost a member that did this, in words that follow `it`.
 fn lost(role: Role, how: &str) -> String {
     match role {
@@ -244,14 +348,21 @@ pub(crate) struct LostMember {
 }
 
 /// Starts those members that are private servers, as one deployment.
-fn deploy(lab: &Lab, server: &Wanted<'_>, locks: Option<&Wanted<'_>>) -> Result<Option<Deployment>, Failure> {
-    let private = [locks, Some(server)].into_iter().flatten().filter(|wanted| wanted.is_private_server());
+fn deploy(
+    lab: &Lab,
+    server: &Wanted<'_>,
+    locks: Option<&Wanted<'_>>,
+    host: Option<&Path>,
+) -> Result<Option<Deployment>, Failure> {
+    let is_private = |wanted: &&Wanted<'_>| wanted.is_private_server() || wanted.host(host).is_some();
+    let private = [locks, Some(server)].into_iter().flatten().filter(is_private);
     let specs: Vec<MemberSpec<'_>> = private
         .map(|wanted| MemberSpec {
             role: wanted.role,
             store: wanted.target.kind().program(),
             durability: wanted.durability,
             port: None,
+            host: wanted.host(host),
         })
         .collect();
     match specs.last() {
@@ -300,7 +411,17 @@ async fn open_member(
     let (target, namespace) = ((*target).clone(), namespace.clone());
     let durability = Some(*durability).filter(|_| target.address.is_none());
     Ok((
-        OpenMember { role: *role, target, address, durability, store, namespace, note, kept_server },
+        OpenMember {
+            role: *role,
+            target,
+            address,
+            durability,
+            store,
+            hosted_at: None,
+            namespace,
+            note,
+            kept_server,
+        },
         effective,
     ))
 }
@@ -316,6 +437,11 @@ async fn open_private(
     let (target, kind) = (wanted.target, wanted.target.kind());
     let address = match kind.hosting {
         Hosting::InMemory => Address::file(kind.name, ""),
+        Hosting::Embedded if private.servers.is_some() => {
+            // clients reach it in its host; what is not timed opens it here, while no client is driven
+            let file = private.member(wanted.role).map(|member| member.hosted());
+            Address::file(kind.name, &file.unwrap_or_default().to_string_lossy())
+        }
         Hosting::Embedded => {
             let folder = private.folder.insert(lab.folder(kind.name, Lifetime::Run)?);
             Address::file(kind.name, &folder.path().join("acidtest.db").to_string_lossy())

@@ -334,7 +334,8 @@ pub fn check_effect(
         ),
         (
             "threads",
-            used.iter().all(|target| target.kind().hosting == Hosting::Embedded),
+            used.iter().all(|target| target.kind().hosting == Hosting::Embedded)
+                && !plan.faults.iter().any(Faults::hit_servers),
             "an embedded store holds the thread of its client: each client has one of its own",
         ),
         (

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -92,6 +93,8 @@ pub struct Environment<'a> {
     /// The command that starts a worker, which drives clients in a process of its own by calling
     /// [`work`](crate::work).
     pub worker: &'a dyn Fn() -> Command,
+    /// acidtest's own program, which keeps an embedded store in a process of its own ([`Host`](crate::Host)).
+    pub host: &'a Path,
     /// Writes the result as far as it has come, in place of what it wrote before.
     pub write: &'a dyn Fn(&RunResult) -> Result<(), Failure>,
 }
@@ -191,6 +194,7 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload, faults: &Faults)
         embedded: kind.hosting != Hosting::Program,
         lock: cell.lock,
         lock_how: grid::lock_how(kind, workload, cell.lock).to_owned(),
+        host_round_trip_ns: None,
         decides: workload.decides(),
         without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
         durability_asked: (!target.keeps_durability()).then_some(cell.durability),
@@ -361,6 +365,10 @@ impl Runner<'_, '_> {
             run: &self.result.run,
             replace: self.plan.replace,
             locks: self.lock_service.filter(|_| needs_locks),
+            // all cells of a store have one if any has, so that their figures can be compared
+            host: Some(self.environment.host).filter(|_| {
+                self.cells.iter().any(|cell| cell.target == target && self.faults[cell.faults].hit_servers())
+            }),
         };
         let (lab, interrupt) = (&self.environment.lab, self.environment.watcher.interrupt);
         let opened = Instance::open(lab, &self.targets[target], durability, &claim, interrupt).await;
@@ -394,11 +402,10 @@ impl Runner<'_, '_> {
             reusable: earlier.as_ref().map(|earlier| earlier.reusable.clone()),
             ..TrialSetup::new(cell.lock, seed, cell.clients)
         };
-        let spread = self.plan.client_processes().map(|processes| Spread {
-            processes,
-            worker: self.environment.worker,
-            workload: (&self.plan.workload, workload.values()),
-        });
+        let spread = self
+            .plan
+            .client_processes()
+            .map(|processes| Spread { processes, worker: self.environment.worker });
         let (place, left_by) = match earlier {
             Some(EarlierData { place, by, .. }) => (place, Some(by)),
             None => (Place { namespace: self.plan.namespace.clone(), trial: self.trials }, None),
@@ -421,7 +428,8 @@ impl Runner<'_, '_> {
         let settings = trial.settings(instance).await?;
         self.note_settings(index, &settings)?;
         let workload = &*self.workloads[cell.workload];
-        let mut load = cell.load(self.plan, workload, instance.store().blocking(), seed);
+        let mut load =
+            cell.load(self.plan, workload, instance.store().blocking() && !instance.has_host(), seed);
         let faults = &self.faults[cell.faults];
         if !faults.is_none() {
             // a server that was killed may take its time to recover
@@ -432,6 +440,7 @@ impl Runner<'_, '_> {
         let without = self.result.cells[index].without.clone();
         let watcher = &mut self.environment.watcher;
         let driven = trial.drive(instance, load, &timeline, watcher).await?;
+        self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
         watcher.observer.doing("auditing");
         let AuditResult { mut audit, reusable, limits } = trial.audit(instance, &driven).await;
         if let Some(proved) = &driven.proved {

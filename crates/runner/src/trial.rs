@@ -6,6 +6,7 @@ use acidtest_engine::{ClientTask, Load, Measurement, Outcome};
 use acidtest_model::{EffectiveSettings, StoreError, Timeline};
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Remarks, TrialSetup, Verdict, Workload, WorkloadTrial,
+    hosted::HostedTrial,
 };
 
 use crate::{
@@ -31,7 +32,8 @@ const ROW: Duration = Duration::from_micros(100);
 pub struct TrialRun<'a> {
     trial: Box<dyn WorkloadTrial>,
     setup: TrialSetup,
-    place: Place,
+    /// What the host of an embedded store has to know of it.
+    hosted: HostedTrial,
     spread: Option<Spread<'a>>,
 }
 
@@ -39,7 +41,9 @@ impl<'a> TrialRun<'a> {
     /// A trial of the workload, at a place of its own or over the data that an earlier trial left at that place.
     #[must_use]
     pub fn new(workload: &dyn Workload, setup: TrialSetup, place: Place) -> Self {
-        Self { trial: workload.trial(setup.clone()), setup, place, spread: None }
+        let (workload_name, parameters, lock) = (workload.name().to_owned(), workload.values(), setup.lock);
+        let hosted = HostedTrial { workload: workload_name, parameters, lock, place };
+        Self { trial: workload.trial(setup.clone()), setup, hosted, spread: None }
     }
 
     /// The same with its clients spread over several processes.
@@ -57,7 +61,7 @@ impl<'a> TrialRun<'a> {
     /// The trial's place in the store.
     #[must_use]
     pub fn place(&self) -> &Place {
-        &self.place
+        &self.hosted.place
     }
 
     /// Loads the data, shows the progress, and returns how many seconds it took.
@@ -66,7 +70,7 @@ impl<'a> TrialRun<'a> {
     /// The store's own; that loading stands still; that it was interrupted.
     pub async fn load(&self, instance: &Instance, watcher: &mut Watcher<'_>) -> Result<f64, Failure> {
         let (loaded, begun) = (LoadProgress::default(), Instant::now());
-        let mut loading = self.trial.load(instance.store(), &self.place, &loaded);
+        let mut loading = self.trial.load(instance.store(), &self.hosted.place, &loaded);
         let mut moved = (0, Instant::now());
         loop {
             if let Ok(done) = tokio::time::timeout(LOOK, &mut loading).await {
@@ -103,7 +107,7 @@ impl<'a> TrialRun<'a> {
     ) -> Result<Remarks, Failure> {
         let loading = Duration::try_from_secs_f64(load_seconds * 3.0).unwrap_or(PATIENCE);
         let most = PATIENCE + loading + ROW * u32::try_from(self.rows()).unwrap_or(u32::MAX);
-        let preparing = self.trial.prepare(instance.store(), &self.place);
+        let preparing = self.trial.prepare(instance.store(), &self.hosted.place);
         let mut preparing = Box::pin(within(most, "preparing the trial", preparing));
         loop {
             if let Ok(done) = tokio::time::timeout(LOOK, &mut preparing).await {
@@ -120,7 +124,7 @@ impl<'a> TrialRun<'a> {
     /// # Errors
     /// The store's own; that it does not answer.
     pub async fn settings(&self, instance: &Instance) -> Result<EffectiveSettings, Failure> {
-        let settings = self.trial.settings(instance.store(), &self.place, &instance.effective);
+        let settings = self.trial.settings(instance.store(), &self.hosted.place, &instance.effective);
         Ok(within(PATIENCE, "reading the settings", settings).await?)
     }
 
@@ -135,14 +139,33 @@ impl<'a> TrialRun<'a> {
         timeline: &Timeline,
         watcher: &mut Watcher<'_>,
     ) -> Result<Driven, Failure> {
-        let extent = load.extent;
+        let given = instance.give_to_host(self.hosted.clone(), watcher.interrupt).await;
+        let driven = match given {
+            Ok(()) => self.drive_there(instance, load, timeline, watcher).await,
+            Err(failure) => Err(failure),
+        };
+        let is_lost = driven.as_ref().is_ok_and(|driven| driven.lost.is_some());
+        let taken = instance.take_from_host().await;
+        // one that is lost has been noticed; otherwise the first failure is the one that is reported
+        if is_lost { driven } else { driven.and_then(|driven| taken.map(|()| driven)) }
+    }
+
+    /// Drives the clients where the store is.
+    async fn drive_there(
+        &self,
+        instance: &mut Instance,
+        load: Load,
+        timeline: &Timeline,
+        watcher: &mut Watcher<'_>,
+    ) -> Result<Driven, Failure> {
+        let (extent, place) = (load.extent, &self.hosted.place);
         let driver = if let Some(spread) = &self.spread {
-            Driver::elsewhere(spread, instance, &self.setup, &self.place, load)?
+            Driver::elsewhere(spread, instance, &self.setup, &self.hosted, load)?
         } else {
-            let clients = (0..self.setup.clients).map(|_| self.trial.client(instance.store(), &self.place));
+            let clients = (0..self.setup.clients).map(|_| self.trial.client(instance.store(), place));
             Driver::here(load, clients.collect::<Result<Vec<ClientTask>, StoreError>>()?)?
         };
-        watch::drive(&*self.trial, instance, &self.place, extent, driver, timeline, watcher).await
+        watch::drive(&*self.trial, instance, place, extent, driver, timeline, watcher).await
     }
 
     /// Audits the trial: holds its ledger against the final state of the store.
@@ -152,7 +175,7 @@ impl<'a> TrialRun<'a> {
             if driven.lost.is_some() {
                 return None;
             }
-            tokio::time::timeout(most, self.trial.audit(Ok(instance.store()), &self.place)).await.ok()
+            tokio::time::timeout(most, self.trial.audit(Ok(instance.store()), &self.hosted.place)).await.ok()
         };
         let mut audited = if let Some(audited) = whole.await {
             audited
@@ -160,7 +183,7 @@ impl<'a> TrialRun<'a> {
             let lost = driven.lost.as_ref().map(|LostMember { how, .. }| how.clone());
             let cause = lost.unwrap_or_else(|| format!("no answer within {} s", most.as_secs()));
             // the ledger by itself may prove something
-            self.trial.audit(Err(unreadable(cause)), &self.place).await
+            self.trial.audit(Err(unreadable(cause)), &self.hosted.place).await
         };
         doubt_if_idle(&mut audited, &driven.measurement);
         audited
@@ -171,7 +194,7 @@ impl<'a> TrialRun<'a> {
     /// # Errors
     /// The store's own; that it does not answer. What cannot be removed now is removed with the namespace.
     pub async fn unload(&self, instance: &Instance) -> Result<(), StoreError> {
-        let unloaded = self.trial.unload(instance.store(), &self.place);
+        let unloaded = self.trial.unload(instance.store(), &self.hosted.place);
         within(PATIENCE, "removing the data", unloaded).await
     }
 }

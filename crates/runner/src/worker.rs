@@ -12,11 +12,11 @@ use std::{
 };
 
 use acidtest_engine::{Report, Stop, Trial};
-use acidtest_workloads::{Tally, WorkloadTrial};
+use acidtest_workloads::{Store, Tally, WorkloadTrial, hosted::Hosted};
 
 use crate::{
     Failure, Opener, Target,
-    answer::open,
+    answer::{is_hosted, open},
     description::TrialDescription,
     message::{FromWorker, ToWorker, VERSION, read, write},
 };
@@ -91,7 +91,12 @@ async fn drive(
     setup.epoch = epoch.ok_or_else(|| Failure::Usage("the trial's clock is out of range".to_owned()))?;
     let (address, locks) = description.addresses();
     let target = Target { opener, address: Some(address.clone()) };
-    let store = open(&target, &address, description.options(locks.as_ref())).await?;
+    let store = if is_hosted(&target, &address) {
+        let hosted = Hosted::open(&address, Some(description.hosted())).await?;
+        Box::new(hosted) as Box<dyn Store>
+    } else {
+        open(&target, &address, description.options(locks.as_ref())).await?
+    };
     let (clients, part) = (setup.clients as usize, setup.part);
     let trial: Arc<dyn WorkloadTrial> = Arc::from(workload.trial(setup));
     let tasks = description.tasks(&*trial, &*store)?;

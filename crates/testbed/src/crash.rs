@@ -83,7 +83,7 @@ impl Victim {
         // a run's stores live as long as the program
         let opener = Box::leak(Box::new(Subject { ..*subject }));
         let target = Target { opener, address: None };
-        let claim = Claim { locks: None, namespace: NAMESPACE, run: "run 1", replace: false };
+        let claim = Claim { locks: None, namespace: NAMESPACE, run: "run 1", replace: false, host: None };
         let interrupt = Interrupt::default();
         let instance = wait(Instance::open(&lab, &target, durability, &claim, &interrupt));
         Some(Self { instance: instance.unwrap(), trials: 0, _folder: folder })

@@ -5,6 +5,7 @@
 //! size, and the store's final state; it never asks the store what it should have done.
 
 pub mod guarantee;
+pub mod hosted;
 pub mod inventory;
 pub mod join;
 mod keys;
@@ -17,12 +18,13 @@ mod workload;
 
 pub use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
 pub use guarantee::{DURABILITY, Guarantee, Levels};
+pub use hosted::{Served, ServedLine};
 pub use keys::{Skew, SkewError};
 pub use store::{Owner, Place, Store, lock_namespace};
 pub use verdict::{Audit, Finding, LooksLike, Verdict};
 pub use workload::{
-    AuditResult, LoadProgress, Remarks, ReusableData, Tally, TrialSetup, Values, Workload, WorkloadKind,
-    WorkloadTrial, WrittenLedger,
+    AuditResult, LoadProgress, Remarks, ReusableData, Side, Tally, TrialSetup, Values, Workload,
+    WorkloadKind, WorkloadTrial, WrittenLedger,
 };
 
 /// Every workload, in the order in which they are listed.

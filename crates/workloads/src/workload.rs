@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{Audit, Guarantee, Parameter, Place, Store, guarantee::LOCK, records::WrittenVersion};
+use crate::{Audit, Guarantee, Parameter, Place, Served, Store, guarantee::LOCK, records::WrittenVersion};
 
 /// The values of a workload's parameters, by name.
 pub type Values = serde_json::Map<String, serde_json::Value>;
@@ -59,6 +59,9 @@ pub(crate) const NOTHING_WRITTEN: &str = "nothing is written: no operation confl
 
 /// A workload with a value for each of its parameters.
 pub trait Workload: Send + Sync {
+    /// Its kind's name.
+    fn name(&self) -> &'static str;
+
     /// Names of its operations, in the order of their kinds.
     fn operations(&self) -> &'static [&'static str];
 
@@ -286,6 +289,17 @@ pub struct Tally {
     pub delivered: u64,
 }
 
+/// What a client's connection to a host is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Any operation.
+    Client,
+    /// Publishing messages.
+    Publisher,
+    /// Consuming them.
+    Subscriber,
+}
+
 /// The ledger of the clients of one process, as another process reads it.
 pub type WrittenLedger = Box<RawValue>;
 
@@ -358,6 +372,17 @@ pub trait WorkloadTrial: Send + Sync {
     /// Notes how far the clients of all other processes have come.
     fn note_elsewhere(&self, _tally: Tally) {}
 
+    /// Serves a client of the trial in a process of the store's own, for what its connection is opened for.
+    ///
+    /// # Errors
+    /// The store has no host, or no adapter for the workload.
+    fn serve(&self, store: &dyn Store, place: &Place, side: Side) -> Result<Served, StoreError>;
+
+    /// Whether the store keeps the order that the trial's audit looks at.
+    fn is_ordered(&self, _store: &dyn Store) -> bool {
+        false
+    }
+
     /// Reads the final state back, if the store can still be reached, and compares the ledger with it.
     fn audit<'a>(
         &'a self,
@@ -377,6 +402,15 @@ pub(crate) fn written_ledger(ledger: &impl Serialize) -> Result<WrittenLedger, S
 /// Reads a ledger.
 pub(crate) fn read_ledger<L: DeserializeOwned>(ledger: &RawValue) -> Result<L, String> {
     serde_json::from_str(ledger.get()).map_err(|error| error.to_string())
+}
+
+/// The error of a store whose clients need no host.
+pub(crate) fn no_host() -> StoreError {
+    StoreError::Server {
+        doing: "serving a client".to_owned(),
+        address: "the store".to_owned(),
+        cause: "it is no embedded store, or the workload has no such clients".to_owned(),
+    }
 }
 
 /// The error of a store that lacks a workload's port. The plan's check finds this long before.

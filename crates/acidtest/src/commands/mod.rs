@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod compare;
+pub(crate) mod host;
 pub(crate) mod lab;
 pub(crate) mod manual;
 pub(crate) mod report;

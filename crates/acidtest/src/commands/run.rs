@@ -54,6 +54,8 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         let out = run.output.out.as_deref().unwrap_or(Path::new(RESULTS));
         ResultFile::new(out, &order.id, &order.plan.workload)?
     };
+    let host = std::env::current_exe()
+        .map_err(|error| Failure::Other(format!("cannot find acidtest's own program: {error}")))?;
     // the same program, even if its file is replaced meanwhile
     let worker = || {
         let mut worker = Program::new("/proc/self/exe");
@@ -68,6 +70,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
                 null: &Null,
                 watcher: Watcher { observer: &mut Progress::new(quiet), interrupt: &interrupt },
                 worker: &worker,
+                host: &host,
                 write: &|result| file.write(result),
             };
             acidtest_runner::run(order, environment).await

@@ -1,6 +1,7 @@
 //! The servers that the lab can start: one file each, and one entry in [`KINDS`].
 
 mod elasticsearch;
+mod host;
 mod mariadb;
 mod mysql;
 mod nats;
@@ -21,6 +22,7 @@ use crate::{
     error::LabError,
     invocation::{Invocation, Stop},
     source::Source,
+    user::User,
 };
 
 static KINDS: [&Kind; 8] = [
@@ -33,6 +35,12 @@ static KINDS: [&Kind; 8] = [
     &rabbitmq::KIND,
     &nats::KIND,
 ];
+
+/// The embedded stores that can have a host. They are no servers that anybody could ask the lab for.
+static HOSTS: [&Kind; 2] = [&host::SQLITE, &host::FJALL];
+
+/// The name of an embedded store's file or folder, in the home of its host.
+pub const HOSTED: &str = "acidtest.db";
 
 /// How one kind of server is found, prepared, started and stopped.
 pub(crate) struct Kind {
@@ -76,6 +84,16 @@ impl Kind {
         format!("ACIDTEST_{}", self.store.to_uppercase())
     }
 
+    /// Whether it is acidtest itself: it runs as the user that runs acidtest.
+    pub(crate) fn is_host(&self) -> bool {
+        self.source == Source::Acidtest
+    }
+
+    /// The user that it runs as; none for ourselves.
+    pub(crate) fn user(&self) -> Result<Option<User>, LabError> {
+        if self.is_host() { Ok(None) } else { User::for_servers() }
+    }
+
     /// The signal by which the kernel ends a server whose bench is gone. While they start, some servers hear no other
     /// signal than SIGKILL: `RabbitMQ` may come up all the same, and stay. A server that would leave something
     /// outside its folder has to stop in order.
@@ -86,6 +104,11 @@ impl Kind {
 
 pub(crate) fn find(store: &str) -> Result<&'static Kind, LabError> {
     KINDS.into_iter().find(|kind| kind.store == store).ok_or_else(|| unknown(store))
+}
+
+/// The same, or the host of an embedded store.
+pub(crate) fn find_member(store: &str) -> Result<&'static Kind, LabError> {
+    HOSTS.into_iter().find(|kind| kind.store == store).map_or_else(|| find(store), Ok)
 }
 
 /// The error for a store that the lab has no recipe for.

@@ -249,8 +249,14 @@ impl Bench {
             Ok(())
         };
         let watcher = Watcher { observer, interrupt };
-        let environment =
-            Environment { lab: self.lab(), null: &Null, watcher, worker: &no_worker, write: &write };
+        let environment = Environment {
+            lab: self.lab(),
+            null: &Null,
+            watcher,
+            worker: &no_worker,
+            host: Path::new("false"),
+            write: &write,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run(order, environment))
     }

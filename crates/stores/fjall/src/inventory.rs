@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Fault, Place,
+    Attempt, ClientTask, Fault, Place, Served,
     inventory::{
         self, Capture, Connector, InventoryStore, Operations, Release, Scenario, Stock, StockRow, Withdrawal,
         plan_capture,
@@ -87,8 +87,11 @@ impl InventoryStore for Fjall {
     }
 
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
-        let connector = FjallConnector { files: Arc::clone(&self.files), name: named(place, STOCK), lock };
-        inventory::task(connector, scenario)
+        inventory::task(FjallConnector::of(self, place, lock), scenario)
+    }
+
+    fn serve(&self, place: &Place, lock: Lock) -> Option<Served> {
+        Some(inventory::serve(FjallConnector::of(self, place, lock)))
     }
 
     fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
@@ -120,6 +123,12 @@ struct FjallConnector {
     files: Arc<Files>,
     name: String,
     lock: Lock,
+}
+
+impl FjallConnector {
+    fn of(store: &Fjall, place: &Place, lock: Lock) -> Self {
+        Self { files: Arc::clone(&store.files), name: named(place, STOCK), lock }
+    }
 }
 
 struct Client {

@@ -7,7 +7,7 @@ use std::{slice, sync::Arc};
 
 use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, LoadProgress, Place,
+    Attempt, ClientTask, LoadProgress, Place, Served,
     records::{
         self, Action, Answer, Connector, Fields, Layout, Lookup, Operations, RecordVisitor, RecordsStore,
         Request, Requirements, Scenario, key_name, tag_of,
@@ -84,10 +84,11 @@ impl RecordsStore for Fjall {
     }
 
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
-        let Requirements { lock, layout, .. } = *wanted;
-        let connector =
-            FjallConnector { files: Arc::clone(&self.files), name: named(place, TABLE), lock, layout };
-        records::task(connector, scenario)
+        records::task(FjallConnector::of(self, place, wanted), scenario)
+    }
+
+    fn serve(&self, place: &Place, wanted: &Requirements) -> Option<Served> {
+        Some(records::serve(FjallConnector::of(self, place, wanted), wanted.layout))
     }
 
     fn state<'a>(
@@ -120,6 +121,13 @@ struct FjallConnector {
     name: String,
     lock: Lock,
     layout: Layout,
+}
+
+impl FjallConnector {
+    fn of(store: &Fjall, place: &Place, wanted: &Requirements) -> Self {
+        let Requirements { lock, layout, .. } = *wanted;
+        Self { files: Arc::clone(&store.files), name: named(place, TABLE), lock, layout }
+    }
 }
 
 struct Client {

@@ -2,7 +2,7 @@
 
 use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Fault, Place,
+    Attempt, ClientTask, Fault, Place, Served,
     inventory::{
         self, Capture, Connector, InventoryStore, Reading, Scenario, SqlCapture, SqlConnection, SqlSession,
         Step, Stock, StockLevel, StockRow, Withdrawal,
@@ -55,7 +55,11 @@ impl InventoryStore for Sqlite {
     }
 
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
-        inventory::task(SqliteConnector { file: self.file.clone(), lock, table: table(place) }, scenario)
+        inventory::task(SqliteConnector::of(self, place, lock), scenario)
+    }
+
+    fn serve(&self, place: &Place, lock: Lock) -> Option<Served> {
+        Some(inventory::serve(SqliteConnector::of(self, place, lock)))
     }
 
     fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>> {
@@ -85,6 +89,12 @@ struct SqliteConnector {
     file: File,
     lock: Lock,
     table: String,
+}
+
+impl SqliteConnector {
+    fn of(store: &Sqlite, place: &Place, lock: Lock) -> Self {
+        Self { file: store.file.clone(), lock, table: table(place) }
+    }
 }
 
 impl Connector for SqliteConnector {

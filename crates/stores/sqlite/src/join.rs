@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, LoadProgress, Place,
+    Attempt, ClientTask, LoadProgress, Place, Served,
     join::{self, Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder},
     records::Layout,
 };
@@ -114,8 +114,11 @@ impl JoinStore for Sqlite {
     }
 
     fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask {
-        let sql = TableOrder::ALL.map(|order| query(place, order, value));
-        join::task(SqliteConnector { file: self.file.clone(), sql }, scenario)
+        join::task(SqliteConnector::of(self, place, value), scenario)
+    }
+
+    fn serve(&self, place: &Place, value: u8) -> Option<Served> {
+        Some(join::serve(SqliteConnector::of(self, place, value)))
     }
 
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
@@ -127,6 +130,12 @@ struct SqliteConnector {
     file: File,
     /// The join's SQL in each order.
     sql: [String; 2],
+}
+
+impl SqliteConnector {
+    fn of(store: &Sqlite, place: &Place, value: u8) -> Self {
+        Self { file: store.file.clone(), sql: TableOrder::ALL.map(|order| query(place, order, value)) }
+    }
 }
 
 struct Client {

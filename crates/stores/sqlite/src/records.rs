@@ -2,7 +2,7 @@
 
 use acidtest_model::{Isolation, Lock, StoreError, Task};
 use acidtest_workloads::{
-    Attempt, ClientTask, Fault, LoadProgress, Place,
+    Attempt, ClientTask, Fault, LoadProgress, Place, Served,
     records::{
         self, Action, Answer, Connector, Fields, Layout, Lookup, Operations, RecordVisitor, RecordsStore,
         Request, Requirements, Scenario, key_name, tag_of,
@@ -85,16 +85,11 @@ impl RecordsStore for Sqlite {
     }
 
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
-        let fields = wanted.layout.fields;
-        let sql = Statements::on(&named(place, TABLE), fields);
-        let connector = SqliteConnector {
-            file: self.file.clone(),
-            lock: wanted.lock,
-            isolation: wanted.isolation,
-            fields: fields.into(),
-            sql,
-        };
-        records::task(connector, scenario)
+        records::task(SqliteConnector::of(self, place, wanted), scenario)
+    }
+
+    fn serve(&self, place: &Place, wanted: &Requirements) -> Option<Served> {
+        Some(records::serve(SqliteConnector::of(self, place, wanted), wanted.layout))
     }
 
     fn state<'a>(
@@ -165,6 +160,19 @@ struct SqliteConnector {
     isolation: Option<Isolation>,
     fields: usize,
     sql: Statements,
+}
+
+impl SqliteConnector {
+    fn of(store: &Sqlite, place: &Place, wanted: &Requirements) -> Self {
+        let fields = wanted.layout.fields;
+        Self {
+            file: store.file.clone(),
+            lock: wanted.lock,
+            isolation: wanted.isolation,
+            fields: fields.into(),
+            sql: Statements::on(&named(place, TABLE), fields),
+        }
+    }
 }
 
 struct Client {

@@ -4,12 +4,13 @@ use std::{future::Future, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{Lock, StoreError, Task};
+use serde::{Deserialize, Serialize};
 
 use super::{Scenario, Stock};
-use crate::Place;
+use crate::{Place, Served, hosted};
 
 /// Take units of (sku, condition, source) from whatever warehouses have them: all or nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
     /// The sku that is wanted.
     pub sku: u32,
@@ -22,7 +23,7 @@ pub struct Capture {
 }
 
 /// Put units back on one tuple.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     /// The sku of the tuple.
     pub sku: u32,
@@ -46,7 +47,7 @@ impl Release {
 }
 
 /// The units that an acknowledged capture took from one warehouse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Withdrawal {
     /// The sku, as in the capture.
     pub sku: u32,
@@ -143,6 +144,11 @@ impl StockRow {
     }
 }
 
+/// Serves one client of a host. To be called in the store's crate, as [`task`](super::task).
+pub fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
+    hosted::serve_inventory(connector)
+}
+
 /// The untimed steps before and after a trial.
 pub trait InventoryStore: Send + Sync {
     /// Loads the initial stock under the trial's own names, ready for the lock mode.
@@ -151,6 +157,12 @@ pub trait InventoryStore: Send + Sync {
 
     /// A task for the engine that runs one client of the trial.
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask;
+
+    /// Serves one client of the trial in a process of the store's own, by [`serve`]; none for a store that is a server
+    /// by itself.
+    fn serve(&self, _place: &Place, _lock: Lock) -> Option<Served> {
+        None
+    }
 
     /// Reads the final stock.
     fn stock<'a>(&'a self, place: &'a Place) -> Task<'a, Result<Vec<StockRow>, StoreError>>;

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use super::{InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, audit};
 use crate::{
-    AuditResult, LoadProgress, Place, Store, TrialSetup, Values, Workload, WorkloadKind, WorkloadTrial,
-    WrittenLedger,
+    AuditResult, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload, WorkloadKind,
+    WorkloadTrial, WrittenLedger,
     guarantee::OF_READ_DECIDE_WRITE,
-    workload::{no_port, read, read_ledger, written, written_ledger},
+    workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
 
 const NAME: &str = "inventory";
@@ -45,6 +45,10 @@ pub struct Inventory {
 }
 
 impl Workload for Inventory {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
     fn operations(&self) -> &'static [&'static str] {
         OPERATIONS
     }
@@ -117,6 +121,11 @@ impl WorkloadTrial for InventoryTrial {
 
     fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
         Ok(port(store)?.client(place, self.lock, self.scenario.clone()))
+    }
+
+    fn serve(&self, store: &dyn Store, place: &Place, side: Side) -> Result<Served, StoreError> {
+        let served = port(store)?.serve(place, self.lock).filter(|_| side == Side::Client);
+        served.ok_or_else(no_host)
     }
 
     fn ledger(&self) -> Result<WrittenLedger, String> {

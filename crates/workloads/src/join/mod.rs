@@ -20,5 +20,6 @@ mod workload;
 
 pub use client::{OPERATIONS, Scenario, task};
 pub use parameters::{Ext, Parameters};
+pub use port::serve;
 pub use port::{Connector, JoinAnswer, JoinStore, Operations, TableOrder};
 pub use workload::{Join, KIND};

@@ -5,11 +5,13 @@ use std::{collections::BTreeSet, future::Future};
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{StoreError, Task};
 
+use serde::{Deserialize, Serialize};
+
 use super::{Ext, Scenario};
-use crate::{LoadProgress, Place, records::Layout};
+use crate::{LoadProgress, Place, Served, hosted, records::Layout};
 
 /// The table that the query names first. The store's planner may change the order; its plan shows that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TableOrder {
     /// `FROM ext JOIN usertable`.
     ExtFirst,
@@ -36,7 +38,7 @@ impl TableOrder {
 pub(super) const ROWS: usize = 100_000;
 
 /// The rows that a join found. Its memory is reused.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinAnswer {
     keys: Vec<String>,
 }
@@ -81,6 +83,11 @@ pub trait Connector {
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>>;
 }
 
+/// Serves one client of a host. To be called in the store's crate, as [`task`](super::task).
+pub fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
+    hosted::serve_join(connector)
+}
+
 /// The untimed steps before and after a trial.
 pub trait JoinStore: Send + Sync {
     /// Loads `usertable`, as the records workload does, and `ext`, with its key as primary key; gathers the
@@ -114,6 +121,12 @@ pub trait JoinStore: Send + Sync {
     /// A task for the engine that runs one client of the trial: `join::task(connector, scenario)`, called in the
     /// store's crate.
     fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask;
+
+    /// Serves one client of the trial in a process of the store's own, by [`serve`]; none for a store that is a server
+    /// by itself.
+    fn serve(&self, _place: &Place, _value: u8) -> Option<Served> {
+        None
+    }
 
     /// Removes the trial's tables.
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;

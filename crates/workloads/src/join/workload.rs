@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use super::{Ext, JoinStore, OPERATIONS, Parameters, Scenario, TableOrder};
 use crate::{
-    Audit, AuditResult, Finding, LoadProgress, Place, Remarks, ReusableData, Store, TrialSetup, Values,
-    Verdict, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    Audit, AuditResult, Finding, LoadProgress, Place, Remarks, ReusableData, Served, Side, Store, TrialSetup,
+    Values, Verdict, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{INTEGRITY, OF_READ_DECIDE_WRITE},
-    workload::{NOTHING_WRITTEN, idle, no_port, read, read_ledger, written, written_ledger},
+    workload::{NOTHING_WRITTEN, idle, no_host, no_port, read, read_ledger, written, written_ledger},
 };
 
 const NAME: &str = "join";
@@ -51,6 +51,10 @@ impl Join {
 }
 
 impl Workload for Join {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
     fn operations(&self) -> &'static [&'static str] {
         OPERATIONS
     }
@@ -138,6 +142,11 @@ impl WorkloadTrial for JoinTrial {
 
     fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
         Ok(port(store)?.client(place, self.parameters.value, self.scenario.clone()))
+    }
+
+    fn serve(&self, store: &dyn Store, place: &Place, side: Side) -> Result<Served, StoreError> {
+        let served = port(store)?.serve(place, self.parameters.value).filter(|_| side == Side::Client);
+        served.ok_or_else(no_host)
     }
 
     fn ledger(&self) -> Result<WrittenLedger, String> {

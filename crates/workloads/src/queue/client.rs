@@ -350,7 +350,7 @@ impl<C: Connector> Client for Consumer<C> {
 
 /// Wraps one client for the engine: a producer or a consumer, by its index. To be called in each store's crate, so
 /// that the client's loop is compiled there, with static dispatch of every call in it.
-pub(super) fn task<C: Connector>(
+pub(crate) fn task<C: Connector>(
     connector: C,
     scenario: Scenario,
     wanted: Requirements,

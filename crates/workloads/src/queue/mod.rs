@@ -36,6 +36,7 @@ const NAME: &str = "queue";
 
 pub use adapter::{MessageNumbers, POLL, poll};
 pub use audit::audit;
+pub(crate) use client::task;
 pub use client::{OPERATIONS, SPANS, Scenario};
 pub use delivery::{Ack, Consume, Delivery, QueueKind};
 pub use kind::{LOCKS_OF_QUEUES, NO_CONFLICTS, idle_on_tables};

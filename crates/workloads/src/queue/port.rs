@@ -5,8 +5,10 @@ use std::{future::Future, time::Duration};
 use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
 use acidtest_model::{EffectiveSettings, StoreError, Task};
 
+use serde::{Deserialize, Serialize};
+
 use super::{Ack, Consume, Delivery, Message, Scenario, client, drain};
-use crate::{LoadProgress, Place};
+use crate::{LoadProgress, Place, Served, hosted};
 
 /// The demands of a trial on the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub struct Depth {
 }
 
 /// Whether a store answers a consumer's acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AckAnswer {
     /// It has answered: none of the messages may come again.
     Answered,
@@ -199,6 +201,19 @@ pub trait QueueStore: Send + Sync {
     /// A task for the engine that runs one client of the trial: a producer or a consumer, by its index.
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask;
 
+    /// Serves one producer of the trial in a process of the store's own; none where the store is there already.
+    fn serve_publisher(&self, _place: &Place, _wanted: &Requirements) -> Option<Served> {
+        None
+    }
+
+    /// The same for a consumer.
+    fn serve_subscriber(&self, _place: &Place, _wanted: &Requirements) -> Option<Served> {
+        None
+    }
+
+    /// The same as [`QueueAdapter::keeps_order`].
+    fn is_ordered(&self, wanted: &Requirements) -> bool;
+
     /// Consumes the rest of the queue, into the scenario's ledger, and returns how many messages it still holds
     /// then: none, except for messages that the store does not hand out.
     fn drain<'a>(
@@ -242,6 +257,18 @@ impl<T: QueueAdapter> QueueStore for T {
 
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         client::task(self.connector(place, wanted), scenario, *wanted, self.keeps_order(wanted))
+    }
+
+    fn serve_publisher(&self, place: &Place, wanted: &Requirements) -> Option<Served> {
+        Some(hosted::serve_publisher(self.connector(place, wanted)))
+    }
+
+    fn serve_subscriber(&self, place: &Place, wanted: &Requirements) -> Option<Served> {
+        Some(hosted::serve_subscriber(self.connector(place, wanted)))
+    }
+
+    fn is_ordered(&self, wanted: &Requirements) -> bool {
+        self.keeps_order(wanted)
     }
 
     fn drain<'a>(

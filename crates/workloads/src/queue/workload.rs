@@ -12,10 +12,10 @@ use super::{
     SPANS, Scenario, audit, ledger,
 };
 use crate::{
-    AuditResult, Guarantee, Levels, LoadProgress, Place, Store, Tally, TrialSetup, Values, Workload,
-    WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Guarantee, Levels, LoadProgress, Place, Served, Side, Store, Tally, TrialSetup, Values,
+    Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER},
-    workload::{no_port, read, read_ledger, written, written_ledger},
+    workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
 
 /// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
@@ -99,6 +99,10 @@ fn counted(number: u32, what: &str) -> String {
 }
 
 impl Workload for Queue {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
     fn operations(&self) -> &'static [&'static str] {
         OPERATIONS
     }
@@ -264,6 +268,20 @@ impl WorkloadTrial for QueueTrial {
 
     fn gauge(&self) -> Option<(&'static str, u64)> {
         Some(("depth", self.scenario.ledger.depth()))
+    }
+
+    fn serve(&self, store: &dyn Store, place: &Place, side: Side) -> Result<Served, StoreError> {
+        let store = port(store)?;
+        let served = match side {
+            Side::Client => None,
+            Side::Publisher => store.serve_publisher(place, &self.wanted),
+            Side::Subscriber => store.serve_subscriber(place, &self.wanted),
+        };
+        served.ok_or_else(no_host)
+    }
+
+    fn is_ordered(&self, store: &dyn Store) -> bool {
+        port(store).is_ok_and(|store| store.is_ordered(&self.wanted))
     }
 
     fn ledger(&self) -> Result<WrittenLedger, String> {

@@ -64,6 +64,7 @@ pub use keys::Choice;
 pub use ledger::Ledger;
 pub(crate) use ledger::WrittenVersion;
 pub use parameters::{Mix, Parameters, Refresh};
+pub use port::serve;
 pub use port::{
     Action, Answer, Connector, Lookup, Operations, RecordVisitor, RecordsStore, Request, Requirements,
 };

@@ -5,11 +5,13 @@ use std::{future::Future, time::Duration};
 use acidtest_engine::{Attempt, ClientTask, Fault};
 use acidtest_model::{Isolation, Lock, StoreError, Task};
 
+use serde::{Deserialize, Serialize};
+
 use super::{Fields, Layout, Refresh, Scenario};
-use crate::{LoadProgress, Place};
+use crate::{LoadProgress, Place, Served, hosted};
 
 /// The effect of an operation on its record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Action {
     /// Reads the record: its version and all fields.
     Read,
@@ -40,8 +42,9 @@ pub struct Request {
 }
 
 /// The records that an operation found. Its memory is reused.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Answer {
+    #[serde(with = "crate::hosted::bytes")]
     bytes: Vec<u8>,
     /// End of each field in `bytes`.
     ends: Vec<usize>,
@@ -204,6 +207,12 @@ pub trait Connector {
 /// record is torn, and whatever version is given for it is ignored.
 pub type RecordVisitor<'a> = dyn FnMut(&str, u64, Option<u64>) + 'a;
 
+/// Serves one client of a host, whose records have this layout. To be called in the store's crate, as
+/// [`task`](super::task).
+pub fn serve<C: Connector + Send + 'static>(connector: C, layout: Layout) -> Served {
+    hosted::serve_records(connector, layout)
+}
+
 /// The untimed steps before and after a trial.
 pub trait RecordsStore: Send + Sync {
     /// Loads the records of the layout under the trial's own names, by the store's fastest way, ready for every
@@ -218,6 +227,12 @@ pub trait RecordsStore: Send + Sync {
     /// A task for the engine that runs one client of the trial: `records::task(connector, scenario)`, called in the
     /// store's crate.
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask;
+
+    /// Serves one client of the trial in a process of the store's own, by [`serve`]; none for a store that is a server
+    /// by itself.
+    fn serve(&self, _place: &Place, _wanted: &Requirements) -> Option<Served> {
+        None
+    }
 
     /// Reads back every record, and hands each to `each` as it arrives.
     fn state<'a>(

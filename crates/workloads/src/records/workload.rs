@@ -12,10 +12,10 @@ use super::{
     audit,
 };
 use crate::{
-    AuditResult, LoadProgress, Place, Store, TrialSetup, Values, Workload, WorkloadKind, WorkloadTrial,
-    WrittenLedger,
+    AuditResult, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload, WorkloadKind,
+    WorkloadTrial, WrittenLedger,
     guarantee::OF_READ_DECIDE_WRITE,
-    workload::{no_port, read, read_ledger, written, written_ledger},
+    workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
 
 const NAME: &str = "records";
@@ -55,6 +55,10 @@ impl Records {
 }
 
 impl Workload for Records {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
     fn operations(&self) -> &'static [&'static str] {
         OPERATIONS
     }
@@ -155,6 +159,11 @@ impl WorkloadTrial for RecordsTrial {
 
     fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
         Ok(port(store)?.client(place, &self.wanted, self.scenario.clone()))
+    }
+
+    fn serve(&self, store: &dyn Store, place: &Place, side: Side) -> Result<Served, StoreError> {
+        let served = port(store)?.serve(place, &self.wanted).filter(|_| side == Side::Client);
+        served.ok_or_else(no_host)
     }
 
     fn ledger(&self) -> Result<WrittenLedger, String> {
