@@ -210,6 +210,49 @@ fn an_interrupted_fault_ends_cleanly() {
         wait(child).expect(130);
         bench.assert_clean();
     }
-    let unfit = bench.run(&["run", "inventory", "--fault", "kill@1s"]).expect(2);
-    assert!(unfit.stderr.contains("sqlite has no server for --fault kill@1s"), "{}", unfit.stderr);
+    let words = ["run", "inventory", "--store", "memory", "--durability", "none", "--fault", "kill@1s"];
+    let unfit = bench.run(&words).expect(2);
+    assert!(unfit.stderr.contains("memory has no process of its own"), "{}", unfit.stderr);
+}
+
+/// An embedded store is killed in a process of its own: what the clients were told survives where that is promised,
+/// and where it is not, what is lost is found. The same store without a fault is there, too, and so is a restart.
+#[test]
+fn an_embedded_store_is_killed_in_a_process_of_its_own() {
+    let bench = Bench::new();
+    let run = |words: &str, faults: &str, millis: u64| {
+        let fault = faults.replace('@', &format!("@{millis}ms"));
+        let duration = format!("{}ms", millis + 1500);
+        let words = ["run"].into_iter().chain(words.split(' '));
+        let timing = ["--fault", &fault, "--warmup", "0s", "--duration", &duration];
+        let ended = bench.run(&words.chain(timing).collect::<Vec<_>>()).expect(0);
+        let result = bench.result();
+        let counts = cells(&result).iter().filter(|cell| cell["faults"].is_string()).all(all_count);
+        if counts { Ok((ended, result)) } else { Err(ended.stdout) }
+    };
+    for (words, faults) in [
+        ("inventory --store sqlite,fjall --durability process", "none,kill@"),
+        ("records --mix d --records 500 --store sqlite,fjall", "kill@"),
+        ("queue --store sqlite --durability process", "kill@,restart@"),
+    ] {
+        let (ended, result) = with_more_time(500, |millis| run(words, faults, millis));
+        for cell in cells(&result) {
+            assert_eq!(verdict(cell), "holds", "{words}: {cell:#}");
+            assert!(cell["host_round_trip_ns"].as_f64().unwrap() > 0.0, "{cell:#}");
+            if cell["faults"].is_string() {
+                let injected = &injections(cell)[0];
+                assert!(injected["answered_seconds"].is_number(), "{injected}");
+                assert!(trial(cell)["reconnects"].as_u64().unwrap() > 0, "{cell:#}");
+            }
+        }
+        assert!(ended.stdout.contains("was kept in a process of its own, so that it could be killed"));
+    }
+    // commits that stay in the process until the journal's buffer is full
+    with_more_time(300, |millis| {
+        let (_, result) = run("inventory --store fjall --durability none", "kill@", millis)?;
+        let killed = &cells(&result)[0];
+        assert_eq!(found(killed, "lock"), 0, "{killed:#}");
+        if found(killed, "durability") > 0 { Ok(()) } else { Err(format!("nothing was lost: {killed:#}")) }
+    });
+    bench.assert_clean();
 }

@@ -37,7 +37,7 @@ pub use outcome::{Attempt, Fault, Outcome};
 pub use part::{Instruction, News, Part, Report};
 pub use recorder::{EndTimes, RecordedBatch};
 pub use seat::Seat;
-pub use trial::{EngineError, Progress, Trial};
+pub use trial::{EngineError, Progress, SoFar, Trial};
 
 /// Histogram of nanoseconds: 3 significant digits from 1 ns up, with no upper limit, because it grows when needed.
 pub type Histogram = hdrhistogram::Histogram<u64>;

@@ -14,9 +14,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ArrivalCounts, Extent, Load, Measurement, Stop, Trial,
+    ArrivalCounts, Extent, Load, Measurement, SoFar, Stop, Trial,
     gate::Phase,
-    recorder::{EndTimes, RecordedBatch},
+    recorder::{EndTimes, RecordedBatch, Tallied},
 };
 
 /// How often a part tells of its last acknowledgement, and the whole looks whether it is to be stopped.
@@ -86,7 +86,11 @@ pub enum Report {
     /// The part goes on.
     Beat {
         /// The last acknowledgement, in nanoseconds from the beginning of the measured part; none if there was none.
-        acknowledged: Option<u64>,
+        last: Option<u64>,
+        /// Operations that were acknowledged so far.
+        acknowledged: u64,
+        /// Operations whose outcome is unknown so far.
+        unknown: u64,
         /// Connections that were lost and opened again so far.
         reconnects: u64,
     },
@@ -142,9 +146,9 @@ impl Trial {
     /// How far this part has come, to be told every now and then.
     #[must_use]
     pub fn beat(&self) -> Report {
-        let acknowledged = self.last_acknowledged();
-        let acknowledged = acknowledged.map(|last| u64::try_from(last.as_nanos()).unwrap_or(u64::MAX));
-        Report::Beat { acknowledged, reconnects: self.shared.totals.progress().2 }
+        let SoFar { last_acknowledged, acknowledged, unknown } = self.so_far();
+        let last = last_acknowledged.map(|last| u64::try_from(last.as_nanos()).unwrap_or(u64::MAX));
+        Report::Beat { last, acknowledged, unknown, reconnects: self.shared.totals.progress().2 }
     }
 
     /// Brings together what the parts of this trial report, by index, until all are over. `tell` tells every part.
@@ -204,10 +208,10 @@ impl Trial {
                     tell(Instruction::ScheduleOver);
                 }
             }
-            Report::Beat { acknowledged, reconnects } => {
-                if let Some(last) = acknowledged {
-                    totals.acknowledged_by(part, begun() + last);
-                }
+            Report::Beat { last, acknowledged, unknown, reconnects } => {
+                let last = last.map_or(0, |last| begun() + last);
+                let more = unknown.saturating_sub(std::mem::replace(&mut gathered.unknown[part], unknown));
+                totals.tallied_by(part, Tallied { last, acknowledged, unknown }, more);
                 gathered.reconnect(part, reconnects, totals);
             }
             Report::Stopped(reason) => self.stop(reason),
@@ -228,12 +232,19 @@ struct Gathered {
     /// How many parts have no client on the schedule left.
     schedules: usize,
     reconnects: Vec<u64>,
+    unknown: Vec<u64>,
     over: Vec<bool>,
 }
 
 impl Gathered {
     fn new(parts: usize) -> Self {
-        Self { arrived: [0; 2], schedules: 0, reconnects: vec![0; parts], over: vec![false; parts] }
+        Self {
+            arrived: [0; 2],
+            schedules: 0,
+            reconnects: vec![0; parts],
+            unknown: vec![0; parts],
+            over: vec![false; parts],
+        }
     }
 
     fn is_over(&self) -> bool {

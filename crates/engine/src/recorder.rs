@@ -187,6 +187,8 @@ pub(crate) struct Recorder {
     batch: Batch,
     arrived: ArrivalCounts,
     ends: EndTimes,
+    /// How many operations were acknowledged.
+    acknowledged: u64,
 }
 
 /// When the last operations ended, in nanoseconds of the trial's clock; 0 where there was none.
@@ -223,6 +225,7 @@ impl Recorder {
             batch,
             arrived: ArrivalCounts::default(),
             ends: EndTimes::default(),
+            acknowledged: 0,
         }
     }
 
@@ -256,7 +259,13 @@ impl Recorder {
         }
         if outcome == Outcome::Ok {
             self.ends.ok = self.ends.ok.max(times.end);
-            self.totals.acknowledged[self.shard].0.store(self.ends.ok, Ordering::Relaxed);
+            self.acknowledged += 1;
+            let Acknowledged { last, count } = &self.totals.acknowledged[self.shard];
+            last.store(self.ends.ok, Ordering::Relaxed);
+            count.store(self.acknowledged, Ordering::Relaxed);
+        }
+        if outcome == Outcome::Unknown {
+            self.totals.unknown.fetch_add(1, Ordering::Relaxed);
         }
         self.batch.ok_in_time[kind] += u64::from(outcome == Outcome::Ok && times.end <= self.window.1);
         let efforts = &mut self.batch.efforts[kind];
@@ -332,18 +341,34 @@ struct Inner {
     ends: EndTimes,
 }
 
-/// When a thread's last acknowledged operation ended. On a cache line of its own, because only that thread writes it.
+/// What a thread's clients were acknowledged. On a cache line of its own, because only that thread writes it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct LastAcknowledged(AtomicU64);
+struct Acknowledged {
+    /// When the last operation ended that was acknowledged, in nanoseconds of the trial's clock; 0 if none was.
+    last: AtomicU64,
+    /// How many were.
+    count: AtomicU64,
+}
+
+/// What has been recorded so far that faults are told by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tallied {
+    /// When the last operation ended that was acknowledged, in nanoseconds of the trial's clock; 0 if none was.
+    pub(crate) last: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) unknown: u64,
+}
 
 /// The reports of all threads, added up. Locked once a second by each thread, and on a fault.
 #[derive(Debug)]
 pub(crate) struct Totals {
     inner: Mutex<Inner>,
     completed: AtomicU64,
-    /// By thread, in nanoseconds of the trial's clock; 0 where nothing was acknowledged.
-    acknowledged: Vec<LastAcknowledged>,
+    /// By thread, or by process where there are several.
+    acknowledged: Vec<Acknowledged>,
+    /// Operations whose outcome is unknown.
+    unknown: AtomicU64,
     /// Who adds up the reports, where other processes drive clients of the trial too.
     told: Told,
 }
@@ -371,15 +396,19 @@ impl Totals {
                 ends: EndTimes::default(),
             }),
             completed: AtomicU64::new(0),
-            acknowledged: (0..threads).map(|_| LastAcknowledged::default()).collect(),
+            acknowledged: (0..threads).map(|_| Acknowledged::default()).collect(),
+            unknown: AtomicU64::new(0),
             told,
         }
     }
 
-    /// Notes that another process, which has this index, was last given an acknowledgement at this moment.
-    pub(crate) fn acknowledged_by(&self, part: usize, at: u64) {
-        if let Some(last) = self.acknowledged.get(part) {
-            last.0.fetch_max(at, Ordering::Relaxed);
+    /// Notes what another process, which has this index, has recorded so far, of which so many unknown outcomes are
+    /// new.
+    pub(crate) fn tallied_by(&self, part: usize, so_far: Tallied, unknown: u64) {
+        self.unknown.fetch_add(unknown, Ordering::Relaxed);
+        if let Some(Acknowledged { last, count }) = self.acknowledged.get(part) {
+            last.fetch_max(so_far.last, Ordering::Relaxed);
+            count.fetch_max(so_far.acknowledged, Ordering::Relaxed);
         }
     }
 
@@ -395,10 +424,14 @@ impl Totals {
         }
     }
 
-    /// When the last operation ended that was acknowledged and recorded, in nanoseconds of the trial's clock; 0 if
-    /// there was none.
-    pub(crate) fn last_acknowledged(&self) -> u64 {
-        self.acknowledged.iter().map(|last| last.0.load(Ordering::Relaxed)).max().unwrap_or(0)
+    /// What has been recorded so far.
+    pub(crate) fn tallied(&self) -> Tallied {
+        let mut all = Tallied { unknown: self.unknown.load(Ordering::Relaxed), ..Tallied::default() };
+        for Acknowledged { last, count } in &self.acknowledged {
+            all.last = all.last.max(last.load(Ordering::Relaxed));
+            all.acknowledged += count.load(Ordering::Relaxed);
+        }
+        all
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

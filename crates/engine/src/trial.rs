@@ -22,7 +22,7 @@ use crate::{
     gate::{Gate, Phase},
     pacer::Pacer,
     part::{self, Told},
-    recorder::{Recorder, Totals},
+    recorder::{Recorder, Tallied, Totals},
     seat::Bench,
 };
 
@@ -52,6 +52,18 @@ pub struct Progress {
     pub last: Option<Second>,
     /// Connections of the measured part that were lost and opened again.
     pub reconnects: u64,
+}
+
+/// What has become of the operations of a trial that is running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SoFar {
+    /// When the last operation ended that was acknowledged, from the beginning of the measured part; `None` if there was
+    /// none yet.
+    pub last_acknowledged: Option<Duration>,
+    /// How many were acknowledged.
+    pub acknowledged: u64,
+    /// How many have an unknown outcome.
+    pub unknown: u64,
 }
 
 /// The state that all seats of a trial share.
@@ -342,13 +354,13 @@ impl Trial {
         Progress { measured, completed, last, reconnects }
     }
 
-    /// When the last operation of the measured part ended that was acknowledged, from its beginning; `None` if there
-    /// was none yet. May be called from any thread while it runs.
+    /// What has become of the operations of the measured part so far. May be called from any thread while it runs.
     #[must_use]
-    pub fn last_acknowledged(&self) -> Option<Duration> {
-        let last = self.shared.totals.last_acknowledged();
-        let since = last.checked_sub(self.shared.gate.measured()?)?;
-        (last > 0).then_some(Duration::from_nanos(since))
+    pub fn so_far(&self) -> SoFar {
+        let Tallied { last, acknowledged, unknown } = self.shared.totals.tallied();
+        let begun = self.shared.gate.measured();
+        let last = begun.and_then(|begun| last.checked_sub(begun).filter(|_| last > 0));
+        SoFar { last_acknowledged: last.map(Duration::from_nanos), acknowledged, unknown }
     }
 
     pub(crate) fn measured(&self) -> Measurement {

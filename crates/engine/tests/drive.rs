@@ -272,7 +272,7 @@ fn what_stops_one_part_stops_all() {
         slow,
         |_, _| true,
         |trial| {
-            until("something is acknowledged", || trial.last_acknowledged().is_some());
+            until("something is acknowledged", || trial.so_far().last_acknowledged.is_some());
             trial.stop(Stop::Interrupted);
         },
     );
@@ -286,7 +286,7 @@ fn clients_that_are_disconnected_do_not_know_what_they_did_and_connect_again() {
     for processes in [0, 2] {
         let load = Load { threads: 2, ..for_millis(600) };
         let cut = |trial: &Trial| {
-            until("something is acknowledged", || trial.last_acknowledged().is_some());
+            until("something is acknowledged", || trial.so_far().last_acknowledged.is_some());
             trial.disconnect();
         };
         let act = |_| Act::After(Duration::from_millis(2), Attempt::Ok);

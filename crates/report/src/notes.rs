@@ -424,6 +424,18 @@ fn injection(injected: &InjectionFigures) -> String {
         Some(answered) => format!("it answered {:.2} s later", answered - at_seconds),
         None => "it did not answer again".to_owned(),
     };
+    let counts = match (injected.acknowledged, injected.unknown) {
+        (Some(acknowledged), Some(0)) if fault == "kill" => {
+            format!(
+                "; {} acknowledged before it, none in flight, so that it does not count",
+                count(acknowledged)
+            )
+        }
+        (Some(acknowledged), Some(unknown)) => {
+            format!("; {} acknowledged before it, {} in flight", count(acknowledged), count(unknown))
+        }
+        _ => String::new(),
+    };
     let served = match (injected.last_ok_seconds, injected.outage()) {
         (None, _) => "nothing had been acknowledged before it, so that it says nothing".to_owned(),
         (Some(_), None) => "nobody was served after it".to_owned(),
@@ -432,7 +444,7 @@ fn injection(injected: &InjectionFigures) -> String {
         }
         (Some(_), Some(outage)) => format!("nobody was served for {outage:.2} s"),
     };
-    format!("{fault}{whom} at {at_seconds:.2} s{late}: {answered}; {served}")
+    format!("{fault}{whom} at {at_seconds:.2} s{late}: {answered}; {served}{counts}")
 }
 
 /// What the audit says of a trial whose server was ended: what was acknowledged, and what of it was lost.
@@ -576,6 +588,8 @@ mod tests {
             at_seconds: Some(3.25),
             back_seconds: Some(3.3),
             answered_seconds: Some(4.0),
+            acknowledged: Some(1234),
+            unknown: Some(7),
             last_ok_seconds: Some(3.2),
             next_ok_seconds: Some(4.2),
         };
@@ -585,7 +599,7 @@ mod tests {
         result.cells[0].trials[0].injections = vec![kill, locks];
         let text = said(&result);
         for words in [
-            "kill at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served for 1.00 s",
+            "kill at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served for 1.00 s; 1,234 acknowledged before it, 7 in flight",
             "kill of locks at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served after it",
             "survived one crash: nothing of ",
             "tested by one crash of the server's process, and by no loss of power",

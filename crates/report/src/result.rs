@@ -230,6 +230,13 @@ pub struct InjectionFigures {
     pub back_seconds: Option<f64>,
     /// When the member first answered after that; none if it never did.
     pub answered_seconds: Option<f64>,
+    /// How many operations had been acknowledged before it; none if the trial ended before, or an older acidtest did
+    /// not count them.
+    #[serde(default)]
+    pub acknowledged: Option<u64>,
+    /// How many operations it left without an answer, up to the next fault: those in flight.
+    #[serde(default)]
+    pub unknown: Option<u64>,
     /// The last acknowledgement before it; none if nothing had been acknowledged since the fault before it, so that
     /// it proves nothing.
     pub last_ok_seconds: Option<f64>,
@@ -551,6 +558,8 @@ impl TrialResult {
             injected.member == Role::Server.name()
                 && injected.fault != "pause"
                 && injected.last_ok_seconds.is_some()
+                // a kill that interrupts nobody says little of what it does to those whom it does interrupt
+                && (injected.fault != "kill" || injected.unknown.is_none_or(|unknown| unknown > 0))
         })
     }
 }
@@ -676,6 +685,8 @@ mod tests {
             at_seconds: Some(at),
             back_seconds: None,
             answered_seconds: None,
+            acknowledged: Some(9),
+            unknown: Some(3),
             last_ok_seconds: last_ok,
             next_ok_seconds: next_ok,
         }
@@ -715,6 +726,8 @@ mod tests {
             kill.clone(),
             injected(5.0, None, Some(6.0)),
             InjectionFigures { fault: "pause".to_owned(), ..kill.clone() },
+            // nobody was interrupted
+            InjectionFigures { unknown: Some(0), ..kill.clone() },
             InjectionFigures { member: Role::Locks.to_string(), ..kill.clone() },
             InjectionFigures { fault: "restart".to_owned(), ..kill },
         ];

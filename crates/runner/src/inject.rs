@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use acidtest_engine::SoFar;
 use acidtest_lab::Member;
 use acidtest_model::{Disruption, Injection, Role, Timeline};
 use acidtest_report::InjectionFigures;
@@ -33,6 +34,10 @@ pub struct Injected {
     pub back: Option<Duration>,
     /// When it first answered after that; none if it never did.
     pub answered: Option<Duration>,
+    /// How many operations had been acknowledged before it.
+    pub acknowledged: u64,
+    /// How many operations it left without an answer, up to the next injection.
+    pub unknown: u64,
     /// The last acknowledgement before it; none if nothing was acknowledged since the injection before it.
     pub last_ok: Option<Duration>,
     /// The first acknowledgement after it, as far as was looked.
@@ -43,12 +48,13 @@ impl Injected {
     /// One that has not been carried out yet.
     fn of(injection: &Injection) -> Self {
         let injection = injection.clone();
-        Self { injection, at: None, back: None, answered: None, last_ok: None, next_ok: None }
+        let (at, back, answered, last_ok, next_ok) = (None, None, None, None, None);
+        Self { injection, at, back, answered, acknowledged: 0, unknown: 0, last_ok, next_ok }
     }
 
     /// The same as a result keeps it.
     pub(crate) fn figures(&self) -> InjectionFigures {
-        let Self { injection, at, back, answered, last_ok, next_ok } = self;
+        let Self { injection, at, back, answered, acknowledged, unknown, last_ok, next_ok } = self;
         let seconds = |time: &Option<Duration>| time.map(|time| time.as_secs_f64());
         InjectionFigures {
             fault: injection.disruption.name().to_owned(),
@@ -57,6 +63,8 @@ impl Injected {
             at_seconds: seconds(at),
             back_seconds: seconds(back),
             answered_seconds: seconds(answered),
+            acknowledged: at.map(|_| *acknowledged),
+            unknown: at.map(|_| *unknown),
             last_ok_seconds: seconds(last_ok),
             next_ok_seconds: seconds(next_ok),
         }
@@ -96,12 +104,14 @@ pub(crate) struct Injector<'a> {
     done: Vec<Injected>,
     /// When the measured part began.
     begun: Instant,
+    /// How many operations had no answer when the last injection began.
+    unknown_before: u64,
 }
 
 impl<'a> Injector<'a> {
     pub(crate) fn new(timeline: &'a Timeline) -> Self {
         let due = timeline.injections().iter().collect();
-        Self { due, open: Vec::new(), done: Vec::new(), begun: Instant::now() }
+        Self { due, open: Vec::new(), done: Vec::new(), begun: Instant::now(), unknown_before: 0 }
     }
 
     /// Waits for this long, and meanwhile for the answers of members that are back.
@@ -126,29 +136,32 @@ impl<'a> Injector<'a> {
         &mut self,
         measured: Duration,
         is_over: bool,
-        acknowledged: impl Fn() -> Option<Duration>,
+        so_far: impl Fn() -> SoFar,
         instance: &mut Instance,
         driver: &mut Driver,
     ) -> Result<(), Failure> {
         let now = Instant::now();
         self.begun = now.checked_sub(measured).unwrap_or(now);
-        self.look(acknowledged());
+        self.look(so_far().last_acknowledged);
         if is_over {
             // clients may be waiting for a server that is not there: the trial would not end
             self.hurry();
             self.wake(driver);
-            return self.advance(acknowledged, instance);
+            return self.advance(so_far, instance);
         }
         while let Some(next) = self.due.pop_front_if(|next| next.at <= measured) {
+            self.count(so_far());
             self.begin(next, instance, driver)?;
             // what was acknowledged until now was so before the signal had its effect
             let before = self.done.iter().rev().nth(1).and_then(|before| before.at).unwrap_or_default();
             if let Some(begun) = self.done.last_mut() {
-                begun.last_ok = acknowledged().filter(|last| *last > before);
+                let SoFar { last_acknowledged, acknowledged, unknown } = so_far();
+                begun.last_ok = last_acknowledged.filter(|last| *last > before);
+                (begun.acknowledged, self.unknown_before) = (acknowledged, unknown);
             }
         }
         self.wake(driver);
-        self.advance(acknowledged, instance)
+        self.advance(so_far, instance)
     }
 
     /// Lets processes of clients go on that were stopped for long enough.
@@ -196,7 +209,7 @@ impl<'a> Injector<'a> {
     /// Brings every member back at once, and waits until it answers. Returns the member that does not.
     pub(crate) async fn end(
         mut self,
-        acknowledged: impl Fn() -> Option<Duration>,
+        so_far: impl Fn() -> SoFar,
         instance: &mut Instance,
     ) -> Result<(Vec<Injected>, Option<LostMember>), Failure> {
         let (now, passed) = (Instant::now(), self.passed());
@@ -207,16 +220,24 @@ impl<'a> Injector<'a> {
         }
         let mut lost = None;
         while !self.open.is_empty() && lost.is_none() {
-            self.advance(&acknowledged, instance)?;
+            self.advance(&so_far, instance)?;
             lost = instance.lost(|role| self.has_down(role));
             if lost.is_none() && now.elapsed() > READY + STOPPING {
                 lost = self.open.first().and_then(|open| instance.silent(open.member));
             }
             self.wait(AGAIN).await;
         }
+        self.count(so_far());
         let missed = self.due.into_iter().map(Injected::of);
         self.done.extend(missed);
         Ok((self.done, lost))
+    }
+
+    /// Counts for the last injection what had no answer since it.
+    fn count(&mut self, so_far: SoFar) {
+        if let Some(last) = self.done.last_mut() {
+            last.unknown = so_far.unknown.saturating_sub(self.unknown_before);
+        }
     }
 
     /// Lets nobody stay down or paused any longer.
@@ -306,18 +327,14 @@ impl<'a> Injector<'a> {
         }
     }
 
-    fn advance(
-        &mut self,
-        acknowledged: impl Fn() -> Option<Duration>,
-        instance: &mut Instance,
-    ) -> Result<(), Failure> {
+    fn advance(&mut self, so_far: impl Fn() -> SoFar, instance: &mut Instance) -> Result<(), Failure> {
         for begun in &mut self.open {
             let Some(member) = instance.member(begun.member) else { continue };
             let now = Instant::now();
             match begun.state {
                 State::Stopping(since) if member.ended().is_some() || since.elapsed() > STOPPING => {
                     let injected = &mut self.done[begun.index];
-                    injected.last_ok = injected.last_ok.and(acknowledged());
+                    injected.last_ok = injected.last_ok.and(so_far().last_acknowledged);
                     // what does not stop in order in time is not asked a second time
                     let _ = member.kill();
                     start_again(member);

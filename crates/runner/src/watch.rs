@@ -100,8 +100,8 @@ pub(crate) async fn drive(
             if proved.is_none() && !is_over && injector.ends_server(measured) {
                 proved = Some(proved_by_ledger(of, place).await);
             }
-            let acknowledged = || trial.last_acknowledged();
-            if let Err(failure) = injector.go_on(measured, is_over, acknowledged, instance, &mut driver) {
+            let so_far = || trial.so_far();
+            if let Err(failure) = injector.go_on(measured, is_over, so_far, instance, &mut driver) {
                 trial.stop(Stop::Interrupted);
                 trial.give_up();
                 failed = Some(failure);
@@ -128,8 +128,8 @@ pub(crate) async fn drive(
     // one that was stopped at the very end still has its ledger to tell
     driver.go_on_all();
     let measurement = driver.join(of)?;
-    injector.look(trial.last_acknowledged());
-    let (injected, silent) = injector.end(|| trial.last_acknowledged(), instance).await?;
+    injector.look(trial.so_far().last_acknowledged);
+    let (injected, silent) = injector.end(|| trial.so_far(), instance).await?;
     if let Some(failure) = failed {
         return Err(failure);
     }

@@ -44,9 +44,13 @@ fn bugs() -> Vec<(&'static str, Bug)> {
         |workload: &'static str, bugs: &[Bug]| bugs.iter().map(|bug| (workload, *bug)).collect::<Vec<_>>();
     [
         of("inventory", &Bug::INVENTORY),
+        of("inventory", &Bug::AT_A_KILL),
         of("records", &Bug::RECORDS),
+        of("records", &Bug::AT_A_KILL),
         of("join", &Bug::JOIN),
         of("queue", &Bug::QUEUE),
+        of("queue", &Bug::AT_A_KILL),
+        of("queue", &[Bug::BringBack]),
     ]
     .concat()
 }

@@ -27,6 +27,7 @@ struct CorrectStoreTally {
     taken_over: u64,
     acknowledged: u64,
     unanswered: u64,
+    kills: u64,
     held: u64,
     /// Trials that were broken where nothing was promised.
     excused: u64,
@@ -87,6 +88,7 @@ impl Tally {
             ("took over data", Worth::Low),
             ("acknowledged", Worth::Middle),
             ("unanswered", Worth::Middle),
+            ("kills", Worth::Middle),
             ("hold", Worth::Needed),
             ("break, nothing promised", Worth::Needed),
             ("unknown", Worth::Needed),
@@ -98,12 +100,14 @@ impl Tally {
                 taken_over,
                 acknowledged,
                 unanswered,
+                kills,
                 held,
                 excused,
                 unknown,
             } = *each;
             let share = unknown as f64 / (trials.max(1) as f64) * 100.0;
-            let counts = [plans, trials, taken_over, acknowledged, unanswered, held, excused].map(count);
+            let counts =
+                [plans, trials, taken_over, acknowledged, unanswered, kills, held, excused].map(count);
             let unknown = format!("{} ({share:.0} %)", count(unknown));
             let counts = counts.into_iter().chain([unknown]);
             sound.push(std::iter::once(Entry::left(workload)).chain(counts.map(Entry::right)));
@@ -137,6 +141,7 @@ impl CorrectStoreTally {
             self.taken_over += u64::from(trial.took_over);
             self.acknowledged += ended(Outcome::Ok);
             self.unanswered += ended(Outcome::Unknown);
+            self.kills += trial.driven.kills;
             match trial.driven.audited.audit.verdict {
                 Verdict::Holds => self.held += 1,
                 Verdict::Broken => self.excused += 1,

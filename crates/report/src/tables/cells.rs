@@ -242,6 +242,8 @@ mod tests {
             at_seconds: Some(3.0),
             back_seconds: Some(3.1),
             answered_seconds: Some(3.2),
+            acknowledged: Some(9),
+            unknown: Some(3),
             last_ok_seconds: last_ok,
             next_ok_seconds: next_ok,
         };

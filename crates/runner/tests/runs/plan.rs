@@ -113,7 +113,7 @@ fn faults_that_cannot_be_brought_about_are_refused_with_what_would_do() {
     };
     let served = StoreKind { name: "served", schemes: &["served"], hosting: Hosting::Program, ..KIND };
     let (inside, served) = (Teller::new("inside"), Teller::of(served));
-    refused(&with("kill@1s"), &[inside.target()], &["inside has no server", "acidtest's own process"]);
+    refused(&with("kill@1s"), &[inside.target()], &["inside has no process of its own", "acidtest itself"]);
     refused(&with("kill@1s"), &[served.at("db.example")], &["your own", "--store served starts one"]);
     refused(&with("kill:locks@1s"), &[served.target()], &["no lock service", "lock hard"]);
     refused(

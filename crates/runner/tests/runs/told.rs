@@ -254,7 +254,7 @@ impl Bench {
             null: &Null,
             watcher,
             worker: &no_worker,
-            host: Path::new("false"),
+            host: std::path::Path::new("false"),
             write: &write,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

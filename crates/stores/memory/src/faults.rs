@@ -58,6 +58,16 @@ pub enum Bug {
     MakeUp,
     /// Delivers a message before the one that came before it.
     Reorder,
+    /// Is killed, and has lost the last writes that it acknowledged.
+    LoseLast,
+    /// Is killed, and has lost a write from the middle.
+    LoseMiddle,
+    /// Is killed, and has lost all that one client wrote.
+    LoseClient,
+    /// Is killed, and has kept half of a transaction.
+    ForgetHalf,
+    /// Is killed, and has again what was removed.
+    BringBack,
 }
 
 impl Bug {
@@ -100,6 +110,15 @@ impl Bug {
         Self::Reorder,
     ];
 
+    /// What a store may do that is killed, whatever its workload.
+    pub const AT_A_KILL: [Self; 4] = [Self::LoseLast, Self::LoseMiddle, Self::LoseClient, Self::ForgetHalf];
+
+    /// Whether the bug shows only once the store was killed. It then strikes at every kill.
+    #[must_use]
+    pub fn strikes_at_a_kill(self) -> bool {
+        self == Self::BringBack || Self::AT_A_KILL.contains(&self)
+    }
+
     /// The violation in a few words, for reports.
     #[must_use]
     pub fn meaning(self) -> &'static str {
@@ -126,6 +145,11 @@ impl Bug {
             Self::LoseHeld => "loses what a lost consumer held",
             Self::MakeUp => "delivers what nobody published",
             Self::Reorder => "delivers a later message first",
+            Self::LoseLast => "is killed, loses the last writes",
+            Self::LoseMiddle => "is killed, loses one from the middle",
+            Self::LoseClient => "is killed, loses all of one client",
+            Self::ForgetHalf => "is killed, keeps half a transaction",
+            Self::BringBack => "is killed, brings back what was removed",
         }
     }
 }
@@ -203,10 +227,10 @@ impl Faults {
         Self { unanswered: share, ..Self::default() }
     }
 
-    /// The same faults with this bug in one of 20 operations.
+    /// The same faults with this bug in one of 20 operations, or at every kill.
     #[must_use]
     pub fn with(self, bug: Bug) -> Self {
-        Self { bug: Some(bug), every: 20, ..self }
+        Self { bug: Some(bug), every: 20, outages: self.outages || bug.strikes_at_a_kill(), ..self }
     }
 }
 
@@ -215,7 +239,10 @@ impl fmt::Display for Faults {
         let share = |share: f64, what: &str| (share > 0.0).then(|| format!("{:.0} % {what}", share * 100.0));
         let is = |is: bool, what: &str| is.then(|| what.to_owned());
         let all = [
-            self.bug.map(|bug| format!("{}, one operation in {}", bug.meaning(), self.every)),
+            self.bug.map(|bug| match bug.strikes_at_a_kill() {
+                true => bug.meaning().to_owned(),
+                false => format!("{}, one operation in {}", bug.meaning(), self.every),
+            }),
             share(self.unanswered, "unanswered"),
             share(self.delays, "slow"),
             share(self.conflicts, "conflicts"),

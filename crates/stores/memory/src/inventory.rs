@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::{
     Bug, LATER, Memory, answered,
+    crash::{Forgotten, Journal},
     faults::Plant,
     gone,
     witness::Inventory as Witness,
@@ -38,6 +39,8 @@ struct State {
     bins: BTreeMap<Group, Bin>,
     /// Changes that become visible at a later time, earliest first.
     later: VecDeque<DelayedWrite>,
+    /// What was written since the last kill: withdrawals, and the sign of their counts.
+    journal: Option<Journal<(Vec<Withdrawal>, i64)>>,
 }
 
 #[derive(Debug)]
@@ -62,8 +65,15 @@ fn group(withdrawal: &Withdrawal) -> Group {
 }
 
 impl State {
-    /// Applies the delayed changes that are due by now.
+    /// Applies the delayed changes that are due by now, and forgets what a kill has cost.
     fn settle(&mut self) {
+        let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(|(parts, _)| parts.len()));
+        for forgotten in forgotten.into_iter().flatten() {
+            let (Forgotten::Whole((withdrawals, sign)) | Forgotten::Half((withdrawals, sign))) = &forgotten;
+            let whole = matches!(forgotten, Forgotten::Whole(_));
+            let parts = if whole { withdrawals.len() } else { withdrawals.len() / 2 };
+            self.add(&withdrawals[..parts], -sign);
+        }
         while self.later.front().is_some_and(|change| change.due <= Instant::now()) {
             if let Some(change) = self.later.pop_front()
                 && (!change.decided_then || change.sign > 0 || self.has(&change.withdrawals))
@@ -133,7 +143,7 @@ impl State {
 
 impl InventoryStore for Memory {
     fn load<'a>(&'a self, place: &'a Place, _: Lock, stock: &'a Stock) -> Task<'a, Result<(), StoreError>> {
-        let mut state = State::default();
+        let mut state = State { journal: Some(Journal::new(&self.world)), ..State::default() };
         for item in &stock.items {
             let bin = state.bins.entry((item.sku, item.condition, item.source)).or_default();
             bin.counts.push((item.warehouse, item.initial.into()));
@@ -192,6 +202,8 @@ struct Client {
     table: Arc<Table>,
     lock: Lock,
     plant: Plant,
+    /// The connection's number.
+    connection: u64,
 }
 
 /// An operation whose answer has not come. Dropped without one, it may or may not have been applied, so that the
@@ -218,7 +230,8 @@ impl Connector for MemoryConnector {
         let table = self.table.clone().ok_or("the stock was never loaded")?;
         let plant = || Plant::new(&self.world, self.world.faults);
         let link = Link::open(plant(), false)?;
-        Ok(Connection { link, store: Client { table, lock: self.lock, plant: plant() } })
+        let (lock, connection) = (self.lock, link.number);
+        Ok(Connection { link, store: Client { table, lock, plant: plant(), connection } })
     }
 }
 
@@ -291,6 +304,9 @@ impl Client {
             state.later.push_back(later(false));
         } else if !drops {
             state.add(withdrawals, if twice { 2 * sign } else { sign });
+            if let Some(journal) = &mut state.journal {
+                journal.note(self.connection, (withdrawals.to_vec(), sign));
+            }
         }
         Some(if late { Attempt::Failed(Fault::answered("planted: late")) } else { Attempt::Ok })
     }

@@ -3,6 +3,7 @@
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
+mod crash;
 mod faults;
 mod inventory;
 mod join;
@@ -140,6 +141,12 @@ impl Memory {
     #[must_use]
     pub fn strikes(&self) -> u64 {
         self.world.strikes()
+    }
+
+    /// How often the store has gone away since it was made, as by a kill: no connection outlives that.
+    #[must_use]
+    pub fn kills(&self) -> u64 {
+        self.world.kills()
     }
 
     /// The number of violations in a trial that an audit must see: those that are beyond doubt in the answers that

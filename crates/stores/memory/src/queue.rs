@@ -23,6 +23,7 @@ use tokio::{
 
 use crate::{
     Bug, Faults, LATER, Memory, answered,
+    crash::{Forgotten, Journal},
     faults::Plant,
     gone,
     witness::{Delivered, Queue as Witness},
@@ -59,6 +60,26 @@ struct State {
     arrivals: u64,
     /// Bodies of messages on their way, with the time at which they arrive.
     later: VecDeque<(Instant, Vec<u8>)>,
+    /// What was written since the last kill.
+    journal: Option<Journal<Change>>,
+}
+
+/// What producers and consumers have changed.
+#[derive(Debug)]
+enum Change {
+    /// Messages came together, with these arrival numbers.
+    Published(Vec<u64>),
+    /// A message was acknowledged, and removed.
+    Removed(u64, Letter),
+}
+
+impl Change {
+    fn parts(&self) -> usize {
+        match self {
+            Self::Published(arrivals) => arrivals.len(),
+            Self::Removed(..) => 1,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -68,13 +89,16 @@ struct Letter {
 }
 
 impl Queue {
-    fn new(exact: bool) -> Self {
-        Self { state: Mutex::default(), arrived: Notify::new(), witness: Mutex::new(Witness::new(exact)) }
+    fn new(world: &Arc<World>) -> Self {
+        let exact = world.exact;
+        let state = State { journal: Some(Journal::new(world)), ..State::default() };
+        Self { state: Mutex::new(state), arrived: Notify::new(), witness: Mutex::new(Witness::new(exact)) }
     }
 
     /// The locked state, after all arrivals and returns that are due by now.
     fn settled(&self) -> MutexGuard<'_, State> {
         let mut state = locked(&self.state);
+        state.forget();
         let now = Instant::now();
         while state.later.front().is_some_and(|(due, _)| *due <= now) {
             let Some((_, body)) = state.later.pop_front() else { break };
@@ -100,6 +124,35 @@ impl State {
     fn add(&mut self, body: Vec<u8>) {
         self.arrivals += 1;
         self.ready.insert(self.arrivals, Letter { body, redelivered: false });
+    }
+
+    /// Keeps in mind what was changed by a connection.
+    fn note(&mut self, connection: u64, change: Change) {
+        let brings_back = matches!(change, Change::Removed(..));
+        if let Some(journal) = self.journal.as_mut().filter(|journal| journal.is_of(brings_back)) {
+            journal.note(connection, change);
+        }
+    }
+
+    /// Forgets what a kill has cost.
+    fn forget(&mut self) {
+        let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Change::parts));
+        for forgotten in forgotten.into_iter().flatten() {
+            let whole = matches!(forgotten, Forgotten::Whole(_));
+            match forgotten {
+                Forgotten::Whole(Change::Published(arrivals))
+                | Forgotten::Half(Change::Published(arrivals)) => {
+                    let parts = if whole { arrivals.len() } else { arrivals.len() / 2 };
+                    for arrival in &arrivals[..parts] {
+                        self.ready.remove(arrival);
+                    }
+                }
+                Forgotten::Whole(Change::Removed(arrival, letter))
+                | Forgotten::Half(Change::Removed(arrival, letter)) => {
+                    self.ready.insert(arrival, Letter { redelivered: true, ..letter });
+                }
+            }
+        }
     }
 
     fn add_later(&mut self, bodies: impl IntoIterator<Item = Vec<u8>>) {
@@ -161,7 +214,7 @@ impl QueueAdapter for Memory {
         let mut queues = locked(&self.queues);
         let there = queues.contains_key(&name);
         if !there {
-            queues.insert(name.clone(), Arc::new(Queue::new(self.world.exact)));
+            queues.insert(name.clone(), Arc::new(Queue::new(&self.world)));
         }
         Box::pin(async move {
             let cause = format!("the queue {name} exists already");
@@ -361,7 +414,7 @@ impl Publisher {
         if self.ack != Ack::None && plant.happens(plant.faults.failures) {
             return Some(Attempt::Failed(Fault::answered("planted: the store failed to keep it")));
         }
-        Some(publish(state, plant, bodies))
+        Some(publish(state, plant, self.connection, bodies))
     }
 }
 
@@ -374,7 +427,8 @@ fn end(state: &mut State, fate: Fate, bodies: impl IntoIterator<Item = Vec<u8>>)
 }
 
 /// Puts messages into the queue, with the planted bug where it strikes.
-fn publish(state: &mut State, plant: &mut Plant, bodies: Vec<Vec<u8>>) -> Attempt {
+fn publish(state: &mut State, plant: &mut Plant, connection: u64, bodies: Vec<Vec<u8>>) -> Attempt {
+    let before = state.arrivals;
     if plant.strikes(Bug::LateApply) {
         state.add_later(bodies);
         return Attempt::Failed(Fault::answered("planted: late"));
@@ -397,6 +451,7 @@ fn publish(state: &mut State, plant: &mut Plant, bodies: Vec<Vec<u8>>) -> Attemp
         }
         state.add(body);
     }
+    state.note(connection, Change::Published((before + 1..=state.arrivals).collect()));
     Attempt::Ok
 }
 
@@ -603,6 +658,8 @@ impl Client {
             state.out.remove(&arrival);
             if self.plant.strikes(Bug::Redeliver) {
                 state.ready.insert(arrival, Letter { redelivered: true, ..letter });
+            } else {
+                state.note(self.number, Change::Removed(arrival, letter));
             }
         }
         all

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::{
     Bug, Faults, LATER, Memory, answered,
+    crash::{Forgotten, Journal},
     faults::Plant,
     gone,
     witness::{self, RecordVersion, Records as Witness},
@@ -49,6 +50,16 @@ struct State {
     later: VecDeque<(Instant, Vec<Request>)>,
     /// Number of commits that wrote something. A transaction with a scan conflicts if it has changed since the scan.
     commits: u64,
+    /// What was written since the last kill.
+    journal: Option<Journal<Vec<RowChange>>>,
+}
+
+/// A row that was written: its key, its version, and the row before, if there was one.
+#[derive(Clone, Debug)]
+struct RowChange {
+    key: String,
+    version: u64,
+    before: Option<Row>,
 }
 
 #[derive(Clone, Debug)]
@@ -142,8 +153,28 @@ impl State {
         rows.map(move |(key, row)| (key.as_str(), (row.version, tag_of(row.bytes.chunks(each)))))
     }
 
-    /// Applies the delayed operations that are due by now.
+    /// Forgets what a kill has cost. A write stays that later ones were made upon.
+    fn forget(&mut self) {
+        let forgotten = self.journal.as_mut().map(|journal| journal.forgotten(Vec::len));
+        for forgotten in forgotten.into_iter().flatten() {
+            let whole = matches!(forgotten, Forgotten::Whole(_));
+            let (Forgotten::Whole(changes) | Forgotten::Half(changes)) = forgotten;
+            let parts = if whole { changes.len() } else { changes.len() / 2 };
+            for RowChange { key, version, before } in changes.into_iter().take(parts) {
+                if self.rows.get(&key).is_some_and(|row| row.version == version) {
+                    self.commits += 1;
+                    match before {
+                        Some(before) => drop(self.rows.insert(key, before)),
+                        None => drop(self.rows.remove(&key)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Applies the delayed operations that are due by now, after a kill's damage.
     fn settle(&mut self, layout: &Layout, world: &Arc<World>) {
+        self.forget();
         while self.later.front().is_some_and(|(due, _)| *due <= Instant::now()) {
             let Some((_, requests)) = self.later.pop_front() else { return };
             let mut staged = PendingWrite::default();
@@ -152,17 +183,25 @@ impl State {
                 step(layout, self, &mut staged, &mut plant, request, &mut Answer::default())
             });
             if done.is_ok() {
-                self.commit(staged);
+                self.commit(staged, 0);
             }
         }
     }
 
     /// Writes all that is staged. Refused, with nothing changed, if a key that is to be inserted exists already.
-    fn commit(&mut self, staged: PendingWrite) -> Attempt {
+    fn commit(&mut self, staged: PendingWrite, connection: u64) -> Attempt {
         if staged.inserted.iter().any(|key| self.rows.contains_key(key)) {
             return Attempt::Refused;
         }
         self.commits += u64::from(!staged.written.is_empty());
+        if let Some(journal) = self.journal.as_mut().filter(|_| !staged.written.is_empty()) {
+            let change = |(key, row): (&String, &Row)| RowChange {
+                key: key.clone(),
+                version: row.version,
+                before: self.rows.get(key).cloned(),
+            };
+            journal.note(connection, staged.written.iter().map(change).collect());
+        }
         self.rows.extend(staged.written);
         self.doubles.extend(staged.doubles);
         Attempt::Ok
@@ -287,7 +326,7 @@ impl RecordsStore for Memory {
         layout: &'a Layout,
         loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>> {
-        let mut state = State::default();
+        let mut state = State { journal: Some(Journal::new(&self.world)), ..State::default() };
         let mut fields = Fields::default();
         for number in 0..layout.records {
             layout.fill(number, &mut fields);
@@ -352,6 +391,8 @@ struct Client {
     table: Arc<Table>,
     wanted: Requirements,
     plant: Plant,
+    /// The connection's number.
+    connection: u64,
 }
 
 /// An operation whose answer has not come. Dropped without one, it may or may not have been applied, so that the
@@ -400,7 +441,8 @@ impl Connector for MemoryConnector {
         let table = self.table.clone().ok_or("the records were never loaded")?;
         let plant = || Plant::new(&self.world, self.world.faults);
         let link = Link::open(plant(), false)?;
-        Ok(Connection { link, store: Client { table, wanted: self.wanted, plant: plant() }, begun: None })
+        let (wanted, connection) = (self.wanted, link.number);
+        Ok(Connection { link, store: Client { table, wanted, plant: plant(), connection }, begun: None })
     }
 }
 
@@ -531,7 +573,7 @@ impl Client {
             // as with a slow network: applied, applied later, or not applied, and no client is told which; one that
             // is applied later holds no latch, so that under the hard lock it would break in on one that does
             match plant.rng.random_range(0..3) {
-                0 => _ = state.commit(staged),
+                0 => _ = state.commit(staged, self.connection),
                 1 if self.wanted.lock != Lock::Hard => later(state),
                 _ => {}
             }
@@ -547,7 +589,7 @@ impl Client {
             return Some(Attempt::Ok);
         }
         let failed = !staged.inserted.is_empty() && plant.strikes(Bug::KeepInsert);
-        let done = state.commit(staged);
+        let done = state.commit(staged, self.connection);
         Some(if failed { Attempt::Failed(Fault::answered("planted: kept")) } else { done })
     }
 }

@@ -123,6 +123,23 @@ impl Case {
         cases.push(Self::join());
         cases.push(Self::join().with(Faults::unanswered(0.05)));
         cases.extend(Self::queues());
+        cases.extend(Self::killed());
+        cases
+    }
+
+    /// Stores that are killed again and again: correct ones, and those that forget something each time.
+    fn killed() -> Vec<Self> {
+        let together = Self::records("read:1+update:1+insert:1+rmw:1", 4);
+        let queue = Self::queue(r#""ack": "transaction", "consume": "transaction", "batch": 4"#);
+        let correct = Faults { outages: true, ..Faults::default() };
+        let mut cases = Vec::new();
+        for each in [Self::inventory(), together, queue.clone()] {
+            cases.extend(Bug::AT_A_KILL.map(|bug| each.clone().with(Faults::bug(bug))));
+            cases.push(each.with(correct));
+        }
+        let single = Self::queue(r#""in_flight": 4"#);
+        cases.push(queue.with(Faults::bug(Bug::BringBack)));
+        cases.push(single.with(Faults { outages: true, ..Faults::bug(Bug::Unflag) }));
         cases
     }
 
@@ -183,6 +200,7 @@ impl Case {
         let what = match (self.faults.bug, self.faults.unanswered > 0.0) {
             (Some(bug), _) => bug.meaning().to_owned(),
             (None, true) => format!("correct, {}", self.faults),
+            (None, false) if self.faults.outages => "correct, killed again and again".to_owned(),
             (None, false) if self.replayed || self.is_queue() => "correct".to_owned(),
             (None, false) if self.lock.promises() => format!("correct, lock {}", self.lock),
             (None, false) => "no lock at all".to_owned(),
@@ -216,6 +234,8 @@ pub struct DrivenTrial {
     pub audited: AuditResult,
     /// How often the bug struck during the trial.
     pub struck: u64,
+    /// How often the store was killed during the trial.
+    pub kills: u64,
     /// The number of violations that the audit must see.
     pub shown: u64,
 }
@@ -268,7 +288,7 @@ pub async fn drive(
     if !is_left {
         trial.load(store, place, &LoadProgress::default()).await?;
     }
-    let before = store.strikes();
+    let (before, kills) = (store.strikes(), store.kills());
     let tasks = (0..clients).map(|_| trial.client(store, place)).collect::<Result<Vec<_>, _>>()?;
     let measurement = match clock {
         Clock::Simulated => {
@@ -282,7 +302,8 @@ pub async fn drive(
         Clock::System => Trial::new(load, clients as usize).run(tasks)?,
     };
     let audited = trial.audit(Ok(store), place).await;
-    Ok(DrivenTrial { measurement, audited, struck: store.strikes() - before, shown: store.shown(place) })
+    let (struck, kills) = (store.strikes() - before, store.kills() - kills);
+    Ok(DrivenTrial { measurement, audited, struck, kills, shown: store.shown(place) })
 }
 
 /// Runs a task on a new thread by this clock. By the simulated one, time passes only while all of the task waits.

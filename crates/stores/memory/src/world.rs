@@ -100,6 +100,12 @@ impl World {
         self.is_sound.load(Relaxed)
     }
 
+    /// How often it has gone away so far, as by a kill.
+    pub(crate) fn kills(&self) -> u64 {
+        self.presence();
+        locked(&self.presence).left
+    }
+
     pub(crate) fn is_there(&self) -> bool {
         self.presence().is_some()
     }

@@ -10,28 +10,30 @@ pub(crate) fn judged(case: &Case, seed: u64) -> (DrivenTrial, Audit) {
     (driven, audit)
 }
 
-/// Asserts that a case is found to hold, and that the store's own witness knows of no violation.
+/// Asserts that a case is found to hold, and that the store's own witness knows of no violation. Returns its results.
 #[track_caller]
-pub(crate) fn holds(case: &Case, seed: u64) {
+pub(crate) fn holds(case: &Case, seed: u64) -> DrivenTrial {
     let (driven, audit) = judged(case, seed);
     let shown = format!("{}, lock {}, seed {seed}: {audit} {:?}", case.meaning(), case.lock, audit.evidence);
     assert_eq!(audit.verdict, Verdict::Holds, "{shown}");
     assert_eq!(driven.shown, 0, "the store's own witness disagrees: {shown}");
+    driven
 }
 
-/// Asserts that a case is found broken, with findings in all of these counts.
+/// Asserts that a case is found broken, with findings in all of these counts. Returns its results and its audit.
 #[track_caller]
-pub(crate) fn caught_as(case: &Case, seed: u64, counts: &[&str]) {
+pub(crate) fn caught_as(case: &Case, seed: u64, counts: &[&str]) -> (DrivenTrial, Audit) {
     let (driven, audit) = judged(case, seed);
-    let DrivenTrial { struck, shown, .. } = driven;
+    let DrivenTrial { struck, shown, .. } = &driven;
     let told = format!(
         "{}, lock {}, seed {seed}: struck {struck} times, {shown} to be seen: {audit}",
         case.meaning(),
         case.lock
     );
-    assert!(shown > 0, "{told}");
+    assert!(*shown > 0, "{told}");
     assert_eq!(audit.verdict, Verdict::Broken, "{told}");
     for count in counts {
         assert!(audit.count(count) > 0, "no {count}: {told}");
     }
+    (driven, audit)
 }

@@ -1,0 +1,87 @@
+//! A store that loses what it acknowledged is caught through a kill, and what it lost is ascribed to its durability and
+//! never to its lock; a correct one that is killed a thousand times raises no alarm.
+
+mod common;
+
+use acidtest_model::Lock;
+use acidtest_store_memory::{Bug, Faults, selftest::Case};
+use acidtest_workloads::Audit;
+
+const MIX: &str = "read:1+update:1+insert:1+rmw:1";
+
+fn queues() -> [Case; 2] {
+    [
+        Case::queue(r#""in_flight": 4"#),
+        Case::queue(r#""ack": "transaction", "consume": "transaction", "batch": 4"#),
+    ]
+}
+
+/// Every workload that writes, in every lock mode that promises something, with and without transactions.
+fn cases() -> Vec<Case> {
+    let locks = [Lock::Soft, Lock::Hard, Lock::Native];
+    let mut cases: Vec<Case> = locks.map(|lock| Case::inventory().under(lock)).into();
+    cases.extend(locks.map(|lock| Case::records(MIX, 1).under(lock)));
+    cases.extend(locks.map(|lock| Case::records(MIX, 4).under(lock)));
+    cases.extend(queues());
+    cases
+}
+
+/// What a trial's audit says once a kill is taken into account: of a lock that had been proved to hold until then.
+fn across_a_kill(mut audit: Audit) -> Audit {
+    let nothing = Audit::unknown("nothing was proved before the kill");
+    audit.across_crash(&nothing, &[] as &[&str]);
+    audit
+}
+
+#[track_caller]
+fn caught(case: &Case, seed: u64) {
+    let (driven, audit) = common::caught_as(case, seed, &[]);
+    let shown = format!("{}, lock {}, {}: {audit}", case.workload.name, case.lock, case.meaning());
+    assert!(driven.kills > 0 && driven.struck > 0, "{shown}");
+    let crossed = across_a_kill(audit);
+    let found = |guarantee: &str| -> u64 {
+        let of = crossed.findings.iter().filter(|finding| finding.guarantee == guarantee);
+        of.map(|finding| finding.count).sum()
+    };
+    assert!(found("durability") > 0, "{shown}: {crossed:?}");
+    assert_eq!(found("lock"), 0, "the lock is correct, {shown}: {crossed:?}");
+}
+
+#[test]
+fn a_store_that_loses_writes_at_a_kill_is_caught_and_its_lock_is_not_accused() {
+    for case in cases() {
+        for bug in [Bug::LoseLast, Bug::LoseMiddle, Bug::LoseClient] {
+            caught(&case.clone().with(Faults::bug(bug)), 17);
+        }
+    }
+}
+
+#[test]
+fn a_store_that_keeps_half_a_transaction_is_caught() {
+    let [_, transactions] = queues();
+    for case in [Case::inventory(), Case::records(MIX, 4), transactions] {
+        caught(&case.with(Faults::bug(Bug::ForgetHalf)), 17);
+    }
+}
+
+#[test]
+fn a_queue_that_has_again_what_was_removed_is_caught() {
+    for case in queues() {
+        caught(&case.clone().with(Faults::bug(Bug::BringBack)), 17);
+        let unflags = Faults { outages: true, ..Faults::bug(Bug::Unflag) };
+        caught(&case.with(unflags), 17);
+    }
+}
+
+#[test]
+fn a_correct_store_that_is_killed_a_thousand_times_raises_no_alarm() {
+    let faults = Faults { outages: true, ..Faults::default() };
+    let (mut kills, mut seed) = (0, 0);
+    while kills < 1000 {
+        for case in cases() {
+            seed += 1;
+            let case = case.with(Faults { unanswered: if seed % 3 == 0 { 0.05 } else { 0.0 }, ..faults });
+            kills += common::holds(&case, seed).kills;
+        }
+    }
+}
