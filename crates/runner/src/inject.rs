@@ -150,14 +150,14 @@ impl<'a> Injector<'a> {
             return self.advance(so_far, instance);
         }
         while let Some(next) = self.due.pop_front_if(|next| next.at <= measured) {
-            self.count(so_far());
+            let SoFar { acknowledged, unknown, .. } = so_far();
+            self.count(unknown);
             self.begin(next, instance, driver)?;
             // what was acknowledged until now was so before the signal had its effect
             let before = self.done.iter().rev().nth(1).and_then(|before| before.at).unwrap_or_default();
             if let Some(begun) = self.done.last_mut() {
-                let SoFar { last_acknowledged, acknowledged, unknown } = so_far();
-                begun.last_ok = last_acknowledged.filter(|last| *last > before);
-                (begun.acknowledged, self.unknown_before) = (acknowledged, unknown);
+                begun.last_ok = so_far().last_acknowledged.filter(|last| *last > before);
+                begun.acknowledged = acknowledged;
             }
         }
         self.wake(driver);
@@ -227,17 +227,18 @@ impl<'a> Injector<'a> {
             }
             self.wait(AGAIN).await;
         }
-        self.count(so_far());
+        self.count(so_far().unknown);
         let missed = self.due.into_iter().map(Injected::of);
         self.done.extend(missed);
         Ok((self.done, lost))
     }
 
-    /// Counts for the last injection what had no answer since it.
-    fn count(&mut self, so_far: SoFar) {
+    /// Counts for the last injection what has had no answer since it, of so many in all.
+    fn count(&mut self, unknown: u64) {
         if let Some(last) = self.done.last_mut() {
-            last.unknown = so_far.unknown.saturating_sub(self.unknown_before);
+            last.unknown = unknown.saturating_sub(self.unknown_before);
         }
+        self.unknown_before = unknown;
     }
 
     /// Lets nobody stay down or paused any longer.
