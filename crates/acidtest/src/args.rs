@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use acidtest_model::{Durability, Faults, Lock};
+use acidtest_model::{Commands, Durability, Faults, Lock};
 use acidtest_report::{ArrivalKind, Plan, RefusedKind, Span};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -127,6 +127,8 @@ pub(crate) struct Grid {
     /// kill:locks@3s; of the clients disconnect@3s, stall@3s:2s; together as kill@3s+stall@6s:1s [default: none]
     #[arg(long, value_delimiter = ',', value_name = "FAULT,...")]
     pub(crate) fault: Option<Vec<Faults>>,
+    #[command(flatten)]
+    pub(crate) commands: FaultCommands,
     /// Numbers of clients; 3..66:9 is 3, 12, 21, … 66 [default: 16]
     #[arg(long, value_delimiter = ',', value_name = "N,...")]
     pub(crate) clients: Option<Vec<NumberList>>,
@@ -140,6 +142,40 @@ pub(crate) struct Grid {
     /// address [default: redis]
     #[arg(long, value_name = "STORE")]
     pub(crate) lock_service: Option<String>,
+}
+
+/// The user's own commands for faults on servers of the user's own.
+#[derive(Debug, Args)]
+pub(crate) struct FaultCommands {
+    /// Shell command that kills your own server, for --fault kill; at most 60 s
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) on_kill: Option<String>,
+    /// Shell command that stops it in order, for --fault restart
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) on_stop: Option<String>,
+    /// Shell command that starts it again, for both
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) on_start: Option<String>,
+    /// Shell command that makes it stand still, for --fault pause
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) on_pause: Option<String>,
+    /// Shell command that lets it go on
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) on_resume: Option<String>,
+}
+
+impl FaultCommands {
+    /// Those that were given.
+    pub(crate) fn given(&self) -> Commands {
+        let Self { on_kill, on_stop, on_start, on_pause, on_resume } = self;
+        Commands {
+            kill: on_kill.clone(),
+            stop: on_stop.clone(),
+            start: on_start.clone(),
+            pause: on_pause.clone(),
+            resume: on_resume.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -360,6 +396,7 @@ impl Run {
             ("locks", grid.lock.is_some()),
             ("durability", grid.durability.is_some()),
             ("faults", grid.fault.is_some()),
+            ("commands", !grid.commands.given().is_empty()),
             ("clients", grid.clients.is_some()),
             ("lock_service", grid.lock_service.is_some()),
             ("duration", driving.duration.is_some()),
@@ -386,6 +423,17 @@ impl Run {
         set(&mut plan.locks, grid.lock.as_ref());
         set(&mut plan.durability, grid.durability.as_ref());
         set(&mut plan.faults, grid.fault.as_ref());
+        let Commands { kill, stop, start, pause, resume } = grid.commands.given();
+        let commands = &mut plan.commands;
+        for (key, given) in [
+            (&mut commands.kill, kill),
+            (&mut commands.stop, stop),
+            (&mut commands.start, start),
+            (&mut commands.pause, pause),
+            (&mut commands.resume, resume),
+        ] {
+            *key = given.or(key.take());
+        }
         if let Some(clients) = &grid.clients {
             plan.clients = clients.iter().flat_map(|numbers| numbers.0.clone()).collect();
         }

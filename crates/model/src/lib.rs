@@ -4,6 +4,7 @@
 //! Invariant: this crate does no I/O and knows no particular store.
 
 mod address;
+mod commands;
 mod error;
 mod figure;
 mod guarantee;
@@ -13,6 +14,7 @@ mod role;
 mod timeline;
 
 pub use address::{Address, AddressError, Secret};
+pub use commands::Commands;
 pub use error::StoreError;
 pub use figure::count;
 pub use guarantee::{Durability, EffectiveSettings, Isolation, Lock, UnknownWord};

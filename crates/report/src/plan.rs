@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
-use acidtest_model::{Durability, Faults, Lock};
+use acidtest_model::{Commands, Durability, Faults, Lock};
 use acidtest_workloads::Values;
 use jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -94,6 +94,10 @@ pub struct Plan {
     /// `kill@3s+pause@6s:1s` and the like; empty for none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Faults>,
+    /// Commands for a shell that bring faults about on the user's own server: `kill`, `stop`, `start`, `pause` and
+    /// `resume`.
+    #[serde(default, skip_serializing_if = "Commands::is_empty")]
+    pub commands: Commands,
     /// Numbers of clients, an axis of the grid.
     #[serde(default = "defaults::clients")]
     pub clients: Vec<u32>,
@@ -172,6 +176,7 @@ impl Plan {
             locks: defaults::locks(),
             durability: defaults::durability(),
             faults: Vec::new(),
+            commands: Commands::default(),
             clients: defaults::clients(),
             trials: defaults::trials(),
             duration: defaults::duration(),

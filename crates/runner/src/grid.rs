@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use acidtest_engine::{Arrivals, Extent, Load, OnRefused};
-use acidtest_model::{Address, Disruption, Durability, Faults, Hosting, Lock, Role, StoreKind, Support};
+use acidtest_model::{
+    Address, Commands, Disruption, Durability, Faults, Hosting, Lock, Role, StoreKind, Support,
+};
 use acidtest_report::{ArrivalKind, Plan, count};
 use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
@@ -301,12 +303,7 @@ fn check_faults(
         return Ok(());
     }
     if target.address.is_some() {
-        return Err(format!(
-            "--fault {faults} is for servers that acidtest starts, and {} is your own; --store {} starts one, and \
-             disconnect and stall are for any",
-            target.shown(),
-            kind.name
-        ));
+        return check_commands(faults, target, plan);
     }
     if kind.hosting == Hosting::InMemory {
         return Err(format!(
@@ -327,6 +324,36 @@ fn check_faults(
             "--fault {faults} is for servers that acidtest starts, and the lock service is your own; --lock-service \
              redis starts one"
         ));
+    }
+    Ok(())
+}
+
+/// Whether there is a command for each fault on a server of the user's own.
+fn check_commands(faults: &Faults, target: &Target, plan: &Plan) -> Result<(), String> {
+    let kind = target.kind();
+    if kind.hosting != Hosting::Program {
+        return Err(format!(
+            "--fault {faults} is not for a file of your own, {}; --store {} makes one",
+            target.shown(),
+            kind.name
+        ));
+    }
+    for fault in &faults.0 {
+        let Some(wanted) = Commands::wanted(fault.disruption) else { continue };
+        if fault.member != Role::Server {
+            return Err(format!(
+                "--fault {faults}: no command is known for the lock service of {}",
+                target.shown()
+            ));
+        }
+        if let Some(missing) = wanted.into_iter().find(|name| plan.commands.get(name).is_none()) {
+            return Err(format!(
+                "--fault {faults} needs your own command on {}: give --on-{missing} COMMAND; --store {} starts a \
+                 server that acidtest can do it to, and disconnect and stall are for any",
+                target.shown(),
+                kind.name
+            ));
+        }
     }
     Ok(())
 }

@@ -10,12 +10,13 @@ use std::{
 
 use acidtest_engine::SoFar;
 use acidtest_lab::Member;
-use acidtest_model::{Disruption, Injection, Role, Timeline};
+use acidtest_model::{Commands, Disruption, Injection, Role, Timeline};
 use acidtest_report::InjectionFigures;
 
 use crate::{
     Failure, OpenOptions,
     answer::{AGAIN, READY, open},
+    command::UserCommand,
     driver::Driver,
     instance::{Instance, LostMember, Way},
 };
@@ -90,6 +91,10 @@ enum State {
     Down(Instant),
     /// Stopped by a signal until this moment.
     Paused(Instant),
+    /// The user's own command runs that ends or stops it, until which there is nothing to wait for, or that brings it
+    /// back; it is away for so long in between.
+    Ending(UserCommand, Duration),
+    Returning(UserCommand),
     /// The process of clients with this index, stopped by a signal until this moment.
     Stalled(usize, Instant),
     /// Back, and asked until it answers.
@@ -99,6 +104,8 @@ enum State {
 
 /// Carries out the timeline of one trial.
 pub(crate) struct Injector<'a> {
+    /// For servers of the user's own.
+    commands: &'a Commands,
     due: VecDeque<&'a Injection>,
     open: Vec<OpenInjection>,
     done: Vec<Injected>,
@@ -109,9 +116,9 @@ pub(crate) struct Injector<'a> {
 }
 
 impl<'a> Injector<'a> {
-    pub(crate) fn new(timeline: &'a Timeline) -> Self {
+    pub(crate) fn new(timeline: &'a Timeline, commands: &'a Commands) -> Self {
         let due = timeline.injections().iter().collect();
-        Self { due, open: Vec::new(), done: Vec::new(), begun: Instant::now(), unknown_before: 0 }
+        Self { commands, due, open: Vec::new(), done: Vec::new(), begun: Instant::now(), unknown_before: 0 }
     }
 
     /// Waits for this long, and meanwhile for the answers of members that are back.
@@ -183,9 +190,10 @@ impl<'a> Injector<'a> {
     pub(crate) fn look(&mut self, last: Option<Duration>) {
         let Some(last) = last else { return };
         for (index, injected) in self.done.iter_mut().enumerate() {
-            // a server that is asked to stop still serves for a while
-            let is_stopping =
-                |open: &OpenInjection| open.index == index && matches!(open.state, State::Stopping(_));
+            // a server that is asked to stop still serves for a while, and so does one that a command is to end
+            let is_stopping = |open: &OpenInjection| {
+                open.index == index && matches!(open.state, State::Stopping(_) | State::Ending(..))
+            };
             if injected.next_ok.is_some() || self.open.iter().any(is_stopping) {
                 continue;
             }
@@ -202,7 +210,9 @@ impl<'a> Injector<'a> {
 
     /// Whether the member is not there because of an injection.
     pub(crate) fn has_down(&self, role: Role) -> bool {
-        let is_down = |state: &State| matches!(state, State::Stopping(_) | State::Down(_));
+        let is_down = |state: &State| {
+            matches!(state, State::Stopping(_) | State::Down(_) | State::Ending(..) | State::Returning(_))
+        };
         self.open.iter().any(|open| open.member == role && is_down(&open.state))
     }
 
@@ -223,7 +233,7 @@ impl<'a> Injector<'a> {
             self.advance(&so_far, instance)?;
             lost = instance.lost(|role| self.has_down(role));
             if lost.is_none() && now.elapsed() > READY + STOPPING {
-                lost = self.open.first().and_then(|open| instance.silent(open.member));
+                lost = self.open.first().map(|open| instance.silent(open.member));
             }
             self.wait(AGAIN).await;
         }
@@ -266,17 +276,29 @@ impl<'a> Injector<'a> {
             self.begin_on_clients(injection, driver);
             return Ok(());
         }
-        let Some(member) = instance.member(role) else {
-            return Err(Failure::Usage(format!(
-                "there is no private {role} to {}",
-                injection.disruption.name()
-            )));
-        };
         let injected = Injected { at: Some(self.passed()), ..Injected::of(injection) };
         if self.is_out_of_reach(injection) {
             self.done.push(injected);
             return Ok(());
         }
+        let Some(member) = instance.member(role) else {
+            let Some((name, command)) = self.command_of(injection.disruption, 0) else {
+                return Err(Failure::Usage(format!(
+                    "there is no private {role} to {}, and no command that does it",
+                    injection.disruption.name()
+                )));
+            };
+            let away = match injection.disruption {
+                Disruption::Kill { down } => down,
+                Disruption::Pause { lasting } => lasting,
+                _ => Duration::ZERO,
+            };
+            let state = State::Ending(UserCommand::start(name, command)?, away);
+            self.open.retain(|open| open.member != role);
+            self.open.push(OpenInjection { index: self.done.len(), member: role, state });
+            self.done.push(injected);
+            return Ok(());
+        };
         let state = match injection.disruption {
             Disruption::Kill { down } => {
                 member.kill()?;
@@ -297,6 +319,12 @@ impl<'a> Injector<'a> {
         self.open.push(OpenInjection { index: self.done.len(), member: role, state });
         self.done.push(injected);
         Ok(())
+    }
+
+    /// The user's own command that begins a disruption (0) or ends it (1), with its name.
+    fn command_of(&self, disruption: Disruption, which: usize) -> Option<(&'static str, &'a str)> {
+        let name = Commands::wanted(disruption)?[which];
+        Some((name, self.commands.get(name)?))
     }
 
     fn begin_on_clients(&mut self, injection: &Injection, driver: &mut Driver) {
@@ -322,30 +350,25 @@ impl<'a> Injector<'a> {
     fn is_out_of_reach(&self, injection: &Injection) -> bool {
         let open = self.open.iter().find(|open| open.member == injection.member);
         match open.map(|open| &open.state) {
-            Some(State::Down(_)) => true,
+            Some(State::Down(_) | State::Ending(..) | State::Returning(_)) => true,
             Some(State::Stopping(_)) => !matches!(injection.disruption, Disruption::Kill { .. }),
             _ => false,
         }
     }
 
     fn advance(&mut self, so_far: impl Fn() -> SoFar, instance: &mut Instance) -> Result<(), Failure> {
-        for begun in &mut self.open {
-            let Some(member) = instance.member(begun.member) else { continue };
-            let now = Instant::now();
-            match begun.state {
-                State::Stopping(since) if member.ended().is_some() || since.elapsed() > STOPPING => {
-                    let injected = &mut self.done[begun.index];
-                    injected.last_ok = injected.last_ok.and(so_far().last_acknowledged);
-                    // what does not stop in order in time is not asked a second time
-                    let _ = member.kill();
-                    start_again(member);
-                }
-                State::Down(until) if now >= until => start_again(member),
-                State::Paused(until) if now >= until => member.resume()?,
-                _ => continue,
+        for index in 0..self.open.len() {
+            let role = self.open[index].member;
+            let is_back = match instance.member(role) {
+                Some(member) => self.advance_member(index, member, &so_far)?,
+                None => self.advance_by_command(index, &so_far)?,
+            };
+            if !is_back {
+                continue;
             }
+            let begun = &mut self.open[index];
             self.done[begun.index].back = Some(self.begun.elapsed());
-            if let Some(Way { target, address, locks, .. }) = instance.way_to(begun.member) {
+            if let Some(Way { target, address, locks, .. }) = instance.way_to(role) {
                 begun.state = State::Starting(Box::pin(async move {
                     let options = OpenOptions { durability: None, locks: locks.as_ref() };
                     while open(&target, &address, options).await.is_err() {
@@ -363,5 +386,54 @@ impl<'a> Injector<'a> {
             !answers
         });
         Ok(())
+    }
+
+    /// Goes on with a private member. Returns whether it has just been brought back.
+    fn advance_member(
+        &mut self,
+        index: usize,
+        member: &mut Member,
+        so_far: impl Fn() -> SoFar,
+    ) -> Result<bool, Failure> {
+        let (begun, now) = (&self.open[index], Instant::now());
+        match begun.state {
+            State::Stopping(since) if member.ended().is_some() || since.elapsed() > STOPPING => {
+                let injected = &mut self.done[begun.index];
+                injected.last_ok = injected.last_ok.and(so_far().last_acknowledged);
+                // what does not stop in order in time is not asked a second time
+                let _ = member.kill();
+                start_again(member);
+            }
+            State::Down(until) if now >= until => start_again(member),
+            State::Paused(until) if now >= until => member.resume()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Goes on with a server of the user's own. Returns whether it has just been brought back.
+    fn advance_by_command(&mut self, index: usize, so_far: impl Fn() -> SoFar) -> Result<bool, Failure> {
+        let disruption = self.done[self.open[index].index].injection.disruption;
+        let command = self.command_of(disruption, 1);
+        let (state, now) = (&mut self.open[index].state, Instant::now());
+        match std::mem::replace(state, State::Answers) {
+            State::Ending(running, away) if running.has_ended() => {
+                running.end()?;
+                *state = State::Down(now + away);
+                let injected = &mut self.done[self.open[index].index];
+                injected.last_ok = injected.last_ok.and(so_far().last_acknowledged);
+            }
+            State::Returning(running) if running.has_ended() => {
+                running.end()?;
+                return Ok(true);
+            }
+            State::Down(until) if now >= until => {
+                if let Some((name, command)) = command {
+                    *state = State::Returning(UserCommand::start(name, command)?);
+                }
+            }
+            other => *state = other,
+        }
+        Ok(false)
     }
 }

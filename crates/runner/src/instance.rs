@@ -266,9 +266,10 @@ impl Instance {
     }
 
     /// The member with this role as lost, because it does not answer.
-    pub(crate) fn silent(&mut self, role: Role) -> Option<LostMember> {
-        let log = self.private.member(role)?.log_tail(LOG_LINES);
-        Some(LostMember { how: lost(role, "did not answer again after it was started anew"), log })
+    pub(crate) fn silent(&mut self, role: Role) -> LostMember {
+        // a server of the user's own has no log here
+        let log = self.private.member(role).map_or_else(Vec::new, |member| member.log_tail(LOG_LINES));
+        LostMember { how: lost(role, "did not answer again after it was started anew"), log }
     }
 
     /// Removes the namespaces, unless they are to be kept, and stops every process that was started; a failure of one

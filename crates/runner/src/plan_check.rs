@@ -42,6 +42,7 @@ impl<'a> GivenOptions<'a> {
             ("locks", plan.locks != usual.locks),
             ("durability", plan.durability != usual.durability),
             ("faults", !plan.faults.is_empty()),
+            ("commands", !plan.commands.is_empty()),
             ("clients", plan.clients != usual.clients),
             ("duration", plan.duration != usual.duration),
             ("ops", plan.ops.is_some()),
@@ -106,6 +107,7 @@ fn option(key: &str) -> String {
         "locks" => "lock",
         "rates" => "rate",
         "faults" => "fault",
+        "commands" => "on-kill (-stop, -start, -pause, -resume)",
         key => key,
     };
     format!("--{}", name.replace('_', "-"))
@@ -278,7 +280,7 @@ pub fn check_effect(
     let most_clients = grid.cells.iter().map(|cell| cell.clients).max().unwrap_or_default();
     let (ruled, warmed) = (plan.locks.as_slice(), !plan.warmup.0.is_zero());
     let retries = plan.trace.is_none() && plan.on_refused == RefusedKind::Retry;
-    let rows: [Row; 16] = [
+    let rows: [Row; 17] = [
         (
             "locks",
             workloads.iter().all(|workload| !workload.decides()),
@@ -347,6 +349,12 @@ pub fn check_effect(
             "processes",
             plan.processes.is_some_and(|processes| processes > most_clients),
             "no cell has as many clients, and a process without a client does nothing",
+        ),
+        (
+            "commands",
+            !used.iter().any(|target| target.address.is_some())
+                || !plan.faults.iter().any(Faults::hit_servers),
+            "they bring faults about on servers of your own, and no cell has that",
         ),
         ("replace", !own_servers, "a private server is new: nobody's namespace is there"),
         ("keep", !own_servers, "a private server goes with all that is in it"),

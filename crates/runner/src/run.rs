@@ -410,7 +410,8 @@ impl Runner<'_, '_> {
             Some(EarlierData { place, by, .. }) => (place, Some(by)),
             None => (Place { namespace: self.plan.namespace.clone(), trial: self.trials }, None),
         };
-        let trial = TrialRun::new(&**workload, setup, place).spread(spread);
+        let trial =
+            TrialRun::new(&**workload, setup, place).spread(spread).commands(self.plan.commands.clone());
         let mut about = TrialFacts {
             round,
             session: self.session,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use acidtest_engine::{ClientTask, Load, Measurement, Outcome};
-use acidtest_model::{EffectiveSettings, StoreError, Timeline};
+use acidtest_model::{Commands, EffectiveSettings, StoreError, Timeline};
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Remarks, TrialSetup, Verdict, Workload, WorkloadTrial,
     hosted::HostedTrial,
@@ -35,6 +35,8 @@ pub struct TrialRun<'a> {
     /// What the host of an embedded store has to know of it.
     hosted: HostedTrial,
     spread: Option<Spread<'a>>,
+    /// The user's own, which bring faults about on a server of the user's own.
+    commands: Commands,
 }
 
 impl<'a> TrialRun<'a> {
@@ -43,13 +45,25 @@ impl<'a> TrialRun<'a> {
     pub fn new(workload: &dyn Workload, setup: TrialSetup, place: Place) -> Self {
         let (workload_name, parameters, lock) = (workload.name().to_owned(), workload.values(), setup.lock);
         let hosted = HostedTrial { workload: workload_name, parameters, lock, place };
-        Self { trial: workload.trial(setup.clone()), setup, hosted, spread: None }
+        Self {
+            trial: workload.trial(setup.clone()),
+            setup,
+            hosted,
+            spread: None,
+            commands: Commands::default(),
+        }
     }
 
     /// The same with its clients spread over several processes.
     #[must_use]
     pub fn spread(self, spread: Option<Spread<'a>>) -> Self {
         Self { spread, ..self }
+    }
+
+    /// The same with the user's own commands for faults.
+    #[must_use]
+    pub fn commands(self, commands: Commands) -> Self {
+        Self { commands, ..self }
     }
 
     /// How many rows [`load`](Self::load) loads.
@@ -165,7 +179,7 @@ impl<'a> TrialRun<'a> {
             let clients = (0..self.setup.clients).map(|_| self.trial.client(instance.store(), place));
             Driver::here(load, clients.collect::<Result<Vec<ClientTask>, StoreError>>()?)?
         };
-        watch::drive(&*self.trial, instance, place, extent, driver, timeline, watcher).await
+        watch::drive(&*self.trial, instance, place, extent, driver, (timeline, &self.commands), watcher).await
     }
 
     /// Audits the trial: holds its ledger against the final state of the store.

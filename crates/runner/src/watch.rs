@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use acidtest_engine::{Extent, Measurement, Progress, Stop};
-use acidtest_model::{Role, StoreError, Timeline};
+use acidtest_model::{Commands, Role, StoreError, Timeline};
 use acidtest_observe::{Resources, Sampler};
 use acidtest_report::GaugeFigures;
 use acidtest_workloads::{Audit, Place, WorkloadTrial};
@@ -66,11 +66,11 @@ pub(crate) async fn drive(
     place: &Place,
     extent: Extent,
     mut driver: Driver,
-    timeline: &Timeline,
+    (timeline, commands): (&Timeline, &Commands),
     watcher: &mut Watcher<'_>,
 ) -> Result<Driven, Failure> {
     let trial = driver.trial.clone();
-    let mut injector = Injector::new(timeline);
+    let mut injector = Injector::new(timeline, commands);
     // started anew with the measured part; a trial shorter than the interval has only this one
     let mut sampler = sample(instance, &driver);
     let mut observed = instance.pids();

@@ -206,6 +206,12 @@ fn lock_service(plan: &Plan, grid: &Grid, targets: &[Target]) -> Result<Option<T
 fn resumed(run: &Run, file: &Path) -> Result<Order, Failure> {
     let begun = output::load_begun(file)?;
     let refuse = |why: &str| Err(Failure::Usage(format!("cannot go on with {}: {why}", file.display())));
+    if run.grid.commands.given() != begun.plan.commands {
+        // a result file may come from anywhere: what it says is not run
+        return refuse(
+            "its commands (--on-kill and the like) are taken from the command line only; give the same again",
+        );
+    }
     let mut asked = begun.plan.clone();
     run.apply_to(&mut asked);
     if asked != begun.plan {
