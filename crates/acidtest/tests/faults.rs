@@ -256,3 +256,87 @@ fn an_embedded_store_is_killed_in_a_process_of_its_own() {
     });
     bench.assert_clean();
 }
+
+/// A Redis server of the user's own, which the user's commands kill, stop and start. Dropping it ends it.
+struct OwnRedis {
+    folder: tempfile::TempDir,
+    port: u16,
+}
+
+impl OwnRedis {
+    fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("acidtest-own-").tempdir().unwrap();
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let own = Self { folder, port };
+        own.shell(&own.starting());
+        own
+    }
+
+    fn shell(&self, command: &str) -> bool {
+        std::process::Command::new("sh").args(["-c", command]).status().unwrap().success()
+    }
+
+    fn starting(&self) -> String {
+        let (folder, port) = (self.folder.path().display(), self.port);
+        format!(
+            "redis-server --dir {folder} --port {port} --bind 127.0.0.1 --save '' --appendonly yes --appendfsync always \
+             --daemonize yes --pidfile {folder}/pid --logfile {folder}/log"
+        )
+    }
+
+    fn signalling(&self, signal: &str) -> String {
+        format!("kill -{signal} $(cat {}/pid)", self.folder.path().display())
+    }
+
+    fn address(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for OwnRedis {
+    fn drop(&mut self) {
+        self.shell(&self.signalling("KILL"));
+    }
+}
+
+/// On a server of the user's own, the user's commands do what acidtest does to its own servers.
+#[test]
+fn a_server_of_one_s_own_is_killed_by_one_s_own_commands() {
+    if !wanted("redis") {
+        return;
+    }
+    let (bench, own) = (Bench::new(), OwnRedis::start());
+    let (address, kill, pause, resume) =
+        (own.address(), own.signalling("KILL"), own.signalling("STOP"), own.signalling("CONT"));
+    let (stop, start) = (own.signalling("TERM; sleep 0.2 #"), own.starting());
+    let words = ["run", "inventory", "--store", &address, "--clients", "8", "--warmup", "0s", "--replace"];
+    let commands = ["--on-kill", &kill, "--on-stop", &stop, "--on-start", &start];
+    let pauses = ["--on-pause", &pause, "--on-resume", &resume];
+    let faults = ["--fault", "kill@600ms:300ms+restart@2s+pause@3s:400ms", "--duration", "4s"];
+    until("the server answers", || {
+        bench.run(&[&words[..], &["--duration", "100ms"]].concat()).code == Some(0)
+    });
+    let ended = bench.run(&[&words[..], &commands, &pauses, &faults].concat()).expect(0);
+    let result = bench.result();
+    let cell = &cells(&result)[0];
+    assert_eq!(verdict(cell), "holds", "{}", ended.stdout);
+    let away: Vec<f64> = injections(cell)
+        .iter()
+        .map(|injected| injected["back_seconds"].as_f64().unwrap() - injected["at_seconds"].as_f64().unwrap())
+        .collect();
+    assert!(away.len() == 3 && away[0] >= 0.3 && away[2] >= 0.4, "{away:?}");
+    assert!(ended.stdout.contains("· 2 crashes"), "{}", ended.stdout);
+    // what a command says is shown if it fails, and the run's other trials are not lost
+    let failing =
+        ["--on-kill", "echo no such unit; exit 5", "--on-start", "true", "--fault", "none,kill@100ms"];
+    let ended = bench.run(&[&words[..], &failing, &["--duration", "500ms"]].concat());
+    assert!(ended.stdout.contains("ended with exit code 5, and said:"), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("no such unit"), "{}", ended.stdout);
+    assert_eq!(verdict(&cells(&bench.result())[0]), "holds");
+    // a fault without its command is refused, and no command of a result is run
+    let ended = bench.run(&[&words[..], &["--fault", "kill@100ms", "--on-kill", "true"]].concat()).expect(2);
+    assert!(ended.stderr.contains("give --on-start COMMAND"), "{}", ended.stderr);
+    let file = bench.results().pop().unwrap().display().to_string();
+    let ended = bench.run(&["run", "--resume", &file]).expect(2);
+    assert!(ended.stderr.contains("taken from the command line only"), "{}", ended.stderr);
+}
