@@ -148,33 +148,28 @@ pub(crate) struct Grid {
 #[derive(Debug, Args)]
 pub(crate) struct FaultCommands {
     /// Shell command that kills your own server, for --fault kill; at most 60 s
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) on_kill: Option<String>,
+    #[arg(id = "on_kill", long = "on-kill", value_name = "COMMAND")]
+    pub(crate) kill: Option<String>,
     /// Shell command that stops it in order, for --fault restart
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) on_stop: Option<String>,
+    #[arg(id = "on_stop", long = "on-stop", value_name = "COMMAND")]
+    pub(crate) stop: Option<String>,
     /// Shell command that starts it again, for both
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) on_start: Option<String>,
+    #[arg(id = "on_start", long = "on-start", value_name = "COMMAND")]
+    pub(crate) start: Option<String>,
     /// Shell command that makes it stand still, for --fault pause
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) on_pause: Option<String>,
+    #[arg(id = "on_pause", long = "on-pause", value_name = "COMMAND")]
+    pub(crate) pause: Option<String>,
     /// Shell command that lets it go on
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) on_resume: Option<String>,
+    #[arg(id = "on_resume", long = "on-resume", value_name = "COMMAND")]
+    pub(crate) resume: Option<String>,
 }
 
 impl FaultCommands {
     /// Those that were given.
     pub(crate) fn given(&self) -> Commands {
-        let Self { on_kill, on_stop, on_start, on_pause, on_resume } = self;
-        Commands {
-            kill: on_kill.clone(),
-            stop: on_stop.clone(),
-            start: on_start.clone(),
-            pause: on_pause.clone(),
-            resume: on_resume.clone(),
-        }
+        let Self { kill, stop, start, pause, resume } = self;
+        let [kill, stop, start, pause, resume] = [kill, stop, start, pause, resume].map(Clone::clone);
+        Commands { kill, stop, start, pause, resume }
     }
 }
 
@@ -529,6 +524,7 @@ mod tests {
                 Some(value) => value.to_string(),
                 None if name == "threads" => "one a core".to_owned(),
                 None if name == "fault" => "none".to_owned(),
+                None if name == "processes" => "this one; 2 with --fault stall".to_owned(),
                 None => "closed loop".to_owned(),
             };
             assert_eq!(said.trim_end_matches(']'), real.trim_matches('"'), "--{name}");

@@ -535,7 +535,9 @@ impl Totals {
 
     /// Adds the messages that another process has counted.
     pub(crate) fn add_faults(&self, faults: &BTreeMap<String, u64>) {
-        faults.iter().for_each(|(message, times)| self.faults(message, *times));
+        for (message, times) in faults {
+            self.faults(message, *times);
+        }
     }
 
     /// The messages that this process has counted so far.

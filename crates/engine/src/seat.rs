@@ -69,6 +69,15 @@ impl Bench {
     }
 }
 
+/// What a client knows of the times when all connections were to be closed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cuts {
+    /// How many there had been when it last closed its own.
+    seen: u32,
+    /// Whether the last exchange was given up for that.
+    is_cut: bool,
+}
+
 /// One client's place in a trial. Handed to its [`ClientTask`](crate::ClientTask), which calls
 /// [`drive`](Seat::drive) with the client.
 #[derive(Debug)]
@@ -87,10 +96,7 @@ pub struct Seat {
     phase: Phase,
     /// When the phase ends, in nanoseconds of the trial's clock.
     end: u64,
-    /// Whether the last exchange was given up because all connections were to be closed.
-    is_cut: bool,
-    /// How many times all connections were to be closed, when this client last closed its own.
-    disconnects: u32,
+    cuts: Cuts,
     /// Whether the connection opened last can still be used. Once a connection is given up, no answer on it counts
     /// any more.
     connected: bool,
@@ -110,8 +116,7 @@ impl Seat {
             waited: false,
             phase: Phase::WarmUp,
             end: 0,
-            is_cut: false,
-            disconnects: 0,
+            cuts: Cuts::default(),
             connected: false,
         }
     }
@@ -372,7 +377,7 @@ impl Seat {
 
     /// Why the last exchange was given up.
     pub(crate) fn no_answer(&self, deadline: u64) -> String {
-        if self.is_cut {
+        if self.cuts.is_cut {
             "closed on purpose by the fault disconnect".to_owned()
         } else if self.shared.clock.now() >= deadline {
             format!("no answer within {:?}", self.shared.load.timeout)
@@ -397,7 +402,7 @@ impl Seat {
 
     /// Whether all connections were to be closed, and the last exchange was given up for that.
     pub(crate) fn is_cut(&self) -> bool {
-        self.is_cut
+        self.cuts.is_cut
     }
 
     /// Polls the future until it ends. `None` if its deadline passes or the trial is abandoned first, or if all
@@ -408,17 +413,16 @@ impl Seat {
     /// either: the timer is therefore polled outside the budget ([`unconstrained`]).
     pub(crate) async fn guard<F: Future>(&mut self, future: F, deadline: u64) -> Option<F::Output> {
         let mut future = pin!(future);
-        let Self { shared, tick, waited, disconnects, is_cut, .. } = self;
-        *is_cut = false;
+        let Self { shared, tick, waited, cuts, .. } = self;
+        cuts.is_cut = false;
         let mut first = true;
         poll_fn(|context| {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(output));
             }
             *waited = true;
-            if shared.control.disconnects() != *disconnects {
-                *disconnects = shared.control.disconnects();
-                *is_cut = true;
+            if shared.control.disconnects() != cuts.seen {
+                *cuts = Cuts { seen: shared.control.disconnects(), is_cut: true };
                 return Poll::Ready(None);
             }
             if first {

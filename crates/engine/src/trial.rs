@@ -252,7 +252,9 @@ impl Trial {
         })?;
         if let Some(told) = &self.shared.told {
             // nobody to tell: the process that judges the trial has ended, and this one ends too
-            let _ = self.stopped().map(|reason| told.send(Report::Stopped(reason)));
+            if let Some(reason) = self.stopped() {
+                let _ = told.send(Report::Stopped(reason));
+            }
             let _ = told.send(Report::Over {
                 done: self.shared.done.load(Ordering::Relaxed),
                 reconnects: self.shared.totals.progress().2,

@@ -190,7 +190,9 @@ fn in_parts(
         }
         scope.spawn(|| meanwhile(&whole));
         whole.gather(parts.len(), &told, |instruction: Instruction| {
-            engines.iter().for_each(|engine| engine.follow(instruction));
+            for engine in &engines {
+                engine.follow(instruction);
+            }
         })
     });
     (measurement, world)

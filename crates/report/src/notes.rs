@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_model::{Durability, Lock, Role};
-use acidtest_workloads::{DURABILITY, Verdict, workload};
+use acidtest_workloads::{DURABILITY, Finding, Verdict, queue::HOLES, workload};
 
 use crate::{
     CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, RunResult, SHORTEST, TrialResult,
@@ -15,7 +15,7 @@ use crate::{
     price::Priceable,
     result::SEEN,
     sweeps,
-    tables::{MANY, percent},
+    tables::{MANY, percent, ratio},
 };
 
 /// Notes of one sort that a terminal shows before it counts the rest.
@@ -25,13 +25,14 @@ const SHOWN: usize = 6;
 const NAMED: usize = 4;
 
 /// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 14] = [
+const SORTS: [&str; 15] = [
     "cells not run",
     "limits",
     "settings",
     "trials cut short",
     "faults brought about",
     "crashes",
+    "price of faults",
     "verdicts",
     "faults",
     "overload",
@@ -302,6 +303,12 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
             );
         }
     }
+    if let Some(price) = result.price_of_faults(cell) {
+        note(
+            "price of faults",
+            format!("in the seconds after its faults {} of the throughput without them", ratio(&price)),
+        );
+    }
     let client = cell.mean(|trial| trial.resources.client.cpu_mean);
     let share = result.harness.nanoseconds_per_operation * cell.throughput() / 1e9;
     if !cell.embedded && client > 0.85 * result.machine.cores as f64 {
@@ -425,14 +432,17 @@ fn injection(injected: &InjectionFigures) -> String {
         None => "it did not answer again".to_owned(),
     };
     let counts = match (injected.acknowledged, injected.unknown) {
-        (Some(acknowledged), Some(0)) if fault == "kill" => {
+        (Some(acknowledged), Some(0)) if fault == "kill" && member == Role::Server.name() => {
             format!(
                 "; {} acknowledged before it, none in flight, so that it does not count",
                 count(acknowledged)
             )
         }
         (Some(acknowledged), Some(unknown)) => {
-            format!("; {} acknowledged before it, {} in flight", count(acknowledged), count(unknown))
+            // what stands still for a while may answer all the same
+            let left =
+                if ["pause", "stall"].contains(&fault.as_str()) { "left unanswered" } else { "in flight" };
+            format!("; {} acknowledged before it, {} {left}", count(acknowledged), count(unknown))
         }
         _ => String::new(),
     };
@@ -458,15 +468,28 @@ fn survived(trial: &TrialResult) -> String {
         several => format!("{several} crashes"),
     };
     let of = format!("{} acknowledged operations, {} unanswered", sum(&ok), sum(&unknown));
-    let lost = trial.audit.findings.iter();
-    let lost: Vec<String> = lost
-        .filter(|finding| finding.count > 0 && finding.guarantee == DURABILITY.name)
-        .map(ToString::to_string)
-        .collect();
+    let found = |is: &dyn Fn(&Finding) -> bool| -> Vec<String> {
+        let found = trial.audit.findings.iter().filter(|finding| finding.count > 0 && is(finding));
+        found.map(ToString::to_string).collect()
+    };
+    // what was published without an acknowledgement is lost, too, although no durability was promised for it
+    let lost = found(&|finding| finding.guarantee == DURABILITY.name || finding.name == "lost");
+    let unprotected = found(&|finding| finding.guarantee == LOCK);
     match (trial.audit.verdict, &lost[..]) {
         (Verdict::Unknown, _) => format!("{crashes}, {of}: what was kept is not known"),
+        (_, []) if !unprotected.is_empty() => {
+            format!("{crashes}, {of}: {}, and a loss may be among that", unprotected.join(", "))
+        }
         (_, []) => format!("survived {crashes}: nothing of {of} was lost"),
-        (_, lost) => format!("{crashes}, {of}: {}", lost.join(", ")),
+        (_, lost) => {
+            // a ledger that knows the order of what it acknowledged can tell
+            let shape = match trial.audit.evidence.get(HOLES) {
+                Some(0) => ", the last that each client wrote",
+                Some(1..) => ", with later ones kept",
+                _ => "",
+            };
+            format!("{crashes}, {of}: {}{shape}", lost.join(", "))
+        }
     }
 }
 
@@ -581,6 +604,8 @@ mod tests {
     #[test]
     fn what_a_crash_left_is_said_with_what_was_acknowledged() {
         let mut result = Grid::default().result();
+        let holds = result.cells[1].trials[0].audit.clone();
+        result.cells[0].trials.iter_mut().for_each(|trial| trial.audit = holds.clone());
         let kill = InjectionFigures {
             fault: "kill".to_owned(),
             member: "server".to_owned(),
@@ -606,12 +631,51 @@ mod tests {
         ] {
             assert!(text.contains(words), "no {words:?} in {text}");
         }
+        // the same cell without a fault is there to compare with, and the seconds before the fault do not count
+        let mut compared = result.clone();
+        for trial in &mut compared.cells[0].trials {
+            let second = trial.series[0].clone();
+            let alike = (0..10).map(|number| crate::SecondFigures { second: number, ..second.clone() });
+            (trial.series, trial.seconds) = (alike.collect(), 10.0);
+        }
+        let mut base = compared.cells[0].clone();
+        base.trials.iter_mut().for_each(|trial| trial.injections.clear());
+        compared.cells[0].faults = "kill@3s".parse().unwrap();
+        let injected = compared.cells[0].trials[0].injections.clone();
+        for trial in &mut compared.cells[0].trials {
+            trial.injections = injected.clone();
+            trial.injections.iter_mut().for_each(|injected| injected.next_ok_seconds = Some(4.2));
+            let before = trial.series.iter_mut().filter(|second| second.second < 5);
+            before.for_each(|second| second.ended.clear());
+        }
+        compared.cells.insert(1, base);
+        let priced = "in the seconds after its faults ×1.00";
+        let told = said(&compared);
+        assert!(told.contains(priced) && !said(&result).contains("in the seconds after"), "{told}");
         let audit = &mut result.cells[0].trials[0].audit;
         audit.verdict = Verdict::Broken;
         audit.findings.push(acidtest_workloads::Finding::new("lost", 7, "records", DURABILITY));
         assert!(said(&result).contains("one crash, ") && said(&result).contains(": lost 7 records"));
+        // without a lock, a loss cannot be told from what the missing lock did
+        let audit = &mut result.cells[0].trials[0].audit;
+        audit.findings.retain(|finding| finding.guarantee == LOCK);
+        audit.findings.iter_mut().for_each(|finding| finding.count = 5);
+        assert!(
+            said(&result).contains("and a loss may be among that") && !said(&result).contains("survived")
+        );
+        audit_of_a_publisher_that_asked_for_nothing(&mut result);
+        assert!(said(&result).contains(": lost 3 messages, with later ones kept"), "{}", said(&result));
         result.cells[0].trials[0].audit = acidtest_workloads::Audit::unknown("gone");
         assert!(said(&result).contains("what was kept is not known"));
+    }
+
+    /// Its messages are lost with no promise of durability broken.
+    fn audit_of_a_publisher_that_asked_for_nothing(result: &mut RunResult) {
+        let audit = &mut result.cells[0].trials[0].audit;
+        let lost =
+            Finding { guarantee: "delivery".to_owned(), ..Finding::new("lost", 3, "messages", DURABILITY) };
+        audit.findings = vec![lost];
+        audit.evidence.insert(HOLES.to_owned(), 2);
     }
 
     /// Clients use 0.5 cores and the server 1.5.

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CellResult, Ratio, RunResult, UnreadableHistogram,
-    dimensions::{DURABILITY, NOT_THERE},
+    CellResult, Ratio, RunResult, TrialResult, UnreadableHistogram,
+    dimensions::{DURABILITY, FAULT, NOT_THERE},
     figure::total,
     result::Turn,
 };
@@ -182,6 +182,23 @@ impl RunResult {
             cell.steadiness = cell.steadiness_of_trials();
         }
         Ok(())
+    }
+
+    /// What a cell's faults cost once somebody was served again: the rate of its remaining seconds in ratio to that of the
+    /// same cell without faults. `None` where there is no such cell, where one of the two did not hold, or where no
+    /// second was left.
+    pub(crate) fn price_of_faults(&self, cell: &CellResult) -> Option<Ratio> {
+        let is_base = |other: &&CellResult| other.faults.is_none() && cell.same_but(other, &[FAULT]);
+        let base = self.cells.iter().find(is_base).filter(|_| !cell.faults.is_none())?;
+        if [cell, base].iter().any(|cell| cell.verdict() != Verdict::Holds) {
+            return None;
+        }
+        let twin = |trial: &TrialResult| base.trials.iter().find(|other| other.turn() == trial.turn());
+        let rates = cell
+            .trials
+            .iter()
+            .filter_map(|trial| Some((trial.rate_after_faults()?, twin(trial)?.rate_after_faults()?)));
+        Ratio::of_pairs(&rates.collect::<Vec<_>>())
     }
 
     fn price_of(&self, guarantee: Priceable, with: usize, figures: &[Vec<Priced>]) -> Option<Price> {

@@ -551,6 +551,23 @@ impl TrialResult {
         self.injections = injections;
     }
 
+    /// Mean rate of acknowledged operations that throughput counts, in whole seconds of the measured part: those that
+    /// began once somebody was served again after the last fault, or all where there was none. `None` if no such second
+    /// is left, or nobody was served again.
+    pub(crate) fn rate_after_faults(&self) -> Option<f64> {
+        let mut from = 0.0_f64;
+        for injected in self.injections.iter().filter(|injected| injected.at_seconds.is_some()) {
+            from = from.max(injected.next_ok_seconds?).max(injected.answered_seconds?);
+        }
+        let is_left = |second: &&SecondFigures| {
+            let begins = second.second as f64;
+            begins >= from && begins + 1.0 <= self.seconds + 1e-6
+        };
+        let left: Vec<u64> =
+            self.series.iter().filter(is_left).map(|second| second.ok_of(&self.counted)).collect();
+        (!left.is_empty()).then(|| total(left.iter().copied()) as f64 / left.len() as f64)
+    }
+
     /// The faults that ended the processes of the store's own server after something had been acknowledged: those that
     /// say something of its durability.
     pub(crate) fn crashes(&self) -> impl Iterator<Item = &InjectionFigures> {

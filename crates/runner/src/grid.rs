@@ -348,8 +348,8 @@ fn check_commands(faults: &Faults, target: &Target, plan: &Plan) -> Result<(), S
         }
         if let Some(missing) = wanted.into_iter().find(|name| plan.commands.get(name).is_none()) {
             return Err(format!(
-                "--fault {faults} needs your own command on {}: give --on-{missing} COMMAND; --store {} starts a \
-                 server that acidtest can do it to, and disconnect and stall are for any",
+                "--fault {faults} needs your own command on {}: give --on-{missing} COMMAND; --store {} starts one \
+                 that acidtest can do it to, and disconnect and stall are for any",
                 target.shown(),
                 kind.name
             ));

@@ -130,7 +130,7 @@ impl Host {
         });
         let (ordered, failed) = found.map_or_else(|why| (false, Some(why)), |ordered| (ordered, None));
         let pong = Pong { ordered, failed };
-        while line.next::<()>().is_some() && line.answer(&pong) {}
+        while line.request::<()>().is_some() && line.answer(&pong) {}
     }
 
     fn serve(
@@ -163,7 +163,7 @@ impl Host {
     }
 
     fn told_to_close(&self, mut line: ServedLine) {
-        if line.next::<()>().is_some() {
+        if line.request::<()>().is_some() {
             // nobody may be there to hear it
             line.answer(&self.close());
         }

@@ -208,6 +208,11 @@ impl<'a> Injector<'a> {
         self.due.iter().take_while(|next| next.at <= measured).any(|next| ends(next))
     }
 
+    /// Whether something was done to a member, and all of them are back and answer.
+    pub(crate) fn has_all_back(&self) -> bool {
+        self.open.is_empty() && !self.done.is_empty()
+    }
+
     /// Whether the member is not there because of an injection.
     pub(crate) fn has_down(&self, role: Role) -> bool {
         let is_down = |state: &State| {
@@ -330,18 +335,15 @@ impl<'a> Injector<'a> {
     fn begin_on_clients(&mut self, injection: &Injection, driver: &mut Driver) {
         let at = self.passed();
         let mut injected = Injected { at: Some(at), ..Injected::of(injection) };
-        match injection.disruption {
-            Disruption::Stall { lasting } => {
-                if let Some(process) = driver.stall() {
-                    let state = State::Stalled(process, Instant::now() + lasting);
-                    self.open.push(OpenInjection { index: self.done.len(), member: Role::Clients, state });
-                }
+        if let Disruption::Stall { lasting } = injection.disruption {
+            if let Some(process) = driver.stall() {
+                let state = State::Stalled(process, Instant::now() + lasting);
+                self.open.push(OpenInjection { index: self.done.len(), member: Role::Clients, state });
             }
-            _ => {
-                driver.trial.disconnect();
-                // clients connect again by themselves
-                (injected.back, injected.answered) = (Some(at), Some(at));
-            }
+        } else {
+            driver.trial.disconnect();
+            // clients connect again by themselves
+            (injected.back, injected.answered) = (Some(at), Some(at));
         }
         self.done.push(injected);
     }

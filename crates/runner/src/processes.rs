@@ -150,7 +150,7 @@ struct Inbox {
 /// The workers of one trial.
 pub struct Processes {
     workers: Vec<Arc<Mutex<Box<dyn Write + Send>>>>,
-    processes: Vec<Option<Arc<Process>>>,
+    children: Vec<Option<Arc<Process>>>,
     /// Which of them are stopped by a signal.
     stalled: Vec<bool>,
     news: Option<Receiver<(usize, News)>>,
@@ -188,7 +188,7 @@ impl Processes {
             told: vec![Tally::default(); workers.len()],
             stalled: vec![false; workers.len()],
             workers: Vec::new(),
-            processes: Vec::new(),
+            children: Vec::new(),
             news: Some(told),
             inbox: Arc::clone(&inbox),
             readers: Vec::new(),
@@ -200,7 +200,7 @@ impl Processes {
             let reader = Reader { index, news: news.clone(), inbox: Arc::clone(&inbox), process, answers };
             let reading = move || {
                 if let Some(from) = from {
-                    reader.read(from)
+                    reader.read(from);
                 }
             };
             let started = thread::Builder::new().name(format!("worker-{index}")).spawn(reading);
@@ -210,7 +210,7 @@ impl Processes {
             let mut described = description(index);
             described.epoch = epoch_of(&mut worker, &answered, epoch)?;
             worker.tell(&ToWorker::Drive(Box::new(described)))?;
-            all.processes.push(worker.process.clone());
+            all.children.push(worker.process.clone());
             all.workers.push(Arc::new(Mutex::new(worker.to)));
         }
         Ok(all)
@@ -223,7 +223,7 @@ impl Processes {
 
     /// The ids of the processes.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        self.processes.iter().flatten().map(|process| process.child().id()).collect()
+        self.children.iter().flatten().map(|process| process.child().id()).collect()
     }
 
     /// What brings together what the workers report; to be called once, on a thread of its own.
@@ -257,7 +257,7 @@ impl Processes {
 
     /// Stops a process by a signal. Returns whether there is one.
     pub(crate) fn stall(&mut self, index: usize) -> bool {
-        let process = self.processes.get(index).and_then(Option::as_ref);
+        let process = self.children.get(index).and_then(Option::as_ref);
         if let Some(process) = process {
             process.signal(Signal::STOP);
             self.stalled[index] = true;
@@ -267,7 +267,7 @@ impl Processes {
 
     /// Lets a process that was stopped go on.
     pub(crate) fn go_on(&mut self, index: usize) {
-        if let Some(Some(process)) = self.processes.get(index) {
+        if let Some(Some(process)) = self.children.get(index) {
             process.signal(Signal::CONT);
             self.stalled[index] = false;
         }
@@ -311,7 +311,7 @@ impl Processes {
 impl Drop for Processes {
     /// Ends the processes, also those that were stopped by a signal.
     fn drop(&mut self) {
-        self.processes.iter().flatten().for_each(|process| process.signal(Signal::KILL));
+        self.children.iter().flatten().for_each(|process| process.signal(Signal::KILL));
     }
 }
 
@@ -382,7 +382,7 @@ impl Reader {
         let gone = loop {
             match read(&mut from) {
                 Ok(Some(FromWorker::Report(report))) => {
-                    _ = self.news.send((self.index, News::Report(report)))
+                    _ = self.news.send((self.index, News::Report(report)));
                 }
                 Ok(Some(FromWorker::Tally(tally))) => lock(&self.inbox).tallies[self.index] = tally,
                 Ok(Some(FromWorker::Ledger(ledger))) => {

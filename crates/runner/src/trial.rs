@@ -172,7 +172,7 @@ impl<'a> TrialRun<'a> {
         timeline: &Timeline,
         watcher: &mut Watcher<'_>,
     ) -> Result<Driven, Failure> {
-        let (extent, place) = (load.extent, &self.hosted.place);
+        let (extent, place) = ((load.extent, load.timeout), &self.hosted.place);
         let driver = if let Some(spread) = &self.spread {
             Driver::elsewhere(spread, instance, &self.setup, &self.hosted, load)?
         } else {

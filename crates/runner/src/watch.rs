@@ -64,7 +64,7 @@ pub(crate) async fn drive(
     of: &dyn WorkloadTrial,
     instance: &mut Instance,
     place: &Place,
-    extent: Extent,
+    (extent, timeout): (Extent, Duration),
     mut driver: Driver,
     (timeline, commands): (&Timeline, &Commands),
     watcher: &mut Watcher<'_>,
@@ -110,6 +110,14 @@ pub(crate) async fn drive(
         if lost.is_some() || failed.is_some() {
             // the trial would not end
             driver.go_on_all();
+        }
+        if let (Some(measured), Extent::Time(length)) = (progress.measured, extent)
+            && measured > length + timeout * 2 + GRACE
+            && injector.has_all_back()
+        {
+            // the server answers, and clients go on asking for what it has lost
+            trial.stop(Stop::ServerGone("what clients connect to is gone".to_owned()));
+            trial.give_up();
         }
         let pids = instance.pids();
         for (role, pid) in pids.iter().filter(|pid| !observed.contains(pid)) {

@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_run_of_some_plans_judges_them_and_says_what_it_could_not_judge() {
-        let report = run(60, 3, |_| ()).unwrap();
+        let report = run(90, 3, |_| ()).unwrap();
         let failed = report.failure.map(|broken| broken.wrong.to_string());
         assert_eq!(failed, None);
         assert_eq!(report.tally.too_little(), None);

@@ -23,6 +23,18 @@ pub(super) struct Chart {
     pub(super) title: String,
     kind: Kind,
     lines: Vec<Curve>,
+    /// Moments that are marked across all lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    marks: Vec<Mark>,
+}
+
+/// A moment that is marked: a fault that was brought about.
+#[derive(Clone, Debug, Serialize)]
+struct Mark {
+    x: f64,
+    text: String,
+    /// The index of the colour of its trial's line.
+    color: usize,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -94,6 +106,7 @@ pub(super) fn sweeps(sweeps: &[Sweep<'_>], names: &Names, prefix: &str) -> Vec<C
             title: "throughput over clients".to_owned(),
             kind: Kind::Sweep,
             lines,
+            marks: Vec::new(),
         }
     };
     // each sweep takes two lines: its points and its law
@@ -138,6 +151,7 @@ pub(super) fn percentiles(
                     },
                     kind: Kind::Percentiles,
                     lines: some.to_vec(),
+                    marks: Vec::new(),
                 });
             }
         }
@@ -159,9 +173,11 @@ fn curve(label: String, times: &LatencyFigures) -> Result<Curve, UnreadableHisto
 /// A cell's trials second by second: throughput, median and 99th percentile of the service time, and the gauge, where
 /// the workload has one.
 pub(super) fn seconds(cell: &CellResult, id: &str) -> Vec<Chart> {
-    let (mut rates, mut times) = (Vec::new(), Vec::new());
+    let (mut rates, mut times, mut marks) = (Vec::new(), Vec::new(), Vec::new());
     for (place, trial) in cell.trials.iter().enumerate() {
         let color = place % LINES;
+        let done = trial.injections.iter().filter_map(|injected| Some((injected, injected.at_seconds?)));
+        marks.extend(done.map(|(injected, at)| Mark { x: rounded(at), text: injected.fault.clone(), color }));
         let seconds = thinned(trial);
         let x: Vec<f64> = seconds.iter().map(|second| second.at).collect();
         let line = |label: String, y: Vec<f64>, dashed| Curve {
@@ -186,9 +202,10 @@ pub(super) fn seconds(cell: &CellResult, id: &str) -> Vec<Chart> {
         ));
     }
     let title = "acknowledged operations a second".to_owned();
-    let rates = Chart { id: format!("{id}-rate"), title, kind: Kind::Rate, lines: rates };
+    let rates =
+        Chart { id: format!("{id}-rate"), title, kind: Kind::Rate, lines: rates, marks: marks.clone() };
     let title = "service time, p50 and p99".to_owned();
-    let times = Chart { id: format!("{id}-times"), title, kind: Kind::Times, lines: times };
+    let times = Chart { id: format!("{id}-times"), title, kind: Kind::Times, lines: times, marks };
     [rates, times].into_iter().chain(gauge(cell, id)).collect()
 }
 
@@ -211,7 +228,7 @@ fn gauge(cell: &CellResult, id: &str) -> Option<Chart> {
         })
         .collect();
     let title = seen.clone().next().map(|(_, gauge)| format!("{} over time", gauge.name))?;
-    Some(Chart { id: format!("{id}-gauge"), title, kind: Kind::Rate, lines })
+    Some(Chart { id: format!("{id}-gauge"), title, kind: Kind::Rate, lines, marks: Vec::new() })
 }
 
 struct Second {

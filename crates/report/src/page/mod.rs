@@ -377,6 +377,30 @@ mod tests {
     }
 
     #[test]
+    fn faults_are_marked_over_the_seconds_of_their_trial() {
+        let mut result = Grid::default().result();
+        assert!(!of(&result).contains("\"marks\""));
+        let kill = crate::InjectionFigures {
+            fault: "kill".to_owned(),
+            member: "server".to_owned(),
+            due_seconds: 3.0,
+            at_seconds: Some(3.25),
+            back_seconds: None,
+            answered_seconds: None,
+            acknowledged: None,
+            unknown: None,
+            last_ok_seconds: None,
+            next_ok_seconds: None,
+        };
+        let late = crate::InjectionFigures { at_seconds: None, ..kill.clone() };
+        result.cells[1].trials[0].injections = vec![kill, late];
+        let page = of(&result);
+        let marks = r#""marks":[{"x":3.25,"text":"kill","color":0}]"#;
+        assert_eq!(page.matches(marks).count(), 2, "over throughput and over times");
+        assert_eq!(page.matches("\"marks\"").count(), 2);
+    }
+
+    #[test]
     fn the_page_loads_nothing_and_runs_nothing_that_a_store_said() {
         let mut result = Grid::default().result();
         let evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'";

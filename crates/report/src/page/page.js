@@ -59,6 +59,26 @@
     ctx.restore();
   };
 
+  // the moments of faults, each with its name
+  const marks = (chart) => (u) => {
+    const { ctx } = u;
+    ctx.save();
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+    ctx.font = 11 * devicePixelRatio + "px system-ui, sans-serif";
+    (chart.marks || []).forEach((mark) => {
+      const x = u.valToPos(mark.x, "x", true);
+      if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) return;
+      ctx.strokeStyle = ctx.fillStyle = css("--c" + mark.color);
+      ctx.beginPath();
+      ctx.moveTo(x, u.bbox.top);
+      ctx.lineTo(x, u.bbox.top + u.bbox.height);
+      ctx.stroke();
+      ctx.fillText(mark.text, x + 3 * devicePixelRatio, u.bbox.top + 11 * devicePixelRatio);
+    });
+    ctx.restore();
+  };
+
   const draw = (place) => {
     const chart = charts.get(place.id);
     if (!chart || !place.clientWidth) return;
@@ -107,7 +127,7 @@
           value: (u, value) => show(value),
         })),
       ],
-      hooks: { draw: [whiskers(chart.lines)] },
+      hooks: { draw: [whiskers(chart.lines), marks(chart)] },
       legend: { live: matchMedia("(hover: hover)").matches },
       cursor: { drag: { x: true, y: false } },
     };

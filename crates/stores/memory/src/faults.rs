@@ -239,9 +239,9 @@ impl fmt::Display for Faults {
         let share = |share: f64, what: &str| (share > 0.0).then(|| format!("{:.0} % {what}", share * 100.0));
         let is = |is: bool, what: &str| is.then(|| what.to_owned());
         let all = [
-            self.bug.map(|bug| match bug.strikes_at_a_kill() {
-                true => bug.meaning().to_owned(),
-                false => format!("{}, one operation in {}", bug.meaning(), self.every),
+            self.bug.map(|bug| {
+                let often = format!(", one operation in {}", self.every);
+                format!("{}{}", bug.meaning(), if bug.strikes_at_a_kill() { "" } else { &often })
             }),
             share(self.unanswered, "unanswered"),
             share(self.delays, "slow"),

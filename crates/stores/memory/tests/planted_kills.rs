@@ -1,6 +1,8 @@
 //! A store that loses what it acknowledged is caught through a kill, and what it lost is ascribed to its durability and
 //! never to its lock; a correct one that is killed a thousand times raises no alarm.
 
+#![allow(clippy::unwrap_used)] // a test's own set-up may panic
+
 mod common;
 
 use acidtest_model::Lock;

@@ -29,7 +29,7 @@ pub(crate) fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
         Box::pin(async move {
             let Some(mut connection) = line.opened(connector.connect().await) else { return };
             let mut taken = Vec::new();
-            while let Some(request) = line.next() {
+            while let Some(request) = line.request() {
                 taken.clear();
                 let attempt = match request {
                     Request::Capture(capture) => connection.capture(&capture, &mut taken).await,

@@ -16,7 +16,7 @@ pub(crate) fn serve<C: Connector + Send + 'static>(connector: C) -> Served {
         Box::pin(async move {
             let Some(mut connection) = line.opened(connector.connect().await) else { return };
             let mut joined = JoinAnswer::default();
-            while let Some(order) = line.next::<TableOrder>() {
+            while let Some(order) = line.request::<TableOrder>() {
                 joined.clear();
                 let attempt = connection.join(order, &mut joined).await;
                 if !line.answer(&(attempt, &joined)) {

@@ -84,12 +84,12 @@ impl ServedLine {
     pub fn accept(stream: HostStream) -> std::io::Result<(Self, Purpose)> {
         stream.set_nodelay(true)?;
         let mut line = Self { input: BufReader::new(stream.try_clone()?), output: stream, line: Vec::new() };
-        let purpose = line.next();
+        let purpose = line.request();
         purpose.map(|purpose| (line, purpose)).ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
     }
 
     /// The next request; none at the end.
-    pub fn next<R: DeserializeOwned>(&mut self) -> Option<R> {
+    pub fn request<R: DeserializeOwned>(&mut self) -> Option<R> {
         self.line.clear();
         self.input.read_until(b'\n', &mut self.line).ok()?;
         serde_json::from_slice(&self.line).ok()

@@ -49,7 +49,7 @@ pub(crate) fn serve_publisher<C: Connector>(connector: C) -> Served {
         Box::pin(async move {
             let Some(mut connection) = line.opened(connector.publisher().await) else { return };
             let mut ended = Vec::new();
-            while let Some(request) = line.next() {
+            while let Some(request) = line.request() {
                 ended.clear();
                 let done = match request {
                     PublisherRequest::Send(body) => match STANDARD.decode(body) {
@@ -76,7 +76,7 @@ pub(crate) fn serve_subscriber<C: Connector>(connector: C) -> Served {
         Box::pin(async move {
             let Some(mut connection) = line.opened(connector.subscriber().await) else { return };
             let mut received = ReceivedMessage::default();
-            while let Some(request) = line.next() {
+            while let Some(request) = line.request() {
                 let answer = match request {
                     SubscriberRequest::Take(patience) => {
                         let attempt = connection.take(patience, &mut received).await;

@@ -50,7 +50,7 @@ pub(crate) fn serve<C: Connector + Send + 'static>(connector: C, layout: Layout)
         Box::pin(async move {
             let Some(mut connection) = line.opened(connector.connect().await) else { return };
             let mut answers = Vec::new();
-            while let Some(sent) = line.next::<Vec<Sent>>() {
+            while let Some(sent) = line.request::<Vec<Sent>>() {
                 let requests: Vec<Request> = sent.into_iter().map(|sent| sent.request(&layout)).collect();
                 answers.clear();
                 answers.resize_with(requests.len(), Answer::default);

@@ -14,6 +14,10 @@ use crate::{
     guarantee::{ATOMICITY, INTEGRITY, ORDER},
 };
 
+/// The name of the evidence that says how many messages were lost after which a later one of the same producer was
+/// kept.
+pub const HOLES: &str = "lost_before_kept";
+
 /// Compares the published with the consumed messages, once the queue is drained.
 ///
 /// Every acknowledged message must have been consumed at least once. No message may have been consumed that was
@@ -55,6 +59,7 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
         ("consumed_messages", totals.delivered),
         ("redelivered", totals.redelivered),
         ("not_consumed", left.lost),
+        (HOLES, if left.lost > 0 { ledger.holes() } else { 0 }),
     ];
     let evidence: BTreeMap<String, i64> = evidence
         .into_iter()
@@ -237,6 +242,20 @@ mod tests {
             prop_assert_eq!(judged.breaks_promise(&[DELIVERY.name]), false);
             prop_assert_eq!(judged.breaks_promise(&[] as &[&str]), empty);
         }
+    }
+
+    /// What was lost is the end of what each producer published, or has holes.
+    #[test]
+    fn holes_are_told_from_a_lost_end() {
+        let holes =
+            |producers: &[(u32, &str)]| audit(&ledger(producers), Ok(Depth::default())).evidence[HOLES];
+        let (kept, lost, open) = ("sent ok fresh settled", "sent ok", "sent unknown");
+        assert_eq!(holes(&[(0, kept), (0, lost), (0, lost), (0, open)]), 0);
+        assert_eq!(holes(&[(0, lost), (0, kept), (0, lost), (0, lost), (0, kept), (0, lost)]), 3);
+        // another producer's messages say nothing
+        assert_eq!(holes(&[(0, lost), (2, kept), (LOADED, lost), (1, kept)]), 0);
+        assert_eq!(holes(&[(LOADED, lost), (0, kept), (LOADED, kept)]), 1);
+        assert_eq!(holes(&[(0, kept)]), 0);
     }
 
     #[test]

@@ -486,6 +486,31 @@ impl Ledger {
         self.loaded.iter().chain(sent).map(|byte| Entry(byte.load(Relaxed)))
     }
 
+    /// How many messages were lost after which a later one of the same producer was kept: holes, and not the end of what
+    /// was published. To be called once every client is done.
+    pub(crate) fn holes(&self) -> u64 {
+        let is_lost = |entry: Entry| entry.published() == PublishState::Ok && !entry.was_delivered();
+        let mut holes = 0;
+        let mut look = |lost: &mut u64, entry: Entry| {
+            if is_lost(entry) {
+                *lost += 1;
+            } else if entry.was_delivered() {
+                holes += std::mem::take(lost);
+            }
+        };
+        let mut lost = 0;
+        self.loaded.iter().for_each(|byte| look(&mut lost, Entry(byte.load(Relaxed))));
+        for producer in 0..self.producers {
+            let mut lost = 0;
+            for round in 0..self.counts.rounds.load(Relaxed) {
+                if let Some(byte) = self.sent.made(round * self.producers + producer) {
+                    look(&mut lost, Entry(byte.load(Relaxed)));
+                }
+            }
+        }
+        holes
+    }
+
     /// The byte of a message that a producer of the trial may send, allocated if need be.
     fn made(&self, id: Id) -> Option<&AtomicU8> {
         match id.producer {

@@ -35,7 +35,7 @@ mod workload;
 const NAME: &str = "queue";
 
 pub use adapter::{MessageNumbers, POLL, poll};
-pub use audit::audit;
+pub use audit::{HOLES, audit};
 pub(crate) use client::task;
 pub use client::{OPERATIONS, SPANS, Scenario};
 pub use delivery::{Ack, Consume, Delivery, QueueKind};

@@ -291,7 +291,9 @@ impl WorkloadTrial for QueueTrial {
     fn merge(&self, ledger: &RawValue) -> Result<(), String> {
         let (ledger, limits): (ledger::Written, BTreeMap<String, u64>) = read_ledger(ledger)?;
         self.scenario.ledger.merge(&ledger)?;
-        limits.into_iter().for_each(|(by, times)| self.scenario.limited_times(by, times));
+        for (by, times) in limits {
+            self.scenario.limited_times(by, times);
+        }
         Ok(())
     }
 
