@@ -124,7 +124,7 @@ pub(crate) struct Grid {
     #[arg(long, value_delimiter = ',', value_name = "DURABILITY,...")]
     pub(crate) durability: Option<Vec<Durability>>,
     /// Faults in each trial: none; of private servers kill@3s, kill*5 (five at random), restart@5s, pause@4s:2s,
-    /// kill:locks@3s; of the clients disconnect@3s, stall@3s:2s; together as kill@3s+stall@6s:1s [default: none]
+    /// kill:locks@3s; of the clients disconnect@3s, stall@3s:2s; together as kill@3s+pause@6s:1s [default: none]
     #[arg(long, value_delimiter = ',', value_name = "FAULT,...")]
     pub(crate) fault: Option<Vec<Faults>>,
     #[command(flatten)]

@@ -38,7 +38,8 @@ fn injections(cell: &Value) -> &Vec<Value> {
 /// slow machine may not have done.
 fn all_count(cell: &Value) -> bool {
     let counts = |injected: &Value| {
-        injected["last_ok_seconds"].is_number() && (injected["fault"] != "kill" || injected["unknown"] != 0)
+        injected["last_ok_seconds"].is_number()
+            && (injected["fault"] != "kill" || injected["interrupted"] != 0)
     };
     injections(cell).iter().all(counts)
 }

@@ -89,8 +89,8 @@ pub enum Report {
         last: Option<u64>,
         /// Operations that were acknowledged so far.
         acknowledged: u64,
-        /// Operations whose outcome is unknown so far.
-        unknown: u64,
+        /// Operations that ended with their connection so far.
+        interrupted: u64,
         /// Connections that were lost and opened again so far.
         reconnects: u64,
     },
@@ -146,9 +146,9 @@ impl Trial {
     /// How far this part has come, to be told every now and then.
     #[must_use]
     pub fn beat(&self) -> Report {
-        let SoFar { last_acknowledged, acknowledged, unknown } = self.so_far();
+        let SoFar { last_acknowledged, acknowledged, interrupted } = self.so_far();
         let last = last_acknowledged.map(|last| u64::try_from(last.as_nanos()).unwrap_or(u64::MAX));
-        Report::Beat { last, acknowledged, unknown, reconnects: self.shared.totals.progress().2 }
+        Report::Beat { last, acknowledged, interrupted, reconnects: self.shared.totals.progress().2 }
     }
 
     /// Brings together what the parts of this trial report, by index, until all are over. `tell` tells every part.
@@ -208,10 +208,11 @@ impl Trial {
                     tell(Instruction::ScheduleOver);
                 }
             }
-            Report::Beat { last, acknowledged, unknown, reconnects } => {
+            Report::Beat { last, acknowledged, interrupted, reconnects } => {
                 let last = last.map_or(0, |last| begun() + last);
-                let more = unknown.saturating_sub(std::mem::replace(&mut gathered.unknown[part], unknown));
-                totals.tallied_by(part, Tallied { last, acknowledged, unknown }, more);
+                let more = interrupted
+                    .saturating_sub(std::mem::replace(&mut gathered.interrupted[part], interrupted));
+                totals.tallied_by(part, Tallied { last, acknowledged, interrupted }, more);
                 gathered.reconnect(part, reconnects, totals);
             }
             Report::Stopped(reason) => self.stop(reason),
@@ -232,7 +233,7 @@ struct Gathered {
     /// How many parts have no client on the schedule left.
     schedules: usize,
     reconnects: Vec<u64>,
-    unknown: Vec<u64>,
+    interrupted: Vec<u64>,
     over: Vec<bool>,
 }
 
@@ -242,7 +243,7 @@ impl Gathered {
             arrived: [0; 2],
             schedules: 0,
             reconnects: vec![0; parts],
-            unknown: vec![0; parts],
+            interrupted: vec![0; parts],
             over: vec![false; parts],
         }
     }

@@ -149,6 +149,7 @@ impl Seat {
             }
             if let Err(fault) = done {
                 self.note(&fault);
+                self.interrupted(flight.count);
                 for sent in flight.clear() {
                     self.settled(client, sent, Outcome::Unknown, end, phase);
                 }

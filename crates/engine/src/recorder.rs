@@ -264,9 +264,6 @@ impl Recorder {
             last.store(self.ends.ok, Ordering::Relaxed);
             count.store(self.acknowledged, Ordering::Relaxed);
         }
-        if outcome == Outcome::Unknown {
-            self.totals.unknown.fetch_add(1, Ordering::Relaxed);
-        }
         self.batch.ok_in_time[kind] += u64::from(outcome == Outcome::Ok && times.end <= self.window.1);
         let efforts = &mut self.batch.efforts[kind];
         efforts.conflicts += u64::from(effort.conflicts);
@@ -357,7 +354,7 @@ pub(crate) struct Tallied {
     /// When the last operation ended that was acknowledged, in nanoseconds of the trial's clock; 0 if none was.
     pub(crate) last: u64,
     pub(crate) acknowledged: u64,
-    pub(crate) unknown: u64,
+    pub(crate) interrupted: u64,
 }
 
 /// The reports of all threads, added up. Locked once a second by each thread, and on a fault.
@@ -367,8 +364,8 @@ pub(crate) struct Totals {
     completed: AtomicU64,
     /// By thread, or by process where there are several.
     acknowledged: Vec<Acknowledged>,
-    /// Operations whose outcome is unknown.
-    unknown: AtomicU64,
+    /// Operations that ended with their connection.
+    interrupted: AtomicU64,
     /// Who adds up the reports, where other processes drive clients of the trial too.
     told: Told,
 }
@@ -397,15 +394,15 @@ impl Totals {
             }),
             completed: AtomicU64::new(0),
             acknowledged: (0..threads).map(|_| Acknowledged::default()).collect(),
-            unknown: AtomicU64::new(0),
+            interrupted: AtomicU64::new(0),
             told,
         }
     }
 
-    /// Notes what another process, which has this index, has recorded so far, of which so many unknown outcomes are
-    /// new.
-    pub(crate) fn tallied_by(&self, part: usize, so_far: Tallied, unknown: u64) {
-        self.unknown.fetch_add(unknown, Ordering::Relaxed);
+    /// Notes what another process, which has this index, has recorded so far, of which so many interrupted
+    /// operations are new.
+    pub(crate) fn tallied_by(&self, part: usize, so_far: Tallied, interrupted: u64) {
+        self.interrupted.fetch_add(interrupted, Ordering::Relaxed);
         if let Some(Acknowledged { last, count }) = self.acknowledged.get(part) {
             last.fetch_max(so_far.last, Ordering::Relaxed);
             count.fetch_max(so_far.acknowledged, Ordering::Relaxed);
@@ -424,9 +421,14 @@ impl Totals {
         }
     }
 
+    /// Counts operations that ended with their connection.
+    pub(crate) fn interrupted(&self, operations: u64) {
+        self.interrupted.fetch_add(operations, Ordering::Relaxed);
+    }
+
     /// What has been recorded so far.
     pub(crate) fn tallied(&self) -> Tallied {
-        let mut all = Tallied { unknown: self.unknown.load(Ordering::Relaxed), ..Tallied::default() };
+        let mut all = Tallied { interrupted: self.interrupted.load(Ordering::Relaxed), ..Tallied::default() };
         for Acknowledged { last, count } in &self.acknowledged {
             all.last = all.last.max(last.load(Ordering::Relaxed));
             all.acknowledged += count.load(Ordering::Relaxed);

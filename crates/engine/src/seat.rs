@@ -273,6 +273,7 @@ impl Seat {
             }
             now = ended;
             if lost {
+                self.interrupted(1);
                 self.reconnect(async || client.connect().await).await;
                 now = self.shared.clock.now();
             }
@@ -365,6 +366,13 @@ impl Seat {
             *if refused { &mut effort.refusal_time } else { &mut effort.conflict_time } += passed;
             // discards the lock wait of that attempt, which is part of the time just counted
             client.lock_wait();
+        }
+    }
+
+    /// Counts operations of the measured part that ended with their connection.
+    pub(crate) fn interrupted(&self, operations: usize) {
+        if self.phase == Phase::Measured {
+            self.shared.totals.interrupted(operations as u64);
         }
     }
 

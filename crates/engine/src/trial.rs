@@ -62,8 +62,8 @@ pub struct SoFar {
     pub last_acknowledged: Option<Duration>,
     /// How many were acknowledged.
     pub acknowledged: u64,
-    /// How many have an unknown outcome.
-    pub unknown: u64,
+    /// How many ended with their connection.
+    pub interrupted: u64,
 }
 
 /// The state that all seats of a trial share.
@@ -359,10 +359,10 @@ impl Trial {
     /// What has become of the operations of the measured part so far. May be called from any thread while it runs.
     #[must_use]
     pub fn so_far(&self) -> SoFar {
-        let Tallied { last, acknowledged, unknown } = self.shared.totals.tallied();
+        let Tallied { last, acknowledged, interrupted } = self.shared.totals.tallied();
         let begun = self.shared.gate.measured();
         let last = begun.and_then(|begun| last.checked_sub(begun).filter(|_| last > 0));
-        SoFar { last_acknowledged: last.map(Duration::from_nanos), acknowledged, unknown }
+        SoFar { last_acknowledged: last.map(Duration::from_nanos), acknowledged, interrupted }
     }
 
     pub(crate) fn measured(&self) -> Measurement {

@@ -420,7 +420,8 @@ fn injection(injected: &InjectionFigures) -> String {
     };
     let late =
         if at_seconds - due_seconds > 0.1 { format!(" (due at {due_seconds:.2} s)") } else { String::new() };
-    if injected.back_seconds.or(injected.last_ok_seconds).is_none() {
+    if injected.missed || injected.back_seconds.or(injected.last_ok_seconds).is_none() && !injected.overtaken
+    {
         return format!("{fault}{whom} at {at_seconds:.2} s{late}: it was down, or about to stop, already");
     }
     let answered = match answered_seconds {
@@ -429,28 +430,34 @@ fn injection(injected: &InjectionFigures) -> String {
             format!("one of the processes that drive the clients stood still for {:.2} s", on - at_seconds)
         }
         Some(answered) => format!("it answered {:.2} s later", answered - at_seconds),
+        None if injected.overtaken => "the next fault came before it answered again".to_owned(),
         None => "it did not answer again".to_owned(),
     };
-    let counts = match (injected.acknowledged, injected.unknown) {
-        (Some(acknowledged), Some(0)) if fault == "kill" && member == Role::Server.name() => {
+    let counts = match (injected.acknowledged, injected.interrupted) {
+        (Some(acknowledged), Some(0))
+            if ["kill", "restart"].contains(&fault.as_str()) && member == Role::Server.name() =>
+        {
             format!(
-                "; {} acknowledged before it, none in flight, so that it does not count",
+                "; {} acknowledged before it, none interrupted, so that it does not count",
                 count(acknowledged)
             )
         }
-        (Some(acknowledged), Some(unknown)) => {
-            // what stands still for a while may answer all the same
-            let left =
-                if ["pause", "stall"].contains(&fault.as_str()) { "left unanswered" } else { "in flight" };
-            format!("; {} acknowledged before it, {} {left}", count(acknowledged), count(unknown))
+        (Some(acknowledged), Some(interrupted)) => {
+            format!("; {} acknowledged before it, {} interrupted", count(acknowledged), count(interrupted))
         }
         _ => String::new(),
     };
     let served = match (injected.last_ok_seconds, injected.outage()) {
         (None, _) => "nothing had been acknowledged before it, so that it says nothing".to_owned(),
+        (Some(_), None) if injected.unserved_from_seconds.is_some_and(|from| from > at_seconds + 1.0) => {
+            format!(
+                "nobody was served from {:.2} s to the end",
+                injected.unserved_from_seconds.unwrap_or_default()
+            )
+        }
         (Some(_), None) => "nobody was served after it".to_owned(),
         (Some(_), Some(outage)) if outage < SEEN => {
-            format!("somebody was served again within {:.0} ms", SEEN * 1e3)
+            format!("somebody was served all the time, or again within {:.0} ms", SEEN * 1e3)
         }
         (Some(_), Some(outage)) => format!("nobody was served for {outage:.2} s"),
     };
@@ -614,7 +621,11 @@ mod tests {
             back_seconds: Some(3.3),
             answered_seconds: Some(4.0),
             acknowledged: Some(1234),
-            unknown: Some(7),
+            interrupted: Some(7),
+            unserved_from_seconds: None,
+            unserved_until_seconds: None,
+            missed: false,
+            overtaken: false,
             last_ok_seconds: Some(3.2),
             next_ok_seconds: Some(4.2),
         };
@@ -624,7 +635,7 @@ mod tests {
         result.cells[0].trials[0].injections = vec![kill, locks];
         let text = said(&result);
         for words in [
-            "kill at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served for 1.00 s; 1,234 acknowledged before it, 7 in flight",
+            "kill at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served for 1.00 s; 1,234 acknowledged before it, 7 interrupted",
             "kill of locks at 3.25 s (due at 3.00 s): it answered 0.75 s later; nobody was served after it",
             "survived one crash: nothing of ",
             "tested by one crash of the server's process, and by no loss of power",

@@ -204,11 +204,9 @@ impl Plan {
     /// have as many, so that their figures can be compared.
     #[must_use]
     pub fn client_processes(&self) -> Option<u32> {
-        let stalls = |faults: &Faults| faults.0.iter().any(|fault| fault.disruption.name() == "stall");
-        let stalls = self.faults.iter().any(stalls);
         match self.processes {
-            Some(processes) => Some(processes).filter(|processes| *processes > 1 || stalls),
-            None => stalls.then_some(2),
+            Some(processes) => Some(processes).filter(|processes| *processes > 1),
+            None => self.faults.iter().any(Faults::stall).then_some(2),
         }
     }
 

@@ -234,9 +234,22 @@ pub struct InjectionFigures {
     /// not count them.
     #[serde(default)]
     pub acknowledged: Option<u64>,
-    /// How many operations it left without an answer, up to the next fault: those in flight.
+    /// How many operations ended with their connection since it, up to the next fault: those that it interrupted.
     #[serde(default)]
-    pub unknown: Option<u64>,
+    pub interrupted: Option<u64>,
+    /// The longest time in which nobody was served since it, up to the next fault: its beginning; none if an older
+    /// acidtest did not look.
+    #[serde(default)]
+    pub unserved_from_seconds: Option<f64>,
+    /// Its end; none if it lasted to the end of the measured part.
+    #[serde(default)]
+    pub unserved_until_seconds: Option<f64>,
+    /// Whether there was nothing to do it to, because the member was down, or about to stop, already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub missed: bool,
+    /// Whether the next fault hit the member before it had answered again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overtaken: bool,
     /// The last acknowledgement before it; none if nothing had been acknowledged since the fault before it, so that
     /// it proves nothing.
     pub last_ok_seconds: Option<f64>,
@@ -245,11 +258,20 @@ pub struct InjectionFigures {
 }
 
 impl InjectionFigures {
-    /// How long nobody was served, in seconds: from the last acknowledgement before the fault to the first after it;
-    /// none where there is no such.
+    /// The longest time, in seconds, in which nobody was served because of the fault; none where nothing is known of
+    /// it, and where it lasted to the end.
     #[must_use]
     pub fn outage(&self) -> Option<f64> {
-        Some((self.next_ok_seconds? - self.last_ok_seconds?).max(0.0))
+        let (from, until) = self.unserved()?;
+        Some((until? - from).max(0.0))
+    }
+
+    /// When nobody was served because of the fault: from the one moment to the other, or to the end.
+    pub(crate) fn unserved(&self) -> Option<(f64, Option<f64>)> {
+        match self.unserved_from_seconds {
+            Some(from) => Some((from, self.unserved_until_seconds)),
+            None => Some((self.last_ok_seconds?, self.next_ok_seconds)),
+        }
     }
 }
 
@@ -532,16 +554,18 @@ impl TrialResult {
         let mut away = 0.0;
         let mut covered = 0.0_f64;
         for injected in &injections {
-            // while one process of clients stands still, the others are served
-            let is_stall = injected.fault == "stall";
-            let Some(at) = injected.at_seconds.filter(|_| !is_stall) else { continue };
-            let last = injected.last_ok_seconds.unwrap_or(at);
+            let Some(at) = injected.at_seconds.filter(|_| !injected.missed) else { continue };
+            let (last, next) = injected.unserved().unwrap_or((at, injected.next_ok_seconds));
             let from = last.max(covered).min(end);
-            let until = injected.next_ok_seconds.unwrap_or(end).min(end);
-            away += (until - from).max(0.0);
-            covered = covered.max(until);
+            let until = next.unwrap_or(end).min(end);
+            // in ordinary work, too, there are moments in which nothing ends
+            if until - from > SEEN {
+                away += until - from;
+                covered = covered.max(until);
+            }
         }
-        if !is_open_loop && away > 0.0 && away < end {
+        // where little was served, a rate of that time says nothing of the whole
+        if !is_open_loop && away > 0.0 && away <= end / 2.0 {
             let served = end / (end - away);
             self.throughput *= served;
             for operation in &mut self.operations {
@@ -556,8 +580,12 @@ impl TrialResult {
     /// is left, or nobody was served again.
     pub(crate) fn rate_after_faults(&self) -> Option<f64> {
         let mut from = 0.0_f64;
-        for injected in self.injections.iter().filter(|injected| injected.at_seconds.is_some()) {
-            from = from.max(injected.next_ok_seconds?).max(injected.answered_seconds?);
+        let hit = |injected: &&InjectionFigures| injected.at_seconds.is_some() && !injected.missed;
+        for injected in self.injections.iter().filter(hit) {
+            let (_, until) = injected.unserved()?;
+            let answered =
+                if injected.overtaken { injected.at_seconds? } else { injected.answered_seconds? };
+            from = from.max(until?).max(answered);
         }
         let is_left = |second: &&SecondFigures| {
             let begins = second.second as f64;
@@ -575,8 +603,8 @@ impl TrialResult {
             injected.member == Role::Server.name()
                 && injected.fault != "pause"
                 && injected.last_ok_seconds.is_some()
-                // a kill that interrupts nobody says little of what it does to those whom it does interrupt
-                && (injected.fault != "kill" || injected.unknown.is_none_or(|unknown| unknown > 0))
+                // a fault that interrupts nobody says little of what it does to those whom it does interrupt
+                && injected.interrupted.is_none_or(|interrupted| interrupted > 0)
         })
     }
 }
@@ -703,7 +731,11 @@ mod tests {
             back_seconds: None,
             answered_seconds: None,
             acknowledged: Some(9),
-            unknown: Some(3),
+            interrupted: Some(3),
+            unserved_from_seconds: None,
+            unserved_until_seconds: None,
+            missed: false,
+            overtaken: false,
             last_ok_seconds: last_ok,
             next_ok_seconds: next_ok,
         }
@@ -744,7 +776,7 @@ mod tests {
             injected(5.0, None, Some(6.0)),
             InjectionFigures { fault: "pause".to_owned(), ..kill.clone() },
             // nobody was interrupted
-            InjectionFigures { unknown: Some(0), ..kill.clone() },
+            InjectionFigures { interrupted: Some(0), ..kill.clone() },
             InjectionFigures { member: Role::Locks.to_string(), ..kill.clone() },
             InjectionFigures { fault: "restart".to_owned(), ..kill },
         ];

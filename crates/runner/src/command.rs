@@ -57,6 +57,9 @@ fn run(name: &str, command: &str) -> Result<(), String> {
             let mut said = Vec::new();
             // a server that it starts may keep the stream open: what is read until then is what it said
             let _ = stream.by_ref().take(SHOWN as u64).read_to_end(&mut said);
+            // whoever writes more must not be ended by that
+            let rest = thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+            drop(rest);
             String::from_utf8_lossy(&said).trim().to_owned()
         })
     });
@@ -105,6 +108,7 @@ mod tests {
         assert!(said.starts_with("--on-kill \"echo no such unit"), "{said}");
         assert!(said.ends_with("ended with exit code 5, and said:\n  no such unit\n  really"), "{said}");
         assert!(ended("kill -9 $$").unwrap_err().to_string().contains("killed by signal 9"));
+        assert!(ended("seq 1 100000").is_ok(), "it says more than anybody reads");
         // what it leaves running is not waited for
         let begun = Instant::now();
         assert!(ended("sleep 30 &").is_ok() && ended("sleep 30 & exit 1").is_err());

@@ -102,12 +102,21 @@ impl Driver {
     }
 
     /// Stops one of the processes by a signal, another one each time. Returns which; none if clients have no process of
-    /// their own.
+    /// their own, or all of them are stopped already.
     pub(crate) fn stall(&mut self) -> Option<usize> {
         let processes = self.processes.as_mut()?;
-        let index = self.stalls % processes.count();
-        self.stalls += 1;
+        let count = processes.count();
+        let index = (self.stalls..self.stalls + count).map(|turn| turn % count);
+        let index = index.into_iter().find(|index| !processes.is_stalled(*index))?;
+        self.stalls = index + 1;
         processes.stall(index).then_some(index)
+    }
+
+    /// Ends every process that drives clients: what they did is not known then.
+    pub(crate) fn kill(&mut self) {
+        if let Some(processes) = &self.processes {
+            processes.kill();
+        }
     }
 
     /// Lets a process that was stopped go on.

@@ -141,25 +141,24 @@ impl Host {
         described: &HostedTrial,
         side: Side,
     ) {
+        // before it has the store, so that the store is not closed meanwhile
+        let number = {
+            let mut state = self.state();
+            state.next += 1;
+            let number = state.next;
+            state.clients.insert(number, stream);
+            number
+        };
         let served = self.store(runtime).and_then(|store| {
             let served = self.trial(described)?.serve(&*store, &described.place, side);
             served.map_err(|error| error.to_string())
         });
         match served {
-            Ok(served) => {
-                let number = {
-                    let mut state = self.state();
-                    state.next += 1;
-                    let number = state.next;
-                    state.clients.insert(number, stream);
-                    number
-                };
-                runtime.block_on(served(line));
-                self.state().clients.remove(&number);
-            }
+            Ok(served) => runtime.block_on(served(line)),
             // the client may be gone
             Err(why) => _ = line.answer(&Err::<(), _>(why)),
         }
+        self.state().clients.remove(&number);
     }
 
     fn told_to_close(&self, mut line: ServedLine) {

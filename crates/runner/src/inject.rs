@@ -21,6 +21,12 @@ use crate::{
     instance::{Instance, LostMember, Way},
 };
 
+/// Two looks at the acknowledgements are near each other if less time than this has passed.
+const NEAR: Duration = Duration::from_millis(40);
+
+/// How long before the end of the measured part the last acknowledgement is, at least, if nobody was served to the end.
+const TO_THE_END: Duration = Duration::from_millis(100);
+
 /// How long a member may take to stop in order before it is killed.
 const STOPPING: Duration = Duration::from_secs(10);
 
@@ -37,8 +43,15 @@ pub struct Injected {
     pub answered: Option<Duration>,
     /// How many operations had been acknowledged before it.
     pub acknowledged: u64,
-    /// How many operations it left without an answer, up to the next injection.
-    pub unknown: u64,
+    /// How many operations ended with their connection since it, up to the next injection.
+    pub interrupted: u64,
+    /// The longest time in which nobody was served since it, up to the next injection; it lasted to the end if it has no
+    /// end here.
+    pub unserved: Option<(Duration, Option<Duration>)>,
+    /// Whether there was nothing to do it to: the member was down, or about to stop, already.
+    pub missed: bool,
+    /// Whether the next injection hit the member before it had answered again.
+    pub overtaken: bool,
     /// The last acknowledgement before it; none if nothing was acknowledged since the injection before it.
     pub last_ok: Option<Duration>,
     /// The first acknowledgement after it, as far as was looked.
@@ -50,12 +63,26 @@ impl Injected {
     fn of(injection: &Injection) -> Self {
         let injection = injection.clone();
         let (at, back, answered, last_ok, next_ok) = (None, None, None, None, None);
-        Self { injection, at, back, answered, acknowledged: 0, unknown: 0, last_ok, next_ok }
+        let (acknowledged, interrupted, unserved, missed, overtaken) = (0, 0, None, false, false);
+        Self {
+            injection,
+            at,
+            back,
+            answered,
+            acknowledged,
+            interrupted,
+            unserved,
+            missed,
+            overtaken,
+            last_ok,
+            next_ok,
+        }
     }
 
     /// The same as a result keeps it.
     pub(crate) fn figures(&self) -> InjectionFigures {
-        let Self { injection, at, back, answered, acknowledged, unknown, last_ok, next_ok } = self;
+        let Self { injection, at, back, answered, acknowledged, interrupted, unserved, .. } = self;
+        let Self { missed, overtaken, last_ok, next_ok, .. } = self;
         let seconds = |time: &Option<Duration>| time.map(|time| time.as_secs_f64());
         InjectionFigures {
             fault: injection.disruption.name().to_owned(),
@@ -65,7 +92,11 @@ impl Injected {
             back_seconds: seconds(back),
             answered_seconds: seconds(answered),
             acknowledged: at.map(|_| *acknowledged),
-            unknown: at.map(|_| *unknown),
+            interrupted: at.map(|_| *interrupted),
+            unserved_from_seconds: unserved.map(|(from, _)| from.as_secs_f64()),
+            unserved_until_seconds: unserved.and_then(|(_, until)| Some(until?.as_secs_f64())),
+            missed: *missed,
+            overtaken: *overtaken,
             last_ok_seconds: seconds(last_ok),
             next_ok_seconds: seconds(next_ok),
         }
@@ -111,14 +142,24 @@ pub(crate) struct Injector<'a> {
     done: Vec<Injected>,
     /// When the measured part began.
     begun: Instant,
-    /// How many operations had no answer when the last injection began.
-    unknown_before: u64,
+    /// How many operations had ended with their connection when the last injection began.
+    interrupted_before: u64,
+    /// When the acknowledgements were last looked at, and the last of them then.
+    looked: Option<(Duration, Duration)>,
 }
 
 impl<'a> Injector<'a> {
     pub(crate) fn new(timeline: &'a Timeline, commands: &'a Commands) -> Self {
         let due = timeline.injections().iter().collect();
-        Self { commands, due, open: Vec::new(), done: Vec::new(), begun: Instant::now(), unknown_before: 0 }
+        Self {
+            commands,
+            due,
+            open: Vec::new(),
+            done: Vec::new(),
+            begun: Instant::now(),
+            interrupted_before: 0,
+            looked: None,
+        }
     }
 
     /// Waits for this long, and meanwhile for the answers of members that are back.
@@ -149,7 +190,7 @@ impl<'a> Injector<'a> {
     ) -> Result<(), Failure> {
         let now = Instant::now();
         self.begun = now.checked_sub(measured).unwrap_or(now);
-        self.look(so_far().last_acknowledged);
+        self.look(measured, so_far().last_acknowledged);
         if is_over {
             // clients may be waiting for a server that is not there: the trial would not end
             self.hurry();
@@ -157,13 +198,20 @@ impl<'a> Injector<'a> {
             return self.advance(so_far, instance);
         }
         while let Some(next) = self.due.pop_front_if(|next| next.at <= measured) {
-            let SoFar { acknowledged, unknown, .. } = so_far();
-            self.count(unknown);
+            self.count(so_far().interrupted);
             self.begin(next, instance, driver)?;
-            // what was acknowledged until now was so before the signal had its effect
-            let before = self.done.iter().rev().nth(1).and_then(|before| before.at).unwrap_or_default();
-            if let Some(begun) = self.done.last_mut() {
-                begun.last_ok = so_far().last_acknowledged.filter(|last| *last > before);
+            // what was acknowledged until now was so before the signal had its effect; what was so before the member's
+            // processes were last ended, has been tested by that
+            let ended = |done: &&Injected| {
+                done.injection.member == next.member
+                    && done.injection.disruption.ends_processes()
+                    && !done.missed
+            };
+            let before =
+                self.done.iter().rev().skip(1).find(ended).and_then(|done| done.at).unwrap_or_default();
+            let SoFar { last_acknowledged, acknowledged, .. } = so_far();
+            if let Some(begun) = self.done.last_mut().filter(|begun| !begun.missed) {
+                begun.last_ok = last_acknowledged.filter(|last| *last > before);
                 begun.acknowledged = acknowledged;
             }
         }
@@ -186,9 +234,15 @@ impl<'a> Injector<'a> {
         }
     }
 
-    /// Notes the acknowledgements after injections, given the last acknowledgement of all.
-    pub(crate) fn look(&mut self, last: Option<Duration>) {
+    /// Notes the acknowledgements after injections, given the last acknowledgement of all at this moment.
+    pub(crate) fn look(&mut self, now: Duration, last: Option<Duration>) {
         let Some(last) = last else { return };
+        if let Some((then, seen)) = self.looked.replace((now, last)) {
+            // of what was between two looks that are far apart nothing is known
+            let served_again = if now.saturating_sub(then) < NEAR { last } else { then };
+            let until = if last > seen { served_again.max(seen) } else { now };
+            self.unserved(seen, Some(until));
+        }
         for (index, injected) in self.done.iter_mut().enumerate() {
             // a server that is asked to stop still serves for a while, and so does one that a command is to end
             let is_stopping = |open: &OpenInjection| {
@@ -197,8 +251,21 @@ impl<'a> Injector<'a> {
             if injected.next_ok.is_some() || self.open.iter().any(is_stopping) {
                 continue;
             }
-            let is_later = injected.last_ok.or(injected.at).is_some_and(|before| last > before);
+            let is_later = injected.at.max(injected.last_ok).is_some_and(|before| last > before);
             injected.next_ok = Some(last).filter(|_| is_later);
+        }
+    }
+
+    /// Notes that nobody was served for this time, if it is the longest since the last injection.
+    fn unserved(&mut self, from: Duration, until: Option<Duration>) {
+        let Some(last) = self.done.iter_mut().rfind(|done| !done.missed) else { return };
+        let length =
+            |until: Option<Duration>| until.map_or(Duration::MAX, |until| until.saturating_sub(from));
+        let longest = last.unserved.map_or(Duration::ZERO, |(from, until)| {
+            until.map_or(Duration::MAX, |until| until.saturating_sub(from))
+        });
+        if length(until) > longest {
+            last.unserved = Some((from, until));
         }
     }
 
@@ -224,6 +291,7 @@ impl<'a> Injector<'a> {
     /// Brings every member back at once, and waits until it answers. Returns the member that does not.
     pub(crate) async fn end(
         mut self,
+        window: Duration,
         so_far: impl Fn() -> SoFar,
         instance: &mut Instance,
     ) -> Result<(Vec<Injected>, Option<LostMember>), Failure> {
@@ -242,18 +310,27 @@ impl<'a> Injector<'a> {
             }
             self.wait(AGAIN).await;
         }
-        self.count(so_far().unknown);
+        self.count(so_far().interrupted);
+        let seen = self.looked.map(|(_, seen)| seen);
+        if let Some(seen) = seen.filter(|seen| *seen + TO_THE_END < window) {
+            let longest = self.done.iter().rfind(|done| !done.missed).and_then(|last| last.unserved);
+            let longest =
+                longest.map_or(Duration::ZERO, |(from, until)| until.unwrap_or(window).saturating_sub(from));
+            if window.saturating_sub(seen) >= longest {
+                self.unserved(seen, None);
+            }
+        }
         let missed = self.due.into_iter().map(Injected::of);
         self.done.extend(missed);
         Ok((self.done, lost))
     }
 
-    /// Counts for the last injection what has had no answer since it, of so many in all.
-    fn count(&mut self, unknown: u64) {
-        if let Some(last) = self.done.last_mut() {
-            last.unknown = unknown.saturating_sub(self.unknown_before);
+    /// Counts for the last injection what ended with its connection since it, of so many in all.
+    fn count(&mut self, interrupted: u64) {
+        if let Some(last) = self.done.iter_mut().rfind(|done| !done.missed) {
+            last.interrupted += interrupted.saturating_sub(self.interrupted_before);
         }
-        self.unknown_before = unknown;
+        self.interrupted_before = interrupted;
     }
 
     /// Lets nobody stay down or paused any longer.
@@ -281,8 +358,9 @@ impl<'a> Injector<'a> {
             self.begin_on_clients(injection, driver);
             return Ok(());
         }
-        let injected = Injected { at: Some(self.passed()), ..Injected::of(injection) };
+        let mut injected = Injected { at: Some(self.passed()), ..Injected::of(injection) };
         if self.is_out_of_reach(injection) {
+            injected.missed = true;
             self.done.push(injected);
             return Ok(());
         }
@@ -299,7 +377,7 @@ impl<'a> Injector<'a> {
                 _ => Duration::ZERO,
             };
             let state = State::Ending(UserCommand::start(name, command)?, away);
-            self.open.retain(|open| open.member != role);
+            self.overtake(role);
             self.open.push(OpenInjection { index: self.done.len(), member: role, state });
             self.done.push(injected);
             return Ok(());
@@ -319,11 +397,24 @@ impl<'a> Injector<'a> {
             }
             Disruption::Disconnect | Disruption::Stall { .. } => return Ok(()),
         };
-        // a member that was on its way back has been hit again
-        self.open.retain(|open| open.member != role);
+        // the signals take their time
+        injected.at = Some(self.passed());
+        let state = match (state, self.open.iter().find(|open| open.member == role).map(|open| &open.state)) {
+            // it stands still already, for longer than it is asked to now
+            (State::Paused(until), Some(State::Paused(longer))) => State::Paused(until.max(*longer)),
+            (state, _) => state,
+        };
+        self.overtake(role);
         self.open.push(OpenInjection { index: self.done.len(), member: role, state });
         self.done.push(injected);
         Ok(())
+    }
+
+    /// A member that was on its way back has been hit again.
+    fn overtake(&mut self, role: Role) {
+        for open in self.open.extract_if(.., |open| open.member == role) {
+            self.done[open.index].overtaken = true;
+        }
     }
 
     /// The user's own command that begins a disruption (0) or ends it (1), with its name.
@@ -339,6 +430,8 @@ impl<'a> Injector<'a> {
             if let Some(process) = driver.stall() {
                 let state = State::Stalled(process, Instant::now() + lasting);
                 self.open.push(OpenInjection { index: self.done.len(), member: Role::Clients, state });
+            } else {
+                injected.missed = true;
             }
         } else {
             driver.trial.disconnect();

@@ -236,11 +236,24 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
     let traced = plan.trace.is_some();
     let strikes = plan.faults.iter().any(|faults| !faults.is_none());
     let endless = "a fault has its moment in a time, and the measured part is a number of operations";
-    let rows: [Row; 9] = [
+    let stalls = plan.faults.iter().any(Faults::stall);
+    let apart = plan.client_processes().is_some();
+    let rows: [Row; 11] = [
         ("faults", strikes && (traced || plan.ops.is_some()), endless),
         (
+            "faults",
+            apart && plan.faults.iter().any(Faults::end_server),
+            "where clients are in several processes (--processes, or --fault stall), nobody knows at a crash what was \
+             proved of a lock before it: kill and restart the server in a run of its own",
+        ),
+        (
             "processes",
-            traced && plan.client_processes().is_some(),
+            stalls && plan.processes == Some(1),
+            "a stall stops one process of clients, so that others go on: it needs at least two",
+        ),
+        (
+            "processes",
+            traced && apart,
             "the operations of a sequence are taken in order, in one process (--trace)",
         ),
         ("duration", plan.ops.is_some(), "the measured part is a number of operations (--ops)"),
@@ -280,7 +293,8 @@ pub fn check_effect(
     let most_clients = grid.cells.iter().map(|cell| cell.clients).max().unwrap_or_default();
     let (ruled, warmed) = (plan.locks.as_slice(), !plan.warmup.0.is_zero());
     let retries = plan.trace.is_none() && plan.on_refused == RefusedKind::Retry;
-    let rows: [Row; 17] = [
+    let alone = |cell: &crate::Cell| cell.clients < 2 && grid.faults[cell.faults].stall();
+    let rows: [Row; 18] = [
         (
             "locks",
             workloads.iter().all(|workload| !workload.decides()),
@@ -344,6 +358,11 @@ pub fn check_effect(
             "threads",
             plan.threads.is_some_and(|threads| threads > most_clients),
             "no cell has as many clients, and a thread without a client does nothing",
+        ),
+        (
+            "faults",
+            grid.cells.iter().any(alone),
+            "a stall stops one process of clients, so that others go on: it needs at least two clients",
         ),
         (
             "processes",

@@ -255,6 +255,16 @@ impl Processes {
         }
     }
 
+    /// Whether a process is stopped by a signal.
+    pub(crate) fn is_stalled(&self, index: usize) -> bool {
+        self.stalled[index]
+    }
+
+    /// Ends the processes, also those that are stopped by a signal.
+    pub(crate) fn kill(&self) {
+        self.children.iter().flatten().for_each(|process| process.signal(Signal::KILL));
+    }
+
     /// Stops a process by a signal. Returns whether there is one.
     pub(crate) fn stall(&mut self, index: usize) -> bool {
         let process = self.children.get(index).and_then(Option::as_ref);
@@ -311,7 +321,7 @@ impl Processes {
 impl Drop for Processes {
     /// Ends the processes, also those that were stopped by a signal.
     fn drop(&mut self) {
-        self.children.iter().flatten().for_each(|process| process.signal(Signal::KILL));
+        self.kill();
     }
 }
 

@@ -107,7 +107,7 @@ pub(crate) async fn drive(
                 failed = Some(failure);
             }
         }
-        if lost.is_some() || failed.is_some() {
+        if lost.is_some() || failed.is_some() || trial.stopped().is_some() {
             // the trial would not end
             driver.go_on_all();
         }
@@ -131,13 +131,17 @@ pub(crate) async fn drive(
         if stopped.is_some_and(|since| since.elapsed() > GRACE) {
             trial.give_up();
         }
+        if stopped.is_some_and(|since| since.elapsed() > GRACE * 4) {
+            // one that somebody else has stopped, or that hangs
+            driver.kill();
+        }
     }
     let resources = sampler.stop();
     // one that was stopped at the very end still has its ledger to tell
     driver.go_on_all();
     let measurement = driver.join(of)?;
-    injector.look(trial.so_far().last_acknowledged);
-    let (injected, silent) = injector.end(|| trial.so_far(), instance).await?;
+    injector.look(measurement.window, trial.so_far().last_acknowledged);
+    let (injected, silent) = injector.end(measurement.window, || trial.so_far(), instance).await?;
     if let Some(failure) = failed {
         return Err(failure);
     }

@@ -388,7 +388,11 @@ mod tests {
             back_seconds: None,
             answered_seconds: None,
             acknowledged: None,
-            unknown: None,
+            interrupted: None,
+            unserved_from_seconds: None,
+            unserved_until_seconds: None,
+            missed: false,
+            overtaken: false,
             last_ok_seconds: None,
             next_ok_seconds: None,
         };

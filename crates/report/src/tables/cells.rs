@@ -74,7 +74,7 @@ fn durability(cell: &CellResult) -> Entry {
 fn longest_outage(cell: &CellResult) -> String {
     let injections = || cell.trials.iter().flat_map(|trial| &trial.injections);
     let outages = injections().filter_map(InjectionFigures::outage);
-    if injections().any(|injected| injected.last_ok_seconds.is_some() && injected.next_ok_seconds.is_none()) {
+    if injections().filter_map(InjectionFigures::unserved).any(|(_, until)| until.is_none()) {
         return "to the end".to_owned();
     }
     match outages.max_by(f64::total_cmp) {
@@ -243,7 +243,11 @@ mod tests {
             back_seconds: Some(3.1),
             answered_seconds: Some(3.2),
             acknowledged: Some(9),
-            unknown: Some(3),
+            interrupted: Some(3),
+            unserved_from_seconds: None,
+            unserved_until_seconds: None,
+            missed: false,
+            overtaken: false,
             last_ok_seconds: last_ok,
             next_ok_seconds: next_ok,
         };

@@ -526,8 +526,9 @@ impl Ledger {
             _ if self.part.has(id.producer as usize) => self.sent.made(self.number(id)?),
             _ => {
                 let number = self.number(id)?;
+                let byte = self.sent.at(number)?;
                 self.reached.fetch_max(number + 1, Relaxed);
-                return self.sent.at(number);
+                return Some(byte);
             }
         };
         // the process that loaded the backlog is the one that judges the trial
