@@ -294,6 +294,12 @@ impl OwnRedis {
         format!("kill -{signal} $(cat {}/pid)", self.folder.path().display())
     }
 
+    /// Ends when the server has: until then a client reaches it, and waits.
+    fn stopping(&self) -> String {
+        let asked = format!("redis-cli -p {} ping >/dev/null 2>&1", self.port);
+        format!("{}; while {asked}; do sleep 0.02; done", self.signalling("TERM"))
+    }
+
     fn address(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -314,7 +320,7 @@ fn a_server_of_one_s_own_is_killed_by_one_s_own_commands() {
     let (bench, own) = (Bench::new(), OwnRedis::start());
     let (address, kill, pause, resume) =
         (own.address(), own.signalling("KILL"), own.signalling("STOP"), own.signalling("CONT"));
-    let (stop, start) = (own.signalling("TERM; sleep 0.2 #"), own.starting());
+    let (stop, start) = (own.stopping(), own.starting());
     let words = ["run", "inventory", "--store", &address, "--clients", "8", "--warmup", "0s", "--replace"];
     let commands = ["--on-kill", &kill, "--on-stop", &stop, "--on-start", &start];
     let pauses = ["--on-pause", &pause, "--on-resume", &resume];
