@@ -8,7 +8,7 @@ use std::{
 
 use acidtest_engine::{ClientTask, EngineError, Load, Measurement, Part, Trial};
 use acidtest_model::{Address, Hosting};
-use acidtest_workloads::{TrialSetup, WorkloadTrial, hosted::HostedTrial};
+use acidtest_workloads::{Crash, TrialSetup, WorkloadTrial, hosted::HostedTrial};
 
 use crate::{Failure, Processes, TrialDescription, instance::Instance};
 
@@ -98,6 +98,14 @@ impl Driver {
     pub(crate) fn exchange(&mut self, trial: &dyn WorkloadTrial) {
         if let Some(processes) = &mut self.processes {
             processes.exchange(trial);
+        }
+    }
+
+    /// Has the clients' ledgers note what happens to the store's server.
+    pub(crate) fn note_crash(&mut self, trial: &dyn WorkloadTrial, crash: Crash) {
+        match &mut self.processes {
+            Some(processes) => processes.note_crash(crash),
+            None => trial.note_crash(crash),
         }
     }
 

@@ -275,6 +275,12 @@ impl<'a> Injector<'a> {
         self.due.iter().take_while(|next| next.at <= measured).any(|next| ends(next))
     }
 
+    /// Whether the store's own server, which was ended, is a new process. Of a server of the user's own nobody knows when
+    /// the old one has ended.
+    pub(crate) fn has_begun_again(&self, instance: &mut Instance) -> bool {
+        !self.has_down(Role::Server) && instance.member(Role::Server).is_some()
+    }
+
     /// Whether something was done to a member, and all of them are back and answer.
     pub(crate) fn has_all_back(&self) -> bool {
         self.open.is_empty() && !self.done.is_empty()

@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, Write};
 
 use acidtest_engine::{Instruction, Report};
-use acidtest_workloads::{Tally, WrittenLedger};
+use acidtest_workloads::{Crash, Tally, WrittenLedger};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::description::TrialDescription;
@@ -25,6 +25,8 @@ pub(crate) enum ToWorker {
     Instruction(Instruction),
     /// How far the clients of all other workers have come.
     Elsewhere(Tally),
+    /// What happens to the store's server, to be noted and answered with the same number.
+    Crash { number: u64, crash: Crash },
 }
 
 /// What a worker tells.
@@ -38,6 +40,8 @@ pub(crate) enum FromWorker {
     Report(Report),
     /// How far they have come, where others have to know.
     Tally(Tally),
+    /// It has noted what happens to the store's server.
+    Noted { number: u64 },
     /// Its ledger: the last message of one that went to the end.
     Ledger(WrittenLedger),
     /// Why it could not go to the end: the last message otherwise.

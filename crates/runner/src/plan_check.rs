@@ -238,14 +238,8 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
     let endless = "a fault has its moment in a time, and the measured part is a number of operations";
     let stalls = plan.faults.iter().any(Faults::stall);
     let apart = plan.client_processes().is_some();
-    let rows: [Row; 11] = [
+    let rows: [Row; 10] = [
         ("faults", strikes && (traced || plan.ops.is_some()), endless),
-        (
-            "faults",
-            apart && plan.faults.iter().any(Faults::end_server),
-            "where clients are in several processes (--processes, or --fault stall), nobody knows at a crash what was \
-             proved of a lock before it: kill and restart the server in a run of its own",
-        ),
         (
             "processes",
             stalls && plan.processes == Some(1),

@@ -14,7 +14,7 @@ use std::{
 };
 
 use acidtest_engine::{Instruction, Measurement, News, Trial};
-use acidtest_workloads::{Tally, WorkloadTrial, WrittenLedger};
+use acidtest_workloads::{Crash, Tally, WorkloadTrial, WrittenLedger};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -28,6 +28,10 @@ const READY: Duration = Duration::from_secs(30);
 
 /// How often a worker's clock is asked for; the answer that came soonest counts.
 const ASKED: u32 = 10;
+
+/// How long a worker may take to note what happens to the server. Its clients' observations prove nothing across that
+/// moment if it takes longer.
+const NOTED: Duration = Duration::from_secs(1);
 
 /// Bytes of a worker's last words that are kept.
 const LAST_WORDS: usize = 2000;
@@ -144,6 +148,8 @@ fn keep_last_words(mut words: impl Read, kept: &Mutex<String>) {
 #[derive(Default)]
 struct Inbox {
     tallies: Vec<Tally>,
+    /// The last number of what happened to the server that each has noted.
+    noted: Vec<u64>,
     ledgers: Vec<Option<WrittenLedger>>,
 }
 
@@ -157,6 +163,10 @@ pub struct Processes {
     inbox: Arc<Mutex<Inbox>>,
     readers: Vec<thread::JoinHandle<()>>,
     told: Vec<Tally>,
+    /// How many times they were told what happens to the server.
+    crashes: u64,
+    /// Which of them have noted each crash in time.
+    know_crashes: Vec<bool>,
 }
 
 impl Processes {
@@ -182,18 +192,21 @@ impl Processes {
         description: impl Fn(usize) -> TrialDescription,
     ) -> Result<Self, Failure> {
         let (news, told) = mpsc::channel();
-        let inbox = Inbox { tallies: vec![Tally::default(); workers.len()], ledgers: vec![] };
+        let count = workers.len();
+        let (tallies, noted) = (vec![Tally::default(); count], vec![0; count]);
+        let inbox = Inbox { tallies, noted, ledgers: (0..count).map(|_| None).collect() };
         let inbox = Arc::new(Mutex::new(inbox));
         let mut all = Self {
-            told: vec![Tally::default(); workers.len()],
-            stalled: vec![false; workers.len()],
+            told: vec![Tally::default(); count],
+            crashes: 0,
+            know_crashes: vec![true; count],
+            stalled: vec![false; count],
             workers: Vec::new(),
             children: Vec::new(),
             news: Some(told),
             inbox: Arc::clone(&inbox),
             readers: Vec::new(),
         };
-        inbox.lock().unwrap_or_else(PoisonError::into_inner).ledgers.resize_with(workers.len(), || None);
         for (index, mut worker) in workers.into_iter().enumerate() {
             let (answers, answered) = mpsc::channel();
             let (from, process) = (worker.from.take(), worker.process.clone());
@@ -255,6 +268,31 @@ impl Processes {
         }
     }
 
+    /// Tells the workers what happens to the server. Before it is ended, waits until they have noted it.
+    pub(crate) fn note_crash(&mut self, crash: Crash) {
+        self.crashes += 1;
+        let number = self.crashes;
+        for worker in &self.workers {
+            // one that is gone is found by its reader
+            let _ = write(&mut *lock(worker), &ToWorker::Crash { number, crash });
+        }
+        if crash == Crash::IsOver {
+            return;
+        }
+        let told = Instant::now();
+        let waits = |index: usize, inbox: &Inbox| inbox.noted[index] < number;
+        while told.elapsed() < NOTED
+            && (0..self.count()).any(|index| !self.stalled[index] && waits(index, &self.inbox()))
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
+        for index in 0..self.count() {
+            // one that is stopped by a signal goes on in another life, and does not know it at once
+            let late = self.stalled[index] || waits(index, &self.inbox());
+            self.know_crashes[index] &= !late;
+        }
+    }
+
     /// Whether a process is stopped by a signal.
     pub(crate) fn is_stalled(&self, index: usize) -> bool {
         self.stalled[index]
@@ -303,11 +341,11 @@ impl Processes {
         }
         let ledgers = std::mem::take(&mut self.inbox().ledgers);
         trial.note_elsewhere(Tally::default());
-        for ledger in ledgers {
+        for (ledger, knows_crashes) in ledgers.into_iter().zip(&self.know_crashes) {
             let ledger =
                 ledger.ok_or_else(|| Failure::Store("a client process left no ledger".to_owned()))?;
             trial
-                .merge(&ledger)
+                .merge(&ledger, *knows_crashes)
                 .map_err(|why| Failure::Other(format!("a client process's ledger: {why}")))?;
         }
         Ok(())
@@ -395,6 +433,7 @@ impl Reader {
                     _ = self.news.send((self.index, News::Report(report)));
                 }
                 Ok(Some(FromWorker::Tally(tally))) => lock(&self.inbox).tallies[self.index] = tally,
+                Ok(Some(FromWorker::Noted { number })) => lock(&self.inbox).noted[self.index] = number,
                 Ok(Some(FromWorker::Ledger(ledger))) => {
                     lock(&self.inbox).ledgers[self.index] = Some(ledger);
                     return;

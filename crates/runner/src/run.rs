@@ -444,15 +444,15 @@ impl Runner<'_, '_> {
         self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
         watcher.observer.doing("auditing");
         let AuditResult { mut audit, reusable, limits } = trial.audit(instance, &driven).await;
-        if let Some(proved) = &driven.proved {
-            audit.across_crash(proved, &without);
+        if driven.crashed {
+            audit.across_crash(&without);
         }
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
         let injections = driven.injected.iter().map(Injected::figures).collect();
         result.note_injections(injections, cell.rate.is_some());
         result.gauge = driven.gauge;
         result.limits = limits;
-        if driven.proved.is_some() {
+        if driven.crashed {
             // what earlier trials left was proved of a server that has ended since
             instance.earlier.clear();
         }

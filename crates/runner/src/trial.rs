@@ -179,7 +179,7 @@ impl<'a> TrialRun<'a> {
             let clients = (0..self.setup.clients).map(|_| self.trial.client(instance.store(), place));
             Driver::here(load, clients.collect::<Result<Vec<ClientTask>, StoreError>>()?)?
         };
-        watch::drive(&*self.trial, instance, place, extent, driver, (timeline, &self.commands), watcher).await
+        watch::drive(&*self.trial, instance, extent, driver, (timeline, &self.commands), watcher).await
     }
 
     /// Audits the trial: holds its ledger against the final state of the store.

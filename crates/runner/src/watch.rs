@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use acidtest_engine::{Extent, Measurement, Progress, Stop};
-use acidtest_model::{Commands, Role, StoreError, Timeline};
+use acidtest_model::{Commands, Role, Timeline};
 use acidtest_observe::{Resources, Sampler};
 use acidtest_report::GaugeFigures;
-use acidtest_workloads::{Audit, Place, WorkloadTrial};
+use acidtest_workloads::{Crash, WorkloadTrial};
 
 use crate::{
     Failure, Watcher,
@@ -31,8 +31,8 @@ pub struct Driven {
     pub resources: Resources,
     /// What was done to the members, in the order in which it was begun.
     pub injected: Vec<Injected>,
-    /// What the ledger by itself proved before the store's server was first ended; none if it never was.
-    pub(crate) proved: Option<Audit>,
+    /// Whether the store's server was ended, so that what the ledger saw is not all of one life of it.
+    pub(crate) crashed: bool,
     /// The server that was lost, if one was.
     pub(crate) lost: Option<LostMember>,
     pub(crate) gauge: Option<GaugeFigures>,
@@ -63,7 +63,6 @@ impl Gauge {
 pub(crate) async fn drive(
     of: &dyn WorkloadTrial,
     instance: &mut Instance,
-    place: &Place,
     (extent, timeout): (Extent, Duration),
     mut driver: Driver,
     (timeline, commands): (&Timeline, &Commands),
@@ -76,7 +75,8 @@ pub(crate) async fn drive(
     let mut observed = instance.pids();
     let mut measuring = false;
     let mut gauge = Gauge::default();
-    let (mut lost, mut failed, mut proved) = (None, None, None);
+    let (mut lost, mut failed) = (None, None);
+    let (mut crashed, mut is_ended) = (false, false);
     let mut stopped: Option<Instant> = None;
     while !driver.is_finished() {
         injector.wait(WATCH).await;
@@ -97,14 +97,19 @@ pub(crate) async fn drive(
         }
         if let (Some(measured), None, None) = (progress.measured, &lost, &failed) {
             let is_over = stopped.is_some() || matches!(extent, Extent::Time(length) if measured >= length);
-            if proved.is_none() && !is_over && injector.ends_server(measured) {
-                proved = Some(proved_by_ledger(of, place).await);
+            if !is_over && injector.ends_server(measured) {
+                driver.note_crash(of, Crash::Nears);
+                driver.note_crash(of, Crash::Comes);
+                (crashed, is_ended) = (true, true);
             }
             let so_far = || trial.so_far();
             if let Err(failure) = injector.go_on(measured, is_over, so_far, instance, &mut driver) {
                 trial.stop(Stop::Interrupted);
                 trial.give_up();
                 failed = Some(failure);
+            } else if is_ended && injector.has_begun_again(instance) {
+                driver.note_crash(of, Crash::IsOver);
+                is_ended = false;
             }
         }
         if lost.is_some() || failed.is_some() || trial.stopped().is_some() {
@@ -157,17 +162,7 @@ pub(crate) async fn drive(
     if lost.is_none() && matches!(measurement.stopped, Some(Stop::ServerGone(_))) {
         lost = instance.lost(|_| false);
     }
-    Ok(Driven { measurement, resources, injected, proved, lost: lost.or(silent), gauge: gauge.figures })
-}
-
-/// What the ledger by itself proves at this moment.
-async fn proved_by_ledger(of: &dyn WorkloadTrial, place: &Place) -> Audit {
-    let unasked = StoreError::Server {
-        doing: "reading the final state".to_owned(),
-        address: "the store".to_owned(),
-        cause: "it was not asked".to_owned(),
-    };
-    of.audit(Err(unasked), place).await.audit
+    Ok(Driven { measurement, resources, injected, crashed, lost: lost.or(silent), gauge: gauge.figures })
 }
 
 /// Samples the servers that the lab started, whether for this run or to be kept.

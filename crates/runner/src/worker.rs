@@ -5,7 +5,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
-        mpsc::{self, Receiver},
+        mpsc::{self, Receiver, Sender},
     },
     thread,
     time::{Duration, Instant},
@@ -68,7 +68,7 @@ fn introduced(
             },
             Some(ToWorker::Drive(description)) => return Ok(Some(*description)),
             // nothing has begun that they could be about
-            Some(ToWorker::Instruction(_) | ToWorker::Elsewhere(_)) => continue,
+            Some(ToWorker::Instruction(_) | ToWorker::Elsewhere(_) | ToWorker::Crash { .. }) => continue,
         };
         write(output, &answer).map_err(|error| broken(&error))?;
     }
@@ -102,11 +102,12 @@ async fn drive(
     let tasks = description.tasks(&*trial, &*store)?;
     let (told, reports) = mpsc::channel();
     let engine = Trial::part(description.load(&*workload), clients, part, told);
-    let listens = listen(input, engine.clone(), Arc::clone(&trial))?;
+    let (answers, answered) = mpsc::channel();
+    let listens = listen(input, engine.clone(), Arc::clone(&trial), answers)?;
     let runs = engine.clone();
     let running = thread::Builder::new().name("trial".to_owned()).spawn(move || runs.run(tasks));
     let running = running.map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
-    let is_over = tell(&engine, &*trial, &reports, &listens, output).await?;
+    let is_over = tell(&engine, &*trial, (&reports, &answered), &listens, output).await?;
     if !is_over {
         // nobody listens: what was done is lost, and the process ends with what is still in flight
         return Ok(());
@@ -124,6 +125,7 @@ fn listen(
     mut input: impl BufRead + Send + 'static,
     engine: Trial,
     trial: Arc<dyn WorkloadTrial>,
+    answers: Sender<u64>,
 ) -> Result<Arc<AtomicBool>, Failure> {
     let talks = Arc::new(AtomicBool::new(true));
     let hears = Arc::clone(&talks);
@@ -132,6 +134,11 @@ fn listen(
             match read(&mut input) {
                 Ok(Some(ToWorker::Instruction(instruction))) => engine.follow(instruction),
                 Ok(Some(ToWorker::Elsewhere(tally))) => trial.note_elsewhere(tally),
+                Ok(Some(ToWorker::Crash { number, crash })) => {
+                    trial.note_crash(crash);
+                    // at the very end nobody tells it any more
+                    let _ = answers.send(number);
+                }
                 Ok(Some(ToWorker::Hello { .. } | ToWorker::Time | ToWorker::Drive(_))) => {}
                 Ok(None) | Err(_) => break,
             }
@@ -149,7 +156,7 @@ fn listen(
 async fn tell(
     engine: &Trial,
     trial: &dyn WorkloadTrial,
-    reports: &Receiver<Report>,
+    (reports, answers): (&Receiver<Report>, &Receiver<u64>),
     listens: &AtomicBool,
     output: &mut impl Write,
 ) -> Result<bool, Failure> {
@@ -165,7 +172,7 @@ async fn tell(
         if is_over {
             return Ok(true);
         }
-        let mut news = Vec::new();
+        let mut news: Vec<_> = answers.try_iter().map(|number| FromWorker::Noted { number }).collect();
         if let Some(reason) = engine.stopped().filter(|_| !stopped) {
             stopped = true;
             news.push(FromWorker::Report(Report::Stopped(reason)));

@@ -9,6 +9,7 @@ pub mod hosted;
 pub mod inventory;
 pub mod join;
 mod keys;
+mod lives;
 mod pieces;
 pub mod queue;
 pub mod records;
@@ -20,6 +21,7 @@ pub use acidtest_engine::{Attempt, ClientTask, Completion, Fault};
 pub use guarantee::{DURABILITY, Guarantee, Levels};
 pub use hosted::{Served, ServedLine};
 pub use keys::{Skew, SkewError};
+pub use lives::Crash;
 pub use store::{Owner, Place, Store, lock_namespace};
 pub use verdict::{Audit, Finding, LooksLike, Verdict};
 pub use workload::{

@@ -44,6 +44,9 @@ pub struct Finding {
     /// Whether the loss of acknowledged writes may look like it.
     #[serde(skip)]
     pub looks_like: LooksLike,
+    /// How much of `count` was seen within one life of the server, so that no crash explains it.
+    #[serde(skip)]
+    pub within_life: u64,
 }
 
 /// What the loss of acknowledged writes has to do with a finding.
@@ -63,7 +66,8 @@ impl Finding {
     #[must_use]
     pub fn new(name: &str, count: u64, unit: &str, guarantee: Guarantee) -> Self {
         let (name, unit) = (name.to_owned(), unit.to_owned());
-        Self { name, count, unit, guarantee: guarantee.name.to_owned(), looks_like: LooksLike::NoLoss }
+        let guarantee = guarantee.name.to_owned();
+        Self { name, count, unit, guarantee, looks_like: LooksLike::NoLoss, within_life: 0 }
     }
 
     /// The same finding, which the loss of acknowledged writes may look like: after a crash it is no proof of anything
@@ -71,6 +75,12 @@ impl Finding {
     #[must_use]
     pub fn or_loss(self) -> Self {
         Self { looks_like: LooksLike::Loss, ..self }
+    }
+
+    /// The same finding, of which this many were seen within one life of the server: no crash explains these.
+    #[must_use]
+    pub fn within_life(self, count: u64) -> Self {
+        Self { within_life: count, ..self }
     }
 
     /// The same, if there is also a finding of the other name: reads that miss what the final state has were not
@@ -130,10 +140,10 @@ impl Audit {
         self.findings.iter().any(|finding| finding.count > 0 && promised(&finding.guarantee))
     }
 
-    /// Ascribes to durability what a crash of the server may explain. What the ledger by itself had `proved` before
-    /// it stays as it is; and so does what is prevented by a guarantee that the cell does `without`: with or without
-    /// a crash it was to be expected, and proves no loss.
-    pub fn across_crash(&mut self, proved: &Self, without: &[impl AsRef<str>]) {
+    /// Ascribes to durability what a crash of the server may explain. What was seen within one life of the server
+    /// stays as it is; and so does what is prevented by a guarantee that the cell does `without`: with or without a
+    /// crash it was to be expected, and proves no loss.
+    pub fn across_crash(&mut self, without: &[impl AsRef<str>]) {
         let is_promised = |guarantee: &str| !without.iter().any(|name| name.as_ref() == guarantee);
         // what could not be read back may be lost
         let is_unread = self.reason.is_some();
@@ -150,7 +160,7 @@ impl Audit {
         };
         let mut lost = Vec::new();
         for finding in self.findings.iter_mut().filter(is_loss) {
-            let more = finding.count.saturating_sub(proved.count(&finding.name));
+            let more = finding.count.saturating_sub(finding.within_life);
             if finding.guarantee != DURABILITY.name && is_promised(&finding.guarantee) && more > 0 {
                 finding.count -= more;
                 lost.push(Finding { count: more, guarantee: DURABILITY.name.to_owned(), ..finding.clone() });
@@ -210,23 +220,22 @@ mod tests {
                 Finding::new("lost", lost, "records", DURABILITY),
                 Finding::new("missing", 9, "reads", INTEGRITY).or_loss_with("lost"),
             ];
-            let before = Audit { findings: Vec::new(), ..audit.clone() };
-            audit.across_crash(&before, &[] as &[&str]);
+            audit.across_crash(&[] as &[&str]);
             let missing = audit.findings.iter().rfind(|finding| finding.name == "missing").unwrap();
             assert_eq!(missing.guarantee == DURABILITY.name, is_durability, "{lost} {reason:?}");
         }
     }
 
-    /// After a crash, what a loss explains is durability's: but not what was proved before it, nor what the cell does
-    /// without, nor what no loss explains.
+    /// After a crash, what a loss explains is durability's: but not what was seen within one life of the server, nor
+    /// what the cell does without, nor what no loss explains.
     #[test]
     fn a_crash_is_no_proof_against_a_lock() {
-        let audit = |oversold, surplus, torn| {
+        let audit = |oversold, within_life, torn| {
             let mut audit = Audit::unknown("made up");
             audit.verdict = Verdict::Broken;
             audit.findings = vec![
-                Finding::new("oversold", oversold, "units", LOCK).or_loss(),
-                Finding::new("surplus", surplus, "units", LOCK).or_loss(),
+                Finding::new("oversold", oversold, "units", LOCK).or_loss().within_life(within_life),
+                Finding::new("surplus", 7, "units", LOCK).or_loss(),
                 Finding::new("torn", torn, "units", INTEGRITY),
                 Finding::new("lost", 4, "records", DURABILITY).or_loss(),
             ];
@@ -237,19 +246,19 @@ mod tests {
             let found = audit.findings.iter().filter(|finding| finding.guarantee == guarantee.name);
             found.map(|finding| finding.count).sum()
         };
-        let mut crossed = audit(10, 7, 1);
-        crossed.across_crash(&audit(3, 0, 0), none);
+        let mut crossed = audit(10, 3, 1);
+        crossed.across_crash(none);
         assert_eq!(
             (of(&crossed, LOCK), of(&crossed, INTEGRITY), of(&crossed, DURABILITY)),
             (3, 1, 7 + 7 + 4)
         );
-        assert!(crossed.breaks_promise(&[DURABILITY.name]), "what was proved before the crash stays proved");
-        let mut crossed = audit(10, 7, 0);
-        crossed.across_crash(&audit(0, 0, 0), none);
+        assert!(crossed.breaks_promise(&[DURABILITY.name]), "what one life proves stays proved");
+        let mut crossed = audit(10, 0, 0);
+        crossed.across_crash(none);
         assert!(crossed.breaks_promise(none) && !crossed.breaks_promise(&[DURABILITY.name]));
         // without a lock it was to be expected, and proves no loss
-        let mut crossed = audit(10, 7, 0);
-        crossed.across_crash(&audit(0, 0, 0), &[LOCK.name]);
+        let mut crossed = audit(10, 0, 0);
+        crossed.across_crash(&[LOCK.name]);
         assert_eq!((of(&crossed, LOCK), of(&crossed, DURABILITY)), (17, 4));
     }
 

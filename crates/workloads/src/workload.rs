@@ -15,7 +15,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{Audit, Guarantee, Parameter, Place, Served, Store, guarantee::LOCK, records::WrittenVersion};
+use crate::{
+    Audit, Crash, Guarantee, Parameter, Place, Served, Store, guarantee::LOCK, records::WrittenVersion,
+};
 
 /// The values of a workload's parameters, by name.
 pub type Values = serde_json::Map<String, serde_json::Value>;
@@ -358,11 +360,15 @@ pub trait WorkloadTrial: Send + Sync {
     /// It cannot be written.
     fn ledger(&self) -> Result<WrittenLedger, String>;
 
-    /// Adds the ledger of another process's clients to this one's.
+    /// Notes what happens to the server that the trial's data is on, while its clients run.
+    fn note_crash(&self, crash: Crash);
+
+    /// Adds the ledger of another process's clients to this one's. `knows_crashes` is whether that process was told of
+    /// each crash in time; if it was not, nothing that it saw is known to have been within one life of the server.
     ///
     /// # Errors
     /// It is not a ledger of this trial.
-    fn merge(&self, ledger: &RawValue) -> Result<(), String>;
+    fn merge(&self, ledger: &RawValue, knows_crashes: bool) -> Result<(), String>;
 
     /// How far this process's clients have come, where clients of other processes have to know of it.
     fn tally(&self) -> Option<Tally> {

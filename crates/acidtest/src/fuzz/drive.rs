@@ -1,12 +1,12 @@
 //! Drives a case through all its cells and trials, as a run does with a plan.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use acidtest_store_memory::{
     Memory, Watch,
     selftest::{self, Clock, DriveOptions, DrivenTrial},
 };
-use acidtest_workloads::{Place, ReusableData, TrialSetup};
+use acidtest_workloads::{Place, ReusableData, TrialSetup, WorkloadTrial};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tokio::time::timeout;
@@ -116,10 +116,10 @@ async fn trial(
     };
     let took_over = reusable.is_some();
     let setup = TrialSetup { trace: plan.trace, reusable, ..TrialSetup::new(cell.lock, seed, cell.clients) };
-    let trial = workload.trial(setup);
+    let trial: Arc<dyn WorkloadTrial> = Arc::from(workload.trial(setup));
     let halt = case.halt.map(Duration::from_millis);
     let way = DriveOptions { clients: cell.clients, clock: case.clock, halt };
-    let driven = selftest::drive(store, &*trial, &place, took_over, load, way).await;
+    let driven = selftest::drive(store, Arc::clone(&trial), &place, took_over, load, way).await;
     let mut driven = driven.map_err(|error| Failure::Other(error.to_string()))?;
     doubt_if_idle(&mut driven.audited, &driven.measurement);
     match (data, driven.audited.reusable.clone()) {

@@ -25,7 +25,7 @@ use acidtest_model::{
     Support, Task, all_has_effect,
 };
 use acidtest_workloads::{
-    Attempt, Owner, Place, Store,
+    Attempt, Owner, Place, Store, WorkloadTrial,
     inventory::InventoryStore,
     join::JoinStore,
     queue::{Delivery, QueueKind, QueueStore},
@@ -147,6 +147,11 @@ impl Memory {
     #[must_use]
     pub fn kills(&self) -> u64 {
         self.world.kills()
+    }
+
+    /// Tells this trial, or none, of outages from now on, as a run tells its trials of crashes.
+    pub fn tell_of_crashes(&self, trial: Option<Arc<dyn WorkloadTrial>>) {
+        self.world.tell(trial);
     }
 
     /// The number of violations in a trial that an audit must see: those that are beyond doubt in the answers that

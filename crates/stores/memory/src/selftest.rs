@@ -1,7 +1,7 @@
 //! The self-test of the audits: drives the reference store with every planted bug, which the audit must find, and
 //! correct stores, in which it must find nothing.
 
-use std::{convert::Infallible, thread, time::Duration};
+use std::{convert::Infallible, sync::Arc, thread, time::Duration};
 
 use acidtest_engine::{EngineError, Extent, Load, Measurement, OnRefused, Stop, Trial};
 use acidtest_model::{Lock, StoreError};
@@ -279,7 +279,7 @@ async fn halted(trial: &Trial, halt: Option<Duration>) -> Infallible {
 /// If the engine cannot run the trial, or the store fails to load the data or to open a client.
 pub async fn drive(
     store: &Memory,
-    trial: &dyn WorkloadTrial,
+    trial: Arc<dyn WorkloadTrial>,
     place: &Place,
     is_left: bool,
     load: Load,
@@ -290,17 +290,20 @@ pub async fn drive(
     }
     let (before, kills) = (store.strikes(), store.kills());
     let tasks = (0..clients).map(|_| trial.client(store, place)).collect::<Result<Vec<_>, _>>()?;
-    let measurement = match clock {
+    store.tell_of_crashes(Some(Arc::clone(&trial)));
+    let measured = match clock {
         Clock::Simulated => {
             let trial = Trial::simulated(load, clients as usize);
             tokio::select! {
                 biased;
-                measurement = trial.run_simulated(tasks) => measurement,
+                measurement = trial.run_simulated(tasks) => Ok(measurement),
                 never = halted(&trial, halt) => match never {},
             }
         }
-        Clock::System => Trial::new(load, clients as usize).run(tasks)?,
+        Clock::System => Trial::new(load, clients as usize).run(tasks),
     };
+    store.tell_of_crashes(None);
+    let measurement = measured?;
     let audited = trial.audit(Ok(store), place).await;
     let (struck, kills) = (store.strikes() - before, store.kills() - kills);
     Ok(DrivenTrial { measurement, audited, struck, kills, shown: store.shown(place) })
@@ -385,8 +388,8 @@ impl Case {
         let clients = workload.clients().unwrap_or(8);
         let trace = self.replayed.then_some(REPLAYED);
         let is_left = reusable.is_some();
-        let trial =
-            workload.trial(TrialSetup { trace, reusable, ..TrialSetup::new(self.lock, seed, clients) });
+        let setup = TrialSetup { trace, reusable, ..TrialSetup::new(self.lock, seed, clients) };
+        let trial = Arc::from(workload.trial(setup));
         let place = Place { namespace: "selftest".to_owned(), trial: 0 };
         let (extent, on_refused) = if self.replayed {
             (Extent::Operations(REPLAYED), OnRefused::Retry(Duration::from_millis(1)))
@@ -398,6 +401,6 @@ impl Case {
         let scheduled = workload.scheduled().map(|clients| clients as usize);
         let load = Load { spans: workload.spans(), scheduled, ..load };
         let way = DriveOptions { clients, clock: Clock::Simulated, halt: None };
-        drive(store, &*trial, &place, is_left, load, way).await
+        drive(store, trial, &place, is_left, load, way).await
     }
 }

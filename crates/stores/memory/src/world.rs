@@ -3,14 +3,15 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use acidtest_workloads::{Attempt, Fault};
+use acidtest_workloads::{Attempt, Crash, Fault, WorkloadTrial};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tokio::time::{Instant, sleep};
@@ -45,6 +46,7 @@ pub(crate) struct World {
     struck: AtomicU64,
     is_sound: AtomicBool,
     presence: Mutex<Availability>,
+    told: Mutex<Told>,
     history: Option<Mutex<History>>,
 }
 
@@ -56,6 +58,16 @@ struct Availability {
     /// Number of outages so far. No connection outlives one.
     left: u64,
     until: Option<Instant>,
+}
+
+/// The trial that is told of each outage as of a crash, while it has its effect.
+#[derive(Default)]
+struct Told(Option<Arc<dyn WorkloadTrial>>);
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "a trial" } else { "nobody" })
+    }
 }
 
 #[derive(Debug)]
@@ -81,6 +93,7 @@ impl World {
             struck: AtomicU64::new(0),
             is_sound: AtomicBool::new(false),
             presence: Mutex::new(presence),
+            told: Mutex::default(),
             history: recorded.then(history),
         }
     }
@@ -131,11 +144,26 @@ impl World {
         while until <= now {
             presence.left += u64::from(presence.is_there);
             presence.is_there = !presence.is_there;
+            // before anybody can see it
+            self.note_crash(if presence.is_there { &[Crash::IsOver] } else { &[Crash::Nears, Crash::Comes] });
             let range = if presence.is_there { THERE } else { AWAY };
             until += Duration::from_millis(presence.rng.random_range(range));
         }
         presence.until = Some(until);
         presence.is_there.then_some(presence.left)
+    }
+
+    /// Tells this trial of outages from now on.
+    pub(crate) fn tell(&self, trial: Option<Arc<dyn WorkloadTrial>>) {
+        locked(&self.told).0 = trial;
+    }
+
+    fn note_crash(&self, stages: &[Crash]) {
+        if let Some(trial) = &locked(&self.told).0 {
+            for stage in stages {
+                trial.note_crash(*stage);
+            }
+        }
     }
 
     /// Adds an event on a connection to the history, if one is kept.

@@ -28,11 +28,12 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What a trial's audit says once a kill is taken into account: of a lock that had been proved to hold until then.
-fn across_a_kill(mut audit: Audit) -> Audit {
-    let nothing = Audit::unknown("nothing was proved before the kill");
-    audit.across_crash(&nothing, &[] as &[&str]);
-    audit
+/// How much a trial's audit finds that this guarantee prevents, once the kills are taken into account.
+fn found(audit: &Audit, guarantee: &str) -> u64 {
+    let mut crossed = audit.clone();
+    crossed.across_crash(&[] as &[&str]);
+    let of = crossed.findings.iter().filter(|finding| finding.guarantee == guarantee);
+    of.map(|finding| finding.count).sum()
 }
 
 #[track_caller]
@@ -40,13 +41,8 @@ fn caught(case: &Case, seed: u64) {
     let (driven, audit) = common::caught_as(case, seed, &[]);
     let shown = format!("{}, lock {}, {}: {audit}", case.workload.name, case.lock, case.meaning());
     assert!(driven.kills > 0 && driven.struck > 0, "{shown}");
-    let crossed = across_a_kill(audit);
-    let found = |guarantee: &str| -> u64 {
-        let of = crossed.findings.iter().filter(|finding| finding.guarantee == guarantee);
-        of.map(|finding| finding.count).sum()
-    };
-    assert!(found("durability") > 0, "{shown}: {crossed:?}");
-    assert_eq!(found("lock"), 0, "the lock is correct, {shown}: {crossed:?}");
+    assert!(found(&audit, "durability") > 0, "{shown}: {audit:?}");
+    assert_eq!(found(&audit, "lock"), 0, "the lock is correct, {shown}: {audit:?}");
 }
 
 #[test]
@@ -55,6 +51,43 @@ fn a_store_that_loses_writes_at_a_kill_is_caught_and_its_lock_is_not_accused() {
         for bug in [Bug::LoseLast, Bug::LoseMiddle, Bug::LoseClient] {
             caught(&case.clone().with(Faults::bug(bug)), 17);
         }
+    }
+}
+
+/// What a store has lost is never held against its lock, in whichever life of the store it is noticed.
+#[test]
+fn whatever_is_lost_the_lock_is_not_accused() {
+    for seed in 0..30 {
+        for (case, bug) in
+            cases().into_iter().zip([Bug::LoseLast, Bug::LoseMiddle, Bug::LoseClient].repeat(9))
+        {
+            let faults = Faults { unanswered: if seed % 3 == 0 { 0.05 } else { 0.0 }, ..Faults::bug(bug) };
+            let case = case.with(faults);
+            let (_, audit) = common::judged(&case, seed);
+            assert_eq!(
+                found(&audit, "lock"),
+                0,
+                "{}, lock {}, seed {seed}: {audit:?}",
+                case.meaning(),
+                case.lock
+            );
+        }
+    }
+}
+
+/// What no lock prevents within one life of the store is the lock's, however often the store is killed.
+#[test]
+fn a_lock_that_does_not_hold_is_accused_in_spite_of_kills() {
+    for case in [Case::inventory(), Case::records(MIX, 1), Case::records(MIX, 4)] {
+        let case = case.under(Lock::None).with(Faults { outages: true, ..Faults::default() });
+        let accused = (0..10).filter(|seed| {
+            let (driven, audit) = common::judged(&case, *seed);
+            let within: u64 = audit.findings.iter().map(|finding| finding.within_life).sum();
+            assert!(driven.kills > 0 && found(&audit, "lock") >= within, "{audit:?}");
+            assert!(audit.findings.iter().all(|finding| finding.within_life <= finding.count), "{audit:?}");
+            within > 0
+        });
+        assert!(accused.count() > 0, "{}", case.workload.name);
     }
 }
 

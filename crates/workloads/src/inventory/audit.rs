@@ -52,6 +52,7 @@ pub fn audit(
 #[derive(Debug, Default)]
 struct FindingCounts {
     oversold: u64,
+    oversold_at_first: u64,
     surplus: u64,
     deficit: u64,
     negative: u64,
@@ -71,6 +72,7 @@ impl FindingCounts {
         for item in 0..stock.items.len() {
             let entry = ledger.entry(item);
             found.oversold += entry.oversold.unsigned_abs();
+            found.oversold_at_first += entry.oversold_at_first.unsigned_abs();
             let row = [entry.initial, entry.captured, entry.released, entry.released_unknown];
             for (sum, value) in sums.iter_mut().zip(row) {
                 *sum += value;
@@ -160,7 +162,9 @@ impl FindingCounts {
 
     fn into_audit(self) -> Audit {
         let findings = [
-            Finding::new("oversold", self.oversold, "units", LOCK).or_loss(),
+            Finding::new("oversold", self.oversold, "units", LOCK)
+                .or_loss()
+                .within_life(self.oversold_at_first),
             Finding::new("surplus", self.surplus, "units", LOCK).or_loss(),
             Finding::new("deficit", self.deficit, "units", LOCK).or_loss(),
             Finding::new("negative", self.negative, "tuples", LOCK).or_loss(),

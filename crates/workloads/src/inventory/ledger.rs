@@ -1,14 +1,18 @@
 //! The clients' record of acknowledged and unanswered operations, in memory of fixed size.
 
-use std::sync::atomic::{
-    AtomicI64, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{
+        AtomicI64, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
 };
 
 use acidtest_engine::Part;
 use serde::{Deserialize, Serialize};
 
 use super::{Stock, Withdrawal};
+use crate::lives::{Crash, Life, Lives};
 
 /// One tuple's account in units, on a cache line of its own, so that an operation touches just one. Each count only
 /// grows.
@@ -25,6 +29,8 @@ struct Account {
     unknown: AtomicI64,
     /// The most units that were ever seen to be taken beyond the initial stock.
     oversold: AtomicI64,
+    /// The same before the server was ended for the first time: what is in stock after that, nobody knows.
+    oversold_at_first: AtomicI64,
 }
 
 /// The ledger of one trial, shared by its clients. An operation costs one atomic addition; nothing grows
@@ -33,11 +39,14 @@ struct Account {
 /// Captures acknowledged so far, less releases sent so far, are never more than the units really taken: if that is
 /// ever more than the initial stock, units were sold that did not exist. Where several processes drive the clients,
 /// each has a ledger of its own and knows nothing of the others' releases, so that only the sums of all of them at the
-/// end prove this.
+/// end prove this; and those before the first crash, for which all captures are noted first, and all releases after
+/// that.
 #[derive(Debug)]
 pub struct Ledger {
     /// Whether it is the ledger of all clients.
     is_whole: bool,
+    lives: Lives,
+    before_crash: Mutex<BeforeCrash>,
     initial: Vec<i64>,
     accounts: Vec<Account>,
     /// Units of unanswered captures, by group, because the tuple that they would come from is not known.
@@ -47,9 +56,26 @@ pub struct Ledger {
     unacknowledged: AtomicU64,
 }
 
+/// What was taken before the server was ended for the first time.
+#[derive(Debug, Default)]
+enum BeforeCrash {
+    /// Nothing has been noted.
+    #[default]
+    Nothing,
+    /// By tuple: units captured; releases have not been noted yet.
+    Captured(Vec<i64>),
+    /// By tuple: units captured less units released, at least.
+    Taken(Vec<i64>),
+    /// Some process has not noted it.
+    Unknown,
+}
+
 /// What a ledger holds, for the process that judges the trial.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Written {
+    /// By tuple: units that were taken before the server was ended for the first time, at least; none if that was not
+    /// noted.
+    taken_before_crash: Option<Vec<i64>>,
     /// By tuple: units captured, invoked, undone and unknown.
     accounts: Vec<[i64; 4]>,
     captured_unknown: Vec<i64>,
@@ -62,6 +88,8 @@ pub(crate) struct Written {
 pub(crate) struct Entry {
     pub(crate) initial: i64,
     pub(crate) oversold: i64,
+    /// As far as it was seen before the server was ended for the first time.
+    pub(crate) oversold_at_first: i64,
     pub(crate) captured: i64,
     pub(crate) released: i64,
     pub(crate) released_unknown: i64,
@@ -78,6 +106,8 @@ impl Ledger {
     pub(crate) fn of(part: Part, stock: &Stock) -> Self {
         Self {
             is_whole: part.is_whole(),
+            lives: Lives::default(),
+            before_crash: Mutex::default(),
             initial: stock.items.iter().map(|item| item.initial.into()).collect(),
             accounts: stock.items.iter().map(|_| Account::default()).collect(),
             captured_unknown: stock.groups.iter().map(|_| AtomicI64::new(0)).collect(),
@@ -113,7 +143,38 @@ impl Ledger {
         let beyond = captured + undone - invoked - self.initial[item];
         if beyond > 0 && self.is_whole {
             account.oversold.fetch_max(beyond, Relaxed);
+            // what was added up until now was so before that
+            if self.lives.now() == Life::FIRST {
+                account.oversold_at_first.fetch_max(beyond, Relaxed);
+            }
         }
+    }
+
+    /// Notes what happens to the server. Units that were captured by one moment, less those whose release had begun by
+    /// a later one, are no more than the units that were really taken by then.
+    pub(crate) fn note_crash(&self, crash: Crash) {
+        if self.lives.now() == Life::FIRST {
+            let mut before = self.before_crash();
+            match (crash, &mut *before) {
+                (Crash::Nears, _) => {
+                    let captured =
+                        |account: &Account| account.undone.load(SeqCst) + account.captured.load(SeqCst);
+                    *before = BeforeCrash::Captured(self.accounts.iter().map(captured).collect());
+                }
+                (Crash::Comes, BeforeCrash::Captured(captured)) => {
+                    for (units, account) in captured.iter_mut().zip(&self.accounts) {
+                        *units -= account.invoked.load(SeqCst);
+                    }
+                    *before = BeforeCrash::Taken(std::mem::take(captured));
+                }
+                _ => {}
+            }
+        }
+        self.lives.note(crash);
+    }
+
+    fn before_crash(&self) -> MutexGuard<'_, BeforeCrash> {
+        self.before_crash.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn capture_unknown(&self, group: u32, units: u32) {
@@ -151,9 +212,14 @@ impl Ledger {
         let captured = account.captured.load(SeqCst);
         let invoked = account.invoked.load(SeqCst);
         let beyond = captured + without_effect - invoked - initial;
+        let taken_at_first = match &*self.before_crash() {
+            BeforeCrash::Taken(taken) => taken[item],
+            _ => 0,
+        };
         Entry {
             initial,
             oversold: account.oversold.load(Relaxed).max(beyond),
+            oversold_at_first: account.oversold_at_first.load(Relaxed).max(taken_at_first - initial),
             captured,
             released: invoked - without_effect - released_unknown,
             released_unknown,
@@ -163,10 +229,15 @@ impl Ledger {
     /// What it holds. To be called once every operation has ended.
     pub(crate) fn written(&self) -> Written {
         let counts = |account: &Account| {
-            let Account { captured, invoked, undone, unknown, oversold: _ } = account;
+            let Account { captured, invoked, undone, unknown, .. } = account;
             [captured, invoked, undone, unknown].map(|count| count.load(Relaxed))
         };
+        let taken_before_crash = match &*self.before_crash() {
+            BeforeCrash::Taken(taken) => Some(taken.clone()),
+            _ => None,
+        };
         Written {
+            taken_before_crash,
             accounts: self.accounts.iter().map(counts).collect(),
             captured_unknown: self.captured_unknown.iter().map(|units| units.load(Relaxed)).collect(),
             torn: self.torn(),
@@ -174,14 +245,24 @@ impl Ledger {
         }
     }
 
-    /// Adds what the ledger of another process holds.
-    pub(crate) fn merge(&self, written: &Written) -> Result<(), String> {
-        let Written { accounts, captured_unknown, torn, unacknowledged } = written;
-        if (accounts.len(), captured_unknown.len()) != (self.accounts.len(), self.captured_unknown.len()) {
+    /// Adds what the ledger of another process holds; `knows_crashes` is whether it was told of each crash in time.
+    pub(crate) fn merge(&self, written: &Written, knows_crashes: bool) -> Result<(), String> {
+        let Written { taken_before_crash, accounts, captured_unknown, torn, unacknowledged } = written;
+        let taken = taken_before_crash.as_ref().filter(|_| knows_crashes);
+        let lengths = (accounts.len(), captured_unknown.len(), taken.map_or(accounts.len(), Vec::len));
+        if lengths != (self.accounts.len(), self.captured_unknown.len(), self.accounts.len()) {
             return Err("it is of another stock".to_owned());
         }
-        for (Account { captured, invoked, undone, unknown, oversold: _ }, theirs) in
-            self.accounts.iter().zip(accounts)
+        let mut before = self.before_crash();
+        match (taken, &mut *before) {
+            (Some(theirs), BeforeCrash::Nothing) => *before = BeforeCrash::Taken(theirs.clone()),
+            (Some(theirs), BeforeCrash::Taken(all)) => {
+                all.iter_mut().zip(theirs).for_each(|(all, theirs)| *all = all.saturating_add(*theirs));
+            }
+            _ => *before = BeforeCrash::Unknown,
+        }
+        drop(before);
+        for (Account { captured, invoked, undone, unknown, .. }, theirs) in self.accounts.iter().zip(accounts)
         {
             for (mine, theirs) in [captured, invoked, undone, unknown].into_iter().zip(theirs) {
                 mine.fetch_add(*theirs, SeqCst);
@@ -255,14 +336,15 @@ mod tests {
                     prop_assert_eq!(ledger.accounts[item].oversold.load(Relaxed), 0);
                 }
                 let written = serde_json::to_string(&ledger.written()).unwrap();
-                whole.merge(&serde_json::from_str(&written).unwrap()).unwrap();
+                whole.merge(&serde_json::from_str(&written).unwrap(), true).unwrap();
             }
             for item in 0..stock.items.len() {
                 let (one, whole) = (one.entry(item), whole.entry(item));
                 let at_the_end = (one.captured - one.released - one.released_unknown - one.initial).max(0);
                 prop_assert_eq!(whole.oversold, at_the_end);
                 prop_assert!(one.oversold >= whole.oversold);
-                prop_assert_eq!(whole, Entry { oversold: whole.oversold, ..one });
+                let Entry { oversold, oversold_at_first, .. } = whole;
+                prop_assert_eq!(whole, Entry { oversold, oversold_at_first, ..one });
             }
             let groups = 0..stock.groups.len();
             for group in groups {
@@ -272,10 +354,68 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// What several processes say was oversold before the first crash really was, whatever they do while they are told
+        /// of it; if they do nothing meanwhile, it is all that is too much by then. One that was not told in time makes
+        /// all of it unknown.
+        #[test]
+        fn what_was_oversold_before_a_crash_is_known_of_all_processes(
+            events in prop::collection::vec((0..2_usize, 0..3_u32, 1..20_u32, 0..3_u8), 0..200),
+            [nears, comes] in prop::array::uniform2(0..200_usize),
+            knows in any::<[bool; 2]>(),
+        ) {
+            let stock = Stock::draw(&Parameters { items: 3, skus: 1, ..Parameters::default() }, 1);
+            let (one, judge) = (Ledger::new(&stock), Ledger::new(&stock));
+            let apart: Vec<Ledger> = Part::deal(4, 2, 2).iter().map(|part| Ledger::of(*part, &stock)).collect();
+            let tell = |crash| apart.iter().chain([&one]).for_each(|ledger| ledger.note_crash(crash));
+            let comes = nears.max(comes).min(events.len());
+            let (mut taken, mut most) = ([0; 3], [0; 3]);
+            for (step, (process, item, units, event)) in events.into_iter().enumerate() {
+                if step == nears {
+                    tell(Crash::Nears);
+                }
+                if step == comes {
+                    tell(Crash::Comes);
+                }
+                let (group, key) = (stock.group_of[item as usize], stock.items[item as usize].key());
+                let (sku, condition, source, warehouse) = key;
+                for ledger in [&one, &apart[process]] {
+                    if event == 0 {
+                        let taken = Withdrawal { sku, condition, source, warehouse, count: units };
+                        ledger.captured(&stock, group, units, &[taken]);
+                    } else {
+                        ledger.release_invoked(item, units);
+                        if event == 2 {
+                            ledger.release_without_effect(item, units);
+                        }
+                    }
+                }
+                let taken = &mut taken[item as usize];
+                *taken += [i64::from(units), -i64::from(units), 0][usize::from(event)];
+                if step < comes {
+                    most[item as usize] = most[item as usize].max(*taken - i64::from(stock.items[item as usize].initial));
+                }
+            }
+            // a crash after the last event
+            if nears >= comes && one.lives.now() == Life::FIRST {
+                tell(Crash::Nears);
+                tell(Crash::Comes);
+            }
+            for (ledger, knows) in apart.iter().zip(knows) {
+                judge.merge(&ledger.written(), knows).unwrap();
+            }
+            for item in 0..3 {
+                let (one, judged) = (one.entry(item).oversold_at_first, judge.entry(item).oversold_at_first);
+                prop_assert!(one <= most[item].max(0) && judged <= one, "{} {} {:?}", judged, one, most);
+                prop_assert!(knows == [true; 2] || judged == 0);
+            }
+        }
+    }
+
     #[test]
     fn a_ledger_of_another_stock_is_refused() {
         let stock = |items| Stock::draw(&Parameters { items, skus: 2, ..Parameters::default() }, 1);
         let other = Ledger::new(&stock(4)).written();
-        assert!(Ledger::new(&stock(6)).merge(&other).is_err());
+        assert!(Ledger::new(&stock(6)).merge(&other, true).is_err());
     }
 }

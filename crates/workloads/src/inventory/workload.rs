@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{InventoryStore, OPERATIONS, Parameters, Replay, Scenario, Sequence, Stock, audit};
 use crate::{
-    AuditResult, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload, WorkloadKind,
+    AuditResult, Crash, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload, WorkloadKind,
     WorkloadTrial, WrittenLedger,
     guarantee::OF_READ_DECIDE_WRITE,
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
@@ -132,8 +132,12 @@ impl WorkloadTrial for InventoryTrial {
         written_ledger(&self.scenario.ledger.written())
     }
 
-    fn merge(&self, ledger: &RawValue) -> Result<(), String> {
-        self.scenario.ledger.merge(&read_ledger(ledger)?)
+    fn note_crash(&self, crash: Crash) {
+        self.scenario.ledger.note_crash(crash);
+    }
+
+    fn merge(&self, ledger: &RawValue, knows_crashes: bool) -> Result<(), String> {
+        self.scenario.ledger.merge(&read_ledger(ledger)?, knows_crashes)
     }
 
     fn audit<'a>(

@@ -11,6 +11,7 @@ use std::{
 use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
 
 use super::{Connector, JoinAnswer, Operations, TableOrder};
+use crate::lives::{Crash, Damage, Life, Lives};
 
 /// Names of the operations, in the order of their kinds.
 pub const OPERATIONS: &[&str] = &["ext_first", "usertable_first"];
@@ -25,7 +26,8 @@ pub struct Scenario {
 #[derive(Debug, Default)]
 struct JoinCounts {
     acknowledged: AtomicU64,
-    wrong: AtomicU64,
+    wrong: Damage,
+    lives: Lives,
 }
 
 impl Scenario {
@@ -38,13 +40,28 @@ impl Scenario {
     /// The number of joins that were acknowledged, and how many of them returned other rows than were loaded.
     #[must_use]
     pub fn found(&self) -> (u64, u64) {
-        (self.found.acknowledged.load(Relaxed), self.found.wrong.load(Relaxed))
+        (self.found.acknowledged.load(Relaxed), self.found.wrong.all())
     }
 
-    /// Adds what another process has counted.
-    pub(crate) fn add(&self, (acknowledged, wrong): (u64, u64)) {
+    /// How many of those returned other rows before the server was ended for the first time.
+    pub(crate) fn wrong_at_first(&self) -> u64 {
+        self.found.wrong.within_life()
+    }
+
+    /// Notes what happens to the server.
+    pub(crate) fn note_crash(&self, crash: Crash) {
+        self.found.lives.note(crash);
+    }
+
+    /// What was counted, to be written.
+    pub(crate) fn counts(&self) -> (u64, [u64; 2]) {
+        (self.found.acknowledged.load(Relaxed), self.found.wrong.counts())
+    }
+
+    /// Adds what another process has counted; `knows_crashes` is whether it was told of each crash in time.
+    pub(crate) fn add(&self, (acknowledged, wrong): (u64, [u64; 2]), knows_crashes: bool) {
         self.found.acknowledged.fetch_add(acknowledged, Relaxed);
-        self.found.wrong.fetch_add(wrong, Relaxed);
+        self.found.wrong.merge(wrong, knows_crashes);
     }
 }
 
@@ -80,7 +97,10 @@ impl<C: Connector> Client for JoinClient<C> {
         if outcome == Outcome::Ok {
             let Scenario { expected, found } = &self.scenario;
             found.acknowledged.fetch_add(1, Relaxed);
-            found.wrong.fetch_add(u64::from(!self.joined.is(expected)), Relaxed);
+            if !self.joined.is(expected) {
+                // rows were loaded in the first life, and a crash may have lost them since
+                found.wrong.add(found.lives.now() == Life::FIRST);
+            }
         }
     }
 

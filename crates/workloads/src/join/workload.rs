@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::{Ext, JoinStore, OPERATIONS, Parameters, Scenario, TableOrder};
 use crate::{
-    Audit, AuditResult, Finding, LoadProgress, Place, Remarks, ReusableData, Served, Side, Store, TrialSetup,
-    Values, Verdict, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    Audit, AuditResult, Crash, Finding, LoadProgress, Place, Remarks, ReusableData, Served, Side, Store,
+    TrialSetup, Values, Verdict, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{INTEGRITY, OF_READ_DECIDE_WRITE},
     workload::{NOTHING_WRITTEN, idle, no_host, no_port, read, read_ledger, written, written_ledger},
 };
@@ -150,12 +150,16 @@ impl WorkloadTrial for JoinTrial {
     }
 
     fn ledger(&self) -> Result<WrittenLedger, String> {
-        written_ledger(&self.scenario.found())
+        written_ledger(&self.scenario.counts())
     }
 
-    fn merge(&self, ledger: &RawValue) -> Result<(), String> {
-        self.scenario.add(read_ledger(ledger)?);
+    fn merge(&self, ledger: &RawValue, knows_crashes: bool) -> Result<(), String> {
+        self.scenario.add(read_ledger(ledger)?, knows_crashes);
         Ok(())
+    }
+
+    fn note_crash(&self, crash: Crash) {
+        self.scenario.note_crash(crash);
     }
 
     /// Counts the joins that were acknowledged with wrong rows; nothing is written, so nothing has to be read back.
@@ -173,7 +177,9 @@ impl WorkloadTrial for JoinTrial {
         };
         // rows that differ from the loaded ones may be wrong for the next trial too
         let reusable = (verdict == Verdict::Holds).then(ReusableData::default);
-        let finding = Finding::new("wrong", wrong, "joins", INTEGRITY).or_loss();
+        let finding = Finding::new("wrong", wrong, "joins", INTEGRITY)
+            .or_loss()
+            .within_life(self.scenario.wrong_at_first());
         let count = i64::try_from(acknowledged).unwrap_or(i64::MAX);
         let evidence = BTreeMap::from([("acknowledged_joins".to_owned(), count)]);
         let audit = Audit { verdict, reason: doubt, findings: vec![finding], evidence };

@@ -28,6 +28,7 @@ pub const HOLES: &str = "lost_before_kept";
 #[must_use]
 pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     let totals = ledger.totals();
+    let [duplicated, reordered] = ledger.within_life();
     let doubt = doubt(&totals, drained);
     let mut left = MessageCounts::default();
     for entry in ledger.entries() {
@@ -40,10 +41,12 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     let lost = if doubt.is_some() { 0 } else { left.lost };
     let findings = vec![
         Finding::new("lost", lost, "messages", DELIVERY).or_loss(),
-        Finding::new("duplicated", totals.duplicated, "deliveries", INTEGRITY).or_loss(),
+        Finding::new("duplicated", totals.duplicated, "deliveries", INTEGRITY)
+            .or_loss()
+            .within_life(duplicated),
         Finding::new("phantom", totals.foreign + left.phantom, "messages", INTEGRITY),
         Finding::new("torn", totals.torn, "messages", ATOMICITY),
-        Finding::new("reordered", totals.reordered, "deliveries", ORDER).or_loss(),
+        Finding::new("reordered", totals.reordered, "deliveries", ORDER).or_loss().within_life(reordered),
     ];
     let is_broken = findings.iter().any(|finding| finding.count > 0);
     let verdict = match (is_broken, &doubt) {
@@ -130,7 +133,7 @@ mod tests {
             "unflagged" => _ = ledger.delivered(id, None),
             "settled" => ledger.settled(id),
             "torn" => ledger.torn(),
-            "late" => ledger.reordered(Some(false)),
+            "late" => ledger.reordered(id, Some(false)),
             other => panic!("{other}"),
         }
     }
@@ -215,7 +218,7 @@ mod tests {
             }
             for ledger in &apart {
                 let written = serde_json::to_string(&ledger.written()).unwrap();
-                whole.merge(&serde_json::from_str(&written).unwrap()).unwrap();
+                whole.merge(&serde_json::from_str(&written).unwrap(), true).unwrap();
             }
             let judged = audit(&whole, Ok(Depth::default()));
             for Finding { name, count, .. } in &judged.findings {

@@ -266,7 +266,7 @@ impl<C: Connector> Consumer<C> {
             return;
         }
         if self.order.as_mut().is_some_and(|order| order.is_late(id, ledger)) {
-            ledger.reordered(flagged);
+            ledger.reordered(id, flagged);
         }
     }
 }

@@ -19,7 +19,11 @@ use super::{
     AckAnswer,
     message::{Id, LOADED},
 };
-use crate::{Tally, pieces::Pieces};
+use crate::{
+    Tally,
+    lives::{Crash, Damage, Life, Lives},
+    pieces::Pieces,
+};
 
 /// How far a publish has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +100,9 @@ fn change(byte: &AtomicU8, to: impl Fn(Entry) -> u8) -> Entry {
 pub struct Ledger {
     /// The clients that it is of.
     part: Part,
+    lives: Lives,
+    /// The first number that no producer had given to a message when the server's present life began.
+    first_of_life: AtomicU64,
     producers: u64,
     loaded: Vec<AtomicU8>,
     sent: Pieces<AtomicU8>,
@@ -122,7 +129,8 @@ pub(crate) struct Written {
     /// The first message of each connection of a producer: producer and sequence.
     connections: Vec<(u32, u64)>,
     consumer_lost: bool,
-    counts: [u64; 11],
+    counts: [u64; 8],
+    damage: [[u64; 2]; 3],
 }
 
 #[derive(Debug, Default)]
@@ -134,31 +142,22 @@ struct Counts {
     failed: AtomicU64,
     delivered: AtomicU64,
     redelivered: AtomicU64,
-    duplicated: AtomicU64,
     torn: AtomicU64,
     foreign: AtomicU64,
-    reordered: AtomicU64,
-    reordered_unflagged: AtomicU64,
+    duplicated: Damage,
+    reordered: Damage,
+    reordered_unflagged: Damage,
 }
 
 impl Counts {
     /// All of them, the number of rounds first.
-    fn all(&self) -> [&AtomicU64; 11] {
-        let Self { rounds, published, unknown, failed, delivered, redelivered, duplicated, .. } = self;
-        let Self { torn, foreign, reordered, reordered_unflagged, .. } = self;
-        [
-            rounds,
-            published,
-            unknown,
-            failed,
-            delivered,
-            redelivered,
-            duplicated,
-            torn,
-            foreign,
-            reordered,
-            reordered_unflagged,
-        ]
+    fn all(&self) -> [&AtomicU64; 8] {
+        let Self { rounds, published, unknown, failed, delivered, redelivered, torn, foreign, .. } = self;
+        [rounds, published, unknown, failed, delivered, redelivered, torn, foreign]
+    }
+
+    fn damage(&self) -> [&Damage; 3] {
+        [&self.duplicated, &self.reordered, &self.reordered_unflagged]
     }
 }
 
@@ -196,6 +195,8 @@ impl Ledger {
     pub(crate) fn of(part: Part, producers: u32, backlog: u64) -> Self {
         Self {
             part,
+            lives: Lives::default(),
+            first_of_life: AtomicU64::new(0),
             reached: AtomicU64::new(0),
             elsewhere: Default::default(),
             producers: u64::from(producers.max(1)),
@@ -207,6 +208,25 @@ impl Ledger {
             consumer_done: AtomicBool::new(false),
             counts: Counts::default(),
         }
+    }
+
+    /// Notes what happens to the server.
+    pub(crate) fn note_crash(&self, crash: Crash) {
+        if crash == Crash::IsOver {
+            self.first_of_life.store(self.counts.rounds.load(SeqCst), SeqCst);
+        }
+        self.lives.note(crash);
+    }
+
+    /// Whether the message was sent in the life of the server that there is now, so that all that is known of it has
+    /// happened in it.
+    fn is_of_this_life(&self, id: Id) -> bool {
+        let life = self.lives.now();
+        let was_sent_since = || {
+            let is_own = id.producer != LOADED && self.part.has(id.producer as usize);
+            is_own && id.sequence >= self.first_of_life.load(SeqCst)
+        };
+        life == Life::FIRST || life.lasts(life) && was_sent_since()
     }
 
     /// Messages of the backlog, which are loaded before the trial.
@@ -236,7 +256,7 @@ impl Ledger {
     /// Records that the message is about to be sent.
     pub(crate) fn sending(&self, id: Id) {
         if id.producer != LOADED {
-            self.counts.rounds.fetch_max(id.sequence + 1, Relaxed);
+            self.counts.rounds.fetch_max(id.sequence + 1, SeqCst);
         }
         if let Some(byte) = self.made(id) {
             byte.fetch_or(PublishState::Sent as u8, Relaxed);
@@ -275,14 +295,13 @@ impl Ledger {
             }
         });
         let first = !before.was_delivered();
-        let count = if first {
-            &self.counts.delivered
+        if first {
+            self.counts.delivered.fetch_add(1, Relaxed);
         } else if fresh && before.has(FRESH) {
-            &self.counts.duplicated
+            self.counts.duplicated.add(self.is_of_this_life(id));
         } else {
-            &self.counts.redelivered
-        };
-        count.fetch_add(1, Relaxed);
+            self.counts.redelivered.fetch_add(1, Relaxed);
+        }
         flagged.map_or(first, |again| !again && !before.has(FRESH))
     }
 
@@ -305,7 +324,7 @@ impl Ledger {
             },
         );
         if before.has(SETTLED) && !before.has(COUNTED) {
-            self.counts.duplicated.fetch_add(1, Relaxed);
+            self.counts.duplicated.add(self.is_of_this_life(id));
         }
     }
 
@@ -318,19 +337,19 @@ impl Ledger {
         self.counts.foreign.fetch_add(1, Relaxed);
     }
 
-    /// Records a message that came after one that its producer had sent later. `flagged` is the store's flag that
+    /// Records that this message came after one that its producer had sent later. `flagged` is the store's flag that
     /// it may have been delivered before; the caller passes only messages that come for the first time. Without a
     /// flag the message may be one that a lost consumer held, for as long as the store takes to notice the loss:
     /// the order is then proved wrong only if no consumer was lost.
-    pub(crate) fn reordered(&self, flagged: Option<bool>) {
+    pub(crate) fn reordered(&self, id: Id, flagged: Option<bool>) {
         let counts = &self.counts;
         if !self.part.is_whole() && flagged.is_none() {
             return;
         }
         if flagged.is_some() {
-            counts.reordered.fetch_add(1, Relaxed);
+            counts.reordered.add(self.is_of_this_life(id));
         } else if !self.consumer_done.load(Relaxed) {
-            counts.reordered_unflagged.fetch_add(1, Relaxed);
+            counts.reordered_unflagged.add(self.is_of_this_life(id));
         }
     }
 
@@ -393,8 +412,7 @@ impl Ledger {
     /// Whether the trial's consumers were handed more than that.
     pub(crate) fn is_endless(&self) -> bool {
         let Counts { delivered, redelivered, duplicated, .. } = &self.counts;
-        let handed_out: u64 =
-            [delivered, redelivered, duplicated].map(|count| count.load(Relaxed)).iter().sum();
+        let handed_out = delivered.load(Relaxed) + redelivered.load(Relaxed) + duplicated.all();
         handed_out > self.most_deliveries()
     }
 
@@ -411,11 +429,12 @@ impl Ledger {
             connections: self.connections().0.into_iter().map(|id| (id.producer, id.sequence)).collect(),
             consumer_lost: self.consumer_lost.load(Relaxed),
             counts: self.counts.all().map(|count| count.load(Relaxed)),
+            damage: self.counts.damage().map(Damage::counts),
         }
     }
 
-    /// Adds what the ledger of another process holds.
-    pub(crate) fn merge(&self, written: &Written) -> Result<(), String> {
+    /// Adds what the ledger of another process holds; `knows_crashes` is whether it was told of each crash in time.
+    pub(crate) fn merge(&self, written: &Written, knows_crashes: bool) -> Result<(), String> {
         let bytes = |text: &str| STANDARD.decode(text).map_err(|error| error.to_string());
         let (loaded, sent) = (bytes(&written.loaded)?, bytes(&written.sent)?);
         if loaded.len() != self.loaded.len() {
@@ -425,6 +444,9 @@ impl Ledger {
             mine.fetch_add(theirs, Relaxed);
         }
         self.counts.rounds.fetch_max(written.counts[0], Relaxed);
+        for (mine, theirs) in self.counts.damage().into_iter().zip(written.damage) {
+            mine.merge(theirs, knows_crashes);
+        }
         self.reached.fetch_max(sent.len() as u64, Relaxed);
         for (mine, theirs) in self.loaded.iter().zip(loaded) {
             self.merge_entry(mine, Entry(theirs));
@@ -453,9 +475,12 @@ impl Ledger {
         }
         let twice = |bit| before.has(bit) && theirs.has(bit);
         self.counts.delivered.fetch_sub(1, Relaxed);
-        let again =
-            if twice(FRESH) || twice(SETTLED) { &self.counts.duplicated } else { &self.counts.redelivered };
-        again.fetch_add(1, Relaxed);
+        if twice(FRESH) || twice(SETTLED) {
+            // nobody knows in which lives of the server
+            self.counts.duplicated.add(false);
+        } else {
+            self.counts.redelivered.fetch_add(1, Relaxed);
+        }
     }
 
     /// How many numbers of messages, from 0, may have anything to tell.
@@ -472,12 +497,23 @@ impl Ledger {
             failed: count(&counts.failed),
             delivered: count(&counts.delivered),
             redelivered: count(&counts.redelivered),
-            duplicated: count(&counts.duplicated),
+            duplicated: counts.duplicated.all(),
             torn: count(&counts.torn),
             foreign: count(&counts.foreign),
-            reordered: count(&counts.reordered)
-                + if self.consumer_lost.load(Relaxed) { 0 } else { count(&counts.reordered_unflagged) },
+            reordered: counts.reordered.all() + self.reordered_unflagged(Damage::all),
         }
+    }
+
+    /// How many of the duplicated and the reordered deliveries were seen within one life of the server.
+    pub(crate) fn within_life(&self) -> [u64; 2] {
+        let Counts { duplicated, reordered, .. } = &self.counts;
+        let reordered = reordered.within_life() + self.reordered_unflagged(Damage::within_life);
+        [duplicated.within_life(), reordered]
+    }
+
+    /// What came late without a flag, if that proves anything.
+    fn reordered_unflagged(&self, count: fn(&Damage) -> u64) -> u64 {
+        if self.consumer_lost.load(Relaxed) { 0 } else { count(&self.counts.reordered_unflagged) }
     }
 
     /// The entries of all messages that were loaded or sent. To be called once every client is done.
@@ -612,14 +648,39 @@ mod tests {
     /// With the store's flag that it was not delivered before, no lost consumer explains a message that comes late.
     #[test]
     fn a_flag_proves_an_order_wrong_whoever_was_lost() {
-        let ledger = Ledger::new(1, 0);
-        ledger.reordered(None);
-        ledger.reordered(Some(false));
+        let (ledger, id) = (Ledger::new(1, 0), Id { producer: 0, sequence: 0 });
+        ledger.reordered(id, None);
+        ledger.reordered(id, Some(false));
         assert_eq!(ledger.totals().reordered, 2);
         ledger.consumer_lost();
         assert_eq!(ledger.totals().reordered, 1);
         ledger.consumer_done();
-        ledger.reordered(Some(false));
+        ledger.reordered(id, Some(false));
         assert_eq!(ledger.totals().reordered, 2);
+    }
+
+    /// What comes twice is the store's fault, and no loss of what it knew, if it was sent in the life in which it comes.
+    #[test]
+    fn a_crash_explains_only_what_was_sent_before_it() {
+        let ledger = Ledger::new(2, 1);
+        let twice = |producer, sequence| {
+            let id = Id { producer, sequence };
+            ledger.sending(id);
+            (0..2).for_each(|_| _ = ledger.delivered(id, Some(false)));
+            let late = Id { producer, sequence: 0 };
+            ledger.reordered(late, Some(false));
+            ledger.within_life()
+        };
+        assert_eq!(twice(LOADED, 0), [1, 1]);
+        assert_eq!(twice(0, 6), [2, 2]);
+        ledger.note_crash(Crash::Nears);
+        assert_eq!(twice(0, 7), [3, 3]);
+        ledger.note_crash(Crash::Comes);
+        assert_eq!(twice(0, 9), [3, 3], "nobody knows whether it was sent before the crash");
+        ledger.note_crash(Crash::IsOver);
+        assert_eq!(twice(1, 8), [3, 3], "another producer may have sent it before the crash");
+        assert_eq!(twice(1, 10), [4, 3], "and what comes late may have been sent before it");
+        assert_eq!(twice(LOADED, 0), [4, 3]);
+        assert_eq!((ledger.totals().duplicated, ledger.totals().reordered), (8, 7));
     }
 }

@@ -12,8 +12,8 @@ use super::{
     SPANS, Scenario, audit, ledger,
 };
 use crate::{
-    AuditResult, Guarantee, Levels, LoadProgress, Place, Served, Side, Store, Tally, TrialSetup, Values,
-    Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Crash, Guarantee, Levels, LoadProgress, Place, Served, Side, Store, Tally, TrialSetup,
+    Values, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER},
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
@@ -288,9 +288,13 @@ impl WorkloadTrial for QueueTrial {
         written_ledger(&(self.scenario.ledger.written(), self.scenario.limits()))
     }
 
-    fn merge(&self, ledger: &RawValue) -> Result<(), String> {
+    fn note_crash(&self, crash: Crash) {
+        self.scenario.ledger.note_crash(crash);
+    }
+
+    fn merge(&self, ledger: &RawValue, knows_crashes: bool) -> Result<(), String> {
         let (ledger, limits): (ledger::Written, BTreeMap<String, u64>) = read_ledger(ledger)?;
-        self.scenario.ledger.merge(&ledger)?;
+        self.scenario.ledger.merge(&ledger, knows_crashes)?;
         for (by, times) in limits {
             self.scenario.limited_times(by, times);
         }

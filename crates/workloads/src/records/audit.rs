@@ -98,17 +98,23 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         }
         Err(error) => doubt = Some(error.to_string()),
     }
+    // what was seen, and how much of it within one life of the server
+    let seen = |name: &str, [count, within_life]: [u64; 2], unit: &str, guarantee| {
+        Finding::new(name, count, unit, guarantee).within_life(within_life)
+    };
+    let [mismatched, mismatched_within_life] = proved.mismatched;
     let findings = vec![
         Finding::new("lost_updates", found.lost_updates, "updates", LOCK).or_loss(),
-        Finding::new("overwritten", proved.overwritten, "updates", LOCK).or_loss(),
+        seen("overwritten", proved.overwritten, "updates", LOCK).or_loss(),
         Finding::new("lost", found.lost, "records", DURABILITY),
         Finding::new("duplicated", found.duplicated, "records", INTEGRITY),
         Finding::new("phantom", found.phantom, "records", INTEGRITY),
         Finding::new("unasked", found.unasked, "updates", INTEGRITY),
         Finding::new("torn", proved.torn + found.torn, "records", ATOMICITY),
-        Finding::new("mismatched", proved.mismatched + found.mismatched, "records", LOCK).or_loss(),
-        Finding::new("missing", proved.missing, "reads", INTEGRITY).or_loss_with("lost"),
-        Finding::new("stale", proved.stale, "reads", LOCK).or_loss(),
+        seen("mismatched", [mismatched + found.mismatched, mismatched_within_life], "records", LOCK)
+            .or_loss(),
+        seen("missing", proved.missing, "reads", INTEGRITY).or_loss_with("lost"),
+        seen("stale", proved.stale, "reads", LOCK).or_loss(),
     ];
     let is_broken = findings.iter().any(|finding| finding.count > 0);
     let verdict = match (is_broken, &doubt) {
@@ -267,7 +273,7 @@ mod tests {
                 let (known, new) = (ledger.newest(number), ledger.deal_tags().start);
                 (*version, *tag) = (*version + 1, Some(new));
                 if update >= done {
-                    ledger.updated(number, new, Some(*version), known);
+                    ledger.updated(number, new, Some(*version), known, ledger.life());
                 }
             }
             self
@@ -276,7 +282,7 @@ mod tests {
         fn insert(mut self, how: InsertState, is_there: bool) -> Self {
             let (number, tag) = (self.ledger.draw_insert(), self.ledger.deal_tags().start);
             match how {
-                InsertState::Acknowledged => self.ledger.was_inserted(number, tag),
+                InsertState::Acknowledged => self.ledger.was_inserted(number, tag, self.ledger.life()),
                 InsertState::Not | InsertState::Sent => {}
                 InsertState::Undone | InsertState::Unknown => self.ledger.insert_ended(number, how),
             }
@@ -368,7 +374,8 @@ mod tests {
         for how in [InsertState::Unknown, InsertState::Sent] {
             let trial = insert(how, false);
             assert_eq!(trial.judge(&trial.state).audit.evidence["indeterminate_inserts"], 1);
-            trial.ledger.updated(4, 1, Some(1), trial.ledger.newest(4));
+            let ledger = &trial.ledger;
+            ledger.updated(4, 1, Some(1), ledger.newest(4), ledger.life());
             assert_eq!(trial.told(), "broken: lost 1 record");
         }
     }
@@ -396,7 +403,7 @@ mod tests {
         let Trial { ledger, .. } = Trial::fresh().updated(1);
         let audited = audit(&ledger, Err(gone()));
         assert_eq!((audited.audit.verdict, audited.reusable.is_none()), (Verdict::Unknown, true));
-        ledger.missing();
+        ledger.missing(true);
         let proved = audit(&ledger, Err(gone())).audit;
         assert_eq!(proved.to_string(), "broken: missing 1 read");
         assert!(proved.reason.is_some());

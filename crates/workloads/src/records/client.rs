@@ -12,6 +12,7 @@ use super::{
     keys::KeyChooser,
     ledger::{InsertState, WrittenVersion},
 };
+use crate::lives::Life;
 
 /// Names of the operations, in the order of their kinds: the actions, and a transaction of several of them.
 pub const OPERATIONS: &[&str] = &["read", "update", "insert", "scan", "rmw", "transaction"];
@@ -57,6 +58,15 @@ impl Scenario {
 struct Known {
     newest: WrittenVersion,
     is_there: bool,
+    /// The life of the server before it was sent.
+    life: Life,
+}
+
+impl Known {
+    /// Whether all that is known, and the operation itself, was within the life of the server that there is `now`.
+    fn is_of(&self, now: Life) -> bool {
+        self.life == now && self.newest.life().lasts(now)
+    }
 }
 
 /// One operation, or several in one transaction. Its memory is reused.
@@ -113,6 +123,7 @@ impl<C: Connector> RecordsClient<C> {
     /// Draws the next request, reusing the memory of an old one.
     fn request(&mut self, request: &mut Request) -> Known {
         let Scenario { ledger, mix, layout, scan_max, .. } = &self.scenario;
+        let life = ledger.life();
         request.action = mix.action(self.rng.random());
         request.number = match request.action {
             Action::Insert => ledger.draw_insert(),
@@ -133,11 +144,12 @@ impl<C: Connector> RecordsClient<C> {
             Action::Scan => request.number < layout.records,
             _ => ledger.is_there(request.number),
         };
-        Known { newest: ledger.newest(request.number), is_there }
+        Known { newest: ledger.newest(request.number), is_there, life }
     }
 
     fn note(&self, request: &Request, known: Known, answer: &Answer, outcome: Outcome) {
         let ledger = &self.scenario.ledger;
+        let life = known.life.until(ledger.life());
         // a torn record counts however the operation that read it ended
         ledger.torn(answer.torn_records());
         match (request.action, outcome) {
@@ -146,13 +158,13 @@ impl<C: Connector> RecordsClient<C> {
                 self.look(request, known, answer);
             }
             (Action::Update | Action::Modify, Outcome::Ok) => {
-                ledger.updated(request.number, request.fields.tag(), answer.written(), known.newest);
+                ledger.updated(request.number, request.fields.tag(), answer.written(), known.newest, life);
                 if request.action == Action::Modify {
                     self.look(request, known, answer);
                 }
             }
             (Action::Update | Action::Modify, Outcome::Unknown) => ledger.update_unknown(request.number),
-            (Action::Insert, Outcome::Ok) => ledger.was_inserted(request.number, request.fields.tag()),
+            (Action::Insert, Outcome::Ok) => ledger.was_inserted(request.number, request.fields.tag(), life),
             (Action::Insert, Outcome::Unknown) => ledger.insert_ended(request.number, InsertState::Unknown),
             (Action::Insert, _) => ledger.insert_ended(request.number, InsertState::Undone),
             // its statement may still run
@@ -165,22 +177,23 @@ impl<C: Connector> RecordsClient<C> {
     /// so versions are not checked there.
     fn look(&self, request: &Request, known: Known, answer: &Answer) {
         let Scenario { ledger, layout, .. } = &self.scenario;
+        let is_within_life = known.is_of(ledger.life());
         let mut found = answer.torn_records();
         for (version, fields) in answer.read() {
             found += 1;
             match whole(layout, fields) {
                 None => ledger.torn(1),
                 Some(tag) if request.action != Action::Scan && known.newest.contradicts(version, tag) => {
-                    ledger.mismatched();
+                    ledger.mismatched(is_within_life);
                 }
                 Some(_) => {}
             }
             if request.action != Action::Scan && version < known.newest.version() {
-                ledger.stale();
+                ledger.stale(is_within_life);
             }
         }
         if found == 0 && known.is_there {
-            ledger.missing();
+            ledger.missing(is_within_life);
         }
     }
 }
@@ -253,7 +266,9 @@ impl<C: Connector> Client for RecordsClient<C> {
         // an insert is refused because its record exists; in a transaction with one, or with a record that may not
         // be there, nobody knows what the refusal was for
         if outcome == Outcome::Refused && operation.must_find() {
-            self.scenario.ledger.missing();
+            let ledger = &self.scenario.ledger;
+            let mut had_to_be_there = operation.known.iter().filter(|known| known.is_there);
+            ledger.missing(had_to_be_there.all(|known| known.is_of(ledger.life())));
         }
         self.spare = Some(operation);
     }

@@ -12,7 +12,11 @@ use acidtest_engine::Part;
 use serde::{Deserialize, Serialize};
 
 use super::Layout;
-use crate::{ReusableData, pieces::Pieces};
+use crate::{
+    ReusableData,
+    lives::{Crash, Damage, Life, Lives},
+    pieces::Pieces,
+};
 
 /// The first tag that clients write: above every record's number, which is the tag that the record is loaded with.
 const FIRST_TAG: u64 = 1 << 40;
@@ -29,31 +33,40 @@ struct Account {
     newest: AtomicU64,
 }
 
-/// A version that is known to have been written, with 32 bits that mark its fields; 0 where the fields are not
-/// known. Ordered by version.
+/// A version that is known to have been written, with the life of the server that it was written in, and 24 bits that
+/// mark its fields; 0 where the fields are not known. Ordered by life, and then by version: after a crash that lost
+/// some, a store gives the same versions again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct WrittenVersion(u64);
 
 impl WrittenVersion {
     pub(crate) fn new(version: u64, tag: u64) -> Self {
+        Self::written_in(Life::FIRST, version, tag)
+    }
+
+    pub(crate) fn written_in(life: Life, version: u64, tag: u64) -> Self {
         let version = u32::try_from(version).unwrap_or(u32::MAX);
-        Self(u64::from(version) << 32 | u64::from(mark(tag)))
+        Self(life.bits() | u64::from(version) << 24 | u64::from(mark(tag)))
+    }
+
+    pub(crate) fn life(self) -> Life {
+        Life::of_bits(self.0)
     }
 
     pub(crate) fn version(self) -> u64 {
-        self.0 >> 32
+        self.0 >> 24 & u64::from(u32::MAX)
     }
 
     /// Whether a record of this version cannot have this tag, because the version was written with other fields.
     pub(crate) fn contradicts(self, version: u64, tag: u64) -> bool {
-        let is_known = self != Self(self.version() << 32);
-        is_known && self.version() == version && Self::new(version, tag) != self
+        let is_known = self != Self(self.life().bits() | self.version() << 24);
+        is_known && self.version() == version && Self::written_in(self.life(), version, tag) != self
     }
 }
 
-/// 32 bits of a tag's hash, never 0.
+/// 24 bits of a tag's hash, never 0.
 fn mark(tag: u64) -> u32 {
-    let mixed = (tag ^ tag >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let mixed = (tag ^ tag >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     u32::try_from(mixed).unwrap_or_default().max(1)
 }
 
@@ -98,6 +111,7 @@ pub struct Ledger {
     layout: Layout,
     /// The clients that it is of.
     part: Part,
+    lives: Lives,
     /// Versions of the records taken over from an earlier trial; empty where records are as they were loaded.
     first: Arc<Vec<WrittenVersion>>,
     /// The first tag that has not been given to a client.
@@ -125,7 +139,8 @@ pub(crate) struct Written {
     accounts: Vec<(u64, u32, u32, u64)>,
     /// Inserts that were drawn: index and state.
     inserts: Vec<(u64, u8)>,
-    counts: [u64; 7],
+    counts: [u64; 3],
+    damage: [[u64; 2]; 4],
 }
 
 /// Counts that do not belong to a single record.
@@ -134,10 +149,10 @@ struct Counts {
     acknowledged: AtomicU64,
     unknown: AtomicU64,
     torn: AtomicU64,
-    mismatched: AtomicU64,
-    missing: AtomicU64,
-    stale: AtomicU64,
-    overwritten: AtomicU64,
+    mismatched: Damage,
+    missing: Damage,
+    stale: Damage,
+    overwritten: Damage,
 }
 
 /// The ledger's figures of one record.
@@ -155,10 +170,11 @@ pub(crate) struct ProvedCounts {
     pub(crate) acknowledged: u64,
     pub(crate) unknown: u64,
     pub(crate) torn: u64,
-    pub(crate) mismatched: u64,
-    pub(crate) missing: u64,
-    pub(crate) stale: u64,
-    pub(crate) overwritten: u64,
+    /// Each with what was seen of it within one life of the server.
+    pub(crate) mismatched: [u64; 2],
+    pub(crate) missing: [u64; 2],
+    pub(crate) stale: [u64; 2],
+    pub(crate) overwritten: [u64; 2],
 }
 
 impl Ledger {
@@ -172,6 +188,7 @@ impl Ledger {
     pub(crate) fn of(part: Part, layout: Layout, reusable: ReusableData) -> Self {
         Self {
             part,
+            lives: Lives::default(),
             drawn_elsewhere: AtomicU64::new(0),
             loaded: (0..layout.records).map(|_| Account::default()).collect(),
             layout,
@@ -247,10 +264,20 @@ impl Ledger {
         self.layout.records + index
     }
 
-    /// Records an acknowledged insert, with the tag that it wrote.
-    pub(crate) fn was_inserted(&self, number: u64, tag: u64) {
+    /// The life of the server at this moment.
+    pub(crate) fn life(&self) -> Life {
+        self.lives.now()
+    }
+
+    /// Notes what happens to the server.
+    pub(crate) fn note_crash(&self, crash: Crash) {
+        self.lives.note(crash);
+    }
+
+    /// Records an acknowledged insert, with the tag that it wrote, and the life in which it did.
+    pub(crate) fn was_inserted(&self, number: u64, tag: u64, life: Life) {
         if let Some(account) = self.account(number) {
-            account.newest.fetch_max(WrittenVersion::new(0, tag).0, Relaxed);
+            account.newest.fetch_max(WrittenVersion::written_in(life, 0, tag).0, Relaxed);
         }
         self.insert_ended(number, InsertState::Acknowledged);
     }
@@ -304,16 +331,23 @@ impl Ledger {
         taken_over.copied().unwrap_or_else(|| WrittenVersion::new(0, number))
     }
 
-    /// Records an acknowledged update or modify: the tag that it wrote, the version if the store reported it, and
-    /// the newest version that was known before it was sent.
-    pub(crate) fn updated(&self, number: u64, tag: u64, version: Option<u64>, before: WrittenVersion) {
+    /// Records an acknowledged update or modify: the tag that it wrote, the version if the store reported it, the
+    /// newest version that was known before it was sent, and the life in which it was done.
+    pub(crate) fn updated(
+        &self,
+        number: u64,
+        tag: u64,
+        version: Option<u64>,
+        before: WrittenVersion,
+        life: Life,
+    ) {
         self.acknowledged();
         let Some(account) = self.account(number) else { return };
         account.ok.fetch_add(1, Relaxed);
         if let Some(version) = version {
-            account.newest.fetch_max(WrittenVersion::new(version, tag).0, Relaxed);
+            account.newest.fetch_max(WrittenVersion::written_in(life, version, tag).0, Relaxed);
             if version <= before.version() {
-                self.counts.overwritten.fetch_add(1, Relaxed);
+                self.counts.overwritten.add(before.life().lasts(life));
             }
         }
     }
@@ -343,18 +377,18 @@ impl Ledger {
     }
 
     /// Counts a record that was read with other fields than those written with its version.
-    pub(crate) fn mismatched(&self) {
-        self.counts.mismatched.fetch_add(1, Relaxed);
+    pub(crate) fn mismatched(&self, is_within_life: bool) {
+        self.counts.mismatched.add(is_within_life);
     }
 
     /// Counts a record that had to be there and was not found.
-    pub(crate) fn missing(&self) {
-        self.counts.missing.fetch_add(1, Relaxed);
+    pub(crate) fn missing(&self, is_within_life: bool) {
+        self.counts.missing.add(is_within_life);
     }
 
     /// Counts a read that returned an older version than one acknowledged before it was sent.
-    pub(crate) fn stale(&self) {
-        self.counts.stale.fetch_add(1, Relaxed);
+    pub(crate) fn stale(&self, is_within_life: bool) {
+        self.counts.stale.add(is_within_life);
     }
 
     /// The ledger's figures of one record. To be called once every operation has ended.
@@ -380,10 +414,10 @@ impl Ledger {
             acknowledged: count(acknowledged),
             unknown: count(unknown),
             torn: count(torn),
-            mismatched: count(mismatched),
-            missing: count(missing),
-            stale: count(stale),
-            overwritten: count(overwritten),
+            mismatched: mismatched.counts(),
+            missing: missing.counts(),
+            stale: stale.counts(),
+            overwritten: overwritten.counts(),
         }
     }
 
@@ -413,11 +447,12 @@ impl Ledger {
                 .collect(),
             inserts: states.filter(|(_, state)| InsertState::of(*state) != InsertState::Not).collect(),
             counts: self.counts.all().map(|count| count.load(Relaxed)),
+            damage: self.counts.damage().map(Damage::counts),
         }
     }
 
-    /// Adds what the ledger of another process holds.
-    pub(crate) fn merge(&self, written: &Written) -> Result<(), String> {
+    /// Adds what the ledger of another process holds; `knows_crashes` is whether it was told of each crash in time.
+    pub(crate) fn merge(&self, written: &Written, knows_crashes: bool) -> Result<(), String> {
         self.tags.fetch_max(written.tag, Relaxed);
         self.drawn_elsewhere.fetch_max(written.drawn, Relaxed);
         for &(number, ok, unknown, newest) in &written.accounts {
@@ -433,14 +468,20 @@ impl Ledger {
         for (mine, theirs) in self.counts.all().into_iter().zip(written.counts) {
             mine.fetch_add(theirs, Relaxed);
         }
+        for (mine, theirs) in self.counts.damage().into_iter().zip(written.damage) {
+            mine.merge(theirs, knows_crashes);
+        }
         Ok(())
     }
 }
 
 impl Counts {
-    fn all(&self) -> [&AtomicU64; 7] {
-        let Self { acknowledged, unknown, torn, mismatched, missing, stale, overwritten } = self;
-        [acknowledged, unknown, torn, mismatched, missing, stale, overwritten]
+    fn all(&self) -> [&AtomicU64; 3] {
+        [&self.acknowledged, &self.unknown, &self.torn]
+    }
+
+    fn damage(&self) -> [&Damage; 4] {
+        [&self.mismatched, &self.missing, &self.stale, &self.overwritten]
     }
 }
 
@@ -452,12 +493,12 @@ mod tests {
 
     use super::*;
 
-    /// Fields that do not belong to their version go unnoticed once in 2^32 times, not once in a few hundred.
+    /// Fields that do not belong to their version go unnoticed once in 2^24 times, not once in a few hundred.
     #[test]
     fn tags_that_follow_each_other_have_marks_of_their_own() {
         let marks: std::collections::BTreeSet<u32> =
             (FIRST_TAG..).take(100_000).chain(0..100_000).map(mark).collect();
-        assert!(marks.len() > 199_900, "{}", marks.len());
+        assert!(marks.len() > 198_000, "{}", marks.len());
     }
 
     const LAYOUT: Layout = Layout { records: 6, fields: 2, field_bytes: 20, scans: false };
@@ -510,7 +551,7 @@ mod tests {
                 match event {
                     0 => {
                         updates[usize::try_from(number).unwrap()] += 1;
-                        ledger.updated(number, range.start, None, ledger.newest(number));
+                        ledger.updated(number, range.start, None, ledger.newest(number), ledger.life());
                     }
                     1 => ledger.update_unknown(number),
                     event => {
@@ -528,7 +569,7 @@ mod tests {
             }
             for ledger in &apart {
                 let written = serde_json::to_string(&ledger.written()).unwrap();
-                whole.merge(&serde_json::from_str(&written).unwrap()).unwrap();
+                whole.merge(&serde_json::from_str(&written).unwrap(), true).unwrap();
             }
             for (number, updates) in (0..).zip(updates) {
                 prop_assert_eq!(whole.entry(number).ok, updates);
@@ -544,6 +585,37 @@ mod tests {
             prop_assert!(inserts.keys().all(|number| *number < whole.known()));
             prop_assert!(tags.iter().all(|tag| *tag < whole.next_tag()));
             prop_assert_eq!(whole.proved().acknowledged, apart.iter().map(|ledger| ledger.proved().acknowledged).sum::<u64>());
+        }
+    }
+
+    /// An update that another one of the same life of the server overwrites is the lock's fault; of one from before a
+    /// crash nobody knows whether it was lost.
+    #[test]
+    fn a_crash_explains_what_is_older_than_before_it() {
+        let ledger = Ledger::new(LAYOUT, ReusableData::default());
+        let overwritten = |version, tag, before: WrittenVersion, begun: Life| {
+            ledger.updated(1, tag, Some(version), before, begun.until(ledger.life()));
+            ledger.proved().overwritten
+        };
+        let (loaded, first) = (ledger.newest(1), ledger.life());
+        assert_eq!(overwritten(1, 51, loaded, first), [0, 0]);
+        let once = ledger.newest(1);
+        assert_eq!(overwritten(1, 52, once, first), [1, 1]);
+        ledger.note_crash(Crash::Comes);
+        assert_eq!(overwritten(1, 53, once, first), [2, 1], "it may have been answered by the next life");
+        assert_eq!(overwritten(1, 54, ledger.newest(1), ledger.life()), [3, 1], "or both by different ones");
+        ledger.note_crash(Crash::IsOver);
+        let second = ledger.life();
+        assert_eq!(overwritten(1, 55, ledger.newest(1), second), [4, 1], "what it overwrites may be lost");
+        let again = ledger.newest(1);
+        assert_eq!((again.life(), again.version()), (second, 1));
+        assert!(again.contradicts(1, 54) && !again.contradicts(1, 55));
+        assert_eq!(overwritten(1, 56, again, second), [5, 2]);
+        // what a process saw that was not told in time is no proof
+        for (knows_crashes, within_life) in [(true, 2), (false, 0)] {
+            let whole = Ledger::new(LAYOUT, ReusableData::default());
+            whole.merge(&ledger.written(), knows_crashes).unwrap();
+            assert_eq!(whole.proved().overwritten, [5, within_life]);
         }
     }
 
