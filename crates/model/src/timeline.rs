@@ -136,6 +136,16 @@ impl Faults {
         self.0.iter().filter_map(moment).max()
     }
 
+    /// When the last of them is over, at the earliest, counted from the beginning of the measured part.
+    #[must_use]
+    pub fn over(&self) -> Duration {
+        let over = |fault: &Fault| {
+            let moment = if let Moment::At(moment) = fault.moment { moment } else { Duration::ZERO };
+            moment.saturating_add(fault.disruption.length().unwrap_or_default())
+        };
+        self.0.iter().map(over).max().unwrap_or_default()
+    }
+
     /// The longest time for which a member is kept away.
     #[must_use]
     pub fn longest(&self) -> Duration {
@@ -219,8 +229,22 @@ impl FromStr for Faults {
             return Ok(Self::default());
         }
         let faults = text.split('+').map(fault).collect::<Result<Vec<_>, _>>();
+        let faults = faults.and_then(|faults| twice(&faults).map_or(Ok(faults), Err));
         faults.map(Self).map_err(|why| format!("\"{text}\" is no fault: {why}\n  {FORMS}"))
     }
+}
+
+/// Why not all of the faults can be: two of them hit one member at the same moment.
+fn twice(faults: &[Fault]) -> Option<String> {
+    let at = |fault: &Fault| match fault.moment {
+        Moment::At(at) if fault.member != Role::Clients => Some((fault.member, at)),
+        _ => None,
+    };
+    let hits_again = |(index, fault): &(usize, &Fault)| {
+        at(fault).is_some_and(|this| faults[..*index].iter().any(|earlier| at(earlier) == Some(this)))
+    };
+    let (_, again) = faults.iter().enumerate().find(hits_again)?;
+    Some(format!("at the moment of {again}, another fault hits the same member"))
 }
 
 fn fault(text: &str) -> Result<Fault, String> {
@@ -361,6 +385,7 @@ mod tests {
             ("pause@3s:0s", "a pause has an end"),
             ("restart@3s:1s", "takes as long as the server takes"),
             ("kill@3s+", "no moment"),
+            ("kill@2s+pause@2000ms:1s", "another fault hits the same member"),
             ("", "no moment"),
             ("*é", "from 1 to 1000"),
         ] {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_model::{Durability, Lock, Role};
-use acidtest_workloads::{DURABILITY, Finding, Verdict, queue::HOLES, workload};
+use acidtest_workloads::{DURABILITY, Finding, OLDEST_LOST, Verdict, queue::HOLES, workload};
 
 use crate::{
     CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, RunResult, SHORTEST, TrialResult,
@@ -433,6 +433,11 @@ fn injection(injected: &InjectionFigures) -> String {
         None if injected.overtaken => "the next fault came before it answered again".to_owned(),
         None => "it did not answer again".to_owned(),
     };
+    let answered = if injected.forced {
+        format!("it did not stop in order within 10 s, and was killed; {answered}")
+    } else {
+        answered
+    };
     let counts = match (injected.acknowledged, injected.interrupted) {
         (Some(acknowledged), Some(0))
             if ["kill", "restart"].contains(&fault.as_str()) && member == Role::Server.name() =>
@@ -495,9 +500,20 @@ fn survived(trial: &TrialResult) -> String {
                 Some(1..) => ", with later ones kept",
                 _ => "",
             };
-            format!("{crashes}, {of}: {}{shape}", lost.join(", "))
+            format!("{crashes}, {of}: {}{shape}{}", lost.join(", "), oldest(trial).unwrap_or_default())
         }
     }
+}
+
+/// How old the oldest of what was lost is, where the ledger can tell.
+fn oldest(trial: &TrialResult) -> Option<String> {
+    let millis = trial.audit.evidence.get(OLDEST_LOST)?;
+    let lost = trial.audit.findings.iter().find(|finding| finding.name == "lost")?;
+    Some(format!(
+        "; of the lost {}, the oldest was sent at most {} ms before the next crash",
+        lost.unit,
+        count(millis.unsigned_abs())
+    ))
 }
 
 /// `once`, `3 times`.
@@ -626,10 +642,15 @@ mod tests {
             unserved_until_seconds: None,
             missed: false,
             overtaken: false,
+            forced: false,
             last_ok_seconds: Some(3.2),
             next_ok_seconds: Some(4.2),
         };
         let locks = InjectionFigures { member: "locks".to_owned(), next_ok_seconds: None, ..kill.clone() };
+        let forced = InjectionFigures { fault: "restart".to_owned(), forced: true, ..kill.clone() };
+        assert!(
+            injection(&forced).contains("did not stop in order within 10 s, and was killed; it answered")
+        );
         let said = |result: &RunResult| notes(result, &Names::of(&result.cells), true).join("\n");
         assert!(said(&result).contains("no crash was tested in this run"));
         result.cells[0].trials[0].injections = vec![kill, locks];
@@ -675,7 +696,9 @@ mod tests {
             said(&result).contains("and a loss may be among that") && !said(&result).contains("survived")
         );
         audit_of_a_publisher_that_asked_for_nothing(&mut result);
-        assert!(said(&result).contains(": lost 3 messages, with later ones kept"), "{}", said(&result));
+        let told = ": lost 3 messages, with later ones kept; of the lost messages, the oldest was sent at most 1,180 ms \
+                    before the next crash";
+        assert!(said(&result).contains(told), "{}", said(&result));
         result.cells[0].trials[0].audit = acidtest_workloads::Audit::unknown("gone");
         assert!(said(&result).contains("what was kept is not known"));
     }
@@ -687,6 +710,7 @@ mod tests {
             Finding { guarantee: "delivery".to_owned(), ..Finding::new("lost", 3, "messages", DURABILITY) };
         audit.findings = vec![lost];
         audit.evidence.insert(HOLES.to_owned(), 2);
+        audit.evidence.insert(OLDEST_LOST.to_owned(), 1180);
     }
 
     /// Clients use 0.5 cores and the server 1.5.

@@ -250,6 +250,9 @@ pub struct InjectionFigures {
     /// Whether the next fault hit the member before it had answered again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overtaken: bool,
+    /// Whether the member was killed because it had not stopped in order within 10 s.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forced: bool,
     /// The last acknowledgement before it; none if nothing had been acknowledged since the fault before it, so that
     /// it proves nothing.
     pub last_ok_seconds: Option<f64>,
@@ -736,6 +739,7 @@ mod tests {
             unserved_until_seconds: None,
             missed: false,
             overtaken: false,
+            forced: false,
             last_ok_seconds: last_ok,
             next_ok_seconds: next_ok,
         }

@@ -52,6 +52,8 @@ pub struct Injected {
     pub missed: bool,
     /// Whether the next injection hit the member before it had answered again.
     pub overtaken: bool,
+    /// Whether the member was killed because it had not stopped in order in time.
+    pub forced: bool,
     /// The last acknowledgement before it; none if nothing was acknowledged since the injection before it.
     pub last_ok: Option<Duration>,
     /// The first acknowledgement after it, as far as was looked.
@@ -63,7 +65,8 @@ impl Injected {
     fn of(injection: &Injection) -> Self {
         let injection = injection.clone();
         let (at, back, answered, last_ok, next_ok) = (None, None, None, None, None);
-        let (acknowledged, interrupted, unserved, missed, overtaken) = (0, 0, None, false, false);
+        let (acknowledged, interrupted, unserved) = (0, 0, None);
+        let (missed, overtaken, forced) = (false, false, false);
         Self {
             injection,
             at,
@@ -74,6 +77,7 @@ impl Injected {
             unserved,
             missed,
             overtaken,
+            forced,
             last_ok,
             next_ok,
         }
@@ -82,7 +86,7 @@ impl Injected {
     /// The same as a result keeps it.
     pub(crate) fn figures(&self) -> InjectionFigures {
         let Self { injection, at, back, answered, acknowledged, interrupted, unserved, .. } = self;
-        let Self { missed, overtaken, last_ok, next_ok, .. } = self;
+        let Self { missed, overtaken, forced, last_ok, next_ok, .. } = self;
         let seconds = |time: &Option<Duration>| time.map(|time| time.as_secs_f64());
         InjectionFigures {
             fault: injection.disruption.name().to_owned(),
@@ -97,6 +101,7 @@ impl Injected {
             unserved_until_seconds: unserved.and_then(|(_, until)| Some(until?.as_secs_f64())),
             missed: *missed,
             overtaken: *overtaken,
+            forced: *forced,
             last_ok_seconds: seconds(last_ok),
             next_ok_seconds: seconds(next_ok),
         }
@@ -275,10 +280,13 @@ impl<'a> Injector<'a> {
         self.due.iter().take_while(|next| next.at <= measured).any(|next| ends(next))
     }
 
-    /// Whether the store's own server, which was ended, is a new process. Of a server of the user's own nobody knows when
-    /// the old one has ended.
-    pub(crate) fn has_begun_again(&self, instance: &mut Instance) -> bool {
-        !self.has_down(Role::Server) && instance.member(Role::Server).is_some()
+    /// Whether the store's own server, which is being ended, has ended for sure. Of a server of the user's own nobody
+    /// knows.
+    pub(crate) fn has_ended(&self, instance: &mut Instance) -> bool {
+        let is_stopping = |open: &OpenInjection| {
+            open.member == Role::Server && matches!(open.state, State::Stopping(_) | State::Ending(..))
+        };
+        !self.open.iter().any(is_stopping) && instance.member(Role::Server).is_some()
     }
 
     /// Whether something was done to a member, and all of them are back and answer.
@@ -501,6 +509,7 @@ impl<'a> Injector<'a> {
             State::Stopping(since) if member.ended().is_some() || since.elapsed() > STOPPING => {
                 let injected = &mut self.done[begun.index];
                 injected.last_ok = injected.last_ok.and(so_far().last_acknowledged);
+                injected.forced = member.ended().is_none();
                 // what does not stop in order in time is not asked a second time
                 let _ = member.kill();
                 start_again(member);

@@ -197,14 +197,22 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
         return Err(Failure::Usage(format!("{} must be {must}", named(name))));
     }
     let late = |faults: &&Faults| faults.last().is_some_and(|last| last >= plan.duration.0);
-    if let (Some(faults), None, None) = (plan.faults.iter().find(late), plan.ops, plan.trace) {
-        return Err(Failure::Usage(format!(
-            "{} {faults} comes after the end of the measured part, which lasts {}\n  remedy: an earlier moment, or a \
-             longer {}",
+    let lasts = |faults: &&Faults| faults.over() > plan.duration.0;
+    let refused = |faults: &Faults, what| {
+        Failure::Usage(format!(
+            "{} {faults} {what} of the measured part, which lasts {}\n  remedy: an earlier moment, or a longer {}",
             named("faults"),
             plan.duration,
             named("duration")
-        )));
+        ))
+    };
+    if plan.ops.is_none() && plan.trace.is_none() {
+        if let Some(faults) = plan.faults.iter().find(late) {
+            return Err(refused(faults, "comes after the end"));
+        }
+        if let Some(faults) = plan.faults.iter().find(lasts) {
+            return Err(refused(faults, "is not over by the end"));
+        }
     }
     namespace(&plan.namespace, &named("namespace"))
 }

@@ -76,7 +76,7 @@ pub(crate) async fn drive(
     let mut measuring = false;
     let mut gauge = Gauge::default();
     let (mut lost, mut failed) = (None, None);
-    let (mut crashed, mut is_ended) = (false, false);
+    let (mut crashed, mut is_ending) = (false, false);
     let mut stopped: Option<Instant> = None;
     while !driver.is_finished() {
         injector.wait(WATCH).await;
@@ -87,6 +87,7 @@ pub(crate) async fn drive(
         }
         driver.exchange(of);
         gauge.look(progress.measured, of);
+        of.note_moment();
         watcher.observer.measured(&progress, share(extent, &progress));
         if lost.is_none() {
             lost = instance.lost(|role| injector.has_down(role));
@@ -100,16 +101,16 @@ pub(crate) async fn drive(
             if !is_over && injector.ends_server(measured) {
                 driver.note_crash(of, Crash::Nears);
                 driver.note_crash(of, Crash::Comes);
-                (crashed, is_ended) = (true, true);
+                (crashed, is_ending) = (true, true);
             }
             let so_far = || trial.so_far();
             if let Err(failure) = injector.go_on(measured, is_over, so_far, instance, &mut driver) {
                 trial.stop(Stop::Interrupted);
                 trial.give_up();
                 failed = Some(failure);
-            } else if is_ended && injector.has_begun_again(instance) {
+            } else if is_ending && injector.has_ended(instance) {
                 driver.note_crash(of, Crash::IsOver);
-                is_ended = false;
+                is_ending = false;
             }
         }
         if lost.is_some() || failed.is_some() || trial.stopped().is_some() {

@@ -10,6 +10,7 @@ pub mod inventory;
 pub mod join;
 mod keys;
 mod lives;
+mod moments;
 mod pieces;
 pub mod queue;
 pub mod records;
@@ -22,6 +23,7 @@ pub use guarantee::{DURABILITY, Guarantee, Levels};
 pub use hosted::{Served, ServedLine};
 pub use keys::{Skew, SkewError};
 pub use lives::Crash;
+pub use moments::OLDEST_LOST;
 pub use store::{Owner, Place, Store, lock_namespace};
 pub use verdict::{Audit, Finding, LooksLike, Verdict};
 pub use workload::{

@@ -360,6 +360,9 @@ pub trait WorkloadTrial: Send + Sync {
     /// It cannot be written.
     fn ledger(&self) -> Result<WrittenLedger, String>;
 
+    /// Notes, now and then while the clients run, how far they have come, where that says how old a lost write was.
+    fn note_moment(&self) {}
+
     /// Notes what happens to the server that the trial's data is on, while its clients run.
     fn note_crash(&self, crash: Crash);
 

@@ -393,6 +393,7 @@ mod tests {
             unserved_until_seconds: None,
             missed: false,
             overtaken: false,
+            forced: false,
             last_ok_seconds: None,
             next_ok_seconds: None,
         };

@@ -248,6 +248,7 @@ mod tests {
             unserved_until_seconds: None,
             missed: false,
             overtaken: false,
+            forced: false,
             last_ok_seconds: last_ok,
             next_ok_seconds: next_ok,
         };

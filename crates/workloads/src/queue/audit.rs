@@ -12,6 +12,7 @@ use super::{
 use crate::{
     Audit, Finding, Verdict,
     guarantee::{ATOMICITY, INTEGRITY, ORDER},
+    moments::oldest_lost,
 };
 
 /// The name of the evidence that says how many messages were lost after which a later one of the same producer was
@@ -32,7 +33,7 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
     let doubt = doubt(&totals, drained);
     let mut left = MessageCounts::default();
     for entry in ledger.entries() {
-        left.lost += u64::from(entry.published() == PublishState::Ok && !entry.was_delivered());
+        left.lost += u64::from(entry.is_lost());
         left.indeterminate += u64::from(entry.published() == PublishState::Sent && !entry.was_delivered());
         // never sent: told only by a process that did not know what the producers of others sent
         let not_published = matches!(entry.published(), PublishState::Failed | PublishState::Never);
@@ -64,8 +65,10 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
         ("not_consumed", left.lost),
         (HOLES, if left.lost > 0 { ledger.holes() } else { 0 }),
     ];
+    let oldest = if lost > 0 { oldest_lost(ledger.oldest_lost()) } else { None };
     let evidence: BTreeMap<String, i64> = evidence
         .into_iter()
+        .chain(oldest)
         .map(|(name, count)| (name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX)))
         .collect();
     Audit { verdict, reason: doubt, findings, evidence }

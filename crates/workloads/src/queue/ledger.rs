@@ -9,6 +9,7 @@ use std::{
             Ordering::{Relaxed, SeqCst},
         },
     },
+    time::{Duration, Instant},
 };
 
 use acidtest_engine::Part;
@@ -22,6 +23,7 @@ use super::{
 use crate::{
     Tally,
     lives::{Crash, Damage, Life, Lives},
+    moments::Moments,
     pieces::Pieces,
 };
 
@@ -78,6 +80,11 @@ impl Entry {
         self.has(DELIVERIES)
     }
 
+    /// Whether it was acknowledged and never delivered: lost, once the queue is empty.
+    pub(crate) fn is_lost(self) -> bool {
+        self.published() == PublishState::Ok && !self.was_delivered()
+    }
+
     fn has(self, bit: u8) -> bool {
         self.0 & bit > 0
     }
@@ -101,6 +108,7 @@ pub struct Ledger {
     /// The clients that it is of.
     part: Part,
     lives: Lives,
+    moments: Moments,
     /// The first number that no producer had given to a message when the server's present life began.
     first_of_life: AtomicU64,
     producers: u64,
@@ -196,6 +204,7 @@ impl Ledger {
         Self {
             part,
             lives: Lives::default(),
+            moments: Moments::default(),
             first_of_life: AtomicU64::new(0),
             reached: AtomicU64::new(0),
             elsewhere: Default::default(),
@@ -212,10 +221,30 @@ impl Ledger {
 
     /// Notes what happens to the server.
     pub(crate) fn note_crash(&self, crash: Crash) {
+        self.moments.note_crash(Instant::now(), crash, self.counts.rounds.load(SeqCst));
         if crash == Crash::IsOver {
             self.first_of_life.store(self.counts.rounds.load(SeqCst), SeqCst);
         }
         self.lives.note(crash);
+    }
+
+    /// Notes how many messages any single producer has sent by now.
+    pub(crate) fn note_moment(&self) {
+        self.moments.note(Instant::now(), self.counts.rounds.load(SeqCst));
+    }
+
+    /// How long before the next crash the oldest of the lost messages was sent, at most; none if that is not known, as of
+    /// the backlog.
+    pub(crate) fn oldest_lost(&self) -> Option<Duration> {
+        if self.loaded.iter().any(|byte| Entry(byte.load(Relaxed)).is_lost()) {
+            return None;
+        }
+        let is_lost = |round: &u64| {
+            let mut of_round =
+                (0..self.producers).filter_map(|each| self.sent.made(round * self.producers + each));
+            of_round.any(|byte| Entry(byte.load(Relaxed)).is_lost())
+        };
+        self.moments.oldest((0..self.counts.rounds.load(Relaxed)).filter(is_lost))
     }
 
     /// Whether the message was sent in the life of the server that there is now, so that all that is known of it has
@@ -525,10 +554,9 @@ impl Ledger {
     /// How many messages were lost after which a later one of the same producer was kept: holes, and not the end of what
     /// was published. To be called once every client is done.
     pub(crate) fn holes(&self) -> u64 {
-        let is_lost = |entry: Entry| entry.published() == PublishState::Ok && !entry.was_delivered();
         let mut holes = 0;
         let mut look = |lost: &mut u64, entry: Entry| {
-            if is_lost(entry) {
+            if entry.is_lost() {
                 *lost += 1;
             } else if entry.was_delivered() {
                 holes += std::mem::take(lost);

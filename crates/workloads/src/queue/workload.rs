@@ -288,6 +288,10 @@ impl WorkloadTrial for QueueTrial {
         written_ledger(&(self.scenario.ledger.written(), self.scenario.limits()))
     }
 
+    fn note_moment(&self) {
+        self.scenario.ledger.note_moment();
+    }
+
     fn note_crash(&self, crash: Crash) {
         self.scenario.ledger.note_crash(crash);
     }

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Audit, AuditResult, Finding, ReusableData, Verdict,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK},
+    moments::oldest_lost,
 };
 
 /// The final state of the records, filled record by record as they are read back.
@@ -123,19 +124,19 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         (false, None) => Verdict::Holds,
     };
     let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let evidence = BTreeMap::from(
-        [
-            ("acknowledged_operations", proved.acknowledged),
-            ("unknown_operations", proved.unknown),
-            ("ok_updates", found.ok_updates),
-            ("unknown_updates", found.unknown_updates),
-            ("version_steps", found.steps),
-            ("acknowledged_inserts", found.inserts),
-            ("indeterminate_inserts", found.indeterminate),
-            ("final_records", found.records),
-        ]
-        .map(|(name, value)| (name.to_owned(), count(value))),
-    );
+    let oldest = oldest_lost(ledger.oldest_insert(&found.lost_records));
+    let evidence = [
+        ("acknowledged_operations", proved.acknowledged),
+        ("unknown_operations", proved.unknown),
+        ("ok_updates", found.ok_updates),
+        ("unknown_updates", found.unknown_updates),
+        ("version_steps", found.steps),
+        ("acknowledged_inserts", found.inserts),
+        ("indeterminate_inserts", found.indeterminate),
+        ("final_records", found.records),
+    ];
+    let evidence: BTreeMap<String, i64> =
+        evidence.into_iter().chain(oldest).map(|(name, value)| (name.to_owned(), count(value))).collect();
     // unanswered writes that may still arrive, torn records and added records would disturb the next trial
     let settled = doubt.is_none() && proved.unknown == 0 && !ledger.has_inserts() && found.is_whole();
     AuditResult::new(
@@ -151,6 +152,8 @@ struct FindingCounts {
     lost_updates: u64,
     unasked: u64,
     lost: u64,
+    /// The numbers of those that were acknowledged.
+    lost_records: Vec<u64>,
     duplicated: u64,
     phantom: u64,
     torn: u64,
@@ -188,7 +191,10 @@ impl FindingCounts {
         }
         self.duplicated += u64::from(seen.saturating_sub(1));
         match (inserted, seen > 0) {
-            (InsertState::Acknowledged, false) => self.lost += 1,
+            (InsertState::Acknowledged, false) => {
+                self.lost += 1;
+                self.lost_records.push(number);
+            }
             (InsertState::Not | InsertState::Undone, true) => self.phantom += 1,
             // a record that was updated was there, and no operation removes records
             (InsertState::Unknown | InsertState::Sent, false) if entry.ok > 0 => self.lost += 1,

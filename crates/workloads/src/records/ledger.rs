@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
     },
+    time::{Duration, Instant},
 };
 
 use acidtest_engine::Part;
@@ -15,6 +16,7 @@ use super::Layout;
 use crate::{
     ReusableData,
     lives::{Crash, Damage, Life, Lives},
+    moments::Moments,
     pieces::Pieces,
 };
 
@@ -112,6 +114,7 @@ pub struct Ledger {
     /// The clients that it is of.
     part: Part,
     lives: Lives,
+    moments: Moments,
     /// Versions of the records taken over from an earlier trial; empty where records are as they were loaded.
     first: Arc<Vec<WrittenVersion>>,
     /// The first tag that has not been given to a client.
@@ -189,6 +192,7 @@ impl Ledger {
         Self {
             part,
             lives: Lives::default(),
+            moments: Moments::default(),
             drawn_elsewhere: AtomicU64::new(0),
             loaded: (0..layout.records).map(|_| Account::default()).collect(),
             layout,
@@ -271,7 +275,21 @@ impl Ledger {
 
     /// Notes what happens to the server.
     pub(crate) fn note_crash(&self, crash: Crash) {
+        self.moments.note_crash(Instant::now(), crash, self.drawn.load(SeqCst));
         self.lives.note(crash);
+    }
+
+    /// Notes how many records were to be inserted by now.
+    pub(crate) fn note_moment(&self) {
+        self.moments.note(Instant::now(), self.drawn.load(SeqCst));
+    }
+
+    /// How long before the next crash the oldest of these records was inserted, at most; none if that is not known, as
+    /// of records that were loaded.
+    pub(crate) fn oldest_insert(&self, records: &[u64]) -> Option<Duration> {
+        let index = |number: &u64| number.checked_sub(self.layout.records);
+        let inserted: Option<Vec<u64>> = records.iter().map(index).collect();
+        self.moments.oldest(inserted?.into_iter())
     }
 
     /// Records an acknowledged insert, with the tag that it wrote, and the life in which it did.

@@ -170,6 +170,10 @@ impl WorkloadTrial for RecordsTrial {
         written_ledger(&self.scenario.ledger.written())
     }
 
+    fn note_moment(&self) {
+        self.scenario.ledger.note_moment();
+    }
+
     fn note_crash(&self, crash: Crash) {
         self.scenario.ledger.note_crash(crash);
     }
