@@ -338,6 +338,16 @@ fn a_server_of_one_s_own_is_killed_by_one_s_own_commands() {
         .collect();
     assert!(away.len() == 3 && away[0] >= 0.3 && away[2] >= 0.4, "{away:?}");
     assert!(ended.stdout.contains("· 2 crashes"), "{}", ended.stdout);
+    // one that refuses all writes once it is back has kept what it had, and nobody is served to the end
+    let refusing = format!("{start} --min-replicas-to-write 1");
+    let refuses = ["--on-kill", &kill, "--on-start", &refusing, "--fault", "kill@1s"];
+    let ended = bench.run(&[&words[..], &refuses, &["--duration", "2s"]].concat()).expect(3);
+    let result = bench.result();
+    assert_eq!(verdict(&cells(&result)[0]), "holds", "{}", ended.stdout);
+    assert!(ended.stdout.contains("nobody was served after it"), "{}", ended.stdout);
+    assert!(ended.stderr.contains("removing the namespace failed"), "{}", ended.stderr);
+    OwnRedis::shell(&stop);
+    OwnRedis::shell(&start);
     // what a command says is shown if it fails, and the run's other trials are not lost
     let failing =
         ["--on-kill", "echo no such unit; exit 5", "--on-start", "true", "--fault", "none,kill@100ms"];

@@ -23,7 +23,7 @@ use acidtest_runner::{
     Claim, Failure, Instance, Interrupt, OpenOptions, Opener, Silent, Spread, Target, TrialRun, Watcher,
 };
 use acidtest_store_sqlite::Sqlite;
-use acidtest_testbed::Relay;
+use acidtest_testbed::{Relay, with_more_time};
 use acidtest_workloads::{Place, Store, TrialSetup, Values, Verdict};
 use common::{Bench, signal, until, wait, wanted};
 use serde_json::{Value, json};
@@ -322,6 +322,41 @@ fn a_run_is_interrupted_during_a_stall() {
 fn verdicts(result: &Value) -> Vec<&str> {
     let cells = result["cells"].as_array().unwrap().iter();
     cells.map(|cell| cell["trials"][0]["audit"]["verdict"].as_str().unwrap_or("none")).collect()
+}
+
+/// A server is killed under clients in several processes, one of which stands still meanwhile: what is lost is the
+/// durability's, and what is promised is kept.
+#[test]
+fn a_server_is_killed_under_clients_in_several_processes() {
+    if !wanted("redis") {
+        return;
+    }
+    let bench = Bench::new();
+    let words = ["run", "inventory", "--store", "redis", "--durability", "none,process", "--processes", "2"];
+    with_more_time(1000, |millis| {
+        let faults = format!("stall@{}ms:600ms+kill@{millis}ms", millis - 200);
+        let duration = format!("{}ms", millis + 2000);
+        let timing = ["--fault", &faults, "--warmup", "0s", "--duration", &duration, "--clients", "8"];
+        let ended = bench.run(&[&words[..], &timing].concat()).expect(0);
+        let result = bench.result();
+        let cells = result["cells"].as_array().unwrap();
+        let counts = |cell: &Value| cell["trials"][0]["injections"][1]["interrupted"] != 0;
+        if !cells.iter().all(counts) {
+            return Err(ended.stdout);
+        }
+        for cell in cells {
+            let of = |guarantee: &str| -> u64 {
+                let findings = cell["trials"][0]["audit"]["findings"].as_array().unwrap();
+                let of = findings.iter().filter(|finding| finding["guarantee"] == guarantee);
+                of.map(|finding| finding["count"].as_u64().unwrap()).sum()
+            };
+            let may_lose = cell["effective"]["durability"] == "none";
+            assert_eq!((of("durability") > 0, of("lock")), (may_lose, 0), "{cell:#}");
+        }
+        assert_eq!(verdicts(&result), ["broken", "holds"], "{}", ended.stdout);
+        Ok(())
+    });
+    bench.assert_clean();
 }
 
 /// Faults of clients are no store's fault: what was in flight is unknown, and everything is there.

@@ -328,8 +328,10 @@ impl<'a> Injector<'a> {
         let seen = self.looked.map(|(_, seen)| seen);
         if let Some(seen) = seen.filter(|seen| *seen + TO_THE_END < window) {
             let longest = self.done.iter().rfind(|done| !done.missed).and_then(|last| last.unserved);
+            // the last look may have been a moment after the end
+            let until_end = |until: Option<Duration>| until.map_or(window, |until| until.min(window));
             let longest =
-                longest.map_or(Duration::ZERO, |(from, until)| until.unwrap_or(window).saturating_sub(from));
+                longest.map_or(Duration::ZERO, |(from, until)| until_end(until).saturating_sub(from));
             if window.saturating_sub(seen) >= longest {
                 self.unserved(seen, None);
             }

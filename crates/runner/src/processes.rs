@@ -456,3 +456,66 @@ impl Reader {
         self.process.as_ref().map_or_else(|| how.to_owned(), |process| process.end())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use acidtest_engine::{Extent, Load, Part};
+    use acidtest_model::{Address, Durability, Lock};
+    use acidtest_workloads::{Place, TrialSetup, Values};
+
+    use super::*;
+
+    /// Answers as a worker does, but for crashes only if it `notes` them.
+    fn worker(notes: bool) -> Worker {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        thread::spawn(move || {
+            let mut lines = BufReader::new(theirs.try_clone().unwrap());
+            while let Ok(Some(message)) = read(&mut lines) {
+                let answer = match message {
+                    ToWorker::Hello { version } => FromWorker::Hello { version },
+                    ToWorker::Time => FromWorker::Time { nanoseconds: 0 },
+                    ToWorker::Crash { number, .. } if notes => FromWorker::Noted { number },
+                    _ => continue,
+                };
+                write(&mut &theirs, &answer).unwrap();
+            }
+        });
+        Worker::over(ours.try_clone().unwrap(), ours)
+    }
+
+    fn described(index: usize) -> TrialDescription {
+        TrialDescription {
+            workload: "inventory".to_owned(),
+            parameters: Values::new(),
+            setup: TrialSetup { part: Part::deal(2, 2, 2)[index], ..TrialSetup::new(Lock::Native, 1, 2) },
+            epoch: 0,
+            store: "none".to_owned(),
+            address: (&Address::file("none", "x")).into(),
+            durability: Some(Durability::None),
+            locks: None,
+            place: Place { namespace: "x".to_owned(), trial: 1 },
+            load: Load::closed(&["capture"], Extent::Operations(1)),
+        }
+    }
+
+    /// What a process saw that did not know of a crash in time is no proof, and one that says nothing holds up nobody for
+    /// long.
+    #[test]
+    fn who_notes_a_crash_in_time_is_told_from_who_does_not() {
+        let mut all =
+            Processes::describe(vec![worker(true), worker(false)], Instant::now(), described).unwrap();
+        assert_eq!(all.know_crashes, [true, true]);
+        let begun = Instant::now();
+        all.note_crash(Crash::IsOver);
+        assert!(begun.elapsed() < NOTED, "there is nothing to wait for");
+        all.note_crash(Crash::Nears);
+        assert_eq!(all.know_crashes, [true, false]);
+        // one that stands still is not waited for, and does not know
+        all.stalled = vec![true, false];
+        all.know_crashes = vec![true, true];
+        all.note_crash(Crash::Comes);
+        assert_eq!(all.know_crashes, [false, false]);
+    }
+}
