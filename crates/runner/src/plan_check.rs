@@ -198,9 +198,9 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
     }
     let late = |faults: &&Faults| faults.last().is_some_and(|last| last >= plan.duration.0);
     let lasts = |faults: &&Faults| faults.over() > plan.duration.0;
-    let refused = |faults: &Faults, what| {
+    let refused = |faults: &Faults, what, remedy| {
         Failure::Usage(format!(
-            "{} {faults} {what} of the measured part, which lasts {}\n  remedy: an earlier moment, or a longer {}",
+            "{} {faults} {what} of the measured part, which lasts {}\n  remedy: {remedy}, or a longer {}",
             named("faults"),
             plan.duration,
             named("duration")
@@ -208,10 +208,10 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
     };
     if plan.ops.is_none() && plan.trace.is_none() {
         if let Some(faults) = plan.faults.iter().find(late) {
-            return Err(refused(faults, "comes after the end"));
+            return Err(refused(faults, "comes after the end", "an earlier moment"));
         }
         if let Some(faults) = plan.faults.iter().find(lasts) {
-            return Err(refused(faults, "is not over by the end"));
+            return Err(refused(faults, "is not over by the end", "an earlier moment, a shorter time"));
         }
     }
     namespace(&plan.namespace, &named("namespace"))

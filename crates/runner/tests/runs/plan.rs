@@ -122,7 +122,7 @@ fn faults_that_cannot_be_brought_about_are_refused_with_what_would_do() {
         &["--fault kill@5s comes after the end", "5s", "--duration"],
     );
     checked(&with("pause@4s:1s"), &[served.target()]).unwrap();
-    for lasting in ["pause@4s:1001ms", "kill@1s:1000m", "kill*2:6s"] {
+    for lasting in ["pause@4s:1001ms", "kill@1s:1000s", "kill*2:6s"] {
         refused(&with(lasting), &[served.target()], &[lasting, "is not over by the end", "--duration"]);
     }
     refused(&with("none,kill@1s,kill@1s"), &[served.target()], &["kill@1s is given twice"]);
