@@ -494,26 +494,30 @@ fn survived(trial: &TrialResult) -> String {
         }
         (_, []) => format!("survived {crashes}: nothing of {of} was lost"),
         (_, lost) => {
-            // a ledger that knows the order of what it acknowledged can tell
-            let shape = match trial.audit.evidence.get(HOLES) {
-                Some(0) => ", the last that each client wrote",
-                Some(1..) => ", with later ones kept",
-                _ => "",
-            };
-            format!("{crashes}, {of}: {}{shape}{}", lost.join(", "), oldest(trial).unwrap_or_default())
+            let all: Vec<String> = [lost.join(", ")].into_iter().chain(of_the_lost(trial)).collect();
+            format!("{crashes}, {of}: {}", all.join("; "))
         }
     }
 }
 
-/// How old the oldest of what was lost is, where the ledger can tell.
-fn oldest(trial: &TrialResult) -> Option<String> {
-    let millis = trial.audit.evidence.get(OLDEST_LOST)?;
-    let lost = trial.audit.findings.iter().find(|finding| finding.name == "lost")?;
-    Some(format!(
-        "; of the lost {}, the oldest was sent at most {} ms before the next crash",
-        lost.unit,
-        count(millis.unsigned_abs())
-    ))
+/// Which of what was written was lost, and how old it was, where the ledger can tell.
+fn of_the_lost(trial: &TrialResult) -> Vec<String> {
+    let (evidence, findings) = (&trial.audit.evidence, &trial.audit.findings);
+    let Some(lost) = findings.iter().find(|finding| finding.name == "lost") else { return Vec::new() };
+    let unit = &lost.unit;
+    let which = evidence.get(HOLES).map(|holes| match holes {
+        0 => format!("the lost {unit} are the last that each producer sent before the crash"),
+        holes => {
+            format!("{} of the lost {unit} were sent before one that was kept", count(holes.unsigned_abs()))
+        }
+    });
+    let age = evidence.get(OLDEST_LOST).map(|millis| {
+        format!(
+            "the oldest of the lost {unit} was sent at most {} ms before the next crash",
+            count(millis.unsigned_abs())
+        )
+    });
+    which.into_iter().chain(age).collect()
 }
 
 /// `once`, `3 times`.
@@ -696,8 +700,8 @@ mod tests {
             said(&result).contains("and a loss may be among that") && !said(&result).contains("survived")
         );
         audit_of_a_publisher_that_asked_for_nothing(&mut result);
-        let told = ": lost 3 messages, with later ones kept; of the lost messages, the oldest was sent at most 1,180 ms \
-                    before the next crash";
+        let told = ": lost 3 messages; 2 of the lost messages were sent before one that was kept; the oldest of the lost \
+                    messages was sent at most 1,180 ms before the next crash";
         assert!(said(&result).contains(told), "{}", said(&result));
         result.cells[0].trials[0].audit = acidtest_workloads::Audit::unknown("gone");
         assert!(said(&result).contains("what was kept is not known"));

@@ -15,8 +15,7 @@ use crate::{
     moments::oldest_lost,
 };
 
-/// The name of the evidence that says how many messages were lost after which a later one of the same producer was
-/// kept.
+/// The name of the evidence that says how many messages were lost at a crash that kept a later one of the same producer.
 pub const HOLES: &str = "lost_before_kept";
 
 /// Compares the published with the consumed messages, once the queue is drained.
@@ -63,12 +62,15 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
         ("consumed_messages", totals.delivered),
         ("redelivered", totals.redelivered),
         ("not_consumed", left.lost),
-        (HOLES, if left.lost > 0 { ledger.holes() } else { 0 }),
     ];
-    let oldest = if lost > 0 { oldest_lost(ledger.oldest_lost()) } else { None };
+    let (oldest, holes) = match lost {
+        0 => (None, None),
+        _ => (oldest_lost(ledger.oldest_lost()), ledger.holes().map(|holes| (HOLES, holes))),
+    };
     let evidence: BTreeMap<String, i64> = evidence
         .into_iter()
         .chain(oldest)
+        .chain(holes)
         .map(|(name, count)| (name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX)))
         .collect();
     Audit { verdict, reason: doubt, findings, evidence }
@@ -100,7 +102,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::queue::message::{Id, LOADED};
+    use crate::{
+        Crash,
+        queue::message::{Id, LOADED},
+    };
 
     /// The possible fates of a message, and the findings that each must lead to.
     const FATES: [(&str, &str); 19] = [
@@ -250,18 +255,62 @@ mod tests {
         }
     }
 
-    /// What was lost is the end of what each producer published, or has holes.
+    /// What was lost at a crash is the end of what each producer published, or has holes. What was consumed before the
+    /// crash says nothing of what it kept.
     #[test]
     fn holes_are_told_from_a_lost_end() {
-        let holes =
-            |producers: &[(u32, &str)]| audit(&ledger(producers), Ok(Depth::default())).evidence[HOLES];
-        let (kept, lost, open) = ("sent ok fresh settled", "sent ok", "sent unknown");
-        assert_eq!(holes(&[(0, kept), (0, lost), (0, lost), (0, open)]), 0);
-        assert_eq!(holes(&[(0, lost), (0, kept), (0, lost), (0, lost), (0, kept), (0, lost)]), 3);
+        // each message: its producer, and whether it is consumed before the crash, after it, or never
+        let told = |before: &[(u32, &'static str)], after: &[(u32, &'static str)], is_over: bool| {
+            let ledger = Ledger::new(3, 10);
+            let mut next = [0; 4];
+            let mut publish = |messages: &[(u32, &'static str)], when: &str| {
+                let ids = messages.iter().map(|(producer, fate)| {
+                    let next = &mut next[usize::try_from(*producer).unwrap_or(3).min(3)];
+                    *next += 1;
+                    (Id { producer: *producer, sequence: *next - 1 }, *fate)
+                });
+                let ids: Vec<(Id, &'static str)> = ids.collect();
+                for (id, _) in &ids {
+                    ledger.sending(*id);
+                    ledger.published(*id, PublishState::Ok);
+                }
+                let consumed = ids.iter().filter(|(_, fate)| *fate == when);
+                consumed.for_each(|(id, _)| _ = ledger.delivered(*id, Some(false)));
+                ids
+            };
+            (0..3).for_each(|producer| ledger.connecting(Id { producer, sequence: 0 }));
+            let early = publish(before, "before");
+            let crashes = if is_over { &[Crash::Nears, Crash::Comes, Crash::IsOver][..] } else { &[] };
+            for crash in crashes {
+                ledger.note_crash(*crash);
+            }
+            for producer in 0..3 {
+                let sent = before.iter().filter(|(each, _)| *each == producer).count();
+                ledger.connecting(Id { producer, sequence: sent as u64 });
+            }
+            publish(after, "after");
+            let kept = early.iter().filter(|(_, fate)| *fate == "after");
+            kept.for_each(|(id, _)| _ = ledger.delivered(*id, Some(false)));
+            audit(&ledger, Ok(Depth::default())).evidence.get(HOLES).copied()
+        };
+        let (gone, kept, lost) = ("before", "after", "never");
+        assert_eq!(told(&[(0, kept), (0, gone), (0, lost), (0, lost)], &[(0, kept)], true), Some(0));
+        assert_eq!(
+            told(&[(0, lost), (0, gone), (1, gone)], &[(0, kept)], true),
+            Some(0),
+            "it was consumed before"
+        );
+        assert_eq!(
+            told(&[(0, lost), (0, kept), (0, lost), (0, lost), (0, kept), (0, lost)], &[], true),
+            Some(3)
+        );
         // another producer's messages say nothing
-        assert_eq!(holes(&[(0, lost), (2, kept), (LOADED, lost), (1, kept)]), 0);
-        assert_eq!(holes(&[(LOADED, lost), (0, kept), (LOADED, kept)]), 1);
-        assert_eq!(holes(&[(0, kept)]), 0);
+        assert_eq!(told(&[(0, lost), (2, kept), (LOADED, lost), (1, kept)], &[], true), Some(0));
+        assert_eq!(told(&[(LOADED, lost), (0, kept), (LOADED, kept)], &[], true), Some(1));
+        // nothing is lost, or nothing at a crash, or not only at the first one
+        assert_eq!(told(&[(0, kept)], &[], true), None);
+        assert_eq!(told(&[(0, lost), (0, kept)], &[], false), None);
+        assert_eq!(told(&[(0, lost), (0, kept)], &[(0, lost)], true), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Mutex, PoisonError,
+        Mutex, OnceLock, PoisonError,
         atomic::{
             AtomicBool, AtomicU8, AtomicU64,
             Ordering::{Relaxed, SeqCst},
@@ -52,6 +52,9 @@ const SETTLED: u8 = 0b1_0000;
 const FRESH: u8 = 0b10_0000;
 /// It was counted as duplicated on delivery, and must not be counted again when that delivery is acknowledged.
 const COUNTED: u8 = 0b100_0000;
+
+/// It was delivered in a later life of the server than the first.
+const LATER: u8 = 0b1000_0000;
 
 /// How many times a queue may hand out each message on average. Messages held by a lost consumer come again; a
 /// store that never forgets a message would never be empty.
@@ -116,6 +119,8 @@ pub struct Ledger {
     sent: Pieces<AtomicU8>,
     /// The first message of each connection of a producer.
     connections: Mutex<BTreeSet<Id>>,
+    /// Those that there were when the server was ended for the first time: none of them outlived it.
+    before_crash: OnceLock<BTreeSet<Id>>,
     connected: AtomicU64,
     /// Whether a consumer was lost: the messages that it held then come later than those published after them.
     consumer_lost: AtomicBool,
@@ -212,6 +217,7 @@ impl Ledger {
             loaded: (0..backlog).map(|_| AtomicU8::new(0)).collect(),
             sent: Pieces::new(),
             connections: Mutex::default(),
+            before_crash: OnceLock::new(),
             connected: AtomicU64::new(0),
             consumer_lost: AtomicBool::new(false),
             consumer_done: AtomicBool::new(false),
@@ -222,6 +228,9 @@ impl Ledger {
     /// Notes what happens to the server.
     pub(crate) fn note_crash(&self, crash: Crash) {
         self.moments.note_crash(Instant::now(), crash, self.counts.rounds.load(SeqCst));
+        if crash == Crash::Comes {
+            self.before_crash.get_or_init(|| self.connections().0);
+        }
         if crash == Crash::IsOver {
             self.first_of_life.store(self.counts.rounds.load(SeqCst), SeqCst);
         }
@@ -315,7 +324,10 @@ impl Ledger {
             return false;
         };
         let fresh = flagged == Some(false);
+        let life = self.lives.now();
+        let later = if life > Life::FIRST && life.lasts(life) { LATER } else { 0 };
         let before = change(byte, |Entry(entry)| {
+            let entry = entry | later;
             let more = if entry & DELIVERIES == DELIVERIES { entry } else { entry + DELIVERY };
             match (fresh, Entry(entry).has(FRESH)) {
                 (true, true) => more | COUNTED,
@@ -551,28 +563,34 @@ impl Ledger {
         self.loaded.iter().chain(sent).map(|byte| Entry(byte.load(Relaxed)))
     }
 
-    /// How many messages were lost after which a later one of the same producer was kept: holes, and not the end of what
-    /// was published. To be called once every client is done.
-    pub(crate) fn holes(&self) -> u64 {
-        let mut holes = 0;
-        let mut look = |lost: &mut u64, entry: Entry| {
-            if entry.is_lost() {
-                *lost += 1;
-            } else if entry.was_delivered() {
-                holes += std::mem::take(lost);
-            }
-        };
-        let mut lost = 0;
-        self.loaded.iter().for_each(|byte| look(&mut lost, Entry(byte.load(Relaxed))));
-        for producer in 0..self.producers {
-            let mut lost = 0;
-            for round in 0..self.counts.rounds.load(Relaxed) {
-                if let Some(byte) = self.sent.made(round * self.producers + producer) {
-                    look(&mut lost, Entry(byte.load(Relaxed)));
-                }
-            }
+    /// How many messages were lost at the first crash although it kept one that the same producer had sent later: holes,
+    /// and not the end of what was published. None if that is not known: there was no crash, or some were lost at another
+    /// one, or nobody knows when the server had ended. To be called once every client is done.
+    pub(crate) fn holes(&self) -> Option<u64> {
+        let before = self.before_crash.get()?;
+        let (now, connections) = (self.lives.now(), self.connections().0);
+        if now == Life::FIRST || !now.lasts(now) {
+            return None;
         }
-        holes
+        let mut holes = holes_in(self.loaded.iter());
+        for producer in 0..self.producers {
+            let rounds = 0..self.counts.rounds.load(Relaxed);
+            let of = |round: u64| self.sent.made(round * self.producers + producer);
+            // a connection did not outlive the crash, so that all of it was sent before
+            let was_before = |round: u64| {
+                let id = Id { producer: u32::try_from(producer).unwrap_or(LOADED), sequence: round };
+                let first = connections.range(Id { sequence: 0, ..id }..=id).next_back();
+                first.is_some_and(|first| before.contains(first))
+            };
+            let (sent_before, sent_after): (Vec<u64>, Vec<u64>) =
+                rounds.partition(|round| was_before(*round));
+            let is_lost = |byte: &AtomicU8| Entry(byte.load(Relaxed)).is_lost();
+            if sent_after.into_iter().filter_map(of).any(is_lost) {
+                return None;
+            }
+            holes += holes_in(sent_before.into_iter().filter_map(of));
+        }
+        Some(holes)
     }
 
     /// The byte of a message that a producer of the trial may send, allocated if need be.
@@ -605,6 +623,20 @@ impl Ledger {
         let round = id.sequence.checked_mul(self.producers)?;
         (producer < self.producers).then_some(round.checked_add(producer)?)
     }
+}
+
+/// How many of these messages were lost before one that was delivered in a later life of the server.
+fn holes_in<'a>(messages: impl Iterator<Item = &'a AtomicU8>) -> u64 {
+    let (mut holes, mut lost) = (0, 0);
+    for byte in messages {
+        let entry = Entry(byte.load(Relaxed));
+        if entry.is_lost() {
+            lost += 1;
+        } else if entry.has(LATER) {
+            holes += std::mem::take(&mut lost);
+        }
+    }
+    holes
 }
 
 #[cfg(test)]
