@@ -3,8 +3,8 @@
 use std::fmt;
 
 use acidtest_engine::Outcome;
-use acidtest_store_memory::Faults;
-use acidtest_workloads::{Audit, Verdict};
+use acidtest_store_memory::{Bug, Faults};
+use acidtest_workloads::{Audit, Finding, Verdict, guarantee::LOCK};
 
 use super::{
     FuzzCase,
@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     FalseAlarm,
     /// A bug had an effect that an audit must see, and the store was said to hold.
     Missed,
+    /// A correct lock was accused of what a kill had lost.
+    Accused,
     /// The verdict was unknown, and nothing in the plan explains that.
     Unexplained,
     /// A correct store gave its clients answers that contradict each other: the reference store itself has a bug.
@@ -45,6 +47,7 @@ impl fmt::Display for Misjudgement {
         let what = match self.kind {
             Kind::FalseAlarm => "a correct store was called broken",
             Kind::Missed => "what must be seen was not",
+            Kind::Accused => "a correct lock was accused of what a kill had lost",
             Kind::Unexplained => "nothing in the plan explains why it could not be told",
             Kind::Witness => "the reference store itself is wrong",
             Kind::Endless => "the case did not end",
@@ -78,6 +81,9 @@ fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
     let TrialDone { without, driven, struck, .. } = trial;
     let audit = &driven.audited.audit;
     let no_bug = *struck == 0;
+    if case.store.bug.is_some_and(Bug::strikes_at_a_kill) && accuses_lock(audit, without) {
+        return Some(Kind::Accused);
+    }
     match audit.verdict {
         Verdict::Broken if no_bug && audit.breaks_promise(without) => Some(Kind::FalseAlarm),
         // without a promise a correct store breaks too, and the audit must see that
@@ -87,6 +93,14 @@ fn wrong(case: &FuzzCase, trial: &TrialDone) -> Option<Kind> {
         Verdict::Unknown if !is_explained(case, trial) => Some(Kind::Unexplained),
         _ => None,
     }
+}
+
+/// Whether a lock that promises something is still accused once the kills are taken into account.
+fn accuses_lock(audit: &Audit, without: &[&str]) -> bool {
+    let mut crossed = audit.clone();
+    crossed.across_crash(without);
+    let is_locks = |finding: &Finding| finding.count > 0 && finding.guarantee == LOCK.name;
+    !without.contains(&LOCK.name) && crossed.findings.iter().any(is_locks)
 }
 
 /// Whether the plan explains a verdict of unknown: nothing was acknowledged, or not all of a sequence, or the trial

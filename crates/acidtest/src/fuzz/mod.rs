@@ -159,7 +159,10 @@ mod tests {
     use acidtest_model::Lock;
     use acidtest_report::Plan;
     use acidtest_store_memory::Faults;
-    use acidtest_workloads::{Finding, Verdict, guarantee::ATOMICITY};
+    use acidtest_workloads::{
+        Finding, Verdict,
+        guarantee::{ATOMICITY, LOCK},
+    };
 
     use super::{judge::Kind, *};
 
@@ -243,6 +246,17 @@ mod tests {
         assert_eq!(told(&records, Verdict::Unknown), Some(Kind::Unexplained));
         assert_eq!(told(&planted, Verdict::Holds), Some(Kind::Missed));
         assert_eq!(told(&planted, Verdict::Broken), None);
+        // what a kill explains is not the lock's, and what one life of the store proves is
+        let killed = FuzzCase { store: sound.store.with(Bug::LoseLast), ..sound };
+        let mut done = drive::drive(&killed).unwrap();
+        assert_eq!(judge::judge(&killed, &done), None);
+        let audit = &mut done.trials[0].driven.audited.audit;
+        audit.verdict = Verdict::Broken;
+        for (within_life, wrong) in [(0, None), (1, Some(Kind::Accused))] {
+            let oversold = Finding::new("oversold", 1, "units", LOCK).or_loss().within_life(within_life);
+            done.trials[0].driven.audited.audit.findings = vec![oversold];
+            assert_eq!(judge::judge(&killed, &done).map(|wrong| wrong.kind), wrong);
+        }
     }
 
     /// The parts of a case that do not matter for its failure are removed, and the others are kept.
