@@ -79,7 +79,7 @@ async fn trials(case: &FuzzCase, grid: &Grid, store: &Memory, done: &mut CaseRes
     let plan = &case.plan;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
     // the data that trials left, by a key that says what they are
-    let mut kept: BTreeMap<String, (Place, ReusableData)> = BTreeMap::new();
+    let mut kept = BTreeMap::new();
     let mut number = 0;
     for round in 1..=plan.trials {
         let mut order: Vec<usize> = (0..grid.cells.len()).collect();
@@ -102,16 +102,19 @@ async fn trial(
     grid: &Grid,
     store: &Memory,
     (round, number): (u32, u32),
-    kept: &mut BTreeMap<String, (Place, ReusableData)>,
+    kept: &mut BTreeMap<String, (Place, ReusableData, u64)>,
 ) -> Result<TrialDone, Failure> {
     let plan = &case.plan;
     let workload = &*grid.workloads[cell.workload];
     let data = workload.data();
-    let taken_over = data.as_ref().and_then(|data| kept.remove(data));
+    let left = data.as_ref().and_then(|data| kept.remove(data));
+    // nobody takes over what a kill may have changed since it was audited
+    let is_as_left = |(_, _, kills): &(Place, ReusableData, u64)| *kills == store.kills();
+    let taken_over = left.filter(is_as_left);
     let seed = plan.seed.wrapping_add(u64::from(round));
     let load = cell.load(plan, workload, false, seed);
     let (place, reusable) = match taken_over {
-        Some((place, reusable)) => (place, Some(reusable)),
+        Some((place, reusable, _)) => (place, Some(reusable)),
         None => (Place { namespace: plan.namespace.clone(), trial: number }, None),
     };
     let took_over = reusable.is_some();
@@ -123,7 +126,7 @@ async fn trial(
     let mut driven = driven.map_err(|error| Failure::Other(error.to_string()))?;
     doubt_if_idle(&mut driven.audited, &driven.measurement);
     match (data, driven.audited.reusable.clone()) {
-        (Some(data), Some(reusable)) => drop(kept.insert(data, (place, reusable))),
+        (Some(data), Some(reusable)) => drop(kept.insert(data, (place, reusable, store.kills()))),
         _ => trial.unload(store, &place).await?,
     }
     Ok(TrialDone {
