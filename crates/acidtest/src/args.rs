@@ -85,6 +85,8 @@ Examples:
       your own server, in a schema of acidtest's own that is dropped at the end
   acidtest run records --store postgres,redis --mix a,b,c,d,f --clients 3..66:9 --trials 3
       a sweep: every list is an axis, and 3..66:9 is 3, 12, … 66; this is 240 trials
+  acidtest run inventory --store postgres,redis --durability none,disk --fault none,kill@3s
+      what is lost when the server is killed, and how long nobody is served
   acidtest run --resume results/20261122T101500Z-4711-records.json
       go on where a run was interrupted
   acidtest run inventory --lock none,native --save-plan plan.toml && acidtest run plan.toml
@@ -123,8 +125,9 @@ pub(crate) struct Grid {
     /// Durability levels of private servers: none, process, disk [default: disk]
     #[arg(long, value_delimiter = ',', value_name = "DURABILITY,...")]
     pub(crate) durability: Option<Vec<Durability>>,
-    /// Faults in each trial: none; of private servers kill@3s, kill*5 (five at random), restart@5s, pause@4s:2s,
-    /// kill:locks@3s; of the clients disconnect@3s, stall@3s:2s; together as kill@3s+pause@6s:1s [default: none]
+    /// Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random),
+    /// restart@5s, pause@4s:2s, kill:locks@3s; of clients disconnect@3s, stall@3s:2s; together as kill@3s+pause@6s:1s
+    /// [default: none]
     #[arg(long, value_delimiter = ',', value_name = "FAULT,...")]
     pub(crate) fault: Option<Vec<Faults>>,
     #[command(flatten)]
@@ -153,7 +156,7 @@ pub(crate) struct FaultCommands {
     /// Shell command that stops it in order, for --fault restart
     #[arg(id = "on_stop", long = "on-stop", value_name = "COMMAND")]
     pub(crate) stop: Option<String>,
-    /// Shell command that starts it again, for both
+    /// Shell command that starts it again, after a kill or a restart
     #[arg(id = "on_start", long = "on-start", value_name = "COMMAND")]
     pub(crate) start: Option<String>,
     /// Shell command that makes it stand still, for --fault pause
@@ -226,7 +229,7 @@ pub(crate) struct Driving {
     /// Threads that drive the clients; embedded stores have one a client [default: one a core]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
-    /// Processes that drive the clients [default: this one; 2 with --fault stall]
+    /// Processes that drive the clients, at most 64 [default: this one; 2 with --fault stall]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) processes: Option<u32>,
     /// Seed of every random number [default: 42]

@@ -17,7 +17,8 @@ pub enum StoreError {
     /// The namespace exists already and this run did not create it.
     #[error(
         "{namespace} exists already at {address} and this run did not create it\n  \
-         remedy: drop it, choose another with --namespace, or let acidtest replace it with --replace"
+         remedy: drop it, choose another with --namespace, or let acidtest replace it with --replace; what a run left \
+         that ended early, `acidtest lab down` removes"
     )]
     Occupied {
         /// The namespace in the store's own words (`schema "acidtest"`).

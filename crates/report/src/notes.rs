@@ -255,7 +255,9 @@ fn gathered(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
         );
         if of_sort.len() > most {
             let rest = of_sort.len() - most;
-            lines.push(format!("… and {rest} more notes on {sort}; `acidtest report FILE` has all of them."));
+            lines.push(format!(
+                "… and {rest} more notes on {sort}; `acidtest report FILE` writes a page with all of them."
+            ));
         }
     }
     lines
@@ -453,6 +455,9 @@ fn injection(injected: &InjectionFigures) -> String {
         _ => String::new(),
     };
     let served = match (injected.last_ok_seconds, injected.outage()) {
+        (None, _) if injected.acknowledged.unwrap_or_default() > 0 => {
+            "nothing had been acknowledged since the fault before it, so that it says nothing".to_owned()
+        }
         (None, _) => "nothing had been acknowledged before it, so that it says nothing".to_owned(),
         (Some(_), None) if injected.unserved_from_seconds.is_some_and(|from| from > at_seconds + 1.0) => {
             format!(

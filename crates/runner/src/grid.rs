@@ -346,11 +346,14 @@ fn check_commands(faults: &Faults, target: &Target, plan: &Plan) -> Result<(), S
                 target.shown()
             ));
         }
-        if let Some(missing) = wanted.into_iter().find(|name| plan.commands.get(name).is_none()) {
+        let missing = wanted.into_iter().filter(|name| plan.commands.get(name).is_none());
+        let missing: Vec<String> = missing.map(|name| format!("--on-{name} COMMAND")).collect();
+        if !missing.is_empty() {
             return Err(format!(
-                "--fault {faults} needs your own command on {}: give --on-{missing} COMMAND; --store {} starts one \
-                 that acidtest can do it to, and disconnect and stall are for any",
+                "--fault {faults} needs your own commands on {}: give {}; --store {} starts one that acidtest can do \
+                 it to, and disconnect and stall are for any",
                 target.shown(),
+                missing.join(" and "),
                 kind.name
             ));
         }

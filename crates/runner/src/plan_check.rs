@@ -291,12 +291,13 @@ pub fn check_effect(
     let used: Vec<&Target> = with_cells.into_iter().map(|index| &targets[index]).collect();
     let locks_are_kept = grid.cells.iter().any(|cell| cell.needs_lock_service(targets));
     let own_locks = Address::parse(&plan.lock_service).is_ok();
-    let own_servers = used.iter().any(|target| target.address.is_some()) || (locks_are_kept && own_locks);
+    let own_stores = used.iter().any(|target| target.address.is_some());
+    let own_servers = own_stores || (locks_are_kept && own_locks);
     let most_clients = grid.cells.iter().map(|cell| cell.clients).max().unwrap_or_default();
     let (ruled, warmed) = (plan.locks.as_slice(), !plan.warmup.0.is_zero());
     let retries = plan.trace.is_none() && plan.on_refused == RefusedKind::Retry;
     let alone = |cell: &crate::Cell| cell.clients < 2 && grid.faults[cell.faults].stall();
-    let rows: [Row; 18] = [
+    let rows: [Row; 19] = [
         (
             "locks",
             workloads.iter().all(|workload| !workload.decides()),
@@ -373,10 +374,10 @@ pub fn check_effect(
         ),
         (
             "commands",
-            !used.iter().any(|target| target.address.is_some())
-                || !plan.faults.iter().any(Faults::hit_servers),
-            "they bring faults about on servers of your own, and no cell has that",
+            !plan.faults.iter().any(Faults::hit_servers),
+            "no --fault kill@3s or the like hits a server",
         ),
+        ("commands", !own_stores, "they are for servers of your own, and no cell has one"),
         ("replace", !own_servers, "a private server is new: nobody's namespace is there"),
         ("keep", !own_servers, "a private server goes with all that is in it"),
         ("lock_service", !locks_are_kept, "no cell has a hard lock that its store cannot keep by itself"),
