@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a workload, or a plan file, on one or more stores
     Run(Box<Run>),
+    /// Take log entries over HTTP, keep what is acknowledged, and store it in a database
+    #[cfg(feature = "gateway")]
+    Gateway(Box<crate::gateway_arguments::Gateway>),
     /// List the stores: what is installed here, what each can do, and why it cannot do the rest
     Stores(Stores),
     /// List the workloads with their parameters

@@ -9,6 +9,8 @@ mod commands;
 mod exit;
 mod files;
 mod fuzz;
+#[cfg(feature = "gateway")]
+mod gateway_arguments;
 mod interrupt;
 mod output;
 #[cfg(test)]
@@ -46,6 +48,8 @@ fn main() -> ExitCode {
 async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
     match command {
         Command::Run(run) => Box::pin(commands::run::run(*run)).await,
+        #[cfg(feature = "gateway")]
+        Command::Gateway(gateway) => Box::pin(commands::gateway::gateway(*gateway)).await,
         Command::Stores(which) => commands::stores::stores(which.store.as_deref()),
         Command::Workloads => commands::workloads::workloads(),
         Command::Lab(lab) => commands::lab::lab(lab).await,

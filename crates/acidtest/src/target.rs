@@ -23,18 +23,29 @@ pub(crate) fn parse(text: &str) -> Result<Target, Failure> {
     let Some((scheme, _)) = text.split_once(':') else { return Err(unknown_name(text)) };
     let store = STORES.iter().find(|store| store.kind.schemes.contains(&scheme));
     let Some(store) = store else { return Err(unknown_scheme(scheme)) };
+    let address = address_of(text, store.kind.hosting == Hosting::Embedded)?;
+    Ok(Target { opener: store, address: Some(address) })
+}
+
+/// Parses an address of whatever scheme. One without a password takes it from `ACIDTEST_PASSWORD`.
+#[cfg(feature = "gateway")]
+pub(crate) fn address(text: &str) -> Result<Address, Failure> {
+    address_of(text, text.starts_with("sqlite:"))
+}
+
+fn address_of(text: &str, is_file: bool) -> Result<Address, Failure> {
     let mut address = Address::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
     // an address without an @ has no login, and a server that asks for no password may refuse one
     if address.password.is_none() && text.contains('@') {
         address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
     }
-    if store.kind.hosting == Hosting::Embedded {
+    if is_file {
         // made absolute, so that the file is found again from any folder
         let path = std::path::absolute(&address.path);
         let path = path.map_err(|error| Failure::Usage(format!("cannot use {text}: {error}")))?;
         address.path = path.to_string_lossy().into_owned();
     }
-    Ok(Target { opener: store, address: Some(address) })
+    Ok(address)
 }
 
 fn unknown_name(text: &str) -> Failure {

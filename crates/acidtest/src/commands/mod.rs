@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
 pub(crate) mod compare;
+#[cfg(feature = "gateway")]
+pub(crate) mod gateway;
 pub(crate) mod host;
 pub(crate) mod lab;
 pub(crate) mod manual;

@@ -25,9 +25,6 @@ use crate::{
     waiting::waiting,
 };
 
-const UPLOT: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
-const UPLOT_CSS: &str = include_str!("../../vendor/uplot/uPlot.min.css");
-const UPLOT_LICENSE: &str = include_str!("../../vendor/uplot/LICENSE");
 const SCRIPT: &str = include_str!("page.js");
 const CSS: &str = include_str!("page.css");
 
@@ -62,7 +59,7 @@ pub fn page(results: &[NamedResult<'_>]) -> Result<String, UnreadableHistogram> 
                 meta http-equiv="Content-Security-Policy"
                     content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
                 title { (title) " · acidtest" }
-                style { (PreEscaped(UPLOT_CSS)) (PreEscaped(CSS)) }
+                style { (PreEscaped(acidtest_charts::STYLE)) (PreEscaped(CSS)) }
             }
             body {
                 @if results.len() > 1 {
@@ -75,10 +72,10 @@ pub fn page(results: &[NamedResult<'_>]) -> Result<String, UnreadableHistogram> 
                 @for section in &sections { (section) }
                 footer {
                     p { "acidtest " (env!("CARGO_PKG_VERSION")) ". Figures: docs/measuring.md. Charts: uPlot." }
-                    details { summary { "uPlot's licence" } pre { (UPLOT_LICENSE) } }
+                    details { summary { "uPlot's licence" } pre { (acidtest_charts::LICENSE) } }
                 }
                 script type="application/json" id="charts" { (PreEscaped(data)) }
-                script { (PreEscaped(UPLOT)) }
+                script { (PreEscaped(acidtest_charts::SCRIPT)) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }

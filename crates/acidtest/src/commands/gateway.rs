@@ -1,0 +1,176 @@
+//! `acidtest gateway`: takes log entries over HTTP and stores them; and those who may send them.
+
+use std::{fmt::Write, io, num::NonZeroUsize, path::Path, thread};
+
+use acidtest_gateway::{Architecture, Config, Ended, Error, QueueKind, Users};
+use acidtest_model::{Address, count};
+use acidtest_runner::Failure;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::LocalSet,
+};
+
+use crate::{
+    exit::Status,
+    gateway_arguments::{self as args, GatewayCommand, LogFormat, UserCommand},
+    output, target,
+};
+
+pub(crate) async fn gateway(asked: args::Gateway) -> Result<Status, Failure> {
+    match asked.command {
+        Some(GatewayCommand::User(user)) => users(user).await,
+        None => LocalSet::new().run_until(serve(asked.serve)).await,
+    }
+}
+
+async fn serve(asked: args::Serve) -> Result<Status, Failure> {
+    log(asked.log);
+    let config = config(&asked)?;
+    // from here on a request to stop ends the gateway in order
+    let mut stops = Vec::new();
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        let stop =
+            signal(kind).map_err(|error| Failure::Other(format!("cannot listen for signals: {error}")))?;
+        stops.push(stop);
+    }
+    let running = acidtest_gateway::start(config).await.map_err(failure)?;
+    let mut text = format!("the gateway takes entries at http://{}/logs\n", running.address);
+    // writing into a string cannot fail, here as below
+    let width = running.about.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    for (name, words) in &running.about {
+        let _ = writeln!(text, "  {name:width$}  {words}");
+    }
+    let _ = writeln!(text, "  {:width$}  http://{}/", "page", running.address);
+    output::print_text(&text)?;
+    any(&mut stops).await;
+    output::say("stopping; what waits is being stored (again: stop at once)");
+    let ended = tokio::select! {
+        ended = running.stop() => ended,
+        () = any(&mut stops) => return Ok(Status::Interrupted),
+    };
+    match ended {
+        Ended { left: 0, .. } => {
+            output::say("stopped: all entries that were acknowledged are stored");
+            Ok(Status::Held)
+        }
+        Ended { left, are_kept: true } => {
+            output::say(&format!("stopped: {} entries wait in the queue for the next start", count(left)));
+            Ok(Status::Held)
+        }
+        Ended { left, are_kept: false } => Err(Failure::Other(format!(
+            "{} acknowledged entries are lost: the database did not take them in time, and the queue was in memory\n  \
+             remedy: --queue disk, or a longer --drain",
+            count(left)
+        ))),
+    }
+}
+
+/// Waits for any of these signals.
+async fn any(signals: &mut [tokio::signal::unix::Signal]) {
+    std::future::poll_fn(|context| {
+        if signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Has what the gateway tells written to standard error.
+fn log(format: LogFormat) {
+    let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_target(false);
+    // it is set once
+    let _ = match format {
+        LogFormat::Text => tracing::subscriber::set_global_default(lines.with_ansi(false).finish()),
+        LogFormat::Json => tracing::subscriber::set_global_default(lines.json().flatten_event(true).finish()),
+    };
+}
+
+fn config(asked: &args::Serve) -> Result<Config, Failure> {
+    let data = &asked.database.data;
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    Ok(Config {
+        listen: asked.listen,
+        architecture: match asked.architecture {
+            args::Architecture::Direct => Architecture::Direct,
+            args::Architecture::Queued => Architecture::Queued,
+        },
+        queue: match asked.queue {
+            args::Queue::Disk => QueueKind::Disk,
+            args::Queue::Memory => QueueKind::Memory,
+        },
+        queue_folder: data.join("queue"),
+        queue_size: asked.queue_size,
+        users: users_address(&asked.database)?,
+        sink: address(asked.sink.as_deref(), data, "logs.sqlite")?,
+        table: asked.table.clone(),
+        sink_connections: asked.sink_connections,
+        collectors: asked.collectors,
+        batch: asked.batch,
+        linger: asked.linger.0,
+        remember: asked.remember.0,
+        threads: asked.threads.unwrap_or(cores),
+        connections: asked.max_connections,
+        body: usize::try_from(asked.max_body).unwrap_or(usize::MAX),
+        head_time: asked.head_timeout.0,
+        body_time: asked.body_timeout.0,
+        idle_time: asked.idle_timeout.0,
+        drain: asked.drain.0,
+    })
+}
+
+fn users_address(database: &args::UsersDatabase) -> Result<Address, Failure> {
+    address(database.users.as_deref(), &database.data, "users.sqlite")
+}
+
+/// The address that was given, or that of a file in the folder for data.
+fn address(given: Option<&str>, data: &Path, file: &str) -> Result<Address, Failure> {
+    match given {
+        Some(text) => target::address(text),
+        None => target::address(&format!("sqlite:{}", data.join(file).display())),
+    }
+}
+
+async fn users(asked: args::User) -> Result<Status, Failure> {
+    let users = Users::open(&users_address(&asked.database)?).await.map_err(failure)?;
+    match asked.command {
+        UserCommand::Add { name, operator, expires } => {
+            let token = users.add(&name, operator, expires).await.map_err(failure)?;
+            output::print_text(&format!("{}\n", token.reveal()))?;
+            output::say(&format!(
+                "{name} may send entries with this token, which is not shown again:\n  curl -H \"Authorization: Bearer \
+                 TOKEN\" -H 'Content-Type: application/json' http://HOST:PORT/logs -d '{{...}}'"
+            ));
+        }
+        UserCommand::List => {
+            let mut text =
+                format!("{:<24} {:<8} {:<9} {:<28} {}\n", "user", "state", "operator", "added", "expires");
+            for user in users.list().await.map_err(failure)? {
+                let (added, expires) = user.moments();
+                let _ = writeln!(
+                    text,
+                    "{:<24} {:<8} {:<9} {added:<28} {}",
+                    user.name,
+                    user.state(),
+                    if user.is_operator { "yes" } else { "no" },
+                    expires.as_deref().unwrap_or("never")
+                );
+            }
+            output::print_text(&text)?;
+        }
+        UserCommand::Revoke { name } => {
+            users.revoke(&name).await.map_err(failure)?;
+            output::say(&format!("the token of {name} is revoked"));
+        }
+    }
+    Ok(Status::Held)
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Usage(words) => Failure::Usage(words),
+        Error::Unreached(words) => Failure::Store(words),
+        Error::Other(words) => Failure::Other(words),
+    }
+}

@@ -1,0 +1,88 @@
+//! A client of HTTP/1.1 on one connection, with nothing between the test and the bytes.
+
+use std::{
+    io::{BufRead, BufReader, Error, Read, Result, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+pub struct Http {
+    stream: BufReader<TcpStream>,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+}
+
+impl Http {
+    pub fn open(address: &str) -> Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_mins(1)))?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    pub fn post(&mut self, token: &str, kind: &str, body: &str) -> Result<Answer> {
+        let length = body.len();
+        let request = format!(
+            "POST /logs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\ncontent-type: {kind}\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        );
+        self.write(request.as_bytes())?;
+        self.answer()
+    }
+
+    pub fn get(&mut self, path: &str, more: &str) -> Result<Answer> {
+        let host = if more.contains("host:") { "" } else { "host: localhost\r\n" };
+        self.write(format!("GET {path} HTTP/1.1\r\n{host}{more}\r\n").as_bytes())?;
+        self.answer()
+    }
+
+    pub fn answer(&mut self) -> Result<Answer> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if self.stream.read_line(&mut head)? == 0 {
+                return Err(Error::other(format!("the connection ended after {head:?}")));
+            }
+        }
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+        let status = status.ok_or_else(|| Error::other(head.clone()))?;
+        let length = header(&head, "content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok(Answer { status, head, body: String::from_utf8(body).map_err(Error::other)? })
+    }
+
+    /// Whether the other side has closed the connection without a word.
+    pub fn is_closed(&mut self) -> bool {
+        matches!(self.stream.fill_buf(), Ok([]) | Err(_))
+    }
+}
+
+pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (key, value) = line.split_once(": ")?;
+        key.eq_ignore_ascii_case(name).then_some(value)
+    })
+}

@@ -1,0 +1,265 @@
+//! What a gateway has acknowledged survives its kills, and those of its database.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use acidtest_model::Address;
+use acidtest_testbed::wanted;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{
+    JSON, LINES,
+    database::{self, entries},
+    http::Http,
+    running::{Gateway, Sink, entry, until},
+};
+
+/// What clients sent and what was acknowledged: ids.
+#[derive(Default)]
+struct Ledger {
+    sent: BTreeSet<String>,
+    acknowledged: BTreeSet<String>,
+}
+
+fn message(id: &str) -> String {
+    format!("message of {id}").repeat(3)
+}
+
+/// Sends entries over connections of its own until it is told to stop. What was not answered is, every second time,
+/// sent again with the same ids, as clients do.
+fn send(
+    address: &str,
+    token: &str,
+    client: u64,
+    stop: &AtomicBool,
+    ledger: &Mutex<Ledger>,
+    done: &AtomicU64,
+) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(client);
+    let mut http = None;
+    let mut next = 0;
+    let mut again = Vec::new();
+    while !stop.load(Relaxed) {
+        let ids: Vec<String> = if again.is_empty() {
+            let count = if random.random_bool(0.5) { 1 } else { random.random_range(2..30) };
+            next += count;
+            (next - count..next).map(|id| format!("{client}-{id}")).collect()
+        } else {
+            std::mem::take(&mut again)
+        };
+        ledger.lock().unwrap().sent.extend(ids.iter().cloned());
+        let lines: Vec<String> = ids.iter().map(|id| entry(id, &message(id))).collect();
+        let connection = match &mut http {
+            Some(open) => Ok(open),
+            none => Http::open(address).map(|open| none.insert(open)),
+        };
+        match connection.and_then(|http| http.post(token, LINES, &lines.join("\n"))) {
+            Ok(answer) if answer.status == 202 => {
+                done.fetch_add(ids.len() as u64, Relaxed);
+                ledger.lock().unwrap().acknowledged.extend(ids);
+            }
+            Ok(answer) => {
+                assert!([429, 503].contains(&answer.status), "{answer:?}");
+                again = ids;
+                thread::sleep(Duration::from_millis(5));
+            }
+            Err(_) => {
+                http = None;
+                if random.random_bool(0.5) {
+                    again = ids;
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+/// Holds the ledger against what is stored: lost, twice, foreign, changed.
+fn audit(ledger: &Ledger, sink: &Address) -> BTreeMap<&'static str, usize> {
+    let rows = entries(sink);
+    let stored: BTreeSet<String> = rows.iter().map(|row| row.id.clone()).collect();
+    BTreeMap::from([
+        ("lost", ledger.acknowledged.difference(&stored).count()),
+        ("twice", rows.len() - stored.len()),
+        ("foreign", stored.difference(&ledger.sent).count()),
+        ("changed", rows.iter().filter(|row| row.message != message(&row.id)).count()),
+    ])
+}
+
+fn clean() -> BTreeMap<&'static str, usize> {
+    ["lost", "twice", "foreign", "changed"].into_iter().map(|name| (name, 0)).collect()
+}
+
+/// How many kills there are, on each sink: more of them by the environment, for the table in docs/gateway.md.
+fn kills() -> u64 {
+    env::var("ACIDTEST_GATEWAY_KILLS").map_or(6, |text| text.parse().unwrap())
+}
+
+fn survives(name: &'static str) {
+    let mut sink = Sink::start(name);
+    let mut gateway = Gateway::start(&["--sink", &sink.text(), "--linger", "20ms"]);
+    let (address, token) = (gateway.address.clone(), gateway.token.clone());
+    let ledger = Mutex::new(Ledger::default());
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(kills());
+    let mut of_sink = 0;
+    thread::scope(|scope| {
+        for client in 0..4 {
+            let (address, token, ledger, stop, done) = (&address, &token, &ledger, &stop, &done);
+            scope.spawn(move || send(address, token, client, stop, ledger, done));
+        }
+        let mut last = 0;
+        for kill in 0..kills() {
+            // something is acknowledged between two kills
+            until("entries are acknowledged", || done.load(Relaxed) > last + 50);
+            thread::sleep(Duration::from_millis(random.random_range(0..150)));
+            last = done.load(Relaxed);
+            if let (Some(server), 2) = (&mut sink.server, kill % 3) {
+                of_sink += 1;
+                server.kill();
+                thread::sleep(Duration::from_millis(random.random_range(0..300)));
+                server.restart();
+                server.open(async |address: &Address| database::answers(address).await);
+            } else {
+                gateway.kill();
+                gateway.restart();
+            }
+        }
+        stop.store(true, Relaxed);
+    });
+    gateway.wait_until_stored();
+    let ledger = ledger.into_inner().unwrap();
+    let found = audit(&ledger, &sink.address());
+    println!(
+        "{name}: {} kills of the gateway, {of_sink} of the sink, {} entries acknowledged of {} sent: {found:?}",
+        kills() - of_sink,
+        ledger.acknowledged.len(),
+        ledger.sent.len()
+    );
+    assert_eq!(found, clean(), "{name}");
+    assert!(!ledger.acknowledged.is_empty());
+    sink.end();
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_over_kills_with_sqlite() {
+    survives("sqlite");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_over_kills_with_postgres() {
+    if wanted("postgres") {
+        survives("postgres");
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_over_kills_with_mariadb() {
+    if wanted("mariadb") {
+        survives("mariadb");
+    }
+}
+
+/// The audit above can fail: a queue in memory loses what waits, and says so when it is stopped in order.
+#[test]
+fn a_queue_in_memory_loses_what_waits() {
+    let sink = Sink::start("sqlite");
+    let words = ["--queue", "memory", "--linger", "1h", "--drain", "1s", "--sink", &sink.text()];
+    let mut gateway = Gateway::start(&words);
+    let mut ledger = Ledger::default();
+    let mut http = gateway.http();
+    for id in 0..10 {
+        let id = id.to_string();
+        http.post(&gateway.token, JSON, &entry(&id, &message(&id))).unwrap().expect(202);
+        ledger.sent.insert(id.clone());
+        ledger.acknowledged.insert(id);
+    }
+    gateway.kill();
+    assert_eq!(audit(&ledger, &sink.address())["lost"], 10);
+    // stopped in order, it stores what waits
+    gateway.restart();
+    let mut http = gateway.http();
+    http.post(&gateway.token, JSON, &entry("late", "a")).unwrap().expect(202);
+    let (code, said) = gateway.stop();
+    assert!(code == Some(0) && said.contains("all entries that were acknowledged are stored"), "{said}");
+    assert_eq!(entries(&sink.address()).len(), 1);
+    // unless it cannot
+    let gateway = Gateway::start(&words);
+    gateway.http().post(&gateway.token, JSON, &entry("lost", "a")).unwrap().expect(202);
+    let holder = rusqlite::Connection::open(&sink.address().path).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (code, said) = gateway.stop();
+    assert!(code == Some(1) && said.contains("1 acknowledged entries are lost"), "{said}");
+}
+
+/// What waits in a queue on disk when it is stopped is stored by the next start.
+#[test]
+fn what_waits_on_disk_is_stored_by_the_next_start() {
+    let sink = Sink::start("sqlite");
+    let mut gateway = Gateway::start(&["--drain", "200ms", "--sink", &sink.text()]);
+    let holder = rusqlite::Connection::open(&sink.address().path).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for id in 0..5 {
+        gateway.http().post(&gateway.token, JSON, &entry(&id.to_string(), "a")).unwrap().expect(202);
+    }
+    let said = gateway.stop_and_keep();
+    assert!(said.contains("5 entries wait in the queue for the next start"), "{said}");
+    holder.execute_batch("ROLLBACK").unwrap();
+    gateway.restart();
+    gateway.wait_until_stored();
+    assert_eq!(entries(&sink.address()).len(), 5);
+}
+
+/// While the database is away, entries are acknowledged and wait; when it is back, all are stored.
+#[test]
+fn the_queue_holds_while_the_database_is_away() {
+    if !wanted("postgres") {
+        return;
+    }
+    // longer by the environment
+    let away = Duration::from_secs(env::var("ACIDTEST_GATEWAY_AWAY").map_or(4, |text| text.parse().unwrap()));
+    let mut sink = Sink::start("postgres");
+    let gateway = Gateway::start(&["--sink", &sink.text()]);
+    let mut http = gateway.http();
+    let mut sent = 0;
+    let mut post = |http: &mut Http| {
+        let lines: Vec<String> = (0..100).map(|at| entry(&format!("{sent}-{at}"), "a")).collect();
+        sent += 1;
+        http.post(&gateway.token, LINES, &lines.join("\n")).unwrap().expect(202);
+    };
+    post(&mut http);
+    gateway.wait_until_stored();
+    sink.server.as_mut().unwrap().kill();
+    let since = Instant::now();
+    while since.elapsed() < away {
+        post(&mut http);
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(gateway.metric("queue_entries") > 1000);
+    let oldest = gateway.metrics();
+    let oldest =
+        oldest.lines().find_map(|line| line.strip_prefix("acidtest_gateway_queue_oldest_seconds ")).unwrap();
+    assert!(oldest.parse::<f64>().unwrap() > away.as_secs_f64() * 0.8, "{oldest}");
+    gateway.http().get("/readyz", "").unwrap().expect(200);
+    sink.server.as_mut().unwrap().restart();
+    let back = Instant::now();
+    gateway.wait_until_stored();
+    println!(
+        "{} entries that came in {away:?} were stored {:?} after the start of the server",
+        sent * 100,
+        back.elapsed()
+    );
+    assert_eq!(entries(&sink.address()).len(), sent * 100);
+    let (code, said) = gateway.stop();
+    assert!(code == Some(0) && said.contains("entries are stored again"), "{said}");
+    sink.end();
+}

@@ -1,0 +1,236 @@
+//! Everything has a bound, and whoever meets one is told; nobody holds up the others.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use super::{
+    JSON, LINES,
+    database::entries,
+    http::{Http, header},
+    running::{Gateway, Sink, entry, until},
+};
+
+#[test]
+fn a_request_that_is_too_large_too_slow_or_of_another_kind_is_told_so() {
+    let gateway = Gateway::start(&["--max-body", "20KiB", "--body-timeout", "1s", "--head-timeout", "1s"]);
+    let mut http = gateway.http();
+    let large = entry("1", &"x".repeat(30_000));
+    assert_eq!(http.post(&gateway.token, JSON, &large).unwrap().expect(413).json()["accepted"], 0);
+    // without a length that is known before
+    let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+    let head = |more: &str| {
+        format!(
+            "POST /logs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: {JSON}\r\n{more}\r\n",
+            gateway.token
+        )
+    };
+    let mut chunked = gateway.http();
+    chunked.write(head("transfer-encoding: chunked\r\n").as_bytes()).unwrap();
+    let _ = chunked.write(chunk(&large).as_bytes());
+    chunked.answer().unwrap().expect(413);
+    let mut chunked = gateway.http();
+    let body = entry("2", "chunked");
+    let pieces = [&body[..20], &body[20..], ""].map(chunk).concat();
+    chunked.write(format!("{}{pieces}", head("transfer-encoding: chunked\r\n")).as_bytes()).unwrap();
+    chunked.answer().unwrap().expect(202);
+
+    let mut slow = gateway.http();
+    slow.write(format!("{}{{", head("content-length: 100\r\n")).as_bytes()).unwrap();
+    let since = Instant::now();
+    slow.answer().unwrap().expect(408);
+    assert!((1..10).contains(&since.elapsed().as_secs()));
+    // a byte now and then does not help
+    let mut dripping = gateway.http();
+    let begun = Instant::now();
+    until("the connection is closed", || {
+        thread::sleep(Duration::from_millis(100));
+        dripping.write(b"x").is_err() || begun.elapsed() > Duration::from_secs(30)
+    });
+    assert!(dripping.is_closed() && begun.elapsed() < Duration::from_secs(15));
+
+    let post = |kind: &str, body: &str| gateway.http().post(&gateway.token, kind, body).unwrap();
+    post("text/plain", "x").expect(415);
+    post("application/x-www-form-urlencoded", "x").expect(415);
+    post("application/json; charset=utf-8", &entry("3", "a")).expect(202);
+    post(JSON, "").expect(400);
+    post(LINES, "\n\n").expect(400);
+    let mut zipped = gateway.http();
+    zipped.write(head("content-encoding: gzip\r\ncontent-length: 1\r\n").as_bytes()).unwrap();
+    zipped.write(b"x").unwrap();
+    zipped.answer().unwrap().expect(415);
+    let mut headers = gateway.http();
+    let _ = headers.write(format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(40_000)).as_bytes());
+    // the answer may be lost with what was not read
+    assert!(headers.answer().is_ok_and(|answer| answer.status == 431) || headers.is_closed());
+    gateway.http().get("/nothing", "").unwrap().expect(404);
+    let answer = gateway.http().get("/logs", "").unwrap().expect(405);
+    assert_eq!(header(&answer.head, "allow"), Some("POST"));
+    let mut nonsense = gateway.http();
+    nonsense.write(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n").unwrap();
+    let _ = nonsense.answer();
+    gateway.http().get("/healthz", "").unwrap().expect(200);
+}
+
+/// Ten thousand connections that say nothing do not keep others out, take little memory, and end when their time is
+/// over; beyond the limit, one more is told.
+#[test]
+fn idle_connections_hold_nobody_up() {
+    const IDLE: usize = 10_000;
+    raise_file_limit();
+    let most = (IDLE + 10).to_string();
+    let gateway = Gateway::start(&["--max-connections", &most, "--idle-timeout", "15s"]);
+    let before = memory(gateway.pid());
+    let mut idle: Vec<Http> = (0..IDLE).map(|_| gateway.http()).collect();
+    until("all are accepted", || gateway.metric("connections") > IDLE as u64);
+    let since = Instant::now();
+    let mut http = gateway.http();
+    for id in 0..100 {
+        http.post(&gateway.token, JSON, &entry(&id.to_string(), "a")).unwrap().expect(202);
+    }
+    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    let grown = memory(gateway.pid()) - before;
+    assert!(grown < 160 << 20, "{IDLE} connections take {} MiB", grown >> 20);
+    let _more: Vec<Http> = (0..9).map(|_| gateway.http()).collect();
+    until("the next is one too many", || {
+        let mut beyond = gateway.http();
+        beyond.answer().is_ok_and(|answer| {
+            answer.status == 503
+                && header(&answer.head, "retry-after") == Some("1")
+                && answer.json()["status"] == 503
+        })
+    });
+    until("idle connections are closed", || idle.pop().is_none_or(|mut each| each.is_closed()));
+    until("there is room again", || {
+        Http::open(&gateway.address)
+            .is_ok_and(|mut http| http.get("/healthz", "").is_ok_and(|answer| answer.status == 200))
+    });
+}
+
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
+/// The memory that a process takes, in bytes.
+fn memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// A queue that is full says so, drops nothing, and goes on when there is room again.
+#[test]
+fn a_full_queue_answers_429_and_loses_nothing() {
+    let message = "x".repeat(60_000);
+    for queue in ["disk", "memory"] {
+        let sink = Sink::start("sqlite");
+        // who holds the database's lock, keeps the collector waiting
+        let words = ["--queue", queue, "--queue-size", "32MiB", "--sink", &sink.text()];
+        let gateway = Gateway::start(&words);
+        let holder = rusqlite::Connection::open(&sink.address().path).unwrap();
+        holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let mut http = gateway.http();
+        let mut acknowledged = 0;
+        let full = loop {
+            let answer =
+                http.post(&gateway.token, JSON, &entry(&acknowledged.to_string(), &message)).unwrap();
+            if answer.status != 202 {
+                break answer;
+            }
+            acknowledged += 1;
+            assert!(acknowledged < 1000);
+        };
+        assert_eq!(header(&full.head, "retry-after"), Some("1"), "{full:?}");
+        assert_eq!((full.status, &full.json()["accepted"]), (429, &json!(0)), "{full:?}");
+        assert!(acknowledged > 100, "{acknowledged} of 60 KB are in 32 MiB");
+        if queue == "disk" {
+            gateway.http().get("/readyz", "").unwrap().expect(503);
+        }
+        holder.execute_batch("ROLLBACK").unwrap();
+        until("there is room again", || {
+            http.post(&gateway.token, JSON, &entry("last", "a")).unwrap().status == 202
+        });
+        gateway.wait_until_stored();
+        gateway.http().get("/readyz", "").unwrap().expect(200);
+        assert_eq!(entries(&sink.address()).len(), acknowledged + 1);
+        assert_eq!(gateway.stop().0, Some(0));
+    }
+}
+
+/// On a disk that is full nothing is acknowledged, nothing that was is lost, and it goes on when there is room.
+#[test]
+fn a_full_disk_answers_503_and_loses_nothing() {
+    let sink = Sink::start("sqlite");
+    let folder = tempfile::TempDir::new().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    // a small disk of its own, in a name space of its own
+    let can = Command::new("unshare").args(["-rm", "mount", "-t", "tmpfs", "none"]).arg(&disk).output();
+    if !can.is_ok_and(|done| done.status.success()) {
+        eprintln!("left out: this machine lets nobody mount a disk in a name space of its own");
+        return;
+    }
+    let text = sink.text();
+    let gateway = Gateway::start_on_a_disk(&disk, "100m", &["--sink", &text]);
+    let mut http = gateway.http();
+    http.post(&gateway.token, JSON, &entry("before", "a")).unwrap().expect(202);
+    let inside = format!("/proc/{}/root{}", gateway.pid(), disk.display());
+    let filler = format!("{inside}/filler");
+    // as others would fill it
+    let _ = fs::write(&filler, vec![1; 100 << 20]);
+    // the segment that was made has its room, which others cannot take
+    let message = "x".repeat(60_000);
+    let mut acknowledged = 1;
+    let full = loop {
+        let lines: Vec<String> = (0..20).map(|at| entry(&format!("{acknowledged}-{at}"), &message)).collect();
+        let answer = http.post(&gateway.token, LINES, &lines.join("\n")).unwrap();
+        if answer.status != 202 {
+            break answer;
+        }
+        acknowledged += 20;
+        assert!(acknowledged < 5000);
+    };
+    assert!(full.status == 503 && full.body.contains("No space left"), "{full:?}");
+    assert!(acknowledged > 500, "{acknowledged}");
+    gateway.http().get("/readyz", "").unwrap().expect(503);
+    fs::remove_file(&filler).unwrap();
+    until("there is room", || http.post(&gateway.token, JSON, &entry("after", "a")).unwrap().status == 202);
+    gateway.wait_until_stored();
+    let stored = entries(&sink.address());
+    assert_eq!(stored.len(), acknowledged + 1);
+    assert!(stored.iter().any(|row| row.id == "after"));
+    assert!(gateway.stop().1.contains("a segment cannot be made"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_started() {
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["--sink", "redis://localhost"], 2, "entries are stored in SQLite, PostgreSQL, MariaDB or MySQL"),
+        (&["--sink", "nonsense"], 2, "nonsense"),
+        (&["--users", "mysql://localhost/x"], 2, "users are kept in SQLite or PostgreSQL"),
+        (&["--sink", "mysql://localhost:1"], 2, "names no database"),
+        (&["--sink", "postgres://nobody@127.0.0.1:1/x"], 3, "PostgreSQL at postgres://nobody@127.0.0.1:1/x"),
+        (&["--queue-size", "1MiB"], 2, "at least 32MiB"),
+        (&["--table", "Robert'); DROP TABLE"], 2, "is no name for a table"),
+        (&["--sink", "sqlite:/dev/null/x"], 3, "/dev/null/x"),
+    ];
+    for (words, code, text) in cases {
+        let (ended, said) = Gateway::refused(words);
+        assert!(ended == Some(code) && said.contains(text), "{words:?}: {ended:?} {said}");
+    }
+    let gateway = Gateway::start(&[]);
+    let (code, said) = Gateway::refused(&["--listen", &gateway.address]);
+    assert!(code == Some(1) && said.contains("--listen"), "{said}");
+    let (code, said) = Gateway::refused(&["--data", &gateway.folder().to_string_lossy()]);
+    assert!(code.is_some_and(|code| code != 0), "{said}");
+}

@@ -1,0 +1,251 @@
+//! A gateway as a process, and the database behind it.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use acidtest_model::{Address, Durability};
+use acidtest_testbed::Private;
+use tempfile::TempDir;
+
+use super::{database, http::Http};
+
+const ACIDTEST: &str = env!("CARGO_BIN_EXE_acidtest");
+
+/// A database for entries: a file, or a private server.
+pub struct Sink {
+    folder: TempDir,
+    pub server: Option<Private>,
+    name: &'static str,
+}
+
+impl Sink {
+    pub fn start(name: &'static str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut server = None;
+        if name != "sqlite" {
+            let mut started = Private::start(name, Durability::Disk).unwrap();
+            started.open(async |address: &Address| database::answers(address).await);
+            if name != "postgres" {
+                database::order(started.address(), "CREATE DATABASE logs");
+            }
+            server = Some(started);
+        }
+        Self { folder, server, name }
+    }
+
+    pub fn address(&self) -> Address {
+        match &self.server {
+            None => Address::file("sqlite", &self.folder.path().join("logs.sqlite").to_string_lossy()),
+            Some(server) if self.name == "postgres" => server.address().clone(),
+            Some(server) => Address { path: "logs".to_owned(), ..server.address().clone() },
+        }
+    }
+
+    pub fn text(&self) -> String {
+        self.address().to_string()
+    }
+
+    pub fn end(&mut self) {
+        self.server = None;
+    }
+}
+
+/// A gateway that runs, with a user.
+pub struct Gateway {
+    folder: PathBuf,
+    _folder: Option<TempDir>,
+    words: Vec<String>,
+    child: Child,
+    pub address: String,
+    pub token: String,
+}
+
+impl Gateway {
+    pub fn start(words: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let token = add_user(folder.path(), "ann", &[]);
+        let path = folder.path().to_owned();
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        let (child, address) = launch(&path, &words).unwrap_or_else(|said| panic!("{said:?}"));
+        Self { folder: path, _folder: Some(folder), words, child, address, token }
+    }
+
+    /// Starts one whose data are on a small disk of its own, which only it sees.
+    pub fn start_on_a_disk(disk: &Path, size: &str, words: &[&str]) -> Self {
+        let folder = disk.join("data");
+        let script = format!(
+            "mount -t tmpfs -o size={size} none {0} && mkdir {1} && {ACIDTEST} gateway user add ann --data {1} >{0}/token \
+             2>/dev/null && exec {ACIDTEST} gateway --data {1} --listen 127.0.0.1:0 {2}",
+            disk.display(),
+            folder.display(),
+            words.join(" ")
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", &script]);
+        let (child, address) = begin(command).unwrap_or_else(|said| panic!("{said:?}"));
+        let token = format!("/proc/{}/root{}/token", child.id(), disk.display());
+        let token = std::fs::read_to_string(token).unwrap().trim().to_owned();
+        Self { folder, _folder: None, words: Vec::new(), child, address, token }
+    }
+
+    /// The exit status and the words of a gateway that does not start.
+    pub fn refused(words: &[&str]) -> (Option<i32>, String) {
+        let folder = TempDir::new().unwrap();
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        match launch(folder.path(), &words) {
+            Ok((mut child, address)) => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!("it runs at {address}");
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    /// Its folder for data.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn add_user(&self, name: &str, words: &[&str]) -> String {
+        add_user(&self.folder, name, words)
+    }
+
+    pub fn http(&self) -> Http {
+        Http::open(&self.address).unwrap()
+    }
+
+    pub fn metrics(&self) -> String {
+        self.http().get("/metrics", "").unwrap().expect(200).body
+    }
+
+    /// A figure of the metrics.
+    pub fn metric(&self, name: &str) -> u64 {
+        let metrics = self.metrics();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("acidtest_gateway_{name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
+    }
+
+    pub fn wait_until_stored(&self) {
+        until("all is stored", || self.metric("queue_entries") == 0);
+    }
+
+    /// Kills it, as a crash would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again after a kill, on the same port.
+    pub fn restart(&mut self) {
+        let mut words = self.words.clone();
+        words.extend(["--listen".to_owned(), self.address.clone()]);
+        let (child, address) = launch(&self.folder, &words).unwrap_or_else(|said| panic!("{said:?}"));
+        self.child = child;
+        assert_eq!(self.address, address);
+    }
+
+    /// Stops it in order, and returns what it told.
+    pub fn stop_and_keep(&mut self) -> String {
+        self.terminate();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        said
+    }
+
+    /// Stops it in order, and starts it again.
+    pub fn again(mut self) -> Self {
+        self.terminate();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        self.restart();
+        self
+    }
+
+    fn terminate(&self) {
+        assert!(Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().unwrap().success());
+    }
+
+    /// Stops it in order: its exit status, and what it told.
+    pub fn stop(mut self) -> (Option<i32>, String) {
+        self.terminate();
+        let code = self.child.wait().unwrap().code();
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (code, said)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // it may have ended by itself
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a gateway, and waits until it says where it listens; or until it ends.
+fn launch(folder: &Path, words: &[String]) -> Result<(Child, String), (Option<i32>, String)> {
+    let mut command = Command::new(ACIDTEST);
+    command.args(["gateway", "--data"]).arg(folder);
+    if !words.iter().any(|word| word == "--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
+    command.args(words);
+    begin(command)
+}
+
+fn begin(mut command: Command) -> Result<(Child, String), (Option<i32>, String)> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let Some((_, rest)) = line.split_once("http://") else {
+        let code = child.wait().unwrap().code();
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        return Err((code, said));
+    };
+    Ok((child, rest.trim().trim_end_matches("/logs").to_owned()))
+}
+
+pub fn add_user(folder: &Path, name: &str, words: &[&str]) -> String {
+    let mut command = Command::new(ACIDTEST);
+    command.args(["gateway", "user", "add", name, "--data"]).arg(folder).args(words);
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).unwrap().trim().to_owned()
+}
+
+/// `acidtest gateway user` with these words: exit status, and what it printed and told.
+pub fn user(folder: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(ACIDTEST);
+    command.args(["gateway", "user"]).args(words).arg("--data").arg(folder);
+    let done = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (done.status.code(), text(done.stdout), text(done.stderr))
+}
+
+pub fn entry(id: &str, message: &str) -> String {
+    format!(
+        r#"{{"id":"{id}","timestamp":"2026-11-23T10:15:00Z","level":"info","application":"shop","message":"{message}"}}"#
+    )
+}
+
+/// Waits until it is so, at most a minute.
+#[track_caller]
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_mins(1);
+    while !so() {
+        assert!(Instant::now() < end, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

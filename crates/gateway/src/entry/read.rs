@@ -1,0 +1,582 @@
+//! The body of a request: entries as JSON or NDJSON, each of which is taken or refused with the field at fault.
+
+use std::{borrow::Cow, fmt};
+
+use rand::RngExt;
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::{APPLICATION, ATTRIBUTES, ENTRIES, Entry, ID, KEYS, Level, MESSAGE};
+
+/// How a body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One entry, or an array of entries.
+    Json,
+    /// An entry on each line.
+    Lines,
+}
+
+/// What a body holds.
+#[derive(Debug, Default)]
+pub(crate) struct Body<'a> {
+    /// Good entries, each with its place in the body.
+    pub(crate) entries: Vec<(usize, Entry<'a>)>,
+    pub(crate) refused: Vec<Refusal>,
+    /// How many entries there are, good or not.
+    pub(crate) count: usize,
+    /// The places of entries whose ids were made here.
+    pub(crate) made: Vec<usize>,
+}
+
+/// An entry that was not taken, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// Its place in the body, from 0.
+    pub(crate) place: usize,
+    /// The field at fault; none if it is not an entry at all.
+    pub(crate) field: Option<&'static str>,
+    pub(crate) reason: String,
+}
+
+/// A body of which nothing can be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable(pub(crate) String);
+
+/// Reads a body. Of an array nothing is taken unless all of it is JSON, because nobody knows where the next entry
+/// begins; of lines, each stands for itself.
+pub(crate) fn read(body: &[u8], form: Form) -> Result<Body<'_>, Unreadable> {
+    let mut read = Body::default();
+    match form {
+        Form::Json => read_json(body, &mut read)?,
+        Form::Lines => read_lines(body, &mut read)?,
+    }
+    if read.count == 0 {
+        return Err(Unreadable("there is no entry in the body".to_owned()));
+    }
+    Ok(read)
+}
+
+fn read_json<'a>(body: &'a [u8], read: &mut Body<'a>) -> Result<(), Unreadable> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+    let done = if first == Some(&b'[') {
+        json.deserialize_seq(Entries(read))
+    } else {
+        Loose::deserialize(&mut json).map(|entry| read.note(entry))
+    };
+    let whole = done.and_then(|()| json.end());
+    whole.map_err(|error| Unreadable(if read.count > ENTRIES { too_many() } else { not_json(&error) }))
+}
+
+fn not_json(error: &serde_json::Error) -> String {
+    format!("the body is not JSON: {error}")
+}
+
+fn too_many() -> String {
+    format!("the body has more than {ENTRIES} entries: send them in several requests")
+}
+
+fn read_lines<'a>(body: &'a [u8], read: &mut Body<'a>) -> Result<(), Unreadable> {
+    let ends = memchr::memchr_iter(b'\n', body).chain([body.len()]);
+    let mut begin = 0;
+    for end in ends {
+        // the last line may have no end, and then there is no line behind it
+        let line = body.get(begin..end).unwrap_or_default();
+        begin = end + 1;
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        if read.count == ENTRIES {
+            return Err(Unreadable(too_many()));
+        }
+        match serde_json::from_slice::<Loose<'a>>(line) {
+            Ok(entry) => read.note(entry),
+            Err(error) => read.refuse(None, format!("the line is not JSON: {error}")),
+        }
+    }
+    Ok(())
+}
+
+impl<'a> Body<'a> {
+    fn note(&mut self, loose: Loose<'a>) {
+        match loose.checked() {
+            Ok((entry, made)) => {
+                if made {
+                    self.made.push(self.count);
+                }
+                self.entries.push((self.count, entry));
+                self.count += 1;
+            }
+            Err((field, reason)) => self.refuse(field, reason),
+        }
+    }
+
+    fn refuse(&mut self, field: Option<&'static str>, reason: String) {
+        self.refused.push(Refusal { place: self.count, field, reason });
+        self.count += 1;
+    }
+}
+
+/// The entries of an array, read one after the other into the body.
+struct Entries<'b, 'a>(&'b mut Body<'a>);
+
+impl<'de> Visitor<'de> for Entries<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of entries")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        while let Some(entry) = entries.next_element::<Loose<'de>>()? {
+            self.0.note(entry);
+            if self.0.count > ENTRIES {
+                return Err(de::Error::custom("too many entries"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What stands where an entry is expected, unchecked: whatever is wrong with it is told by field.
+#[derive(Default)]
+struct Loose<'a> {
+    is_object: bool,
+    id: Field<'a>,
+    timestamp: Field<'a>,
+    level: Field<'a>,
+    application: Field<'a>,
+    message: Field<'a>,
+    attributes: Option<&'a RawValue>,
+    /// A field that entries do not have.
+    unknown: Option<String>,
+    /// A field that is there twice.
+    twice: Option<&'static str>,
+}
+
+#[derive(Default)]
+enum Field<'a> {
+    #[default]
+    Absent,
+    Text(Cow<'a, str>),
+    /// Something else, in a word.
+    Other(&'static str),
+}
+
+const NAMES: [&str; 6] = ["id", "timestamp", "level", "application", "message", "attributes"];
+
+type Fault = (Option<&'static str>, String);
+
+impl<'a> Loose<'a> {
+    /// The entry, and whether its id was made here.
+    fn checked(self) -> Result<(Entry<'a>, bool), Fault> {
+        if !self.is_object {
+            return Err((None, "an entry is a JSON object".to_owned()));
+        }
+        if let Some(name) = self.unknown {
+            let hint = acidtest_model::hint(&name, NAMES);
+            return Err((None, format!("there is no field \"{}\"{hint}", shown(&name))));
+        }
+        if let Some(name) = self.twice {
+            return Err((Some(name), "is there twice".to_owned()));
+        }
+        let timestamp = text("timestamp", self.timestamp)?;
+        let timestamp = moment(&timestamp).map_err(|reason| (Some("timestamp"), reason))?;
+        let level = text("level", self.level)?;
+        let level = Level::named(&level).ok_or_else(|| {
+            let names: Vec<&str> = Level::ALL.into_iter().map(Level::name).collect();
+            (Some("level"), format!("\"{}\" is none of {}", shown(&level), names.join(", ")))
+        })?;
+        let application = bounded("application", text("application", self.application)?, APPLICATION)?;
+        if application.trim().is_empty() {
+            return Err((Some("application"), "is empty".to_owned()));
+        }
+        let message = bounded("message", text("message", self.message)?, MESSAGE)?;
+        let attributes = self.attributes.map(attributes).transpose()?.flatten();
+        let (id, made) = match self.id {
+            Field::Absent => (Cow::Owned(new_id()), true),
+            given => (good_id(text("id", given)?)?, false),
+        };
+        Ok((Entry { id, timestamp, level, application, message, attributes }, made))
+    }
+}
+
+fn text<'a>(name: &'static str, field: Field<'a>) -> Result<Cow<'a, str>, Fault> {
+    match field {
+        Field::Text(text) => Ok(text),
+        Field::Absent => Err((Some(name), "is missing".to_owned())),
+        Field::Other(what) => Err((Some(name), format!("must be a string, not {what}"))),
+    }
+}
+
+fn bounded<'a>(name: &'static str, text: Cow<'a, str>, most: usize) -> Result<Cow<'a, str>, Fault> {
+    if text.len() > most {
+        return Err((Some(name), format!("has {} bytes, at most {most} are taken", text.len())));
+    }
+    // PostgreSQL's text cannot hold it
+    if memchr::memchr(0, text.as_bytes()).is_some() {
+        return Err((Some(name), "holds a NUL character, which not every database can store".to_owned()));
+    }
+    Ok(text)
+}
+
+fn good_id(id: Cow<'_, str>) -> Result<Cow<'_, str>, Fault> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    if id.is_empty() || id.len() > ID || !id.bytes().all(is_good) {
+        return Err((Some("id"), format!("must be 1 to {ID} letters, digits or ._:-")));
+    }
+    Ok(id)
+}
+
+/// A moment as RFC 3339 with its offset from UTC, in the years 1970 to 9999: what every database can store.
+/// Digits beyond microseconds are cut off.
+fn moment(text: &str) -> Result<i64, String> {
+    const END: i64 = 253_402_300_800_000_000;
+    let moment: jiff::Timestamp = text.parse().map_err(|_| {
+        format!("\"{}\" is not a moment by RFC 3339, such as 2026-11-23T10:15:00.123Z", shown(text))
+    })?;
+    match moment.as_microsecond() {
+        micros @ 0..END => Ok(micros),
+        _ => Err(format!("\"{}\" is not in the years 1970 to 9999", shown(text))),
+    }
+}
+
+/// The attributes, if there are any.
+fn attributes(raw: &RawValue) -> Result<Option<&str>, Fault> {
+    let wrong = |reason: String| (Some("attributes"), reason);
+    let text = raw.get();
+    if text == "null" {
+        return Ok(None);
+    }
+    if text.len() > ATTRIBUTES {
+        return Err(wrong(format!("have {} bytes, at most {ATTRIBUTES} are taken", text.len())));
+    }
+    match serde_json::from_str::<Attributes>(text) {
+        Ok(Attributes) => Ok(Some(text)),
+        // the position is in the attributes, not in the body
+        Err(error) => {
+            let words = error.to_string();
+            Err(wrong(words.split(" at line ").next().unwrap_or_default().to_owned()))
+        }
+    }
+}
+
+/// An object of at most so many values, none of which is an object or an array.
+struct Attributes;
+
+impl<'de> Deserialize<'de> for Attributes {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Flat;
+        impl<'de> Visitor<'de> for Flat {
+            type Value = Attributes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Attributes, A::Error> {
+                let mut keys: Vec<Cow<'de, str>> = Vec::new();
+                while let Some(Key(key)) = map.next_key()? {
+                    let value: Field<'de> = map.next_value()?;
+                    if keys.len() == KEYS {
+                        return Err(de::Error::custom(format!("have more than {KEYS} values")));
+                    }
+                    if keys.contains(&key) {
+                        return Err(de::Error::custom(format!("have \"{}\" twice", shown(&key))));
+                    }
+                    let has_nul = |text: &str| memchr::memchr(0, text.as_bytes()).is_some();
+                    match &value {
+                        Field::Other(what @ ("an object" | "an array")) => {
+                            let key = shown(&key);
+                            return Err(de::Error::custom(format!(
+                                "\"{key}\" is {what}; a value is a string, a number, true, false or null"
+                            )));
+                        }
+                        Field::Text(text) if has_nul(text) => {
+                            return Err(de::Error::custom(
+                                "hold a NUL character, which not every database can store",
+                            ));
+                        }
+                        _ => {}
+                    }
+                    if has_nul(&key) {
+                        return Err(de::Error::custom(
+                            "hold a NUL character, which not every database can store",
+                        ));
+                    }
+                    keys.push(key);
+                }
+                Ok(Attributes)
+            }
+        }
+        json.deserialize_map(Flat)
+    }
+}
+
+/// The beginning of a text that somebody sent, fit for an answer.
+fn shown(text: &str) -> String {
+    text.chars().take(60).map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// A new id: a UUID of version 7 (RFC 9562), so that ids that are made later come later in an index.
+fn new_id() -> String {
+    let millis = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
+    let random: u128 = rand::rng().random();
+    let id = (u128::from(millis) << 80)
+        | (0x7 << 76)
+        | ((random >> 52) & 0xfff) << 64
+        | (0b10 << 62)
+        | (random & 0x3fff_ffff_ffff_ffff);
+    let hex = format!("{id:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// A key of an object, borrowed where it has no escapes.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        match Field::deserialize(json)? {
+            Field::Text(text) => Ok(Self(text)),
+            _ => Err(de::Error::custom("a key must be a string")),
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Field<'a> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Field<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Field<'de>, E> {
+                Ok(Field::Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Field<'de>, E> {
+                Ok(Field::Text(Cow::Owned(text.to_owned())))
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<Field<'de>, E> {
+                Ok(Field::Other("a boolean"))
+            }
+            fn visit_i64<E>(self, _: i64) -> Result<Field<'de>, E> {
+                Ok(Field::Other("a number"))
+            }
+            fn visit_u64<E>(self, _: u64) -> Result<Field<'de>, E> {
+                Ok(Field::Other("a number"))
+            }
+            fn visit_f64<E>(self, _: f64) -> Result<Field<'de>, E> {
+                Ok(Field::Other("a number"))
+            }
+            fn visit_unit<E>(self) -> Result<Field<'de>, E> {
+                Ok(Field::Other("null"))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Field<'de>, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Field::Other("an object"))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Field<'de>, A::Error> {
+                while values.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Field::Other("an array"))
+            }
+        }
+        json.deserialize_any(Any)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Loose<'a> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Loose<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an entry")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose<'de>, A::Error> {
+                let mut entry = Loose { is_object: true, ..Loose::default() };
+                while let Some(Key(key)) = map.next_key()? {
+                    let (name, field) = match &*key {
+                        "id" => ("id", &mut entry.id),
+                        "timestamp" => ("timestamp", &mut entry.timestamp),
+                        "level" => ("level", &mut entry.level),
+                        "application" => ("application", &mut entry.application),
+                        "message" => ("message", &mut entry.message),
+                        "attributes" => {
+                            if entry.attributes.replace(map.next_value()?).is_some() {
+                                entry.twice = Some("attributes");
+                            }
+                            continue;
+                        }
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            entry.unknown = Some(key.into_owned());
+                            continue;
+                        }
+                    };
+                    if !matches!(field, Field::Absent) {
+                        entry.twice = Some(name);
+                    }
+                    *field = map.next_value()?;
+                }
+                Ok(entry)
+            }
+            fn visit_str<E>(self, _: &str) -> Result<Loose<'de>, E> {
+                Ok(Loose::default())
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<Loose<'de>, E> {
+                Ok(Loose::default())
+            }
+            fn visit_i64<E>(self, _: i64) -> Result<Loose<'de>, E> {
+                Ok(Loose::default())
+            }
+            fn visit_u64<E>(self, _: u64) -> Result<Loose<'de>, E> {
+                Ok(Loose::default())
+            }
+            fn visit_f64<E>(self, _: f64) -> Result<Loose<'de>, E> {
+                Ok(Loose::default())
+            }
+            fn visit_unit<E>(self) -> Result<Loose<'de>, E> {
+                Ok(Loose::default())
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Loose<'de>, A::Error> {
+                while values.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Loose::default())
+            }
+        }
+        json.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{"id":"a-1","timestamp":"2026-11-23T10:15:00.123456789+01:00","level":"Warn","application":"shop","message":"low"}"#;
+
+    fn refused(body: &str, form: Form) -> Vec<(usize, Option<&'static str>, String)> {
+        let read = read(body.as_bytes(), form).unwrap();
+        read.refused.into_iter().map(|refusal| (refusal.place, refusal.field, refusal.reason)).collect()
+    }
+
+    #[test]
+    fn an_entry_is_read_with_all_that_it_says() {
+        let body = GOOD.replace('}', r#","attributes":{"n":1.50,"ok":true,"who":null,"a\"b":"\u00e4"}}"#);
+        let read = read(body.as_bytes(), Form::Json).unwrap();
+        let (place, entry) = &read.entries[0];
+        assert_eq!((*place, read.count, read.made.len()), (0, 1, 0));
+        assert_eq!(
+            (&*entry.id, entry.level, &*entry.application, &*entry.message),
+            ("a-1", Level::Warn, "shop", "low")
+        );
+        assert_eq!(Moment(entry.timestamp).to_string(), "2026-11-23T09:15:00.123456Z");
+        assert_eq!(entry.attributes, Some(r#"{"n":1.50,"ok":true,"who":null,"a\"b":"\u00e4"}"#));
+    }
+
+    use super::super::Moment;
+
+    #[test]
+    fn each_bad_field_is_named_and_the_others_are_taken() {
+        let with = |from: &str, to: &str| GOOD.replace(from, to);
+        let cases = [
+            (with(r#""level":"Warn","#, ""), Some("level"), "is missing"),
+            (
+                with("Warn", "loud"),
+                Some("level"),
+                "\"loud\" is none of trace, debug, info, warn, error, fatal",
+            ),
+            (with("\"Warn\"", "3"), Some("level"), "must be a string, not a number"),
+            (with("\"low\"", "[\"low\"]"), Some("message"), "must be a string, not an array"),
+            (with("\"low\"", "\"a\\u0000b\""), Some("message"), "holds a NUL"),
+            (with("low", &"x".repeat(MESSAGE + 1)), Some("message"), "has 65537 bytes, at most 65536"),
+            (with("shop", " "), Some("application"), "is empty"),
+            (with("shop", &"x".repeat(APPLICATION + 1)), Some("application"), "has 129 bytes"),
+            (with("a-1", "a 1"), Some("id"), "must be 1 to 64"),
+            (with("a-1", ""), Some("id"), "must be 1 to 64"),
+            (with("\"a-1\"", "null"), Some("id"), "must be a string, not null"),
+            (with("2026", "yesterday"), Some("timestamp"), "is not a moment"),
+            (with("2026-11", "2026-13"), Some("timestamp"), "is not a moment"),
+            (with("+01:00", ""), Some("timestamp"), "is not a moment"),
+            (with("2026", "1969"), Some("timestamp"), "is not in the years"),
+            (with("}", r#","level":"info"}"#), Some("level"), "is there twice"),
+            (with("message", "mesage"), None, "there is no field \"mesage\"; did you mean \"message\"?"),
+            (with("}", r#","attributes":{"a":{}}}"#), Some("attributes"), "\"a\" is an object"),
+            (with("}", r#","attributes":{"a":1,"a":2}}"#), Some("attributes"), "have \"a\" twice"),
+            (
+                with("}", r#","attributes":[1]}"#),
+                Some("attributes"),
+                "invalid type: sequence, expected an object",
+            ),
+            (with("}", r#","attributes":{"a":"\u0000"}}"#), Some("attributes"), "hold a NUL"),
+            ("7".to_owned(), None, "an entry is a JSON object"),
+            ("[]".to_owned(), None, "an entry is a JSON object"),
+        ];
+        for (bad, field, reason) in cases {
+            for (body, form) in [
+                (format!("[{GOOD},{bad},{GOOD}]"), Form::Json),
+                (format!("{GOOD}\n\n{bad}\r\n{GOOD}"), Form::Lines),
+            ] {
+                let all = read(body.as_bytes(), form).unwrap();
+                assert_eq!(all.entries.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [0, 2], "{bad}");
+                let [(1, at, said)] = &refused(&body, form)[..] else { panic!("{bad}: {:?}", all.refused) };
+                assert!(*at == field && said.contains(reason), "{bad}: {at:?} {said}");
+            }
+        }
+        let many: Vec<String> = (0..=KEYS).map(|key| format!("\"k{key}\":0")).collect();
+        let body = GOOD.replace('}', &format!(",\"attributes\":{{{}}}}}", many.join(",")));
+        assert!(refused(&body, Form::Json)[0].2.contains("more than 64"));
+    }
+
+    #[test]
+    fn of_an_array_that_is_not_json_nothing_is_taken_and_of_lines_only_the_bad_one_is_not() {
+        let broken = format!("[{GOOD},{{\"id\":,{GOOD}]");
+        assert!(read(broken.as_bytes(), Form::Json).unwrap_err().0.contains("line 1 column"));
+        assert!(read(format!("{GOOD}x").as_bytes(), Form::Json).is_err());
+        assert!(read(b"", Form::Json).is_err());
+        assert!(read(b"[]", Form::Json).unwrap_err().0.contains("no entry"));
+        assert!(read(b"\n \n", Form::Lines).unwrap_err().0.contains("no entry"));
+        assert!(read(b"\"\xff\"", Form::Json).is_err());
+        let lines = format!("{GOOD}\n{{\"id\":\n{GOOD}\n\"\u{1}\"");
+        assert_eq!(refused(&lines, Form::Lines).len(), 2);
+        let many = format!("[{}]", vec!["1"; ENTRIES + 1].join(","));
+        assert!(read(many.as_bytes(), Form::Json).unwrap_err().0.contains("more than 10000"));
+        let many = vec!["1"; ENTRIES + 1].join("\n");
+        assert!(read(many.as_bytes(), Form::Lines).unwrap_err().0.contains("more than 10000"));
+    }
+
+    #[test]
+    fn an_id_that_is_made_is_new_and_good() {
+        let body = format!("[{0},{0}]", GOOD.replace(r#""id":"a-1","#, ""));
+        let read = read(body.as_bytes(), Form::Json).unwrap();
+        assert_eq!(read.made, [0, 1]);
+        let ids: Vec<&str> = read.entries.iter().map(|(_, entry)| &*entry.id).collect();
+        assert_ne!(ids[0], ids[1]);
+        for id in ids {
+            assert!(id.len() == 36 && &id[14..15] == "7" && "89ab".contains(&id[19..20]), "{id}");
+            assert!(good_id(Cow::Borrowed(id)).is_ok());
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_body_makes_it_panic(body in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let _ = read(&body, Form::Json);
+            let _ = read(&body, Form::Lines);
+        }
+
+        #[test]
+        fn no_change_of_a_good_body_makes_it_panic(at in 0_usize..110, byte in proptest::num::u8::ANY) {
+            let mut body = format!("[{GOOD},{GOOD}]").into_bytes();
+            body[at] = byte;
+            let _ = read(&body, Form::Json);
+            let _ = read(&body, Form::Lines);
+        }
+    }
+}

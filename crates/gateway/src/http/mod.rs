@@ -1,0 +1,75 @@
+//! HTTP: connections with their limits, and what is answered.
+
+mod answer;
+mod body;
+mod connection;
+mod page;
+mod routes;
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use tokio::sync::{Semaphore, watch};
+
+pub(crate) use self::connection::accept;
+use crate::{
+    collector::Collectors, direct::Direct, limit::Seconds, metrics::Metrics, queue::Queue, recent::Recent,
+    users::Authenticator,
+};
+
+/// The most bytes of bodies that are read at once, over all connections.
+const BODIES: usize = 128 << 20;
+/// The most pages that watch at once.
+const WATCHERS: usize = 16;
+
+/// What a request needs.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) authenticator: Authenticator,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) keeper: Keeper,
+    pub(crate) seconds: watch::Receiver<Arc<Seconds>>,
+    /// Bytes of bodies that are being read.
+    bodies: AtomicUsize,
+    watchers: Arc<Semaphore>,
+    pub(crate) limits: Limits,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// What it runs with, in words for its page.
+    pub(crate) about: Vec<(&'static str, String)>,
+}
+
+/// Who keeps the entries of a request.
+#[derive(Debug)]
+pub(crate) enum Keeper {
+    Direct(Direct),
+    Queued { queue: Arc<Queue>, recent: Recent, collectors: Arc<Collectors> },
+}
+
+/// What a connection and a request may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) connections: usize,
+    pub(crate) body: usize,
+    pub(crate) head_time: Duration,
+    pub(crate) body_time: Duration,
+    pub(crate) idle_time: Duration,
+}
+
+impl Service {
+    pub(crate) fn new(
+        authenticator: Authenticator,
+        metrics: Arc<Metrics>,
+        keeper: Keeper,
+        seconds: watch::Receiver<Arc<Seconds>>,
+        limits: Limits,
+        address: SocketAddr,
+        about: Vec<(&'static str, String)>,
+    ) -> Self {
+        let (bodies, watchers) = (AtomicUsize::new(0), Arc::new(Semaphore::new(WATCHERS)));
+        Self { authenticator, metrics, keeper, seconds, bodies, watchers, limits, address, about }
+    }
+}

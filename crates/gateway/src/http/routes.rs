@@ -1,0 +1,376 @@
+//! What is answered to which request.
+
+use std::{net::IpAddr, sync::Arc, time::Instant};
+
+use hyper::{
+    Method, Request, StatusCode,
+    body::Incoming,
+    header::{ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST},
+};
+
+use super::{
+    Keeper, Service,
+    answer::{Accepted, Answer, MadeId, Problem, RefusedEntry, header, json, stretches, whole},
+    body::{self, Unread},
+    page,
+};
+use crate::{
+    entry::{self, Body, Entry, Form, Refusal, Unreadable},
+    metrics::{Fate, Stage},
+    queue::{PutError, Queued, Record},
+    sink::SinkError,
+    users::{Denied, User},
+};
+
+/// So many refused entries are told one by one.
+const TOLD: usize = 100;
+
+pub(super) async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Answer {
+    let is_logs = request.uri().path() == "/logs";
+    let answer = route(service, request).await.unwrap_or_else(|problem| problem.answer());
+    if is_logs {
+        service.metrics.request(answer.status().as_u16());
+    }
+    answer
+}
+
+async fn route(service: &Arc<Service>, request: Request<Incoming>) -> Result<Answer, Box<Problem>> {
+    let allowed = match request.uri().path() {
+        "/logs" => Method::POST,
+        "/" | "/events" | "/metrics" | "/healthz" | "/readyz" => Method::GET,
+        _ => {
+            return Err(Problem::new(
+                StatusCode::NOT_FOUND,
+                "there is nothing at this path",
+                "entries go to POST /logs; GET has /, /metrics, /healthz and /readyz",
+            ));
+        }
+    };
+    if *request.method() != allowed {
+        let mut answer = Problem::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this path takes another method",
+            format!("{} takes {allowed}", request.uri().path()),
+        )
+        .answer();
+        header(&mut answer, ALLOW, if allowed == Method::POST { "POST" } else { "GET" });
+        return Ok(answer);
+    }
+    match request.uri().path() {
+        "/logs" => logs(service, request).await,
+        "/healthz" => Ok(whole(StatusCode::OK, "text/plain; charset=utf-8", "ok\n")),
+        "/readyz" => ready(service),
+        path => {
+            let path = path.to_owned();
+            may_look(service, &request).await?;
+            match path.as_str() {
+                "/metrics" => Ok(whole(
+                    StatusCode::OK,
+                    "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                    service.metrics.text(service.keeper.depth()),
+                )),
+                "/events" => page::events(service),
+                _ => Ok(page::page(service)),
+            }
+        }
+    }
+}
+
+fn ready(service: &Service) -> Result<Answer, Box<Problem>> {
+    match service.keeper.trouble() {
+        None => Ok(whole(StatusCode::OK, "text/plain; charset=utf-8", "ready\n")),
+        Some(why) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the gateway takes no entries", why)),
+    }
+}
+
+/// Whether a request may see the page and the metrics: on loopback by its host's name alone, so that no page of
+/// another site can read them; elsewhere with an operator's token.
+async fn may_look(service: &Service, request: &Request<Incoming>) -> Result<(), Box<Problem>> {
+    if !service.address.ip().is_loopback() {
+        let user = authenticated(service, request).await?;
+        return if user.is_operator {
+            Ok(())
+        } else {
+            Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "only operators may see this",
+                "acidtest gateway user add NAME --operator makes one",
+            ))
+        };
+    }
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if is_loopback(host) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "the host is not this machine's",
+        format!("open http://{}/ or http://localhost:{}/", service.address, service.address.port()),
+    ))
+}
+
+/// Whether a request's host, with or without a port, is a name of this machine's own.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, _)) => name,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+async fn authenticated(service: &Service, request: &Request<Incoming>) -> Result<Arc<User>, Box<Problem>> {
+    let header = request.headers().get(AUTHORIZATION).map(hyper::header::HeaderValue::as_bytes);
+    let since = Instant::now();
+    let user = service.authenticator.authenticate(header).await;
+    service.metrics.stage(Stage::Authenticate, since.elapsed());
+    user.map_err(|denied| match denied {
+        Denied::Token(why) => Problem::new(StatusCode::UNAUTHORIZED, "the token is not good", why),
+        Denied::Away(_) => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "users cannot be looked up", denied.to_string())
+        }
+    })
+}
+
+async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, Box<Problem>> {
+    let user = authenticated(service, &request).await?;
+    let form = form(&request)?;
+    let held =
+        body::read(service, request.into_body()).await.map_err(|unread| unread_body(service, unread))?;
+    let since = Instant::now();
+    let mut body = entry::read(&held.bytes, form).map_err(|Unreadable(why)| {
+        Problem::new(StatusCode::BAD_REQUEST, "the body cannot be read", why).none_taken()
+    })?;
+    service.metrics.count(Fate::Received, body.count as u64);
+    service.metrics.count(Fate::Invalid, body.refused.len() as u64);
+    let received = entry::now();
+    let kept = match &service.keeper {
+        Keeper::Queued { queue, recent, .. } => {
+            let conflicts = conflicts(&mut body, |entry| recent.conflicts(&user.name, entry));
+            service.metrics.count(Fate::Conflicting, conflicts as u64);
+            let entries = body.entries.iter().map(|(_, entry)| entry);
+            let record = Record {
+                entries: u32::try_from(entries.len()).unwrap_or(u32::MAX),
+                bytes: entry::encode(&user.name, received, entries).into(),
+            };
+            service.metrics.stage(Stage::Validate, since.elapsed());
+            if record.entries > 0 {
+                queue.put(record).await.map_err(|error| not_put(&error))?;
+                for (place, entry) in &body.entries {
+                    // an id that was made here is nobody else's
+                    if body.made.binary_search(place).is_err() {
+                        recent.note(&user.name, entry);
+                    }
+                }
+            }
+            Ok(())
+        }
+        Keeper::Direct(direct) => {
+            service.metrics.stage(Stage::Validate, since.elapsed());
+            let mut done = Vec::new();
+            let mut failed = None;
+            for (place, entry) in &body.entries {
+                let queued = Queued { user: &user.name, received, entry: entry.clone() };
+                match direct.store(&queued).await {
+                    Ok(stored) => {
+                        service.metrics.count(Fate::Stored, stored.new);
+                        service.metrics.count(Fate::Repeated, stored.repeated);
+                        service.metrics.count(Fate::Conflicting, stored.conflicts.len() as u64);
+                        if stored.conflicts.is_empty() {
+                            done.push(*place);
+                        } else {
+                            body.refused.push(conflict(*place));
+                        }
+                    }
+                    Err(SinkError::Refused(why)) => {
+                        let reason = format!("the database refuses it: {why}");
+                        body.refused.push(Refusal { place: *place, field: None, reason });
+                    }
+                    Err(SinkError::Away(why)) => {
+                        failed = Some(why);
+                        break;
+                    }
+                }
+            }
+            body.entries.retain(|(place, _)| done.binary_search(place).is_ok());
+            failed.map_or(Ok(()), Err)
+        }
+    };
+    service.metrics.count(Fate::Acknowledged, body.entries.len() as u64);
+    match kept {
+        Ok(()) => Ok(told(&service.keeper, body)),
+        Err(why) => {
+            let problem = Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the database does not take entries",
+                format!("{why}; send again, with the same ids, what was not taken"),
+            );
+            Ok(with_entries(problem, body).answer())
+        }
+    }
+}
+
+/// How the body is written, by its type.
+fn form(request: &Request<Incoming>) -> Result<Form, Box<Problem>> {
+    let value = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let wrong = |title, detail: String| Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, title, detail);
+    if let Some(encoding) =
+        value(CONTENT_ENCODING).filter(|encoding| !encoding.eq_ignore_ascii_case("identity"))
+    {
+        return Err(wrong("the body is encoded", format!("send it without Content-Encoding: {encoding}")));
+    }
+    let kind = value(CONTENT_TYPE).unwrap_or_default();
+    match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "application/json" => Ok(Form::Json),
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Ok(Form::Lines),
+        _ => Err(wrong(
+            "the type of the body is not known",
+            "send Content-Type: application/json, for an entry or an array, or application/x-ndjson, for an entry a line"
+                .to_owned(),
+        )),
+    }
+}
+
+fn unread_body(service: &Service, unread: Unread) -> Box<Problem> {
+    let problem = |status, title, detail: String| Problem::new(status, title, detail).none_taken();
+    match unread {
+        Unread::TooLarge => problem(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the body is too large",
+            format!("at most {} bytes are taken: send fewer entries in a request", service.limits.body),
+        ),
+        Unread::TooSlow => problem(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body comes too slowly",
+            format!("all of it must come within {} s", service.limits.body_time.as_secs_f64()),
+        ),
+        Unread::NoRoom => problem(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too much is being sent at once",
+            "send it again in a moment".to_owned(),
+        ),
+        Unread::Cut => problem(StatusCode::BAD_REQUEST, "the body was cut off", String::new()),
+    }
+}
+
+fn not_put(error: &PutError) -> Box<Problem> {
+    let (status, title) = match error {
+        PutError::Full => (StatusCode::TOO_MANY_REQUESTS, "the queue is full"),
+        PutError::Closed => (StatusCode::SERVICE_UNAVAILABLE, "the gateway is shutting down"),
+        PutError::Failed(_) => (StatusCode::SERVICE_UNAVAILABLE, "the queue cannot keep entries"),
+    };
+    let detail =
+        format!("{error}; no entry of this request was acknowledged: send them again, with the same ids");
+    Problem::new(status, title, detail).none_taken()
+}
+
+/// Refuses entries whose ids are known with other content, or are in this body twice with different contents, and
+/// returns how many those are.
+fn conflicts(body: &mut Body<'_>, is_known: impl Fn(&Entry<'_>) -> bool) -> usize {
+    let mut places: Vec<usize> =
+        body.entries.iter().filter(|(_, entry)| is_known(entry)).map(|(place, _)| *place).collect();
+    if body.entries.len() > 1 {
+        let mut first = std::collections::HashMap::with_capacity(body.entries.len());
+        for (place, entry) in &body.entries {
+            let said = first.entry(&*entry.id).or_insert(entry);
+            if *said != entry {
+                places.push(*place);
+            }
+        }
+        places.sort_unstable();
+        places.dedup();
+    }
+    body.entries.retain(|(place, _)| places.binary_search(place).is_err());
+    body.refused.extend(places.iter().map(|place| conflict(*place)));
+    places.len()
+}
+
+const CONFLICT: &str = "was acknowledged before with other content";
+
+fn conflict(place: usize) -> Refusal {
+    Refusal { place, field: Some("id"), reason: CONFLICT.to_owned() }
+}
+
+/// The answer to a request whose entries are kept, but for those that were refused.
+fn told(keeper: &Keeper, body: Body<'_>) -> Answer {
+    if body.refused.is_empty() {
+        let status = match keeper {
+            Keeper::Direct(_) => StatusCode::CREATED,
+            Keeper::Queued { .. } => StatusCode::ACCEPTED,
+        };
+        let accepted = Accepted { accepted: body.entries.len(), ids: made(&body) };
+        return whole(status, "application/json", json(&accepted));
+    }
+    let is_conflict = body.refused.iter().all(|refusal| refusal.reason == CONFLICT);
+    let status = if is_conflict { StatusCode::CONFLICT } else { StatusCode::BAD_REQUEST };
+    let title = if body.entries.is_empty() { "no entry was taken" } else { "some entries were not taken" };
+    with_entries(Problem::new(status, title, ""), body).answer()
+}
+
+/// The problem, with what became of each entry.
+fn with_entries(mut problem: Box<Problem>, mut body: Body<'_>) -> Box<Problem> {
+    problem.ids = made(&body);
+    problem.accepted = Some(body.entries.len());
+    problem.taken = stretches(body.entries.iter().map(|(place, _)| *place));
+    body.refused.sort_by_key(|refusal| refusal.place);
+    if let (Some(first), true) = (body.refused.first(), problem.detail.is_empty()) {
+        let field = first.field.map(|field| format!("{field} ")).unwrap_or_default();
+        let more = body.refused.len() - 1;
+        let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+        problem.detail = format!("entry {}: {field}{}{more}", first.place, first.reason);
+    }
+    problem.refused = body
+        .refused
+        .into_iter()
+        .take(TOLD)
+        .map(|Refusal { place, field, reason }| RefusedEntry { entry: place, field, reason })
+        .collect();
+    problem
+}
+
+/// The ids that were made for entries that were taken.
+fn made(body: &Body<'_>) -> Vec<MadeId> {
+    if body.made.is_empty() {
+        return Vec::new();
+    }
+    let is_made = |place: &usize| body.made.binary_search(place).is_ok();
+    let taken = body.entries.iter().filter(|(place, _)| is_made(place));
+    taken.map(|(place, entry)| MadeId { entry: *place, id: entry.id.clone().into_owned() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_its_own() {
+        for host in ["localhost", "LOCALHOST:80", "127.0.0.1:1731", "[::1]:1731", "127.8.8.8"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in
+            ["", "example.org", "localhost.example.org", "127.0.0.1.example.org", "[::2]", "10.0.0.1:80"]
+        {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn one_body_may_repeat_an_id_but_not_with_other_content() {
+        let line = |id: &str, message: &str| {
+            format!(
+                r#"{{"id":"{id}","timestamp":"2026-11-23T10:00:00Z","level":"info","application":"a","message":"{message}"}}"#
+            )
+        };
+        let text =
+            [line("1", "a"), line("2", "a"), line("1", "a"), line("1", "b"), line("3", "a")].join("\n");
+        let mut body = entry::read(text.as_bytes(), Form::Lines).unwrap();
+        assert_eq!(conflicts(&mut body, |entry| entry.id == "3"), 2);
+        let places: Vec<usize> = body.entries.iter().map(|(place, _)| *place).collect();
+        assert_eq!(places, [0, 1, 2]);
+        let refused: Vec<usize> = body.refused.iter().map(|refusal| refusal.place).collect();
+        assert_eq!(refused, [3, 4]);
+        let problem = with_entries(Box::default(), body);
+        assert_eq!((problem.accepted, problem.taken), (Some(3), vec![(0, 2)]));
+        assert!(problem.detail.starts_with("entry 3: id was acknowledged before"), "{}", problem.detail);
+    }
+}

@@ -1,0 +1,425 @@
+//! A queue on disk: what it has acknowledged is synced, and survives whatever the disk's sync does.
+//!
+//! Entries lie in [segments](segment). One thread, the [committer](committer), writes what requests bring, all that came
+//! during its last sync, and syncs it; only then are they acknowledged. Collectors read the entries back from the
+//! segments, which are in the system's page cache mostly: a queue that has grown for an hour takes no more memory than an
+//! empty one. A segment whose entries are all stored is removed.
+//!
+//! How far entries are stored is kept in the file `stored`, which is not synced: after a crash some entries are read
+//! once more, and the database suppresses them as repeats.
+//!
+//! **Why not a crate.** `seglog` 0.3 has one segment and one writer, and syncs the folder after making a segment; but
+//! where one record of a segment is damaged, all behind it are given up in silence. `wal-db` 1.1 was not seen to sync the
+//! folder, and `okaywal`, `walrus-rust`, `commitlog` and `yaque` either advise against use in production or do not sync.
+
+mod committer;
+mod recovery;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Mutex as TaskMutex, Notify, oneshot},
+    time::{Instant, timeout_at},
+};
+
+use self::{
+    recovery::Recovered,
+    segment::{Segment, Step, Walk},
+};
+use super::{Batch, Cut, Depth, PutError, Record, progress::Progress};
+use crate::metrics::Metrics;
+
+/// Bytes that wait to be written: more are refused.
+const PENDING: u64 = 64 << 20;
+/// The file that says how far entries are stored is written no more often than this.
+const NOTE: Duration = Duration::from_millis(100);
+
+/// What is told where a record is not what was written.
+const DAMAGED: &str = "acknowledged entries cannot be read: the disk has changed them";
+
+/// Where a queue lies, and how large it may become.
+#[derive(Clone, Debug)]
+pub(crate) struct DiskOptions {
+    pub(crate) folder: PathBuf,
+    /// The most bytes of all its segments.
+    pub(crate) most_bytes: u64,
+    /// The bytes of a segment.
+    pub(crate) segment: u64,
+    /// Lets every sync fail, as a disk does.
+    #[cfg(test)]
+    pub(crate) broken: Arc<std::sync::atomic::AtomicBool>,
+}
+
+/// A queue on disk.
+#[derive(Debug)]
+pub(crate) struct DiskQueue {
+    shared: Arc<Shared>,
+    /// Held by the collector whose turn it is.
+    turn: TaskMutex<Reader>,
+    note: Mutex<Note>,
+    committer: Mutex<Option<JoinHandle<()>>>,
+    /// Locked for as long as this queue is open.
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: DiskOptions,
+    metrics: Arc<Metrics>,
+    state: Mutex<State>,
+    /// Tells the committer that there is something to do.
+    work: Condvar,
+    /// Tells the collector whose turn it is that something can be read.
+    came: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    pending: Vec<Pending>,
+    pending_bytes: u64,
+    closed: bool,
+    /// Whether the committer has ended.
+    ended: bool,
+    segments: VecDeque<Placed>,
+    /// The number of the next segment.
+    next_segment: u64,
+    /// The number behind the last entry that was acknowledged.
+    end: u64,
+    progress: Progress,
+    trouble: Option<String>,
+}
+
+/// A record that waits to be synced.
+#[derive(Debug)]
+struct Pending {
+    record: Record,
+    crc: u32,
+    since: std::time::Instant,
+    done: oneshot::Sender<Result<(), PutError>>,
+}
+
+/// A segment on the disk.
+#[derive(Clone, Debug)]
+struct Placed {
+    number: u64,
+    /// The bytes that it takes.
+    size: u64,
+    /// What was synced of it: records end here.
+    written: u64,
+    /// The number behind its last entry.
+    end: u64,
+    /// Whether nothing more is written into it.
+    sealed: bool,
+    /// Whether records in it could not be read: it is put aside, not removed.
+    damaged: bool,
+}
+
+/// Reads the records of all segments in order.
+#[derive(Debug)]
+struct Reader {
+    cut: Cut,
+    /// The number of the next entry that is taken.
+    taken: u64,
+    walk: Option<(u64, Walk)>,
+    /// The last segment that was read to its end.
+    done: u64,
+}
+
+/// The file that says how far entries are stored: the number twice, with its checksum, so that a torn write costs only
+/// the later one.
+#[derive(Debug)]
+struct Note {
+    file: File,
+    written: u64,
+    writes: u64,
+    at: Option<Instant>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DiskQueue {
+    /// Opens the queue in a folder, which is made if it does not exist, and finds what waits in it.
+    pub(crate) fn open(options: DiskOptions, metrics: Arc<Metrics>) -> io::Result<Self> {
+        fs::create_dir_all(&options.folder)?;
+        let lock = File::create(options.folder.join("lock"))?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| io::Error::other("another gateway uses this folder"))?;
+        let (note, stored) = Note::open(&options.folder)?;
+        let Recovered { segments, next_segment, end } = recovery::recover(&options.folder, stored)?;
+        let progress = Progress::new(stored, end);
+        let waiting = progress.waiting();
+        if waiting > 0 {
+            tracing::info!(entries = waiting, "entries of an earlier gateway wait in the queue");
+        }
+        let state = State {
+            pending: Vec::new(),
+            pending_bytes: 0,
+            closed: false,
+            ended: false,
+            segments,
+            next_segment,
+            end,
+            progress,
+            trouble: None,
+        };
+        let shared = Arc::new(Shared {
+            options,
+            metrics,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            came: Notify::new(),
+        });
+        let committer = committer::start(Arc::clone(&shared))?;
+        let queue = Self {
+            shared,
+            turn: TaskMutex::new(Reader { cut: Cut::default(), taken: stored, walk: None, done: 0 }),
+            note: Mutex::new(note),
+            committer: Mutex::new(Some(committer)),
+            _lock: lock,
+        };
+        queue.remove_stored();
+        Ok(queue)
+    }
+
+    pub(super) async fn put(&self, record: Record) -> Result<(), PutError> {
+        let crc = crc32fast::hash(&record.bytes);
+        let (done, answer) = oneshot::channel();
+        {
+            let mut state = self.shared.state();
+            if state.closed || state.ended {
+                return Err(PutError::Closed);
+            }
+            let size = record.bytes.len() as u64 + segment::HEAD as u64;
+            if state.pending_bytes + size > PENDING {
+                return Err(PutError::Full);
+            }
+            state.pending_bytes += size;
+            state.pending.push(Pending { record, crc, since: std::time::Instant::now(), done });
+        }
+        self.shared.work.notify_one();
+        // the committer answers everybody, and if it ended without it, nothing was acknowledged
+        answer.await.unwrap_or(Err(PutError::Closed))
+    }
+
+    pub(super) async fn take(&self, most: usize, linger: Duration) -> Option<Batch> {
+        let mut reader = self.turn.lock().await;
+        let mut until = None;
+        loop {
+            let came = self.shared.came.notified();
+            let (end, ended) = {
+                let state = self.shared.state();
+                (state.end, state.ended)
+            };
+            let waiting = end.saturating_sub(reader.taken);
+            if waiting == 0 && ended {
+                return None;
+            }
+            let now = Instant::now();
+            if waiting > 0 && until.is_none() {
+                until = Some(now + linger);
+            }
+            if waiting >= most as u64 || (waiting > 0 && ended) || until.is_some_and(|until| until <= now) {
+                return Some(reader.batch(&self.shared, most, end));
+            }
+            match until {
+                Some(until) => drop(timeout_at(until, came).await),
+                None => came.await,
+            }
+        }
+    }
+
+    pub(super) fn stored(&self, batch: &Batch) {
+        let up_to = {
+            let mut state = self.shared.state();
+            state.progress.stored(batch.begin, batch.end);
+            state.progress.up_to()
+        };
+        self.note.lock().unwrap_or_else(PoisonError::into_inner).say(up_to, false);
+        self.remove_stored();
+    }
+
+    /// Removes segments of which every entry is stored.
+    fn remove_stored(&self) {
+        let done: Vec<Placed> = {
+            let mut state = self.shared.state();
+            let up_to = state.progress.up_to();
+            let count =
+                state.segments.iter().take_while(|segment| segment.sealed && segment.end <= up_to).count();
+            state.segments.drain(..count).collect()
+        };
+        for segment in done {
+            let path = segment::path(&self.shared.options.folder, segment.number);
+            let removed = if segment.damaged {
+                let aside = path.with_extension("damaged");
+                tracing::warn!(file = %aside.display(), "a damaged segment is put aside");
+                fs::rename(&path, aside)
+            } else {
+                fs::remove_file(&path)
+            };
+            if let Err(error) = removed {
+                tracing::warn!(file = %path.display(), %error, "a segment cannot be removed");
+            }
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.shared.state().closed = true;
+        self.shared.work.notify_one();
+    }
+
+    /// Answers whoever waits, and notes how far entries are stored.
+    pub(super) fn finish(&self) {
+        self.close();
+        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(committer) = committer {
+            // it does not panic, and if it did, nothing more could be done here
+            let _ = committer.join();
+        }
+        let up_to = self.shared.state().progress.up_to();
+        self.note.lock().unwrap_or_else(PoisonError::into_inner).say(up_to, true);
+    }
+
+    pub(super) fn depth(&self) -> Depth {
+        let state = self.shared.state();
+        Depth {
+            entries: state.progress.waiting(),
+            bytes: state.disk_bytes(),
+            most_bytes: self.shared.options.most_bytes,
+            oldest: state.progress.oldest(),
+        }
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.shared.state().trouble.clone()
+    }
+}
+
+impl Drop for DiskQueue {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl State {
+    fn disk_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.size).sum()
+    }
+}
+
+impl Reader {
+    /// The next batch of at most so many entries; all before `end` are synced.
+    fn batch(&mut self, shared: &Shared, most: usize, end: u64) -> Batch {
+        let Self { cut, taken, walk, done } = self;
+        let batch = cut.fill(most, *taken, end, || next(shared, walk, done));
+        *taken = batch.end;
+        batch
+    }
+}
+
+/// The next record that was synced.
+fn next(shared: &Shared, walk: &mut Option<(u64, Walk)>, done: &mut u64) -> Option<(u64, Record)> {
+    loop {
+        let current = walk.as_ref().map(|(number, _)| *number);
+        let placed = {
+            let state = shared.state();
+            let mut segments = state.segments.iter();
+            match current {
+                Some(number) => segments.find(|segment| segment.number == number).cloned(),
+                None => segments.find(|segment| segment.number > *done).cloned(),
+            }
+        };
+        let Some(placed) = placed else {
+            // nothing was written yet; or all of the current segment is stored, and it was removed
+            *done = current?;
+            *walk = None;
+            continue;
+        };
+        if walk.is_none() {
+            match Segment::open(&segment::path(&shared.options.folder, placed.number)) {
+                Ok(Some(segment)) => *walk = Some((placed.number, Walk::new(segment))),
+                unreadable => {
+                    tracing::error!(segment = placed.number, ?unreadable, "a segment cannot be read");
+                    mark_damaged(shared, placed.number);
+                    *done = placed.number;
+                    continue;
+                }
+            }
+        }
+        let (number, reader) = walk.as_mut()?;
+        match reader.step(placed.written) {
+            Some(Step::Record(first, record)) => return Some((first, record)),
+            Some(Step::Damage { from, to }) => {
+                tracing::error!(segment = *number, from, to, "{DAMAGED}");
+                mark_damaged(shared, *number);
+            }
+            None if placed.sealed => {
+                if reader.offset < placed.written {
+                    let (from, to) = (reader.offset, placed.written);
+                    tracing::error!(segment = *number, from, to, "{DAMAGED}");
+                    mark_damaged(shared, *number);
+                }
+                *done = *number;
+                *walk = None;
+            }
+            None => return None,
+        }
+    }
+}
+
+fn mark_damaged(shared: &Shared, number: u64) {
+    if let Some(segment) = shared.state().segments.iter_mut().find(|segment| segment.number == number) {
+        segment.damaged = true;
+    }
+}
+
+impl Note {
+    /// Opens the file and reads the number in it: 0 if there is none.
+    fn open(folder: &Path) -> io::Result<(Self, u64)> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(folder.join("stored"))?;
+        let read = |slot: u64| {
+            let mut bytes = [0; 12];
+            file.read_exact_at(&mut bytes, slot * 512).ok()?;
+            let (number, crc) = bytes.split_last_chunk::<4>()?;
+            let whole = u32::from_le_bytes(*crc) == crc32fast::hash(number);
+            number.try_into().ok().map(u64::from_le_bytes).filter(|_| whole)
+        };
+        let stored = read(0).max(read(1)).unwrap_or(0);
+        Ok((Self { file, written: stored, writes: 0, at: None }, stored))
+    }
+
+    /// Writes the number, unless it was written a moment ago.
+    fn say(&mut self, stored: u64, now: bool) {
+        let is_due = self.at.is_none_or(|at| at.elapsed() >= NOTE);
+        if stored <= self.written || !(is_due || now) {
+            return;
+        }
+        let mut bytes = Vec::from(stored.to_le_bytes());
+        bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+        // where it cannot be written, more is read again after a crash: the database suppresses that
+        let _ = self.file.write_all_at(&bytes, self.writes % 2 * 512);
+        self.writes += 1;
+        self.written = stored;
+        self.at = Some(Instant::now());
+    }
+}

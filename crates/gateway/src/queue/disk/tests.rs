@@ -1,0 +1,368 @@
+use std::{collections::BTreeSet, io::Write, sync::atomic::Ordering::Relaxed};
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::entry::{self, Entry, Level};
+
+const SEGMENT: u64 = 64 << 10;
+const NO_LINGER: Duration = Duration::ZERO;
+
+fn options(folder: &Path) -> DiskOptions {
+    DiskOptions {
+        folder: folder.to_owned(),
+        most_bytes: 16 * SEGMENT,
+        segment: SEGMENT,
+        broken: Arc::default(),
+    }
+}
+
+fn open(folder: &Path) -> DiskQueue {
+    DiskQueue::open(options(folder), Arc::new(Metrics::new())).unwrap()
+}
+
+/// A record of so many entries, whose ids are numbers from `first` on.
+fn record(first: u64, entries: u32, size: usize) -> Record {
+    let message = "x".repeat(size);
+    let entries: Vec<Entry<'_>> = (first..first + u64::from(entries))
+        .map(|id| Entry {
+            id: id.to_string().into(),
+            timestamp: 7,
+            level: Level::Info,
+            application: "a".into(),
+            message: message.as_str().into(),
+            attributes: None,
+        })
+        .collect();
+    Record {
+        entries: u32::try_from(entries.len()).unwrap(),
+        bytes: entry::encode("ann", 1, entries.iter()).into(),
+    }
+}
+
+fn ids(batch: &Batch) -> Vec<u64> {
+    batch.entries().iter().map(|queued| queued.entry.id.parse().unwrap()).collect()
+}
+
+/// Takes all that is there, and stores it if asked to.
+async fn take_all(queue: &DiskQueue, most: usize, and_store: bool) -> Vec<u64> {
+    let mut all = Vec::new();
+    let end = || queue.shared.state().end;
+    while end() > queue.turn.lock().await.taken {
+        let batch = queue.take(most, NO_LINGER).await.unwrap();
+        assert!(ids(&batch).len() <= most);
+        all.extend(ids(&batch));
+        if and_store {
+            queue.stored(&batch);
+        }
+    }
+    all
+}
+
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|name| name == "segment"));
+    files.sort();
+    files
+}
+
+/// The folder as a kill would leave it: whatever was written is in the files.
+fn as_killed(folder: &Path) -> TempDir {
+    let copy = TempDir::new().unwrap();
+    for file in fs::read_dir(folder).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    copy
+}
+
+#[tokio::test]
+async fn entries_come_out_as_they_went_in_over_many_segments_that_are_then_removed() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    let mut put = 0;
+    for _ in 0..60 {
+        queue.put(record(put, 7, 600)).await.unwrap();
+        put += 7;
+    }
+    assert!(segments(folder.path()).len() >= 4);
+    assert_eq!(queue.depth().entries, put);
+    // a batch may end within a record
+    assert_eq!(take_all(&queue, 10, true).await, (0..put).collect::<Vec<_>>());
+    assert_eq!((queue.depth().entries, queue.depth().oldest), (0, None));
+    assert_eq!(segments(folder.path()).len(), 1, "only the one that is written");
+    queue.close();
+    assert!(queue.take(10, NO_LINGER).await.is_none());
+    assert_eq!(queue.put(record(0, 1, 1)).await, Err(PutError::Closed));
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_and_not_stored_is_there_after_a_kill() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    for first in 0..200 {
+        queue.put(record(first, 1, 600)).await.unwrap();
+    }
+    let first = queue.take(50, NO_LINGER).await.unwrap();
+    let second = queue.take(50, NO_LINGER).await.unwrap();
+    // the first batch is not stored, and so nothing behind it counts as stored
+    queue.stored(&second);
+    let copy = as_killed(folder.path());
+    let again = open(copy.path());
+    assert_eq!(take_all(&again, 1000, false).await, (0..200).collect::<Vec<_>>());
+    drop(again);
+    queue.stored(&first);
+    queue.finish();
+    let copy = as_killed(folder.path());
+    let again = open(copy.path());
+    assert_eq!(again.depth().entries, 100);
+    assert_eq!(take_all(&again, 30, true).await, (100..200).collect::<Vec<_>>());
+    // numbers go on behind those of the earlier gateway
+    again.put(record(500, 3, 10)).await.unwrap();
+    assert_eq!(take_all(&again, 30, true).await, [500, 501, 502]);
+    assert_eq!(segments(copy.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    let mut put = 0;
+    loop {
+        match queue.put(record(put, 1, 30_000)).await {
+            Ok(()) => put += 1,
+            Err(error) => {
+                assert_eq!(error, PutError::Full);
+                break;
+            }
+        }
+        assert!(put < 1000);
+    }
+    assert_eq!(queue.trouble().as_deref(), Some("the queue is full"));
+    let files: u64 = segments(folder.path()).iter().map(|file| fs::metadata(file).unwrap().len()).sum();
+    assert!(files <= 16 * SEGMENT && put >= 30, "{files} bytes, {put} records");
+    assert_eq!(take_all(&queue, 1, true).await, (0..put).collect::<Vec<_>>());
+    queue.put(record(put, 1, 30_000)).await.unwrap();
+    assert_eq!((queue.trouble(), take_all(&queue, 1, true).await), (None, vec![put]));
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_nothing_is_acknowledged_on_that_segment_and_nothing_is_lost() {
+    let folder = TempDir::new().unwrap();
+    let options = options(folder.path());
+    let broken = Arc::clone(&options.broken);
+    let queue = DiskQueue::open(options, Arc::new(Metrics::new())).unwrap();
+    queue.put(record(0, 10, 100)).await.unwrap();
+    broken.store(true, Relaxed);
+    for _ in 0..3 {
+        let refused = queue.put(record(900, 10, 100)).await;
+        assert!(
+            matches!(&refused, Err(PutError::Failed(why)) if why.contains("Input/output")),
+            "{refused:?}"
+        );
+    }
+    assert!(queue.trouble().is_some());
+    broken.store(false, Relaxed);
+    queue.put(record(10, 10, 100)).await.unwrap();
+    assert_eq!(queue.trouble(), None);
+    let written = segments(folder.path());
+    assert!(written.len() >= 2, "a segment whose sync failed is not written again: {written:?}");
+    let copy = as_killed(folder.path());
+    assert_eq!(take_all(&queue, 7, true).await, (0..20).collect::<Vec<_>>());
+    // what was refused is not there after a kill either
+    assert_eq!(take_all(&open(copy.path()), 7, true).await, (0..20).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_disk_on_which_no_segment_can_be_made_refuses_until_one_can() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    // nothing has been written, and so the first record needs a segment
+    let elsewhere = folder.path().with_extension("away");
+    fs::rename(folder.path(), &elsewhere).unwrap();
+    assert!(matches!(queue.put(record(0, 1, 10)).await, Err(PutError::Failed(_))));
+    fs::rename(&elsewhere, folder.path()).unwrap();
+    queue.put(record(0, 1, 10)).await.unwrap();
+    assert_eq!(take_all(&queue, 7, true).await, [0]);
+}
+
+#[tokio::test]
+async fn collectors_wait_for_a_full_batch_but_not_longer_than_they_linger() {
+    let folder = TempDir::new().unwrap();
+    let queue = Arc::new(open(folder.path()));
+    let linger = Duration::from_millis(300);
+    let taking = tokio::spawn({
+        let queue = Arc::clone(&queue);
+        async move { queue.take(100, linger).await.unwrap() }
+    });
+    queue.put(record(0, 60, 10)).await.unwrap();
+    let since = Instant::now();
+    assert_eq!(ids(&taking.await.unwrap()).len(), 60);
+    assert!(since.elapsed() >= linger / 2);
+    queue.put(record(60, 99, 10)).await.unwrap();
+    queue.put(record(159, 99, 10)).await.unwrap();
+    let batch = queue.take(100, Duration::from_hours(1)).await.unwrap();
+    assert_eq!(ids(&batch), (60..160).collect::<Vec<_>>());
+}
+
+#[test]
+fn one_gateway_uses_a_folder_at_a_time() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    let error = DiskQueue::open(options(folder.path()), Arc::new(Metrics::new())).unwrap_err();
+    assert!(error.to_string().contains("another gateway"), "{error}");
+    drop(queue);
+    let _ = open(folder.path());
+}
+
+#[tokio::test]
+async fn a_message_that_looks_like_a_record_is_none() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    queue.put(record(0, 1, 10)).await.unwrap();
+    // what an attacker could know: a record of another queue, byte by byte
+    let other = TempDir::new().unwrap();
+    let foreign = open(other.path());
+    foreign.put(record(666, 1, 10)).await.unwrap();
+    let bytes = fs::read(&segments(other.path())[0]).unwrap();
+    let smuggled = bytes[usize::try_from(segment::BEGIN).unwrap()..][..200].to_vec();
+    let content = [b"x".as_slice(), &smuggled].concat();
+    queue.put(Record { bytes: content.into(), entries: 1 }).await.unwrap();
+    queue.put(record(2, 1, 10)).await.unwrap();
+    drop(queue);
+    // the record that carries it is damaged, and so it is looked for the next one
+    let file = &segments(folder.path())[0];
+    let mut bytes = fs::read(file).unwrap();
+    let at = memchr::memmem::find(&bytes, &smuggled).unwrap() - 1;
+    bytes[at] ^= 1;
+    fs::write(file, bytes).unwrap();
+    assert_eq!(take_all(&open(folder.path()), 10, true).await, [0, 2]);
+}
+
+/// What a disk can do to a file.
+#[derive(Clone, Debug)]
+enum Harm {
+    Flip(usize),
+    Zero(usize, usize),
+    Cut(usize),
+    Garbage(usize, Vec<u8>),
+}
+
+fn harm() -> impl Strategy<Value = Harm> {
+    prop_oneof![
+        any::<usize>().prop_map(Harm::Flip),
+        (any::<usize>(), 1..5000_usize).prop_map(|(at, length)| Harm::Zero(at, length)),
+        any::<usize>().prop_map(Harm::Cut),
+        (any::<usize>(), proptest::collection::vec(any::<u8>(), 1..600))
+            .prop_map(|(at, bytes)| Harm::Garbage(at, bytes)),
+    ]
+}
+
+/// Harms the bytes from `begin` on, and returns which of them: from and to.
+fn do_harm(bytes: &mut Vec<u8>, begin: usize, harm: &Harm) -> (usize, usize) {
+    let place = |at: &usize, length: usize| begin + at % (length - begin);
+    let length = bytes.len();
+    match harm {
+        Harm::Flip(at) => {
+            let at = place(at, length);
+            bytes[at] ^= 0x10;
+            (at, at + 1)
+        }
+        Harm::Zero(at, zeros) => {
+            let at = place(at, length);
+            let end = length.min(at + zeros);
+            bytes[at..end].fill(0);
+            (at, end)
+        }
+        Harm::Cut(at) => {
+            let at = place(at, length);
+            bytes.truncate(at);
+            (at, usize::MAX)
+        }
+        Harm::Garbage(at, garbage) => {
+            let at = place(at, length);
+            let end = length.min(at + garbage.len());
+            bytes[at..end].copy_from_slice(&garbage[..end - at]);
+            (at, end)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whatever happens to a segment, every record that it did not touch is read again, and nothing else.
+    #[test]
+    fn what_is_whole_is_replayed(harms in proptest::collection::vec(harm(), 1..4), sizes in proptest::collection::vec(1..3000_usize, 1..40)) {
+        let folder = TempDir::new().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let begin = usize::try_from(segment::BEGIN).unwrap();
+        // where each record lies
+        let mut places = Vec::new();
+        let mut at = begin;
+        runtime.block_on(async {
+            let queue = DiskQueue::open(
+                DiskOptions { segment: 1 << 20, most_bytes: 8 << 20, ..options(folder.path()) },
+                Arc::new(Metrics::new()),
+            )
+            .unwrap();
+            for (id, size) in sizes.iter().enumerate() {
+                let record = record(id as u64, 1, *size);
+                let end = at + segment::HEAD + record.bytes.len();
+                places.push((at, end));
+                at = end;
+                queue.put(record).await.unwrap();
+            }
+            let copy = as_killed(folder.path());
+            drop(queue);
+            let file = &segments(copy.path())[0];
+            let mut bytes = fs::read(file).unwrap();
+            bytes.truncate(at + 5000);
+            let mut touched = BTreeSet::new();
+            for harm in &harms {
+                if bytes.len() <= begin {
+                    break;
+                }
+                let (from, to) = do_harm(&mut bytes, begin, harm);
+                for (id, (begin, end)) in places.iter().enumerate() {
+                    if from < *end && to > *begin {
+                        touched.insert(id as u64);
+                    }
+                }
+            }
+            fs::File::create(file).unwrap().write_all(&bytes).unwrap();
+            let read = take_all(&open(copy.path()), 10, true).await;
+            let ids: BTreeSet<u64> = read.iter().copied().collect();
+            assert_eq!(ids.len(), read.len(), "none is read twice");
+            for id in 0..sizes.len() as u64 {
+                assert!(ids.contains(&id) || touched.contains(&id), "{id} was not touched and is not read");
+            }
+            assert!(read.is_sorted());
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_segment_without_its_head_is_put_aside_and_costs_no_other() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    for id in 0..200 {
+        queue.put(record(id, 1, 1000)).await.unwrap();
+    }
+    drop(queue);
+    let files = segments(folder.path());
+    assert!(files.len() >= 3);
+    let mut bytes = fs::read(&files[1]).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&files[1], &bytes).unwrap();
+    // there are two heads
+    assert_eq!(take_all(&open(folder.path()), 1000, false).await.len(), 200);
+    bytes[515] ^= 1;
+    fs::write(&files[1], &bytes).unwrap();
+    let queue = open(folder.path());
+    let read = take_all(&queue, 1000, true).await;
+    assert!(read.len() > 100 && read.len() < 200 && read.first() == Some(&0) && read.last() == Some(&199));
+    assert!(files[1].with_extension("damaged").exists());
+    assert_eq!(queue.depth().entries, 0, "what is lost does not count as waiting");
+}

@@ -1,0 +1,223 @@
+//! The queue between those who send entries and the database.
+//!
+//! | queue | an entry is acknowledged when | what survives |
+//! | --- | --- | --- |
+//! | disk | it is synced, with whatever else came during the last sync | a killed gateway; a loss of power, as far as the disk's sync does |
+//! | memory | it is taken | nothing: what waits is lost with the gateway |
+
+mod disk;
+mod memory;
+mod progress;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+pub(crate) use self::{
+    disk::{DiskOptions, DiskQueue},
+    memory::MemoryQueue,
+};
+use crate::entry::{self, Entry};
+
+/// The most bytes of a batch: a database takes a statement of this size.
+const BATCH: usize = 4 << 20;
+
+/// The entries of one request, as a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) bytes: Bytes,
+    /// How many entries it holds.
+    pub(crate) entries: u32,
+}
+
+/// Why a queue did not take a record. It was not acknowledged, and can be sent again with the same ids.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PutError {
+    /// Nothing of it is in the queue.
+    #[error("the queue is full")]
+    Full,
+    /// Nothing of it is in the queue: the gateway is shutting down.
+    #[error("the gateway is shutting down")]
+    Closed,
+    /// It could not be written or synced.
+    #[error("the queue cannot keep entries: {0}")]
+    Failed(String),
+}
+
+/// How much waits in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Depth {
+    /// Entries that were acknowledged and are not yet stored.
+    pub(crate) entries: u64,
+    /// Bytes that the queue takes, of memory or disk.
+    pub(crate) bytes: u64,
+    /// The most bytes that it may take.
+    pub(crate) most_bytes: u64,
+    /// The age of the oldest entry that is not yet stored, where one waits.
+    pub(crate) oldest: Option<Duration>,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub(crate) enum Queue {
+    Disk(DiskQueue),
+    Memory(MemoryQueue),
+}
+
+impl Queue {
+    /// Puts a record into the queue, and returns when its entries are acknowledged.
+    pub(crate) async fn put(&self, record: Record) -> Result<(), PutError> {
+        match self {
+            Self::Disk(queue) => queue.put(record).await,
+            Self::Memory(queue) => queue.put(record),
+        }
+    }
+
+    /// Takes the next entries, at most `most`: as soon as there are so many, or after `linger`, or as soon as the
+    /// queue is closed. `None` if it is closed and empty.
+    pub(crate) async fn take(&self, most: usize, linger: Duration) -> Option<Batch> {
+        match self {
+            Self::Disk(queue) => queue.take(most, linger).await,
+            Self::Memory(queue) => queue.take(most, linger).await,
+        }
+    }
+
+    /// Notes that these entries are stored: they need not be kept any longer.
+    pub(crate) fn stored(&self, batch: &Batch) {
+        match self {
+            Self::Disk(queue) => queue.stored(batch),
+            Self::Memory(queue) => queue.stored(batch),
+        }
+    }
+
+    /// Takes no more records, and lets collectors take what is there without waiting for more.
+    pub(crate) fn close(&self) {
+        match self {
+            Self::Disk(queue) => queue.close(),
+            Self::Memory(queue) => queue.close(),
+        }
+    }
+
+    /// Ends what the queue does, after it was closed.
+    pub(crate) fn finish(&self) {
+        match self {
+            Self::Disk(queue) => queue.finish(),
+            Self::Memory(_) => {}
+        }
+    }
+
+    pub(crate) fn depth(&self) -> Depth {
+        match self {
+            Self::Disk(queue) => queue.depth(),
+            Self::Memory(queue) => queue.depth(),
+        }
+    }
+
+    /// Why the queue takes nothing at present, if it does not.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Disk(queue) => queue.trouble(),
+            Self::Memory(queue) => queue.trouble(),
+        }
+    }
+}
+
+/// Entries that are to be stored together.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    parts: Vec<Part>,
+    /// The numbers of its entries in the queue: from `begin` to before `end`. Between them may lie some that a damaged
+    /// disk has lost.
+    begin: u64,
+    end: u64,
+    /// How long it took to read it back.
+    read_in: Duration,
+}
+
+/// Some entries of a record.
+#[derive(Clone, Debug)]
+struct Part {
+    record: Bytes,
+    from: usize,
+    to: usize,
+    /// Whether the record's last entry is among them.
+    is_last: bool,
+}
+
+/// An entry with what the gateway knows of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued<'a> {
+    pub(crate) user: &'a str,
+    /// Microseconds since 1970.
+    pub(crate) received: i64,
+    pub(crate) entry: Entry<'a>,
+}
+
+impl Batch {
+    /// How long it took to read it back.
+    pub(crate) fn read_in(&self) -> Duration {
+        self.read_in
+    }
+
+    /// Its entries, in the order in which they came.
+    pub(crate) fn entries(&self) -> Vec<Queued<'_>> {
+        let mut entries = Vec::with_capacity(self.parts.iter().map(|part| part.to - part.from).sum());
+        for part in &self.parts {
+            // a record that is not one was written by a newer gateway: it is told where it is read from the disk
+            let Some(record) = entry::decode(&part.record) else { continue };
+            let (user, received) = (record.user, record.received);
+            let some = record.entries.into_iter().take(part.to).skip(part.from);
+            entries.extend(some.map(|entry| Queued { user, received, entry }));
+        }
+        entries
+    }
+}
+
+/// Records in the order in which they came, of which entries are taken one after the other: a batch may end within a
+/// record, and the next one goes on there.
+#[derive(Debug, Default)]
+struct Cut {
+    /// The record that was begun, and how many of its entries were taken.
+    begun: Option<(Record, usize)>,
+}
+
+impl Cut {
+    /// Fills a batch with at most `most` entries, from the record that was begun and those that `next` gives with the
+    /// number of their first entry. Entries before `begin` are left out: they are stored already. Where `next` has no
+    /// more, the batch reaches to `end`: numbers without entries were lost with a disk, and count as done.
+    fn fill(
+        &mut self,
+        most: usize,
+        begin: u64,
+        end: u64,
+        mut next: impl FnMut() -> Option<(u64, Record)>,
+    ) -> Batch {
+        let since = Instant::now();
+        let mut batch = Batch { parts: Vec::new(), begin, end: begin, read_in: Duration::ZERO };
+        let (mut left, mut bytes) = (most, 0);
+        while left > 0 && bytes < BATCH {
+            let (record, from) = if let Some(rest) = self.begun.take() {
+                rest
+            } else if let Some((first, record)) = next() {
+                let known = batch.end.saturating_sub(first);
+                batch.end = batch.end.max(first);
+                (record, usize::try_from(known).unwrap_or(usize::MAX))
+            } else {
+                batch.end = batch.end.max(end);
+                break;
+            };
+            let all = usize::try_from(record.entries).unwrap_or(usize::MAX);
+            let from = from.min(all);
+            let to = all.min(from + left);
+            left -= to - from;
+            batch.end += (to - from) as u64;
+            bytes += record.bytes.len();
+            batch.parts.push(Part { record: record.bytes.clone(), from, to, is_last: to == all });
+            if to < all {
+                self.begun = Some((record, to));
+            }
+        }
+        batch.read_in = since.elapsed();
+        batch
+    }
+}

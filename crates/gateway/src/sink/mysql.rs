@@ -1,0 +1,290 @@
+//! Entries in MariaDB or MySQL, in a table of InnoDB.
+//!
+//! A batch is inserted by statements of many rows, in which a row whose id is there already changes nothing; what
+//! differs is then looked for. (`LOAD DATA LOCAL` would turn bad values into warnings, and servers refuse it unless
+//! they are set to take it. docs/gateway.md says what it would gain.)
+
+use acidtest_model::{Address, Secret};
+use mysql_async::{Conn, Error as DriverError, OptsBuilder, Params, Value, prelude::Queryable};
+
+use super::{CONFLICT, OnConflict, Refused, SinkError, Stored, Tables};
+use crate::{Error, queue::Queued};
+
+const PORT: u16 = 3306;
+/// How many rows a statement has: each has its prepared form on the server, so there are few of them.
+const ROWS: [usize; 6] = [1000, 256, 64, 16, 4, 1];
+/// The least `max_allowed_packet` of a server, in bytes: a batch and what is beside it.
+const PACKET: u64 = 8 << 20;
+/// Values of a row.
+const VALUES: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct MySqlSink {
+    address: Address,
+    tables: Tables,
+}
+
+#[derive(Debug)]
+pub(crate) struct MySqlConnection {
+    conn: Conn,
+    tables: Tables,
+}
+
+impl MySqlSink {
+    pub(super) async fn open(address: &Address, tables: Tables) -> Result<(Self, String), Error> {
+        let unreached = |reason: String| {
+            Error::Unreached(format!("entries cannot be stored in MariaDB or MySQL at {address}: {reason}"))
+        };
+        if address.path.is_empty() {
+            return Err(Error::Usage(format!(
+                "{address} names no database\n  remedy: mysql://USER:PASSWORD@HOST/DATABASE"
+            )));
+        }
+        let sink = Self { address: address.clone(), tables };
+        let mut connection = sink.connect().await.map_err(|error| unreached(error.to_string()))?;
+        connection.make_tables().await.map_err(|error| unreached(words(&error)))?;
+        if !connection.has_key().await.map_err(|error| unreached(words(&error)))? {
+            return Err(Error::Unreached(format!(
+                "the table {} at {address} is not the gateway's: it has no key (user_name, id) of its own, by which \
+                 repeats are known, or is not in InnoDB\n  remedy: choose another by --table",
+                sink.tables.entries
+            )));
+        }
+        let settings: Option<(String, u64, u64)> = connection
+            .conn
+            .query_first("SELECT version(), @@innodb_flush_log_at_trx_commit, @@max_allowed_packet")
+            .await
+            .map_err(|error| unreached(words(&error)))?;
+        let (version, flush, packet) =
+            settings.ok_or_else(|| unreached("it does not say how it is set".to_owned()))?;
+        if packet < PACKET {
+            return Err(unreached(format!(
+                "its max_allowed_packet is {packet} bytes, and a batch may have {PACKET}\n  remedy: SET GLOBAL \
+                 max_allowed_packet = {PACKET}"
+            )));
+        }
+        let survives = match flush {
+            1 => "a commit survives a loss of power",
+            2 => "a commit survives a killed server only",
+            _ => "a commit does not survive a killed server",
+        };
+        let about = format!("{version}, InnoDB, innodb_flush_log_at_trx_commit {flush}: {survives}");
+        Ok((sink, about))
+    }
+
+    pub(super) async fn connect(&self) -> Result<MySqlConnection, SinkError> {
+        let options = OptsBuilder::default()
+            .ip_or_hostname(&self.address.host)
+            .tcp_port(self.address.port.unwrap_or(PORT))
+            .user(self.address.user.as_ref())
+            .pass(self.address.password.as_ref().map(Secret::reveal))
+            .db_name(Some(&self.address.path))
+            .tcp_nodelay(true)
+            // otherwise the driver goes to a socket file that the server names
+            .prefer_socket(false)
+            // what does not fit is an error, and moments are those of UTC
+            .init(vec![
+                "SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'",
+            ]);
+        let conn = Conn::new(options).await.map_err(|error| failed(&error))?;
+        Ok(MySqlConnection { conn, tables: self.tables.clone() })
+    }
+}
+
+impl MySqlConnection {
+    async fn make_tables(&mut self) -> Result<(), DriverError> {
+        // names have no blanks at their ends, and are compared by their bytes
+        let name = "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL";
+        let text = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
+        let Tables { entries, refused } = &self.tables;
+        self.conn
+            .query_drop(format!(
+                "CREATE TABLE IF NOT EXISTS {entries} (
+                    user_name {name}, id {name}, received_at DATETIME(6) NOT NULL, logged_at DATETIME(6) NOT NULL,
+                    level VARCHAR(8) CHARACTER SET ascii NOT NULL, application VARCHAR(128) {text} NOT NULL,
+                    message MEDIUMTEXT {text} NOT NULL, attributes MEDIUMTEXT {text}, PRIMARY KEY (user_name, id)
+                ) ENGINE = InnoDB"
+            ))
+            .await?;
+        self.conn
+            .query_drop(format!(
+                "CREATE TABLE IF NOT EXISTS {refused} (
+                    user_name {name}, id {name}, content CHAR(32) CHARACTER SET ascii NOT NULL,
+                    received_at DATETIME(6) NOT NULL, reason VARCHAR(4000) CHARACTER SET ascii NOT NULL,
+                    entry MEDIUMTEXT CHARACTER SET ascii NOT NULL, PRIMARY KEY (user_name, id, content)
+                ) ENGINE = InnoDB"
+            ))
+            .await
+    }
+
+    /// Whether the table of entries is InnoDB's, and `(user_name, id)` is a key of it.
+    async fn has_key(&mut self) -> Result<bool, DriverError> {
+        let columns: Vec<String> = self
+            .conn
+            .exec(
+                "SELECT group_concat(lower(s.column_name) ORDER BY s.seq_in_index)
+                 FROM information_schema.statistics s JOIN information_schema.tables t
+                    ON t.table_schema = s.table_schema AND t.table_name = s.table_name
+                 WHERE s.table_schema = database() AND s.table_name = ? AND s.non_unique = 0 AND t.engine = 'InnoDB'
+                 GROUP BY s.index_name",
+                (&self.tables.entries,),
+            )
+            .await?;
+        Ok(columns.iter().any(|columns| columns == "user_name,id"))
+    }
+
+    pub(super) async fn store(
+        &mut self,
+        entries: &[Queued<'_>],
+        on_conflict: OnConflict,
+    ) -> Result<Stored, SinkError> {
+        let alone = entries.len() == 1;
+        let stored = async {
+            if !alone {
+                self.conn.query_drop("BEGIN").await?;
+            }
+            let new = self.insert(entries).await?;
+            let mut conflicts = Vec::new();
+            if new < entries.len() as u64 {
+                conflicts = self.conflicts(entries).await?;
+                if on_conflict == OnConflict::Keep {
+                    for place in &conflicts {
+                        if let Some(entry) = entries.get(*place) {
+                            self.refuse(&Refused::new(entry, CONFLICT)).await?;
+                        }
+                    }
+                }
+            }
+            if !alone {
+                self.conn.query_drop("COMMIT").await?;
+            }
+            let repeated = (entries.len() as u64).saturating_sub(new + conflicts.len() as u64);
+            Ok(Stored { new, repeated, conflicts })
+        };
+        let stored: Result<Stored, DriverError> = stored.await;
+        if stored.is_err() && !alone {
+            // the connection may be lost, and then there is nothing to roll back
+            let _ = self.conn.query_drop("ROLLBACK").await;
+        }
+        stored.map_err(|error| failed(&error))
+    }
+
+    /// Inserts what is not there yet, and returns how many those were.
+    async fn insert(&mut self, entries: &[Queued<'_>]) -> Result<u64, DriverError> {
+        let (mut new, mut rest) = (0, entries);
+        while let Some(rows) = ROWS.into_iter().find(|rows| *rows <= rest.len()) {
+            let (some, others) = rest.split_at(rows);
+            rest = others;
+            let statement = format!(
+                "INSERT INTO {} (user_name, id, received_at, logged_at, level, application, message, attributes) VALUES \
+                 {} ON DUPLICATE KEY UPDATE id = {0}.id",
+                self.tables.entries,
+                many("(?, ?, ?, ?, ?, ?, ?, ?)", rows),
+            );
+            let mut values = Vec::with_capacity(rows * VALUES);
+            for Queued { user, received, entry } in some {
+                values.extend([
+                    Value::from(*user),
+                    Value::from(&*entry.id),
+                    moment(*received),
+                    moment(entry.timestamp),
+                    Value::from(entry.level.name()),
+                    Value::from(&*entry.application),
+                    Value::from(&*entry.message),
+                    Value::from(entry.attributes),
+                ]);
+            }
+            self.conn.exec_drop(statement, Params::Positional(values)).await?;
+            new += self.conn.affected_rows();
+        }
+        Ok(new)
+    }
+
+    /// The places of entries whose ids are stored with other content.
+    async fn conflicts(&mut self, entries: &[Queued<'_>]) -> Result<Vec<usize>, DriverError> {
+        let statement = format!(
+            "SELECT count(*) FROM {} WHERE user_name = ? AND id = ? AND logged_at = ? AND level = ? AND application = ? \
+             AND message = ? AND attributes <=> ?",
+            self.tables.entries
+        );
+        let statement = self.conn.prep(statement).await?;
+        let mut conflicts = Vec::new();
+        for (place, Queued { user, entry, .. }) in entries.iter().enumerate() {
+            let values = vec![
+                Value::from(*user),
+                Value::from(&*entry.id),
+                moment(entry.timestamp),
+                Value::from(entry.level.name()),
+                Value::from(&*entry.application),
+                Value::from(&*entry.message),
+                Value::from(entry.attributes),
+            ];
+            let same: Option<u64> = self.conn.exec_first(&statement, Params::Positional(values)).await?;
+            if same != Some(1) {
+                conflicts.push(place);
+            }
+        }
+        Ok(conflicts)
+    }
+
+    async fn refuse(&mut self, refused: &Refused) -> Result<(), DriverError> {
+        let Refused { user, id, content, received, reason, entry } = refused;
+        let statement = format!(
+            "INSERT INTO {} (user_name, id, content, received_at, reason, entry) VALUES (?, ?, ?, ?, ?, ?)
+             ON DUPLICATE KEY UPDATE id = {0}.id",
+            self.tables.refused
+        );
+        let values = vec![
+            Value::from(user),
+            Value::from(id),
+            Value::from(content),
+            moment(*received),
+            Value::from(reason),
+            Value::from(entry),
+        ];
+        self.conn.exec_drop(statement, Params::Positional(values)).await
+    }
+
+    pub(super) async fn keep_refused(&mut self, refused: &Refused) -> Result<(), SinkError> {
+        self.refuse(refused).await.map_err(|error| failed(&error))
+    }
+}
+
+/// The same text so many times, with commas between.
+fn many(text: &str, times: usize) -> String {
+    vec![text; times].join(", ")
+}
+
+/// A moment in UTC.
+fn moment(micros: i64) -> Value {
+    let moment =
+        jiff::Timestamp::from_microsecond(micros).unwrap_or_default().to_zoned(jiff::tz::TimeZone::UTC);
+    // each is in its range: the years of entries are 1970 to 9999
+    let part = |value: i8| u8::try_from(value).unwrap_or(0);
+    Value::Date(
+        u16::try_from(moment.year()).unwrap_or(0),
+        part(moment.month()),
+        part(moment.day()),
+        part(moment.hour()),
+        part(moment.minute()),
+        part(moment.second()),
+        u32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0),
+    )
+}
+
+/// Whether the data is at fault, or the server.
+fn failed(error: &DriverError) -> SinkError {
+    // data that is too long, out of range, of a wrong character set, or breaks a constraint (MySQL's server errors)
+    const DATA: [u16; 8] = [1048, 1264, 1292, 1366, 1406, 1525, 3819, 4025];
+    match error {
+        DriverError::Server(said) if DATA.contains(&said.code) => SinkError::Refused(words(error)),
+        _ => SinkError::Away(words(error)),
+    }
+}
+
+fn words(error: &DriverError) -> String {
+    match error {
+        DriverError::Server(said) => format!("{} ({})", said.message, said.code),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,222 @@
+//! Entries in a file of SQLite. A commit is synced; only one connection writes at a time.
+
+use std::{path::Path, time::Duration};
+
+use rusqlite::{ErrorCode, OptionalExtension, params};
+
+use super::{CONFLICT, OnConflict, Refused, SinkError, Stored, Tables};
+use crate::{
+    Error, blocking,
+    entry::{Entry, Level},
+    queue::Queued,
+};
+
+#[derive(Debug)]
+pub(super) struct SqliteSink {
+    file: String,
+    tables: Tables,
+}
+
+/// None while a thread uses the connection, and if it was lost there.
+#[derive(Debug)]
+pub(crate) struct SqliteConnection(Option<Open>);
+
+#[derive(Debug)]
+struct Open {
+    connection: rusqlite::Connection,
+    insert: String,
+    stored: String,
+    refuse: String,
+}
+
+/// An entry of its own, to be taken to another thread.
+struct Owned {
+    user: String,
+    received: i64,
+    entry: Entry<'static>,
+    attributes: Option<String>,
+}
+
+impl SqliteSink {
+    pub(super) async fn open(file: &str, tables: Tables) -> Result<(Self, String), Error> {
+        let sink = Self { file: file.to_owned(), tables };
+        if let Some(folder) = Path::new(file).parent() {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| Error::Unreached(format!("entries cannot be stored in {file}: {error}")))?;
+        }
+        let Tables { entries, refused } = &sink.tables;
+        let schema = format!(
+            "BEGIN IMMEDIATE;
+            CREATE TABLE IF NOT EXISTS {entries} (
+                user_name TEXT NOT NULL, id TEXT NOT NULL, received_at INTEGER NOT NULL, logged_at INTEGER NOT NULL,
+                level TEXT NOT NULL, application TEXT NOT NULL, message TEXT NOT NULL, attributes TEXT,
+                PRIMARY KEY (user_name, id));
+            CREATE TABLE IF NOT EXISTS {refused} (
+                user_name TEXT NOT NULL, id TEXT NOT NULL, content TEXT NOT NULL, received_at INTEGER NOT NULL,
+                reason TEXT NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (user_name, id, content));
+            COMMIT;"
+        );
+        let SqliteConnection(Some(open)) =
+            sink.connect().await.map_err(|error| Error::Unreached(error.to_string()))?
+        else {
+            return Err(Error::Unreached("the connection was lost: a defect of acidtest".to_owned()));
+        };
+        let made = blocking(move || {
+            open.connection.execute_batch(&schema)?;
+            // fails where a table of this name lacks a column, or its key
+            open.connection.prepare(&open.insert)?;
+            open.connection.prepare(&open.refuse)?;
+            let journal: String =
+                open.connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+            Ok::<_, rusqlite::Error>((rusqlite::version(), journal))
+        });
+        let (version, journal) = made.await?.map_err(|error| {
+            Error::Unreached(format!(
+                "entries cannot be stored in {file}: {error}\n  remedy: if its table {entries} is not the gateway's, \
+                 choose another by --table"
+            ))
+        })?;
+        let about =
+            format!("SQLite {version}, {journal}, synchronous full: a commit survives a loss of power");
+        Ok((sink, about))
+    }
+
+    pub(super) async fn connect(&self) -> Result<SqliteConnection, SinkError> {
+        let (file, Tables { entries, refused }) = (self.file.clone(), self.tables.clone());
+        let opened = blocking(move || {
+            let connection = rusqlite::Connection::open(&file)?;
+            connection.busy_timeout(Duration::from_secs(5))?;
+            connection.pragma_update(None, "journal_mode", "wal")?;
+            connection.pragma_update(None, "synchronous", "full")?;
+            Ok(Open {
+                connection,
+                insert: format!(
+                    "INSERT INTO {entries} (user_name, id, received_at, logged_at, level, application, message, attributes)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (user_name, id) DO NOTHING"
+                ),
+                stored: format!(
+                    "SELECT logged_at IS ?3 AND level IS ?4 AND application IS ?5 AND message IS ?6 AND attributes IS ?7
+                     FROM {entries} WHERE user_name = ?1 AND id = ?2"
+                ),
+                refuse: format!(
+                    "INSERT INTO {refused} (user_name, id, content, received_at, reason, entry)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (user_name, id, content) DO NOTHING"
+                ),
+            })
+        });
+        let opened = opened.await.map_err(|error| SinkError::Away(error.to_string()))?;
+        opened
+            .map(|open| SqliteConnection(Some(open)))
+            .map_err(|error: rusqlite::Error| SinkError::Away(format!("SQLite in {}: {error}", self.file)))
+    }
+}
+
+impl SqliteConnection {
+    async fn with<T: Send + 'static>(
+        &mut self,
+        ask: impl FnOnce(&mut Open) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, SinkError> {
+        let lost = || SinkError::Away("the connection was lost".to_owned());
+        let mut open = self.0.take().ok_or_else(lost)?;
+        let done = blocking(move || {
+            let answer = ask(&mut open);
+            (open, answer)
+        });
+        let (open, answer) = done.await.map_err(|_| lost())?;
+        self.0 = Some(open);
+        answer.map_err(|error| match error.sqlite_error_code() {
+            Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
+                SinkError::Refused(error.to_string())
+            }
+            _ => SinkError::Away(error.to_string()),
+        })
+    }
+
+    pub(super) async fn store(
+        &mut self,
+        entries: &[Queued<'_>],
+        on_conflict: OnConflict,
+    ) -> Result<Stored, SinkError> {
+        let owned: Vec<Owned> = entries.iter().map(owned).collect();
+        let mut stored = self.with(move |open| open.store(&owned)).await?;
+        if on_conflict == OnConflict::Keep {
+            for place in &stored.conflicts {
+                if let Some(entry) = entries.get(*place) {
+                    self.keep_refused(Refused::new(entry, CONFLICT)).await?;
+                }
+            }
+        }
+        stored.repeated = entries.len() as u64 - stored.new - stored.conflicts.len() as u64;
+        Ok(stored)
+    }
+
+    pub(super) async fn keep_refused(&mut self, refused: Refused) -> Result<(), SinkError> {
+        self.with(move |open| {
+            let Refused { user, id, content, received, reason, entry } = refused;
+            let mut insert = open.connection.prepare_cached(&open.refuse)?;
+            insert.execute(params![user, id, content, received, reason, entry])
+        })
+        .await
+        .map(|_| ())
+    }
+}
+
+impl Open {
+    fn store(&mut self, entries: &[Owned]) -> rusqlite::Result<Stored> {
+        let mut stored = Stored::default();
+        let transaction =
+            self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        {
+            let mut insert = transaction.prepare_cached(&self.insert)?;
+            let mut compare = transaction.prepare_cached(&self.stored)?;
+            for (place, owned) in entries.iter().enumerate() {
+                let Owned { user, received, entry, attributes } = owned;
+                let level = entry.level.name();
+                let (id, application, message) = (&*entry.id, &*entry.application, &*entry.message);
+                let new = insert.execute(params![
+                    user,
+                    id,
+                    received,
+                    entry.timestamp,
+                    level,
+                    application,
+                    message,
+                    attributes
+                ])?;
+                stored.new += new as u64;
+                if new == 0 {
+                    let same: Option<bool> = compare
+                        .query_row(
+                            params![user, id, entry.timestamp, level, application, message, attributes],
+                            |row| row.get(0),
+                        )
+                        .optional()?;
+                    if same != Some(true) {
+                        stored.conflicts.push(place);
+                    }
+                }
+            }
+        }
+        transaction.commit()?;
+        Ok(stored)
+    }
+}
+
+fn owned(queued: &Queued<'_>) -> Owned {
+    let Entry { id, timestamp, level, application, message, attributes } = &queued.entry;
+    let own = |text: &str| std::borrow::Cow::Owned(text.to_owned());
+    let level: Level = *level;
+    Owned {
+        user: queued.user.to_owned(),
+        received: queued.received,
+        entry: Entry {
+            id: own(id),
+            timestamp: *timestamp,
+            level,
+            application: own(application),
+            message: own(message),
+            attributes: None,
+        },
+        attributes: attributes.map(str::to_owned),
+    }
+}
