@@ -1,11 +1,12 @@
 //! Accepts connections, and ends those that take too long.
 
 use std::{
+    future::poll_fn,
     io,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -17,7 +18,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
     sync::watch,
-    time::{sleep, sleep_until},
+    time::{sleep, sleep_until, timeout},
 };
 
 use super::{Limits, Service, routes};
@@ -29,6 +30,9 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n
     {\"title\":\"the gateway has too many connections\",\"status\":503}\r\n";
 /// How long requests may take to end at a shutdown.
 const ENDING: Duration = Duration::from_secs(5);
+/// How often it is looked at what a connection does, and how long it may wait for another request before its buffers are
+/// given back.
+const LOOK: Duration = Duration::from_secs(1);
 /// How much of a connection's head is read at most, in bytes.
 const HEAD: usize = 16 << 10;
 
@@ -87,18 +91,42 @@ impl Drop for Held {
     }
 }
 
-async fn serve(stream: TcpStream, service: Arc<Service>, mut stop: watch::Receiver<bool>, held: Held) {
+/// Serves a connection. While it is idle, nothing is held of it but its socket and this future: the buffers of HTTP
+/// would take ten times as much, and most connections are idle.
+async fn serve(mut stream: TcpStream, service: Arc<Service>, mut stop: watch::Receiver<bool>, held: Held) {
     service.metrics.stage(Stage::Accept, held.accepted.elapsed());
     // without it an answer may wait for the client's acknowledgement of the one before
     let _ = stream.set_nodelay(true);
+    let mut first = [0];
+    loop {
+        tokio::select! {
+            // that something can be read may be said too early: it is looked at what it is, which leaves it there
+            came = timeout(service.limits.idle_time, stream.peek(&mut first)) => match came {
+                Ok(Ok(1)) => {}
+                _ => return,
+            },
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        match Box::pin(serve_requests(stream, &service, &mut stop)).await {
+            Some(idle) => stream = idle,
+            None => return,
+        }
+    }
+}
+
+/// Serves requests for as long as they follow each other. Returns the stream when it has become idle.
+async fn serve_requests(
+    stream: TcpStream,
+    service: &Arc<Service>,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<TcpStream> {
     let activity = Arc::new(Activity::new());
     let limits = service.limits;
     let watched = Watched { stream, activity: Arc::clone(&activity) };
     let serves = service_fn({
         let activity = Arc::clone(&activity);
         move |request| {
-            let (service, activity) = (Arc::clone(&service), Arc::clone(&activity));
-            // only a connection that is served holds the state of a request
+            let (service, activity) = (Arc::clone(service), Arc::clone(&activity));
             Box::pin(async move {
                 activity.enter(Phase::Request);
                 let answer = routes::answer(&service, request).await;
@@ -107,28 +135,33 @@ async fn serve(stream: TcpStream, service: Arc<Service>, mut stop: watch::Receiv
             })
         }
     });
-    let connection = http1::Builder::new()
+    let mut connection = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(HEAD)
         .serve_connection(TokioIo::new(watched), serves);
-    let mut connection = pin!(connection);
     let mut is_ending = false;
     loop {
         tokio::select! {
-            // whatever ended it, nobody is left to be told
-            _ = connection.as_mut() => return,
-            // a head may begin while this sleeps, and has less time than a connection that is idle
-            () = sleep_until(activity.until(&limits).min(Instant::now() + limits.head_time).into()) => {
-                if activity.until(&limits) <= Instant::now() {
-                    return;
-                }
+            done = poll_fn(|context| connection.poll_without_shutdown(context)) => {
+                done.ok()?;
+                break;
             }
+            () = sleep_until((Instant::now() + LOOK).into()) => match activity.is_over(&limits) {
+                Over::No => {}
+                // what is read next looks like the end of the stream, and so ends the connection of HTTP in order
+                Over::Idle => activity.has_parked.store(true, Relaxed),
+                Over::TooSlow => return None,
+            },
             _ = stop.wait_for(|stop| *stop), if !is_ending => {
                 is_ending = true;
-                connection.as_mut().graceful_shutdown();
+                Pin::new(&mut connection).graceful_shutdown();
             }
         }
     }
+    let parts = connection.into_parts();
+    let Watched { stream, activity } = parts.io.into_inner();
+    let is_idle = activity.has_parked.load(Relaxed) && activity.phase() == Phase::Idle as u64;
+    (is_idle && parts.read_buf.is_empty() && !is_ending).then_some(stream)
 }
 
 /// What a connection does.
@@ -147,11 +180,27 @@ struct Activity {
     born: Instant,
     /// Milliseconds since `born`, four times, and the phase.
     state: AtomicU64,
+    /// Whether it is idle and to be left so.
+    has_parked: AtomicBool,
+}
+
+/// Whether a connection's time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    No,
+    /// No request follows the last one soon.
+    Idle,
+    /// The head of a request takes too long.
+    TooSlow,
 }
 
 impl Activity {
     fn new() -> Self {
-        Self { born: Instant::now(), state: AtomicU64::new(Phase::Idle as u64) }
+        Self {
+            born: Instant::now(),
+            state: AtomicU64::new(Phase::Head as u64),
+            has_parked: AtomicBool::new(false),
+        }
     }
 
     fn enter(&self, phase: Phase) {
@@ -159,22 +208,27 @@ impl Activity {
         self.state.store(millis << 2 | phase as u64, Relaxed);
     }
 
+    fn phase(&self) -> u64 {
+        self.state.load(Relaxed) & 3
+    }
+
     /// Some bytes of the client have come.
     fn came(&self) {
-        if self.state.load(Relaxed) & 3 == Phase::Idle as u64 {
+        // a request that comes at the moment of parking is served as any other
+        self.has_parked.store(false, Relaxed);
+        if self.phase() == Phase::Idle as u64 {
             self.enter(Phase::Head);
         }
     }
 
-    /// The moment at which it takes too long.
-    fn until(&self, limits: &Limits) -> Instant {
+    fn is_over(&self, limits: &Limits) -> Over {
         let state = self.state.load(Relaxed);
-        let since = self.born + Duration::from_millis(state >> 2);
+        let took = self.born.elapsed().saturating_sub(Duration::from_millis(state >> 2));
         match state & 3 {
-            0 => since + limits.idle_time,
-            1 => since + limits.head_time,
-            // looked at again when it may be over
-            _ => Instant::now() + limits.head_time,
+            0 if took >= LOOK => Over::Idle,
+            1 if took >= limits.head_time => Over::TooSlow,
+            // a request that is served has times of its own
+            _ => Over::No,
         }
     }
 }
@@ -195,6 +249,9 @@ impl AsyncRead for Watched {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
             self.activity.came();
+        }
+        if read.is_pending() && self.activity.has_parked.load(Relaxed) {
+            return Poll::Ready(Ok(()));
         }
         read
     }
@@ -251,12 +308,25 @@ mod tests {
             idle_time: Duration::from_mins(1),
         };
         let activity = Activity::new();
-        let left = || activity.until(&limits).duration_since(Instant::now()).as_secs();
-        assert!((58..=60).contains(&left()));
-        activity.came();
-        assert!((8..=10).contains(&left()));
+        let after = |millis: u64, phase: Phase| {
+            // as if it had begun so long ago
+            let activity = Activity {
+                born: Instant::now().checked_sub(Duration::from_millis(millis)).unwrap(),
+                ..Activity::new()
+            };
+            activity.state.store(phase as u64, Relaxed);
+            activity.is_over(&limits)
+        };
+        assert_eq!((after(900, Phase::Idle), after(1100, Phase::Idle)), (Over::No, Over::Idle));
+        assert_eq!((after(9_000, Phase::Head), after(10_100, Phase::Head)), (Over::No, Over::TooSlow));
+        assert_eq!(after(100_000, Phase::Request), Over::No);
         activity.enter(Phase::Request);
         activity.came();
-        assert_eq!(activity.state.load(Relaxed) & 3, Phase::Request as u64);
+        assert_eq!(activity.phase(), Phase::Request as u64);
+        activity.enter(Phase::Idle);
+        activity.has_parked.store(true, Relaxed);
+        activity.came();
+        assert_eq!(activity.phase(), Phase::Head as u64);
+        assert!(!activity.has_parked.load(Relaxed));
     }
 }
