@@ -196,7 +196,8 @@ fn a_full_queue_answers_429_and_loses_nothing() {
             gateway.http().get("/readyz", "").unwrap().expect(503);
         }
         holder.execute_batch("ROLLBACK").unwrap();
-        until("there is room again", || {
+        until("there is room again", || gateway.http().get("/readyz", "").unwrap().status == 200);
+        until("entries are taken again", || {
             http.post(&gateway.token, JSON, &entry("last", "a")).unwrap().status == 202
         });
         gateway.wait_until_stored();
@@ -244,12 +245,17 @@ fn a_full_disk_answers_503_and_loses_nothing() {
     assert!(acknowledged > 500, "{acknowledged}");
     gateway.http().get("/readyz", "").unwrap().expect(503);
     fs::remove_file(&filler).unwrap();
-    until("there is room", || http.post(&gateway.token, JSON, &entry("after", "a")).unwrap().status == 202);
+    // also where nobody sends any more, because it is not ready
+    until("there is room", || gateway.http().get("/readyz", "").unwrap().status == 200);
+    until("entries are taken again", || {
+        http.post(&gateway.token, JSON, &entry("after", "a")).unwrap().status == 202
+    });
     gateway.wait_until_stored();
     let stored = entries(&sink.address());
     assert_eq!(stored.len(), acknowledged + 1);
     assert!(stored.iter().any(|row| row.id == "after"));
-    assert!(gateway.stop().1.contains("a segment cannot be made"));
+    let said = gateway.stop().1;
+    assert!(said.contains("a segment cannot be made") && said.contains("entries are taken again"), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::FileExt,
     sync::{Arc, PoisonError},
     thread::{self, JoinHandle},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -14,6 +14,9 @@ use super::{
     segment::{self, HEAD, Segment},
 };
 use crate::{metrics::Stage, queue::PutError};
+
+/// How long it takes until it is tried again whether there is room, where no request comes.
+const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let committer = Committer { shared, segment: None };
@@ -42,16 +45,33 @@ impl Committer {
         loop {
             let group = {
                 let mut state = self.shared.state();
-                while state.pending.is_empty() && !state.closed {
+                while state.pending.is_empty() && !state.closed && state.trouble.is_none() {
                     state = self.shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
-                if state.pending.is_empty() {
+                if state.pending.is_empty() && !state.closed {
+                    let wait = self.shared.work.wait_timeout(state, AGAIN);
+                    state = wait.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                if state.pending.is_empty() && state.closed {
                     return;
                 }
                 state.pending_bytes = 0;
                 std::mem::take(&mut state.pending)
             };
-            self.commit(group);
+            if group.is_empty() {
+                self.look_for_room();
+            } else {
+                self.commit(group);
+            }
+        }
+    }
+
+    /// Tries whether a segment can be made again: otherwise only a request would find out, and none comes where a load
+    /// balancer asks first whether the gateway is ready.
+    fn look_for_room(&mut self) {
+        if self.segment.is_some() || self.make_room(0).is_ok() {
+            tracing::info!("entries are taken again");
+            self.shared.state().trouble = None;
         }
     }
 
