@@ -99,6 +99,15 @@ pub fn order(address: &Address, statement: &str) {
     });
 }
 
+/// A figure of a MariaDB's or MySQL's status.
+pub fn status(address: &Address, name: &str) -> u64 {
+    acidtest_testbed::wait(async {
+        let row: Option<(String, u64)> =
+            mysql(address).await.query_first(format!("SHOW GLOBAL STATUS LIKE '{name}'")).await.unwrap();
+        row.unwrap().1
+    })
+}
+
 fn sqlite(address: &Address, statement: &str) -> Vec<Row> {
     let connection = rusqlite::Connection::open(&address.path).unwrap();
     connection.busy_timeout(Duration::from_secs(30)).unwrap();

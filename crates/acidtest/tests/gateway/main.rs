@@ -14,7 +14,7 @@ use acidtest_testbed::wanted;
 use serde_json::{Value, json};
 
 use self::{
-    database::{Row, entries, order, refused},
+    database::{Row, entries, order, refused, status},
     running::{Gateway, Sink, entry},
 };
 
@@ -150,6 +150,61 @@ fn stores_what_is_sent(gateway: &Gateway, sink: &Address, name: &str, architectu
     assert!(metrics.contains(&format!("entries_stored_total {}", wanted.len())), "{metrics}");
     assert!(metrics.contains(&format!("entries_repeated_total {}", rest.len())), "{metrics}");
     assert!(metrics.contains("entries_conflicting_total 1"), "{metrics}");
+}
+
+/// MariaDB and MySQL load a batch, and where that would leave out or change a row, or the server does not take it any
+/// more, insert it: each entry is stored as it was sent.
+#[test]
+fn a_batch_that_is_loaded_is_stored_as_it_was_sent() {
+    for name in ["mariadb", "mysql"].into_iter().filter(|name| wanted(name)) {
+        let mut sink = Sink::start(name);
+        let address = sink.address();
+        order(&address, "SET GLOBAL local_infile = 1");
+        let gateway = Gateway::start(&["--sink", &sink.text()]);
+        let message = "\u{1f980}\tt\r\n\\n \\N \\ \"'é";
+        let mut all = Vec::new();
+        let mut send = |numbers: std::ops::Range<u32>| {
+            let attributes =
+                |number: u32| number.is_multiple_of(2).then_some(r#"{ "a":	"\\\n\u0009",  "n" : null }"#);
+            let entry = |number: u32| (number.to_string(), attributes(number));
+            let lines: Vec<String> =
+                numbers.clone().map(entry).map(|(id, a)| given(&id, message, a)).collect();
+            gateway.http().post(&gateway.token, LINES, &lines.join("\n")).unwrap().expect(202);
+            gateway.wait_until_stored();
+            all.extend(numbers.map(entry).map(|(id, attributes)| row(&id, message, attributes)));
+            all.sort();
+            all.dedup();
+            assert_eq!(entries(&address), all, "{name}");
+        };
+        send(0..40);
+        assert_eq!(status(&address, "Com_load"), 1, "{name}");
+        // some are there already
+        send(30..60);
+        assert_eq!(status(&address, "Com_load"), 2, "{name}");
+        // what does not fit any more is not cut off
+        order(
+            &address,
+            "ALTER TABLE acidtest_logs MODIFY application VARCHAR(8) CHARACTER SET utf8mb4 NOT NULL",
+        );
+        let lines: Vec<String> = (0..20)
+            .map(|number| given(&format!("short-{number}"), "", None))
+            .map(|line| if line.contains("short-7\"") { line.replace("shöp", "much too long") } else { line })
+            .collect();
+        gateway.http().post(&gateway.token, LINES, &lines.join("\n")).unwrap().expect(202);
+        gateway.wait_until_stored();
+        let kept = refused(&address);
+        assert!(matches!(&kept[..], [(id, ..)] if id == "short-7"), "{name}: {kept:?}");
+        order(&address, "DELETE FROM acidtest_logs WHERE id LIKE 'short%'");
+        let loads = status(&address, "Com_load");
+        order(&address, "SET GLOBAL local_infile = 0");
+        for begin in [100, 200, 300, 400] {
+            send(begin..begin + 20);
+        }
+        // each of the two collectors tries it once more
+        assert!(status(&address, "Com_load") <= loads + 2, "{name}");
+        assert_eq!(gateway.stop().0, Some(0));
+        sink.end();
+    }
 }
 
 /// An entry that the database refuses is kept with the reason, and the others of its batch are stored.
