@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, clippy::unwrap_used)] // a test's set-up may panic
 
+mod clock;
 mod database;
 mod http;
 mod kills;

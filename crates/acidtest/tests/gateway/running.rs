@@ -66,11 +66,18 @@ pub struct Gateway {
 
 impl Gateway {
     pub fn start(words: &[&str]) -> Self {
+        Self::start_in(&[], words)
+    }
+
+    /// Starts one with these variables in its environment.
+    pub fn start_in(environment: &[(&str, String)], words: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         let token = add_user(folder.path(), "ann", &[]);
         let path = folder.path().to_owned();
         let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-        let (child, address) = launch(&path, &words).unwrap_or_else(|said| panic!("{said:?}"));
+        let mut command = command(&path, &words);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let (child, address) = begin(command).unwrap_or_else(|said| panic!("{said:?}"));
         Self { folder: path, _folder: Some(folder), words, child, address, token }
     }
 
@@ -194,13 +201,17 @@ impl Drop for Gateway {
 
 /// Starts a gateway, and waits until it says where it listens; or until it ends.
 fn launch(folder: &Path, words: &[String]) -> Result<(Child, String), (Option<i32>, String)> {
+    begin(command(folder, words))
+}
+
+fn command(folder: &Path, words: &[String]) -> Command {
     let mut command = Command::new(ACIDTEST);
     command.args(["gateway", "--data"]).arg(folder);
     if !words.iter().any(|word| word == "--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
     }
     command.args(words);
-    begin(command)
+    command
 }
 
 fn begin(mut command: Command) -> Result<(Child, String), (Option<i32>, String)> {
