@@ -11,8 +11,8 @@ Examples:
       add a user; the token is printed once
   acidtest gateway
       take entries at 127.0.0.1:1731, in a queue on disk, and store them in SQLite
-  curl -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' http://127.0.0.1:1731/logs \\
-      -d '{\"timestamp\":\"2026-11-23T10:15:00Z\",\"level\":\"info\",\"application\":\"shop\",\"message\":\"started\"}'
+  curl http://127.0.0.1:1731/logs -H \"Authorization: Bearer $TOKEN\" --json '{\"level\":\"info\",
+      \"timestamp\":\"2026-11-23T10:15:00Z\",\"application\":\"shop\",\"message\":\"started\"}'
       send an entry; http://127.0.0.1:1731/ shows what becomes of it
   ACIDTEST_PASSWORD=... acidtest gateway --sink postgres://ann@db.example/logs --collectors 4
       store in PostgreSQL, by four collectors";
