@@ -13,6 +13,7 @@
 mod collector;
 mod direct;
 mod entry;
+mod folder;
 mod http;
 mod limit;
 mod metrics;

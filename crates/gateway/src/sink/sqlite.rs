@@ -8,6 +8,7 @@ use super::{CONFLICT, OnConflict, Refused, SinkError, Stored, Tables};
 use crate::{
     Error, blocking,
     entry::{Entry, Level},
+    folder,
     queue::Queued,
 };
 
@@ -40,8 +41,8 @@ struct Owned {
 impl SqliteSink {
     pub(super) async fn open(file: &str, tables: Tables) -> Result<(Self, String), Error> {
         let sink = Self { file: file.to_owned(), tables };
-        if let Some(folder) = Path::new(file).parent() {
-            std::fs::create_dir_all(folder)
+        if let Some(above) = Path::new(file).parent() {
+            folder::make(above)
                 .map_err(|error| Error::Unreached(format!("entries cannot be stored in {file}: {error}")))?;
         }
         let Tables { entries, refused } = &sink.tables;

@@ -9,7 +9,7 @@ use std::{
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{User, token::Hash};
-use crate::{Error, blocking};
+use crate::{Error, blocking, folder};
 
 #[derive(Debug)]
 pub(super) struct SqliteUsers {
@@ -27,8 +27,8 @@ const SCHEMA: &str = "
 impl SqliteUsers {
     pub(super) fn open(file: &str) -> Result<Self, Error> {
         let opened = || {
-            if let Some(folder) = Path::new(file).parent() {
-                std::fs::create_dir_all(folder)?;
+            if let Some(above) = Path::new(file).parent() {
+                folder::make(above)?;
             }
             let connection = Connection::open(file)?;
             connection.busy_timeout(Duration::from_secs(5))?;

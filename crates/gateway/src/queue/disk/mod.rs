@@ -39,7 +39,7 @@ use self::{
     segment::{Segment, Step, Walk},
 };
 use super::{Batch, Cut, Depth, PutError, Record, progress::Progress};
-use crate::metrics::Metrics;
+use crate::{folder, metrics::Metrics};
 
 /// Bytes that wait to be written: more are refused.
 const PENDING: u64 = 64 << 20;
@@ -156,7 +156,7 @@ impl Shared {
 impl DiskQueue {
     /// Opens the queue in a folder, which is made if it does not exist, and finds what waits in it.
     pub(crate) fn open(options: DiskOptions, metrics: Arc<Metrics>) -> io::Result<Self> {
-        fs::create_dir_all(&options.folder)?;
+        folder::make(&options.folder)?;
         let lock = File::create(options.folder.join("lock"))?;
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| io::Error::other("another gateway uses this folder"))?;
