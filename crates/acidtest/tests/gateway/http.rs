@@ -74,6 +74,12 @@ impl Http {
         Ok(Answer { status, head, body: String::from_utf8(body).map_err(Error::other)? })
     }
 
+    /// The next line of an answer that has no end.
+    pub fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).map(|_| line)
+    }
+
     /// Whether the other side has closed the connection without a word.
     pub fn is_closed(&mut self) -> bool {
         matches!(self.stream.fill_buf(), Ok([]) | Err(_))

@@ -153,6 +153,30 @@ fn a_connection_is_served_whenever_its_next_request_comes() {
     assert_eq!(gateway.metric("entries_stored_total"), CONNECTIONS * 3 * 2);
 }
 
+/// Whoever takes answers slowly still gets all of them, and is ended only when it takes none for too long.
+#[test]
+fn a_client_that_reads_slowly_gets_its_answers() {
+    const PAGES: usize = 200;
+    let gateway = Gateway::start(&["--idle-timeout", "4s"]);
+    let ask = || {
+        let mut http = gateway.http();
+        let mut again = gateway.http();
+        let length = again.get("/", "").unwrap().expect(200).body.len();
+        assert!(length * PAGES > 8 << 20, "{length}: more than the network takes by itself");
+        http.write("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(PAGES).as_bytes()).unwrap();
+        http
+    };
+    let mut slow = ask();
+    let mut never = ask();
+    thread::sleep(Duration::from_millis(2500));
+    for _ in 0..PAGES {
+        slow.answer().unwrap().expect(200);
+    }
+    thread::sleep(Duration::from_secs(3));
+    let answers = (0..PAGES).take_while(|_| never.answer().is_ok()).count();
+    assert!(answers < PAGES, "it was waited for longer than for a connection without a request");
+}
+
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

@@ -109,6 +109,17 @@ fn the_page_and_the_metrics_are_not_for_everybody() {
     for elsewhere in ["src=", "href=\"http", "url(http", "import("] {
         assert!(!page.body.contains(elsewhere), "{elsewhere}: nothing is loaded from anywhere else");
     }
+    // a page is told of each second, for as long as it is open
+    let mut events = gateway.http();
+    events.get("/events", "").unwrap().expect(200);
+    let mut seconds = 0;
+    let since = Instant::now();
+    while seconds < 5 {
+        let line = events.line().unwrap();
+        assert!(!line.is_empty(), "the stream has ended after {seconds} s");
+        seconds += usize::from(line.starts_with("data: "));
+    }
+    assert!(since.elapsed() >= Duration::from_secs(2), "{:?}", since.elapsed());
     drop(gateway);
 
     let gateway = Gateway::start(&["--listen", "0.0.0.0:0"]);

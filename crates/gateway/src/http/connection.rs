@@ -1,6 +1,7 @@
 //! Accepts connections, and ends those that take too long.
 
 use std::{
+    convert::Infallible,
     future::poll_fn,
     io,
     pin::Pin,
@@ -12,7 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hyper::{server::conn::http1, service::service_fn};
+use bytes::Bytes;
+use hyper::{
+    body::{Body, Frame, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -21,7 +27,7 @@ use tokio::{
     time::{sleep, sleep_until, timeout},
 };
 
-use super::{Limits, Service, routes};
+use super::{Limits, Service, answer::Content, routes};
 use crate::metrics::Stage;
 
 /// What a connection beyond the limit is told.
@@ -130,8 +136,7 @@ async fn serve_requests(
             Box::pin(async move {
                 activity.enter(Phase::Request);
                 let answer = routes::answer(&service, request).await;
-                activity.enter(Phase::Idle);
-                Ok::<_, std::convert::Infallible>(answer)
+                Ok::<_, Infallible>(answer.map(|content| Sent { content, activity }))
             })
         }
     });
@@ -171,7 +176,7 @@ enum Phase {
     Idle = 0,
     /// Some of a request's head has come.
     Head = 1,
-    /// A request is served, which has times of its own.
+    /// A request is served, which has times of its own, or its answer is sent.
     Request = 2,
 }
 
@@ -182,6 +187,8 @@ struct Activity {
     state: AtomicU64,
     /// Whether it is idle and to be left so.
     has_parked: AtomicBool,
+    /// Whether the client has not yet taken all that was written.
+    is_behind: AtomicBool,
 }
 
 /// Whether a connection's time is over.
@@ -190,7 +197,7 @@ enum Over {
     No,
     /// No request follows the last one soon.
     Idle,
-    /// The head of a request takes too long.
+    /// The head of a request takes too long to come, or an answer to be taken.
     TooSlow,
 }
 
@@ -200,6 +207,7 @@ impl Activity {
             born: Instant::now(),
             state: AtomicU64::new(Phase::Head as u64),
             has_parked: AtomicBool::new(false),
+            is_behind: AtomicBool::new(false),
         }
     }
 
@@ -225,6 +233,13 @@ impl Activity {
         let state = self.state.load(Relaxed);
         let took = self.born.elapsed().saturating_sub(Duration::from_millis(state >> 2));
         match state & 3 {
+            0 if self.is_behind.load(Relaxed) => {
+                if took >= limits.idle_time {
+                    Over::TooSlow
+                } else {
+                    Over::No
+                }
+            }
             0 if took >= LOOK => Over::Idle,
             1 if took >= limits.head_time => Over::TooSlow,
             // a request that is served has times of its own
@@ -233,7 +248,39 @@ impl Activity {
     }
 }
 
-/// A stream that notes when something comes.
+/// An answer that notes when it has been said: a connection is not idle before.
+struct Sent {
+    content: Content,
+    activity: Arc<Activity>,
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.content).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.content.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.content.size_hint()
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.activity.enter(Phase::Idle);
+    }
+}
+
+/// A stream that notes when something comes, and when what is written is not taken.
 struct Watched {
     stream: TcpStream,
     activity: Arc<Activity>,
@@ -263,7 +310,9 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.activity.is_behind.store(written.is_pending(), Relaxed);
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -279,7 +328,9 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.activity.is_behind.store(written.is_pending(), Relaxed);
+        written
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -320,6 +371,9 @@ mod tests {
         assert_eq!((after(900, Phase::Idle), after(1100, Phase::Idle)), (Over::No, Over::Idle));
         assert_eq!((after(9_000, Phase::Head), after(10_100, Phase::Head)), (Over::No, Over::TooSlow));
         assert_eq!(after(100_000, Phase::Request), Over::No);
+        activity.enter(Phase::Idle);
+        activity.is_behind.store(true, Relaxed);
+        assert_eq!(activity.is_over(&limits), Over::No);
         activity.enter(Phase::Request);
         activity.came();
         assert_eq!(activity.phase(), Phase::Request as u64);
