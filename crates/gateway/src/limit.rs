@@ -266,7 +266,7 @@ fn limit(setup: Setup, second: &Second, look: &Look) -> String {
     let all: f64 = times.iter().map(|stage| stage.millis).sum();
     let longest = times.iter().max_by(|a, b| a.millis.total_cmp(&b.millis)).cloned().unwrap_or_default();
     format!(
-        "Nothing here limits: the threads are busy for {}, and {} for {}. Clients wait longest for {}, {:.2} ms of {:.2}.",
+        "Nothing here limits: the threads are busy for {}, and {} for {}. Clients wait longest for {}, {:.2} of {:.2} ms.",
         percent(second.threads_busy),
         if setup.is_direct { "connections to the database" } else { "collectors" },
         percent(commit_busy),
@@ -300,7 +300,7 @@ mod tests {
     fn the_stage_that_limits_is_named_with_its_figure() {
         let nothing = said(QUEUED, |second, _| second.stages[Stage::Sync as usize].millis = 0.6);
         assert!(
-            nothing.starts_with("Nothing here limits") && nothing.contains("sync, 0.60 ms of 0.90"),
+            nothing.starts_with("Nothing here limits") && nothing.contains("sync, 0.60 of 0.90 ms"),
             "{nothing}"
         );
         let commit = said(QUEUED, |second, _| {

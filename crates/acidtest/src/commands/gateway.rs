@@ -43,18 +43,18 @@ async fn serve(asked: args::Serve) -> Result<Status, Failure> {
     let _ = writeln!(text, "  {:width$}  http://{}/", "page", running.address);
     output::print_text(&text)?;
     any(&mut stops).await;
-    output::say("stopping; what waits is being stored (again: stop at once)");
+    tracing::info!("stopping; what waits is being stored (again: stop at once)");
     let ended = tokio::select! {
         ended = running.stop() => ended,
         () = any(&mut stops) => return Ok(Status::Interrupted),
     };
     match ended {
         Ended { left: 0, .. } => {
-            output::say("stopped: all entries that were acknowledged are stored");
+            tracing::info!("stopped: all entries that were acknowledged are stored");
             Ok(Status::Held)
         }
         Ended { left, are_kept: true } => {
-            output::say(&format!("stopped: {} entries wait in the queue for the next start", count(left)));
+            tracing::info!("stopped: {} entries wait in the queue for the next start", count(left));
             Ok(Status::Held)
         }
         Ended { left, are_kept: false } => Err(Failure::Other(format!(

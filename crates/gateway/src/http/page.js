@@ -21,10 +21,11 @@
     sync_entries: (s) => count(s.sync_entries),
     batch_entries: (s) => count(s.batch_entries),
     bytes: (s) => (s.most_bytes ? `${bytes(s.bytes)} of ${bytes(s.most_bytes)}` : '–'),
-    connections: (s) => count(s.connections),
+    connections: (s) => s.connections.toLocaleString('en'),
     threads_busy: (s) => percent(s.threads_busy),
   };
 
+  const clock = (seconds) => new Date(seconds * 1000).toTimeString().slice(0, 8);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const chart = (id, lines) => {
     const place = by(id);
@@ -33,8 +34,8 @@
       width: place.clientWidth,
       height: 220,
       scales: { y: { range: (_, low, high) => [0, Math.max(1, high || 0) * 1.05] } },
-      axes: [{ ...axis }, { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => tick.toLocaleString('en')) }],
-      series: [{ value: '{HH}:{mm}:{ss}' }, ...lines.map((line, at) => ({
+      axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => tick.toLocaleString('en')) }],
+      series: [{ label: 'time', value: (_, value) => (value == null ? '–' : clock(value)) }, ...lines.map((line, at) => ({
         label: line.replace('_', ' '),
         stroke: () => css(`--c${at}`),
         width: 2,
