@@ -56,12 +56,14 @@ fn send(
         } else {
             std::mem::take(&mut again)
         };
-        ledger.lock().unwrap().sent.extend(ids.iter().cloned());
         let lines: Vec<String> = ids.iter().map(|id| entry(id, &message(id))).collect();
         let connection = match &mut http {
             Some(open) => Ok(open),
             none => Http::open(address).map(|open| none.insert(open)),
         };
+        if connection.is_ok() {
+            ledger.lock().unwrap().sent.extend(ids.iter().cloned());
+        }
         match connection.and_then(|http| http.post(token, LINES, &lines.join("\n"))) {
             Ok(answer) if answer.status == 202 => {
                 done.fetch_add(ids.len() as u64, Relaxed);
@@ -104,6 +106,15 @@ fn kills() -> u64 {
     env::var("ACIDTEST_GATEWAY_KILLS").map_or(6, |text| text.parse().unwrap())
 }
 
+/// Has the clients stop, also where the test fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 fn survives(name: &'static str) {
     let mut sink = Sink::start(name);
     let mut gateway = Gateway::start(&["--sink", &sink.text(), "--linger", "20ms"]);
@@ -113,6 +124,7 @@ fn survives(name: &'static str) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(kills());
     let mut of_sink = 0;
     thread::scope(|scope| {
+        let _stops = Stops(&stop);
         for client in 0..4 {
             let (address, token, ledger, stop, done) = (&address, &token, &ledger, &stop, &done);
             scope.spawn(move || send(address, token, client, stop, ledger, done));
@@ -134,7 +146,6 @@ fn survives(name: &'static str) {
                 gateway.restart();
             }
         }
-        stop.store(true, Relaxed);
     });
     gateway.wait_until_stored();
     let ledger = ledger.into_inner().unwrap();
