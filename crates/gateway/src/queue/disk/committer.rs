@@ -174,12 +174,17 @@ impl Committer {
                 // After an error of a sync nobody knows what is on the disk: what was not acknowledged is taken back,
                 // and nothing more is written into this segment. If it cannot be taken back, it may be stored after
                 // a restart, which is what an answer of 503 says.
-                let _ = segment.file.set_len(place);
+                let is_cut = segment.file.set_len(place).is_ok();
                 self.seal(number);
                 // and its numbers are not given to others, which would then look as if they were stored
                 let mut state = self.shared.state();
                 state.end = first;
                 state.progress.acknowledged(first);
+                if let Some(placed) =
+                    state.segments.iter_mut().find(|placed| placed.number == number && is_cut)
+                {
+                    placed.size = place;
+                }
                 drop(state);
                 Err(self
                     .fail(&error, "nothing more is written into a segment that cannot be written or synced"))

@@ -62,9 +62,14 @@ fn look_through(segment: Segment, number: u64, size: u64, end: &mut u64) -> Plac
         }
     }
     placed.written = walk.offset;
-    if walk.has_torn_end(size) {
+    let end_of_file = walk.torn_end(size);
+    if end_of_file > walk.offset {
         // a killed gateway leaves this: what it was about to write, and had not acknowledged
         tracing::warn!(segment = number, from = walk.offset, "a segment ends in what is no whole record");
+    }
+    // Nothing more is written into it: the room that it has kept is free. Otherwise some kills would fill the queue.
+    if end_of_file < size && walk.cut(end_of_file).is_ok() {
+        placed.size = end_of_file;
     }
     *end = (*end).max(placed.end);
     placed

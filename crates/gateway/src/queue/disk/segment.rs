@@ -43,6 +43,7 @@ const MARK: [u8; 4] = [0xf1, 0x0e, 0xca, 0x11];
 const HEADS: [u64; 2] = [0, 512];
 /// How much is read at once.
 const CHUNK: usize = 1 << 20;
+static ZEROS: [u8; CHUNK] = [0; CHUNK];
 /// What is read singly where a disk cannot read a chunk.
 const BLOCK: usize = 4096;
 
@@ -103,7 +104,7 @@ impl Segment {
 
     /// Opens a segment. `None` if it has no head that can be read: then none of its records can be told from others.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
-        let file = File::open(path)?;
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
         let head = HEADS.into_iter().find_map(|place| {
             let mut head = [0; 36];
             file.read_exact_at(&mut head, place).ok()?;
@@ -203,7 +204,9 @@ impl Walk {
         while at + HEAD as u64 <= limit {
             let window = usize::try_from(limit - at).unwrap_or(usize::MAX).min(CHUNK);
             let bytes = self.bytes(at, window, limit)?;
-            if let Some(place) = memchr::memmem::find(bytes, &MARK) {
+            // what a segment keeps room for is zeros mostly, and these are compared faster than searched
+            let mark = if is_zero(bytes) { None } else { memchr::memmem::find(bytes, &MARK) };
+            if let Some(place) = mark {
                 return Some(at + place as u64);
             }
             // a mark may lie across the end of the window
@@ -237,8 +240,9 @@ impl Walk {
 
     /// Reads bytes; those that the disk cannot read are zeros.
     fn fill(&mut self, at: u64, length: usize) {
-        self.read.clear();
-        self.read.resize(length, 0);
+        if self.read.len() != length {
+            self.read = vec![0; length];
+        }
         self.read_at = at;
         if read_at(&self.file, &mut self.read, at).is_err() {
             self.read.fill(0);
@@ -250,25 +254,40 @@ impl Walk {
         }
     }
 
-    /// Whether anything but zeros lies between the last record and the end of the file.
-    pub(super) fn has_torn_end(&mut self, limit: u64) -> bool {
-        let mut at = self.offset;
+    /// Ends the file here.
+    pub(super) fn cut(&self, end: u64) -> io::Result<()> {
+        self.file.set_len(end)
+    }
+
+    /// Where what lies behind the last record ends, which is no whole record: only zeros follow.
+    pub(super) fn torn_end(&mut self, limit: u64) -> u64 {
+        let (mut at, mut end) = (self.offset, self.offset);
         while at < limit {
             let length = usize::try_from(limit - at).unwrap_or(usize::MAX).min(CHUNK);
-            match self.bytes(at, length, limit) {
-                Some(bytes) if bytes.iter().all(|byte| *byte == 0) => at += length as u64,
-                _ => return true,
+            let Some(bytes) = self.bytes(at, length, limit) else { return limit };
+            if !is_zero(bytes) {
+                let last = bytes.iter().rposition(|byte| *byte != 0).unwrap_or_default();
+                end = at + last as u64 + 1;
             }
+            at += length as u64;
         }
-        false
+        end
     }
 }
 
-/// Reads until the buffer is full or the file ends.
+/// Whether these bytes, no more than a chunk, are zeros.
+fn is_zero(bytes: &[u8]) -> bool {
+    ZEROS.get(..bytes.len()).is_some_and(|zeros| zeros == bytes)
+}
+
+/// Reads until the buffer is full; behind the end of the file are zeros.
 fn read_at(file: &File, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
     while !buffer.is_empty() {
         match file.read_at(buffer, at) {
-            Ok(0) => return Ok(()),
+            Ok(0) => {
+                buffer.fill(0);
+                return Ok(());
+            }
             Ok(read) => {
                 buffer = buffer.split_at_mut(read).1;
                 at += read as u64;

@@ -124,6 +124,23 @@ async fn what_was_acknowledged_and_not_stored_is_there_after_a_kill() {
     assert_eq!(segments(copy.path()).len(), 1);
 }
 
+/// Each start begins a segment: what the ones before have kept room for, is given back.
+#[tokio::test]
+async fn kills_one_after_the_other_do_not_fill_the_queue() {
+    let mut folder = TempDir::new().unwrap();
+    let starts = 3 * options(folder.path()).most_bytes / options(folder.path()).segment;
+    for start in 0..starts {
+        let queue = open(folder.path());
+        queue.put(record(start, 1, 10)).await.unwrap();
+        let copy = as_killed(folder.path());
+        drop(queue);
+        folder = copy;
+    }
+    let queue = open(folder.path());
+    assert!(queue.depth().bytes < starts * 1200, "{:?}", queue.depth());
+    assert_eq!(take_all(&queue, 1000, false).await, (0..starts).collect::<Vec<_>>());
+}
+
 #[tokio::test]
 async fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
     let folder = TempDir::new().unwrap();
