@@ -64,6 +64,8 @@ pub(crate) async fn accept(listener: TcpListener, service: Arc<Service>, mut sto
         }
     }
     drop(listener);
+    // pages are told of the present second, and of no more
+    service.watchers.close();
     let until = Instant::now() + ENDING;
     while open.load(Relaxed) > 0 && Instant::now() < until {
         sleep(Duration::from_millis(10)).await;

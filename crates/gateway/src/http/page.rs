@@ -110,12 +110,16 @@ pub(super) fn events(service: &Arc<Service>) -> Result<Answer, Box<Problem>> {
     })?;
     let (send, receive) = mpsc::channel(2);
     let mut seconds = service.seconds.clone();
+    let watchers = Arc::clone(&service.watchers);
     tokio::spawn(async move {
         let _watcher = watcher;
         let all = seconds.borrow_and_update().clone();
         let mut text = answer::json(&all.seconds);
         // it ends when the gateway does, or the page
         loop {
+            if watchers.is_closed() {
+                return Ok(());
+            }
             let event = [b"data: ".as_slice(), &text, b"\n"].concat();
             if send.send(Bytes::from(event)).await.is_err() {
                 return Ok::<(), Infallible>(());
