@@ -118,55 +118,85 @@ pub(crate) struct Serve {
     /// name
     #[arg(long, default_value = "acidtest_logs")]
     pub(crate) table: String,
+    /// How the gateway's own log is written, on standard error
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) log: LogFormat,
 
-    /// Where acknowledged entries wait
-    #[arg(long, value_enum, default_value = "disk", help_heading = "Architecture queued")]
-    pub(crate) queue: Queue,
-    /// The most that the queue takes, of disk or memory; a full one answers 429
-    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = size, help_heading = "Architecture queued")]
-    pub(crate) queue_size: u64,
-    /// How many store side by side [default: 2; 1 for SQLite]
-    #[arg(long, value_name = "N", help_heading = "Architecture queued")]
-    pub(crate) collectors: Option<NonZeroUsize>,
-    /// The most entries of a transaction
-    #[arg(long, value_name = "N", default_value = "1000", help_heading = "Architecture queued")]
-    pub(crate) batch: NonZeroUsize,
-    /// How long entries may wait for others of their transaction
-    #[arg(long, value_name = "TIME", default_value = "100ms", help_heading = "Architecture queued")]
-    pub(crate) linger: Span,
-    /// How long a user is remembered after being looked up; 0s looks up each time
-    #[arg(long, value_name = "TIME", default_value = "30s", help_heading = "Architecture queued")]
-    pub(crate) remember: Span,
-    /// How long a shutdown may take to store what waits
-    #[arg(long, value_name = "TIME", default_value = "30s", help_heading = "Architecture queued")]
-    pub(crate) drain: Span,
-
-    /// The most connections to the database of entries
-    #[arg(long, value_name = "N", default_value = "50", help_heading = "Architecture direct")]
-    pub(crate) sink_connections: NonZeroUsize,
+    #[command(flatten)]
+    pub(crate) queued: Queued,
+    #[command(flatten)]
+    pub(crate) direct: Direct,
 
     /// Threads that serve requests [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) threads: Option<NonZeroUsize>,
     /// The most connections at once; one more is answered 503
-    #[arg(long, value_name = "N", default_value_t = 20_000, help_heading = "Limits")]
-    pub(crate) max_connections: usize,
+    #[arg(long, value_name = "N", default_value = "20000", help_heading = "Limits")]
+    pub(crate) max_connections: NonZeroUsize,
     /// The most bytes of a request's body
     #[arg(long, value_name = "BYTES", default_value = "2MiB", value_parser = body, help_heading = "Limits")]
     pub(crate) max_body: u64,
     /// How long the head of a request may take
-    #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = limit, help_heading = "Limits")]
     pub(crate) head_timeout: Span,
     /// How long the body of a request may take
-    #[arg(long, value_name = "TIME", default_value = "30s", help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = limit, help_heading = "Limits")]
     pub(crate) body_timeout: Span,
     /// How long a connection may be without a request
-    #[arg(long, value_name = "TIME", default_value = "2m", help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = limit, help_heading = "Limits")]
     pub(crate) idle_timeout: Span,
+}
 
-    /// How the gateway's own log is written, on standard error
-    #[arg(long, value_enum, default_value = "text")]
-    pub(crate) log: LogFormat,
+/// What only the queued architecture has.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Architecture queued")]
+pub(crate) struct Queued {
+    /// Where acknowledged entries wait [default: disk]
+    #[arg(long, value_enum)]
+    pub(crate) queue: Option<Queue>,
+    /// The most that the queue takes, of disk or memory; a full one answers 429 [default: 1GiB]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) queue_size: Option<u64>,
+    /// How many store side by side [default: 2; 1 for SQLite]
+    #[arg(long, value_name = "N")]
+    pub(crate) collectors: Option<NonZeroUsize>,
+    /// The most entries of a transaction [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub(crate) batch: Option<NonZeroUsize>,
+    /// How long entries may wait for others of their transaction [default: 100ms]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) linger: Option<Span>,
+    /// How long a user is remembered after being looked up; 0s looks up each time [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) remember: Option<Span>,
+    /// How long a shutdown may take to store what waits [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) drain: Option<Span>,
+}
+
+impl Queued {
+    /// An option of these that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--queue", self.queue.is_some()),
+            ("--queue-size", self.queue_size.is_some()),
+            ("--collectors", self.collectors.is_some()),
+            ("--batch", self.batch.is_some()),
+            ("--linger", self.linger.is_some()),
+            ("--remember", self.remember.is_some()),
+            ("--drain", self.drain.is_some()),
+        ];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+}
+
+/// What only the direct architecture has.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Architecture direct")]
+pub(crate) struct Direct {
+    /// The most connections to the database of entries [default: 50]
+    #[arg(long, value_name = "N")]
+    pub(crate) sink_connections: Option<NonZeroUsize>,
 }
 
 /// A number of bytes: `1000`, `64KiB`, `2MiB`, `1GiB`.
@@ -190,6 +220,16 @@ fn body(text: &str) -> Result<u64, String> {
     const MOST: u64 = 8 << 20;
     size(text)
         .and_then(|bytes| if bytes <= MOST { Ok(bytes) } else { Err("at most 8MiB are taken".to_owned()) })
+}
+
+/// How long something may take.
+fn limit(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse()?;
+    if span.0.is_zero() {
+        Err("in no time nothing could be done: write 500ms or 10s".to_owned())
+    } else {
+        Ok(span)
+    }
 }
 
 /// A length of time that may be in days.

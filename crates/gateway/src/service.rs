@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    num::NonZeroUsize,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -116,8 +117,8 @@ impl Gateway {
             let most = config.sink_connections.get();
             (Keeper::Direct(Direct::new(Arc::clone(&sink), Arc::clone(&metrics), most)), most)
         } else {
+            let collectors = collectors(config, &sink)?;
             let queue = Arc::new(queue(config, &metrics)?);
-            let collectors = config.collectors.map_or(if sink.has_one_writer() { 1 } else { 2 }, Into::into);
             let shared = Collectors::new(
                 Arc::clone(&queue),
                 Arc::clone(&sink),
@@ -208,16 +209,29 @@ impl Keeper {
     }
 }
 
+fn collectors(config: &Config, sink: &Sink) -> Result<usize, Error> {
+    match config.collectors.map(NonZeroUsize::get) {
+        Some(2..) if sink.has_one_writer() => Err(Error::Usage(
+            "SQLite takes one transaction at a time: several collectors would wait for each other\n  remedy: leave out \
+             --collectors"
+                .to_owned(),
+        )),
+        Some(collectors) => Ok(collectors),
+        None if sink.has_one_writer() => Ok(1),
+        None => Ok(2),
+    }
+}
+
 fn queue(config: &Config, metrics: &Arc<Metrics>) -> Result<Queue, Error> {
+    if config.queue_size < LEAST {
+        return Err(Error::Usage(format!(
+            "a queue of {} bytes is too small for some requests\n  remedy: --queue-size 32MiB or more",
+            config.queue_size
+        )));
+    }
     match config.queue {
         QueueKind::Memory => Ok(Queue::Memory(MemoryQueue::new(config.queue_size))),
         QueueKind::Disk => {
-            if config.queue_size < LEAST {
-                return Err(Error::Usage(format!(
-                    "a queue of {} bytes is too small: on disk it has at least 32MiB",
-                    config.queue_size
-                )));
-            }
             let options = DiskOptions {
                 folder: config.queue_folder.clone(),
                 most_bytes: config.queue_size,

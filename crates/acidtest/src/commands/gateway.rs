@@ -1,9 +1,10 @@
 //! `acidtest gateway`: takes log entries over HTTP and stores them; and those who may send them.
 
-use std::{fmt::Write, io, num::NonZeroUsize, path::Path, thread};
+use std::{fmt::Write, io, num::NonZeroUsize, path::Path, thread, time::Duration};
 
 use acidtest_gateway::{Architecture, Config, Ended, Error, QueueKind, Users};
 use acidtest_model::{Address, count};
+use acidtest_report::Span;
 use acidtest_runner::Failure;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -15,6 +16,11 @@ use crate::{
     gateway_arguments::{self as args, GatewayCommand, LogFormat, UserCommand},
     output, target,
 };
+
+/// The most entries of a transaction, and the most connections of the direct architecture, where nothing else is asked
+/// for. Both are more than none.
+const BATCH: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
+const SINK_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(50).unwrap();
 
 pub(crate) async fn gateway(asked: args::Gateway) -> Result<Status, Failure> {
     match asked.command {
@@ -88,35 +94,53 @@ fn log(format: LogFormat) {
 }
 
 fn config(asked: &args::Serve) -> Result<Config, Failure> {
+    let args::Serve { queued, direct, .. } = asked;
+    let architecture = match asked.architecture {
+        args::Architecture::Direct => Architecture::Direct,
+        args::Architecture::Queued => Architecture::Queued,
+    };
+    let idle = match architecture {
+        Architecture::Direct => queued.given().map(|option| (option, "there is no queue")),
+        Architecture::Queued => direct.sink_connections.map(|_| {
+            (
+                "--sink-connections",
+                "each collector has a connection, and --collectors says how many there are",
+            )
+        }),
+    };
+    if let Some((option, why)) = idle {
+        return Err(Failure::Usage(format!(
+            "{option} has no effect with --architecture {}: {why}\n  remedy: leave it out",
+            if architecture == Architecture::Direct { "direct" } else { "queued" }
+        )));
+    }
     let data = &asked.database.data;
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let time = |given: Option<Span>, default: Duration| given.map_or(default, |span| span.0);
     Ok(Config {
         listen: asked.listen,
-        architecture: match asked.architecture {
-            args::Architecture::Direct => Architecture::Direct,
-            args::Architecture::Queued => Architecture::Queued,
-        },
-        queue: match asked.queue {
+        architecture,
+        queue: match queued.queue.unwrap_or(args::Queue::Disk) {
             args::Queue::Disk => QueueKind::Disk,
             args::Queue::Memory => QueueKind::Memory,
         },
         queue_folder: data.join("queue"),
-        queue_size: asked.queue_size,
+        queue_size: queued.queue_size.unwrap_or(1 << 30),
         users: users_address(&asked.database)?,
         sink: address(asked.sink.as_deref(), data, "logs.sqlite")?,
         table: asked.table.clone(),
-        sink_connections: asked.sink_connections,
-        collectors: asked.collectors,
-        batch: asked.batch,
-        linger: asked.linger.0,
-        remember: asked.remember.0,
+        sink_connections: direct.sink_connections.unwrap_or(SINK_CONNECTIONS),
+        collectors: queued.collectors,
+        batch: queued.batch.unwrap_or(BATCH),
+        linger: time(queued.linger, Duration::from_millis(100)),
+        remember: time(queued.remember, Duration::from_secs(30)),
         threads: asked.threads.unwrap_or(cores),
-        connections: asked.max_connections,
+        connections: asked.max_connections.get(),
         body: usize::try_from(asked.max_body).unwrap_or(usize::MAX),
         head_time: asked.head_timeout.0,
         body_time: asked.body_timeout.0,
         idle_time: asked.idle_timeout.0,
-        drain: asked.drain.0,
+        drain: time(queued.drain, Duration::from_secs(30)),
     })
 }
 
@@ -140,13 +164,18 @@ async fn users(asked: args::User) -> Result<Status, Failure> {
             output::print_text(&format!("{}\n", token.reveal()))?;
             output::say(&format!(
                 "{name} may send entries with this token, which is not shown again:\n  curl -H \"Authorization: Bearer \
-                 TOKEN\" -H 'Content-Type: application/json' http://HOST:PORT/logs -d '{{...}}'"
+                 TOKEN\" --json '{{...}}' http://HOST:PORT/logs"
             ));
         }
         UserCommand::List => {
+            let listed = users.list().await.map_err(failure)?;
+            if listed.is_empty() {
+                output::say("there are no users yet\n  remedy: acidtest gateway user add NAME");
+                return Ok(Status::Held);
+            }
             let mut text =
                 format!("{:<24} {:<8} {:<9} {:<28} {}\n", "user", "state", "operator", "added", "expires");
-            for user in users.list().await.map_err(failure)? {
+            for user in listed {
                 let (added, expires) = user.moments();
                 let _ = writeln!(
                     text,

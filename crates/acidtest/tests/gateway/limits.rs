@@ -284,13 +284,25 @@ fn a_full_disk_answers_503_and_loses_nothing() {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_started() {
-    let cases: [(&[&str], i32, &str); 8] = [
+    let cases: [(&[&str], i32, &str); 16] = [
         (&["--sink", "redis://localhost"], 2, "entries are stored in SQLite, PostgreSQL, MariaDB or MySQL"),
         (&["--sink", "nonsense"], 2, "nonsense"),
         (&["--users", "mysql://localhost/x"], 2, "users are kept in SQLite or PostgreSQL"),
         (&["--sink", "mysql://localhost:1"], 2, "names no database"),
         (&["--sink", "postgres://nobody@127.0.0.1:1/x"], 3, "PostgreSQL at postgres://nobody@127.0.0.1:1/x"),
-        (&["--queue-size", "1MiB"], 2, "at least 32MiB"),
+        (&["--queue-size", "1MiB"], 2, "--queue-size 32MiB or more"),
+        (&["--queue", "memory", "--queue-size", "1MiB"], 2, "--queue-size 32MiB or more"),
+        (
+            &["--architecture", "direct", "--batch", "10"],
+            2,
+            "--batch has no effect with --architecture direct",
+        ),
+        (&["--architecture", "direct", "--queue", "disk"], 2, "--queue has no effect"),
+        (&["--architecture", "direct", "--remember", "1s"], 2, "--remember has no effect"),
+        (&["--sink-connections", "10"], 2, "--sink-connections has no effect with --architecture queued"),
+        (&["--collectors", "2"], 2, "SQLite takes one transaction at a time"),
+        (&["--head-timeout", "0s"], 2, "in no time nothing could be done"),
+        (&["--max-connections", "0"], 2, "--max-connections"),
         (&["--table", "Robert'); DROP TABLE"], 2, "is no name for a table"),
         (&["--sink", "sqlite:/dev/null/x"], 3, "/dev/null/x"),
     ];

@@ -388,6 +388,7 @@ fn failed(error: &DriverError) -> SinkError {
 fn words(error: &DriverError) -> String {
     match error {
         DriverError::Server(said) => format!("{} ({})", said.message, said.code),
-        other => other.to_string(),
+        // the driver says it once for each of its layers
+        other => other.to_string().replace("Input/output error: ", ""),
     }
 }
