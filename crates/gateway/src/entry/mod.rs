@@ -7,7 +7,7 @@ use std::{borrow::Cow, fmt};
 
 pub(crate) use self::{
     read::{Body, Form, Refusal, Unreadable, read},
-    record::{decode, encode},
+    record::{decode, encode, received},
 };
 
 /// The most bytes of an id.

@@ -84,6 +84,11 @@ pub(crate) fn decode(record: &[u8]) -> Option<Decoded<'_>> {
     Some(Decoded { user, received, entries })
 }
 
+/// When the entries of a record were received, in microseconds since 1970. `None` if it is not a record.
+pub(crate) fn received(record: &[u8]) -> Option<i64> {
+    record.first_chunk().map(|bytes| i64::from_le_bytes(*bytes))
+}
+
 /// What is left to read of a record.
 struct Rest<'a>(&'a [u8]);
 

@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Batch, Cut, Depth, PutError, Record, progress::Progress};
+use super::{Batch, Cut, Depth, FULL, PutError, Record, progress::Progress};
 
 /// Bytes that a record takes beside its own.
 const BESIDE: u64 = 64;
@@ -35,6 +35,8 @@ struct State {
     end: u64,
     taken: u64,
     closed: bool,
+    /// Whether the last record was refused for want of room.
+    is_full: bool,
     progress: Progress,
 }
 
@@ -46,7 +48,8 @@ impl MemoryQueue {
             end: 0,
             taken: 0,
             closed: false,
-            progress: Progress::new(0, 0),
+            is_full: false,
+            progress: Progress::new(0, 0, Duration::ZERO),
         };
         Self { most_bytes, state: Mutex::new(state), came: Notify::new(), turn: TaskMutex::default() }
     }
@@ -61,7 +64,8 @@ impl MemoryQueue {
             return Err(PutError::Closed);
         }
         let size = record.bytes.len() as u64 + BESIDE;
-        if state.bytes + size > self.most_bytes {
+        state.is_full = state.bytes + size > self.most_bytes;
+        if state.is_full {
             return Err(PutError::Full);
         }
         state.bytes += size;
@@ -92,7 +96,7 @@ impl MemoryQueue {
                 }
                 if waiting >= most as u64 || state.closed || until.is_some_and(|until| until <= now) {
                     let begin = state.taken;
-                    let batch = cut.fill(most, begin, state.end, || state.records.pop_front());
+                    let (batch, _) = cut.fill(most, begin, state.end, || Ok(state.records.pop_front()));
                     state.taken = batch.end;
                     return Some(batch);
                 }
@@ -111,6 +115,7 @@ impl MemoryQueue {
             // a record's bytes are given back with its last entry
             if part.is_last {
                 state.bytes = state.bytes.saturating_sub(part.record.len() as u64 + BESIDE);
+                state.is_full = false;
             }
         }
     }
@@ -132,6 +137,6 @@ impl MemoryQueue {
 
     pub(super) fn trouble(&self) -> Option<String> {
         let state = self.state();
-        (state.bytes >= self.most_bytes).then(|| "the queue is full".to_owned())
+        state.is_full.then(|| FULL.to_owned())
     }
 }

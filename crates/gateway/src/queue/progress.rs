@@ -23,10 +23,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// A queue in which the entries from `stored` to before `end` wait.
-    pub(super) fn new(stored: u64, end: u64) -> Self {
+    /// A queue in which the entries from `stored` to before `end` wait, the oldest of them for so long.
+    pub(super) fn new(stored: u64, end: u64, oldest: Duration) -> Self {
         let mut progress = Self { stored, ahead: BTreeMap::new(), end: stored, moments: VecDeque::new() };
         progress.acknowledged(end);
+        if let Some((_, moment)) = progress.moments.back_mut() {
+            // where the clock was set, it may be before the machine's start, and then it is as old as can be said
+            *moment = moment.checked_sub(oldest).unwrap_or(*moment);
+        }
         progress
     }
 
@@ -92,7 +96,7 @@ mod tests {
 
     #[test]
     fn entries_are_done_only_when_all_before_them_are() {
-        let mut progress = Progress::new(5, 5);
+        let mut progress = Progress::new(5, 5, Duration::ZERO);
         assert_eq!((progress.waiting(), progress.oldest()), (0, None));
         progress.acknowledged(35);
         progress.stored(15, 25);
@@ -106,7 +110,7 @@ mod tests {
 
     #[test]
     fn moments_stay_few_and_in_order_however_long_nothing_is_stored() {
-        let mut progress = Progress::new(0, 0);
+        let mut progress = Progress::new(0, 0, Duration::ZERO);
         for end in 1..=20_000 {
             progress.acknowledged(end);
             // as if they came slowly

@@ -11,9 +11,12 @@ use std::{
 
 use super::{
     Pending, Placed, Shared,
-    segment::{self, HEAD, Segment},
+    segment::{self, HEAD, Numbers, Segment},
 };
-use crate::{metrics::Stage, queue::PutError};
+use crate::{
+    metrics::Stage,
+    queue::{FULL, PutError},
+};
 
 /// How long it takes until it is tried again whether there is room, where no request comes.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -107,24 +110,24 @@ impl Committer {
             let number = *number;
             self.seal(number);
         }
-        let (number, first) = {
+        let (number, numbers) = {
             let mut state = self.shared.state();
             if state.disk_bytes() + options.segment > options.most_bytes {
-                state.trouble = Some("the queue is full".to_owned());
+                state.trouble = Some(FULL.to_owned());
                 return Err(PutError::Full);
             }
             let number = state.next_segment;
             state.next_segment += 1;
-            (number, state.end)
+            (number, Numbers { first: state.end, acknowledged: state.acknowledged })
         };
-        match Segment::create(&options.folder, number, first, options.segment.max(segment::BEGIN + size)) {
+        match Segment::create(&options.folder, number, numbers, options.segment.max(segment::BEGIN + size)) {
             Ok(made) => {
                 self.segment = Some((made, number, segment::BEGIN));
                 self.shared.state().segments.push_back(Placed {
                     number,
                     size: options.segment.max(segment::BEGIN + size),
                     written: segment::BEGIN,
-                    end: first,
+                    end: numbers.first,
                     sealed: false,
                     damaged: false,
                 });
@@ -158,6 +161,7 @@ impl Committer {
                 let written = *begin;
                 let mut state = self.shared.state();
                 state.end = first;
+                state.acknowledged = first;
                 state.progress.acknowledged(first);
                 state.trouble = None;
                 if let Some(placed) = state.segments.iter_mut().find(|placed| placed.number == number) {
@@ -175,7 +179,6 @@ impl Committer {
                 // and nothing more is written into this segment. If it cannot be taken back, it may be stored after
                 // a restart, which is what an answer of 503 says.
                 let is_cut = segment.file.set_len(place).is_ok();
-                self.seal(number);
                 // and its numbers are not given to others, which would then look as if they were stored
                 let mut state = self.shared.state();
                 state.end = first;
@@ -186,6 +189,7 @@ impl Committer {
                     placed.size = place;
                 }
                 drop(state);
+                self.seal(number);
                 Err(self
                     .fail(&error, "nothing more is written into a segment that cannot be written or synced"))
             }
@@ -220,6 +224,8 @@ impl Committer {
 impl Shared {
     #[cfg_attr(not(test), allow(clippy::unused_self, reason = "a test breaks the disk"))]
     fn sync(&self, file: &File) -> io::Result<()> {
+        #[cfg(test)]
+        assert!(!self.options.panics.load(std::sync::atomic::Ordering::Relaxed), "planted");
         #[cfg(test)]
         if self.options.broken.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));

@@ -31,7 +31,7 @@ use std::{
 
 use tokio::{
     sync::{Mutex as TaskMutex, Notify, oneshot},
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use self::{
@@ -45,6 +45,9 @@ use crate::{folder, metrics::Metrics};
 const PENDING: u64 = 64 << 20;
 /// The file that says how far entries are stored is written no more often than this.
 const NOTE: Duration = Duration::from_millis(100);
+
+/// How long it takes until it is tried again to read entries back.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is told where a record is not what was written.
 const DAMAGED: &str = "acknowledged entries cannot be read: the disk has changed them";
@@ -60,6 +63,9 @@ pub(crate) struct DiskOptions {
     /// Lets every sync fail, as a disk does.
     #[cfg(test)]
     pub(crate) broken: Arc<std::sync::atomic::AtomicBool>,
+    /// Lets the thread that writes panic, as only a defect could.
+    #[cfg(test)]
+    pub(crate) panics: Arc<std::sync::atomic::AtomicBool>,
 }
 
 /// A queue on disk.
@@ -95,10 +101,15 @@ struct State {
     segments: VecDeque<Placed>,
     /// The number of the next segment.
     next_segment: u64,
-    /// The number behind the last entry that was acknowledged.
+    /// The number behind the last entry that was acknowledged or, because it could not be synced, refused.
     end: u64,
+    /// The number behind the last entry that was acknowledged.
+    acknowledged: u64,
     progress: Progress,
+    /// Why entries cannot be written at present.
     trouble: Option<String>,
+    /// Why entries cannot be read back at present.
+    unread: Option<String>,
 }
 
 /// A record that waits to be synced.
@@ -122,7 +133,7 @@ struct Placed {
     end: u64,
     /// Whether nothing more is written into it.
     sealed: bool,
-    /// Whether records in it could not be read: it is put aside, not removed.
+    /// Whether acknowledged entries in it cannot be read: it is put aside.
     damaged: bool,
 }
 
@@ -151,6 +162,12 @@ impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn put_aside(&self, number: u64) {
+        if let Some(placed) = self.state().segments.iter_mut().find(|placed| placed.number == number) {
+            put_aside(&self.options.folder, placed);
+        }
+    }
 }
 
 impl DiskQueue {
@@ -162,8 +179,8 @@ impl DiskQueue {
             io::Error::other("another gateway uses this folder\n  remedy: a folder of its own by --data")
         })?;
         let (note, stored) = Note::open(&options.folder)?;
-        let Recovered { segments, next_segment, end } = recovery::recover(&options.folder, stored)?;
-        let progress = Progress::new(stored, end);
+        let Recovered { segments, next_segment, end, oldest } = recovery::recover(&options.folder, stored)?;
+        let progress = Progress::new(stored, end, oldest);
         let waiting = progress.waiting();
         if waiting > 0 {
             tracing::info!(entries = waiting, "entries of an earlier gateway wait in the queue");
@@ -176,8 +193,10 @@ impl DiskQueue {
             segments,
             next_segment,
             end,
+            acknowledged: end,
             progress,
             trouble: None,
+            unread: None,
         };
         let shared = Arc::new(Shared {
             options,
@@ -236,12 +255,34 @@ impl DiskQueue {
                 until = Some(now + linger);
             }
             if waiting >= most as u64 || (waiting > 0 && ended) || until.is_some_and(|until| until <= now) {
-                return Some(reader.batch(&self.shared, most, end));
+                let (batch, read) = reader.batch(&self.shared, most, end);
+                self.note_read(read);
+                if batch.begin < batch.end {
+                    return Some(batch);
+                }
+                sleep(READ_AGAIN).await;
+                continue;
             }
             match until {
                 Some(until) => drop(timeout_at(until, came).await),
                 None => came.await,
             }
+        }
+    }
+
+    /// Tells once that entries cannot be read back, and once that they can be again.
+    fn note_read(&self, read: io::Result<()>) {
+        let unread = &mut self.shared.state().unread;
+        match (&unread, read) {
+            (None, Err(error)) => {
+                tracing::error!(%error, "entries cannot be read back from the queue: they wait there");
+                *unread = Some(error.to_string());
+            }
+            (Some(_), Ok(())) => {
+                tracing::info!("entries are read back from the queue again");
+                *unread = None;
+            }
+            _ => {}
         }
     }
 
@@ -264,17 +305,12 @@ impl DiskQueue {
                 state.segments.iter().take_while(|segment| segment.sealed && segment.end <= up_to).count();
             state.segments.drain(..count).collect()
         };
+        // in order: one that is missing between others would look as if it was lost
         for segment in done {
             let path = segment::path(&self.shared.options.folder, segment.number);
-            let removed = if segment.damaged {
-                let aside = path.with_extension("damaged");
-                tracing::warn!(file = %aside.display(), "a damaged segment is put aside");
-                fs::rename(&path, aside)
-            } else {
-                fs::remove_file(&path)
-            };
-            if let Err(error) = removed {
+            if let Err(error) = fs::remove_file(&path) {
                 tracing::warn!(file = %path.display(), %error, "a segment cannot be removed");
+                break;
             }
         }
     }
@@ -309,6 +345,17 @@ impl DiskQueue {
     pub(super) fn trouble(&self) -> Option<String> {
         self.shared.state().trouble.clone()
     }
+
+    /// Whether the committer has ended, though the queue was not closed.
+    pub(super) fn has_ended(&self) -> bool {
+        let state = self.shared.state();
+        state.ended && !state.closed
+    }
+
+    /// Why what waits cannot be read back at present, if it cannot.
+    pub(super) fn unread(&self) -> Option<String> {
+        self.shared.state().unread.clone()
+    }
 }
 
 impl Drop for DiskQueue {
@@ -325,16 +372,23 @@ impl State {
 
 impl Reader {
     /// The next batch of at most so many entries; all before `end` are synced.
-    fn batch(&mut self, shared: &Shared, most: usize, end: u64) -> Batch {
+    fn batch(&mut self, shared: &Shared, most: usize, end: u64) -> (Batch, io::Result<()>) {
         let Self { cut, taken, walk, done } = self;
-        let batch = cut.fill(most, *taken, end, || next(shared, walk, done));
+        let (batch, read) = cut.fill(most, *taken, end, || next(shared, walk, done));
         *taken = batch.end;
-        batch
+        (batch, read)
     }
 }
 
 /// The next record that was synced.
-fn next(shared: &Shared, walk: &mut Option<(u64, Walk)>, done: &mut u64) -> Option<(u64, Record)> {
+///
+/// # Errors
+/// If a segment cannot be opened: it can be tried again.
+fn next(
+    shared: &Shared,
+    walk: &mut Option<(u64, Walk)>,
+    done: &mut u64,
+) -> io::Result<Option<(u64, Record)>> {
     loop {
         let current = walk.as_ref().map(|(number, _)| *number);
         let placed = {
@@ -347,45 +401,62 @@ fn next(shared: &Shared, walk: &mut Option<(u64, Walk)>, done: &mut u64) -> Opti
         };
         let Some(placed) = placed else {
             // nothing was written yet; or all of the current segment is stored, and it was removed
-            *done = current?;
+            let Some(current) = current else { return Ok(None) };
+            *done = current;
             *walk = None;
             continue;
         };
-        if walk.is_none() {
-            match Segment::open(&segment::path(&shared.options.folder, placed.number)) {
-                Ok(Some(segment)) => *walk = Some((placed.number, Walk::new(segment))),
-                unreadable => {
-                    tracing::error!(segment = placed.number, ?unreadable, "a segment cannot be read");
-                    mark_damaged(shared, placed.number);
+        let damaged = |from: u64, to: u64, why: &str| {
+            tracing::error!(segment = placed.number, from, to, "{why}");
+            shared.put_aside(placed.number);
+        };
+        let (_, reader) = match &mut *walk {
+            Some(open) => open,
+            none => {
+                let opened = Segment::open(&segment::path(&shared.options.folder, placed.number))?;
+                let Some(segment) = opened else {
+                    damaged(
+                        0,
+                        placed.written,
+                        "a segment's head cannot be read: what it holds is not stored",
+                    );
                     *done = placed.number;
                     continue;
-                }
+                };
+                none.insert((placed.number, Walk::new(segment)))
             }
-        }
-        let (number, reader) = walk.as_mut()?;
+        };
         match reader.step(placed.written) {
-            Some(Step::Record(first, record)) => return Some((first, record)),
-            Some(Step::Damage { from, to }) => {
-                tracing::error!(segment = *number, from, to, "{DAMAGED}");
-                mark_damaged(shared, *number);
-            }
+            Some(Step::Record(first, record)) => return Ok(Some((first, record))),
+            Some(Step::Damage { from, to }) => damaged(from, to, DAMAGED),
             None if placed.sealed => {
                 if reader.offset < placed.written {
-                    let (from, to) = (reader.offset, placed.written);
-                    tracing::error!(segment = *number, from, to, "{DAMAGED}");
-                    mark_damaged(shared, *number);
+                    damaged(reader.offset, placed.written, DAMAGED);
                 }
-                *done = *number;
+                *done = placed.number;
                 *walk = None;
             }
-            None => return None,
+            None => return Ok(None),
         }
     }
 }
 
-fn mark_damaged(shared: &Shared, number: u64) {
-    if let Some(segment) = shared.state().segments.iter_mut().find(|segment| segment.number == number) {
-        segment.damaged = true;
+/// Keeps the file of a segment in which acknowledged entries cannot be read, for somebody who can read more of it: under
+/// a second name at once, because its first is removed when the rest of it is stored.
+fn put_aside(folder: &Path, placed: &mut Placed) {
+    if placed.damaged {
+        return;
+    }
+    placed.damaged = true;
+    let file = segment::path(folder, placed.number);
+    let aside = file.with_extension(segment::DAMAGED);
+    match fs::hard_link(&file, &aside) {
+        // an earlier gateway found it, too
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Ok(()) => tracing::warn!(file = %aside.display(), "the damaged segment is put aside"),
+        Err(error) => {
+            tracing::error!(file = %aside.display(), %error, "the damaged segment cannot be put aside");
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! | bytes | what |
 //! | --- | --- |
-//! | 0 to 36 | `acidlog1`; the segment's salt, 16 random bytes; the number of its first entry; a checksum of these |
-//! | 512 to 548 | the same again |
+//! | 0 to 44 | `acidlog1`; the segment's salt, 16 random bytes; the number of its first entry; the number behind the last entry that was acknowledged before it was made; a checksum of these |
+//! | 512 to 556 | the same again |
 //! | from 1024 | records |
 //!
 //! Of each record:
@@ -23,6 +23,8 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -37,6 +39,9 @@ pub(super) const HEAD: usize = 28;
 /// The most bytes of a record's content: more than a request may have.
 pub(super) const CONTENT: usize = 64 << 20;
 
+/// How the name of a segment ends that was put aside.
+pub(super) const DAMAGED: &str = "damaged";
+
 const NAME: &[u8; 8] = b"acidlog1";
 const MARK: [u8; 4] = [0xf1, 0x0e, 0xca, 0x11];
 /// Where the segment's head is written: in two sectors.
@@ -46,6 +51,9 @@ const CHUNK: usize = 1 << 20;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 /// What is read singly where a disk cannot read a chunk.
 const BLOCK: usize = 4096;
+/// How often it is tried again to read a chunk, and after how long each time.
+const PATIENCE: usize = 5;
+const PAUSE: Duration = Duration::from_millis(100);
 
 type Salt = [u8; 16];
 
@@ -56,6 +64,16 @@ pub(super) struct Segment {
     pub(super) salt: Salt,
     /// The number of its first entry.
     pub(super) first: u64,
+    /// The number behind the last entry that was acknowledged before it was made: all of these are in the segments
+    /// before it, or stored. Entries from here to the first were refused, because they could not be synced.
+    pub(super) acknowledged: u64,
+}
+
+/// The first number, and the one behind the last that was acknowledged, of a new segment's head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers {
+    pub(super) first: u64,
+    pub(super) acknowledged: u64,
 }
 
 /// The file of the segment with this number.
@@ -63,18 +81,21 @@ pub(super) fn path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:016}.segment"))
 }
 
-/// The number of the segment in the file with this name, if it is one's.
-pub(super) fn number(name: &str) -> Option<u64> {
-    name.strip_suffix(".segment")?.parse().ok()
+/// The number of the segment in the file with this name, if it is one's, and whether it is in use: not put aside.
+pub(super) fn number(name: &str) -> Option<(u64, bool)> {
+    let (number, extension) = name.split_once('.')?;
+    let is_segment = extension == "segment";
+    number.parse().ok().filter(|_| is_segment || extension == DAMAGED).map(|number| (number, is_segment))
 }
 
 impl Segment {
     /// Makes a segment whose room is taken on the disk at once, so that the disk is full now or not before the segment
     /// is. The file and its name are synced.
-    pub(super) fn create(folder: &Path, number: u64, first: u64, size: u64) -> io::Result<Self> {
+    pub(super) fn create(folder: &Path, number: u64, numbers: Numbers, size: u64) -> io::Result<Self> {
         let path = path(folder, number);
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-        let made = Self { file, salt: rand::rng().random(), first };
+        let Numbers { first, acknowledged } = numbers;
+        let made = Self { file, salt: rand::rng().random(), first, acknowledged };
         match made.write_heads(size).and_then(|()| File::open(folder)?.sync_all()) {
             Ok(()) => Ok(made),
             Err(error) => {
@@ -95,6 +116,7 @@ impl Segment {
         head.extend(NAME);
         head.extend(self.salt);
         head.extend(self.first.to_le_bytes());
+        head.extend(self.acknowledged.to_le_bytes());
         head.extend(crc32fast::hash(&head).to_le_bytes());
         for place in HEADS {
             self.file.write_all_at(&head, place)?;
@@ -102,21 +124,23 @@ impl Segment {
         self.file.sync_all()
     }
 
-    /// Opens a segment. `None` if it has no head that can be read: then none of its records can be told from others.
+    /// Opens a segment for reading. `None` if it has no head that is whole: then none of its records can be told from
+    /// others.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let file = File::open(path)?;
         let head = HEADS.into_iter().find_map(|place| {
-            let mut head = [0; 36];
-            file.read_exact_at(&mut head, place).ok()?;
+            let mut head = [0; 44];
+            read_patiently(&file, &mut head, place).ok()?;
             let (said, crc) = head.split_last_chunk::<4>()?;
             if u32::from_le_bytes(*crc) != crc32fast::hash(said) {
                 return None;
             }
             let rest = said.strip_prefix(NAME)?;
-            let (salt, first) = rest.split_first_chunk::<16>()?;
-            Some((*salt, u64::from_le_bytes(first.try_into().ok()?)))
+            let (salt, rest) = rest.split_first_chunk::<16>()?;
+            let (first, acknowledged) = rest.split_first_chunk::<8>()?;
+            Some((*salt, u64::from_le_bytes(*first), u64::from_le_bytes(acknowledged.try_into().ok()?)))
         });
-        Ok(head.map(|(salt, first)| Self { file, salt, first }))
+        Ok(head.map(|(salt, first, acknowledged)| Self { file, salt, first, acknowledged }))
     }
 
     /// Appends a record's bytes to `to`; its first entry has this number.
@@ -244,7 +268,7 @@ impl Walk {
             self.read = vec![0; length];
         }
         self.read_at = at;
-        if read_at(&self.file, &mut self.read, at).is_err() {
+        if read_patiently(&self.file, &mut self.read, at).is_err() {
             self.read.fill(0);
             for (place, block) in self.read.chunks_mut(BLOCK).enumerate() {
                 if read_at(&self.file, block, at + (place * BLOCK) as u64).is_err() {
@@ -252,11 +276,6 @@ impl Walk {
                 }
             }
         }
-    }
-
-    /// Ends the file here.
-    pub(super) fn cut(&self, end: u64) -> io::Result<()> {
-        self.file.set_len(end)
     }
 
     /// Where what lies behind the last record ends, which is no whole record: only zeros follow.
@@ -278,6 +297,17 @@ impl Walk {
 /// Whether these bytes, no more than a chunk, are zeros.
 fn is_zero(bytes: &[u8]) -> bool {
     ZEROS.get(..bytes.len()).is_some_and(|zeros| zeros == bytes)
+}
+
+/// Reads as `read_at` does, and again where that fails: what a disk cannot read now, it may read in a moment.
+fn read_patiently(file: &File, buffer: &mut [u8], at: u64) -> io::Result<()> {
+    for _ in 0..PATIENCE {
+        if read_at(file, buffer, at).is_ok() {
+            return Ok(());
+        }
+        thread::sleep(PAUSE);
+    }
+    read_at(file, buffer, at)
 }
 
 /// Reads until the buffer is full; behind the end of the file are zeros.

@@ -15,6 +15,7 @@ fn options(folder: &Path) -> DiskOptions {
         most_bytes: 16 * SEGMENT,
         segment: SEGMENT,
         broken: Arc::default(),
+        panics: Arc::default(),
     }
 }
 
@@ -61,8 +62,12 @@ async fn take_all(queue: &DiskQueue, most: usize, and_store: bool) -> Vec<u64> {
 }
 
 fn segments(folder: &Path) -> Vec<PathBuf> {
+    files(folder, "segment")
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-    files.retain(|file| file.extension().is_some_and(|name| name == "segment"));
+    files.retain(|file| file.extension().is_some_and(|name| name == extension));
     files.sort();
     files
 }
@@ -189,6 +194,26 @@ async fn after_a_failed_sync_nothing_is_acknowledged_on_that_segment_and_nothing
     assert_eq!(take_all(&queue, 7, true).await, (0..20).collect::<Vec<_>>());
     // what was refused is not there after a kill either
     assert_eq!(take_all(&open(copy.path()), 7, true).await, (0..20).collect::<Vec<_>>());
+}
+
+/// A collector that waits finds out at once: otherwise they would count as waiting, and grow old.
+#[tokio::test]
+async fn entries_that_could_not_be_synced_do_not_wait_to_be_stored() {
+    let folder = TempDir::new().unwrap();
+    let queue = Arc::new(open(folder.path()));
+    queue.put(record(0, 1, 100)).await.unwrap();
+    take_all(&queue, 7, true).await;
+    queue.shared.options.broken.store(true, Relaxed);
+    let taking = tokio::spawn({
+        let queue = Arc::clone(&queue);
+        async move { queue.take(7, NO_LINGER).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(queue.put(record(1, 10, 100)).await.is_err());
+    let taken = tokio::time::timeout(Duration::from_secs(10), taking).await.unwrap().unwrap().unwrap();
+    assert!(ids(&taken).is_empty());
+    queue.stored(&taken);
+    assert_eq!((queue.depth().entries, queue.depth().oldest), (0, None));
 }
 
 #[tokio::test]
@@ -382,4 +407,105 @@ async fn a_segment_without_its_head_is_put_aside_and_costs_no_other() {
     assert!(read.len() > 100 && read.len() < 200 && read.first() == Some(&0) && read.last() == Some(&199));
     assert!(files[1].with_extension("damaged").exists());
     assert_eq!(queue.depth().entries, 0, "what is lost does not count as waiting");
+}
+
+/// A thread that has ended acknowledges nothing, and it shows that it has ended.
+#[tokio::test]
+async fn a_committer_that_panics_is_seen() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    queue.put(record(0, 10, 100)).await.unwrap();
+    assert!(!queue.has_ended());
+    queue.shared.options.panics.store(true, Relaxed);
+    assert_eq!(queue.put(record(10, 10, 100)).await, Err(PutError::Closed));
+    let ended = async {
+        while !queue.has_ended() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap();
+    assert_eq!(queue.put(record(20, 10, 100)).await, Err(PutError::Closed));
+    assert_eq!(take_all(&queue, 7, true).await, (0..10).collect::<Vec<_>>());
+    drop(queue);
+    let queue = open(folder.path());
+    queue.close();
+    assert!(!queue.has_ended(), "it ends because it was closed");
+}
+
+/// What the segment that follows says of the one before: its end is not torn, it was acknowledged.
+#[tokio::test]
+async fn damage_to_the_last_record_of_a_full_segment_is_no_torn_write() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    for id in 0..200 {
+        queue.put(record(id, 1, 1000)).await.unwrap();
+    }
+    let whole = as_killed(folder.path());
+    drop(queue);
+    assert_eq!(take_all(&open(whole.path()), 1000, false).await.len(), 200);
+    assert!(files(whole.path(), "damaged").is_empty());
+    let first = &segments(folder.path())[0];
+    let mut bytes = fs::read(first).unwrap();
+    let last = bytes.iter().rposition(|byte| *byte == b'x').unwrap();
+    bytes[last] ^= 1;
+    fs::write(first, &bytes).unwrap();
+    let queue = open(folder.path());
+    let read = take_all(&queue, 1000, true).await;
+    assert_eq!(read.len(), 199);
+    let aside = files(folder.path(), "damaged");
+    assert_eq!(aside, [first.with_extension("damaged")]);
+    let kept = fs::read(&aside[0]).unwrap();
+    assert!(kept.len() > last && bytes.starts_with(&kept), "all of it is kept, but for zeros at its end");
+    // its number is not given again, also when no segment is left
+    drop(queue);
+    for file in segments(folder.path()) {
+        fs::remove_file(file).unwrap();
+    }
+    open(folder.path()).put(record(200, 1, 1)).await.unwrap();
+    assert!(segments(folder.path())[0] > *first);
+    assert!(fs::read(&aside[0]).unwrap() == kept);
+}
+
+/// A gateway that has no descriptor left, or whose disk is read again only in a moment, loses nothing.
+#[tokio::test]
+async fn a_segment_that_cannot_be_opened_now_is_read_later() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    for id in 0..200 {
+        queue.put(record(id, 1, 1000)).await.unwrap();
+    }
+    let hidden = segments(folder.path())[1].clone();
+    let away = hidden.with_extension("away");
+    fs::rename(&hidden, &away).unwrap();
+    let mut read = Vec::new();
+    while queue.unread().is_none() {
+        let taking = tokio::time::timeout(Duration::from_millis(100), queue.take(1000, NO_LINGER));
+        let Ok(Some(batch)) = taking.await else { continue };
+        read.extend(ids(&batch));
+        queue.stored(&batch);
+    }
+    assert!(read.len() < 100);
+    fs::rename(&away, &hidden).unwrap();
+    read.extend(take_all(&queue, 1000, true).await);
+    assert_eq!(read, (0..200).collect::<Vec<_>>());
+    assert_eq!((queue.unread(), queue.depth().entries), (None, 0));
+    assert!(files(folder.path(), "damaged").is_empty());
+}
+
+#[tokio::test]
+async fn what_waits_is_as_old_after_a_restart_as_before() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    let hour_ago = Record {
+        bytes: entry::encode("ann", entry::now() - 3_600_000_000, std::iter::empty::<&Entry<'_>>()).into(),
+        entries: 1,
+    };
+    queue.put(hour_ago).await.unwrap();
+    drop(queue);
+    let oldest = open(folder.path()).depth().oldest.unwrap();
+    // as old as the machine at most, if that was started a moment ago
+    assert!(
+        oldest > Duration::from_mins(50) || Instant::now().checked_sub(oldest * 2).is_none(),
+        "{oldest:?}"
+    );
 }
