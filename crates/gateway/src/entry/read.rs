@@ -47,7 +47,8 @@ pub(crate) struct Refusal {
 pub(crate) struct Unreadable(pub(crate) String);
 
 /// Reads a body. Of an array nothing is taken unless all of it is JSON, because nobody knows where the next entry
-/// begins; of lines, each stands for itself.
+/// begins; of lines, each stands for itself. An entry of an array that is JSON by its grammar and has no meaning, such as
+/// half of a surrogate pair, costs itself alone, too.
 pub(crate) fn read(body: &[u8], form: Form) -> Result<Body<'_>, Unreadable> {
     let mut read = Body::default();
     match form {
@@ -69,7 +70,21 @@ fn read_json<'a>(body: &'a [u8], read: &mut Body<'a>) -> Result<(), Unreadable> 
         Loose::deserialize(&mut json).map(|entry| read.note(entry))
     };
     let whole = done.and_then(|()| json.end());
-    whole.map_err(|error| Unreadable(if read.count > ENTRIES { too_many() } else { not_json(&error) }))
+    let Err(error) = whole else { return Ok(()) };
+    if read.count > ENTRIES {
+        return Err(Unreadable(too_many()));
+    }
+    let Ok(raw) = serde_json::from_slice::<Vec<&'a RawValue>>(body) else {
+        return Err(Unreadable(not_json(&error)));
+    };
+    if raw.len() > ENTRIES {
+        return Err(Unreadable(too_many()));
+    }
+    *read = Body::default();
+    for entry in raw {
+        read.note_text(entry.get().as_bytes(), "the entry");
+    }
+    Ok(())
 }
 
 fn not_json(error: &serde_json::Error) -> String {
@@ -93,15 +108,19 @@ fn read_lines<'a>(body: &'a [u8], read: &mut Body<'a>) -> Result<(), Unreadable>
         if read.count == ENTRIES {
             return Err(Unreadable(too_many()));
         }
-        match serde_json::from_slice::<Loose<'a>>(line) {
-            Ok(entry) => read.note(entry),
-            Err(error) => read.refuse(None, format!("the line is not JSON: {error}")),
-        }
+        read.note_text(line, "the line");
     }
     Ok(())
 }
 
 impl<'a> Body<'a> {
+    fn note_text(&mut self, text: &'a [u8], what: &str) {
+        match serde_json::from_slice::<Loose<'a>>(text) {
+            Ok(entry) => self.note(entry),
+            Err(error) => self.refuse(None, format!("{what} is not JSON: {error}")),
+        }
+    }
+
     fn note(&mut self, loose: Loose<'a>) {
         match loose.checked() {
             Ok((entry, made)) => {
@@ -232,16 +251,59 @@ fn good_id(id: Cow<'_, str>) -> Result<Cow<'_, str>, Fault> {
     Ok(id)
 }
 
-/// A moment as RFC 3339 with its offset from UTC, in the years 1970 to 9999: what every database can store.
-/// Digits beyond microseconds are cut off.
+/// A moment as RFC 3339 with its offset from UTC, in the years 1970 to 9998: what every database can store.
+/// Digits beyond microseconds are cut off, and a leap second counts as the second before it.
 fn moment(text: &str) -> Result<i64, String> {
-    const END: i64 = 253_402_300_800_000_000;
-    let moment: jiff::Timestamp = text.parse().map_err(|_| {
-        format!("\"{}\" is not a moment by RFC 3339, such as 2026-11-23T10:15:00.123Z", shown(text))
-    })?;
-    match moment.as_microsecond() {
-        micros @ 0..END => Ok(micros),
-        _ => Err(format!("\"{}\" is not in the years 1970 to 9999", shown(text))),
+    // 9999-01-01T00:00:00Z
+    const END: i128 = 253_370_764_800_000_000_000;
+    let text = &*without_fine_digits(text);
+    let parsed = is_rfc3339(text).then(|| text.parse::<jiff::Timestamp>());
+    let Some(Ok(moment)) = parsed else {
+        let out_of_range = text.starts_with("9999") && is_rfc3339(text);
+        return Err(if out_of_range { out_of_years(text) } else { no_moment(text) });
+    };
+    if !(0..END).contains(&moment.as_nanosecond()) {
+        return Err(out_of_years(text));
+    }
+    Ok(moment.as_microsecond())
+}
+
+fn no_moment(text: &str) -> String {
+    format!("\"{}\" is not a moment by RFC 3339, such as 2026-11-23T10:15:00.123Z", shown(text))
+}
+
+fn out_of_years(text: &str) -> String {
+    format!("\"{}\" is not in the years 1970 to 9998", shown(text))
+}
+
+/// Whether a text has the form of RFC 3339: `2026-11-23T10:15:00`, a fraction or none, and `Z` or an offset.
+fn is_rfc3339(text: &str) -> bool {
+    let fits = |text: &[u8], form: &[u8]| {
+        text.len() == form.len()
+            && text.iter().zip(form).all(|(byte, form)| match form {
+                b'0' => byte.is_ascii_digit(),
+                form => byte.eq_ignore_ascii_case(form),
+            })
+    };
+    let Some((moment, mut rest)) = text.as_bytes().split_at_checked(19) else { return false };
+    if let [b'.', fraction @ ..] = rest {
+        let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits == 0 {
+            return false;
+        }
+        rest = fraction.get(digits..).unwrap_or_default();
+    }
+    fits(moment, b"0000-00-00T00:00:00")
+        && (fits(rest, b"Z") || fits(rest, b"+00:00") || fits(rest, b"-00:00"))
+}
+
+/// The text of a moment with at most nine digits of a fraction, which is what is read.
+fn without_fine_digits(text: &str) -> Cow<'_, str> {
+    let rest = text.get(20..).filter(|_| text.as_bytes().get(19) == Some(&b'.')).unwrap_or_default();
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    match (text.get(..29), text.get(20 + digits..)) {
+        (Some(kept), Some(offset)) if digits > 9 => Cow::Owned(format!("{kept}{offset}")),
+        _ => Cow::Borrowed(text),
     }
 }
 
@@ -549,6 +611,53 @@ mod tests {
         assert!(read(many.as_bytes(), Form::Json).unwrap_err().0.contains("more than 10000"));
         let many = vec!["1"; ENTRIES + 1].join("\n");
         assert!(read(many.as_bytes(), Form::Lines).unwrap_err().0.contains("more than 10000"));
+    }
+
+    #[test]
+    fn an_entry_without_meaning_costs_no_other_of_its_array() {
+        for bad in [r#"{"message":"cut \ud83d"}"#, r#"{"level":1e999}"#, r#"{"a":1,"\udfff":2}"#] {
+            let body = format!("[{GOOD},{bad},{GOOD}]");
+            let all = read(body.as_bytes(), Form::Json).unwrap();
+            assert_eq!(all.entries.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [0, 2], "{bad}");
+            let [(1, None, said)] = &refused(&body, Form::Json)[..] else {
+                panic!("{bad}: {:?}", all.refused)
+            };
+            assert!(said.starts_with("the entry is not JSON: "), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_moment_is_one_by_rfc_3339_in_the_years_that_every_database_stores() {
+        for (text, micros) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("1970-01-01t01:00:00.0000009+01:00", 0),
+            ("1970-01-01T00:00:00.123456789123456789z", 123_456),
+            ("1970-01-01T00:00:00.1234567891-00:30", 1_800_123_456),
+            ("2016-12-31T23:59:60.5Z", 1_483_228_799_500_000),
+            ("9998-12-31T23:59:59.999999Z", 253_370_764_799_999_999),
+        ] {
+            assert_eq!(moment(text), Ok(micros), "{text}");
+        }
+        for text in [
+            "20261123T10Z",
+            "2026-11-23 10:15:00Z",
+            "2026-11-23T10:15Z",
+            "2026-11-23T10:15:00,5Z",
+            "2026-11-23T10:15:00.Z",
+            "2026-11-23T10:15:00",
+            "2026-11-23T10:15:00+0100",
+            "2026-11-23T10:15:00+01:00[Europe/Berlin]",
+            "2026-02-30T10:15:00Z",
+            "2026-11-23T24:00:00Z",
+            "2026-11-23T10:15:00.12345678901234567890",
+            "2026-11-23T10:15:0\u{e4}Z",
+            "",
+        ] {
+            assert!(moment(text).unwrap_err().contains("is not a moment"), "{text}");
+        }
+        for text in ["1969-12-31T23:59:59.9999999Z", "9999-01-01T00:00:00Z", "9999-12-31T23:59:59Z"] {
+            assert!(moment(text).unwrap_err().contains("the years 1970 to 9998"), "{text}");
+        }
     }
 
     #[test]
