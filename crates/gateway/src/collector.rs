@@ -1,7 +1,7 @@
 //! Takes entries out of the queue and stores them.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -27,7 +27,27 @@ pub(crate) struct Collectors {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) batch: usize,
     pub(crate) linger: Duration,
-    trouble: Mutex<HashMap<usize, (Instant, String)>>,
+    /// What each collector does at present.
+    doing: Mutex<BTreeMap<usize, Doing>>,
+}
+
+/// What a collector does.
+#[derive(Debug, Default)]
+struct Doing {
+    /// Since when the database has its batch.
+    begun: Option<Instant>,
+    /// Since when it can store nothing, and why.
+    trouble: Option<(Instant, String)>,
+}
+
+/// What keeps collectors from storing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SinkTrouble {
+    /// For how long it has been so.
+    pub(crate) span: Duration,
+    pub(crate) why: String,
+    /// Whether none of them can store anything.
+    pub(crate) is_all: bool,
 }
 
 impl Collectors {
@@ -38,68 +58,104 @@ impl Collectors {
         batch: usize,
         linger: Duration,
     ) -> Self {
-        Self { queue, sink, metrics, batch, linger, trouble: Mutex::default() }
+        Self { queue, sink, metrics, batch, linger, doing: Mutex::default() }
     }
 
-    /// Since when nothing can be stored, and why, if it is so.
-    pub(crate) fn trouble(&self) -> Option<(Duration, String)> {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.values().min_by_key(|(since, _)| *since).map(|(since, why)| (since.elapsed(), why.clone()))
+    fn doing(&self, collector: usize, change: impl FnOnce(&mut Doing)) {
+        let mut doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
+        change(doing.entry(collector).or_default());
     }
 
-    fn set_trouble(&self, collector: usize, why: Option<String>) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        match why {
-            Some(why) => trouble.entry(collector).or_insert_with(|| (Instant::now(), String::new())).1 = why,
-            None => drop(trouble.remove(&collector)),
-        }
+    /// What keeps collectors from storing, the longest of it.
+    pub(crate) fn trouble(&self) -> Option<SinkTrouble> {
+        let doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_all = doing.values().all(|each| each.trouble.is_some());
+        let of = doing.values().filter_map(|each| each.trouble.as_ref());
+        of.min_by_key(|(since, _)| *since).map(|(since, why)| SinkTrouble {
+            span: since.elapsed(),
+            why: why.clone(),
+            is_all,
+        })
     }
 
-    /// Stores batches until the queue is closed and empty. A batch that cannot be stored is tried again: what came
-    /// through before is a repeat then, and is suppressed.
+    /// For how long the database has had a batch without an answer, the longest of all.
+    pub(crate) fn unanswered(&self) -> Option<Duration> {
+        let doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
+        doing.values().filter_map(|each| each.begun).min().map(|begun| begun.elapsed())
+    }
+
+    /// Stores batches until the queue is closed and empty. What cannot be stored is tried again: what came through
+    /// before is a repeat then, and is suppressed.
     pub(crate) async fn collect(self: Arc<Self>, collector: usize) {
         let mut connection = None;
+        self.doing(collector, |_| {});
         while let Some(batch) = self.queue.take(self.batch, self.linger).await {
             let since = Instant::now();
             let entries = batch.entries();
             self.metrics.stage(Stage::Collect, batch.read_in() + since.elapsed());
-            if !entries.is_empty() {
-                let mut wait = WAIT[0];
-                while let Err(why) = self.store(&mut connection, &entries).await {
-                    if wait == WAIT[0] {
-                        tracing::warn!(collector, error = %why, "entries cannot be stored: they wait in the queue");
-                    }
-                    self.set_trouble(collector, Some(why));
-                    sleep(wait).await;
-                    wait = (wait * 2).min(WAIT[1]);
+            // parts of the batch, the next one last
+            let mut todo = vec![&*entries];
+            let mut wait = WAIT[0];
+            loop {
+                self.doing(collector, |doing| doing.begun = Some(Instant::now()));
+                let stored = self.store(&mut connection, &mut todo).await;
+                self.doing(collector, |doing| doing.begun = None);
+                let Err(why) = stored else { break };
+                if wait == WAIT[0] {
+                    tracing::warn!(collector, error = %why, "entries cannot be stored: they wait in the queue");
                 }
-                if wait > WAIT[0] {
-                    tracing::info!(collector, "entries are stored again");
-                    self.set_trouble(collector, None);
-                }
+                self.doing(collector, |doing| {
+                    doing.trouble.get_or_insert_with(|| (Instant::now(), String::new())).1 = why;
+                });
+                sleep(wait).await;
+                wait = (wait * 2).min(WAIT[1]);
+            }
+            if wait > WAIT[0] {
+                tracing::info!(collector, "entries are stored again");
+                self.doing(collector, |doing| doing.trouble = None);
             }
             self.queue.stored(&batch);
         }
     }
 
-    /// Stores entries in one transaction; where the database refuses one of them, the others without it.
-    async fn store(&self, connection: &mut Option<Connection>, entries: &[Queued<'_>]) -> Result<(), String> {
-        let mut todo = vec![entries];
+    /// Stores parts of a batch, each in one transaction, and takes them from the list. Where the database refuses an
+    /// entry, or is not done with so many, the part is halved.
+    async fn store(
+        &self,
+        connection: &mut Option<Connection>,
+        todo: &mut Vec<&[Queued<'_>]>,
+    ) -> Result<(), String> {
         while let Some(some) = todo.pop() {
-            match self.try_store(connection, some).await {
-                Ok(()) => {}
-                Err(SinkError::Away(why)) => {
-                    *connection = None;
+            if some.is_empty() {
+                continue;
+            }
+            let failed = match self.try_store(connection, some).await {
+                Ok(()) => continue,
+                Err(failed) => failed,
+            };
+            if !matches!(failed, SinkError::Refused(_)) {
+                *connection = None;
+            }
+            match failed {
+                SinkError::Refused(_) | SinkError::TooMuch(_) if some.len() > 1 => {
+                    let (first, second) = some.split_at(some.len() / 2);
+                    todo.extend([second, first]);
+                }
+                SinkError::Refused(why) => {
+                    // what is refused alone is one entry
+                    let kept = match some.first() {
+                        Some(one) => self.keep_refused(connection, one, &why).await,
+                        None => Ok(()),
+                    };
+                    if kept.is_err() {
+                        todo.push(some);
+                        return kept;
+                    }
+                }
+                SinkError::TooMuch(why) | SinkError::Away(why) => {
+                    todo.push(some);
                     return Err(why);
                 }
-                Err(SinkError::Refused(why)) => match some {
-                    [] => {}
-                    [one] => self.keep_refused(connection, one, &why).await?,
-                    _ => {
-                        let (first, second) = some.split_at(some.len() / 2);
-                        todo.extend([second, first]);
-                    }
-                },
             }
         }
         Ok(())

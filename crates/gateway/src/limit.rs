@@ -9,6 +9,7 @@ use acidtest_model::count;
 use serde::Serialize;
 
 use crate::{
+    collector::SinkTrouble,
     metrics::{Fate, Metrics, Passed, Stage},
     queue::Depth,
 };
@@ -22,6 +23,9 @@ const BUSY: f64 = 0.85;
 /// Entries that wait for so long wait for the collectors.
 const LATE: Duration = Duration::from_secs(1);
 
+/// A database that has had a transaction for so long without an answer is told of.
+const SILENT: Duration = Duration::from_secs(2);
+
 /// What is looked at once a second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look {
@@ -29,10 +33,13 @@ pub(crate) struct Look {
     /// How long all threads that serve requests were busy, since the start.
     pub(crate) threads_busy: Duration,
     pub(crate) connections: u64,
-    /// Since when nothing can be stored, and why.
-    pub(crate) sink_trouble: Option<(Duration, String)>,
-    /// Why the queue takes nothing.
-    pub(crate) queue_trouble: Option<String>,
+    pub(crate) sink_trouble: Option<SinkTrouble>,
+    /// For how long the database has had a batch without an answer.
+    pub(crate) unanswered: Option<Duration>,
+    /// Why what waits cannot be read back.
+    pub(crate) unread: Option<String>,
+    /// Why entries are not taken.
+    pub(crate) trouble: Option<String>,
 }
 
 /// How the gateway is set up, as far as it matters to what limits it.
@@ -208,12 +215,30 @@ fn limit(setup: Setup, second: &Second, look: &Look) -> String {
     let stage = |wanted: Stage| second.stages.get(wanted as usize).cloned().unwrap_or_default();
     let waiting =
         || format!("{} entries wait, the oldest for {}", count(second.waiting), seconds(second.oldest));
-    if let Some((since, why)) = &look.sink_trouble {
-        let since = seconds(since.as_secs_f64());
-        return format!("Commit limits: nothing can be stored for {since} ({why}); {}.", waiting());
+    if let Some(SinkTrouble { span, why, is_all: true }) = &look.sink_trouble {
+        let span = seconds(span.as_secs_f64());
+        return format!("Commit limits: nothing can be stored for {span} ({why}); {}.", waiting());
     }
-    if let Some(why) = &look.queue_trouble {
-        return format!("The queue takes nothing: {why}; {}.", waiting());
+    if let Some(why) = &look.trouble {
+        return if setup.is_direct {
+            format!("No entries are taken: {why}.")
+        } else {
+            format!("No entries are taken: {why}; {}.", waiting())
+        };
+    }
+    if let Some(why) = &look.unread {
+        return format!("Collect limits: what waits cannot be read back ({why}); {}.", waiting());
+    }
+    if let Some(SinkTrouble { span, why, is_all: false }) = &look.sink_trouble {
+        let span = seconds(span.as_secs_f64());
+        return format!("Commit limits: a collector can store nothing for {span} ({why}); {}.", waiting());
+    }
+    if let Some(unanswered) = look.unanswered.filter(|unanswered| *unanswered >= SILENT) {
+        let span = seconds(unanswered.as_secs_f64());
+        return format!(
+            "Commit limits: the database has had a transaction for {span} without an answer; {}.",
+            waiting()
+        );
     }
     let commit = stage(Stage::Commit);
     let commit_busy = commit.busy.unwrap_or(0.0);
@@ -311,11 +336,22 @@ mod tests {
         assert!(commit.ends_with("12,300 entries wait, the oldest for 4.2 s."), "{commit}");
         let busy = said(QUEUED, |second, _| second.threads_busy = 0.96);
         assert!(busy.starts_with("The threads that serve requests limit: they were busy for 96 %"), "{busy}");
-        let away =
-            said(QUEUED, |_, look| look.sink_trouble = Some((Duration::from_secs(12), "refused".into())));
+        let trouble =
+            |is_all| Some(SinkTrouble { span: Duration::from_secs(12), why: "refused".into(), is_all });
+        let away = said(QUEUED, |_, look| look.sink_trouble = trouble(true));
         assert!(away.starts_with("Commit limits: nothing can be stored for 12 s (refused)"), "{away}");
-        let full = said(QUEUED, |_, look| look.queue_trouble = Some("the queue is full".into()));
-        assert!(full.starts_with("The queue takes nothing: the queue is full"), "{full}");
+        let one = said(QUEUED, |_, look| look.sink_trouble = trouble(false));
+        assert!(one.starts_with("Commit limits: a collector can store nothing for 12 s (refused)"), "{one}");
+        let locked = said(QUEUED, |_, look| look.unanswered = Some(Duration::from_secs(25)));
+        assert!(
+            locked
+                .starts_with("Commit limits: the database has had a transaction for 25 s without an answer"),
+            "{locked}"
+        );
+        let unread = said(QUEUED, |_, look| look.unread = Some("no file is left".into()));
+        assert!(unread.starts_with("Collect limits: what waits cannot be read back (no file"), "{unread}");
+        let full = said(QUEUED, |_, look| look.trouble = Some("the queue is full".into()));
+        assert!(full.starts_with("No entries are taken: the queue is full; 0 entries wait"), "{full}");
         let direct = said(Setup { is_direct: true, threads: 2, storing: 8 }, |second, _| {
             second.stages[Stage::Commit as usize].busy = Some(1.0);
             second.stages[Stage::Queue as usize].millis = 40.0;

@@ -85,6 +85,18 @@ impl Shared {
         Ok(opened)
     }
 
+    /// Gives the connection up: the next request opens another. One that is being opened is given up by whoever opens it.
+    pub(crate) fn forget(&self) {
+        if let Ok(mut session) = self.session.try_lock() {
+            *session = None;
+        }
+    }
+
+    /// That the server has not answered for so long.
+    pub(crate) fn silent(&self, span: Duration) -> Error {
+        Error::Unreached(format!("PostgreSQL at {}: no answer within {} s", self.address, span.as_secs()))
+    }
+
     pub(crate) fn failed(&self, error: &tokio_postgres::Error) -> Error {
         Error::Unreached(format!("PostgreSQL at {}: {}", self.address, words(error)))
     }

@@ -48,8 +48,10 @@ pub struct Running {
 }
 
 /// How a gateway ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
+    /// What has ended it, if nobody has: a defect of acidtest.
+    pub defect: Option<String>,
     /// Entries that were acknowledged and not stored within the time for that.
     pub left: u64,
     /// Whether they are kept for the next start: otherwise they are lost.
@@ -93,9 +95,15 @@ pub async fn start(config: Config) -> Result<Running, Error> {
 
 impl Running {
     /// Takes no more requests, ends those that have begun, stores what waits, and returns how that ended.
-    pub async fn stop(self) -> Ended {
+    pub async fn stop(&mut self) -> Ended {
         let _ = self.stop.send(true);
-        self.ended.await.unwrap_or(Ended { left: 0, are_kept: true })
+        self.ended().await
+    }
+
+    /// Waits until the gateway ends, which it does by itself only for a defect.
+    pub async fn ended(&mut self) -> Ended {
+        let gone = |_| Ended { defect: Some("its threads are gone".to_owned()), left: 0, are_kept: false };
+        (&mut self.ended).await.unwrap_or_else(gone)
     }
 }
 
@@ -159,11 +167,34 @@ impl Gateway {
         let Self { listener, service, watch, seconds, collectors } = self;
         let watching = tokio::spawn(keep_watch(Arc::clone(&service), watch, seconds));
         let refreshing = tokio::spawn(keep_users_fresh(Arc::clone(&service)));
-        http::accept(listener, Arc::clone(&service), stop).await;
+        let looking = tokio::spawn(look_for_database(Arc::clone(&service)));
+        let defect = tokio::select! {
+            () = http::accept(listener, Arc::clone(&service), stop) => None,
+            what = defect(&service.keeper, &collectors) => Some(what),
+        };
+        if let Some(what) = &defect {
+            tracing::error!("{what}: the gateway ends, so that whoever keeps it running starts it anew");
+        }
         refreshing.abort();
+        looking.abort();
         let ended = service.keeper.end(collectors, drain).await;
         watching.abort();
-        ended
+        Ended { defect, ..ended }
+    }
+}
+
+/// Waits until something has ended that does not end by itself.
+async fn defect(keeper: &Keeper, collectors: &[JoinHandle<()>]) -> String {
+    loop {
+        sleep(Duration::from_secs(1)).await;
+        if collectors.iter().any(JoinHandle::is_finished) {
+            return "a collector has ended".to_owned();
+        }
+        if let Keeper::Queued { queue, .. } = keeper
+            && queue.has_ended()
+        {
+            return "the thread that writes the queue has ended".to_owned();
+        }
     }
 }
 
@@ -176,10 +207,10 @@ impl Keeper {
         }
     }
 
-    /// Why entries are not taken at present, if they are not.
+    /// Why entries are not kept at present, if they are not.
     pub(crate) fn trouble(&self) -> Option<String> {
         match self {
-            Self::Direct(_) => None,
+            Self::Direct(direct) => direct.trouble(),
             Self::Queued { queue, .. } => queue.trouble(),
         }
     }
@@ -190,7 +221,7 @@ impl Keeper {
             if let Self::Direct(direct) = self {
                 direct.close();
             }
-            return Ended { left: 0, are_kept: true };
+            return Ended { defect: None, left: 0, are_kept: true };
         };
         queue.close();
         let until = Instant::now() + drain;
@@ -205,7 +236,7 @@ impl Keeper {
             let _ = collector.await;
         }
         queue.finish();
-        Ended { left: queue.depth().entries, are_kept: matches!(**queue, Queue::Disk(_)) }
+        Ended { defect: None, left: queue.depth().entries, are_kept: matches!(**queue, Queue::Disk(_)) }
     }
 }
 
@@ -238,6 +269,8 @@ fn queue(config: &Config, metrics: &Arc<Metrics>) -> Result<Queue, Error> {
                 segment: SEGMENT.min(config.queue_size / 4),
                 #[cfg(test)]
                 broken: Arc::default(),
+                #[cfg(test)]
+                panics: Arc::default(),
             };
             let queue = DiskQueue::open(options, Arc::clone(metrics)).map_err(|error| {
                 Error::Other(format!("cannot use the queue in {}: {error}", config.queue_folder.display()))
@@ -313,16 +346,28 @@ fn look(service: &Service) -> Look {
     let runtime = Handle::current().metrics();
     let threads_busy =
         (0..runtime.num_workers()).map(|worker| runtime.worker_total_busy_duration(worker)).sum();
-    let sink_trouble = match &service.keeper {
-        Keeper::Queued { collectors, .. } => collectors.trouble(),
-        Keeper::Direct(_) => None,
+    let (sink_trouble, unanswered, unread) = match &service.keeper {
+        Keeper::Queued { collectors, queue, .. } => {
+            (collectors.trouble(), collectors.unanswered(), queue.unread())
+        }
+        Keeper::Direct(_) => (None, None, None),
     };
     Look {
         depth: service.keeper.depth(),
         threads_busy,
         connections: u64::try_from(service.metrics.connections.get()).unwrap_or(0),
         sink_trouble,
-        queue_trouble: service.keeper.trouble(),
+        unanswered,
+        unread,
+        trouble: service.trouble(),
+    }
+}
+
+/// Tries once a second whether a database that took nothing can be reached again.
+async fn look_for_database(service: Arc<Service>) {
+    while let Keeper::Direct(direct) = &service.keeper {
+        sleep(Duration::from_secs(1)).await;
+        direct.look_for_database().await;
     }
 }
 
@@ -343,5 +388,31 @@ async fn keep_users_fresh(service: Arc<Service>) {
             _ => {}
         }
         sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acidtest_model::Address;
+    use tempfile::TempDir;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_collector_that_has_ended_is_seen() {
+        let folder = TempDir::new().unwrap();
+        let file = Address::file("sqlite", &folder.path().join("logs.sqlite").to_string_lossy());
+        let sink = Arc::new(Sink::open(&file, "logs").await.unwrap());
+        let queue = Arc::new(Queue::Memory(MemoryQueue::new(1 << 20)));
+        let metrics = Arc::new(Metrics::new());
+        let collectors = Collectors::new(Arc::clone(&queue), sink, metrics, 10, Duration::ZERO);
+        let keeper = Keeper::Queued { queue, recent: Recent::new(), collectors: Arc::new(collectors) };
+        let waits = tokio::spawn(std::future::pending());
+        let long = Duration::from_secs(3);
+        assert!(timeout(long, defect(&keeper, &[waits])).await.is_err());
+        let waits = tokio::spawn(std::future::pending());
+        let panics = tokio::spawn(async { panic!("planted") });
+        assert!(timeout(long, defect(&keeper, &[waits, panics])).await.unwrap().contains("collector"));
     }
 }

@@ -1,11 +1,19 @@
 //! `acidtest gateway`: takes log entries over HTTP and stores them; and those who may send them.
 
-use std::{fmt::Write, io, num::NonZeroUsize, path::Path, thread, time::Duration};
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+    num::NonZeroUsize,
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 use acidtest_gateway::{Architecture, Config, Ended, Error, QueueKind, Users};
 use acidtest_model::{Address, count};
 use acidtest_report::Span;
 use acidtest_runner::Failure;
+use rustix::process::{Resource, getrlimit};
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::LocalSet,
@@ -39,7 +47,7 @@ async fn serve(asked: args::Serve) -> Result<Status, Failure> {
             signal(kind).map_err(|error| Failure::Other(format!("cannot listen for signals: {error}")))?;
         stops.push(stop);
     }
-    let running = acidtest_gateway::start(config).await.map_err(failure)?;
+    let mut running = acidtest_gateway::start(config).await.map_err(failure)?;
     let mut text = format!("the gateway takes entries at http://{}/logs\n", running.address);
     // writing into a string cannot fail, here as below
     let width = running.about.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
@@ -48,22 +56,34 @@ async fn serve(asked: args::Serve) -> Result<Status, Failure> {
     }
     let _ = writeln!(text, "  {:width$}  http://{}/", "page", running.address);
     output::print_text(&text)?;
-    any(&mut stops).await;
-    tracing::info!("stopping; what waits is being stored (again: stop at once)");
-    let ended = tokio::select! {
-        ended = running.stop() => ended,
-        () = any(&mut stops) => return Ok(Status::Interrupted),
+    let by_itself = tokio::select! {
+        ended = running.ended() => Some(ended),
+        () = any(&mut stops) => None,
+    };
+    let ended = if let Some(ended) = by_itself {
+        ended
+    } else {
+        tracing::info!("stopping; what waits is being stored (again: stop at once)");
+        tokio::select! {
+            ended = running.stop() => ended,
+            () = any(&mut stops) => return Ok(Status::Interrupted),
+        }
     };
     match ended {
+        Ended { defect: Some(what), left, are_kept } => Err(Failure::Other(format!(
+            "the gateway ended by itself, which is a defect of acidtest: {what}; {} acknowledged entries {}",
+            count(left),
+            if are_kept { "wait in the queue for the next start" } else { "that were in memory may be lost" }
+        ))),
         Ended { left: 0, .. } => {
             tracing::info!("stopped: all entries that were acknowledged are stored");
             Ok(Status::Held)
         }
-        Ended { left, are_kept: true } => {
+        Ended { left, are_kept: true, .. } => {
             tracing::info!("stopped: {} entries wait in the queue for the next start", count(left));
             Ok(Status::Held)
         }
-        Ended { left, are_kept: false } => Err(Failure::Other(format!(
+        Ended { left, are_kept: false, .. } => Err(Failure::Other(format!(
             "{} acknowledged entries are lost: the database did not take them in time, and the queue was in memory\n  \
              remedy: --queue disk, or a longer --drain",
             count(left)
@@ -85,12 +105,44 @@ async fn any(signals: &mut [tokio::signal::unix::Signal]) {
 
 /// Has what the gateway tells written to standard error.
 fn log(format: LogFormat) {
-    let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_target(false);
+    let lines = tracing_subscriber::fmt().with_writer(|| Stderr).with_target(false);
     // it is set once
     let _ = match format {
         LogFormat::Text => tracing::subscriber::set_global_default(lines.with_ansi(false).finish()),
         LogFormat::Json => tracing::subscriber::set_global_default(lines.json().flatten_event(true).finish()),
     };
+}
+
+/// Standard error. What cannot be written is dropped: a full disk under the log, or a reader of it that has left, is no
+/// reason for a gateway to end.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How many connections can be open at once: as many as asked for, unless so many files cannot be open at once. Some are
+/// kept for the queue and the databases: without them, nothing could be stored.
+fn connections(asked: usize, others: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile)
+        .current
+        .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let most = limit.saturating_sub(others + 100).max(1);
+    if most < asked {
+        tracing::warn!(
+            limit,
+            "at most {most} connections are taken instead of {asked}, because no more than {limit} files can be open \
+             at once: raise that (ulimit -Hn), or lower --max-connections"
+        );
+    }
+    asked.min(most)
 }
 
 fn config(asked: &args::Serve) -> Result<Config, Failure> {
@@ -116,6 +168,12 @@ fn config(asked: &args::Serve) -> Result<Config, Failure> {
     }
     let data = &asked.database.data;
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let sink_connections = direct.sink_connections.unwrap_or(SINK_CONNECTIONS);
+    let storing = match architecture {
+        Architecture::Direct => sink_connections.get(),
+        // two are the most where nothing is asked for
+        Architecture::Queued => queued.collectors.map_or(2, NonZeroUsize::get),
+    };
     let time = |given: Option<Span>, default: Duration| given.map_or(default, |span| span.0);
     Ok(Config {
         listen: asked.listen,
@@ -129,13 +187,13 @@ fn config(asked: &args::Serve) -> Result<Config, Failure> {
         users: users_address(&asked.database)?,
         sink: address(asked.sink.as_deref(), data, "logs.sqlite")?,
         table: asked.table.clone(),
-        sink_connections: direct.sink_connections.unwrap_or(SINK_CONNECTIONS),
+        sink_connections,
         collectors: queued.collectors,
         batch: queued.batch.unwrap_or(BATCH),
         linger: time(queued.linger, Duration::from_millis(100)),
         remember: time(queued.remember, Duration::from_secs(30)),
         threads: asked.threads.unwrap_or(cores),
-        connections: asked.max_connections.get(),
+        connections: connections(asked.max_connections.get(), storing),
         body: usize::try_from(asked.max_body).unwrap_or(usize::MAX),
         head_time: asked.head_timeout.0,
         body_time: asked.body_timeout.0,

@@ -160,6 +160,18 @@ impl Gateway {
         assert_eq!(self.address, address);
     }
 
+    /// Starts it again by a command that runs what is given to it.
+    pub fn restart_by(&mut self, mut by: Command) {
+        let command = command(&self.folder, &self.words);
+        by.arg(command.get_program()).args(command.get_args());
+        (self.child, self.address) = begin(by).unwrap_or_else(|said| panic!("{said:?}"));
+    }
+
+    /// Leaves it without a reader of what it tells.
+    pub fn close_log(&mut self) {
+        drop(self.child.stderr.take());
+    }
+
     /// Stops it in order, and returns what it told.
     pub fn stop_and_keep(&mut self) -> String {
         self.terminate();

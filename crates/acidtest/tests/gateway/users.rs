@@ -103,6 +103,12 @@ fn the_page_and_the_metrics_are_not_for_everybody() {
         assert!(answer.body.contains("the host is not this machine's"), "{answer:?}");
     }
     gateway.http().get("/events", "host: evil.example\r\n").unwrap().expect(403);
+    // what a proxy on this machine passes on comes from elsewhere
+    for proxied in
+        ["x-forwarded-for: 10.0.0.7", "forwarded: for=10.0.0.7", "via: 1.1 proxy", "x-real-ip: 10.0.0.7"]
+    {
+        gateway.http().get("/metrics", &format!("{proxied}\r\n")).unwrap().expect(401);
+    }
     let page = gateway.http().get("/", "").unwrap();
     let policy = header(&page.head, "content-security-policy").unwrap();
     assert!(

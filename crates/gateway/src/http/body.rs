@@ -1,13 +1,58 @@
 //! The body of a request: read within its limits of bytes and time, and of all bodies together.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::timeout;
 
-use super::{BODIES, Service};
+use super::Service;
+
+/// Bytes of bodies that may be read at once, of all users together, and of one of them: nobody can keep others out.
+const BODIES: usize = 128 << 20;
+const OF_ONE: usize = BODIES / 2;
+
+/// Bytes of bodies that are being read.
+#[derive(Debug, Default)]
+pub(super) struct Bodies(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    all: usize,
+    by_user: HashMap<String, usize>,
+}
+
+impl Bodies {
+    fn take(&self, user: &str, bytes: usize) -> Result<(), Unread> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_user = held.by_user.get(user).copied().unwrap_or(0);
+        if held.all + bytes > BODIES || of_user + bytes > OF_ONE {
+            return Err(Unread::NoRoom);
+        }
+        held.all += bytes;
+        match held.by_user.get_mut(user) {
+            Some(of_user) => *of_user += bytes,
+            None => drop(held.by_user.insert(user.to_owned(), bytes)),
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, user: &str, bytes: usize) {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.all -= bytes;
+        if let Some(of_user) = held.by_user.get_mut(user) {
+            *of_user -= bytes;
+            if *of_user == 0 {
+                held.by_user.remove(user);
+            }
+        }
+    }
+}
 
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,42 +66,48 @@ pub(super) enum Unread {
 }
 
 /// A body that was read, and the room that it takes.
-pub(super) struct Held<'s> {
+pub(super) struct Taken<'s> {
     pub(super) bytes: Bytes,
     /// Given back with it.
     _room: Room<'s>,
 }
 
 struct Room<'s> {
-    service: &'s Service,
+    bodies: &'s Bodies,
+    user: &'s str,
     bytes: usize,
 }
 
 impl Room<'_> {
     /// Takes room for what has come: a slow client takes no more than it has sent.
     fn grow(&mut self, bytes: usize) -> Result<(), Unread> {
-        let before = self.service.bodies.fetch_add(bytes, Relaxed);
+        self.bodies.take(self.user, bytes)?;
         self.bytes += bytes;
-        if before + bytes > BODIES { Err(Unread::NoRoom) } else { Ok(()) }
+        Ok(())
     }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.service.bodies.fetch_sub(self.bytes, Relaxed);
+        self.bodies.give_back(self.user, self.bytes);
     }
 }
 
-pub(super) async fn read(service: &Service, body: Incoming) -> Result<Held<'_>, Unread> {
+/// Reads the body of a user's request.
+pub(super) async fn read<'s>(
+    service: &'s Service,
+    user: &'s str,
+    body: Incoming,
+) -> Result<Taken<'s>, Unread> {
     let (most, time): (usize, Duration) = (service.limits.body, service.limits.body_time);
     if body.size_hint().lower() > most as u64 {
         return Err(Unread::TooLarge);
     }
-    timeout(time, collect(service, body, most)).await.unwrap_or(Err(Unread::TooSlow))
+    let room = Room { bodies: &service.bodies, user, bytes: 0 };
+    timeout(time, collect(room, body, most)).await.unwrap_or(Err(Unread::TooSlow))
 }
 
-async fn collect(service: &Service, mut body: Incoming, most: usize) -> Result<Held<'_>, Unread> {
-    let mut room = Room { service, bytes: 0 };
+async fn collect(mut room: Room<'_>, mut body: Incoming, most: usize) -> Result<Taken<'_>, Unread> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -76,5 +127,29 @@ async fn collect(service: &Service, mut body: Incoming, most: usize) -> Result<H
         }
     }
     let bytes = if rest.is_empty() { first } else { rest.freeze() };
-    Ok(Held { bytes, _room: room })
+    Ok(Taken { bytes, _room: room })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_takes_no_more_than_half_of_the_room() {
+        let bodies = Bodies::default();
+        let mut taken = 0;
+        while bodies.take("greedy", 2 << 20).is_ok() {
+            taken += 2 << 20;
+        }
+        assert_eq!(taken, OF_ONE);
+        assert_eq!(bodies.take("greedy", 1), Err(Unread::NoRoom));
+        assert_eq!(bodies.take("other", OF_ONE), Ok(()));
+        assert_eq!(bodies.take("third", 1), Err(Unread::NoRoom), "together they take no more than there is");
+        bodies.give_back("greedy", taken);
+        assert_eq!(bodies.take("third", 1), Ok(()));
+        bodies.give_back("third", 1);
+        bodies.give_back("other", OF_ONE);
+        let held = bodies.0.lock().unwrap();
+        assert_eq!((held.all, held.by_user.len()), (0, 0));
+    }
 }

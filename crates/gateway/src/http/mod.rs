@@ -6,22 +6,17 @@ mod connection;
 mod page;
 mod routes;
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, atomic::AtomicUsize},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::sync::{Semaphore, watch};
 
+use self::body::Bodies;
 pub(crate) use self::connection::accept;
 use crate::{
     collector::Collectors, direct::Direct, limit::Seconds, metrics::Metrics, queue::Queue, recent::Recent,
     users::Authenticator,
 };
 
-/// The most bytes of bodies that are read at once, over all connections.
-const BODIES: usize = 128 << 20;
 /// The most pages that watch at once.
 const WATCHERS: usize = 16;
 
@@ -33,7 +28,7 @@ pub(crate) struct Service {
     pub(crate) keeper: Keeper,
     pub(crate) seconds: watch::Receiver<Arc<Seconds>>,
     /// Bytes of bodies that are being read.
-    bodies: AtomicUsize,
+    bodies: Bodies,
     watchers: Arc<Semaphore>,
     pub(crate) limits: Limits,
     /// Where it listens.
@@ -69,7 +64,12 @@ impl Service {
         address: SocketAddr,
         about: Vec<(&'static str, String)>,
     ) -> Self {
-        let (bodies, watchers) = (AtomicUsize::new(0), Arc::new(Semaphore::new(WATCHERS)));
+        let (bodies, watchers) = (Bodies::default(), Arc::new(Semaphore::new(WATCHERS)));
         Self { authenticator, metrics, keeper, seconds, bodies, watchers, limits, address, about }
+    }
+
+    /// Why entries are not taken at present, if they are not.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.keeper.trouble().or_else(|| self.authenticator.trouble())
     }
 }

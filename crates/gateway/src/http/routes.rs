@@ -25,6 +25,9 @@ use crate::{
 /// So many refused entries are told one by one.
 const TOLD: usize = 100;
 
+/// What proxies add to a request that comes from elsewhere.
+const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
 pub(super) async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Answer {
     let is_logs = request.uri().path() == "/logs";
     let answer = route(service, request).await.unwrap_or_else(|problem| problem.answer());
@@ -80,16 +83,17 @@ async fn route(service: &Arc<Service>, request: Request<Incoming>) -> Result<Ans
 }
 
 fn ready(service: &Service) -> Result<Answer, Box<Problem>> {
-    match service.keeper.trouble() {
+    match service.trouble() {
         None => Ok(whole(StatusCode::OK, "text/plain; charset=utf-8", "ready\n")),
         Some(why) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the gateway takes no entries", why)),
     }
 }
 
 /// Whether a request may see the page and the metrics: on loopback by its host's name alone, so that no page of
-/// another site can read them; elsewhere with an operator's token.
+/// another site can read them; elsewhere, or where a proxy says that it comes from elsewhere, with an operator's token.
 async fn may_look(service: &Service, request: &Request<Incoming>) -> Result<(), Box<Problem>> {
-    if !service.address.ip().is_loopback() {
+    let is_forwarded = FORWARDED.iter().any(|name| request.headers().contains_key(*name));
+    if is_forwarded || !service.address.ip().is_loopback() {
         let user = authenticated(service, request).await?;
         return if user.is_operator {
             Ok(())
@@ -138,8 +142,9 @@ async fn authenticated(service: &Service, request: &Request<Incoming>) -> Result
 async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, Box<Problem>> {
     let user = authenticated(service, &request).await?;
     let form = form(&request)?;
-    let held =
-        body::read(service, request.into_body()).await.map_err(|unread| unread_body(service, unread))?;
+    let held = body::read(service, &user.name, request.into_body())
+        .await
+        .map_err(|unread| unread_body(service, unread))?;
     let since = Instant::now();
     let mut body = entry::read(&held.bytes, form).map_err(|Unreadable(why)| {
         Problem::new(StatusCode::BAD_REQUEST, "the body cannot be read", why).none_taken()
@@ -189,7 +194,7 @@ async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, B
                         let reason = format!("the database refuses it: {why}");
                         body.refused.push(Refusal { place: *place, field: None, reason });
                     }
-                    Err(SinkError::Away(why)) => {
+                    Err(SinkError::Away(why) | SinkError::TooMuch(why)) => {
                         failed = Some(why);
                         break;
                     }

@@ -10,12 +10,14 @@ mod mysql;
 mod postgres;
 mod sqlite;
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use acidtest_model::Address;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use tokio::time::timeout;
 
 use crate::{Error, entry::Moment, queue::Queued};
 
@@ -49,7 +51,15 @@ pub(crate) enum SinkError {
     /// The database does not take one of the entries. None was stored.
     #[error("{0}")]
     Refused(String),
+    /// The database does not take so much at once, or is not done with it in the time that it gives a statement. None
+    /// was stored, and fewer may be.
+    #[error("{0}")]
+    TooMuch(String),
 }
+
+/// How long it may take to open the database at the start, and to connect to it.
+const OPEN: Duration = Duration::from_mins(1);
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// A database for entries, its table made.
 #[derive(Debug)]
@@ -81,21 +91,40 @@ pub(crate) enum Connection {
 impl Sink {
     /// Opens the database at an address, makes its tables where there are none, and checks them where there are.
     pub(crate) async fn open(address: &Address, table: &str) -> Result<Self, Error> {
-        let tables = Tables::named(table)?;
-        let (kind, about) = match address.scheme.as_str() {
+        let late = |_| Error::Unreached(format!("{address} does not answer within {} s", OPEN.as_secs()));
+        let (kind, about) =
+            timeout(OPEN, Kind::open(address, Tables::named(table)?)).await.map_err(late)??;
+        Ok(Self { kind, about })
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Connection, SinkError> {
+        let connected = timeout(CONNECT, self.kind.connect()).await;
+        connected
+            .unwrap_or_else(|_| Err(SinkError::Away(format!("no answer within {} s", CONNECT.as_secs()))))
+    }
+
+    /// Whether only one connection can write at a time.
+    pub(crate) fn has_one_writer(&self) -> bool {
+        matches!(self.kind, Kind::Sqlite(_))
+    }
+}
+
+impl Kind {
+    async fn open(address: &Address, tables: Tables) -> Result<(Self, String), Error> {
+        Ok(match address.scheme.as_str() {
             "sqlite" => {
                 let (sink, about) = sqlite::SqliteSink::open(&address.path, tables).await?;
-                (Kind::Sqlite(sink), about)
+                (Self::Sqlite(sink), about)
             }
             #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => {
                 let (sink, about) = postgres::PostgresSink::open(address, tables).await?;
-                (Kind::Postgres(sink), about)
+                (Self::Postgres(sink), about)
             }
             #[cfg(feature = "mariadb")]
             "mysql" | "mariadb" => {
                 let (sink, about) = mysql::MySqlSink::open(address, tables).await?;
-                (Kind::MySql(sink), about)
+                (Self::MySql(sink), about)
             }
             other => {
                 return Err(Error::Usage(format!(
@@ -103,23 +132,17 @@ impl Sink {
                      {other}:\n  remedy: --sink sqlite:FILE, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE"
                 )));
             }
-        };
-        Ok(Self { kind, about })
+        })
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connection, SinkError> {
-        match &self.kind {
-            Kind::Sqlite(sink) => sink.connect().await.map(Connection::Sqlite),
+    async fn connect(&self) -> Result<Connection, SinkError> {
+        match self {
+            Self::Sqlite(sink) => sink.connect().await.map(Connection::Sqlite),
             #[cfg(feature = "postgres")]
-            Kind::Postgres(sink) => sink.connect().await.map(Connection::Postgres),
+            Self::Postgres(sink) => sink.connect().await.map(Connection::Postgres),
             #[cfg(feature = "mariadb")]
-            Kind::MySql(sink) => sink.connect().await.map(Box::new).map(Connection::MySql),
+            Self::MySql(sink) => sink.connect().await.map(Box::new).map(Connection::MySql),
         }
-    }
-
-    /// Whether only one connection can write at a time.
-    pub(crate) fn has_one_writer(&self) -> bool {
-        matches!(self.kind, Kind::Sqlite(_))
     }
 }
 
@@ -185,7 +208,7 @@ struct Refused {
     /// Microseconds since 1970.
     received: i64,
     reason: String,
-    /// All of it, as JSON in ASCII.
+    /// All of it, as JSON in ASCII, with its attributes as they were written.
     entry: String,
 }
 
@@ -198,7 +221,7 @@ impl Refused {
             level: &'a str,
             application: &'a str,
             message: &'a str,
-            attributes: Option<serde_json::Value>,
+            attributes: Option<&'a RawValue>,
         }
         let entry = &queued.entry;
         let json = Json {
@@ -209,7 +232,7 @@ impl Refused {
             message: &entry.message,
             attributes: entry.attributes.and_then(|text| serde_json::from_str(text).ok()),
         };
-        let text = ascii(&serde_json::to_string(&json).unwrap_or_default());
+        let text = serde_json::to_string(&json).unwrap_or_default();
         let content = Sha256::digest(&text);
         Self {
             user: queued.user.to_owned(),
@@ -217,7 +240,7 @@ impl Refused {
             content: BASE64_URL_SAFE_NO_PAD.encode(content.iter().copied().take(24).collect::<Vec<u8>>()),
             received: queued.received,
             reason: ascii(&reason.chars().take(400).collect::<String>()),
-            entry: text,
+            entry: ascii(&text),
         }
     }
 }

@@ -10,7 +10,9 @@ use std::{fmt, io::Write};
 use acidtest_model::{Address, Secret};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use mysql_async::{Conn, Error as DriverError, OptsBuilder, Params, Value, prelude::Queryable};
+use mysql_async::{
+    Conn, DriverError as DriverFault, Error as DriverError, OptsBuilder, Params, Value, prelude::Queryable,
+};
 
 use super::{CONFLICT, OnConflict, Refused, SinkError, Stored, Tables};
 use crate::{Error, queue::Queued};
@@ -18,8 +20,11 @@ use crate::{Error, queue::Queued};
 const PORT: u16 = 3306;
 /// How many rows a statement has: each has its prepared form on the server, so there are few of them.
 const ROWS: [usize; 6] = [1000, 256, 64, 16, 4, 1];
-/// The least `max_allowed_packet` of a server, in bytes: a batch and what is beside it.
-const PACKET: u64 = 8 << 20;
+/// The most bytes of the rows of a statement, where it has more than one.
+const STATEMENT: usize = 1 << 20;
+/// The least `max_allowed_packet` of a server, in bytes: that of a statement, or of an entry that is refused, and what is
+/// beside them.
+const PACKET: u64 = 4 << 20;
 /// Batches of fewer rows are inserted: they cost little either way.
 const LOADED: usize = 16;
 /// Bytes that are sent at once.
@@ -57,10 +62,10 @@ impl MySqlSink {
         let mut sink = Self { address: address.clone(), tables, loads: false };
         let mut connection = sink.connect().await.map_err(|error| unreached(error.to_string()))?;
         connection.make_tables().await.map_err(|error| unreached(words(&error)))?;
-        if !connection.has_key().await.map_err(|error| unreached(words(&error)))? {
+        let fault = connection.fault().await.map_err(|error| unreached(words(&error)))?;
+        if let Some(fault) = fault {
             return Err(Error::Unreached(format!(
-                "the table {} at {address} is not the gateway's: it has no key (user_name, id) of its own, by which \
-                 repeats are known, or is not in InnoDB\n  remedy: choose another by --table",
+                "the table {} at {address} is not the gateway's: {fault}\n  remedy: choose another by --table",
                 sink.tables.entries
             )));
         }
@@ -75,7 +80,7 @@ impl MySqlSink {
             settings.ok_or_else(|| unreached("it does not say how it is set".to_owned()))?;
         if packet < PACKET {
             return Err(unreached(format!(
-                "its max_allowed_packet is {packet} bytes, and a batch may have {PACKET}\n  remedy: SET GLOBAL \
+                "its max_allowed_packet is {packet} bytes, and a statement may have {PACKET}\n  remedy: SET GLOBAL \
                  max_allowed_packet = {PACKET}"
             )));
         }
@@ -136,8 +141,9 @@ impl MySqlConnection {
             .await
     }
 
-    /// Whether the table of entries is InnoDB's, and `(user_name, id)` is a key of it.
-    async fn has_key(&mut self) -> Result<bool, DriverError> {
+    /// What makes the table of entries unfit, if something does: `(user_name, id)` is no key of it, it is not InnoDB's,
+    /// or a column would change what is stored in it.
+    async fn fault(&mut self) -> Result<Option<String>, DriverError> {
         let columns: Vec<String> = self
             .conn
             .exec(
@@ -149,7 +155,29 @@ impl MySqlConnection {
                 (&self.tables.entries,),
             )
             .await?;
-        Ok(columns.iter().any(|columns| columns == "user_name,id"))
+        if !columns.iter().any(|columns| columns == "user_name,id") {
+            return Ok(Some(
+                "it has no key (user_name, id) of its own, by which repeats are known, or is not in InnoDB"
+                    .to_owned(),
+            ));
+        }
+        let changed: Option<(String, String)> = self
+            .conn
+            .exec_first(
+                "SELECT column_name, column_type FROM information_schema.columns
+                 WHERE table_schema = database() AND table_name = ?
+                    AND (column_name IN ('user_name', 'id') AND collation_name NOT LIKE '%\\_bin'
+                        OR column_name IN ('received_at', 'logged_at') AND coalesce(datetime_precision, 0) < 6)
+                 ORDER BY ordinal_position",
+                (&self.tables.entries,),
+            )
+            .await?;
+        Ok(changed.map(|(column, kind)| {
+            format!(
+                "its column {column}, {kind}, would take two that differ for one; names need a collation that ends in \
+                 _bin, and moments microseconds"
+            )
+        }))
     }
 
     pub(super) async fn store(
@@ -223,7 +251,7 @@ impl MySqlConnection {
     /// Inserts what is not there yet, and returns how many those were.
     async fn insert(&mut self, entries: &[Queued<'_>]) -> Result<u64, DriverError> {
         let (mut new, mut rest) = (0, entries);
-        while let Some(rows) = ROWS.into_iter().find(|rows| *rows <= rest.len()) {
+        while let Some(rows) = ROWS.into_iter().find(|rows| *rows <= in_a_statement(rest)) {
             let (some, others) = rest.split_at(rows);
             rest = others;
             let statement = format!(
@@ -254,8 +282,10 @@ impl MySqlConnection {
     /// The places of entries whose ids are stored with other content.
     async fn conflicts(&mut self, entries: &[Queued<'_>]) -> Result<Vec<usize>, DriverError> {
         let statement = format!(
-            "SELECT count(*) FROM {} WHERE user_name = ? AND id = ? AND logged_at = ? AND level = ? AND application = ? \
-             AND message = ? AND attributes <=> ?",
+            // bytes are compared: blanks at the end of a text count, which they do not by its collation
+            "SELECT count(*) FROM {} WHERE user_name = ? AND id = ? AND logged_at = ? AND level = ? \
+             AND CAST(application AS BINARY) = CAST(? AS BINARY) AND CAST(message AS BINARY) = CAST(? AS BINARY) \
+             AND CAST(attributes AS BINARY) <=> CAST(? AS BINARY)",
             self.tables.entries
         );
         let statement = self.conn.prep(statement).await?;
@@ -332,6 +362,16 @@ fn escape(text: &str, rows: &mut Vec<u8>) {
     }
 }
 
+/// How many of these rows a statement takes: at least one, if there is one.
+fn in_a_statement(rows: &[Queued<'_>]) -> usize {
+    let mut bytes = 0;
+    let fit = rows.iter().take_while(|Queued { entry, .. }| {
+        bytes += 300 + entry.application.len() + entry.message.len() + entry.attributes.map_or(0, str::len);
+        bytes <= STATEMENT
+    });
+    fit.count().max(rows.len().min(1))
+}
+
 /// A moment in UTC, as a DATETIME is written.
 struct Written(i64);
 
@@ -362,7 +402,7 @@ fn many(text: &str, times: usize) -> String {
 fn moment(micros: i64) -> Value {
     let moment =
         jiff::Timestamp::from_microsecond(micros).unwrap_or_default().to_zoned(jiff::tz::TimeZone::UTC);
-    // each is in its range: the years of entries are 1970 to 9999
+    // each is in its range: the years of entries are 1970 to 9998
     let part = |value: i8| u8::try_from(value).unwrap_or(0);
     Value::Date(
         u16::try_from(moment.year()).unwrap_or(0),
@@ -377,10 +417,15 @@ fn moment(micros: i64) -> Value {
 
 /// Whether the data is at fault, or the server.
 fn failed(error: &DriverError) -> SinkError {
-    // data that is too long, out of range, of a wrong character set, or breaks a constraint (MySQL's server errors)
-    const DATA: [u16; 8] = [1048, 1264, 1292, 1366, 1406, 1525, 3819, 4025];
+    // data that is too long, out of range, of a wrong character set, or breaks a constraint, also by a trigger that
+    // says so (MySQL's server errors)
+    const DATA: [u16; 11] = [1048, 1216, 1264, 1292, 1366, 1406, 1452, 1525, 1644, 3819, 4025];
+    // a packet, or the time of a statement in MariaDB and MySQL
+    const MUCH: [u16; 3] = [1153, 1969, 3024];
     match error {
         DriverError::Server(said) if DATA.contains(&said.code) => SinkError::Refused(words(error)),
+        DriverError::Server(said) if MUCH.contains(&said.code) => SinkError::TooMuch(words(error)),
+        DriverError::Driver(DriverFault::PacketTooLarge) => SinkError::TooMuch(words(error)),
         _ => SinkError::Away(words(error)),
     }
 }

@@ -224,9 +224,13 @@ impl PostgresConnection {
 fn failed(error: &tokio_postgres::Error) -> SinkError {
     let text = words(error);
     let class = error.code().map(|code| code.code().get(..2).unwrap_or_default().to_owned());
+    if error.code() == Some(&SqlState::QUERY_CANCELED) {
+        // by statement_timeout
+        return SinkError::TooMuch(text);
+    }
     match class.as_deref() {
-        // data exceptions, violated constraints, limits such as that of an index row
-        Some("22" | "23" | "54") => SinkError::Refused(text),
+        // data exceptions, violated constraints, limits such as that of an index row; what a trigger says; a view's check
+        Some("22" | "23" | "54" | "09" | "P0" | "44") => SinkError::Refused(text),
         // a value that the driver cannot write is the entry's fault as well
         None if error.source().is_some_and(|cause| cause.to_string().contains("value too large")) => {
             SinkError::Refused(text)

@@ -37,6 +37,8 @@ pub(crate) struct Authenticator {
     /// How long a user is remembered. None: each request is looked up.
     remember: Option<Duration>,
     known: Mutex<Known>,
+    /// Since when the database of users does not answer, and why.
+    away: Mutex<Option<(Instant, String)>>,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +53,15 @@ struct Known {
 
 impl Authenticator {
     pub(crate) fn new(users: Users, remember: Option<Duration>) -> Self {
-        Self { users, remember, known: Mutex::default() }
+        Self { users, remember, known: Mutex::default(), away: Mutex::default() }
+    }
+
+    /// Why nobody can be told by their token at present, if it is so: users who are remembered can, for a while.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, why) = away.as_ref()?;
+        (since.elapsed() >= self.remember.unwrap_or_default())
+            .then(|| format!("users cannot be looked up: {why}"))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -104,7 +114,18 @@ impl Authenticator {
     /// Forgets all users if one was added or revoked since the last call. If the database does not answer, users are
     /// forgotten as they expire.
     pub(crate) async fn refresh(&self) -> Result<(), Error> {
-        let version = self.users.version().await?;
+        let late = |_| Error::Unreached(format!("no answer within {} s", PATIENCE.as_secs()));
+        let version = timeout(PATIENCE, self.users.version()).await.map_err(late).flatten();
+        {
+            let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+            match &version {
+                Ok(_) => *away = None,
+                Err(error) => {
+                    away.get_or_insert_with(|| (Instant::now(), String::new())).1 = error.to_string();
+                }
+            }
+        }
+        let version = version?;
         let mut known = self.known();
         if known.version != version {
             known.users.clear();

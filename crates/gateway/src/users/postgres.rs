@@ -1,6 +1,9 @@
 //! Users in a database of PostgreSQL.
 
+use std::time::Duration;
+
 use acidtest_model::Address;
+use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::{User, token::Hash};
@@ -25,6 +28,9 @@ const CHANGED: &str =
     "changed AS (UPDATE acidtest_gateway_changes SET version = version + 1 RETURNING version)";
 const COLUMNS: &str = "name, is_operator, added, expires, revoked";
 
+/// How long the server may take to answer. A request waits a little longer for its user.
+const PATIENCE: Duration = Duration::from_secs(4);
+
 impl PostgresUsers {
     pub(super) async fn open(address: &Address) -> Result<Self, Error> {
         let server = Shared::new(address);
@@ -41,12 +47,19 @@ impl PostgresUsers {
         statement: &str,
         parameters: &[&(dyn postgres_types::ToSql + Sync)],
     ) -> Result<Vec<Row>, Error> {
-        let client = self.server.client().await?;
         let rows = async {
-            let statement = client.prepared(statement).await?;
-            client.query(&statement, parameters).await
+            let client = self.server.client().await?;
+            let rows = async {
+                let statement = client.prepared(statement).await?;
+                client.query(&statement, parameters).await
+            };
+            rows.await.map_err(|error| self.server.failed(&error))
         };
-        rows.await.map_err(|error| self.server.failed(&error))
+        timeout(PATIENCE, rows).await.unwrap_or_else(|_| {
+            // the connection may be dead, and nobody say so for minutes
+            self.server.forget();
+            Err(self.server.silent(PATIENCE))
+        })
     }
 
     pub(super) async fn add(&self, user: &User, hash: &Hash) -> Result<bool, Error> {
