@@ -21,7 +21,7 @@ mod tests;
 use std::{
     collections::VecDeque,
     fs::{self, File},
-    io,
+    io, mem,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -76,6 +76,8 @@ pub(crate) struct DiskQueue {
     turn: TaskMutex<Reader>,
     note: Mutex<Note>,
     committer: Mutex<Option<JoinHandle<()>>>,
+    /// Held while segments are removed, in order. Whether one could not be removed the last time.
+    unremoved: Mutex<bool>,
     /// Locked for as long as this queue is open.
     _lock: File,
 }
@@ -211,6 +213,7 @@ impl DiskQueue {
             turn: TaskMutex::new(Reader { cut: Cut::default(), taken: stored, walk: None, done: 0 }),
             note: Mutex::new(note),
             committer: Mutex::new(Some(committer)),
+            unremoved: Mutex::default(),
             _lock: lock,
         };
         queue.remove_stored();
@@ -298,6 +301,7 @@ impl DiskQueue {
 
     /// Removes segments of which every entry is stored.
     fn remove_stored(&self) {
+        let mut unremoved = self.unremoved.lock().unwrap_or_else(PoisonError::into_inner);
         let done: Vec<Placed> = {
             let mut state = self.shared.state();
             let up_to = state.progress.up_to();
@@ -305,13 +309,30 @@ impl DiskQueue {
                 state.segments.iter().take_while(|segment| segment.sealed && segment.end <= up_to).count();
             state.segments.drain(..count).collect()
         };
-        // in order: one that is missing between others would look as if it was lost
-        for segment in done {
+        let mut done = VecDeque::from(done);
+        while let Some(segment) = done.front() {
             let path = segment::path(&self.shared.options.folder, segment.number);
-            if let Err(error) = fs::remove_file(&path) {
-                tracing::warn!(file = %path.display(), %error, "a segment cannot be removed");
+            let aside = path.with_extension(segment::DAMAGED);
+            // a file system without hard links has kept it under one name
+            let removed = if segment.damaged && !aside.exists() {
+                fs::rename(&path, aside)
+            } else {
+                fs::remove_file(&path)
+            };
+            if let Err(error) = removed {
+                if !mem::replace(&mut *unremoved, true) {
+                    tracing::error!(file = %path.display(), %error, "a segment that is stored cannot be removed");
+                }
                 break;
             }
+            *unremoved = false;
+            done.pop_front();
+        }
+        // They still take room. They are removed in order: one that is missing between others would look as if it was
+        // lost.
+        let segments = &mut self.shared.state().segments;
+        while let Some(segment) = done.pop_back() {
+            segments.push_front(segment);
         }
     }
 
@@ -450,13 +471,9 @@ fn put_aside(folder: &Path, placed: &mut Placed) {
     placed.damaged = true;
     let file = segment::path(folder, placed.number);
     let aside = file.with_extension(segment::DAMAGED);
-    match fs::hard_link(&file, &aside) {
-        // an earlier gateway found it, too
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Ok(()) => tracing::warn!(file = %aside.display(), "the damaged segment is put aside"),
-        Err(error) => {
-            tracing::error!(file = %aside.display(), %error, "the damaged segment cannot be put aside");
-        }
+    // otherwise an earlier gateway found it, too; or there are no hard links, and it is renamed when the rest is stored
+    if fs::hard_link(&file, &aside).is_ok() {
+        tracing::warn!(file = %aside.display(), "the damaged segment is put aside");
     }
 }
 

@@ -509,3 +509,27 @@ async fn what_waits_is_as_old_after_a_restart_as_before() {
         "{oldest:?}"
     );
 }
+
+/// The room of segments that cannot be removed stays taken, and they are removed as soon as they can be.
+#[tokio::test]
+async fn a_segment_that_cannot_be_removed_is_removed_later() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    for id in 0..200 {
+        queue.put(record(id, 1, 1000)).await.unwrap();
+    }
+    let all = queue.take(1000, NO_LINGER).await.unwrap();
+    assert_eq!(ids(&all).len(), 200);
+    let (count, bytes) = (segments(folder.path()).len(), queue.depth().bytes);
+    assert!(count >= 4);
+    // a folder in the place of the first file is none that could be removed
+    let first = segments(folder.path())[0].clone();
+    fs::remove_file(&first).unwrap();
+    fs::create_dir(&first).unwrap();
+    queue.stored(&all);
+    assert_eq!((segments(folder.path()).len(), queue.depth().bytes), (count, bytes));
+    fs::remove_dir(&first).unwrap();
+    fs::write(&first, "").unwrap();
+    queue.remove_stored();
+    assert_eq!((segments(folder.path()).len(), queue.depth().bytes), (1, SEGMENT));
+}
