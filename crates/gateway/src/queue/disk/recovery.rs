@@ -97,6 +97,10 @@ fn look_through(
             }
         }
     }
+    // What a kill has left in the page cache counts from here on, and so must outlast a loss of power.
+    if let Err(error) = walk.sync() {
+        tracing::error!(segment = number, %error, "a segment cannot be synced");
+    }
     placed.written = walk.offset;
     let end_of_file = walk.torn_end(size);
     if end_of_file > walk.offset {

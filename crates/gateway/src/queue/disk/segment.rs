@@ -278,6 +278,11 @@ impl Walk {
         }
     }
 
+    /// Syncs what was written into the file.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
     /// Where what lies behind the last record ends, which is no whole record: only zeros follow.
     pub(super) fn torn_end(&mut self, limit: u64) -> u64 {
         let (mut at, mut end) = (self.offset, self.offset);
