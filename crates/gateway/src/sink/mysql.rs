@@ -167,6 +167,8 @@ impl MySqlConnection {
                 "SELECT column_name, column_type FROM information_schema.columns
                  WHERE table_schema = database() AND table_name = ?
                     AND (column_name IN ('user_name', 'id') AND collation_name NOT LIKE '%\\_bin'
+                        OR column_name IN ('application', 'message', 'attributes')
+                            AND coalesce(character_set_name, '') <> 'utf8mb4'
                         OR column_name IN ('received_at', 'logged_at') AND coalesce(datetime_precision, 0) < 6)
                  ORDER BY ordinal_position",
                 (&self.tables.entries,),
@@ -174,8 +176,8 @@ impl MySqlConnection {
             .await?;
         Ok(changed.map(|(column, kind)| {
             format!(
-                "its column {column}, {kind}, would take two that differ for one; names need a collation that ends in \
-                 _bin, and moments microseconds"
+                "its column {column}, {kind}, would change what is stored or take two that differ for one: names need a \
+                 collation that ends in _bin, texts utf8mb4 and no JSON, and moments microseconds"
             )
         }))
     }
