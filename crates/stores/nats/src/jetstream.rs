@@ -175,28 +175,36 @@ struct Refusal {
 
 /// A connection for requests that are not measured, one after the other.
 #[derive(Debug)]
-pub(crate) struct Api<'a> {
+pub struct Api<'a> {
     connection: Connection,
     server: &'a ConnectOptions,
     asked: u64,
 }
 
 impl<'a> Api<'a> {
-    pub(crate) fn new(connection: Connection, server: &'a ConnectOptions) -> Self {
+    /// Asks over this connection.
+    #[must_use]
+    pub fn new(connection: Connection, server: &'a ConnectOptions) -> Self {
         Self { connection, server, asked: 0 }
     }
 
-    pub(crate) fn connection(&self) -> &Connection {
+    /// The connection.
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
     /// Gives the connection away, for operations that are measured.
-    pub(crate) fn into_connection(self) -> Connection {
+    #[must_use]
+    pub fn into_connection(self) -> Connection {
         self.connection
     }
 
-    /// Sends a request and waits for its answer.
-    pub(crate) async fn ask<T: DeserializeOwned>(&mut self, request: &str, body: &Value) -> Result<T, Error> {
+    /// Sends a request and waits for its answer. The request is named without `$JS.API`; a body of null is none.
+    ///
+    /// # Errors
+    /// If the connection is lost, the server does not answer within 10 s, or it refuses.
+    pub async fn ask<T: DeserializeOwned>(&mut self, request: &str, body: &Value) -> Result<T, Error> {
         let subject = format!("$JS.API.{request}");
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.asked += 1;
@@ -219,7 +227,10 @@ impl<'a> Api<'a> {
     }
 
     /// Sends a request and waits for its answer; the error says what acidtest was doing.
-    pub(crate) async fn run<T: DeserializeOwned>(
+    ///
+    /// # Errors
+    /// As `ask`.
+    pub async fn run<T: DeserializeOwned>(
         &mut self,
         doing: &str,
         request: &str,

@@ -20,10 +20,8 @@ use acidtest_workloads::{
 };
 use serde_json::Value;
 
-use crate::{
-    jetstream::{AccountInfo, Api, Retention, Storage, StreamConfig},
-    server::ConnectOptions,
-};
+pub use self::{jetstream::Api, server::ConnectOptions};
+use crate::jetstream::{AccountInfo, Retention, Storage, StreamConfig};
 
 /// The store's row of the matrix: its lock modes, durability levels and workloads.
 pub const KIND: StoreKind = StoreKind {
@@ -103,7 +101,8 @@ fn marker(namespace: &str, run: &str) -> StreamConfig {
 }
 
 /// Whether the server has the setting `sync_interval`: version 2.10 and later.
-fn takes_sync_interval(version: &str) -> bool {
+#[must_use]
+pub fn takes_sync_interval(version: &str) -> bool {
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(2), Some(10))
 }

@@ -19,7 +19,7 @@ const ENABLE: &str =
 
 /// Address and login of the server. Connections are opened alike for clients and for requests that are not measured.
 #[derive(Clone, Debug)]
-pub(crate) struct ConnectOptions {
+pub struct ConnectOptions {
     endpoint: String,
     login: Login,
     address: String,
@@ -28,7 +28,11 @@ pub(crate) struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
+    /// For the server at an address.
+    ///
+    /// # Errors
+    /// If something follows the port: there are no databases.
+    pub fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
         if !address.path.is_empty() {
             return Err(StoreError::Unreachable {
                 address: address.to_string(),
@@ -60,13 +64,20 @@ impl ConnectOptions {
         &self.address
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connection, Error> {
+    /// Connects and logs in, within 5 s.
+    ///
+    /// # Errors
+    /// If the server does not answer, or refuses the login.
+    pub async fn connect(&self) -> Result<Connection, Error> {
         let connected = timeout(CONNECT, Connection::connect(&self.endpoint, &self.login)).await;
         connected.unwrap_or_else(|_| Err(Error::Lost(format!("no greeting within {CONNECT:?}"))))
     }
 
     /// Connects for requests that are not measured.
-    pub(crate) async fn reach(&self) -> Result<Api<'_>, StoreError> {
+    ///
+    /// # Errors
+    /// As `connect`, with the address and a remedy.
+    pub async fn reach(&self) -> Result<Api<'_>, StoreError> {
         let connection = self.connect().await.map_err(|error| self.unreachable(&error))?;
         Ok(Api::new(connection, self))
     }
@@ -97,7 +108,7 @@ impl ConnectOptions {
     }
 
     /// Makes the error of a request that failed, with what acidtest was doing.
-    pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + use<'a> {
+    pub fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + use<'a> {
         move |error| StoreError::Server {
             doing: doing.to_owned(),
             address: self.address.clone(),

@@ -2,7 +2,7 @@
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
-mod amqp;
+pub mod amqp;
 mod queue;
 mod server;
 
@@ -17,10 +17,8 @@ use acidtest_workloads::{
 };
 use tokio::time::timeout;
 
-use crate::{
-    amqp::{Arguments, Connection, Envelope, Error, Value, ids},
-    server::ConnectOptions,
-};
+pub use self::server::ConnectOptions;
+use crate::amqp::{Arguments, Connection, Envelope, Error, Value, ids};
 
 /// The store's row of the matrix: its lock modes, durability levels and workloads.
 pub const KIND: StoreKind = StoreKind {

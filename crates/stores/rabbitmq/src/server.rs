@@ -16,32 +16,49 @@ const GUEST: &str = "guest";
 
 /// Address and login of the server. Connections are opened alike for clients and for requests that are not measured.
 #[derive(Clone)]
-pub(crate) struct ConnectOptions {
+pub struct ConnectOptions {
     endpoint: String,
     login: Login,
     address: String,
 }
 
 impl ConnectOptions {
-    pub(crate) fn new(address: &Address, default_port: u16) -> Self {
+    /// For the server at an address; what follows the port is the virtual host.
+    #[must_use]
+    pub fn new(address: &Address, default_port: u16) -> Self {
         let user = address.user.clone().unwrap_or_else(|| GUEST.to_owned());
         let default = if user == GUEST { GUEST } else { "" };
         let password = address.password.clone().unwrap_or_else(|| Secret::new(default));
         let vhost = if address.path.is_empty() { "/" } else { &address.path };
         Self {
             endpoint: address.endpoint(default_port),
-            login: Login { user, password, vhost: vhost.to_owned() },
+            // the engine has timeouts of its own
+            login: Login { user, password, vhost: vhost.to_owned(), heartbeat: 0 },
             address: address.to_string(),
         }
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connection, Error> {
+    /// Has the broker take connections for lost that say nothing for this number of seconds.
+    #[must_use]
+    pub fn with_heartbeat(mut self, seconds: u16) -> Self {
+        self.login.heartbeat = seconds;
+        self
+    }
+
+    /// Connects, logs in and opens a channel, within 5 s.
+    ///
+    /// # Errors
+    /// If the server does not answer, or refuses the login or the virtual host.
+    pub async fn connect(&self) -> Result<Connection, Error> {
         let opened = timeout(CONNECT, Connection::open(&self.endpoint, &self.login)).await;
         opened.unwrap_or_else(|_| Err(Error::Network(format!("no answer within {CONNECT:?}"))))
     }
 
     /// Connects for requests that are not measured.
-    pub(crate) async fn reach(&self) -> Result<Connection, StoreError> {
+    ///
+    /// # Errors
+    /// As `connect`, with the address and a remedy.
+    pub async fn reach(&self) -> Result<Connection, StoreError> {
         self.connect().await.map_err(|error| StoreError::Unreachable {
             address: self.address.clone(),
             cause: error.to_string(),
@@ -50,7 +67,7 @@ impl ConnectOptions {
     }
 
     /// Makes the error of a request that failed, with what acidtest was doing.
-    pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + use<'a> {
+    pub fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + use<'a> {
         move |error| self.refused(doing, error.to_string())
     }
 

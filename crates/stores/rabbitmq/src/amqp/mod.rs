@@ -14,7 +14,7 @@ use tokio::{
     io::{AsyncReadExt, Interest},
     net::TcpStream,
 };
-pub(crate) use wire::{Arguments, Envelope, Id, Value};
+pub use wire::{Arguments, Envelope, Id, Value};
 
 use self::{
     decoder::{Decoder, ServerMessage, short},
@@ -31,13 +31,20 @@ const KEPT: usize = 1 << 31;
 
 /// The reason why a connection cannot be opened or used any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     /// The network failed, or the server did not answer.
     #[error("{0}")]
     Network(String),
     /// The server closed the channel or the connection, with this reply code and text.
     #[error("the broker closed the {what}: {code} {text}")]
-    Closed { what: &'static str, code: u16, text: String },
+    Closed {
+        /// Which of the two.
+        what: &'static str,
+        /// The reply code.
+        code: u16,
+        /// The reply text.
+        text: String,
+    },
     /// The server sent bytes that the protocol does not allow.
     #[error("{0}")]
     Protocol(String),
@@ -46,7 +53,8 @@ pub(crate) enum Error {
 impl Error {
     /// Whether there is no such queue. The text is compared too, because the server gives the same code for a queue
     /// that exists and does not answer: because its node is down, it has crashed, or it is too slow.
-    pub(crate) fn is_absent(&self) -> bool {
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
         matches!(self, Self::Closed { code: 404, text, .. } if text.contains("no queue"))
     }
 
@@ -72,23 +80,51 @@ impl From<io::Error> for Error {
 
 /// The credentials to log in with, and the virtual host.
 #[derive(Clone)]
-pub(crate) struct Login {
-    pub(crate) user: String,
-    pub(crate) password: acidtest_model::Secret,
-    pub(crate) vhost: String,
+pub struct Login {
+    /// The user's name.
+    pub user: String,
+    /// The user's password.
+    pub password: acidtest_model::Secret,
+    /// The virtual host.
+    pub vhost: String,
+    /// After how many seconds without a word the broker takes the connection for lost; 0 is never. Whoever asks for it
+    /// says something often enough.
+    pub heartbeat: u16,
 }
 
 /// A message of the server that a caller may wait for.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub enum Event {
     /// A message for a consumer.
-    Delivered { tag: u64, redelivered: bool, body: Vec<u8> },
+    Delivered {
+        /// The number by which it is acknowledged.
+        tag: u64,
+        /// Whether it may have been delivered before.
+        redelivered: bool,
+        /// Its body.
+        body: Vec<u8>,
+    },
     /// A message of ours that no queue takes and that therefore was not published.
-    Returned { text: String, body: Vec<u8> },
+    Returned {
+        /// The reason.
+        text: String,
+        /// The message's body.
+        body: Vec<u8>,
+    },
     /// The message with this tag was published, or all up to it.
-    Confirmed { tag: u64, multiple: bool },
+    Confirmed {
+        /// The message's number on its connection, from 1.
+        tag: u64,
+        /// Whether it is said of all up to it.
+        multiple: bool,
+    },
     /// The server does not answer for the message with this tag, or for all up to it.
-    Refused { tag: u64, multiple: bool },
+    Refused {
+        /// The message's number on its connection, from 1.
+        tag: u64,
+        /// Whether it is said of all up to it.
+        multiple: bool,
+    },
     /// The server ended the subscription.
     Cancelled,
     /// An answer to a request, with its arguments.
@@ -109,7 +145,7 @@ impl Event {
 }
 
 /// A connection with one channel.
-pub(crate) struct Connection {
+pub struct Connection {
     stream: TcpStream,
     out: Vec<u8>,
     /// Bytes of `out` that were written.
@@ -130,7 +166,7 @@ impl Connection {
     ///
     /// # Errors
     /// If the network fails, or the server refuses the login or the virtual host.
-    pub(crate) async fn open(endpoint: &str, login: &Login) -> Result<Self, Error> {
+    pub async fn open(endpoint: &str, login: &Login) -> Result<Self, Error> {
         let stream = TcpStream::connect(endpoint).await?;
         stream.set_nodelay(true)?;
         let mut connection = Self {
@@ -174,8 +210,7 @@ impl Connection {
         // 0 is no limit
         let frame_max = if frame_max == 0 { FRAME_MAX } else { frame_max.clamp(4096, FRAME_MAX) };
         self.decoder.agree(frame_max as usize);
-        // one channel, and no heartbeats, because the engine has timeouts of its own
-        let arguments = Arguments::default().short(1).long(frame_max).short(0);
+        let arguments = Arguments::default().short(1).long(frame_max).short(login.heartbeat);
         wire::method(&mut self.out, CONNECTION, wire::TUNE_OK, &arguments);
         let arguments = Arguments::default().name(&login.vhost).name("").byte(0);
         wire::method(&mut self.out, CONNECTION, wire::OPEN, &arguments);
@@ -185,7 +220,7 @@ impl Connection {
     }
 
     /// The server's property of this name.
-    pub(crate) fn about(&self, name: &str) -> Option<&str> {
+    pub fn about(&self, name: &str) -> Option<&str> {
         self.about.iter().find(|(each, _)| each == name).map(|(_, text)| text.as_str())
     }
 
@@ -195,23 +230,23 @@ impl Connection {
     }
 
     /// Takes the reason why the server has blocked publishers since the last call, if it has.
-    pub(crate) fn take_blocked(&mut self) -> Option<String> {
+    pub fn take_blocked(&mut self) -> Option<String> {
         self.blocked.take()
     }
 
     /// Sends a request and waits for its answer, whose arguments it returns. Events that arrive meanwhile are kept.
-    pub(crate) async fn ask(&mut self, id: Id, arguments: &Arguments, answer: Id) -> Result<Vec<u8>, Error> {
+    pub async fn ask(&mut self, id: Id, arguments: &Arguments, answer: Id) -> Result<Vec<u8>, Error> {
         self.say(id, arguments);
         self.answer(answer).await
     }
 
     /// Queues a request, which is written later.
-    pub(crate) fn say(&mut self, id: Id, arguments: &Arguments) {
+    pub fn say(&mut self, id: Id, arguments: &Arguments) {
         wire::method(&mut self.out, CHANNEL, id, arguments);
     }
 
     /// Queues a message to be published; writes once [`FULL`] bytes wait.
-    pub(crate) async fn publish(&mut self, envelope: &Envelope, body: &[u8]) -> Result<(), Error> {
+    pub async fn publish(&mut self, envelope: &Envelope, body: &[u8]) -> Result<(), Error> {
         envelope.write(&mut self.out, body, self.decoder.frame_max());
         if self.out.len() - self.written >= FULL {
             self.flush().await?;
@@ -220,7 +255,7 @@ impl Connection {
     }
 
     /// Writes everything that was queued. Reads meanwhile, so that a server can tell that it blocks publishers.
-    pub(crate) async fn flush(&mut self) -> Result<(), Error> {
+    pub async fn flush(&mut self) -> Result<(), Error> {
         while self.written < self.out.len() {
             self.still()?;
             match self.stream.try_write(&self.out[self.written..]) {
@@ -242,7 +277,7 @@ impl Connection {
     }
 
     /// Waits for the next event, after writing everything that was queued.
-    pub(crate) async fn event(&mut self) -> Result<Event, Error> {
+    pub async fn event(&mut self) -> Result<Event, Error> {
         loop {
             if let Some(event) = self.heard() {
                 return Ok(event);
@@ -256,7 +291,7 @@ impl Connection {
     }
 
     /// The next event that has arrived already, if any.
-    pub(crate) fn heard(&mut self) -> Option<Event> {
+    pub fn heard(&mut self) -> Option<Event> {
         self.taken(0)
     }
 
@@ -305,7 +340,7 @@ impl Connection {
 
     /// Closes the connection once the server has read everything that was written. Bytes that it has not read are
     /// lost if a connection just ends.
-    pub(crate) async fn close(&mut self) {
+    pub async fn close(&mut self) {
         let arguments = Arguments::default().short(200).name("done").short(0).short(0);
         wire::method(&mut self.out, CONNECTION, wire::CLOSE, &arguments);
         // no caller is left to take other events, or to be told of an error
@@ -399,15 +434,16 @@ impl Connection {
 }
 
 /// Ids of the methods that other modules use.
-pub(crate) mod ids {
-    pub(crate) use super::wire::{
+pub mod ids {
+    pub use super::wire::{
         ACK, CANCEL, CANCEL_OK, COMMIT, COMMIT_OK, CONFIRM, CONFIRM_OK, CONSUME, CONSUME_OK, DECLARE,
-        DECLARE_OK, DELETE, DELETE_OK, QOS, QOS_OK, TX, TX_OK,
+        DECLARE_OK, DELETE, DELETE_OK, NACK, QOS, QOS_OK, TX, TX_OK,
     };
 }
 
 /// Parses the answer to a declaration: numbers of ready messages and of consumers.
-pub(crate) fn declared(arguments: &[u8]) -> Option<(u32, u32)> {
+#[must_use]
+pub fn declared(arguments: &[u8]) -> Option<(u32, u32)> {
     let mut reader = Reader(arguments);
     reader.name()?;
     Some((reader.long()?, reader.long()?))
@@ -431,7 +467,8 @@ mod tests {
         wire::method(&mut greetings, CONNECTION, wire::TUNE, &Arguments::default().short(0).long(0).short(0));
         wire::method(&mut greetings, CONNECTION, wire::OPEN_OK, &Arguments::default());
         wire::method(&mut greetings, CHANNEL, wire::CHANNEL_OPEN_OK, &Arguments::default());
-        let login = Login { user: "guest".into(), password: Secret::new("guest"), vhost: "/".into() };
+        let login =
+            Login { user: "guest".into(), password: Secret::new("guest"), vhost: "/".into(), heartbeat: 0 };
         let broker = async {
             let (mut broker, _) = listener.accept().await.unwrap();
             broker.write_all(&greetings).await.unwrap();

@@ -24,7 +24,7 @@ pub(crate) const CHANNEL: u16 = 1;
 pub(crate) const CONNECTION: u16 = 0;
 
 /// The numbers of a method's class and of the method in it.
-pub(crate) type Id = (u16, u16);
+pub type Id = (u16, u16);
 
 pub(crate) const START: Id = (10, 10);
 pub(crate) const START_OK: Id = (10, 11);
@@ -42,65 +42,98 @@ pub(crate) const FLOW: Id = (20, 20);
 pub(crate) const FLOW_OK: Id = (20, 21);
 pub(crate) const CHANNEL_CLOSE: Id = (20, 40);
 pub(crate) const CHANNEL_CLOSE_OK: Id = (20, 41);
-pub(crate) const DECLARE: Id = (50, 10);
-pub(crate) const DECLARE_OK: Id = (50, 11);
-pub(crate) const DELETE: Id = (50, 40);
-pub(crate) const DELETE_OK: Id = (50, 41);
-pub(crate) const QOS: Id = (BASIC, 10);
-pub(crate) const QOS_OK: Id = (BASIC, 11);
-pub(crate) const CONSUME: Id = (BASIC, 20);
-pub(crate) const CONSUME_OK: Id = (BASIC, 21);
-pub(crate) const CANCEL: Id = (BASIC, 30);
-pub(crate) const CANCEL_OK: Id = (BASIC, 31);
+/// `queue.declare`.
+pub const DECLARE: Id = (50, 10);
+/// `queue.declare-ok`.
+pub const DECLARE_OK: Id = (50, 11);
+/// `queue.delete`.
+pub const DELETE: Id = (50, 40);
+/// `queue.delete-ok`.
+pub const DELETE_OK: Id = (50, 41);
+/// `basic.qos`.
+pub const QOS: Id = (BASIC, 10);
+/// `basic.qos-ok`.
+pub const QOS_OK: Id = (BASIC, 11);
+/// `basic.consume`.
+pub const CONSUME: Id = (BASIC, 20);
+/// `basic.consume-ok`.
+pub const CONSUME_OK: Id = (BASIC, 21);
+/// `basic.cancel`.
+pub const CANCEL: Id = (BASIC, 30);
+/// `basic.cancel-ok`.
+pub const CANCEL_OK: Id = (BASIC, 31);
 pub(crate) const PUBLISH: Id = (BASIC, 40);
 pub(crate) const RETURN: Id = (BASIC, 50);
 pub(crate) const DELIVER: Id = (BASIC, 60);
 pub(crate) const GET: Id = (BASIC, 70);
 pub(crate) const GET_OK: Id = (BASIC, 71);
 pub(crate) const GET_EMPTY: Id = (BASIC, 72);
-pub(crate) const ACK: Id = (BASIC, 80);
-pub(crate) const NACK: Id = (BASIC, 120);
-pub(crate) const CONFIRM: Id = (85, 10);
-pub(crate) const CONFIRM_OK: Id = (85, 11);
-pub(crate) const TX: Id = (90, 10);
-pub(crate) const TX_OK: Id = (90, 11);
-pub(crate) const COMMIT: Id = (90, 20);
-pub(crate) const COMMIT_OK: Id = (90, 21);
+/// `basic.ack`.
+pub const ACK: Id = (BASIC, 80);
+/// `basic.nack`.
+pub const NACK: Id = (BASIC, 120);
+/// `confirm.select`.
+pub const CONFIRM: Id = (85, 10);
+/// `confirm.select-ok`.
+pub const CONFIRM_OK: Id = (85, 11);
+/// `tx.select`.
+pub const TX: Id = (90, 10);
+/// `tx.select-ok`.
+pub const TX_OK: Id = (90, 11);
+/// `tx.commit`.
+pub const COMMIT: Id = (90, 20);
+/// `tx.commit-ok`.
+pub const COMMIT_OK: Id = (90, 21);
 
 /// A value in a table that is sent.
-pub(crate) enum Value<'a> {
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// A text.
     Text(&'a str),
+    /// The truth.
     True,
+    /// A number.
+    Number(i64),
+    /// A table in the table.
     Table(&'a [(&'a str, Value<'a>)]),
 }
 
 /// The arguments of a method, written one after the other.
-#[derive(Default)]
-pub(crate) struct Arguments(pub(crate) Vec<u8>);
+#[derive(Clone, Debug, Default)]
+pub struct Arguments(pub(crate) Vec<u8>);
 
 impl Arguments {
-    pub(crate) fn byte(mut self, value: u8) -> Self {
+    /// Adds a byte: a number, or up to eight flags.
+    #[must_use]
+    pub fn byte(mut self, value: u8) -> Self {
         self.0.push(value);
         self
     }
 
-    pub(crate) fn short(mut self, value: u16) -> Self {
+    /// Adds a number of two bytes.
+    #[must_use]
+    pub fn short(mut self, value: u16) -> Self {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    pub(crate) fn long(mut self, value: u32) -> Self {
+    /// Adds a number of four bytes.
+    #[must_use]
+    pub fn long(mut self, value: u32) -> Self {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    pub(crate) fn longlong(mut self, value: u64) -> Self {
+    /// Adds a number of eight bytes.
+    #[must_use]
+    pub fn longlong(mut self, value: u64) -> Self {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
     /// Adds a name. A name of more than 255 bytes is cut at the end of a character.
-    pub(crate) fn name(mut self, text: &str) -> Self {
+    #[must_use]
+    pub fn name(mut self, text: &str) -> Self {
         let end = (0..=text.len().min(255)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         // at most 255
         self.0.push(u8::try_from(end).unwrap_or(0));
@@ -108,18 +141,23 @@ impl Arguments {
         self
     }
 
-    pub(crate) fn text(self, bytes: &[u8]) -> Self {
+    /// Adds a text of any length.
+    #[must_use]
+    pub fn text(self, bytes: &[u8]) -> Self {
         let mut whole = self.long(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         whole.0.extend_from_slice(bytes);
         whole
     }
 
-    pub(crate) fn table(self, entries: &[(&str, Value<'_>)]) -> Self {
+    /// Adds a table.
+    #[must_use]
+    pub fn table(self, entries: &[(&str, Value<'_>)]) -> Self {
         let inner = entries.iter().fold(Self::default(), |inner, (name, value)| {
             let inner = inner.name(name);
             match value {
                 Value::Text(text) => inner.byte(b'S').text(text.as_bytes()),
                 Value::True => inner.byte(b't').byte(1),
+                Value::Number(number) => inner.byte(b'l').longlong(number.cast_unsigned()),
                 Value::Table(entries) => inner.byte(b'F').table(entries),
             }
         });
@@ -145,7 +183,8 @@ pub(crate) fn method(out: &mut Vec<u8>, channel: u16, (class, number): Id, argum
 }
 
 /// Writes messages for the queue of this name, which the server returns if there is no such queue.
-pub(crate) struct Envelope {
+#[derive(Clone, Debug)]
+pub struct Envelope {
     /// The frame of `basic.publish`, which is the same for every message.
     publish: Vec<u8>,
     /// Whether messages have the delivery mode persistent.
@@ -153,7 +192,9 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    pub(crate) fn new(queue: &str, persistent: bool) -> Self {
+    /// For messages to this queue, which outlive the broker's process if they are `persistent`.
+    #[must_use]
+    pub fn new(queue: &str, persistent: bool) -> Self {
         const MANDATORY: u8 = 1;
         let arguments = Arguments::default().short(0).name("").name(queue).byte(MANDATORY);
         let mut publish = Vec::new();
