@@ -40,6 +40,8 @@ pub(crate) enum Command {
     /// Take log entries over HTTP, keep what is acknowledged, and store it in a database
     #[cfg(feature = "gateway")]
     Gateway(Box<crate::gateway_arguments::Gateway>),
+    #[cfg(feature = "gateway")]
+    Collector(Box<crate::gateway_arguments::Collector>),
     /// List the stores: what is installed here, what each can do, and why it cannot do the rest
     Stores(Stores),
     /// List the workloads with their parameters

@@ -1,6 +1,6 @@
-//! The arguments of `acidtest gateway`.
+//! The arguments of `acidtest gateway` and `acidtest collector`.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
 use acidtest_report::Span;
 use clap::{Args, Subcommand, ValueEnum};
@@ -15,11 +15,38 @@ Examples:
       \"timestamp\":\"2026-11-23T10:15:00Z\",\"application\":\"shop\",\"message\":\"started\"}'
       send an entry; http://127.0.0.1:1731/ shows what becomes of it
   ACIDTEST_PASSWORD=... acidtest gateway --sink postgres://ann@db.example/logs --collectors 4
-      store in PostgreSQL, by four collectors";
+      store in PostgreSQL, by four collectors
+  acidtest gateway --queue amqp://ann:secret@mq.example:5672 --collectors 0
+      leave entries in RabbitMQ, for collectors on other machines";
+
+const COLLECTOR_EXAMPLES: &str = "\
+Examples:
+  acidtest collector --queue amqp://ann:secret@mq.example:5672 --sink postgres://bob:secret@db.example/logs
+      store in PostgreSQL what gateways have put into RabbitMQ
+  acidtest collector --queue nats --sink mysql://bob@db.example/logs --collectors 4 --listen 127.0.0.1:1732
+      four collectors out of a NATS on this machine; http://127.0.0.1:1732/ shows what they do";
 
 const SINK: &str = "\
 The database of entries: sqlite:FILE, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE (MariaDB, too); a \
 password from ACIDTEST_PASSWORD [default: logs.sqlite in --data]";
+
+const COLLECTOR_SINK: &str = "\
+The database of entries: sqlite:FILE, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE (MariaDB, too); a \
+password from ACIDTEST_PASSWORD, for the broker, too";
+
+const QUEUE: &str = "\
+Where acknowledged entries wait: disk; memory, which loses them with the gateway; rabbitmq or nats on this machine; or a \
+broker's address, amqp://USER@HOST:5672/VHOST or nats://USER@HOST:4222 [default: disk]";
+
+const BROKER: &str = "\
+The broker: rabbitmq or nats on this machine, amqp://USER@HOST:5672/VHOST or nats://USER@HOST:4222";
+
+const QUEUE_NAME_HELP: &str =
+    "The name of the queue or stream in a broker, made if it is not there [default: acidtest_logs]";
+
+const TABLE_HELP: &str = "\
+The table of entries, made if it is not there; what cannot be stored goes into another, with _refused behind its name \
+[default: acidtest_logs]";
 
 /// Take log entries over HTTP, keep what is acknowledged, and store it in a database.
 #[derive(Debug, Args)]
@@ -86,12 +113,44 @@ pub(crate) enum Architecture {
     Queued,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// Where acknowledged entries wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// Acknowledged when synced: survives a killed gateway, and a loss of power as far as the disk's sync does
     Disk,
-    /// Acknowledged when taken: what waits is lost with the gateway
     Memory,
+    Broker(Broker),
+}
+
+/// The address of a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Broker(pub(crate) String);
+
+impl FromStr for Queue {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "disk" => Ok(Self::Disk),
+            "memory" => Ok(Self::Memory),
+            _ => text.parse().map(Self::Broker).map_err(|_: String| {
+                "write disk, memory, rabbitmq, nats, amqp://USER@HOST:5672/VHOST or nats://USER@HOST:4222"
+                    .to_owned()
+            }),
+        }
+    }
+}
+
+impl FromStr for Broker {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "rabbitmq" => Ok(Self("amqp://127.0.0.1".to_owned())),
+            "nats" => Ok(Self("nats://127.0.0.1".to_owned())),
+            _ if text.starts_with("amqp://") || text.starts_with("nats://") => Ok(Self(text.to_owned())),
+            _ => Err("write rabbitmq, nats, amqp://USER@HOST:5672/VHOST or nats://USER@HOST:4222".to_owned()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -114,10 +173,8 @@ pub(crate) struct Serve {
     pub(crate) architecture: Architecture,
     #[arg(long, value_name = "ADDRESS", help = SINK)]
     pub(crate) sink: Option<String>,
-    /// The table of entries, made if it is not there; what cannot be stored goes into another, with _refused behind its
-    /// name
-    #[arg(long, default_value = "acidtest_logs")]
-    pub(crate) table: String,
+    #[arg(long, help = TABLE_HELP)]
+    pub(crate) table: Option<String>,
     /// How the gateway's own log is written, on standard error
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log: LogFormat,
@@ -151,21 +208,18 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Architecture queued")]
 pub(crate) struct Queued {
-    /// Where acknowledged entries wait [default: disk]
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "QUEUE", help = QUEUE)]
     pub(crate) queue: Option<Queue>,
-    /// The most that the queue takes, of disk or memory; a full one answers 429 [default: 1GiB]
+    #[arg(long, value_name = "NAME", help = QUEUE_NAME_HELP)]
+    pub(crate) queue_name: Option<String>,
+    /// The most that the queue takes, of disk, memory or in the broker; a full one answers 429 [default: 1GiB]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) queue_size: Option<u64>,
-    /// How many store side by side [default: 2; 1 for SQLite]
+    /// How many store side by side; with a broker 0 leaves that to `acidtest collector` [default: 2; 1 for SQLite]
     #[arg(long, value_name = "N")]
-    pub(crate) collectors: Option<NonZeroUsize>,
-    /// The most entries of a transaction [default: 1000]
-    #[arg(long, value_name = "N")]
-    pub(crate) batch: Option<NonZeroUsize>,
-    /// How long entries may wait for others of their transaction [default: 100ms]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) linger: Option<Span>,
+    pub(crate) collectors: Option<usize>,
+    #[command(flatten)]
+    pub(crate) batches: Batches,
     /// How long a user is remembered after being looked up; 0s looks up each time [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub(crate) remember: Option<Span>,
@@ -179,16 +233,64 @@ impl Queued {
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
             ("--queue", self.queue.is_some()),
+            ("--queue-name", self.queue_name.is_some()),
             ("--queue-size", self.queue_size.is_some()),
             ("--collectors", self.collectors.is_some()),
-            ("--batch", self.batch.is_some()),
-            ("--linger", self.linger.is_some()),
+            ("--batch", self.batches.batch.is_some()),
+            ("--linger", self.batches.linger.is_some()),
             ("--remember", self.remember.is_some()),
             ("--drain", self.drain.is_some()),
         ];
         given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
     }
 }
+
+/// What collectors store together.
+#[derive(Debug, Args)]
+pub(crate) struct Batches {
+    /// The most entries of a transaction [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub(crate) batch: Option<NonZeroUsize>,
+    /// How long entries may wait for others of their transaction [default: 100ms]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) linger: Option<Span>,
+}
+
+/// Take log entries out of a broker, where gateways have put them, and store them in a database.
+///
+/// As many as wanted may run, on any machine. An entry is stored once, also where collectors, the broker or the database
+/// are killed.
+#[derive(Debug, Args)]
+#[command(after_help = COLLECTOR_EXAMPLES)]
+pub(crate) struct Collector {
+    #[arg(long, value_name = "BROKER", help = BROKER)]
+    pub(crate) queue: Broker,
+    /// The name of the queue or stream, as gateways have it
+    #[arg(long, value_name = "NAME", default_value = QUEUE_NAME)]
+    pub(crate) queue_name: String,
+    #[arg(long, value_name = "ADDRESS", help = COLLECTOR_SINK)]
+    pub(crate) sink: String,
+    #[arg(long, help = TABLE_HELP, hide_default_value = true, default_value = TABLE)]
+    pub(crate) table: String,
+    /// How many store side by side [default: 2; 1 for SQLite]
+    #[arg(long, value_name = "N")]
+    pub(crate) collectors: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub(crate) batches: Batches,
+    /// How long a shutdown may take to store what was taken out
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub(crate) drain: Span,
+    /// Where to show the page, /metrics, /healthz and /readyz, on loopback [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// How the collector's own log is written, on standard error
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) log: LogFormat,
+}
+
+/// The names of the queue in a broker and of the table, where no others are given.
+pub(crate) const QUEUE_NAME: &str = "acidtest_logs";
+pub(crate) const TABLE: &str = "acidtest_logs";
 
 /// What only the direct architecture has.
 #[derive(Debug, Args)]
@@ -247,6 +349,16 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queue_is_a_word_or_an_address() {
+        let queue = |text: &str| text.parse::<Queue>();
+        assert_eq!((queue("disk"), queue("memory")), (Ok(Queue::Disk), Ok(Queue::Memory)));
+        assert_eq!(queue("nats"), Ok(Queue::Broker(Broker("nats://127.0.0.1".to_owned()))));
+        assert_eq!(queue("amqp://a@b/c"), Ok(Queue::Broker(Broker("amqp://a@b/c".to_owned()))));
+        assert!(queue("kafka").is_err() && queue("redis://a").is_err());
+        assert!("disk".parse::<Broker>().is_err());
+    }
 
     #[test]
     fn sizes_and_lifetimes_are_read() {

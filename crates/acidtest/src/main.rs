@@ -50,6 +50,8 @@ async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
         Command::Run(run) => Box::pin(commands::run::run(*run)).await,
         #[cfg(feature = "gateway")]
         Command::Gateway(gateway) => Box::pin(commands::gateway::gateway(*gateway)).await,
+        #[cfg(feature = "gateway")]
+        Command::Collector(collector) => Box::pin(commands::gateway::collector(*collector)).await,
         Command::Stores(which) => commands::stores::stores(which.store.as_deref()),
         Command::Workloads => commands::workloads::workloads(),
         Command::Lab(lab) => commands::lab::lab(lab).await,

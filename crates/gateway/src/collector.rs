@@ -9,6 +9,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 use crate::{
+    Storage,
     metrics::{Fate, Metrics, Stage},
     queue::{Queue, Queued},
     sink::{Connection, OnConflict, Sink, SinkError, Stored},
@@ -52,13 +53,19 @@ pub(crate) struct SinkTrouble {
 
 impl Collectors {
     pub(crate) fn new(
-        queue: Arc<Queue>,
-        sink: Arc<Sink>,
-        metrics: Arc<Metrics>,
-        batch: usize,
-        linger: Duration,
+        queue: &Arc<Queue>,
+        sink: &Arc<Sink>,
+        metrics: &Arc<Metrics>,
+        storage: &Storage,
     ) -> Self {
-        Self { queue, sink, metrics, batch, linger, doing: Mutex::default() }
+        Self {
+            queue: Arc::clone(queue),
+            sink: Arc::clone(sink),
+            metrics: Arc::clone(metrics),
+            batch: storage.batch.get(),
+            linger: storage.linger,
+            doing: Mutex::default(),
+        }
     }
 
     fn doing(&self, collector: usize, change: impl FnOnce(&mut Doing)) {

@@ -8,6 +8,8 @@
 //!                 (in the database)            (one transaction an entry)
 //! ```
 //!
+//! The queue may be in a broker, RabbitMQ or NATS: then gateways and collectors may be on several machines.
+//!
 //! docs/gateway.md says how it is used, what is promised, and what it costs.
 
 mod collector;
@@ -30,7 +32,7 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use acidtest_model::Address;
 
 pub use self::{
-    service::{Ended, Running, start},
+    service::{Ended, Left, Running, start, start_collector},
     users::{Token, User, Users},
 };
 
@@ -58,12 +60,29 @@ pub enum Architecture {
 }
 
 /// Where acknowledged entries wait to be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum QueueKind {
     /// In files, synced before they are acknowledged.
     Disk,
     /// In this process: what waits is lost with it.
     Memory,
+    /// In a broker at this address, RabbitMQ or NATS.
+    Broker(Address),
+}
+
+/// How collectors store entries.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    /// The database of entries.
+    pub sink: Address,
+    /// The table of entries.
+    pub table: String,
+    /// How many collectors store entries side by side. By default two, and one for a sink with one writer.
+    pub collectors: Option<NonZeroUsize>,
+    /// The most entries of a transaction.
+    pub batch: NonZeroUsize,
+    /// How long a batch may wait for more entries.
+    pub linger: Duration,
 }
 
 /// What a gateway is started with.
@@ -77,22 +96,16 @@ pub struct Config {
     pub queue: QueueKind,
     /// The folder of a queue on disk.
     pub queue_folder: PathBuf,
-    /// The most bytes that a queue takes, of disk or memory.
+    /// The name of a queue in a broker.
+    pub queue_name: String,
+    /// The most bytes that a queue takes.
     pub queue_size: u64,
     /// The database of users.
     pub users: Address,
-    /// The database of entries, and its table.
-    pub sink: Address,
-    /// The table of entries.
-    pub table: String,
+    /// How entries are stored; none if collectors elsewhere do so, out of a broker.
+    pub storage: Option<Storage>,
     /// The most connections to the sink of the direct architecture.
     pub sink_connections: NonZeroUsize,
-    /// How many collectors store entries side by side. By default two, and one for a sink with one writer.
-    pub collectors: Option<NonZeroUsize>,
-    /// The most entries of a transaction.
-    pub batch: NonZeroUsize,
-    /// How long a batch may wait for more entries.
-    pub linger: Duration,
     /// How long a user is remembered after being looked up.
     pub remember: Duration,
     /// Threads that serve requests.
@@ -108,6 +121,21 @@ pub struct Config {
     /// How long a connection may be without a request.
     pub idle_time: Duration,
     /// How long a shutdown may wait for entries to be stored.
+    pub drain: Duration,
+}
+
+/// What a collector is started with, which takes entries out of a broker and stores them.
+#[derive(Clone, Debug)]
+pub struct CollectorConfig {
+    /// The broker.
+    pub queue: Address,
+    /// The name of its queue.
+    pub queue_name: String,
+    /// How entries are stored.
+    pub storage: Storage,
+    /// Where its page and its metrics are, if anywhere: on loopback.
+    pub listen: Option<SocketAddr>,
+    /// How long a shutdown may wait for what has been taken out to be stored.
     pub drain: Duration,
 }
 

@@ -46,6 +46,10 @@ pub(crate) struct Look {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) is_direct: bool,
+    /// Whether entries are only taken out of a broker.
+    pub(crate) is_collector: bool,
+    /// Whether one thread syncs the queue: in a broker it is others who do so.
+    pub(crate) syncs: bool,
     pub(crate) threads: usize,
     /// Collectors, or connections to the sink.
     pub(crate) storing: usize,
@@ -69,8 +73,10 @@ pub(crate) struct Second {
     pub(crate) repeated: f64,
     /// Entries that were not taken or not stored, a second.
     pub(crate) refused: f64,
-    /// Entries and bytes that wait.
+    /// Entries that wait; with a broker, those in the hands of this process, and messages that wait there.
     pub(crate) waiting: u64,
+    pub(crate) messages: Option<u64>,
+    /// Bytes that wait.
     pub(crate) bytes: u64,
     pub(crate) most_bytes: u64,
     /// The age of the oldest in seconds; 0 if none waits.
@@ -169,8 +175,8 @@ fn second(setup: Setup, then: &Counts, now: &Counts, look: &Look) -> Second {
             // that of the direct architecture mostly waits for the database
             Stage::Authenticate if setup.is_direct => None,
             Stage::Authenticate | Stage::Validate => Some(share(took, setup.threads)),
-            Stage::Sync => Some(share(took, 1)),
-            Stage::Collect | Stage::Commit => Some(share(took, setup.storing)),
+            Stage::Sync => setup.syncs.then(|| share(took, 1)),
+            Stage::Collect | Stage::Commit => (setup.storing > 0).then(|| share(took, setup.storing)),
         };
         let millis = if count > 0.0 { took.as_secs_f64() * 1e3 / count } else { 0.0 };
         StageFigures { name: stage.name(), rate: count / span, millis, busy }
@@ -188,6 +194,7 @@ fn second(setup: Setup, then: &Counts, now: &Counts, look: &Look) -> Second {
         repeated,
         refused: refused + invalid + conflicting,
         waiting: look.depth.entries,
+        messages: look.depth.messages,
         bytes: look.depth.bytes,
         most_bytes: look.depth.most_bytes,
         oldest: look.depth.oldest.unwrap_or_default().as_secs_f64(),
@@ -212,73 +219,108 @@ fn seconds(span: f64) -> String {
 
 /// The stage that limits now, and the figure that says so.
 fn limit(setup: Setup, second: &Second, look: &Look) -> String {
-    let stage = |wanted: Stage| second.stages.get(wanted as usize).cloned().unwrap_or_default();
-    let waiting =
-        || format!("{} entries wait, the oldest for {}", count(second.waiting), seconds(second.oldest));
+    halted(setup, second, look).or_else(|| busy(setup, second)).unwrap_or_else(|| calm(setup, second))
+}
+
+/// What waits, in words.
+fn waiting(second: &Second) -> String {
+    let oldest = seconds(second.oldest);
+    match second.messages {
+        None => format!("{} entries wait, the oldest for {oldest}", count(second.waiting)),
+        Some(messages) if second.waiting == 0 => format!("{} messages wait in the broker", count(messages)),
+        Some(messages) => format!(
+            "{} messages wait in the broker, and the oldest entry in hand for {oldest}",
+            count(messages)
+        ),
+    }
+}
+
+/// What has come to a halt, if anything has.
+fn halted(setup: Setup, second: &Second, look: &Look) -> Option<String> {
+    let waiting = || waiting(second);
     if let Some(SinkTrouble { span, why, is_all: true }) = &look.sink_trouble {
         let span = seconds(span.as_secs_f64());
-        return format!("Commit limits: nothing can be stored for {span} ({why}); {}.", waiting());
+        return Some(format!("Commit limits: nothing can be stored for {span} ({why}); {}.", waiting()));
     }
-    if let Some(why) = &look.trouble {
-        return if setup.is_direct {
+    if let Some(why) = look.trouble.as_ref().filter(|_| !setup.is_collector) {
+        return Some(if setup.is_direct {
             format!("No entries are taken: {why}.")
         } else {
             format!("No entries are taken: {why}; {}.", waiting())
-        };
+        });
     }
     if let Some(why) = &look.unread {
-        return format!("Collect limits: what waits cannot be read back ({why}); {}.", waiting());
+        return Some(format!("Collect limits: what waits cannot be read back ({why}); {}.", waiting()));
     }
     if let Some(SinkTrouble { span, why, is_all: false }) = &look.sink_trouble {
         let span = seconds(span.as_secs_f64());
-        return format!("Commit limits: a collector can store nothing for {span} ({why}); {}.", waiting());
+        return Some(format!(
+            "Commit limits: a collector can store nothing for {span} ({why}); {}.",
+            waiting()
+        ));
     }
-    if let Some(unanswered) = look.unanswered.filter(|unanswered| *unanswered >= SILENT) {
+    look.unanswered.filter(|unanswered| *unanswered >= SILENT).map(|unanswered| {
         let span = seconds(unanswered.as_secs_f64());
-        return format!(
+        format!(
             "Commit limits: the database has had a transaction for {span} without an answer; {}.",
             waiting()
-        );
-    }
-    let commit = stage(Stage::Commit);
+        )
+    })
+}
+
+fn stage(second: &Second, wanted: Stage) -> StageFigures {
+    second.stages.get(wanted as usize).cloned().unwrap_or_default()
+}
+
+/// What is busy for most of the time, if anything is.
+fn busy(setup: Setup, second: &Second) -> Option<String> {
+    let commit = stage(second, Stage::Commit);
     let commit_busy = commit.busy.unwrap_or(0.0);
     if setup.is_direct {
-        let queue = stage(Stage::Queue);
+        let queue = stage(second, Stage::Queue);
         if commit_busy >= BUSY {
-            return format!(
+            return Some(format!(
                 "Commit limits: the {} connections to the database are in use for {} of the time; a transaction takes \
                  {:.1} ms, and an entry waits {:.1} ms for a connection.",
                 setup.storing,
                 percent(commit_busy),
                 commit.millis,
                 queue.millis
-            );
+            ));
         }
     } else if commit_busy >= BUSY && second.oldest >= LATE.as_secs_f64() {
-        return format!(
+        return Some(format!(
             "Commit limits: the collectors were storing for {} of the time, {:.0} entries in {:.0} ms; {}.",
             percent(commit_busy),
             second.batch_entries,
             commit.millis,
-            waiting()
-        );
+            waiting(second)
+        ));
     }
-    if second.threads_busy >= BUSY {
-        let (authenticate, validate) = (stage(Stage::Authenticate), stage(Stage::Validate));
-        let share = |stage: &StageFigures| percent(stage.busy.unwrap_or(0.0) / second.threads_busy);
-        return format!(
-            "The threads that serve requests limit: they were busy for {} of the time, {} of that with validating and {} \
-             with authenticating.",
-            percent(second.threads_busy),
-            share(&validate),
-            share(&authenticate)
-        );
+    if second.threads_busy < BUSY {
+        return None;
+    }
+    let share = |wanted| percent(stage(second, wanted).busy.unwrap_or(0.0) / second.threads_busy);
+    Some(format!(
+        "The threads that serve requests limit: they were busy for {} of the time, {} of that with validating and {} \
+         with authenticating.",
+        percent(second.threads_busy),
+        share(Stage::Validate),
+        share(Stage::Authenticate)
+    ))
+}
+
+/// How far away a limit is, and what clients wait for.
+fn calm(setup: Setup, second: &Second) -> String {
+    let commit_busy = percent(stage(second, Stage::Commit).busy.unwrap_or(0.0));
+    if setup.is_collector {
+        return format!("Nothing here limits: collectors are busy for {commit_busy}; {}.", waiting(second));
     }
     if second.received == 0.0 {
-        return if second.waiting == 0 {
+        return if second.waiting + second.messages.unwrap_or_default() == 0 {
             "Nothing is sent at present.".to_owned()
         } else {
-            format!("Nothing is sent at present; {}.", waiting())
+            format!("Nothing is sent at present; {}.", waiting(second))
         };
     }
     // the way to an acknowledgement, of a request
@@ -287,14 +329,17 @@ fn limit(setup: Setup, second: &Second, look: &Look) -> String {
     } else {
         &[Stage::Authenticate, Stage::Validate, Stage::Queue, Stage::Sync]
     };
-    let times: Vec<StageFigures> = way.iter().map(|each| stage(*each)).collect();
+    let times: Vec<StageFigures> = way.iter().map(|each| stage(second, *each)).collect();
     let all: f64 = times.iter().map(|stage| stage.millis).sum();
     let longest = times.iter().max_by(|a, b| a.millis.total_cmp(&b.millis)).cloned().unwrap_or_default();
+    let storing = match setup.storing {
+        0 => String::new(),
+        _ if setup.is_direct => format!(", and connections to the database for {commit_busy}"),
+        _ => format!(", and collectors for {commit_busy}"),
+    };
     format!(
-        "Nothing here limits: the threads are busy for {}, and {} for {}. Clients wait longest for {}, {:.2} of {:.2} ms.",
+        "Nothing here limits: the threads are busy for {}{storing}. Clients wait longest for {}, {:.2} of {:.2} ms.",
         percent(second.threads_busy),
-        if setup.is_direct { "connections to the database" } else { "collectors" },
-        percent(commit_busy),
         longest.name,
         longest.millis,
         all
@@ -305,7 +350,8 @@ fn limit(setup: Setup, second: &Second, look: &Look) -> String {
 mod tests {
     use super::*;
 
-    const QUEUED: Setup = Setup { is_direct: false, threads: 2, storing: 2 };
+    const QUEUED: Setup =
+        Setup { is_direct: false, is_collector: false, syncs: true, threads: 2, storing: 2 };
 
     fn said(setup: Setup, change: impl FnOnce(&mut Second, &mut Look)) -> String {
         let stages = Stage::ALL.map(|stage| StageFigures {
@@ -352,7 +398,7 @@ mod tests {
         assert!(unread.starts_with("Collect limits: what waits cannot be read back (no file"), "{unread}");
         let full = said(QUEUED, |_, look| look.trouble = Some("the queue is full".into()));
         assert!(full.starts_with("No entries are taken: the queue is full; 0 entries wait"), "{full}");
-        let direct = said(Setup { is_direct: true, threads: 2, storing: 8 }, |second, _| {
+        let direct = said(Setup { is_direct: true, storing: 8, ..QUEUED }, |second, _| {
             second.stages[Stage::Commit as usize].busy = Some(1.0);
             second.stages[Stage::Queue as usize].millis = 40.0;
         });
@@ -360,6 +406,22 @@ mod tests {
             direct.starts_with("Commit limits: the 8 connections") && direct.contains("40.0 ms"),
             "{direct}"
         );
+        let elsewhere = said(Setup { syncs: false, storing: 0, ..QUEUED }, |_, _| {});
+        assert!(elsewhere.contains("threads are busy for 20 %. Clients wait longest for"), "{elsewhere}");
+        let collector = Setup { is_collector: true, syncs: false, ..QUEUED };
+        let collects = said(collector, |second, _| {
+            (second.messages, second.waiting, second.oldest) = (Some(7), 3, 1.5);
+        });
+        assert_eq!(
+            collects,
+            "Nothing here limits: collectors are busy for 10 %; 7 messages wait in the broker, and the oldest entry in \
+             hand for 1.5 s."
+        );
+        let gone = said(collector, |_, look| {
+            look.trouble = Some("refused".into());
+            look.unread = Some("refused".into());
+        });
+        assert!(gone.starts_with("Collect limits: what waits cannot be read back (refused)"), "{gone}");
         let idle = said(QUEUED, |second, _| second.received = 0.0);
         assert_eq!(idle, "Nothing is sent at present.");
     }

@@ -22,9 +22,10 @@ pub(crate) enum Stage {
     Authenticate,
     /// Reading and checking a body, and writing its entries as a record.
     Validate,
-    /// Waiting: for the committer of the queue, or, in the direct architecture, for a connection to the sink.
+    /// Waiting: for the committer of the queue or the publisher to a broker, or, in the direct architecture, for a
+    /// connection to the sink.
     Queue,
-    /// Writing and syncing a group of records.
+    /// Writing and syncing a group of records; with a broker, until it has confirmed them.
     Sync,
     /// Reading a batch back.
     Collect,
@@ -123,7 +124,7 @@ pub(crate) struct Metrics {
     sync_entries: Meter,
     batch_entries: Meter,
     pub(crate) connections: Gauge,
-    depth: [Gauge; 3],
+    depth: [Gauge; 4],
     oldest: Gauge<f64, AtomicU64>,
 }
 
@@ -157,9 +158,13 @@ impl Metrics {
         let connections = Gauge::default();
         registry.register("connections", "Connections that are open", connections.clone());
         let depth = [
-            ("queue_entries", "Entries that were acknowledged and are not yet stored"),
+            (
+                "queue_entries",
+                "Entries that were acknowledged and are not yet stored; with a broker, those in hand here",
+            ),
             ("queue_bytes", "Bytes that the queue takes, of disk or memory"),
             ("queue_limit_bytes", "Bytes that the queue may take at most"),
+            ("queue_messages", "Messages of entries that wait in a broker; -1 if the queue is in none"),
         ]
         .map(|(name, help)| {
             let gauge = Gauge::default();
@@ -214,9 +219,10 @@ impl Metrics {
 
     /// All of it, in the text format of Prometheus.
     pub(crate) fn text(&self, depth: Depth) -> String {
-        let Depth { entries, bytes, most_bytes, oldest } = depth;
-        for (gauge, value) in self.depth.iter().zip([entries, bytes, most_bytes]) {
-            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        let Depth { entries, messages, bytes, most_bytes, oldest } = depth;
+        for (gauge, value) in self.depth.iter().zip([Some(entries), Some(bytes), Some(most_bytes), messages])
+        {
+            gauge.set(value.map_or(-1, |value| i64::try_from(value).unwrap_or(i64::MAX)));
         }
         self.oldest.set(oldest.unwrap_or_default().as_secs_f64());
         let mut text = String::new();

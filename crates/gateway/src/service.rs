@@ -17,13 +17,13 @@ use tokio::{
 };
 
 use crate::{
-    Architecture, Config, Error, QueueKind,
+    Architecture, CollectorConfig, Config, Error, QueueKind, Storage,
     collector::Collectors,
     direct::Direct,
     http::{self, Keeper, Limits, Service},
     limit::{Look, Seconds, Setup, Watch},
     metrics::Metrics,
-    queue::{Depth, DiskOptions, DiskQueue, MemoryQueue, Queue},
+    queue::{BrokerQueue, Depth, DiskOptions, DiskQueue, MemoryQueue, Queue, Use},
     recent::Recent,
     sink::Sink,
     users::{Authenticator, Users},
@@ -33,14 +33,16 @@ use crate::{
 const BACKLOG: u32 = 4096;
 /// The least size of a queue on disk, in bytes.
 const LEAST: u64 = 32 << 20;
+/// The threads of a collector: it mostly waits for the database.
+const COLLECTOR_THREADS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 /// The bytes of a segment of a queue on disk, but for small queues.
 const SEGMENT: u64 = 64 << 20;
 
 /// A gateway that runs.
 #[derive(Debug)]
 pub struct Running {
-    /// Where it listens.
-    pub address: SocketAddr,
+    /// Where it listens, if it does.
+    pub address: Option<SocketAddr>,
     /// What it runs with, for people: names and words.
     pub about: Vec<(&'static str, String)>,
     stop: watch::Sender<bool>,
@@ -53,18 +55,45 @@ pub struct Ended {
     /// What has ended it, if nobody has: a defect of acidtest.
     pub defect: Option<String>,
     /// Entries that were acknowledged and not stored within the time for that.
-    pub left: u64,
-    /// Whether they are kept for the next start: otherwise they are lost.
-    pub are_kept: bool,
+    pub left: Left,
+}
+
+/// What was acknowledged and is not stored when a gateway ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// So many entries, which are lost.
+    Lost(u64),
+    /// So many entries, which the next start stores.
+    Kept(u64),
+    /// Whatever is in the broker, for other collectors or the next start.
+    InBroker,
 }
 
 /// Starts a gateway on threads of its own.
 ///
 /// # Errors
-/// If the configuration makes no sense, a database cannot be reached, or the address cannot be listened on.
+/// If the configuration makes no sense, a database or a broker cannot be reached, or the address cannot be listened on.
 pub async fn start(config: Config) -> Result<Running, Error> {
+    let (threads, drain) = (config.threads, config.drain);
+    launch(threads, drain, async move { Gateway::open(&config).await }).await
+}
+
+/// Starts a collector on threads of its own.
+///
+/// # Errors
+/// As for a gateway; or if there is no such queue.
+pub async fn start_collector(config: CollectorConfig) -> Result<Running, Error> {
+    let drain = config.drain;
+    launch(COLLECTOR_THREADS, drain, async move { Gateway::open_collector(&config).await }).await
+}
+
+async fn launch(
+    threads: NonZeroUsize,
+    drain: Duration,
+    open: impl Future<Output = Result<Gateway, Error>> + Send + 'static,
+) -> Result<Running, Error> {
     let runtime = Builder::new_multi_thread()
-        .worker_threads(config.threads.get())
+        .worker_threads(threads.get())
         .thread_name("gateway")
         .enable_all()
         .build()
@@ -74,14 +103,14 @@ pub async fn start(config: Config) -> Result<Running, Error> {
     let (end, ended) = oneshot::channel();
     let main = move || {
         runtime.block_on(async {
-            let gateway = match Gateway::open(&config).await {
+            let gateway = match open.await {
                 Ok(gateway) => gateway,
                 Err(error) => return drop(ready.send(Err(error))),
             };
-            let told = (gateway.service.address, gateway.service.about.clone());
+            let address = gateway.listener.is_some().then_some(gateway.service.address);
             // whoever started it may have left: then it is stopped
-            let _ = ready.send(Ok(told));
-            let _ = end.send(gateway.serve(stops, config.drain).await);
+            let _ = ready.send(Ok((address, gateway.service.about.clone())));
+            let _ = end.send(gateway.serve(stops, drain).await);
         });
         // what still waits for a database is not waited for
         runtime.shutdown_timeout(Duration::from_millis(200));
@@ -102,13 +131,14 @@ impl Running {
 
     /// Waits until the gateway ends, which it does by itself only for a defect.
     pub async fn ended(&mut self) -> Ended {
-        let gone = |_| Ended { defect: Some("its threads are gone".to_owned()), left: 0, are_kept: false };
+        let gone = |_| Ended { defect: Some("its threads are gone".to_owned()), left: Left::Lost(0) };
         (&mut self.ended).await.unwrap_or_else(gone)
     }
 }
 
 struct Gateway {
-    listener: TcpListener,
+    /// None for a collector that shows nothing.
+    listener: Option<TcpListener>,
     service: Arc<Service>,
     watch: Watch,
     seconds: watch::Sender<Arc<Seconds>>,
@@ -118,30 +148,46 @@ struct Gateway {
 impl Gateway {
     async fn open(config: &Config) -> Result<Self, Error> {
         let users = Users::open(&config.users).await?;
-        let sink = Arc::new(Sink::open(&config.sink, &config.table).await?);
-        let metrics = Arc::new(Metrics::new());
         let is_direct = config.architecture == Architecture::Direct;
-        let (keeper, storing) = if is_direct {
-            let most = config.sink_connections.get();
-            (Keeper::Direct(Direct::new(Arc::clone(&sink), Arc::clone(&metrics), most)), most)
-        } else {
-            let collectors = collectors(config, &sink)?;
-            let queue = Arc::new(queue(config, &metrics)?);
-            let shared = Collectors::new(
-                Arc::clone(&queue),
-                Arc::clone(&sink),
-                Arc::clone(&metrics),
-                config.batch.get(),
-                config.linger,
-            );
-            (Keeper::Queued { queue, recent: Recent::new(), collectors: Arc::new(shared) }, collectors)
+        let metrics = Arc::new(Metrics::new());
+        let mut about = Vec::new();
+        let sink = match &config.storage {
+            Some(storage) => Some(Arc::new(Sink::open(&storage.sink, &storage.table).await?)),
+            None => None,
         };
-        let about = about(config, &sink, storing);
+        let (keeper, storing) = match (&config.storage, &sink) {
+            (Some(_), Some(sink)) if is_direct => {
+                let most = config.sink_connections.get();
+                about.push((
+                    "architecture",
+                    format!(
+                        "direct: each entry is stored in a transaction of its own, over at most {most} connections"
+                    ),
+                ));
+                (Keeper::Direct(Direct::new(Arc::clone(sink), Arc::clone(&metrics), most)), most)
+            }
+            _ => {
+                let storing = match (&config.storage, &sink) {
+                    (Some(storage), Some(sink)) => collectors(storage, sink)?,
+                    _ => 0,
+                };
+                about.push(("architecture", queued(config.storage.as_ref(), storing)));
+                let (queue, words) = queue(config, &metrics).await?;
+                about.push(("queue", words));
+                let queue = Arc::new(queue);
+                let shared = config
+                    .storage
+                    .as_ref()
+                    .zip(sink.as_ref())
+                    .map(|(storage, sink)| Arc::new(Collectors::new(&queue, sink, &metrics, storage)));
+                (Keeper::Queued { queue, recent: Recent::new(), collectors: shared }, storing)
+            }
+        };
+        about.extend(
+            config.storage.as_ref().zip(sink.as_deref()).map(|(storage, sink)| stored(storage, sink)),
+        );
+        about.push(("users", config.users.to_string()));
         let listener = listen(config.listen)?;
-        let address = listener.local_addr().unwrap_or(config.listen);
-        let setup = Setup { is_direct, threads: config.threads.get(), storing };
-        let watch = Watch::new(setup, &metrics);
-        let (seconds, seen) = watch::channel(Arc::default());
         let limits = Limits {
             connections: config.connections,
             body: config.body,
@@ -152,24 +198,89 @@ impl Gateway {
         // the direct architecture looks users up for each request, as the study's first version did
         let remember = (!is_direct && !config.remember.is_zero()).then_some(config.remember);
         let authenticator = Authenticator::new(users, remember);
+        let setup = Setup {
+            is_direct,
+            is_collector: false,
+            threads: config.threads.get(),
+            storing,
+            syncs: !matches!(config.queue, QueueKind::Broker(_)),
+        };
+        Ok(Self::put_together(Some(authenticator), metrics, keeper, setup, limits, Some(listener), about))
+    }
+
+    async fn open_collector(config: &CollectorConfig) -> Result<Self, Error> {
+        if config.listen.is_some_and(|address| !address.ip().is_loopback()) {
+            return Err(Error::Usage(
+                "a collector knows no users, so that what it shows is for its own machine
+  remedy: --listen 127.0.0.1:1732"
+                    .to_owned(),
+            ));
+        }
+        let metrics = Arc::new(Metrics::new());
+        let sink = Arc::new(Sink::open(&config.storage.sink, &config.storage.table).await?);
+        let storing = collectors(&config.storage, &sink)?;
+        let (queue, words) =
+            BrokerQueue::open(&config.queue, &config.queue_name, Use::Collector, Arc::clone(&metrics))
+                .await?;
+        let queue = Arc::new(Queue::Broker(queue));
+        let collectors = Arc::new(Collectors::new(&queue, &sink, &metrics, &config.storage));
+        let about = vec![
+            ("architecture", queued(Some(&config.storage), storing)),
+            ("queue", words),
+            stored(&config.storage, &sink),
+        ];
+        let keeper = Keeper::Queued { queue, recent: Recent::new(), collectors: Some(collectors) };
+        let listener = config.listen.map(listen).transpose()?;
+        let threads = COLLECTOR_THREADS.get();
+        let setup = Setup { is_direct: false, is_collector: true, threads, storing, syncs: false };
+        // enough for whoever looks at what it shows
+        let limits = Limits {
+            connections: 100,
+            body: 0,
+            head_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(10),
+            idle_time: Duration::from_mins(2),
+        };
+        Ok(Self::put_together(None, metrics, keeper, setup, limits, listener, about))
+    }
+
+    fn put_together(
+        authenticator: Option<Authenticator>,
+        metrics: Arc<Metrics>,
+        keeper: Keeper,
+        setup: Setup,
+        limits: Limits,
+        listener: Option<TcpListener>,
+        about: Vec<(&'static str, String)>,
+    ) -> Self {
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok()).unwrap_or(nowhere);
+        let watch = Watch::new(setup, &metrics);
+        let (seconds, seen) = watch::channel(Arc::default());
         let collecting = match &keeper {
-            Keeper::Direct(_) => Vec::new(),
-            Keeper::Queued { collectors, .. } => {
-                (0..storing).map(|number| tokio::spawn(Arc::clone(collectors).collect(number))).collect()
-            }
+            Keeper::Queued { collectors: Some(collectors), .. } => (0..setup.storing)
+                .map(|number| tokio::spawn(Arc::clone(collectors).collect(number)))
+                .collect(),
+            _ => Vec::new(),
         };
         let service = Service::new(authenticator, metrics, keeper, seen, limits, address, about);
-        Ok(Self { listener, service: Arc::new(service), watch, seconds, collectors: collecting })
+        Self { listener, service: Arc::new(service), watch, seconds, collectors: collecting }
     }
 
     /// Serves until it is told to stop, and then stores what waits, within this time.
-    async fn serve(self, stop: watch::Receiver<bool>, drain: Duration) -> Ended {
+    async fn serve(self, mut stop: watch::Receiver<bool>, drain: Duration) -> Ended {
         let Self { listener, service, watch, seconds, collectors } = self;
         let watching = tokio::spawn(keep_watch(Arc::clone(&service), watch, seconds));
         let refreshing = tokio::spawn(keep_users_fresh(Arc::clone(&service)));
         let looking = tokio::spawn(look_for_database(Arc::clone(&service)));
+        let serving = async {
+            match listener {
+                Some(listener) => http::accept(listener, Arc::clone(&service), stop).await,
+                None => drop(stop.wait_for(|stop| *stop).await),
+            }
+        };
         let defect = tokio::select! {
-            () = http::accept(listener, Arc::clone(&service), stop) => None,
+            () = serving => None,
             what = defect(&service.keeper, &collectors) => Some(what),
         };
         if let Some(what) = &defect {
@@ -221,7 +332,7 @@ impl Keeper {
             if let Self::Direct(direct) = self {
                 direct.close();
             }
-            return Ended { defect: None, left: 0, are_kept: true };
+            return Ended { defect: None, left: Left::Kept(0) };
         };
         queue.close();
         let until = Instant::now() + drain;
@@ -235,13 +346,19 @@ impl Keeper {
             // aborted, or ended by itself
             let _ = collector.await;
         }
-        queue.finish();
-        Ended { defect: None, left: queue.depth().entries, are_kept: matches!(**queue, Queue::Disk(_)) }
+        queue.finish().await;
+        let entries = queue.depth().entries;
+        let left = match **queue {
+            Queue::Disk(_) => Left::Kept(entries),
+            Queue::Memory(_) => Left::Lost(entries),
+            Queue::Broker(_) => Left::InBroker,
+        };
+        Ended { defect: None, left }
     }
 }
 
-fn collectors(config: &Config, sink: &Sink) -> Result<usize, Error> {
-    match config.collectors.map(NonZeroUsize::get) {
+fn collectors(storage: &Storage, sink: &Sink) -> Result<usize, Error> {
+    match storage.collectors.map(NonZeroUsize::get) {
         Some(2..) if sink.has_one_writer() => Err(Error::Usage(
             "SQLite takes one transaction at a time: several collectors would wait for each other\n  remedy: leave out \
              --collectors"
@@ -253,15 +370,19 @@ fn collectors(config: &Config, sink: &Sink) -> Result<usize, Error> {
     }
 }
 
-fn queue(config: &Config, metrics: &Arc<Metrics>) -> Result<Queue, Error> {
+/// Opens the queue, and returns what it is, in words.
+async fn queue(config: &Config, metrics: &Arc<Metrics>) -> Result<(Queue, String), Error> {
     if config.queue_size < LEAST {
         return Err(Error::Usage(format!(
             "a queue of {} bytes is too small for some requests\n  remedy: --queue-size 32MiB or more",
             config.queue_size
         )));
     }
-    match config.queue {
-        QueueKind::Memory => Ok(Queue::Memory(MemoryQueue::new(config.queue_size))),
+    Ok(match &config.queue {
+        QueueKind::Memory => (
+            Queue::Memory(MemoryQueue::new(config.queue_size)),
+            "memory: acknowledged entries that wait are lost with the gateway".to_owned(),
+        ),
         QueueKind::Disk => {
             let options = DiskOptions {
                 folder: config.queue_folder.clone(),
@@ -272,46 +393,37 @@ fn queue(config: &Config, metrics: &Arc<Metrics>) -> Result<Queue, Error> {
                 #[cfg(test)]
                 panics: Arc::default(),
             };
-            let queue = DiskQueue::open(options, Arc::clone(metrics)).map_err(|error| {
-                Error::Other(format!("cannot use the queue in {}: {error}", config.queue_folder.display()))
-            })?;
-            Ok(Queue::Disk(queue))
+            let folder = config.queue_folder.display();
+            let queue = DiskQueue::open(options, Arc::clone(metrics))
+                .map_err(|error| Error::Other(format!("cannot use the queue in {folder}: {error}")))?;
+            let words =
+                format!("disk, in {folder}: an acknowledged entry survives what the disk's sync does");
+            (Queue::Disk(queue), words)
+        }
+        QueueKind::Broker(address) => {
+            let for_what = Use::Gateway { most_bytes: config.queue_size, collects: config.storage.is_some() };
+            let opened = BrokerQueue::open(address, &config.queue_name, for_what, Arc::clone(metrics)).await;
+            let (queue, words) = opened?;
+            (Queue::Broker(queue), words)
+        }
+    })
+}
+
+/// What the queued architecture is here, in words.
+fn queued(storage: Option<&Storage>, storing: usize) -> String {
+    match storage {
+        None => "queued: collectors elsewhere store what is in the queue".to_owned(),
+        Some(storage) => {
+            let collectors =
+                if storing == 1 { "1 collector".to_owned() } else { format!("{storing} collectors") };
+            format!("queued: {collectors}, at most {} entries in a transaction", storage.batch)
         }
     }
 }
 
-fn about(config: &Config, sink: &Sink, storing: usize) -> Vec<(&'static str, String)> {
-    let mut about = Vec::new();
-    if config.architecture == Architecture::Direct {
-        about.push((
-            "architecture",
-            format!(
-                "direct: each entry is stored in a transaction of its own, over at most {storing} connections"
-            ),
-        ));
-    } else {
-        let collectors =
-            if storing == 1 { "1 collector".to_owned() } else { format!("{storing} collectors") };
-        about.push((
-            "architecture",
-            format!("queued: {collectors}, at most {} entries in a transaction", config.batch),
-        ));
-        about.push((
-            "queue",
-            match config.queue {
-                QueueKind::Disk => format!(
-                    "disk, in {}: an acknowledged entry survives what the disk's sync does",
-                    config.queue_folder.display()
-                ),
-                QueueKind::Memory => {
-                    "memory: acknowledged entries that wait are lost with the gateway".to_owned()
-                }
-            },
-        ));
-    }
-    about.push(("sink", format!("{}, table {}; {}", config.sink, config.table, sink.about)));
-    about.push(("users", config.users.to_string()));
-    about
+/// Where entries are stored, in words.
+fn stored(storage: &Storage, sink: &Sink) -> (&'static str, String) {
+    ("sink", format!("{}, table {}; {}", storage.sink, storage.table, sink.about))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
@@ -348,7 +460,9 @@ fn look(service: &Service) -> Look {
         (0..runtime.num_workers()).map(|worker| runtime.worker_total_busy_duration(worker)).sum();
     let (sink_trouble, unanswered, unread) = match &service.keeper {
         Keeper::Queued { collectors, queue, .. } => {
-            (collectors.trouble(), collectors.unanswered(), queue.unread())
+            let collectors = collectors.as_ref();
+            let trouble = collectors.and_then(|collectors| collectors.trouble());
+            (trouble, collectors.and_then(|collectors| collectors.unanswered()), queue.unread())
         }
         Keeper::Direct(_) => (None, None, None),
     };
@@ -374,8 +488,8 @@ async fn look_for_database(service: Arc<Service>) {
 /// Asks once a second whether users were added or revoked.
 async fn keep_users_fresh(service: Arc<Service>) {
     let mut was_away = false;
-    loop {
-        let refreshed = service.authenticator.refresh().await;
+    while let Some(authenticator) = &service.authenticator {
+        let refreshed = authenticator.refresh().await;
         match refreshed {
             Err(error) if !was_away => {
                 was_away = true;
@@ -406,8 +520,15 @@ mod tests {
         let sink = Arc::new(Sink::open(&file, "logs").await.unwrap());
         let queue = Arc::new(Queue::Memory(MemoryQueue::new(1 << 20)));
         let metrics = Arc::new(Metrics::new());
-        let collectors = Collectors::new(Arc::clone(&queue), sink, metrics, 10, Duration::ZERO);
-        let keeper = Keeper::Queued { queue, recent: Recent::new(), collectors: Arc::new(collectors) };
+        let storage = Storage {
+            sink: file,
+            table: "logs".to_owned(),
+            collectors: None,
+            batch: NonZeroUsize::MIN,
+            linger: Duration::ZERO,
+        };
+        let collectors = Collectors::new(&queue, &sink, &metrics, &storage);
+        let keeper = Keeper::Queued { queue, recent: Recent::new(), collectors: Some(Arc::new(collectors)) };
         let waits = tokio::spawn(std::future::pending());
         let long = Duration::from_secs(3);
         assert!(timeout(long, defect(&keeper, &[waits])).await.is_err());

@@ -1,4 +1,5 @@
-//! `acidtest gateway`: takes log entries over HTTP and stores them; and those who may send them.
+//! `acidtest gateway`: takes log entries over HTTP and stores them; and those who may send them. `acidtest collector`:
+//! stores what gateways have put into a broker.
 
 use std::{
     fmt::Write as _,
@@ -9,13 +10,14 @@ use std::{
     time::Duration,
 };
 
-use acidtest_gateway::{Architecture, Config, Ended, Error, QueueKind, Users};
+use acidtest_gateway::{
+    Architecture, CollectorConfig, Config, Ended, Error, Left, QueueKind, Running, Storage, Users,
+};
 use acidtest_model::{Address, count};
-use acidtest_report::Span;
 use acidtest_runner::Failure;
 use rustix::process::{Resource, getrlimit};
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     task::LocalSet,
 };
 
@@ -40,21 +42,55 @@ pub(crate) async fn gateway(asked: args::Gateway) -> Result<Status, Failure> {
 async fn serve(asked: args::Serve) -> Result<Status, Failure> {
     log(asked.log);
     let config = config(&asked)?;
-    // from here on a request to stop ends the gateway in order
-    let mut stops = Vec::new();
-    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
-        let stop =
-            signal(kind).map_err(|error| Failure::Other(format!("cannot listen for signals: {error}")))?;
-        stops.push(stop);
-    }
-    let mut running = acidtest_gateway::start(config).await.map_err(failure)?;
-    let mut text = format!("the gateway takes entries at http://{}/logs\n", running.address);
+    let stops = stops()?;
+    let running = acidtest_gateway::start(config).await.map_err(failure)?;
+    let at = running.address.map(|address| address.to_string()).unwrap_or_default();
+    run_until_stopped(running, &format!("the gateway takes entries at http://{at}/logs"), stops).await
+}
+
+pub(crate) async fn collector(asked: args::Collector) -> Result<Status, Failure> {
+    LocalSet::new().run_until(collect(asked)).await
+}
+
+async fn collect(asked: args::Collector) -> Result<Status, Failure> {
+    log(asked.log);
+    let config = CollectorConfig {
+        queue: target::address(&asked.queue.0)?,
+        queue_name: asked.queue_name,
+        storage: storage(target::address(&asked.sink)?, asked.table, asked.collectors, &asked.batches),
+        listen: asked.listen,
+        drain: asked.drain.0,
+    };
+    let stops = stops()?;
+    let running = acidtest_gateway::start_collector(config).await.map_err(failure)?;
+    run_until_stopped(running, "the collector stores what comes out of the queue", stops).await
+}
+
+/// Requests to stop, which from here on end what runs in order.
+fn stops() -> Result<Vec<Signal>, Failure> {
+    [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+        .into_iter()
+        .map(|kind| {
+            signal(kind).map_err(|error| Failure::Other(format!("cannot listen for signals: {error}")))
+        })
+        .collect()
+}
+
+/// Says what runs, and waits until it is to stop.
+async fn run_until_stopped(
+    mut running: Running,
+    what: &str,
+    mut stops: Vec<Signal>,
+) -> Result<Status, Failure> {
+    let mut text = format!("{what}\n");
     // writing into a string cannot fail, here as below
     let width = running.about.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     for (name, words) in &running.about {
         let _ = writeln!(text, "  {name:width$}  {words}");
     }
-    let _ = writeln!(text, "  {:width$}  http://{}/", "page", running.address);
+    if let Some(address) = running.address {
+        let _ = writeln!(text, "  {:width$}  http://{address}/", "page");
+    }
     output::print_text(&text)?;
     let by_itself = tokio::select! {
         ended = running.ended() => Some(ended),
@@ -70,20 +106,31 @@ async fn serve(asked: args::Serve) -> Result<Status, Failure> {
         }
     };
     match ended {
-        Ended { defect: Some(what), left, are_kept } => Err(Failure::Other(format!(
-            "the gateway ended by itself, which is a defect of acidtest: {what}; {} acknowledged entries {}",
-            count(left),
-            if are_kept { "wait in the queue for the next start" } else { "that were in memory may be lost" }
+        Ended { defect: Some(what), left } => Err(Failure::Other(format!(
+            "it ended by itself, which is a defect of acidtest: {what}; {}",
+            match left {
+                Left::Kept(left) => {
+                    format!("{} acknowledged entries wait in the queue for the next start", count(left))
+                }
+                Left::Lost(left) => {
+                    format!("{} acknowledged entries that were in memory may be lost", count(left))
+                }
+                Left::InBroker => "what is not stored waits in the broker".to_owned(),
+            }
         ))),
-        Ended { left: 0, .. } => {
+        Ended { left: Left::Kept(0) | Left::Lost(0), .. } => {
             tracing::info!("stopped: all entries that were acknowledged are stored");
             Ok(Status::Held)
         }
-        Ended { left, are_kept: true, .. } => {
+        Ended { left: Left::Kept(left), .. } => {
             tracing::info!("stopped: {} entries wait in the queue for the next start", count(left));
             Ok(Status::Held)
         }
-        Ended { left, are_kept: false, .. } => Err(Failure::Other(format!(
+        Ended { left: Left::InBroker, .. } => {
+            tracing::info!("stopped: what is not stored waits in the broker");
+            Ok(Status::Held)
+        }
+        Ended { left: Left::Lost(left), .. } => Err(Failure::Other(format!(
             "{} acknowledged entries are lost: the database did not take them in time, and the queue was in memory\n  \
              remedy: --queue disk, or a longer --drain",
             count(left)
@@ -92,7 +139,7 @@ async fn serve(asked: args::Serve) -> Result<Status, Failure> {
 }
 
 /// Waits for any of these signals.
-async fn any(signals: &mut [tokio::signal::unix::Signal]) {
+async fn any(signals: &mut [Signal]) {
     std::future::poll_fn(|context| {
         if signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
             std::task::Poll::Ready(())
@@ -166,40 +213,97 @@ fn config(asked: &args::Serve) -> Result<Config, Failure> {
             if architecture == Architecture::Direct { "direct" } else { "queued" }
         )));
     }
+    let queue = match queued.queue.clone().unwrap_or(args::Queue::Disk) {
+        args::Queue::Disk => QueueKind::Disk,
+        args::Queue::Memory => QueueKind::Memory,
+        args::Queue::Broker(broker) => QueueKind::Broker(target::address(&broker.0)?),
+    };
+    let is_elsewhere = queued.collectors == Some(0);
+    refuse_without_effect(asked, &queue, is_elsewhere)?;
     let data = &asked.database.data;
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let sink_connections = direct.sink_connections.unwrap_or(SINK_CONNECTIONS);
     let storing = match architecture {
         Architecture::Direct => sink_connections.get(),
         // two are the most where nothing is asked for
-        Architecture::Queued => queued.collectors.map_or(2, NonZeroUsize::get),
+        Architecture::Queued => queued.collectors.unwrap_or(2),
     };
-    let time = |given: Option<Span>, default: Duration| given.map_or(default, |span| span.0);
+    let storage = if is_elsewhere {
+        None
+    } else {
+        let sink = address(asked.sink.as_deref(), data, "logs.sqlite")?;
+        let table = asked.table.clone().unwrap_or_else(|| args::TABLE.to_owned());
+        let collectors = queued.collectors.and_then(NonZeroUsize::new);
+        Some(storage(sink, table, collectors, &queued.batches))
+    };
     Ok(Config {
         listen: asked.listen,
         architecture,
-        queue: match queued.queue.unwrap_or(args::Queue::Disk) {
-            args::Queue::Disk => QueueKind::Disk,
-            args::Queue::Memory => QueueKind::Memory,
-        },
+        queue,
         queue_folder: data.join("queue"),
+        queue_name: queued.queue_name.clone().unwrap_or_else(|| args::QUEUE_NAME.to_owned()),
         queue_size: queued.queue_size.unwrap_or(1 << 30),
         users: users_address(&asked.database)?,
-        sink: address(asked.sink.as_deref(), data, "logs.sqlite")?,
-        table: asked.table.clone(),
+        storage,
         sink_connections,
-        collectors: queued.collectors,
-        batch: queued.batch.unwrap_or(BATCH),
-        linger: time(queued.linger, Duration::from_millis(100)),
-        remember: time(queued.remember, Duration::from_secs(30)),
+        remember: queued.remember.map_or(Duration::from_secs(30), |span| span.0),
         threads: asked.threads.unwrap_or(cores),
         connections: connections(asked.max_connections.get(), storing),
         body: usize::try_from(asked.max_body).unwrap_or(usize::MAX),
         head_time: asked.head_timeout.0,
         body_time: asked.body_timeout.0,
         idle_time: asked.idle_timeout.0,
-        drain: time(queued.drain, Duration::from_secs(30)),
+        drain: queued.drain.map_or(Duration::from_secs(30), |span| span.0),
     })
+}
+
+/// Refuses what makes no sense with this queue, or where collectors are elsewhere.
+fn refuse_without_effect(asked: &args::Serve, queue: &QueueKind, is_elsewhere: bool) -> Result<(), Failure> {
+    let queued = &asked.queued;
+    let is_in_broker = matches!(queue, QueueKind::Broker(_));
+    let refused = |words: String| Err(Failure::Usage(words));
+    if is_elsewhere && !is_in_broker {
+        return refused(
+            "with --collectors 0 nobody would store what is in this queue\n  remedy: --collectors 1 or more, or a queue in a \
+             broker, which `acidtest collector` empties"
+                .to_owned(),
+        );
+    }
+    if queued.queue_name.is_some() && !is_in_broker {
+        return refused(
+            "--queue-name has no effect: only a queue in a broker has a name\n  remedy: leave it out"
+                .to_owned(),
+        );
+    }
+    let stores = [
+        ("--sink", asked.sink.is_some()),
+        ("--table", asked.table.is_some()),
+        ("--batch", queued.batches.batch.is_some()),
+        ("--linger", queued.batches.linger.is_some()),
+        ("--drain", queued.drain.is_some()),
+    ];
+    match stores.into_iter().find(|(_, is_given)| is_elsewhere && *is_given) {
+        Some((option, _)) => refused(format!(
+            "{option} has no effect with --collectors 0: entries are stored elsewhere\n  remedy: give it to `acidtest \
+             collector`"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn storage(
+    sink: Address,
+    table: String,
+    collectors: Option<NonZeroUsize>,
+    batches: &args::Batches,
+) -> Storage {
+    Storage {
+        sink,
+        table,
+        collectors,
+        batch: batches.batch.unwrap_or(BATCH),
+        linger: batches.linger.map_or(Duration::from_millis(100), |span| span.0),
+    }
 }
 
 fn users_address(database: &args::UsersDatabase) -> Result<Address, Failure> {

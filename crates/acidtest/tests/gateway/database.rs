@@ -64,6 +64,23 @@ pub fn entries(address: &Address) -> Vec<Row> {
     rows
 }
 
+/// How many entries there are.
+pub fn count(address: &Address) -> usize {
+    const COUNT: &str = "SELECT count(*) FROM acidtest_logs";
+    let count: i64 = acidtest_testbed::wait(async {
+        match address.scheme.as_str() {
+            "sqlite" => {
+                let connection = rusqlite::Connection::open(&address.path).unwrap();
+                connection.busy_timeout(Duration::from_secs(30)).unwrap();
+                connection.query_row(COUNT, [], |row| row.get(0)).unwrap()
+            }
+            "postgres" => postgres(address, COUNT).await[0].get(0),
+            _ => mysql(address).await.query_first(COUNT).await.unwrap().unwrap(),
+        }
+    });
+    usize::try_from(count).unwrap()
+}
+
 fn row_of(user: String, id: String, logged: i64, rest: (String, String, String, Option<String>)) -> Row {
     row((user, id, logged, rest.0, rest.1, rest.2, rest.3))
 }

@@ -20,7 +20,7 @@ use super::{
     JSON, LINES,
     database::{self, entries},
     http::Http,
-    running::{Gateway, Sink, entry, until},
+    running::{Broker, Collector, Gateway, Sink, entry, until},
 };
 
 /// What clients sent and what was acknowledged: ids.
@@ -106,6 +106,11 @@ fn kills() -> u64 {
     env::var("ACIDTEST_GATEWAY_KILLS").map_or(6, |text| text.parse().unwrap())
 }
 
+/// What is drawn differs by it.
+fn seed() -> u64 {
+    env::var("ACIDTEST_GATEWAY_SEED").map_or(7, |text| text.parse().unwrap())
+}
+
 /// Has the clients stop, also where the test fails.
 struct Stops<'a>(&'a AtomicBool);
 
@@ -115,14 +120,86 @@ impl Drop for Stops<'_> {
     }
 }
 
-fn survives(name: &'static str) {
-    let mut sink = Sink::start(name);
-    let mut gateway = Gateway::start(&["--sink", &sink.text(), "--linger", "20ms"]);
-    let (address, token) = (gateway.address.clone(), gateway.token.clone());
+/// What is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Victim {
+    Gateway,
+    Sink,
+    Queue,
+    Collector,
+}
+
+/// A gateway with what stands behind it.
+struct World {
+    gateway: Gateway,
+    sink: Sink,
+    broker: Option<Broker>,
+    collector: Option<Collector>,
+}
+
+impl World {
+    /// With a broker, collectors are in a process of their own.
+    fn start(sink: &'static str, queue: &'static str) -> Option<Self> {
+        let sink = Sink::start(sink);
+        if queue == "disk" {
+            let gateway = Gateway::start(&["--sink", &sink.text(), "--linger", "20ms"]);
+            return Some(Self { gateway, sink, broker: None, collector: None });
+        }
+        let broker = Broker::start(queue)?;
+        let address = broker.text();
+        let gateway = Gateway::start(&["--queue", &address, "--collectors", "0"]);
+        let words = ["--queue", &address, "--sink", &sink.text(), "--linger", "20ms"];
+        let collector = Some(Collector::start(&words));
+        Some(Self { gateway, sink, broker: Some(broker), collector })
+    }
+
+    fn victims(&self) -> Vec<Victim> {
+        let mut victims = vec![Victim::Gateway];
+        victims.extend(self.sink.server.as_ref().map(|_| Victim::Sink));
+        victims.extend(self.broker.as_ref().map(|_| Victim::Queue));
+        victims.extend(self.collector.as_ref().map(|_| Victim::Collector));
+        victims
+    }
+
+    /// Kills one, and starts it again after a while.
+    fn kill(&mut self, victim: Victim, after: Duration) {
+        match victim {
+            Victim::Gateway => {
+                self.gateway.kill();
+                thread::sleep(after);
+                self.gateway.restart();
+            }
+            Victim::Sink => {
+                let server = self.sink.server.as_mut().unwrap();
+                server.kill();
+                thread::sleep(after);
+                server.restart();
+                server.open(async |address: &Address| database::answers(address).await);
+            }
+            Victim::Queue => {
+                let broker = self.broker.as_mut().unwrap();
+                broker.server.kill();
+                thread::sleep(after);
+                broker.restart();
+            }
+            Victim::Collector => {
+                let collector = self.collector.as_mut().unwrap();
+                collector.kill();
+                thread::sleep(after);
+                collector.restart();
+            }
+        }
+    }
+}
+
+fn survives(sink: &'static str, queue: &'static str) {
+    let Some(mut world) = World::start(sink, queue) else { return };
+    let (address, token) = (world.gateway.address.clone(), world.gateway.token.clone());
     let ledger = Mutex::new(Ledger::default());
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(kills());
-    let mut of_sink = 0;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed());
+    let victims = world.victims();
+    let mut killed: BTreeMap<Victim, u64> = BTreeMap::new();
     thread::scope(|scope| {
         let _stops = Stops(&stop);
         for client in 0..4 {
@@ -135,48 +212,63 @@ fn survives(name: &'static str) {
             until("entries are acknowledged", || done.load(Relaxed) > last + 50);
             thread::sleep(Duration::from_millis(random.random_range(0..150)));
             last = done.load(Relaxed);
-            if let (Some(server), 2) = (&mut sink.server, kill % 3) {
-                of_sink += 1;
-                server.kill();
-                thread::sleep(Duration::from_millis(random.random_range(0..300)));
-                server.restart();
-                server.open(async |address: &Address| database::answers(address).await);
-            } else {
-                gateway.kill();
-                gateway.restart();
-            }
+            // each of them at first, and then by lot
+            let victim = usize::try_from(kill).ok().and_then(|kill| victims.get(kill));
+            let victim = *victim.unwrap_or_else(|| &victims[random.random_range(0..victims.len())]);
+            *killed.entry(victim).or_default() += 1;
+            world.kill(victim, Duration::from_millis(random.random_range(0..300)));
         }
     });
-    gateway.wait_until_stored();
     let ledger = ledger.into_inner().unwrap();
-    let found = audit(&ledger, &sink.address());
+    assert!(!ledger.acknowledged.is_empty());
+    // what is lost does not come however long it is waited for
+    let end = Instant::now() + Duration::from_mins(2);
+    let found = loop {
+        let found = audit(&ledger, &world.sink.address());
+        if found["lost"] == 0 || Instant::now() > end {
+            break found;
+        }
+        thread::sleep(Duration::from_millis(500));
+    };
     println!(
-        "{name}: {} kills of the gateway, {of_sink} of the sink, {} entries acknowledged of {} sent: {found:?}",
-        kills() - of_sink,
+        "{sink}, queue {queue}: killed {killed:?}; {} entries acknowledged of {} sent: {found:?}",
         ledger.acknowledged.len(),
         ledger.sent.len()
     );
-    assert_eq!(found, clean(), "{name}");
-    assert!(!ledger.acknowledged.is_empty());
-    sink.end();
+    assert_eq!(found, clean(), "{sink}, queue {queue}");
+    world.sink.end();
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_over_kills_with_sqlite() {
-    survives("sqlite");
+    survives("sqlite", "disk");
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_over_kills_with_postgres() {
     if wanted("postgres") {
-        survives("postgres");
+        survives("postgres", "disk");
     }
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_over_kills_with_mariadb() {
     if wanted("mariadb") {
-        survives("mariadb");
+        survives("mariadb", "disk");
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_over_kills_with_rabbitmq() {
+    if wanted("postgres") {
+        survives("postgres", "rabbitmq");
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_over_kills_with_nats() {
+    if wanted("postgres") {
+        survives("postgres", "nats");
     }
 }
 

@@ -3,6 +3,8 @@
 #![allow(unreachable_pub, clippy::unwrap_used)] // a test's set-up may panic
 
 mod away;
+mod broker;
+mod brokers;
 mod clock;
 mod database;
 mod http;

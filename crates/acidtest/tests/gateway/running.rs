@@ -1,9 +1,11 @@
-//! A gateway as a process, and the database behind it.
+//! A gateway as a process, the database and the broker behind it, and a collector between the two.
 
 use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -11,7 +13,7 @@ use acidtest_model::{Address, Durability};
 use acidtest_testbed::Private;
 use tempfile::TempDir;
 
-use super::{database, http::Http};
+use super::{broker, database, http::Http};
 
 const ACIDTEST: &str = env!("CARGO_BIN_EXE_acidtest");
 
@@ -52,6 +54,121 @@ impl Sink {
     pub fn end(&mut self) {
         self.server = None;
     }
+}
+
+/// A private server that keeps a queue.
+pub struct Broker {
+    pub server: Private,
+}
+
+impl Broker {
+    /// `rabbitmq` or `nats`; none if it is left out of the tests.
+    pub fn start(name: &'static str) -> Option<Self> {
+        let mut server = Private::start(name, Durability::Disk)?;
+        server.open(broker::answers);
+        Some(Self { server })
+    }
+
+    pub fn text(&self) -> String {
+        self.server.address().to_string()
+    }
+
+    /// Starts it again after a kill.
+    pub fn restart(&mut self) {
+        self.server.restart();
+        self.server.open(broker::answers);
+    }
+}
+
+/// A collector that runs.
+pub struct Collector {
+    words: Vec<String>,
+    child: Child,
+    /// What it has told, read as it comes.
+    told: Arc<Mutex<String>>,
+}
+
+impl Collector {
+    pub fn start(words: &[&str]) -> Self {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        Self::begin(words).unwrap_or_else(|said| panic!("{said:?}"))
+    }
+
+    /// The exit status and the words of a collector that does not start.
+    pub fn refused(words: &[&str]) -> (Option<i32>, String) {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        Self::begin(words).err().unwrap()
+    }
+
+    fn begin(words: Vec<String>) -> Result<Self, (Option<i32>, String)> {
+        let mut command = Command::new(ACIDTEST);
+        command.arg("collector").args(&words);
+        let (mut child, line) = spawn(command);
+        if !line.contains("stores") {
+            return Err(ended(child));
+        }
+        let told = Arc::new(Mutex::new(String::new()));
+        let (lines, to) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&told));
+        // ends with the collector
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                *to.lock().unwrap() += &(line + "\n");
+            }
+        });
+        Ok(Self { words, child, told })
+    }
+
+    pub fn has_said(&self, words: &str) -> bool {
+        self.told.lock().unwrap().contains(words)
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again after a kill.
+    pub fn restart(&mut self) {
+        let words = std::mem::take(&mut self.words);
+        *self = Self::begin(words).unwrap_or_else(|said| panic!("{said:?}"));
+    }
+
+    /// Stops it in order: its exit status, and what it told.
+    pub fn stop(mut self) -> (Option<i32>, String) {
+        terminate(&self.child);
+        let code = self.child.wait().unwrap().code();
+        until("all is read", || Arc::strong_count(&self.told) == 1);
+        (code, self.told.lock().unwrap().clone())
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        // it may have ended by itself
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn terminate(child: &Child) {
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Starts a command, and waits for the first line that it prints; it is empty if the command has ended.
+fn spawn(mut command: Command) -> (Child, String) {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (child, line)
+}
+
+/// Waits until it has ended: its exit status, and what it told.
+fn ended(mut child: Child) -> (Option<i32>, String) {
+    let code = child.wait().unwrap().code();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (code, said)
 }
 
 /// A gateway that runs, with a user.
@@ -190,7 +307,7 @@ impl Gateway {
     }
 
     fn terminate(&self) {
-        assert!(Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().unwrap().success());
+        terminate(&self.child);
     }
 
     /// Stops it in order: its exit status, and what it told.
@@ -226,18 +343,12 @@ fn command(folder: &Path, words: &[String]) -> Command {
     command
 }
 
-fn begin(mut command: Command) -> Result<(Child, String), (Option<i32>, String)> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let Some((_, rest)) = line.split_once("http://") else {
-        let code = child.wait().unwrap().code();
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        return Err((code, said));
-    };
-    Ok((child, rest.trim().trim_end_matches("/logs").to_owned()))
+fn begin(command: Command) -> Result<(Child, String), (Option<i32>, String)> {
+    let (child, line) = spawn(command);
+    match line.split_once("http://") {
+        Some((_, rest)) => Ok((child, rest.trim().trim_end_matches("/logs").to_owned())),
+        None => Err(ended(child)),
+    }
 }
 
 pub fn add_user(folder: &Path, name: &str, words: &[&str]) -> String {

@@ -3,11 +3,11 @@
 mod read;
 mod record;
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, time::Duration};
 
 pub(crate) use self::{
     read::{Body, Form, Refusal, Unreadable, read},
-    record::{decode, encode, received},
+    record::{decode, encode, received, stretches_within},
 };
 
 /// The most bytes of an id.
@@ -83,4 +83,9 @@ impl fmt::Display for Moment {
 /// The moment now, by this machine's clock: microseconds since 1970.
 pub(crate) fn now() -> i64 {
     jiff::Timestamp::now().as_microsecond()
+}
+
+/// How long ago this was, in microseconds since 1970; nothing where it is in the future by this machine's clock.
+pub(crate) fn age(moment: i64) -> Duration {
+    Duration::from_micros(u64::try_from(now().saturating_sub(moment)).unwrap_or(0))
 }

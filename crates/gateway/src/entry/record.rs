@@ -51,6 +51,33 @@ pub(crate) fn encode<'a, 'b: 'a>(
     record
 }
 
+/// How many entries each record has, one behind the other, where none may have more bytes than `most`. An entry that is
+/// larger has one of its own.
+pub(crate) fn stretches_within<'a, 'b: 'a>(
+    user: &str,
+    entries: impl ExactSizeIterator<Item = &'a Entry<'b>>,
+    most: usize,
+) -> Vec<usize> {
+    if most == usize::MAX {
+        return vec![entries.len()];
+    }
+    let empty = 8 + 1 + user.len();
+    let (mut counts, mut bytes) = (Vec::new(), usize::MAX);
+    for entry in entries {
+        let texts = [&*entry.id, &*entry.application, &*entry.message, entry.attributes.unwrap_or_default()];
+        let size = HEAD + texts.iter().map(|text| text.len()).sum::<usize>();
+        bytes = bytes.saturating_add(size);
+        match counts.last_mut() {
+            Some(count) if bytes <= most => *count += 1,
+            _ => {
+                counts.push(1);
+                bytes = empty + size;
+            }
+        }
+    }
+    counts
+}
+
 // a length beyond its limit makes a record that cannot be read, not one that says something else
 fn short(length: usize) -> u8 {
     u8::try_from(length).unwrap_or(u8::MAX)
@@ -149,6 +176,28 @@ mod tests {
                     prop_assert!(cut.entries.len() < entries.len() && entries.starts_with(&cut.entries));
                 }
             }
+        }
+
+        #[test]
+        fn no_record_is_larger_than_it_may_be(
+            entries in proptest::collection::vec(entry(), 1..30),
+            most in 200_usize..2000,
+        ) {
+            let counts = stretches_within("ann", entries.iter(), most);
+            let mut rest = &entries[..];
+            for count in &counts {
+                let some;
+                (some, rest) = rest.split_at(*count);
+                prop_assert!(*count == 1 || encode("ann", 7, some.iter()).len() <= most);
+            }
+            prop_assert!(rest.is_empty());
+            // neighbours would not have fitted into one
+            let mut at = 0;
+            for pair in counts.windows(2) {
+                prop_assert!(encode("ann", 7, entries[at..=at + pair[0]].iter()).len() > most);
+                at += pair[0];
+            }
+            prop_assert_eq!(stretches_within("ann", entries.iter(), usize::MAX), vec![entries.len()]);
         }
 
         #[test]

@@ -23,7 +23,8 @@ const WATCHERS: usize = 16;
 /// What a request needs.
 #[derive(Debug)]
 pub(crate) struct Service {
-    pub(crate) authenticator: Authenticator,
+    /// Who may send; none for a collector, to which nobody sends.
+    pub(crate) authenticator: Option<Authenticator>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) keeper: Keeper,
     pub(crate) seconds: watch::Receiver<Arc<Seconds>>,
@@ -41,7 +42,12 @@ pub(crate) struct Service {
 #[derive(Debug)]
 pub(crate) enum Keeper {
     Direct(Direct),
-    Queued { queue: Arc<Queue>, recent: Recent, collectors: Arc<Collectors> },
+    /// Collectors are there, too, unless they are elsewhere.
+    Queued {
+        queue: Arc<Queue>,
+        recent: Recent,
+        collectors: Option<Arc<Collectors>>,
+    },
 }
 
 /// What a connection and a request may take.
@@ -56,7 +62,7 @@ pub(crate) struct Limits {
 
 impl Service {
     pub(crate) fn new(
-        authenticator: Authenticator,
+        authenticator: Option<Authenticator>,
         metrics: Arc<Metrics>,
         keeper: Keeper,
         seconds: watch::Receiver<Arc<Seconds>>,
@@ -68,8 +74,14 @@ impl Service {
         Self { authenticator, metrics, keeper, seconds, bodies, watchers, limits, address, about }
     }
 
-    /// Why entries are not taken at present, if they are not.
+    /// Why entries are not taken at present, if they are not; of a collector, why none are stored.
     pub(crate) fn trouble(&self) -> Option<String> {
-        self.keeper.trouble().or_else(|| self.authenticator.trouble())
+        self.keeper.trouble().or_else(|| match (&self.authenticator, &self.keeper) {
+            (Some(authenticator), _) => authenticator.trouble(),
+            (None, Keeper::Queued { collectors: Some(collectors), .. }) => {
+                collectors.trouble().filter(|trouble| trouble.is_all).map(|trouble| trouble.why)
+            }
+            (None, _) => None,
+        })
     }
 }

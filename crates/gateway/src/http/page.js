@@ -16,11 +16,11 @@
     acknowledged: (s) => `${count(s.acknowledged)}/s`,
     stored: (s) => `${count(s.stored)}/s`,
     refused: (s) => `${count(s.refused)}/s`,
-    waiting: (s) => count(s.waiting),
+    waiting: (s) => (s.messages === null ? count(s.waiting) : `${count(s.messages)} messages`),
     oldest: (s) => (s.waiting ? `${s.oldest.toFixed(1)} s` : '–'),
     sync_entries: (s) => count(s.sync_entries),
     batch_entries: (s) => count(s.batch_entries),
-    bytes: (s) => (s.most_bytes ? `${bytes(s.bytes)} of ${bytes(s.most_bytes)}` : '–'),
+    bytes: (s) => (s.most_bytes ? `${bytes(s.bytes)} of ${bytes(s.most_bytes)}` : s.bytes ? bytes(s.bytes) : '–'),
     connections: (s) => s.connections.toLocaleString('en'),
     threads_busy: (s) => percent(s.threads_busy),
   };
@@ -46,7 +46,7 @@
     const plot = new uPlot(options, [[], ...lines.map(() => [])], place);
     new ResizeObserver(() => plot.setSize({ width: place.clientWidth, height: 220 })).observe(place);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => plot.redraw());
-    return () => plot.setData([seconds.map((s) => s.at / 1000), ...lines.map((line) => seconds.map((s) => s[line]))]);
+    return () => plot.setData([seconds.map((s) => s.at / 1000), ...lines.map((line) => seconds.map((s) => (line === 'waiting' && s.messages !== null ? s.messages : s[line])))]);
   };
   const draw = [
     chart('rates', ['received', 'acknowledged', 'stored']),
@@ -57,6 +57,7 @@
   const show = () => {
     const last = seconds[seconds.length - 1];
     if (!last) return;
+    by('waits').textContent = last.messages === null ? 'Entries that wait' : 'Messages that wait in the broker';
     if (by('limit').textContent !== last.limit) by('limit').textContent = last.limit;
     for (const [id, word] of Object.entries(words)) by(id).textContent = word(last);
     last.stages.forEach((stage, at) => {

@@ -50,7 +50,7 @@ pub(super) fn page(service: &Service) -> Answer {
                     }
                     div.charts {
                         figure { figcaption { "Entries a second" } div #rates.chart {} }
-                        figure { figcaption { "Entries that wait" } div #depth.chart {} }
+                        figure { figcaption #waits { "Entries that wait" } div #depth.chart {} }
                         figure { figcaption { "Age of the oldest that waits, in seconds" } div #age.chart {} }
                     }
                     h2 { "Stages" }
@@ -92,8 +92,8 @@ fn does(stage: Stage) -> &'static str {
         Stage::Accept => "waits for a thread after a client has connected",
         Stage::Authenticate => "finds out whose token it is",
         Stage::Validate => "reads and checks a request's entries",
-        Stage::Queue => "waits: for the sync before, or for a connection to the database",
-        Stage::Sync => "writes what came meanwhile, and syncs it",
+        Stage::Queue => "waits: for the sync or the message before, or for a connection to the database",
+        Stage::Sync => "writes what came meanwhile, and syncs it; or has a broker confirm it",
         Stage::Collect => "reads a batch back",
         Stage::Commit => "stores it in one transaction",
     }

@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
+use futures_util::future::join_all;
 use hyper::{
     Method, Request, StatusCode,
     body::Incoming,
@@ -17,13 +18,16 @@ use super::{
 use crate::{
     entry::{self, Body, Entry, Form, Refusal, Unreadable},
     metrics::{Fate, Stage},
-    queue::{PutError, Queued, Record},
+    queue::{PutError, Queue, Queued, Record},
     sink::SinkError,
     users::{Denied, User},
 };
 
 /// So many refused entries are told one by one.
 const TOLD: usize = 100;
+
+/// What a client is to do whose entries were not all taken.
+const AGAIN: &str = "send again, with the same ids, what was not taken";
 
 /// What proxies add to a request that comes from elsewhere.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
@@ -83,9 +87,14 @@ async fn route(service: &Arc<Service>, request: Request<Incoming>) -> Result<Ans
 }
 
 fn ready(service: &Service) -> Result<Answer, Box<Problem>> {
+    let what = if service.authenticator.is_some() {
+        "the gateway takes no entries"
+    } else {
+        "the collector stores nothing"
+    };
     match service.trouble() {
         None => Ok(whole(StatusCode::OK, "text/plain; charset=utf-8", "ready\n")),
-        Some(why) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the gateway takes no entries", why)),
+        Some(why) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what, why)),
     }
 }
 
@@ -93,6 +102,13 @@ fn ready(service: &Service) -> Result<Answer, Box<Problem>> {
 /// another site can read them; elsewhere, or where a proxy says that it comes from elsewhere, with an operator's token.
 async fn may_look(service: &Service, request: &Request<Incoming>) -> Result<(), Box<Problem>> {
     let is_forwarded = FORWARDED.iter().any(|name| request.headers().contains_key(*name));
+    if is_forwarded && service.authenticator.is_none() {
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "what a collector shows is for its own machine",
+            "it knows no users",
+        ));
+    }
     if is_forwarded || !service.address.ip().is_loopback() {
         let user = authenticated(service, request).await?;
         return if user.is_operator {
@@ -127,9 +143,12 @@ fn is_loopback(host: &str) -> bool {
 }
 
 async fn authenticated(service: &Service, request: &Request<Incoming>) -> Result<Arc<User>, Box<Problem>> {
+    let Some(authenticator) = &service.authenticator else {
+        return Err(Problem::new(StatusCode::NOT_FOUND, "this is a collector", "send entries to a gateway"));
+    };
     let header = request.headers().get(AUTHORIZATION).map(hyper::header::HeaderValue::as_bytes);
     let since = Instant::now();
-    let user = service.authenticator.authenticate(header).await;
+    let user = authenticator.authenticate(header).await;
     service.metrics.stage(Stage::Authenticate, since.elapsed());
     user.map_err(|denied| match denied {
         Denied::Token(why) => Problem::new(StatusCode::UNAUTHORIZED, "the token is not good", why),
@@ -156,22 +175,16 @@ async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, B
         Keeper::Queued { queue, recent, .. } => {
             let conflicts = conflicts(&mut body, |entry| recent.conflicts(&user.name, entry));
             service.metrics.count(Fate::Conflicting, conflicts as u64);
-            let entries = body.entries.iter().map(|(_, entry)| entry);
-            let record = Record {
-                entries: u32::try_from(entries.len()).unwrap_or(u32::MAX),
-                bytes: entry::encode(&user.name, received, entries).into(),
-            };
+            let records = records(&user.name, received, &body, queue.record_limit());
             service.metrics.stage(Stage::Validate, since.elapsed());
-            if record.entries > 0 {
-                queue.put(record).await.map_err(|error| not_put(&error))?;
-                for (place, entry) in &body.entries {
-                    // an id that was made here is nobody else's
-                    if body.made.binary_search(place).is_err() {
-                        recent.note(&user.name, entry);
-                    }
+            let kept = put(queue, records, &mut body).await;
+            for (place, entry) in &body.entries {
+                // an id that was made here is nobody else's
+                if body.made.binary_search(place).is_err() {
+                    recent.note(&user.name, entry);
                 }
             }
-            Ok(())
+            kept.map_err(|error| not_put(&error))
         }
         Keeper::Direct(direct) => {
             service.metrics.stage(Stage::Validate, since.elapsed());
@@ -201,21 +214,53 @@ async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, B
                 }
             }
             body.entries.retain(|(place, _)| done.binary_search(place).is_ok());
-            failed.map_or(Ok(()), Err)
+            failed.map_or(Ok(()), |why| {
+                Err(Problem::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the database does not take entries",
+                    format!("{why}; {AGAIN}"),
+                ))
+            })
         }
     };
     service.metrics.count(Fate::Acknowledged, body.entries.len() as u64);
     match kept {
         Ok(()) => Ok(told(&service.keeper, body)),
-        Err(why) => {
-            let problem = Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the database does not take entries",
-                format!("{why}; send again, with the same ids, what was not taken"),
-            );
-            Ok(with_entries(problem, body).answer())
-        }
+        Err(problem) => Ok(with_entries(problem, body).answer()),
     }
+}
+
+/// The entries of a body as records, each with how many it holds.
+fn records(user: &str, received: i64, body: &Body<'_>, most: usize) -> Vec<Record> {
+    let entries = || body.entries.iter().map(|(_, entry)| entry);
+    let mut rest = &body.entries[..];
+    let record = |count| {
+        let some;
+        (some, rest) = rest.split_at(count);
+        Record {
+            entries: u32::try_from(count).unwrap_or(u32::MAX),
+            bytes: entry::encode(user, received, some.iter().map(|(_, entry)| entry)).into(),
+        }
+    };
+    // the counts are those of these entries
+    entry::stretches_within(user, entries(), most)
+        .into_iter()
+        .filter(|count| *count > 0)
+        .map(record)
+        .collect()
+}
+
+/// Puts records into the queue, and leaves in the body only entries that are acknowledged.
+async fn put(queue: &Queue, mut records: Vec<Record>, body: &mut Body<'_>) -> Result<(), PutError> {
+    if records.len() <= 1 {
+        let Some(record) = records.pop() else { return Ok(()) };
+        return queue.put(record).await.inspect_err(|_| body.entries.clear());
+    }
+    let counts: Vec<usize> = records.iter().map(|record| record.entries as usize).collect();
+    let put = join_all(records.into_iter().map(|record| queue.put(record))).await;
+    let mut are_kept = counts.iter().zip(&put).flat_map(|(count, put)| vec![put.is_ok(); *count]);
+    body.entries.retain(|_| are_kept.next().unwrap_or(false));
+    put.into_iter().collect()
 }
 
 /// How the body is written, by its type.
@@ -267,9 +312,7 @@ fn not_put(error: &PutError) -> Box<Problem> {
         PutError::Closed => (StatusCode::SERVICE_UNAVAILABLE, "the gateway is shutting down"),
         PutError::Failed(_) => (StatusCode::SERVICE_UNAVAILABLE, "the queue cannot keep entries"),
     };
-    let detail =
-        format!("{error}; no entry of this request was acknowledged: send them again, with the same ids");
-    Problem::new(status, title, detail).none_taken()
+    Problem::new(status, title, format!("{error}; {AGAIN}"))
 }
 
 /// Refuses entries whose ids are known with other content, or are in this body twice with different contents, and

@@ -35,6 +35,8 @@ struct State {
     end: u64,
     taken: u64,
     closed: bool,
+    /// Whether nothing more comes until something is stored, so that a batch waits for nothing.
+    hurries: bool,
     /// Whether the last record was refused for want of room.
     is_full: bool,
     progress: Progress,
@@ -48,6 +50,7 @@ impl MemoryQueue {
             end: 0,
             taken: 0,
             closed: false,
+            hurries: false,
             is_full: false,
             progress: Progress::new(0, 0, Duration::ZERO),
         };
@@ -64,7 +67,7 @@ impl MemoryQueue {
             return Err(PutError::Closed);
         }
         let size = record.bytes.len() as u64 + BESIDE;
-        state.is_full = state.bytes + size > self.most_bytes;
+        state.is_full = state.bytes.saturating_add(size) > self.most_bytes;
         if state.is_full {
             return Err(PutError::Full);
         }
@@ -94,7 +97,11 @@ impl MemoryQueue {
                 if waiting > 0 && until.is_none() {
                     until = Some(now + linger);
                 }
-                if waiting >= most as u64 || state.closed || until.is_some_and(|until| until <= now) {
+                if waiting >= most as u64
+                    || state.closed
+                    || state.hurries && waiting > 0
+                    || until.is_some_and(|until| until <= now)
+                {
                     let begin = state.taken;
                     let (batch, _) = cut.fill(most, begin, state.end, || Ok(state.records.pop_front()));
                     state.taken = batch.end;
@@ -125,10 +132,25 @@ impl MemoryQueue {
         self.came.notify_one();
     }
 
+    /// Whether batches are to be taken without waiting for more.
+    pub(super) fn hurry(&self, hurries: bool) {
+        let mut state = self.state();
+        if hurries && !state.hurries {
+            self.came.notify_one();
+        }
+        state.hurries = hurries;
+    }
+
+    /// All entries before this number are stored.
+    pub(super) fn up_to(&self) -> u64 {
+        self.state().progress.up_to()
+    }
+
     pub(super) fn depth(&self) -> Depth {
         let state = self.state();
         Depth {
             entries: state.progress.waiting(),
+            messages: None,
             bytes: state.bytes,
             most_bytes: self.most_bytes,
             oldest: state.progress.oldest(),

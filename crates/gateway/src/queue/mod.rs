@@ -4,7 +4,9 @@
 //! | --- | --- | --- |
 //! | disk | it is synced, with whatever else came during the last sync | a killed gateway; a loss of power, as far as the disk's sync does |
 //! | memory | it is taken | nothing: what waits is lost with the gateway |
+//! | a broker: RabbitMQ, NATS | the broker has confirmed it | as [`broker`] says |
 
+mod broker;
 mod disk;
 mod memory;
 mod progress;
@@ -17,6 +19,7 @@ use std::{
 use bytes::Bytes;
 
 pub(crate) use self::{
+    broker::{BrokerQueue, Use},
     disk::{DiskOptions, DiskQueue},
     memory::MemoryQueue,
 };
@@ -55,9 +58,12 @@ pub(crate) enum PutError {
 pub(crate) struct Depth {
     /// Entries that were acknowledged and are not yet stored.
     pub(crate) entries: u64,
-    /// Bytes that the queue takes, of memory or disk.
+    /// Of a queue in a broker: messages that wait there, which hold one or several entries. Entries are then only those in
+    /// the hands of this process.
+    pub(crate) messages: Option<u64>,
+    /// Bytes that the queue takes, of memory or disk; 0 where a broker does not say it.
     pub(crate) bytes: u64,
-    /// The most bytes that it may take.
+    /// The most bytes that it may take; 0 where a broker does not say how many it takes.
     pub(crate) most_bytes: u64,
     /// The age of the oldest entry that is not yet stored, where one waits.
     pub(crate) oldest: Option<Duration>,
@@ -68,14 +74,24 @@ pub(crate) struct Depth {
 pub(crate) enum Queue {
     Disk(DiskQueue),
     Memory(MemoryQueue),
+    Broker(BrokerQueue),
 }
 
 impl Queue {
+    /// The most bytes of a record; more entries of a request become several.
+    pub(crate) fn record_limit(&self) -> usize {
+        match self {
+            Self::Disk(_) | Self::Memory(_) => usize::MAX,
+            Self::Broker(_) => broker::RECORD,
+        }
+    }
+
     /// Puts a record into the queue, and returns when its entries are acknowledged.
     pub(crate) async fn put(&self, record: Record) -> Result<(), PutError> {
         match self {
             Self::Disk(queue) => queue.put(record).await,
             Self::Memory(queue) => queue.put(record),
+            Self::Broker(queue) => queue.put(record).await,
         }
     }
 
@@ -85,6 +101,7 @@ impl Queue {
         match self {
             Self::Disk(queue) => queue.take(most, linger).await,
             Self::Memory(queue) => queue.take(most, linger).await,
+            Self::Broker(queue) => queue.take(most, linger).await,
         }
     }
 
@@ -93,6 +110,7 @@ impl Queue {
         match self {
             Self::Disk(queue) => queue.stored(batch),
             Self::Memory(queue) => queue.stored(batch),
+            Self::Broker(queue) => queue.stored(batch),
         }
     }
 
@@ -101,14 +119,16 @@ impl Queue {
         match self {
             Self::Disk(queue) => queue.close(),
             Self::Memory(queue) => queue.close(),
+            Self::Broker(queue) => queue.close(),
         }
     }
 
     /// Ends what the queue does, after it was closed.
-    pub(crate) fn finish(&self) {
+    pub(crate) async fn finish(&self) {
         match self {
             Self::Disk(queue) => queue.finish(),
             Self::Memory(_) => {}
+            Self::Broker(queue) => queue.finish().await,
         }
     }
 
@@ -116,6 +136,7 @@ impl Queue {
         match self {
             Self::Disk(queue) => queue.depth(),
             Self::Memory(queue) => queue.depth(),
+            Self::Broker(queue) => queue.depth(),
         }
     }
 
@@ -124,6 +145,7 @@ impl Queue {
         match self {
             Self::Disk(queue) => queue.trouble(),
             Self::Memory(queue) => queue.trouble(),
+            Self::Broker(queue) => queue.trouble(),
         }
     }
 
@@ -132,6 +154,7 @@ impl Queue {
         match self {
             Self::Disk(queue) => queue.has_ended(),
             Self::Memory(_) => false,
+            Self::Broker(queue) => queue.has_ended(),
         }
     }
 
@@ -140,6 +163,7 @@ impl Queue {
         match self {
             Self::Disk(queue) => queue.unread(),
             Self::Memory(_) => None,
+            Self::Broker(queue) => queue.unread(),
         }
     }
 }
@@ -154,6 +178,8 @@ pub(crate) struct Batch {
     end: u64,
     /// How long it took to read it back.
     read_in: Duration,
+    /// Of a queue in a broker: on which connection it came.
+    window: u64,
 }
 
 /// Some entries of a record.
@@ -221,7 +247,7 @@ impl Cut {
         mut next: impl FnMut() -> io::Result<Option<(u64, Record)>>,
     ) -> (Batch, io::Result<()>) {
         let since = Instant::now();
-        let mut batch = Batch { parts: Vec::new(), begin, end: begin, read_in: Duration::ZERO };
+        let mut batch = Batch { parts: Vec::new(), begin, end: begin, read_in: Duration::ZERO, window: 0 };
         let (mut left, mut bytes) = (most, 0);
         let mut read = Ok(());
         while left > 0 && bytes < BATCH {

@@ -54,6 +54,10 @@ pub(crate) enum SinkError {
     /// The database does not take so much at once, or is not done with it in the time that it gives a statement. None
     /// was stored, and fewer may be.
     #[error("{0}")]
+    #[cfg_attr(
+        not(any(feature = "mariadb", feature = "postgres")),
+        allow(dead_code, reason = "SQLite has no such limit")
+    )]
     TooMuch(String),
 }
 

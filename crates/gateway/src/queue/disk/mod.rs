@@ -357,6 +357,7 @@ impl DiskQueue {
         let state = self.shared.state();
         Depth {
             entries: state.progress.waiting(),
+            messages: None,
             bytes: state.disk_bytes(),
             most_bytes: self.shared.options.most_bytes,
             oldest: state.progress.oldest(),

@@ -88,7 +88,7 @@ fn look_through(
             Step::Record(first, record) => {
                 placed.end = first + u64::from(record.entries);
                 if found.oldest.is_zero() && placed.end > stored {
-                    found.oldest = entry::received(&record.bytes).map_or(Duration::ZERO, age);
+                    found.oldest = entry::received(&record.bytes).map_or(Duration::ZERO, entry::age);
                 }
             }
             Step::Damage { from, to } => {
@@ -114,11 +114,6 @@ fn look_through(
     }
     found.end = found.end.max(placed.end);
     placed
-}
-
-/// How long ago this was, in microseconds since 1970.
-fn age(received: i64) -> Duration {
-    Duration::from_micros(u64::try_from(entry::now().saturating_sub(received)).unwrap_or(0))
 }
 
 fn cut(path: &Path, end: u64) -> io::Result<()> {

@@ -1,0 +1,94 @@
+//! What is in the queues of brokers, by their own protocols.
+
+use acidtest_model::Address;
+use acidtest_store_nats::{Api, ConnectOptions as NatsOptions, KIND as NATS};
+use acidtest_store_rabbitmq::{
+    ConnectOptions as RabbitOptions, KIND as RABBITMQ,
+    amqp::{Arguments, Envelope, ids},
+};
+use serde_json::{Value, json};
+
+/// Connects once, to see whether a broker answers.
+pub async fn answers(address: &Address) -> Result<(), String> {
+    if address.scheme == "amqp" {
+        let connected = RabbitOptions::new(address, RABBITMQ.default_port).connect().await;
+        return connected.map(drop).map_err(|error| error.to_string());
+    }
+    let options = NatsOptions::new(address, NATS.default_port).unwrap();
+    let connection = options.connect().await.map_err(|error| error.to_string())?;
+    let usable = Api::new(connection, &options).ask::<Value>("INFO", &Value::Null).await;
+    usable.map(drop).map_err(|error| error.to_string())
+}
+
+/// Puts a message into the queue of a gateway that none has made.
+pub fn publish(address: &Address, queue: &str, message: &[u8]) {
+    acidtest_testbed::wait(async {
+        if address.scheme == "amqp" {
+            let options = RabbitOptions::new(address, RABBITMQ.default_port);
+            let mut connection = options.connect().await.unwrap();
+            connection.publish(&Envelope::new(queue, true), message).await.unwrap();
+            connection.close().await;
+        } else {
+            let options = NatsOptions::new(address, NATS.default_port).unwrap();
+            let mut connection = options.connect().await.unwrap();
+            connection.publish(&format!("{queue}.entries"), None, None, message).unwrap();
+            connection.ping().await.unwrap();
+        }
+    });
+}
+
+/// How many messages wait in the queue of a gateway: those that nobody holds with RabbitMQ, all with NATS.
+pub fn waiting(address: &Address, queue: &str) -> u64 {
+    acidtest_testbed::wait(async {
+        if address.scheme == "amqp" {
+            let options = RabbitOptions::new(address, RABBITMQ.default_port);
+            let mut connection = options.connect().await.unwrap();
+            let passive = Arguments::default().short(0).name(queue).byte(1).table(&[]);
+            let answer = connection.ask(ids::DECLARE, &passive, ids::DECLARE_OK).await.unwrap();
+            let (ready, _) = acidtest_store_rabbitmq::amqp::declared(&answer).unwrap();
+            connection.close().await;
+            ready.into()
+        } else {
+            let info = nats(address, &format!("STREAM.INFO.{queue}"), &Value::Null).await;
+            info["state"]["messages"].as_u64().unwrap()
+        }
+    })
+}
+
+/// Removes the queue of a gateway, with all that waits in it.
+pub fn remove(address: &Address, queue: &str) {
+    acidtest_testbed::wait(async {
+        if address.scheme == "amqp" {
+            let options = RabbitOptions::new(address, RABBITMQ.default_port);
+            let mut connection = options.connect().await.unwrap();
+            let named = Arguments::default().short(0).name(queue).byte(0);
+            connection.ask(ids::DELETE, &named, ids::DELETE_OK).await.unwrap();
+        } else {
+            nats(address, &format!("STREAM.DELETE.{queue}"), &Value::Null).await;
+        }
+    });
+}
+
+/// Makes a queue that is not as gateways make it: the oldest messages would be dropped when it is full.
+pub fn make_another(address: &Address, queue: &str) {
+    acidtest_testbed::wait(async {
+        if address.scheme == "amqp" {
+            let options = RabbitOptions::new(address, RABBITMQ.default_port);
+            let mut connection = options.connect().await.unwrap();
+            let durable = Arguments::default().short(0).name(queue).byte(2).table(&[]);
+            connection.ask(ids::DECLARE, &durable, ids::DECLARE_OK).await.unwrap();
+        } else {
+            let settings = json!({
+                "name": queue, "subjects": [format!("{queue}.entries")], "storage": "file",
+                "retention": "workqueue", "discard": "old", "max_bytes": 1 << 30, "num_replicas": 1,
+            });
+            nats(address, &format!("STREAM.CREATE.{queue}"), &settings).await;
+        }
+    });
+}
+
+async fn nats(address: &Address, request: &str, body: &Value) -> Value {
+    let options = NatsOptions::new(address, NATS.default_port).unwrap();
+    let connection = options.connect().await.unwrap();
+    Api::new(connection, &options).ask(request, body).await.unwrap()
+}

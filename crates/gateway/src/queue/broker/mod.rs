@@ -1,0 +1,354 @@
+//! A queue in a broker, RabbitMQ or NATS: gateways put records into it, and collectors take them out, on any machine.
+//!
+//! | broker | an entry is acknowledged when | what survives |
+//! | --- | --- | --- |
+//! | RabbitMQ | the broker confirms its message, in a quorum queue: its log is synced then | a killed broker; a loss of power, as far as the disk's sync does |
+//! | NATS | the stream in files has answered: it is written then, and synced later | a killed broker |
+//!
+//! A message holds the records that came while others were on their way ([`message`]). One task publishes ([`publisher`]),
+//! another receives ([`receiver`]) for all collectors of this process. A message is acknowledged to the broker when all
+//! its entries are stored. What a broker hands out again, because a collector or the connection to it was lost, the
+//! database suppresses as repeats.
+
+#![cfg_attr(
+    not(any(feature = "nats", feature = "rabbitmq")),
+    allow(dead_code, clippy::unused_async, reason = "a build without a broker opens no queue here")
+)]
+
+mod message;
+#[cfg(feature = "nats")]
+mod nats;
+mod publisher;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
+mod receiver;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use acidtest_model::Address;
+use futures_util::future::BoxFuture;
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use self::{publisher::Publishing, receiver::Receiving};
+use super::{Batch, Depth, FULL, PutError, Record};
+use crate::{Error, metrics::Metrics};
+
+/// The most bytes of a record: brokers are made for small messages. The largest entry has 82 KiB.
+pub(super) const RECORD: usize = 96 << 10;
+/// Records are put into a message as long as it has no more bytes than this.
+const GROUP: usize = 32 << 10;
+/// The most bytes of a message.
+const MESSAGE: usize = GROUP + RECORD + message::HEAD + message::RECORD_HEAD;
+/// The most messages that this process holds and has not stored: with the largest, 65 MiB.
+const HELD: u16 = 512;
+/// How long a broker may take for a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it takes until it is tried again to connect.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How often it is asked how much waits.
+const LOOK: Duration = Duration::from_secs(1);
+/// For how long a queue that was full is taken for full, although a message was kept.
+const STILL_FULL: Duration = Duration::from_secs(5);
+/// How often a connection on which nothing happens is tried.
+const IDLE: Duration = Duration::from_secs(15);
+
+/// A server that keeps queues.
+trait Broker: Debug + Send + Sync {
+    /// Opens a connection that publishes. If the queue is gone, it is made anew.
+    fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher>, String>>;
+
+    /// Opens a connection that receives.
+    fn consumer(&self) -> BoxFuture<'_, Result<Box<dyn Consumer>, String>>;
+
+    /// How much waits.
+    fn waiting(&self) -> BoxFuture<'_, Result<Waiting, String>>;
+}
+
+/// A connection that publishes. Any error ends it.
+trait Publisher: Send {
+    /// Sends a message. On each connection they are numbered from 0.
+    fn publish<'a>(&'a mut self, message: &'a [u8]) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Waits for answers. The future may be dropped while it waits.
+    fn answers<'a>(&'a mut self, answers: &'a mut Vec<Answered>) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Finds out whether the broker takes messages, while none is on its way.
+    fn check(&mut self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Why the broker takes nothing, if it has said so.
+    fn blocked(&mut self) -> Option<String>;
+
+    /// Ends the connection in order.
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// An answer, and to which message it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answered {
+    /// The message's number.
+    number: u64,
+    /// Whether it stands for all messages before it that were not answered, too.
+    multiple: bool,
+    answer: Answer,
+}
+
+/// What a broker answers to a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Kept,
+    /// It has no room for it.
+    Full,
+    /// It does not say whether it has it.
+    Unkept(String),
+}
+
+/// A connection that receives. Any error ends it; what was not acknowledged on it is delivered again, to whomever.
+trait Consumer: Send {
+    /// Waits for the next message, where so many more may be asked for; if none may be, for those that were. The future
+    /// may be dropped while it waits.
+    fn next(&mut self, room: usize) -> BoxFuture<'_, Result<Vec<u8>, String>>;
+
+    /// Takes the last message out of the queue without acknowledging that it was dealt with, because it makes no sense.
+    fn reject_last(&mut self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Acknowledges the first so many messages of those that were neither acknowledged nor rejected.
+    fn acknowledge(&mut self, count: usize) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Tells the broker that the messages in hand are still being dealt with, and finds out whether it is there.
+    fn check(&mut self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Ends the connection in order, so that what is not acknowledged is delivered to others at once.
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// How much waits in a broker's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Waiting {
+    messages: u64,
+    /// Where the broker says so.
+    bytes: Option<u64>,
+}
+
+/// What a queue in a broker is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Entries are put into it; and taken out of it, too, if `collects`. It is made if it is not there, for so many bytes.
+    Gateway { most_bytes: u64, collects: bool },
+    /// Entries are only taken out of it.
+    Collector,
+}
+
+/// A queue in a broker.
+#[derive(Debug)]
+pub(crate) struct BrokerQueue {
+    shared: Arc<Shared>,
+    publishing: Option<Publishing>,
+    receiving: Option<Receiving>,
+    looking: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    broker: Box<dyn Broker>,
+    metrics: Arc<Metrics>,
+    most_bytes: u64,
+    /// Whether the queue is used no more, which the tasks then notice.
+    closed: watch::Sender<bool>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Waiting,
+    /// Why nothing can be published, and why nothing can be received.
+    unpublished: Option<String>,
+    unreceived: Option<String>,
+    /// When the broker last refused a message for want of room, and how many messages waited then, once that was asked.
+    full: Option<(Instant, Option<u64>)>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Notes how much waits: a full queue has room again when fewer messages do.
+    fn note_waiting(&self, waiting: Waiting) {
+        let state = &mut *self.state();
+        state.waiting = waiting;
+        state.full = match state.full {
+            Some((_, Some(then))) if waiting.messages < then || waiting.messages == 0 => None,
+            Some((at, None)) => Some((at, Some(waiting.messages))),
+            full => full,
+        };
+    }
+
+    fn note_full(&self) {
+        self.state().full = Some((Instant::now(), None));
+    }
+
+    /// Notes that a message was kept. That says that there is room only some time after another was refused: a small one
+    /// may still fit where a large one does not.
+    fn note_kept(&self) {
+        let state = &mut *self.state();
+        state.full = state.full.filter(|(at, _)| at.elapsed() < STILL_FULL);
+    }
+
+    /// Asks once a second how much waits.
+    async fn keep_looking(self: Arc<Self>) {
+        loop {
+            // where it does not answer, the other connections tell why
+            if let Ok(Ok(waiting)) = timeout(PATIENCE, self.broker.waiting()).await {
+                self.note_waiting(waiting);
+            }
+            sleep(LOOK).await;
+        }
+    }
+}
+
+/// Opens the queue of this name in the broker at an address. Returns what the queue is, in words.
+async fn open(address: &Address, name: &str, for_what: Use) -> Result<(Box<dyn Broker>, String), Error> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(is_name) {
+        return Err(Error::Usage(format!(
+            "\"{name}\" is no name for a queue here: use up to 64 letters, digits, _ and -"
+        )));
+    }
+    match address.scheme.as_str() {
+        #[cfg(feature = "rabbitmq")]
+        "amqp" => rabbitmq::RabbitMq::open(address, name, for_what).await,
+        #[cfg(feature = "nats")]
+        "nats" => nats::Nats::open(address, name, for_what).await,
+        other => {
+            let _ = for_what;
+            Err(Error::Usage(format!(
+                "a queue is on disk, in memory, or in a broker that is in this build; {other}: is none of these\n  remedy: \
+                 --queue disk, amqp://USER@HOST:5672/VHOST or nats://USER@HOST:4222"
+            )))
+        }
+    }
+}
+
+impl BrokerQueue {
+    /// Opens the queue, and returns what it is, in words.
+    pub(crate) async fn open(
+        address: &Address,
+        name: &str,
+        for_what: Use,
+        metrics: Arc<Metrics>,
+    ) -> Result<(Self, String), Error> {
+        let (broker, about) = open(address, name, for_what).await?;
+        Ok((Self::on(broker, for_what, metrics), about))
+    }
+
+    fn on(broker: Box<dyn Broker>, for_what: Use, metrics: Arc<Metrics>) -> Self {
+        let (publishes, receives, most_bytes) = match for_what {
+            Use::Gateway { most_bytes, collects } => (true, collects, most_bytes),
+            Use::Collector => (false, true, 0),
+        };
+        let shared = Arc::new(Shared {
+            broker,
+            metrics,
+            most_bytes,
+            closed: watch::Sender::new(false),
+            state: Mutex::default(),
+        });
+        let publishing = publishes.then(|| Publishing::start(&shared));
+        let receiving = receives.then(|| Receiving::start(&shared));
+        let looking = tokio::spawn(Arc::clone(&shared).keep_looking());
+        Self { shared, publishing, receiving, looking }
+    }
+
+    /// Puts a record of at most [`RECORD`] bytes into the queue, and returns when the broker has it.
+    pub(super) async fn put(&self, record: Record) -> Result<(), PutError> {
+        match &self.publishing {
+            Some(publishing) => publishing.put(&self.shared, record).await,
+            None => Err(PutError::Closed),
+        }
+    }
+
+    pub(super) async fn take(&self, most: usize, linger: Duration) -> Option<Batch> {
+        self.receiving.as_ref()?.take(&self.shared, most, linger).await
+    }
+
+    pub(super) fn stored(&self, batch: &Batch) {
+        if let Some(receiving) = &self.receiving {
+            receiving.stored(batch);
+        }
+    }
+
+    /// Takes nothing more from clients or from the broker. What has come is still to be stored.
+    pub(super) fn close(&self) {
+        self.shared.closed.send_replace(true);
+        if let Some(receiving) = &self.receiving {
+            receiving.close();
+        }
+    }
+
+    /// Waits until clients are answered, and the broker knows what is stored.
+    pub(super) async fn finish(&self) {
+        self.close();
+        if let Some(publishing) = &self.publishing {
+            publishing.finish().await;
+        }
+        if let Some(receiving) = &self.receiving {
+            receiving.finish().await;
+        }
+        self.looking.abort();
+    }
+
+    pub(super) fn depth(&self) -> Depth {
+        let Waiting { messages, bytes } = self.shared.state().waiting;
+        let (entries, oldest) = self.receiving.as_ref().map_or((0, None), Receiving::held);
+        Depth {
+            entries,
+            messages: Some(messages),
+            bytes: bytes.unwrap_or_default(),
+            most_bytes: if bytes.is_some() { self.shared.most_bytes } else { 0 },
+            oldest,
+        }
+    }
+
+    /// Why nothing is taken from clients at present; of a queue that is only collected from: why it cannot be.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let state = self.shared.state();
+        if self.publishing.is_none() {
+            return state.unreceived.clone();
+        }
+        state.unpublished.clone().or_else(|| state.full.map(|_| FULL.to_owned()))
+    }
+
+    /// Why nothing can be received at present.
+    pub(super) fn unread(&self) -> Option<String> {
+        self.shared.state().unreceived.clone()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        let ended = |task: Option<bool>| task.unwrap_or(false);
+        !self.shared.is_closed()
+            && (ended(self.publishing.as_ref().map(Publishing::has_ended))
+                || ended(self.receiving.as_ref().map(Receiving::has_ended))
+                || self.looking.is_finished())
+    }
+}
+
+impl Drop for BrokerQueue {
+    fn drop(&mut self) {
+        self.close();
+        self.looking.abort();
+    }
+}

@@ -1,0 +1,225 @@
+//! The task that receives messages, for all collectors of this process.
+//!
+//! What was received on a connection is a [`Window`] of the queue. It ends with its connection: what is not yet taken of
+//! it comes again on the next one, and so does what could not be acknowledged.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::{Instant, interval_at, sleep, timeout},
+};
+
+use super::{AGAIN, Consumer, HELD, IDLE, PATIENCE, Shared, message};
+use crate::{
+    entry,
+    queue::{Batch, Depth, MemoryQueue},
+};
+
+/// How long the last acknowledgements may take when the queue is closed.
+const LAST: Duration = Duration::from_secs(5);
+
+/// What was received on a connection, and is not yet stored.
+#[derive(Debug)]
+struct Window {
+    /// Which connection it was, from 1.
+    number: u64,
+    entries: MemoryQueue,
+    messages: Mutex<VecDeque<Received>>,
+    /// Tells the task that something is stored.
+    stored: Notify,
+}
+
+/// A message that is not acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    /// The number behind its last entry.
+    end: u64,
+    /// When the first of its entries came to their gateway: microseconds since 1970.
+    at: i64,
+}
+
+impl Window {
+    fn new(number: u64) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            entries: MemoryQueue::new(u64::MAX),
+            messages: Mutex::default(),
+            stored: Notify::new(),
+        })
+    }
+
+    fn messages(&self) -> MutexGuard<'_, VecDeque<Received>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the messages whose entries are all stored, and returns how many they are.
+    fn take_stored(&self) -> usize {
+        let up_to = self.entries.up_to();
+        let mut messages = self.messages();
+        let count = messages.iter().take_while(|received| received.end <= up_to).count();
+        messages.drain(..count);
+        count
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Receiving {
+    windows: watch::Receiver<Arc<Window>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Receiving {
+    pub(super) fn start(shared: &Arc<Shared>) -> Self {
+        let (window, windows) = watch::channel(Window::new(0));
+        let task = tokio::spawn(receive(Arc::clone(shared), window));
+        Self { windows, task: Mutex::new(Some(task)) }
+    }
+
+    pub(super) async fn take(&self, shared: &Shared, most: usize, linger: Duration) -> Option<Batch> {
+        let mut windows = self.windows.clone();
+        loop {
+            let window = Arc::clone(&windows.borrow_and_update());
+            tokio::select! {
+                batch = window.entries.take(most, linger) => match batch {
+                    Some(batch) => return Some(Batch { window: window.number, ..batch }),
+                    None if shared.is_closed() => return None,
+                    // it cannot be the present one
+                    None => drop(windows.changed().await),
+                },
+                changed = windows.changed() => if changed.is_err() {
+                    // the task has ended: what it had received comes again elsewhere
+                    return None;
+                },
+            }
+        }
+    }
+
+    pub(super) fn stored(&self, batch: &Batch) {
+        let window = Arc::clone(&self.windows.borrow());
+        // what came on a connection that is lost cannot be acknowledged on another
+        if window.number == batch.window {
+            window.entries.stored(batch);
+            window.stored.notify_one();
+        }
+    }
+
+    pub(super) fn close(&self) {
+        let window = Arc::clone(&self.windows.borrow());
+        window.entries.close();
+        window.stored.notify_one();
+    }
+
+    /// Waits until the broker knows what is stored.
+    pub(super) async fn finish(&self) {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut task) = task
+            && timeout(LAST, &mut task).await.is_err()
+        {
+            task.abort();
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        task.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    /// How many entries are in hand here, and how long ago the oldest of them came to its gateway.
+    pub(super) fn held(&self) -> (u64, Option<Duration>) {
+        let window = Arc::clone(&self.windows.borrow());
+        let Depth { entries, .. } = window.entries.depth();
+        let oldest = window.messages().front().map(|received| entry::age(received.at));
+        (entries, oldest)
+    }
+}
+
+/// Connects, and receives until the queue is closed; and connects again when the connection is lost.
+async fn receive(shared: Arc<Shared>, windows: watch::Sender<Arc<Window>>) {
+    let mut closed = shared.closed.subscribe();
+    for number in 1.. {
+        let why = match shared.broker.consumer().await {
+            Ok(consumer) => {
+                if shared.state().unreceived.take().is_some() {
+                    tracing::info!("entries are received from the broker again");
+                }
+                let window = Window::new(number);
+                windows.send_replace(Arc::clone(&window));
+                match serve(&shared, consumer, &window).await {
+                    Ok(()) => return,
+                    Err(why) => why,
+                }
+            }
+            Err(why) => why,
+        };
+        if shared.state().unreceived.replace(why.clone()).is_none() {
+            tracing::error!(error = %why, "no entries can be received from the broker: they wait there");
+        }
+        tokio::select! {
+            () = sleep(AGAIN) => {}
+            _ = closed.wait_for(|closed| *closed) => {
+                // it may have been put there after the queue was closed
+                windows.borrow().entries.close();
+                return;
+            }
+        }
+    }
+}
+
+/// Receives messages into a window, and acknowledges those of which all entries are stored, until the queue is closed.
+///
+/// # Errors
+/// If the connection is lost, or the broker does not answer.
+async fn serve(shared: &Shared, mut consumer: Box<dyn Consumer>, window: &Window) -> Result<(), String> {
+    let mut closed = shared.closed.subscribe();
+    let mut checks = interval_at(Instant::now() + IDLE, IDLE);
+    let mut end = 0;
+    let late = |_| format!("the broker does not answer within {} s", PATIENCE.as_secs());
+    loop {
+        let stored = window.take_stored();
+        if stored > 0 {
+            timeout(PATIENCE, consumer.acknowledge(stored)).await.map_err(late)??;
+        }
+        if shared.is_closed() {
+            window.entries.close();
+            if window.messages().is_empty() {
+                break;
+            }
+        }
+        let room = usize::from(HELD).saturating_sub(window.messages().len());
+        // no more can come for a batch to wait for
+        window.entries.hurry(room == 0);
+        tokio::select! {
+            received = consumer.next(room), if !shared.is_closed() => {
+                let message = received?;
+                let length = message.len();
+                let Some(records) = message::decode(message) else {
+                    tracing::error!(
+                        bytes = length,
+                        "a message of the queue is no gateway's, or not as it was sent: it is rejected"
+                    );
+                    timeout(PATIENCE, consumer.reject_last()).await.map_err(late)??;
+                    continue;
+                };
+                end += records.iter().map(|record| u64::from(record.entries)).sum::<u64>();
+                let at = records.first().and_then(|record| entry::received(&record.bytes)).unwrap_or_default();
+                window.messages().push_back(Received { end, at });
+                // it has no bound of its own, but may have been closed just now: then the message is delivered elsewhere
+                if !records.into_iter().all(|record| window.entries.put(record).is_ok()) {
+                    window.messages().pop_back();
+                }
+            }
+            () = window.stored.notified() => {}
+            _ = checks.tick() => timeout(PATIENCE, consumer.check()).await.map_err(late)??,
+            _ = closed.changed() => {}
+        }
+    }
+    // whoever does not answer to an end is left
+    let _ = timeout(LAST, consumer.close()).await;
+    Ok(())
+}
