@@ -16,15 +16,15 @@ Examples:
       send an entry; http://127.0.0.1:1731/ shows what becomes of it
   ACIDTEST_PASSWORD=... acidtest gateway --sink postgres://ann@db.example/logs --collectors 4
       store in PostgreSQL, by four collectors
-  acidtest gateway --queue amqp://ann:secret@mq.example:5672 --collectors 0
+  acidtest gateway --queue amqp://ann:...@mq.example --collectors 0
       leave entries in RabbitMQ, for collectors on other machines";
 
 const COLLECTOR_EXAMPLES: &str = "\
 Examples:
-  acidtest collector --queue amqp://ann:secret@mq.example:5672 --sink postgres://bob:secret@db.example/logs
+  acidtest collector --queue amqp://ann:...@mq.example --sink postgres://bob:...@db.example/logs
       store in PostgreSQL what gateways have put into RabbitMQ
-  acidtest collector --queue nats --sink mysql://bob@db.example/logs --collectors 4 --listen 127.0.0.1:1732
-      four collectors out of a NATS on this machine; http://127.0.0.1:1732/ shows what they do";
+  acidtest collector --queue nats --sink sqlite:logs.sqlite --listen 127.0.0.1:1732
+      store in SQLite, out of a NATS on this machine; http://127.0.0.1:1732/ shows what is done";
 
 const SINK: &str = "\
 The database of entries: sqlite:FILE, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE (MariaDB, too); a \

@@ -101,7 +101,7 @@ fn gateways_and_collectors_share_a_queue(queue: &Queue<'_>) {
         metrics.contains("acidtest_gateway_queue_messages 0\n")
     });
     let page = http.get("/", "").unwrap().expect(200).body;
-    assert!(page.contains("2 collectors, at most 1000 entries"), "{page}");
+    assert!(page.contains("acidtest collector") && page.contains("2 collectors, at most 1000 entries"));
     http.post("x", JSON, &entry("a", "a")).unwrap().expect(404);
     http.get("/", "x-forwarded-for: 10.0.0.1\r\n").unwrap().expect(403);
     let stopped = collectors.map(Collector::stop).into_iter().chain(gateways.map(Gateway::stop));

@@ -58,7 +58,8 @@
     const last = seconds[seconds.length - 1];
     if (!last) return;
     by('waits').textContent = last.messages === null ? 'Entries that wait' : 'Messages that wait in the broker';
-    if (by('limit').textContent !== last.limit) by('limit').textContent = last.limit;
+    const limit = last.limit.replaceAll(' %', '\u00a0%');
+    if (by('limit').textContent !== limit) by('limit').textContent = limit;
     for (const [id, word] of Object.entries(words)) by(id).textContent = word(last);
     last.stages.forEach((stage, at) => {
       const cells = by('stages').rows[at].cells;

@@ -23,6 +23,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) fn page(service: &Service) -> Answer {
+    let title = if service.authenticator.is_some() { "acidtest gateway" } else { "acidtest collector" };
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -30,12 +31,12 @@ pub(super) fn page(service: &Service) -> Answer {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { "acidtest gateway" }
+                title { (title) }
                 style { (PreEscaped(acidtest_charts::STYLE)) (PreEscaped(CSS)) }
             }
             body {
                 main {
-                    h1 { "acidtest gateway" }
+                    h1 { (title) }
                     p #state role="status" { "Connecting …" }
                     p #limit aria-live="polite" {}
                     dl #figures {

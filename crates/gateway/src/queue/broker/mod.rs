@@ -55,6 +55,8 @@ const HELD: u16 = 512;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it takes until it is tried again to connect.
 const AGAIN: Duration = Duration::from_millis(500);
+/// How long the last answers and acknowledgements may take when the queue is closed.
+const LAST: Duration = Duration::from_secs(5);
 /// How often it is asked how much waits.
 const LOOK: Duration = Duration::from_secs(1);
 /// For how long a queue that was full is taken for full, although a message was kept.
@@ -137,6 +139,34 @@ struct Waiting {
     messages: u64,
     /// Where the broker says so.
     bytes: Option<u64>,
+}
+
+/// A task that ends when the queue is closed.
+#[derive(Debug)]
+struct Worker(Mutex<Option<JoinHandle<()>>>);
+
+impl Worker {
+    fn start(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Mutex::new(Some(tokio::spawn(task))))
+    }
+
+    fn handle(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until it has ended, and ends it if it does not.
+    async fn finish(&self) {
+        let handle = self.handle().take();
+        if let Some(mut handle) = handle
+            && timeout(LAST, &mut handle).await.is_err()
+        {
+            handle.abort();
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.handle().as_ref().is_some_and(JoinHandle::is_finished)
+    }
 }
 
 /// What a queue in a broker is used for.
@@ -303,10 +333,10 @@ impl BrokerQueue {
     pub(super) async fn finish(&self) {
         self.close();
         if let Some(publishing) = &self.publishing {
-            publishing.finish().await;
+            publishing.worker.finish().await;
         }
         if let Some(receiving) = &self.receiving {
-            receiving.finish().await;
+            receiving.worker.finish().await;
         }
         self.looking.abort();
     }
@@ -338,11 +368,10 @@ impl BrokerQueue {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        let ended = |task: Option<bool>| task.unwrap_or(false);
-        !self.shared.is_closed()
-            && (ended(self.publishing.as_ref().map(Publishing::has_ended))
-                || ended(self.receiving.as_ref().map(Receiving::has_ended))
-                || self.looking.is_finished())
+        let publishing = self.publishing.as_ref().map(|publishing| &publishing.worker);
+        let receiving = self.receiving.as_ref().map(|receiving| &receiving.worker);
+        let has_ended = publishing.into_iter().chain(receiving).any(Worker::has_ended);
+        !self.shared.is_closed() && (has_ended || self.looking.is_finished())
     }
 }
 

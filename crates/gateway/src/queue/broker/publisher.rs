@@ -4,19 +4,17 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
 };
 
 use tokio::{
     sync::{mpsc, oneshot},
-    task::JoinHandle,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::{AGAIN, Answer, Answered, GROUP, IDLE, PATIENCE, Publisher, Shared, message};
+use super::{AGAIN, Answer, Answered, GROUP, IDLE, LAST, PATIENCE, Publisher, Shared, Worker, message};
 use crate::{
     metrics::Stage,
     queue::{PutError, Record},
@@ -26,25 +24,23 @@ use crate::{
 const PENDING: u64 = 64 << 20;
 /// Messages that are on their way at once.
 const FLIGHT: usize = 4;
-/// How long the last answers may take when the queue is closed.
-const LAST: Duration = Duration::from_secs(5);
 
 /// A record that waits for its answer.
 #[derive(Debug)]
 struct Outgoing {
     record: Record,
     since: std::time::Instant,
-    waiting: Waiting,
+    waiter: Waiter,
 }
 
 /// Somebody who waits for an answer, with the bytes that wait, too.
 #[derive(Debug)]
-struct Waiting {
+struct Waiter {
     done: oneshot::Sender<Result<(), PutError>>,
     _pending: Pending,
 }
 
-impl Waiting {
+impl Waiter {
     /// Tells the answer; a client that has left is not told.
     fn answer(self, answer: Result<(), PutError>) {
         let _ = self.done.send(answer);
@@ -56,7 +52,7 @@ impl Waiting {
 struct Group {
     sent: Instant,
     entries: u64,
-    waiting: Vec<Waiting>,
+    waiters: Vec<Waiter>,
 }
 
 #[derive(Debug)]
@@ -64,7 +60,7 @@ pub(super) struct Publishing {
     outgoing: mpsc::UnboundedSender<Outgoing>,
     /// Bytes that wait to be published or answered.
     pending: Arc<AtomicU64>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    pub(super) worker: Worker,
 }
 
 /// Bytes that wait, given back when they wait no more: not before, also where their client has left.
@@ -80,8 +76,11 @@ impl Drop for Pending {
 impl Publishing {
     pub(super) fn start(shared: &Arc<Shared>) -> Self {
         let (outgoing, incoming) = mpsc::unbounded_channel();
-        let task = tokio::spawn(publish(Arc::clone(shared), incoming));
-        Self { outgoing, pending: Arc::default(), task: Mutex::new(Some(task)) }
+        Self {
+            outgoing,
+            pending: Arc::default(),
+            worker: Worker::start(publish(Arc::clone(shared), incoming)),
+        }
     }
 
     pub(super) async fn put(&self, shared: &Shared, record: Record) -> Result<(), PutError> {
@@ -97,26 +96,11 @@ impl Publishing {
             return Err(PutError::Full);
         }
         let (done, answer) = oneshot::channel();
-        let waiting = Waiting { done, _pending: pending };
-        let outgoing = Outgoing { record, since: std::time::Instant::now(), waiting };
+        let waiter = Waiter { done, _pending: pending };
+        let outgoing = Outgoing { record, since: std::time::Instant::now(), waiter };
         self.outgoing.send(outgoing).map_err(|_| PutError::Closed)?;
         // the task answers everybody, and if it ended without it, nothing was acknowledged
         answer.await.unwrap_or(Err(PutError::Closed))
-    }
-
-    /// Waits until all that was put is answered.
-    pub(super) async fn finish(&self) {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut task) = task
-            && timeout(LAST, &mut task).await.is_err()
-        {
-            task.abort();
-        }
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        task.as_ref().is_some_and(JoinHandle::is_finished)
     }
 }
 
@@ -141,7 +125,7 @@ async fn publish(shared: Arc<Shared>, mut incoming: mpsc::UnboundedReceiver<Outg
         }
         // what came meanwhile was not sent
         while let Ok(outgoing) = incoming.try_recv() {
-            outgoing.waiting.answer(Err(PutError::Failed(why.clone())));
+            outgoing.waiter.answer(Err(PutError::Failed(why.clone())));
         }
         tokio::select! {
             () = sleep(AGAIN) => {}
@@ -197,9 +181,9 @@ impl Flight {
 /// Nobody knows of a message whose connection is lost whether the broker has it.
 impl Drop for Flight {
     fn drop(&mut self) {
-        for waiting in self.sent.drain(..).flatten().flat_map(|group| group.waiting) {
+        for waiter in self.sent.drain(..).flatten().flat_map(|group| group.waiters) {
             let why = "the connection to the broker was lost before its answer".to_owned();
-            waiting.answer(Err(PutError::Failed(why)));
+            waiter.answer(Err(PutError::Failed(why)));
         }
     }
 }
@@ -263,12 +247,12 @@ fn grouped(
     incoming: &mut mpsc::UnboundedReceiver<Outgoing>,
 ) -> (Vec<u8>, Group) {
     let mut message = message::begin();
-    let mut group = Group { sent: Instant::now(), entries: 0, waiting: Vec::new() };
+    let mut group = Group { sent: Instant::now(), entries: 0, waiters: Vec::new() };
     let mut next = Some(first);
-    while let Some(Outgoing { record, since, waiting }) = next {
+    while let Some(Outgoing { record, since, waiter }) = next {
         message::add(&mut message, &record);
         group.entries += u64::from(record.entries);
-        group.waiting.push(waiting);
+        group.waiters.push(waiter);
         shared.metrics.stage(Stage::Queue, since.elapsed());
         next = if message.len() <= GROUP { incoming.try_recv().ok() } else { None };
     }
@@ -290,7 +274,7 @@ fn note(shared: &Shared, group: Group, answer: &Answer) {
         }
         Answer::Unkept(why) => Err(PutError::Failed(why.clone())),
     };
-    for waiting in group.waiting {
-        waiting.answer(told.clone());
+    for waiter in group.waiters {
+        waiter.answer(told.clone());
     }
 }

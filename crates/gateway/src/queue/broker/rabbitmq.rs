@@ -14,8 +14,9 @@ use tokio::time::{sleep, timeout};
 use super::{Answer, Answered, Broker, Consumer, HELD, PATIENCE, Publisher, Use, Waiting};
 use crate::Error;
 
-/// After how many seconds without a word the broker takes a connection for lost, and gives what it holds to others.
-const HEARTBEAT: u16 = 60;
+/// After how many seconds without a word the broker takes a connection for lost, and gives what it holds to others. It
+/// counts them in steps of its own: a collector that stood still was given up after three times as long.
+const HEARTBEAT: u16 = 30;
 /// How long a quorum queue needs after its declaration until it survives a kill of the broker: it was seen to lose what
 /// it had confirmed in its first second (docs/findings.md).
 const YOUNG: Duration = Duration::from_secs(3);

@@ -11,24 +11,20 @@ use std::{
 
 use tokio::{
     sync::{Notify, watch},
-    task::JoinHandle,
     time::{Instant, interval_at, sleep, timeout},
 };
 
-use super::{AGAIN, Consumer, HELD, IDLE, PATIENCE, Shared, message};
+use super::{AGAIN, Consumer, HELD, IDLE, LAST, PATIENCE, Shared, Worker, message};
 use crate::{
     entry,
     queue::{Batch, Depth, MemoryQueue},
 };
 
-/// How long the last acknowledgements may take when the queue is closed.
-const LAST: Duration = Duration::from_secs(5);
-
 /// What was received on a connection, and is not yet stored.
 #[derive(Debug)]
-struct Window {
+pub(super) struct Window {
     /// Which connection it was, from 1.
-    number: u64,
+    pub(super) number: u64,
     entries: MemoryQueue,
     messages: Mutex<VecDeque<Received>>,
     /// Tells the task that something is stored.
@@ -70,15 +66,14 @@ impl Window {
 
 #[derive(Debug)]
 pub(super) struct Receiving {
-    windows: watch::Receiver<Arc<Window>>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    pub(super) windows: watch::Receiver<Arc<Window>>,
+    pub(super) worker: Worker,
 }
 
 impl Receiving {
     pub(super) fn start(shared: &Arc<Shared>) -> Self {
         let (window, windows) = watch::channel(Window::new(0));
-        let task = tokio::spawn(receive(Arc::clone(shared), window));
-        Self { windows, task: Mutex::new(Some(task)) }
+        Self { windows, worker: Worker::start(receive(Arc::clone(shared), window)) }
     }
 
     pub(super) async fn take(&self, shared: &Shared, most: usize, linger: Duration) -> Option<Batch> {
@@ -113,21 +108,6 @@ impl Receiving {
         let window = Arc::clone(&self.windows.borrow());
         window.entries.close();
         window.stored.notify_one();
-    }
-
-    /// Waits until the broker knows what is stored.
-    pub(super) async fn finish(&self) {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut task) = task
-            && timeout(LAST, &mut task).await.is_err()
-        {
-            task.abort();
-        }
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        task.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// How many entries are in hand here, and how long ago the oldest of them came to its gateway.

@@ -170,7 +170,12 @@ impl Consumer for Taking {
     }
 
     fn check(&mut self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(async { self.broker.reach() })
+        Box::pin(async {
+            if self.broker.is_silent.load(Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            self.broker.reach()
+        })
     }
 
     fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
@@ -338,6 +343,19 @@ async fn what_a_collector_holds_comes_again_when_the_connection_is_lost() {
         }
     }
     assert_eq!(again, BTreeSet::from([0, 1, 2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_says_nothing_to_collectors_is_given_up() {
+    let broker = Played::new();
+    let queue = open(&broker);
+    until("it receives", || queue.receiving.as_ref().unwrap().windows.borrow().number == 1).await;
+    broker.is_silent.store(true, Relaxed);
+    until("it is given up", || queue.receiving.as_ref().unwrap().windows.borrow().number > 1).await;
+    broker.is_silent.store(false, Relaxed);
+    until("it goes on", || queue.trouble().is_none() && queue.unread().is_none()).await;
+    queue.put(record(0, 1)).await.unwrap();
+    assert_eq!(ids(&queue.take(1, Duration::ZERO).await.unwrap()), BTreeSet::from([0]));
 }
 
 #[tokio::test(start_paused = true)]
