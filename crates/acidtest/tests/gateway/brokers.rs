@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use acidtest_testbed::wanted;
+use acidtest_testbed::{control, wanted};
 
 use super::{
     JSON, LINES, broker,
@@ -38,6 +38,9 @@ fn passes(name: &'static str) {
         a_strangers_message_is_rejected(&queue("strangers"));
         a_queue_that_is_removed_is_made_anew(&queue("removed"));
         a_queue_with_other_settings_is_refused(&queue("other"));
+    }
+    if name == "rabbitmq" {
+        a_broker_that_blocks_publishers_is_not_ready(&server);
     }
     a_broker_that_is_away_acknowledges_nothing(&mut server);
 }
@@ -214,6 +217,22 @@ fn a_queue_with_other_settings_is_refused(queue: &Queue<'_>) {
         let (code, said) = Gateway::refused(&["--queue", &address, "--queue-name", bad]);
         assert!(code == Some(2) && said.contains("letters, digits"), "{bad:?}: {said}");
     }
+}
+
+/// A RabbitMQ that is short of disk takes nothing and answers nobody; the gateway says so, and goes on by itself.
+fn a_broker_that_blocks_publishers_is_not_ready(broker: &Broker) {
+    let sink = Sink::start("sqlite");
+    let gateway = Queue { broker, name: "blocked" }.gateway(&["--sink", &sink.text()]);
+    let mut http = gateway.http();
+    http.post(&gateway.token, JSON, &entry("before", "a")).unwrap().expect(202);
+    control(&broker.server, &["set_disk_free_limit", "1000000GB"]);
+    let answer = http.post(&gateway.token, JSON, &entry("short", "a")).unwrap().expect(503);
+    assert_eq!(answer.json()["accepted"], 0, "{answer:?}");
+    until("it says why", || gateway.http().get("/readyz", "").unwrap().body.contains("blocks publishers"));
+    control(&broker.server, &["set_disk_free_limit", "50MB"]);
+    until("it is ready", || gateway.http().get("/readyz", "").unwrap().status == 200);
+    http.post(&gateway.token, JSON, &entry("short", "a")).unwrap().expect(202);
+    wait_for(&sink, 2);
 }
 
 /// Where the broker is away, nothing is acknowledged, and the gateway says so; it goes on by itself.

@@ -2,17 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
-use std::{
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
-use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, StoreError};
 use acidtest_store_rabbitmq::{KIND, RabbitMq};
 use acidtest_testbed::{
-    AfterRemoval, NAMESPACE, Pace, Private, Relay, Subject, World, login,
+    AfterRemoval, NAMESPACE, Pace, Private, Relay, Subject, World, control, login,
     queue::{self, QueueRun, few},
     wait,
 };
@@ -326,26 +321,3 @@ fn nothing_is_sent_to_a_consumer_before_it_asks(world: &World<RabbitMq>) {
         assert_eq!(rabbit.depth(&place, &wanted).await.unwrap().ready, 0);
     });
 }
-
-/// Runs a command of the broker's own tool, `rabbitmqctl`.
-fn control(private: &Private, words: &[&str]) {
-    let program = Lab::locate("rabbitmq").unwrap().program.with_file_name("rabbitmqctl");
-    let home = private.folder().join("data");
-    let ports = std::fs::read_to_string(home.join("ports")).unwrap();
-    let mut tool = Command::new(program);
-    tool.args(["-n", "acidtest@localhost"]).args(words);
-    tool.env("HOME", &home).env("ERL_EPMD_PORT", ports.split(' ').next().unwrap());
-    tool.env("RABBITMQ_CONF_ENV_FILE", home.join("none"));
-    let begun = Instant::now();
-    loop {
-        let done = tool.output().unwrap();
-        // the tool itself waits for a broker only some seconds
-        if done.status.code() != Some(UNAVAILABLE) || begun.elapsed() > SOON {
-            assert!(done.status.success(), "{words:?}: {done:?}");
-            return;
-        }
-    }
-}
-
-/// The exit code of the broker's tool if it cannot reach the broker.
-const UNAVAILABLE: i32 = 69;
