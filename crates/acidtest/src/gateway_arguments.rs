@@ -28,7 +28,7 @@ Examples:
 
 const SINK: &str = "\
 The database of entries: sqlite:FILE, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE (MariaDB, too); a \
-password from ACIDTEST_PASSWORD [default: logs.sqlite in --data]";
+password from ACIDTEST_PASSWORD [default: logs.sqlite in --data; none with a broker]";
 
 const COLLECTOR_SINK: &str = "\
 The database of entries: sqlite:FILE, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE (MariaDB, too); a \
@@ -187,9 +187,9 @@ pub(crate) struct Serve {
     /// Threads that serve requests [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// The most connections at once; one more is answered 503
-    #[arg(long, value_name = "N", default_value = "20000", help_heading = "Limits")]
-    pub(crate) max_connections: NonZeroUsize,
+    /// The most connections at once; one more is answered 503 [default: 20000, or as many as files can be open]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) max_connections: Option<NonZeroUsize>,
     /// The most bytes of a request's body
     #[arg(long, value_name = "BYTES", default_value = "2MiB", value_parser = body, help_heading = "Limits")]
     pub(crate) max_body: u64,
@@ -224,7 +224,7 @@ pub(crate) struct Queued {
     #[arg(long, value_name = "TIME")]
     pub(crate) remember: Option<Span>,
     /// How long a shutdown may take to store what waits [default: 30s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = wait)]
     pub(crate) drain: Option<Span>,
 }
 
@@ -252,7 +252,7 @@ pub(crate) struct Batches {
     #[arg(long, value_name = "N")]
     pub(crate) batch: Option<NonZeroUsize>,
     /// How long entries may wait for others of their transaction [default: 100ms]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = wait)]
     pub(crate) linger: Option<Span>,
 }
 
@@ -278,7 +278,7 @@ pub(crate) struct Collector {
     #[command(flatten)]
     pub(crate) batches: Batches,
     /// How long a shutdown may take to store what was taken out
-    #[arg(long, value_name = "TIME", default_value = "30s")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = wait)]
     pub(crate) drain: Span,
     /// Where to show the page, /metrics, /healthz and /readyz, on loopback [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -334,6 +334,12 @@ fn limit(text: &str) -> Result<Span, String> {
     }
 }
 
+/// How long something may be waited for.
+fn wait(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse()?;
+    if span.0 > Duration::from_hours(24) { Err("at most 24h are waited".to_owned()) } else { Ok(span) }
+}
+
 /// A length of time that may be in days.
 fn lifetime(text: &str) -> Result<Duration, String> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
@@ -369,6 +375,7 @@ mod tests {
         assert!(body("9MiB").is_err());
         assert_eq!(lifetime("30d"), Ok(Duration::from_hours(720)));
         assert_eq!(lifetime("12h"), Ok(Duration::from_hours(12)));
+        assert!(wait("24h").is_ok() && wait("0s").is_ok() && wait("25h").is_err());
         assert!(lifetime("0s").is_err() && lifetime("soon").is_err() && lifetime("d").is_err());
     }
 }

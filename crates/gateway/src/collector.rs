@@ -47,7 +47,7 @@ pub(crate) struct SinkTrouble {
     /// For how long it has been so.
     pub(crate) span: Duration,
     pub(crate) why: String,
-    /// Whether none of them can store anything.
+    /// Whether none of those that have something to store can store anything.
     pub(crate) is_all: bool,
 }
 
@@ -76,7 +76,9 @@ impl Collectors {
     /// What keeps collectors from storing, the longest of it.
     pub(crate) fn trouble(&self) -> Option<SinkTrouble> {
         let doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_all = doing.values().all(|each| each.trouble.is_some());
+        // one that waits for entries says nothing of the database
+        let has_batch = |each: &&Doing| each.begun.is_some() || each.trouble.is_some();
+        let is_all = doing.values().filter(has_batch).all(|each| each.trouble.is_some());
         let of = doing.values().filter_map(|each| each.trouble.as_ref());
         of.min_by_key(|(since, _)| *since).map(|(since, why)| SinkTrouble {
             span: since.elapsed(),

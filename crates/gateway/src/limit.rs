@@ -77,7 +77,7 @@ pub(crate) struct Second {
     pub(crate) waiting: u64,
     pub(crate) messages: Option<u64>,
     /// Bytes that wait.
-    pub(crate) bytes: u64,
+    pub(crate) bytes: Option<u64>,
     pub(crate) most_bytes: u64,
     /// The age of the oldest in seconds; 0 if none waits.
     pub(crate) oldest: f64,
@@ -243,14 +243,19 @@ fn halted(setup: Setup, second: &Second, look: &Look) -> Option<String> {
         return Some(format!("Commit limits: nothing can be stored for {span} ({why}); {}.", waiting()));
     }
     if let Some(why) = look.trouble.as_ref().filter(|_| !setup.is_collector) {
-        return Some(if setup.is_direct {
+        // how much waits in a broker that is away, nobody knows
+        return Some(if setup.is_direct || second.messages.is_some() {
             format!("No entries are taken: {why}.")
         } else {
             format!("No entries are taken: {why}; {}.", waiting())
         });
     }
     if let Some(why) = &look.unread {
-        return Some(format!("Collect limits: what waits cannot be read back ({why}); {}.", waiting()));
+        return Some(if second.messages.is_some() {
+            format!("Collect limits: nothing comes out of the broker ({why}).")
+        } else {
+            format!("Collect limits: what waits cannot be read back ({why}); {}.", waiting())
+        });
     }
     if let Some(SinkTrouble { span, why, is_all: false }) = &look.sink_trouble {
         let span = seconds(span.as_secs_f64());
@@ -417,11 +422,12 @@ mod tests {
             "Nothing here limits: collectors are busy for 10 %; 7 messages wait in the broker, and the oldest entry in \
              hand for 1.5 s."
         );
-        let gone = said(collector, |_, look| {
+        let gone = said(collector, |second, look| {
+            second.messages = Some(7);
             look.trouble = Some("refused".into());
             look.unread = Some("refused".into());
         });
-        assert!(gone.starts_with("Collect limits: what waits cannot be read back (refused)"), "{gone}");
+        assert_eq!(gone, "Collect limits: nothing comes out of the broker (refused).");
         let idle = said(QUEUED, |second, _| second.received = 0.0);
         assert_eq!(idle, "Nothing is sent at present.");
     }

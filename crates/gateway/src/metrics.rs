@@ -162,7 +162,7 @@ impl Metrics {
                 "queue_entries",
                 "Entries that were acknowledged and are not yet stored; with a broker, those in hand here",
             ),
-            ("queue_bytes", "Bytes that the queue takes, of disk or memory"),
+            ("queue_bytes", "Bytes that the queue takes; -1 if a broker does not say it"),
             ("queue_limit_bytes", "Bytes that the queue may take at most"),
             ("queue_messages", "Messages of entries that wait in a broker; -1 if the queue is in none"),
         ]
@@ -174,7 +174,7 @@ impl Metrics {
         let oldest = Gauge::default();
         registry.register_with_unit(
             "queue_oldest",
-            "The age of the oldest entry that is not yet stored",
+            "The age of the oldest entry that is not yet stored; with a broker of those in hand here, -1 if all wait there",
             Unit::Seconds,
             oldest.clone(),
         );
@@ -220,11 +220,11 @@ impl Metrics {
     /// All of it, in the text format of Prometheus.
     pub(crate) fn text(&self, depth: Depth) -> String {
         let Depth { entries, messages, bytes, most_bytes, oldest } = depth;
-        for (gauge, value) in self.depth.iter().zip([Some(entries), Some(bytes), Some(most_bytes), messages])
-        {
+        for (gauge, value) in self.depth.iter().zip([Some(entries), bytes, Some(most_bytes), messages]) {
             gauge.set(value.map_or(-1, |value| i64::try_from(value).unwrap_or(i64::MAX)));
         }
-        self.oldest.set(oldest.unwrap_or_default().as_secs_f64());
+        let nobody_knows = oldest.is_none() && messages.is_some_and(|messages| messages > 0);
+        self.oldest.set(if nobody_knows { -1.0 } else { oldest.unwrap_or_default().as_secs_f64() });
         let mut text = String::new();
         // writing into a string cannot fail
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);

@@ -147,7 +147,15 @@ struct Gateway {
 
 impl Gateway {
     async fn open(config: &Config) -> Result<Self, Error> {
+        // a port that is taken shows before anything is made
+        let socket = bind(config.listen)?;
         let users = Users::open(&config.users).await?;
+        if users.list().await?.is_empty() {
+            tracing::warn!(
+                "there are no users yet, so that nobody can send entries: acidtest gateway user add NAME, with the same --data \
+                 or --users"
+            );
+        }
         let is_direct = config.architecture == Architecture::Direct;
         let metrics = Arc::new(Metrics::new());
         let mut about = Vec::new();
@@ -187,7 +195,7 @@ impl Gateway {
             config.storage.as_ref().zip(sink.as_deref()).map(|(storage, sink)| stored(storage, sink)),
         );
         about.push(("users", config.users.to_string()));
-        let listener = listen(config.listen)?;
+        let listener = listen(socket, config.listen)?;
         let limits = Limits {
             connections: config.connections,
             body: config.body,
@@ -216,6 +224,7 @@ impl Gateway {
                     .to_owned(),
             ));
         }
+        let socket = config.listen.map(bind).transpose()?;
         let metrics = Arc::new(Metrics::new());
         let sink = Arc::new(Sink::open(&config.storage.sink, &config.storage.table).await?);
         let storing = collectors(&config.storage, &sink)?;
@@ -230,7 +239,10 @@ impl Gateway {
             stored(&config.storage, &sink),
         ];
         let keeper = Keeper::Queued { queue, recent: Recent::new(), collectors: Some(collectors) };
-        let listener = config.listen.map(listen).transpose()?;
+        let listener = match (socket, config.listen) {
+            (Some(socket), Some(address)) => Some(listen(socket, address)?),
+            _ => None,
+        };
         let threads = COLLECTOR_THREADS.get();
         let setup = Setup { is_direct: false, is_collector: true, threads, storing, syncs: false };
         // enough for whoever looks at what it shows
@@ -284,7 +296,7 @@ impl Gateway {
             what = defect(&service.keeper, &collectors) => Some(what),
         };
         if let Some(what) = &defect {
-            tracing::error!("{what}: the gateway ends, so that whoever keeps it running starts it anew");
+            tracing::error!("{what}: it ends, so that whoever keeps it running starts it anew");
         }
         refreshing.abort();
         looking.abort();
@@ -304,7 +316,7 @@ async fn defect(keeper: &Keeper, collectors: &[JoinHandle<()>]) -> String {
         if let Keeper::Queued { queue, .. } = keeper
             && queue.has_ended()
         {
-            return "the thread that writes the queue has ended".to_owned();
+            return "what writes or reads the queue has ended".to_owned();
         }
     }
 }
@@ -426,19 +438,26 @@ fn stored(storage: &Storage, sink: &Sink) -> (&'static str, String) {
     ("sink", format!("{}, table {}; {}", storage.sink, storage.table, sink.about))
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+/// Takes an address, at which nobody can connect yet.
+fn bind(address: SocketAddr) -> Result<TcpSocket, Error> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // a gateway that is started again takes its port over from connections that have ended
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
-        socket.listen(BACKLOG)
+        Ok(socket)
     };
-    open().map_err(|error: std::io::Error| {
-        Error::Other(format!(
-            "cannot listen on {address}: {error}\n  remedy: another address or port by --listen"
-        ))
-    })
+    open().map_err(|error| cannot_listen(address, &error))
+}
+
+fn listen(socket: TcpSocket, address: SocketAddr) -> Result<TcpListener, Error> {
+    socket.listen(BACKLOG).map_err(|error| cannot_listen(address, &error))
+}
+
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Error {
+    Error::Other(format!(
+        "cannot listen on {address}: {error}\n  remedy: another address or port by --listen"
+    ))
 }
 
 /// Looks once a second at what is done, for the page.

@@ -32,6 +32,11 @@ use crate::{
 const BATCH: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
 const SINK_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(50).unwrap();
 
+/// The most connections where nothing else is asked for. Half of them are enough not to say that there are fewer.
+const CONNECTIONS: usize = 20_000;
+/// How long entries out of a broker may wait for others.
+const LONGEST_LINGER: Duration = Duration::from_mins(10);
+
 pub(crate) async fn gateway(asked: args::Gateway) -> Result<Status, Failure> {
     match asked.command {
         Some(GatewayCommand::User(user)) => users(user).await,
@@ -42,8 +47,11 @@ pub(crate) async fn gateway(asked: args::Gateway) -> Result<Status, Failure> {
 async fn serve(asked: args::Serve) -> Result<Status, Failure> {
     log(asked.log);
     let config = config(&asked)?;
-    let stops = stops()?;
-    let running = acidtest_gateway::start(config).await.map_err(failure)?;
+    let mut stops = stops()?;
+    let running = tokio::select! {
+        running = acidtest_gateway::start(config) => running.map_err(failure)?,
+        () = any(&mut stops) => return Ok(Status::Interrupted),
+    };
     let at = running.address.map(|address| address.to_string()).unwrap_or_default();
     run_until_stopped(running, &format!("the gateway takes entries at http://{at}/logs"), stops).await
 }
@@ -54,6 +62,7 @@ pub(crate) async fn collector(asked: args::Collector) -> Result<Status, Failure>
 
 async fn collect(asked: args::Collector) -> Result<Status, Failure> {
     log(asked.log);
+    refuse_long_linger(&asked.batches)?;
     let config = CollectorConfig {
         queue: target::address(&asked.queue.0)?,
         queue_name: asked.queue_name,
@@ -61,8 +70,11 @@ async fn collect(asked: args::Collector) -> Result<Status, Failure> {
         listen: asked.listen,
         drain: asked.drain.0,
     };
-    let stops = stops()?;
-    let running = acidtest_gateway::start_collector(config).await.map_err(failure)?;
+    let mut stops = stops()?;
+    let running = tokio::select! {
+        running = acidtest_gateway::start_collector(config) => running.map_err(failure)?,
+        () = any(&mut stops) => return Ok(Status::Interrupted),
+    };
     run_until_stopped(running, "the collector stores what comes out of the queue", stops).await
 }
 
@@ -177,12 +189,13 @@ impl Write for Stderr {
 
 /// How many connections can be open at once: as many as asked for, unless so many files cannot be open at once. Some are
 /// kept for the queue and the databases: without them, nothing could be stored.
-fn connections(asked: usize, others: usize) -> usize {
+fn connections(asked: Option<NonZeroUsize>, others: usize) -> usize {
     let limit = getrlimit(Resource::Nofile)
         .current
         .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let most = limit.saturating_sub(others + 100).max(1);
-    if most < asked {
+    let (asked, least) = asked.map_or((CONNECTIONS, CONNECTIONS / 2), |asked| (asked.get(), asked.get()));
+    if most < least {
         tracing::warn!(
             limit,
             "at most {most} connections are taken instead of {asked}, because no more than {limit} files can be open \
@@ -248,7 +261,7 @@ fn config(asked: &args::Serve) -> Result<Config, Failure> {
         sink_connections,
         remember: queued.remember.map_or(Duration::from_secs(30), |span| span.0),
         threads: asked.threads.unwrap_or(cores),
-        connections: connections(asked.max_connections.get(), storing),
+        connections: connections(asked.max_connections, storing),
         body: usize::try_from(asked.max_body).unwrap_or(usize::MAX),
         head_time: asked.head_timeout.0,
         body_time: asked.body_timeout.0,
@@ -269,6 +282,17 @@ fn refuse_without_effect(asked: &args::Serve, queue: &QueueKind, is_elsewhere: b
                 .to_owned(),
         );
     }
+    if is_in_broker {
+        refuse_long_linger(&queued.batches)?;
+        // two databases would share what `acidtest collector` and this gateway store
+        if !is_elsewhere && asked.sink.is_none() {
+            return refused(
+                "with a queue in a broker, say where entries are stored\n  remedy: --sink ADDRESS, or --collectors 0, which \
+                 leaves that to `acidtest collector`"
+                    .to_owned(),
+            );
+        }
+    }
     if queued.queue_name.is_some() && !is_in_broker {
         return refused(
             "--queue-name has no effect: only a queue in a broker has a name\n  remedy: leave it out"
@@ -288,6 +312,18 @@ fn refuse_without_effect(asked: &args::Serve, queue: &QueueKind, is_elsewhere: b
              collector`"
         )),
         None => Ok(()),
+    }
+}
+
+/// Refuses batches that a broker would take back before they are stored: RabbitMQ gives a consumer half an hour.
+fn refuse_long_linger(batches: &args::Batches) -> Result<(), Failure> {
+    match batches.linger {
+        Some(linger) if linger.0 > LONGEST_LINGER => Err(Failure::Usage(
+            "--linger with a queue in a broker: it may take back after half an hour what is not stored\n  remedy: --linger \
+             10m or less"
+                .to_owned(),
+        )),
+        _ => Ok(()),
     }
 }
 

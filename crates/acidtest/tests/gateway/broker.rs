@@ -69,8 +69,8 @@ pub fn remove(address: &Address, queue: &str) {
     });
 }
 
-/// Makes a queue that is not as gateways make it: the oldest messages would be dropped when it is full.
-pub fn make_another(address: &Address, queue: &str) {
+/// Makes a queue that is not as gateways make it: with RabbitMQ a classic one, with NATS one with this setting.
+pub fn make_another(address: &Address, queue: &str, setting: (&str, Value)) {
     acidtest_testbed::wait(async {
         if address.scheme == "amqp" {
             let options = RabbitOptions::new(address, RABBITMQ.default_port);
@@ -78,13 +78,27 @@ pub fn make_another(address: &Address, queue: &str) {
             let durable = Arguments::default().short(0).name(queue).byte(2).table(&[]);
             connection.ask(ids::DECLARE, &durable, ids::DECLARE_OK).await.unwrap();
         } else {
-            let settings = json!({
+            let mut settings = json!({
                 "name": queue, "subjects": [format!("{queue}.entries")], "storage": "file",
-                "retention": "workqueue", "discard": "old", "max_bytes": 1 << 30, "num_replicas": 1,
+                "retention": "workqueue", "discard": "new", "max_bytes": 1 << 30, "num_replicas": 1,
             });
+            settings[setting.0] = setting.1;
             nats(address, &format!("STREAM.CREATE.{queue}"), &settings).await;
         }
     });
+}
+
+/// Removes the consumer of NATS' from which collectors pull.
+pub fn remove_consumer(address: &Address, stream: &str) {
+    acidtest_testbed::wait(nats(address, &format!("CONSUMER.DELETE.{stream}.collectors"), &Value::Null));
+}
+
+/// Makes a consumer of NATS' from which collectors would pull, and which gives messages up.
+pub fn make_another_consumer(address: &Address, stream: &str) {
+    let config = json!({ "durable_name": "collectors", "ack_policy": "explicit", "max_deliver": 1 });
+    let request = format!("CONSUMER.DURABLE.CREATE.{stream}.collectors");
+    let body = json!({ "stream_name": stream, "config": config });
+    acidtest_testbed::wait(nats(address, &request, &body));
 }
 
 async fn nats(address: &Address, request: &str, body: &Value) -> Value {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use acidtest_testbed::{control, wanted};
+use serde_json::json;
 
 use super::{
     JSON, LINES, broker,
@@ -35,7 +36,7 @@ fn passes(name: &'static str) {
         gateways_and_collectors_share_a_queue(&queue("shared"));
         what_a_killed_collector_held_is_stored_by_another(&queue("held"));
         a_full_queue_refuses_and_goes_on_when_there_is_room(&queue("full"));
-        a_strangers_message_is_rejected(&queue("strangers"));
+        a_strangers_message_is_kept_aside(&queue("strangers"));
         a_queue_that_is_removed_is_made_anew(&queue("removed"));
         a_queue_with_other_settings_is_refused(&queue("other"));
     }
@@ -167,21 +168,21 @@ fn a_full_queue_refuses_and_goes_on_when_there_is_room(queue: &Queue<'_>) {
     drop(collector);
 }
 
-/// A message that no gateway has sent is rejected, and holds nobody up.
-fn a_strangers_message_is_rejected(queue: &Queue<'_>) {
+/// A message that no gateway has sent is kept aside, and holds nobody up.
+fn a_strangers_message_is_kept_aside(queue: &Queue<'_>) {
     let sink = Sink::start("sqlite");
     let gateway = queue.gateway(&["--sink", &sink.text()]);
+    let address = queue.broker.server.address();
     for stranger in [&b""[..], b"{}", b"acidlog1", b"acidlog1\0\0\0\0 no record"] {
-        broker::publish(queue.broker.server.address(), queue.name, stranger);
+        broker::publish(address, queue.name, stranger);
     }
     gateway.http().post(&gateway.token, JSON, &entry("1", "a")).unwrap().expect(202);
     wait_for(&sink, 1);
     until("nothing waits", || queue.waiting() == 0);
     let (code, said) = gateway.stop();
     assert_eq!(code, Some(0));
-    assert_eq!(said.matches("is no gateway's, or not as it was sent: it is rejected").count(), 4, "{said}");
-    // nor does it come again
-    assert_eq!(queue.waiting(), 0);
+    assert_eq!(said.matches("is no gateway's, or not as it was sent: it is kept aside").count(), 4, "{said}");
+    assert_eq!((queue.waiting(), broker::waiting(address, "strangers_aside")), (0, 4));
 }
 
 /// A queue that somebody has removed is made anew, and what was lost with it is said.
@@ -207,14 +208,44 @@ fn a_queue_with_other_settings_is_refused(queue: &Queue<'_>) {
     let (code, said) =
         Collector::refused(&["--queue", &address, "--queue-name", queue.name, "--sink", &sink.text()]);
     assert!(code == Some(3) && said.contains("start a gateway with it first"), "{said}");
-    broker::make_another(queue.broker.server.address(), queue.name);
-    let (code, said) = Gateway::refused(&["--queue", &address, "--queue-name", queue.name]);
-    assert!(code == Some(3) && said.contains("--queue-name"), "{said}");
-    drop(Gateway::start(&["--queue", &address, "--queue-name", "size", "--queue-size", "64MiB"]));
-    let (code, said) = Gateway::refused(&["--queue", &address, "--queue-name", "size"]);
+    let server = queue.broker.server.address();
+    let settings = [
+        ("storage", json!("memory")),
+        ("retention", json!("limits")),
+        ("discard", json!("old")),
+        ("max_age", json!(3_600_000_000_000_u64)),
+        ("max_msgs_per_subject", json!(1)),
+        ("no_ack", json!(true)),
+        ("subjects", json!(["others"])),
+    ];
+    let is_nats = server.scheme == "nats";
+    for setting in settings.into_iter().take(if is_nats { 7 } else { 1 }) {
+        let what = setting.0;
+        broker::make_another(server, queue.name, setting);
+        let words = ["--queue", &address, "--queue-name", queue.name];
+        let (code, said) = Gateway::refused(&[&words[..], &["--collectors", "0"]].concat());
+        let remedy = "remedy: another --queue-name";
+        assert!(code == Some(3) && (!is_nats || said.contains(remedy)), "{what}: {said}");
+        if is_nats {
+            let (code, said) = Collector::refused(&[&words[..], &["--sink", &sink.text()]].concat());
+            assert!(code == Some(3) && said.contains(remedy), "{what}: {said}");
+        }
+        broker::remove(server, queue.name);
+    }
+    if is_nats {
+        drop(Gateway::start(&["--queue", &address, "--queue-name", "consumer", "--collectors", "0"]));
+        broker::remove_consumer(server, "consumer");
+        broker::make_another_consumer(server, "consumer");
+        let words = ["--queue", &address, "--queue-name", "consumer", "--sink", &sink.text()];
+        let (code, said) = Collector::refused(&words);
+        assert!(code == Some(3) && said.contains("gives a message up"), "{said}");
+    }
+    let words = ["--queue", &address, "--queue-name", "size", "--collectors", "0"];
+    drop(Gateway::start(&[&words[..], &["--queue-size", "64MiB"]].concat()));
+    let (code, said) = Gateway::refused(&words);
     assert!(code == Some(3) && said.contains("--queue-size"), "{said}");
     for bad in ["", "a b", "a.b", "a*", "a>"] {
-        let (code, said) = Gateway::refused(&["--queue", &address, "--queue-name", bad]);
+        let (code, said) = Gateway::refused(&["--queue", &address, "--collectors", "0", "--queue-name", bad]);
         assert!(code == Some(2) && said.contains("letters, digits"), "{bad:?}: {said}");
     }
 }
@@ -229,6 +260,12 @@ fn a_broker_that_blocks_publishers_is_not_ready(broker: &Broker) {
     let answer = http.post(&gateway.token, JSON, &entry("short", "a")).unwrap().expect(503);
     assert_eq!(answer.json()["accepted"], 0, "{answer:?}");
     until("it says why", || gateway.http().get("/readyz", "").unwrap().body.contains("blocks publishers"));
+    // and for as long as it is so
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(3) {
+        gateway.http().get("/readyz", "").unwrap().expect(503);
+        std::thread::sleep(Duration::from_millis(20));
+    }
     control(&broker.server, &["set_disk_free_limit", "50MB"]);
     until("it is ready", || gateway.http().get("/readyz", "").unwrap().status == 200);
     http.post(&gateway.token, JSON, &entry("short", "a")).unwrap().expect(202);
@@ -263,10 +300,13 @@ fn what_makes_no_sense_with_a_queue_is_refused() {
         (&["--queue-name", "a"], 2, "leave it out"),
         (&["--queue", "nats", "--collectors", "0", "--sink", "sqlite:a"], 2, "acidtest collector"),
         (&["--queue", "nats", "--collectors", "0", "--linger", "1s"], 2, "acidtest collector"),
+        (&["--queue", "nats", "--linger", "11m"], 2, "--linger 10m or less"),
+        (&["--linger", "25h"], 2, "at most 24h"),
         (&["--queue", "kafka"], 2, "amqp://USER@HOST"),
-        (&["--queue", "nats://127.0.0.1:1"], 3, "start the server"),
-        (&["--queue", "amqp://127.0.0.1:1"], 3, "start the server"),
-        (&["--queue", "nats://127.0.0.1:1/shop"], 2, "leave out what follows the port"),
+        (&["--queue", "nats"], 2, "--collectors 0"),
+        (&["--queue", "nats://127.0.0.1:1", "--collectors", "0"], 3, "start the server"),
+        (&["--queue", "amqp://127.0.0.1:1", "--collectors", "0"], 3, "start the server"),
+        (&["--queue", "nats://127.0.0.1:1/shop", "--collectors", "0"], 2, "leave out what follows the port"),
     ] {
         let (code, said) = Gateway::refused(words);
         assert!(code == Some(wanted) && said.contains(remedy), "{words:?}: {code:?} {said}");

@@ -32,7 +32,10 @@ pub(crate) fn encode<'a, 'b: 'a>(
     received: i64,
     entries: impl ExactSizeIterator<Item = &'a Entry<'b>>,
 ) -> Vec<u8> {
-    let mut record = Vec::with_capacity(16 + user.len() + entries.len() * (HEAD + 200));
+    let entries: Vec<&Entry<'_>> = entries.collect();
+    // just as much as it needs: many may wait
+    let size = entries.iter().map(|entry| size(entry)).sum::<usize>();
+    let mut record = Vec::with_capacity(8 + 1 + user.len() + size);
     record.extend(received.to_le_bytes());
     record.push(short(user.len()));
     record.extend(user.as_bytes());
@@ -64,8 +67,7 @@ pub(crate) fn stretches_within<'a, 'b: 'a>(
     let empty = 8 + 1 + user.len();
     let (mut counts, mut bytes) = (Vec::new(), usize::MAX);
     for entry in entries {
-        let texts = [&*entry.id, &*entry.application, &*entry.message, entry.attributes.unwrap_or_default()];
-        let size = HEAD + texts.iter().map(|text| text.len()).sum::<usize>();
+        let size = size(entry);
         bytes = bytes.saturating_add(size);
         match counts.last_mut() {
             Some(count) if bytes <= most => *count += 1,
@@ -76,6 +78,12 @@ pub(crate) fn stretches_within<'a, 'b: 'a>(
         }
     }
     counts
+}
+
+/// The bytes of an entry in a record.
+fn size(entry: &Entry<'_>) -> usize {
+    let texts = [&*entry.id, &*entry.application, &*entry.message, entry.attributes.unwrap_or_default()];
+    HEAD + texts.iter().map(|text| text.len()).sum::<usize>()
 }
 
 // a length beyond its limit makes a record that cannot be read, not one that says something else
@@ -169,6 +177,7 @@ mod tests {
             entries in proptest::collection::vec(entry(), 1..5),
         ) {
             let record = encode(&user, received, entries.iter());
+            prop_assert_eq!(record.len(), record.capacity());
             prop_assert_eq!(decode(&record), Some(Decoded { user: &user, received, entries: entries.clone() }));
             // a record that was cut is not read as another one, but for a cut between two entries
             for end in 0..record.len() {

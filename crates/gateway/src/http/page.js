@@ -20,7 +20,7 @@
     oldest: (s) => (s.waiting ? `${s.oldest.toFixed(1)} s` : '–'),
     sync_entries: (s) => count(s.sync_entries),
     batch_entries: (s) => count(s.batch_entries),
-    bytes: (s) => (s.most_bytes ? `${bytes(s.bytes)} of ${bytes(s.most_bytes)}` : s.bytes ? bytes(s.bytes) : '–'),
+    bytes: (s) => (s.most_bytes ? `${s.bytes === null ? '?' : bytes(s.bytes)} of ${bytes(s.most_bytes)}` : s.bytes ? bytes(s.bytes) : '–'),
     connections: (s) => s.connections.toLocaleString('en'),
     threads_busy: (s) => percent(s.threads_busy),
   };
@@ -46,7 +46,13 @@
     const plot = new uPlot(options, [[], ...lines.map(() => [])], place);
     new ResizeObserver(() => plot.setSize({ width: place.clientWidth, height: 220 })).observe(place);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => plot.redraw());
-    return () => plot.setData([seconds.map((s) => s.at / 1000), ...lines.map((line) => seconds.map((s) => (line === 'waiting' && s.messages !== null ? s.messages : s[line])))]);
+    return () => plot.setData([seconds.map((s) => s.at / 1000), ...lines.map((line) => seconds.map((s) => value(s, line)))]);
+  };
+  // with a broker messages wait, and how old those are that nobody here holds is not known
+  const value = (s, line) => {
+    if (s.messages === null) return s[line];
+    if (line === 'oldest' && s.messages > 0 && s.waiting === 0) return null;
+    return line === 'waiting' ? s.messages : s[line];
   };
   const draw = [
     chart('rates', ['received', 'acknowledged', 'stored']),
@@ -81,7 +87,7 @@
     show();
   };
   events.onerror = () => {
-    by('state').textContent = 'The gateway does not answer. What is shown is old.';
+    by('state').textContent = `The ${document.title.replace('acidtest ', '')} does not answer. What is shown is old.`;
     by('state').className = 'away';
   };
 })();

@@ -14,7 +14,7 @@ use tokio::{
 use super::{Batch, Cut, Depth, FULL, PutError, Record, progress::Progress};
 
 /// Bytes that a record takes beside its own.
-const BESIDE: u64 = 64;
+const BESIDE: u64 = 128;
 
 #[derive(Debug)]
 pub(crate) struct MemoryQueue {
@@ -151,7 +151,7 @@ impl MemoryQueue {
         Depth {
             entries: state.progress.waiting(),
             messages: None,
-            bytes: state.bytes,
+            bytes: Some(state.bytes),
             most_bytes: self.most_bytes,
             oldest: state.progress.oldest(),
         }

@@ -61,11 +61,11 @@ pub(crate) struct Depth {
     /// Of a queue in a broker: messages that wait there, which hold one or several entries. Entries are then only those in
     /// the hands of this process.
     pub(crate) messages: Option<u64>,
-    /// Bytes that the queue takes, of memory or disk; 0 where a broker does not say it.
-    pub(crate) bytes: u64,
-    /// The most bytes that it may take; 0 where a broker does not say how many it takes.
+    /// Bytes that the queue takes, of memory or disk, unless a broker does not say it.
+    pub(crate) bytes: Option<u64>,
+    /// The most bytes that it may take; 0 where this process does not decide.
     pub(crate) most_bytes: u64,
-    /// The age of the oldest entry that is not yet stored, where one waits.
+    /// The age of the oldest entry that is not yet stored, where one waits; with a broker, of those in hand.
     pub(crate) oldest: Option<Duration>,
 }
 

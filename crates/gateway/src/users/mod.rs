@@ -148,6 +148,9 @@ impl Users {
             return Ok(());
         }
         let users = self.list().await?;
+        if users.iter().any(|user| user.name == name) {
+            return Err(Error::Usage(format!("the token of {name} is revoked already")));
+        }
         let hint = acidtest_model::hint(name, users.iter().map(|user| user.name.as_str()));
         Err(Error::Usage(format!("there is no user {name} whose token could be revoked{hint}")))
     }

@@ -28,7 +28,7 @@ mod tests;
 use std::{
     fmt::Debug,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use acidtest_model::Address;
@@ -36,7 +36,7 @@ use futures_util::future::BoxFuture;
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use self::{publisher::Publishing, receiver::Receiving};
@@ -51,6 +51,8 @@ const GROUP: usize = 32 << 10;
 const MESSAGE: usize = GROUP + RECORD + message::HEAD + message::RECORD_HEAD;
 /// The most messages that this process holds and has not stored: with the largest, 65 MiB.
 const HELD: u16 = 512;
+/// The most bytes of messages that are kept aside.
+const ASIDE: u64 = 256 << 20;
 /// How long a broker may take for a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it takes until it is tried again to connect.
@@ -59,8 +61,8 @@ const AGAIN: Duration = Duration::from_millis(500);
 const LAST: Duration = Duration::from_secs(5);
 /// How often it is asked how much waits.
 const LOOK: Duration = Duration::from_secs(1);
-/// For how long a queue that was full is taken for full, although a message was kept.
-const STILL_FULL: Duration = Duration::from_secs(5);
+/// How long after a refusal a queue is taken for full, where fewer messages are not seen to wait.
+const STILL_FULL: Duration = Duration::from_secs(10);
 /// How often a connection on which nothing happens is tried.
 const IDLE: Duration = Duration::from_secs(15);
 
@@ -72,8 +74,16 @@ trait Broker: Debug + Send + Sync {
     /// Opens a connection that receives.
     fn consumer(&self) -> BoxFuture<'_, Result<Box<dyn Consumer>, String>>;
 
-    /// How much waits.
-    fn waiting(&self) -> BoxFuture<'_, Result<Waiting, String>>;
+    /// Opens a connection that looks how much waits.
+    fn gauge(&self) -> BoxFuture<'_, Result<Box<dyn Gauge>, String>>;
+
+    /// Keeps a message that makes no sense in a queue beside, which is made for it, so that it can be taken out of this one.
+    fn keep_aside<'a>(&'a self, message: &'a [u8]) -> BoxFuture<'a, Result<(), String>>;
+}
+
+/// A connection that looks. Any error ends it.
+trait Gauge: Send {
+    fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting, String>>;
 }
 
 /// A connection that publishes. Any error ends it.
@@ -120,13 +130,14 @@ trait Consumer: Send {
     /// may be dropped while it waits.
     fn next(&mut self, room: usize) -> BoxFuture<'_, Result<Vec<u8>, String>>;
 
-    /// Takes the last message out of the queue without acknowledging that it was dealt with, because it makes no sense.
-    fn reject_last(&mut self) -> BoxFuture<'_, Result<(), String>>;
+    /// Takes the last message out of the queue, which is kept aside.
+    fn remove_last(&mut self) -> BoxFuture<'_, Result<(), String>>;
 
     /// Acknowledges the first so many messages of those that were neither acknowledged nor rejected.
     fn acknowledge(&mut self, count: usize) -> BoxFuture<'_, Result<(), String>>;
 
-    /// Tells the broker that the messages in hand are still being dealt with, and finds out whether it is there.
+    /// Tells the broker that the messages in hand are still being dealt with, and finds out whether it is there: at once, or
+    /// by the time that this is called again.
     fn check(&mut self) -> BoxFuture<'_, Result<(), String>>;
 
     /// Ends the connection in order, so that what is not acknowledged is delivered to others at once.
@@ -190,10 +201,14 @@ pub(crate) struct BrokerQueue {
 #[derive(Debug)]
 struct Shared {
     broker: Box<dyn Broker>,
+    /// Its address, for people.
+    address: String,
     metrics: Arc<Metrics>,
     most_bytes: u64,
-    /// Whether the queue is used no more, which the tasks then notice.
+    /// Whether nothing more is put into the queue or taken out of it, and then whether nothing more will be stored, which the
+    /// tasks notice.
     closed: watch::Sender<bool>,
+    finished: watch::Sender<bool>,
     state: Mutex<State>,
 }
 
@@ -216,34 +231,43 @@ impl Shared {
         *self.closed.borrow()
     }
 
-    /// Notes how much waits: a full queue has room again when fewer messages do.
+    fn is_finished(&self) -> bool {
+        *self.finished.borrow()
+    }
+
+    /// Notes how much waits: a full queue has room again when fewer messages do than when it was full. It may have been
+    /// emptied before anybody looked; then it is tried again after a while.
     fn note_waiting(&self, waiting: Waiting) {
         let state = &mut *self.state();
-        state.waiting = waiting;
+        let before = std::mem::replace(&mut state.waiting, waiting);
         state.full = match state.full {
+            Some((at, _)) if at.elapsed() >= STILL_FULL => None,
             Some((_, Some(then))) if waiting.messages < then || waiting.messages == 0 => None,
-            Some((at, None)) => Some((at, Some(waiting.messages))),
+            Some((at, None)) => Some((at, Some(waiting.messages.max(before.messages)))),
             full => full,
         };
     }
 
     fn note_full(&self) {
-        self.state().full = Some((Instant::now(), None));
-    }
-
-    /// Notes that a message was kept. That says that there is room only some time after another was refused: a small one
-    /// may still fit where a large one does not.
-    fn note_kept(&self) {
         let state = &mut *self.state();
-        state.full = state.full.filter(|(at, _)| at.elapsed() < STILL_FULL);
+        state.full = Some((Instant::now(), state.full.and_then(|(_, then)| then)));
     }
 
     /// Asks once a second how much waits.
     async fn keep_looking(self: Arc<Self>) {
+        let mut gauge = None;
         loop {
-            // where it does not answer, the other connections tell why
-            if let Ok(Ok(waiting)) = timeout(PATIENCE, self.broker.waiting()).await {
-                self.note_waiting(waiting);
+            let waiting = timeout(PATIENCE, async {
+                let open = match &mut gauge {
+                    Some(open) => open,
+                    none => none.insert(self.broker.gauge().await?),
+                };
+                open.waiting().await
+            });
+            match waiting.await {
+                Ok(Ok(waiting)) => self.note_waiting(waiting),
+                // the other connections tell why
+                Ok(Err(_)) | Err(_) => gauge = None,
             }
             sleep(LOOK).await;
         }
@@ -282,19 +306,21 @@ impl BrokerQueue {
         metrics: Arc<Metrics>,
     ) -> Result<(Self, String), Error> {
         let (broker, about) = open(address, name, for_what).await?;
-        Ok((Self::on(broker, for_what, metrics), about))
+        Ok((Self::on(broker, address.to_string(), for_what, metrics), about))
     }
 
-    fn on(broker: Box<dyn Broker>, for_what: Use, metrics: Arc<Metrics>) -> Self {
+    fn on(broker: Box<dyn Broker>, address: String, for_what: Use, metrics: Arc<Metrics>) -> Self {
         let (publishes, receives, most_bytes) = match for_what {
             Use::Gateway { most_bytes, collects } => (true, collects, most_bytes),
             Use::Collector => (false, true, 0),
         };
         let shared = Arc::new(Shared {
             broker,
+            address,
             metrics,
             most_bytes,
             closed: watch::Sender::new(false),
+            finished: watch::Sender::new(false),
             state: Mutex::default(),
         });
         let publishing = publishes.then(|| Publishing::start(&shared));
@@ -329,9 +355,10 @@ impl BrokerQueue {
         }
     }
 
-    /// Waits until clients are answered, and the broker knows what is stored.
+    /// Waits until clients are answered, and the broker knows what is stored: nothing more will be.
     pub(super) async fn finish(&self) {
         self.close();
+        self.shared.finished.send_replace(true);
         if let Some(publishing) = &self.publishing {
             publishing.worker.finish().await;
         }
@@ -344,13 +371,7 @@ impl BrokerQueue {
     pub(super) fn depth(&self) -> Depth {
         let Waiting { messages, bytes } = self.shared.state().waiting;
         let (entries, oldest) = self.receiving.as_ref().map_or((0, None), Receiving::held);
-        Depth {
-            entries,
-            messages: Some(messages),
-            bytes: bytes.unwrap_or_default(),
-            most_bytes: if bytes.is_some() { self.shared.most_bytes } else { 0 },
-            oldest,
-        }
+        Depth { entries, messages: Some(messages), bytes, most_bytes: self.shared.most_bytes, oldest }
     }
 
     /// Why nothing is taken from clients at present; of a queue that is only collected from: why it cannot be.

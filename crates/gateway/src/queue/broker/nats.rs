@@ -10,9 +10,11 @@ use acidtest_store_nats::{
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::Instant;
 
-use super::{Answer, Answered, Broker, Consumer, IDLE, MESSAGE, PATIENCE, Publisher, Use, Waiting};
+use super::{
+    ASIDE, Answer, Answered, Broker, Consumer, Gauge, IDLE, MESSAGE, PATIENCE, Publisher, Use, Waiting,
+};
 use crate::Error;
 
 /// The durable consumer from which all collectors pull.
@@ -23,6 +25,10 @@ const ACK_WAIT: Duration = IDLE.saturating_mul(2);
 const ASKED_BYTES: usize = 8 << 20;
 /// How long the server waits for messages before it answers that there are no more.
 const EXPIRES: Duration = Duration::from_secs(5);
+/// JetStream's number for an error: there is no room for a stream of this size.
+const NO_STORAGE: u32 = 10047;
+/// The number of the request that only shows that the server is there.
+const CHECK: u64 = u64::MAX;
 /// Bytes that may wait to be written.
 const UNWRITTEN: usize = 256 << 10;
 /// What the server says in place of a message: that a request has ended.
@@ -53,6 +59,36 @@ struct StreamConfig {
     num_replicas: u32,
     #[serde(default)]
     subjects: Vec<String>,
+    /// Nanoseconds after which messages are dropped; 0 is never.
+    #[serde(default)]
+    max_age: u64,
+    /// The most messages of a subject, beyond which the oldest is dropped; 0 and -1 are no limit.
+    #[serde(default)]
+    max_msgs_per_subject: i64,
+    /// Whether nothing is answered, and whether nothing is taken.
+    #[serde(default)]
+    no_ack: bool,
+    #[serde(default)]
+    sealed: bool,
+}
+
+/// What is looked at of a consumer's settings.
+#[derive(Debug, Deserialize)]
+struct ConsumerInfo {
+    config: ConsumerConfig,
+}
+
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct ConsumerConfig {
+    #[serde(default)]
+    ack_policy: String,
+    #[serde(default)]
+    max_deliver: i64,
+    #[serde(default)]
+    filter_subject: String,
+    /// Where there is one, it is no consumer to pull from.
+    #[serde(default)]
+    deliver_subject: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -89,7 +125,15 @@ impl Nats {
             Ok(info) => info,
             Err(error) if is(&error, ApiError::STREAM_NOT_FOUND) && most_bytes.is_some() => {
                 let (request, settings) = (broker.named("STREAM.CREATE"), broker.settings());
-                api.run::<StreamInfo>(doing, &request, &settings).await.map_err(unreached)?
+                match api.ask::<StreamInfo>(&request, &settings).await {
+                    Err(error) if is(&error, NO_STORAGE) => {
+                        return Err(Error::Unreached(format!(
+                            "the stream {stream} cannot be made at {address}: {error}\n  remedy: a smaller --queue-size, or \
+                             max_file_store in the server's configuration"
+                        )));
+                    }
+                    made => made.map_err(|error| unreached(broker.server.failed(doing)(error)))?,
+                }
             }
             Err(error) if is(&error, ApiError::STREAM_NOT_FOUND) => {
                 return Err(Error::Unreached(format!(
@@ -100,10 +144,7 @@ impl Nats {
             Err(error) => return Err(unreached(broker.server.failed(doing)(error))),
         };
         broker.checked(&info.config).map_err(Error::Unreached)?;
-        broker
-            .make_consumer(&mut api)
-            .await
-            .map_err(|error| unreached(broker.server.failed(doing)(error)))?;
+        broker.make_consumer(&mut api).await.map_err(Error::Unreached)?;
         let about = format!(
             "NATS {} at {address}, stream {stream} in files{}: an acknowledged entry survives a killed server; {}, so a loss \
              of power may lose it",
@@ -144,28 +185,51 @@ impl Nats {
 
     /// Whether a stream that is there keeps what is acknowledged, and takes entries.
     fn checked(&self, config: &StreamConfig) -> Result<(), String> {
-        let wrong = match config {
-            StreamConfig { storage, .. } if storage != "file" => "is not in files",
+        let size = format!("the --queue-size that it was made with, {} bytes, or ", config.max_bytes);
+        let (wrong, size) = match config {
+            StreamConfig { storage, .. } if storage != "file" => ("is not in files", ""),
             StreamConfig { retention, .. } if retention != "workqueue" => {
-                "has not the retention of a work queue"
+                ("has not the retention of a work queue", "")
             }
             StreamConfig { discard, .. } if discard != "new" => {
-                "discards old messages when it is full: acknowledged entries"
+                ("discards old messages when it is full: acknowledged entries", "")
             }
+            StreamConfig { max_age: 1.., .. } => ("drops messages after some time: acknowledged entries", ""),
+            StreamConfig { max_msgs_per_subject: 1.., .. } => {
+                ("drops old messages of a subject: acknowledged entries", "")
+            }
+            StreamConfig { no_ack: true, .. } => ("answers nothing", ""),
+            StreamConfig { sealed: true, .. } => ("is sealed", ""),
             StreamConfig { subjects, .. } if !subjects.contains(&self.subject()) => {
-                "does not take what gateways publish"
+                ("does not take what gateways publish", "")
             }
             StreamConfig { max_bytes, .. }
                 if self.most_bytes.is_some_and(|most| most.cast_signed() != *max_bytes) =>
             {
-                "has another size"
+                ("has another size", &*size)
             }
             _ => return Ok(()),
         };
+        Err(format!("the stream {} is there and {wrong}\n  remedy: {size}another --queue-name", self.stream))
+    }
+
+    /// Whether a consumer that is there hands out every message until it is acknowledged.
+    fn checked_consumer(&self, config: &ConsumerConfig) -> Result<(), String> {
+        let wrong = match config {
+            ConsumerConfig { ack_policy, .. } if ack_policy != "explicit" => {
+                "does not wait for the acknowledgement of each message"
+            }
+            ConsumerConfig { max_deliver: 1.., .. } => "gives a message up that came back often",
+            ConsumerConfig { filter_subject, .. } if !["", &self.subject()].contains(&&**filter_subject) => {
+                "leaves messages out"
+            }
+            ConsumerConfig { deliver_subject, .. } if !deliver_subject.is_empty() => "is none to pull from",
+            _ => return Ok(()),
+        };
         Err(format!(
-            "the stream {} is there and {wrong}\n  remedy: the --queue-size that it was made with ({} bytes), or another \
+            "the consumer {DURABLE} of the stream {} is there and {wrong}\n  remedy: remove the consumer, or another \
              --queue-name",
-            self.stream, config.max_bytes
+            self.stream
         ))
     }
 
@@ -173,26 +237,28 @@ impl Nats {
         api.ask(&self.named("STREAM.INFO"), &Value::Null).await
     }
 
-    /// Makes the consumer from which collectors pull, if it is not there.
-    async fn make_consumer(&self, api: &mut Api<'_>) -> Result<(), protocol::Error> {
+    /// Makes the consumer from which collectors pull, if it is not there, and checks it.
+    async fn make_consumer(&self, api: &mut Api<'_>) -> Result<(), String> {
         let name = format!("{}.{DURABLE}", self.stream);
-        match api.ask::<Value>(&format!("CONSUMER.INFO.{name}"), &Value::Null).await {
-            Err(error) if is(&error, ApiError::CONSUMER_NOT_FOUND) => {}
-            found => return found.map(drop),
-        }
-        let settings = json!({
-            "stream_name": self.stream,
-            "config": {
-                "durable_name": DURABLE,
-                "deliver_policy": "all",
-                "ack_policy": "explicit",
-                "ack_wait": u64::try_from(ACK_WAIT.as_nanos()).unwrap_or(u64::MAX),
-                "max_ack_pending": -1,
-                "max_deliver": -1,
-                "max_waiting": 2048,
-            },
-        });
-        api.ask::<Value>(&format!("CONSUMER.DURABLE.CREATE.{name}"), &settings).await.map(drop)
+        let info = match api.ask::<ConsumerInfo>(&format!("CONSUMER.INFO.{name}"), &Value::Null).await {
+            Err(error) if is(&error, ApiError::CONSUMER_NOT_FOUND) => {
+                let settings = json!({
+                    "stream_name": self.stream,
+                    "config": {
+                        "durable_name": DURABLE,
+                        "deliver_policy": "all",
+                        "ack_policy": "explicit",
+                        "ack_wait": u64::try_from(ACK_WAIT.as_nanos()).unwrap_or(u64::MAX),
+                        "max_ack_pending": -1,
+                        "max_deliver": -1,
+                        "max_waiting": 2048,
+                    },
+                });
+                api.ask::<ConsumerInfo>(&format!("CONSUMER.DURABLE.CREATE.{name}"), &settings).await
+            }
+            found => found,
+        };
+        self.checked_consumer(&info.map_err(|error| error.to_string())?.config)
     }
 
     async fn connect(&self) -> Result<Api<'_>, String> {
@@ -212,7 +278,7 @@ impl Broker for Nats {
             let words = |error: protocol::Error| error.to_string();
             let mut api = self.connect().await?;
             match self.look(&mut api).await {
-                Ok(_) => {}
+                Ok(info) => self.checked(&info.config)?,
                 Err(error) if is(&error, ApiError::STREAM_NOT_FOUND) => {
                     tracing::error!(
                         stream = self.stream,
@@ -233,24 +299,78 @@ impl Broker for Nats {
     fn consumer(&self) -> BoxFuture<'_, Result<Box<dyn Consumer>, String>> {
         Box::pin(async {
             let mut api = self.connect().await?;
-            self.make_consumer(&mut api).await.map_err(|error| error.to_string())?;
+            let info = self.look(&mut api).await.map_err(|error| error.to_string())?;
+            self.checked(&info.config)?;
+            self.make_consumer(&mut api).await?;
             let consumer: Box<dyn Consumer> = Box::new(Pulling {
                 connection: api.into_connection(),
                 subject: format!("$JS.API.CONSUMER.MSG.NEXT.{}.{DURABLE}", self.stream),
                 requests: 0,
                 asked: 0,
                 replies: VecDeque::new(),
+                heard: Instant::now(),
+                moved: Instant::now(),
             });
             Ok(consumer)
         })
     }
 
-    fn waiting(&self) -> BoxFuture<'_, Result<Waiting, String>> {
+    fn gauge(&self) -> BoxFuture<'_, Result<Box<dyn Gauge>, String>> {
         Box::pin(async {
+            let connection = self.connect().await?.into_connection();
+            let subject = format!("$JS.API.{}", self.named("STREAM.INFO"));
+            let gauge: Box<dyn Gauge> = Box::new(Looking { connection, subject, asked: 0 });
+            Ok(gauge)
+        })
+    }
+
+    fn keep_aside<'a>(&'a self, message: &'a [u8]) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async {
+            let words = |error: protocol::Error| error.to_string();
+            let aside = format!("{}_aside", self.stream);
             let mut api = self.connect().await?;
-            let StreamState { messages, bytes } =
-                self.look(&mut api).await.map_err(|error| error.to_string())?.state;
-            Ok(Waiting { messages, bytes: Some(bytes) })
+            let settings = json!({
+                "name": aside, "subjects": [aside], "storage": "file", "retention": "limits", "discard": "new",
+                "max_bytes": ASIDE, "num_replicas": 1,
+            });
+            api.ask::<StreamInfo>(&format!("STREAM.CREATE.{aside}"), &settings).await.map_err(words)?;
+            let mut publisher = Confirming { connection: api.into_connection(), subject: aside, next: 0 };
+            let mut answers = Vec::new();
+            publisher.publish(message).await?;
+            publisher.answers(&mut answers).await?;
+            match answers.pop() {
+                Some(Answered { answer: Answer::Kept, .. }) => Ok(()),
+                answered => Err(format!(
+                    "the stream {}, for messages that make no sense, takes no more ({answered:?}): empty it",
+                    publisher.subject
+                )),
+            }
+        })
+    }
+}
+
+/// A connection that asks about the stream.
+struct Looking {
+    connection: Connection,
+    subject: String,
+    asked: u64,
+}
+
+impl Gauge for Looking {
+    fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting, String>> {
+        Box::pin(async {
+            let words = |error: protocol::Error| error.to_string();
+            self.asked += 1;
+            self.connection.publish(&self.subject, Some(self.asked), None, b"").map_err(words)?;
+            loop {
+                let message = self.connection.next().await.map_err(words)?;
+                if message.token() == Some(self.asked) {
+                    let info: StreamInfo =
+                        serde_json::from_slice(message.payload).map_err(|error| error.to_string())?;
+                    let StreamState { messages, bytes } = info.state;
+                    return Ok(Waiting { messages, bytes: Some(bytes) });
+                }
+            }
         })
     }
 }
@@ -351,6 +471,9 @@ struct Pulling {
     asked: usize,
     /// The subjects to which the messages in hand are acknowledged.
     replies: VecDeque<String>,
+    /// When the server last said something, and when last something of what it was asked for.
+    heard: Instant,
+    moved: Instant,
 }
 
 impl Pulling {
@@ -364,6 +487,7 @@ impl Pulling {
         self.requests += 1;
         self.connection.publish(&self.subject, Some(self.requests), None, body.to_string().as_bytes())?;
         self.asked = room;
+        self.moved = Instant::now();
         Ok(())
     }
 
@@ -371,6 +495,7 @@ impl Pulling {
     fn note(&mut self, came: Came) -> Result<Option<Vec<u8>>, String> {
         match came {
             Came::Message { reply, content } => {
+                self.moved = Instant::now();
                 self.replies.push_back(reply);
                 self.asked = self.asked.saturating_sub(1);
                 Ok(Some(content))
@@ -429,13 +554,8 @@ impl Consumer for Pulling {
             let words = |error: protocol::Error| error.to_string();
             loop {
                 self.ask(room).map_err(words)?;
-                // it says at least that a request has ended, unless none is on its way
-                let message = match timeout(EXPIRES + PATIENCE, self.connection.next()).await {
-                    Ok(message) => message.map_err(words)?,
-                    Err(_) if self.asked == 0 => continue,
-                    Err(_) => return Err("the server does not say that a request has ended".to_owned()),
-                };
-                let came = look(&message);
+                let came = look(&self.connection.next().await.map_err(words)?);
+                self.heard = Instant::now();
                 if let Some(content) = self.note(came)? {
                     return Ok(content);
                 }
@@ -443,12 +563,12 @@ impl Consumer for Pulling {
         })
     }
 
-    fn reject_last(&mut self) -> BoxFuture<'_, Result<(), String>> {
+    fn remove_last(&mut self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             // the last one is in hand
             let Some(reply) = self.replies.pop_back() else { return Ok(()) };
             let words = |error: protocol::Error| error.to_string();
-            self.connection.publish(&reply, None, None, b"+TERM").map_err(words)?;
+            self.connection.publish(&reply, None, None, b"+ACK").map_err(words)?;
             self.connection.flush().await.map_err(words)
         })
     }
@@ -462,10 +582,18 @@ impl Consumer for Pulling {
         })
     }
 
+    /// Asks for something that is answered at any rate, and looks whether the last time it was.
     fn check(&mut self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             let words = |error: protocol::Error| error.to_string();
+            if self.heard.elapsed() > IDLE + PATIENCE {
+                return Err("the server says nothing".to_owned());
+            }
+            if self.asked > 0 && self.moved.elapsed() > EXPIRES + PATIENCE {
+                return Err("the server does not say that a request has ended".to_owned());
+            }
             self.answer(usize::MAX, b"+WPI").map_err(words)?;
+            self.connection.publish("$JS.API.INFO", Some(CHECK), None, b"").map_err(words)?;
             self.connection.flush().await.map_err(words)
         })
     }
@@ -473,6 +601,7 @@ impl Consumer for Pulling {
     fn close(mut self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             // nobody is left to be told of an error
+            let _ = self.answer(usize::MAX, b"-NAK");
             let _ = self.connection.ping().await;
         })
     }

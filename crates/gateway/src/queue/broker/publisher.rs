@@ -22,6 +22,8 @@ use crate::{
 
 /// Bytes of records that wait to be published or to be answered: more are refused.
 const PENDING: u64 = 64 << 20;
+/// Bytes that a record takes beside its content while it waits.
+const BESIDE: u64 = 300;
 /// Messages that are on their way at once.
 const FLIGHT: usize = 4;
 
@@ -29,7 +31,7 @@ const FLIGHT: usize = 4;
 #[derive(Debug)]
 struct Outgoing {
     record: Record,
-    since: std::time::Instant,
+    since: Instant,
     waiter: Waiter,
 }
 
@@ -90,14 +92,14 @@ impl Publishing {
         if let Some(why) = shared.state().unpublished.clone() {
             return Err(PutError::Failed(why));
         }
-        let size = record.bytes.len() as u64;
+        let size = record.bytes.len() as u64 + BESIDE;
         let pending = Pending(Arc::clone(&self.pending), size);
         if pending.0.fetch_add(size, Relaxed) + size > PENDING {
             return Err(PutError::Full);
         }
         let (done, answer) = oneshot::channel();
         let waiter = Waiter { done, _pending: pending };
-        let outgoing = Outgoing { record, since: std::time::Instant::now(), waiter };
+        let outgoing = Outgoing { record, since: Instant::now(), waiter };
         self.outgoing.send(outgoing).map_err(|_| PutError::Closed)?;
         // the task answers everybody, and if it ended without it, nothing was acknowledged
         answer.await.unwrap_or(Err(PutError::Closed))
@@ -113,15 +115,19 @@ async fn publish(shared: Arc<Shared>, mut incoming: mpsc::UnboundedReceiver<Outg
                 if shared.state().unpublished.take().is_some() {
                     tracing::info!("the broker takes entries again");
                 }
-                match serve(&shared, publisher, &mut incoming).await {
+                let mut flight = Flight::default();
+                match serve(&shared, publisher, &mut incoming, &mut flight).await {
                     Ok(()) => return,
-                    Err(why) => why,
+                    Err(why) => {
+                        flight.fail(&why);
+                        why
+                    }
                 }
             }
             Err(why) => why,
         };
         if shared.state().unpublished.replace(why.clone()).is_none() {
-            tracing::error!(error = %why, "the broker takes no entries: they are answered with 503");
+            tracing::error!(broker = shared.address, error = %why, "the broker takes no entries: they are answered with 503");
         }
         // what came meanwhile was not sent
         while let Ok(outgoing) = incoming.try_recv() {
@@ -159,6 +165,13 @@ struct Flight {
 }
 
 impl Flight {
+    /// Nobody knows of a message that is not answered whether the broker has it.
+    fn fail(&mut self, why: &str) {
+        for waiter in self.sent.drain(..).flatten().flat_map(|group| group.waiters) {
+            waiter.answer(Err(PutError::Failed(why.to_owned())));
+        }
+    }
+
     /// When the first of them was sent.
     fn since(&self) -> Option<Instant> {
         self.sent.front().and_then(Option::as_ref).map(|group| group.sent)
@@ -178,16 +191,6 @@ impl Flight {
     }
 }
 
-/// Nobody knows of a message whose connection is lost whether the broker has it.
-impl Drop for Flight {
-    fn drop(&mut self) {
-        for waiter in self.sent.drain(..).flatten().flat_map(|group| group.waiters) {
-            let why = "the connection to the broker was lost before its answer".to_owned();
-            waiter.answer(Err(PutError::Failed(why)));
-        }
-    }
-}
-
 /// Publishes until the queue is closed and everybody is answered.
 ///
 /// # Errors
@@ -196,8 +199,8 @@ async fn serve(
     shared: &Shared,
     mut publisher: Box<dyn Publisher>,
     incoming: &mut mpsc::UnboundedReceiver<Outgoing>,
+    flight: &mut Flight,
 ) -> Result<(), String> {
-    let mut flight = Flight::default();
     let mut answers = Vec::new();
     let mut closed = shared.closed.subscribe();
     let mut is_open = true;
@@ -216,7 +219,7 @@ async fn serve(
         tokio::select! {
             outgoing = incoming.recv(), if is_open && flight.sent.len() < FLIGHT => match outgoing {
                 Some(outgoing) => {
-                    let (message, group) = grouped(shared, outgoing, incoming);
+                    let Some((message, group)) = grouped(shared, outgoing, incoming) else { continue };
                     flight.sent.push_back(Some(group));
                     let sent = timeout(PATIENCE, publisher.publish(&message)).await;
                     sent.unwrap_or_else(|_| Err(publisher.blocked().unwrap_or_else(silent)))?;
@@ -240,24 +243,29 @@ async fn serve(
     }
 }
 
-/// A message of this record and those that wait behind it.
+/// A message of this record and those that wait behind it; none if nobody waits for its answer any more.
 fn grouped(
     shared: &Shared,
     first: Outgoing,
     incoming: &mut mpsc::UnboundedReceiver<Outgoing>,
-) -> (Vec<u8>, Group) {
+) -> Option<(Vec<u8>, Group)> {
     let mut message = message::begin();
     let mut group = Group { sent: Instant::now(), entries: 0, waiters: Vec::new() };
     let mut next = Some(first);
     while let Some(Outgoing { record, since, waiter }) = next {
-        message::add(&mut message, &record);
-        group.entries += u64::from(record.entries);
-        group.waiters.push(waiter);
-        shared.metrics.stage(Stage::Queue, since.elapsed());
+        if since.elapsed() >= PATIENCE {
+            let why = format!("the broker is slow: this has waited for {} s", PATIENCE.as_secs());
+            waiter.answer(Err(PutError::Failed(why)));
+        } else if !waiter.done.is_closed() {
+            message::add(&mut message, &record);
+            group.entries += u64::from(record.entries);
+            group.waiters.push(waiter);
+            shared.metrics.stage(Stage::Queue, since.elapsed());
+        }
         next = if message.len() <= GROUP { incoming.try_recv().ok() } else { None };
     }
     message::end(&mut message);
-    (message, group)
+    (!group.waiters.is_empty()).then_some((message, group))
 }
 
 fn note(shared: &Shared, group: Group, answer: &Answer) {
@@ -265,7 +273,6 @@ fn note(shared: &Shared, group: Group, answer: &Answer) {
     let told = match answer {
         Answer::Kept => {
             shared.metrics.synced(group.entries);
-            shared.note_kept();
             Ok(())
         }
         Answer::Full => {

@@ -1,6 +1,14 @@
 //! A quorum queue of RabbitMQ, published to through the default exchange.
 
-use std::{collections::VecDeque, fmt, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use acidtest_model::{Address, StoreError};
 use acidtest_store_rabbitmq::{
@@ -11,7 +19,7 @@ use futures_util::future::BoxFuture;
 use rand::RngExt;
 use tokio::time::{sleep, timeout};
 
-use super::{Answer, Answered, Broker, Consumer, HELD, PATIENCE, Publisher, Use, Waiting};
+use super::{ASIDE, Answer, Answered, Broker, Consumer, Gauge, HELD, PATIENCE, Publisher, Use, Waiting};
 use crate::Error;
 
 /// After how many seconds without a word the broker takes a connection for lost, and gives what it holds to others. It
@@ -31,6 +39,8 @@ pub(super) struct RabbitMq {
     queue: String,
     /// The size with which it is made; none for whoever does not make it.
     most_bytes: Option<u64>,
+    /// Whether the broker has just said that the queue is gone.
+    is_gone: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for RabbitMq {
@@ -51,7 +61,7 @@ impl RabbitMq {
             Use::Collector => None,
         };
         let server = ConnectOptions::new(address, KIND.default_port).with_heartbeat(HEARTBEAT);
-        let broker = Self { server, queue: queue.to_owned(), most_bytes };
+        let broker = Self { server, queue: queue.to_owned(), most_bytes, is_gone: Arc::default() };
         let mut connection = broker.server.reach().await.map_err(unreached)?;
         let version = connection.about("version").unwrap_or("of an unknown version").to_owned();
         let failed = |error| unreached(broker.server.failed("opening the queue")(error));
@@ -63,13 +73,23 @@ impl RabbitMq {
                 )));
             }
             None => broker.make().await.map_err(Error::Unreached)?,
-            Some(_) if most_bytes.is_some() => broker.declare().await.map_err(Error::Unreached)?,
+            Some(ready) if most_bytes.is_some() => {
+                broker.declare().await.map_err(Error::Unreached)?;
+                // another gateway may just have made it
+                if ready == 0 {
+                    sleep(YOUNG).await;
+                }
+            }
             Some(_) => {}
         }
-        let about = format!(
-            "RabbitMQ {version} at {address}, quorum queue {queue}: an acknowledged entry survives what the sync of its \
-             nodes' disks does"
-        );
+        let about = match for_what {
+            Use::Gateway { .. } => format!(
+                "RabbitMQ {version} at {address}, quorum queue {queue}: an acknowledged entry survives a loss of power, as far \
+                 as the sync of the broker's disk does"
+            ),
+            // what the queue is, gateways have found out
+            Use::Collector => format!("RabbitMQ {version} at {address}, queue {queue}"),
+        };
         Ok((Box::new(broker), about))
     }
 
@@ -92,8 +112,8 @@ impl RabbitMq {
         match answered(connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK)).await {
             Ok(_) => Ok(()),
             Err(amqp::Error::Closed { code: 406, text, .. }) => Err(format!(
-                "the queue {} is there with other settings ({text})\n  remedy: the --queue-size that it was made with, or \
-                 another --queue-name",
+                "the queue {} is there with other settings ({text})\n  remedy: the --queue-size that it was made with, if it is \
+                 that, or another --queue-name",
                 self.queue
             )),
             Err(error) => Err(error.to_string()),
@@ -147,19 +167,26 @@ impl Broker for RabbitMq {
         Box::pin(async {
             let words = |error: amqp::Error| error.to_string();
             let mut connection = self.connect().await?;
-            if look(&mut connection, &self.queue).await.map_err(words)?.is_none() {
-                tracing::error!(
-                    queue = self.queue,
-                    "the queue is gone, with all that waited in it: it is made anew"
-                );
-                self.make().await?;
-                connection = self.connect().await?;
+            let was_gone = self.is_gone.swap(false, Relaxed);
+            match look(&mut connection, &self.queue).await.map_err(words)? {
+                None => {
+                    tracing::error!(
+                        queue = self.queue,
+                        "the queue is gone, with all that waited in it: it is made anew"
+                    );
+                    self.make().await?;
+                    connection = self.connect().await?;
+                }
+                // another gateway has made it
+                Some(_) if was_gone => sleep(YOUNG).await,
+                Some(_) => {}
             }
             let confirm = Arguments::default().byte(0);
             answered(connection.ask(ids::CONFIRM, &confirm, ids::CONFIRM_OK)).await.map_err(words)?;
             let envelope = Envelope::new(&self.queue, true);
+            let is_gone = Arc::clone(&self.is_gone);
             let publisher: Box<dyn Publisher> =
-                Box::new(Confirming { connection, envelope, sent: 0, checks: 0 });
+                Box::new(Confirming { connection, envelope, sent: 0, checks: 0, is_gone });
             Ok(publisher)
         })
     }
@@ -176,13 +203,59 @@ impl Broker for RabbitMq {
         })
     }
 
-    /// Messages that consumers hold are not counted.
-    fn waiting(&self) -> BoxFuture<'_, Result<Waiting, String>> {
+    fn gauge(&self) -> BoxFuture<'_, Result<Box<dyn Gauge>, String>> {
         Box::pin(async {
+            let connection = self.connect().await?;
+            let gauge: Box<dyn Gauge> = Box::new(Looking { connection, queue: self.queue.clone() });
+            Ok(gauge)
+        })
+    }
+
+    fn keep_aside<'a>(&'a self, message: &'a [u8]) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async {
+            let words = |error: amqp::Error| error.to_string();
+            let aside = format!("{}_aside", self.queue);
             let mut connection = self.connect().await?;
-            let ready = look(&mut connection, &self.queue).await.map_err(|error| error.to_string())?;
+            let settings = [
+                ("x-queue-type", Value::Text("quorum")),
+                ("x-overflow", Value::Text("reject-publish")),
+                ("x-max-length-bytes", Value::Number(ASIDE.cast_signed())),
+            ];
+            let arguments = declaration(&aside, DURABLE).table(&settings);
+            answered(connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK)).await.map_err(words)?;
+            let confirm = Arguments::default().byte(0);
+            answered(connection.ask(ids::CONFIRM, &confirm, ids::CONFIRM_OK)).await.map_err(words)?;
+            connection.publish(&Envelope::new(&aside, true), message).await.map_err(words)?;
+            loop {
+                match answered(connection.event()).await.map_err(words)? {
+                    Event::Confirmed { .. } => break,
+                    Event::Refused { .. } | Event::Returned { .. } => {
+                        return Err(format!(
+                            "the queue {aside}, for messages that make no sense, takes no more: empty it"
+                        ));
+                    }
+                    _ => {}
+                }
+            }
             connection.close().await;
-            Ok(Waiting { messages: ready.unwrap_or_default().into(), bytes: None })
+            Ok(())
+        })
+    }
+}
+
+/// A connection that asks about the queue.
+struct Looking {
+    connection: Connection,
+    queue: String,
+}
+
+impl Gauge for Looking {
+    /// Messages that consumers hold are not counted.
+    fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting, String>> {
+        Box::pin(async {
+            let ready = look(&mut self.connection, &self.queue).await.map_err(|error| error.to_string())?;
+            let ready = ready.ok_or_else(|| "the queue is gone".to_owned())?;
+            Ok(Waiting { messages: ready.into(), bytes: None })
         })
     }
 }
@@ -201,6 +274,7 @@ struct Confirming {
     sent: u64,
     /// How many of these were checks. They are made while nothing else is on its way.
     checks: u64,
+    is_gone: Arc<AtomicBool>,
 }
 
 impl Confirming {
@@ -211,7 +285,10 @@ impl Confirming {
             // with reject-publish that is what a full queue does; it may also not know what became of the message
             Event::Refused { tag, multiple } => (tag, multiple, Answer::Full),
             // it is confirmed after that, although it is in no queue: so the connection is given up
-            Event::Returned { text, .. } => return Err(format!("the broker has no such queue: {text}")),
+            Event::Returned { text, .. } => {
+                self.is_gone.store(true, Relaxed);
+                return Err(format!("the broker has no such queue: {text}"));
+            }
             Event::Delivered { .. } | Event::Cancelled | Event::Answer(..) => return Ok(None),
         };
         let number = tag.checked_sub(1 + self.checks);
@@ -240,21 +317,28 @@ impl Publisher for Confirming {
         })
     }
 
-    /// Publishes a message to a queue that does not exist: a broker that blocks publishers does not answer.
+    /// Publishes messages to a queue that does not exist. A broker that blocks publishers confirms the first, says so, and
+    /// answers no second one.
     fn check(&mut self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             let words = |error: amqp::Error| error.to_string();
-            let nowhere = format!("acidtest-{:032x}", rand::rng().random::<u128>());
-            (self.sent, self.checks) = (self.sent + 1, self.checks + 1);
-            self.connection.publish(&Envelope::new(&nowhere, false), b"").await.map_err(words)?;
-            loop {
-                match self.connection.event().await.map_err(words)? {
-                    Event::Confirmed { tag, .. } | Event::Refused { tag, .. } if tag >= self.sent => {
-                        return Ok(());
+            let nowhere = Envelope::new(&format!("acidtest-{:032x}", rand::rng().random::<u128>()), false);
+            for _ in 0..2 {
+                (self.sent, self.checks) = (self.sent + 1, self.checks + 1);
+                self.connection.publish(&nowhere, b"").await.map_err(words)?;
+                loop {
+                    match self.connection.event().await.map_err(words)? {
+                        Event::Confirmed { tag, .. } | Event::Refused { tag, .. } if tag >= self.sent => {
+                            break;
+                        }
+                        _ => {}
                     }
-                    _ => {}
+                }
+                if let Some(why) = self.connection.take_blocked() {
+                    return Err(why);
                 }
             }
+            Ok(())
         })
     }
 
@@ -292,12 +376,11 @@ impl Consumer for Consuming {
         })
     }
 
-    fn reject_last(&mut self) -> BoxFuture<'_, Result<(), String>> {
+    fn remove_last(&mut self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             // the last one is in hand
             let Some(tag) = self.tags.pop_back() else { return Ok(()) };
-            // not put back into the queue: where it has a dead letter exchange, it goes there
-            self.connection.say(ids::NACK, &Arguments::default().longlong(tag).byte(0));
+            self.connection.say(ids::ACK, &Arguments::default().longlong(tag).byte(0));
             self.connection.flush().await.map_err(|error| error.to_string())
         })
     }

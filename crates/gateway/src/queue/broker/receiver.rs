@@ -9,12 +9,16 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, interval_at, sleep, timeout},
 };
 
-use super::{AGAIN, Consumer, HELD, IDLE, LAST, PATIENCE, Shared, Worker, message};
+use super::{
+    AGAIN, Consumer, HELD, IDLE, LAST, PATIENCE, Shared, Worker,
+    message::{self, Content},
+};
 use crate::{
     entry,
     queue::{Batch, Depth, MemoryQueue},
@@ -138,7 +142,7 @@ async fn receive(shared: Arc<Shared>, windows: watch::Sender<Arc<Window>>) {
             Err(why) => why,
         };
         if shared.state().unreceived.replace(why.clone()).is_none() {
-            tracing::error!(error = %why, "no entries can be received from the broker: they wait there");
+            tracing::error!(broker = shared.address, error = %why, "no entries can be received from the broker");
         }
         tokio::select! {
             () = sleep(AGAIN) => {}
@@ -156,7 +160,7 @@ async fn receive(shared: Arc<Shared>, windows: watch::Sender<Arc<Window>>) {
 /// # Errors
 /// If the connection is lost, or the broker does not answer.
 async fn serve(shared: &Shared, mut consumer: Box<dyn Consumer>, window: &Window) -> Result<(), String> {
-    let mut closed = shared.closed.subscribe();
+    let (mut closed, mut finished) = (shared.closed.subscribe(), shared.finished.subscribe());
     let mut checks = interval_at(Instant::now() + IDLE, IDLE);
     let mut end = 0;
     let late = |_| format!("the broker does not answer within {} s", PATIENCE.as_secs());
@@ -167,7 +171,7 @@ async fn serve(shared: &Shared, mut consumer: Box<dyn Consumer>, window: &Window
         }
         if shared.is_closed() {
             window.entries.close();
-            if window.messages().is_empty() {
+            if window.messages().is_empty() || shared.is_finished() {
                 break;
             }
         }
@@ -176,30 +180,65 @@ async fn serve(shared: &Shared, mut consumer: Box<dyn Consumer>, window: &Window
         window.entries.hurry(room == 0);
         tokio::select! {
             received = consumer.next(room), if !shared.is_closed() => {
-                let message = received?;
-                let length = message.len();
-                let Some(records) = message::decode(message) else {
-                    tracing::error!(
-                        bytes = length,
-                        "a message of the queue is no gateway's, or not as it was sent: it is rejected"
-                    );
-                    timeout(PATIENCE, consumer.reject_last()).await.map_err(late)??;
-                    continue;
-                };
-                end += records.iter().map(|record| u64::from(record.entries)).sum::<u64>();
-                let at = records.first().and_then(|record| entry::received(&record.bytes)).unwrap_or_default();
-                window.messages().push_back(Received { end, at });
-                // it has no bound of its own, but may have been closed just now: then the message is delivered elsewhere
-                if !records.into_iter().all(|record| window.entries.put(record).is_ok()) {
-                    window.messages().pop_back();
+                if room == 0 {
+                    return Err("the broker hands out more than it was asked for".to_owned());
+                }
+                match put(shared, window, &mut end, received?.into()).await? {
+                    Put::Received(received) => window.messages().push_back(received),
+                    Put::Aside => timeout(PATIENCE, consumer.remove_last()).await.map_err(late)??,
+                    Put::Closed => {}
                 }
             }
             () = window.stored.notified() => {}
             _ = checks.tick() => timeout(PATIENCE, consumer.check()).await.map_err(late)??,
             _ = closed.changed() => {}
+            _ = finished.changed() => {}
         }
     }
     // whoever does not answer to an end is left
     let _ = timeout(LAST, consumer.close()).await;
     Ok(())
+}
+
+/// What became of a message.
+enum Put {
+    Received(Received),
+    /// It makes no sense, and is kept aside.
+    Aside,
+    /// The queue was closed just now: it is delivered elsewhere, and what is stored of it here is a repeat there.
+    Closed,
+}
+
+/// Puts the records of a message into the window, in which they begin at `end`.
+///
+/// # Errors
+/// If it cannot be kept aside, or is for another version: then it stays in the queue.
+async fn put(shared: &Shared, window: &Window, end: &mut u64, message: Bytes) -> Result<Put, String> {
+    let records = match message::decode(&message) {
+        Content::Records(records) => records,
+        Content::OfAnotherVersion => {
+            return Err(
+                "a message is of a gateway of another version: collectors of that version take it".to_owned()
+            );
+        }
+        Content::Nonsense => {
+            let late = |_| format!("the broker does not answer within {} s", PATIENCE.as_secs());
+            timeout(PATIENCE, shared.broker.keep_aside(&message)).await.map_err(late)??;
+            let bytes = message.len();
+            tracing::error!(
+                bytes,
+                "a message of the queue is no gateway's, or not as it was sent: it is kept aside"
+            );
+            return Ok(Put::Aside);
+        }
+    };
+    let at = records.first().and_then(|record| entry::received(&record.bytes)).unwrap_or_default();
+    for record in records {
+        *end += u64::from(record.entries);
+        // it has no bound of its own
+        if window.entries.put(record).is_err() {
+            return Ok(Put::Closed);
+        }
+    }
+    Ok(Put::Received(Received { end: *end, at }))
 }

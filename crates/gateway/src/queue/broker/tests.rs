@@ -22,6 +22,10 @@ struct Played {
     room: AtomicUsize,
     /// Ends all connections.
     cut: Notify,
+    /// What was kept aside.
+    aside: Mutex<Vec<Vec<u8>>>,
+    /// How long an answer takes.
+    slow: Mutex<Duration>,
     /// The most messages that were on their way to it, and how many came.
     most: AtomicUsize,
     messages: AtomicUsize,
@@ -79,7 +83,24 @@ impl Broker for Handle {
         })
     }
 
-    fn waiting(&self) -> BoxFuture<'_, Result<Waiting, String>> {
+    fn gauge(&self) -> BoxFuture<'_, Result<Box<dyn Gauge>, String>> {
+        Box::pin(async {
+            self.0.reach()?;
+            let gauge: Box<dyn Gauge> = Box::new(Handle(Arc::clone(&self.0)));
+            Ok(gauge)
+        })
+    }
+
+    fn keep_aside<'a>(&'a self, message: &'a [u8]) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async {
+            self.0.aside.lock().unwrap().push(message.to_vec());
+            Ok(())
+        })
+    }
+}
+
+impl Gauge for Handle {
+    fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting, String>> {
         Box::pin(async {
             self.0.reach()?;
             Ok(Waiting { messages: self.0.queue().len() as u64, bytes: None })
@@ -105,7 +126,8 @@ impl Publisher for Sending {
                 return Err("the connection is lost".to_owned());
             }
             // a moment on its way
-            sleep(Duration::from_millis(5)).await;
+            let slow = Duration::from_millis(5) + *self.broker.slow.lock().unwrap();
+            sleep(slow).await;
             let mut last = None;
             while let Some((number, message)) = self.open.pop_front() {
                 if self.broker.queue().len() >= self.broker.room.load(Relaxed) {
@@ -159,7 +181,7 @@ impl Consumer for Taking {
         })
     }
 
-    fn reject_last(&mut self) -> BoxFuture<'_, Result<(), String>> {
+    fn remove_last(&mut self) -> BoxFuture<'_, Result<(), String>> {
         self.held.pop_back();
         Box::pin(async { Ok(()) })
     }
@@ -194,7 +216,12 @@ impl Drop for Taking {
 
 fn open(broker: &Arc<Played>) -> Arc<BrokerQueue> {
     let for_what = Use::Gateway { most_bytes: 1 << 30, collects: true };
-    Arc::new(BrokerQueue::on(Box::new(Handle(Arc::clone(broker))), for_what, Arc::new(Metrics::new())))
+    Arc::new(BrokerQueue::on(
+        Box::new(Handle(Arc::clone(broker))),
+        String::new(),
+        for_what,
+        Arc::new(Metrics::new()),
+    ))
 }
 
 /// A record of so many entries, whose ids are numbers from `first` on.
@@ -264,7 +291,7 @@ async fn what_a_lost_connection_leaves_is_not_acknowledged() {
     sleep(Duration::from_secs(1)).await;
     broker.lose();
     let Err(PutError::Failed(why)) = put.await.unwrap() else { panic!("acknowledged") };
-    assert!(why.contains("lost before its answer"), "{why}");
+    assert!(why.contains("the connection is lost"), "{why}");
     // at once, and not after a time
     let since = Moment::now();
     assert!(matches!(queue.put(record(2, 1)).await, Err(PutError::Failed(_))));
@@ -362,18 +389,31 @@ async fn a_broker_that_says_nothing_to_collectors_is_given_up() {
 async fn a_full_queue_is_full_until_fewer_messages_wait() {
     let broker = Played::new();
     let for_what = Use::Gateway { most_bytes: 1 << 30, collects: false };
-    let queue = BrokerQueue::on(Box::new(Handle(Arc::clone(&broker))), for_what, Arc::new(Metrics::new()));
+    let queue = BrokerQueue::on(
+        Box::new(Handle(Arc::clone(&broker))),
+        String::new(),
+        for_what,
+        Arc::new(Metrics::new()),
+    );
     broker.room.store(2, Relaxed);
     for id in 0..2 {
         assert_eq!(queue.put(record(id, 1)).await, Ok(()));
     }
     assert_eq!(queue.put(record(2, 1)).await, Err(PutError::Full));
-    sleep(Duration::from_secs(10)).await;
+    sleep(Duration::from_secs(3)).await;
     assert_eq!(queue.trouble(), Some(FULL.to_owned()));
     assert_eq!(queue.depth().messages, Some(2));
     broker.queue().pop_front();
-    until("there is room", || queue.trouble().is_none()).await;
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(queue.trouble(), None);
     assert_eq!(queue.put(record(3, 1)).await, Ok(()));
+    // where it was emptied before anybody looked, and nobody sends because it says that it is full
+    assert_eq!(queue.put(record(4, 1)).await, Err(PutError::Full));
+    broker.room.store(usize::MAX, Relaxed);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(queue.trouble(), Some(FULL.to_owned()));
+    sleep(STILL_FULL + LOOK).await;
+    assert_eq!(queue.trouble(), None);
     assert!(queue.take(1, Duration::ZERO).await.is_none(), "others collect");
 }
 
@@ -392,4 +432,81 @@ async fn a_batch_does_not_linger_where_nothing_more_can_come() {
     // and it does where more can come
     queue.put(record(1000, 1)).await.unwrap();
     assert!(timeout(Duration::from_mins(10), queue.take(2, long)).await.is_err());
+}
+
+/// What a collector cannot read is not lost: it is kept aside, or stays for collectors of another version.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_kept() {
+    let broker = Played::new();
+    let queue = open(&broker);
+    queue.put(record(0, 1)).await.unwrap();
+    let batch = queue.take(1, Duration::ZERO).await.unwrap();
+    let damaged = {
+        let mut message = message::begin();
+        message::add(&mut message, &record(1, 1));
+        message::end(&mut message);
+        *message.last_mut().unwrap() ^= 1;
+        message
+    };
+    broker.queue().push_back(damaged.clone());
+    broker.came.notify_waiters();
+    until("it is aside", || *broker.aside.lock().unwrap() == vec![damaged.clone()]).await;
+    // what lies before and behind it is stored and acknowledged all the same
+    queue.put(record(2, 1)).await.unwrap();
+    queue.stored(&batch);
+    let batch = queue.take(1, Duration::ZERO).await.unwrap();
+    assert_eq!(ids(&batch), BTreeSet::from([2]));
+    queue.stored(&batch);
+    until("all is acknowledged", || queue.receiving.as_ref().unwrap().held() == (0, None)).await;
+    broker.queue().push_back(b"acidlog2 of a later gateway".to_vec());
+    broker.came.notify_waiters();
+    until("it says why", || queue.unread().is_some_and(|why| why.contains("another version"))).await;
+    until("it is there still", || broker.queue().len() == 1).await;
+    assert_eq!(broker.aside.lock().unwrap().len(), 1);
+}
+
+/// Nobody waits for a slow broker for longer than for one that says nothing, and nothing is sent to it for those who have
+/// left.
+#[tokio::test(start_paused = true)]
+async fn a_slow_broker_makes_nobody_wait_for_long() {
+    let broker = Played::new();
+    let queue = open(&broker);
+    *broker.slow.lock().unwrap() = Duration::from_secs(4);
+    let since = Moment::now();
+    let puts = (0..40).map(|id| {
+        let queue = Arc::clone(&queue);
+        // each fills a message
+        tokio::spawn(async move { queue.put(record(id * 1000, 500)).await })
+    });
+    let mut refused = 0;
+    for put in puts.collect::<Vec<_>>() {
+        refused += usize::from(put.await.unwrap().is_err());
+    }
+    assert!(refused > 0 && refused < 40, "{refused}");
+    assert!(since.elapsed() < PATIENCE * 3, "{:?}", since.elapsed());
+    let before = broker.messages.load(Relaxed);
+    for id in 0..100 {
+        let put = queue.put(record(id, 500));
+        assert!(timeout(Duration::from_millis(1), put).await.is_err());
+    }
+    assert_eq!(queue.put(record(7, 1)).await, Ok(()));
+    assert!(broker.messages.load(Relaxed) - before < 10);
+}
+
+/// Where collectors have given up what they held, the connection is ended at once, and others get it.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_stored_is_given_back_at_the_end() {
+    let broker = Played::new();
+    let queue = open(&broker);
+    for id in 0..3 {
+        queue.put(record(id, 1)).await.unwrap();
+    }
+    let batch = queue.take(1, Duration::ZERO).await.unwrap();
+    queue.take(1, Duration::ZERO).await.unwrap();
+    queue.stored(&batch);
+    queue.close();
+    let since = Moment::now();
+    queue.finish().await;
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    assert_eq!(broker.queue().len(), 2);
 }

@@ -358,7 +358,7 @@ impl DiskQueue {
         Depth {
             entries: state.progress.waiting(),
             messages: None,
-            bytes: state.disk_bytes(),
+            bytes: Some(state.disk_bytes()),
             most_bytes: self.shared.options.most_bytes,
             oldest: state.progress.oldest(),
         }
