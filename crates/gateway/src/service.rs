@@ -531,6 +531,10 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::{
+        entry::{self, Entry, Level},
+        queue::Record,
+    };
 
     #[tokio::test]
     async fn a_collector_that_has_ended_is_seen() {
@@ -554,5 +558,41 @@ mod tests {
         let waits = tokio::spawn(std::future::pending());
         let panics = tokio::spawn(async { panic!("planted") });
         assert!(timeout(long, defect(&keeper, &[waits, panics])).await.unwrap().contains("collector"));
+    }
+
+    /// Where the one that has something to store cannot store it, nothing can be stored: the others only wait.
+    #[tokio::test]
+    async fn collectors_that_wait_for_entries_do_not_hide_that_nothing_can_be_stored() {
+        let folder = TempDir::new().unwrap();
+        let file = Address::file("sqlite", &folder.path().join("logs.sqlite").to_string_lossy());
+        let sink = Arc::new(Sink::open(&file, "logs").await.unwrap());
+        drop(folder);
+        let queue = Arc::new(Queue::Memory(MemoryQueue::new(1 << 20)));
+        let storage = Storage {
+            sink: file,
+            table: "logs".to_owned(),
+            collectors: None,
+            batch: NonZeroUsize::MIN,
+            linger: Duration::ZERO,
+        };
+        let collectors = Arc::new(Collectors::new(&queue, &sink, &Arc::new(Metrics::new()), &storage));
+        for number in 0..2 {
+            tokio::spawn(Arc::clone(&collectors).collect(number));
+        }
+        let entry = Entry {
+            id: "1".into(),
+            timestamp: 7,
+            level: Level::Info,
+            application: "a".into(),
+            message: "m".into(),
+            attributes: None,
+        };
+        let bytes = entry::encode("ann", 7, [entry].iter()).into();
+        queue.put(Record { entries: 1, bytes }).await.unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        while !collectors.trouble().is_some_and(|trouble| trouble.is_all) {
+            assert!(Instant::now() < end, "{:?}", collectors.trouble());
+            sleep(Duration::from_millis(10)).await;
+        }
     }
 }
