@@ -437,7 +437,7 @@ impl Connection {
 pub mod ids {
     pub use super::wire::{
         ACK, CANCEL, CANCEL_OK, COMMIT, COMMIT_OK, CONFIRM, CONFIRM_OK, CONSUME, CONSUME_OK, DECLARE,
-        DECLARE_OK, DELETE, DELETE_OK, NACK, QOS, QOS_OK, TX, TX_OK,
+        DECLARE_OK, DELETE, DELETE_OK, QOS, QOS_OK, TX, TX_OK,
     };
 }
 

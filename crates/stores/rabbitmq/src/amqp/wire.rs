@@ -70,8 +70,7 @@ pub(crate) const GET_OK: Id = (BASIC, 71);
 pub(crate) const GET_EMPTY: Id = (BASIC, 72);
 /// `basic.ack`.
 pub const ACK: Id = (BASIC, 80);
-/// `basic.nack`.
-pub const NACK: Id = (BASIC, 120);
+pub(crate) const NACK: Id = (BASIC, 120);
 /// `confirm.select`.
 pub const CONFIRM: Id = (85, 10);
 /// `confirm.select-ok`.
