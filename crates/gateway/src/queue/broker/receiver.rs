@@ -24,6 +24,9 @@ use crate::{
     queue::{Batch, Depth, MemoryQueue},
 };
 
+/// How long messages are left to collectors of another version that are for them.
+const LEAVE: Duration = Duration::from_secs(5);
+
 /// What was received on a connection, and is not yet stored.
 #[derive(Debug)]
 pub(super) struct Window {
@@ -187,6 +190,14 @@ async fn serve(shared: &Shared, mut consumer: Box<dyn Consumer>, window: &Window
                     Put::Received(received) => window.messages().push_back(received),
                     Put::Aside => timeout(PATIENCE, consumer.remove_last()).await.map_err(late)??,
                     Put::Closed => {}
+                    Put::OfAnotherVersion => {
+                        // given back at once, and left to others for a while
+                        let _ = timeout(LAST, consumer.close()).await;
+                        let _ = timeout(LEAVE, closed.changed()).await;
+                        return Err(
+                            "a message is of a gateway of another version: collectors of that version take it".to_owned(),
+                        );
+                    }
                 }
             }
             () = window.stored.notified() => {}
@@ -205,6 +216,8 @@ enum Put {
     Received(Received),
     /// It makes no sense, and is kept aside.
     Aside,
+    /// It stays in the queue.
+    OfAnotherVersion,
     /// The queue was closed just now: it is delivered elsewhere, and what is stored of it here is a repeat there.
     Closed,
 }
@@ -212,15 +225,11 @@ enum Put {
 /// Puts the records of a message into the window, in which they begin at `end`.
 ///
 /// # Errors
-/// If it cannot be kept aside, or is for another version: then it stays in the queue.
+/// If it cannot be kept aside: then it stays in the queue.
 async fn put(shared: &Shared, window: &Window, end: &mut u64, message: Bytes) -> Result<Put, String> {
     let records = match message::decode(&message) {
         Content::Records(records) => records,
-        Content::OfAnotherVersion => {
-            return Err(
-                "a message is of a gateway of another version: collectors of that version take it".to_owned()
-            );
-        }
+        Content::OfAnotherVersion => return Ok(Put::OfAnotherVersion),
         Content::Nonsense => {
             let late = |_| format!("the broker does not answer within {} s", PATIENCE.as_secs());
             timeout(PATIENCE, shared.broker.keep_aside(&message)).await.map_err(late)??;
