@@ -55,6 +55,18 @@ pub fn waiting(address: &Address, queue: &str) -> u64 {
     })
 }
 
+/// What a broker says of the queue of a gateway.
+pub fn state(address: &Address, queue: &str) -> String {
+    if address.scheme == "amqp" {
+        return format!("{} messages are ready", waiting(address, queue));
+    }
+    acidtest_testbed::wait(async {
+        let stream = nats(address, &format!("STREAM.INFO.{queue}"), &Value::Null).await;
+        let consumer = nats(address, &format!("CONSUMER.INFO.{queue}.collectors"), &Value::Null).await;
+        format!("{}\n{consumer}", stream["state"])
+    })
+}
+
 /// Removes the queue of a gateway, with all that waits in it.
 pub fn remove(address: &Address, queue: &str) {
     acidtest_testbed::wait(async {

@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    JSON, LINES,
+    JSON, LINES, broker,
     database::{self, entries},
     http::Http,
     running::{Broker, Collector, Gateway, Sink, entry, until},
@@ -161,6 +161,17 @@ impl World {
         victims
     }
 
+    /// Tells what may explain that something is missing.
+    fn tell_what_is_left(&self) {
+        println!("{}", self.gateway.metrics());
+        if let Some(broker) = &self.broker {
+            println!("{}", broker::state(broker.server.address(), "acidtest_logs"));
+        }
+        if let Some(collector) = &self.collector {
+            println!("{}", collector.said());
+        }
+    }
+
     /// Kills one, and starts it again after a while.
     fn kill(&mut self, victim: Victim, after: Duration) {
         match victim {
@@ -222,7 +233,7 @@ fn survives(sink: &'static str, queue: &'static str) {
     let ledger = ledger.into_inner().unwrap();
     assert!(!ledger.acknowledged.is_empty());
     // what is lost does not come however long it is waited for
-    let end = Instant::now() + Duration::from_mins(2);
+    let end = Instant::now() + Duration::from_mins(4);
     let found = loop {
         let found = audit(&ledger, &world.sink.address());
         if found["lost"] == 0 || Instant::now() > end {
@@ -230,6 +241,9 @@ fn survives(sink: &'static str, queue: &'static str) {
         }
         thread::sleep(Duration::from_millis(500));
     };
+    if found != clean() {
+        world.tell_what_is_left();
+    }
     println!(
         "{sink}, queue {queue}: killed {killed:?}; {} entries acknowledged of {} sent: {found:?}",
         ledger.acknowledged.len(),

@@ -118,8 +118,13 @@ impl Collector {
         Ok(Self { words, child, told })
     }
 
+    /// What it has told since it was started last.
+    pub fn said(&self) -> String {
+        self.told.lock().unwrap().clone()
+    }
+
     pub fn has_said(&self, words: &str) -> bool {
-        self.told.lock().unwrap().contains(words)
+        self.said().contains(words)
     }
 
     pub fn kill(&mut self) {

@@ -21,6 +21,9 @@ use crate::Error;
 const DURABLE: &str = "collectors";
 /// How long a collector may hold a message without a word until it is handed to another: twice as long as it says nothing.
 const ACK_WAIT: Duration = IDLE.saturating_mul(2);
+/// How long nothing may come that was asked for until it is looked whether the consumer is stuck: longer than messages may be
+/// held by a collector that is gone.
+const STUCK: Duration = IDLE.saturating_mul(3);
 /// How many bytes are asked for at once: the server closes the connection of a slow reader.
 const ASKED_BYTES: usize = 8 << 20;
 /// How long the server waits for messages before it answers that there are no more.
@@ -35,7 +38,7 @@ const UNWRITTEN: usize = 256 << 10;
 const ENDED: [u16; 3] = [404, 408, 409];
 
 /// A stream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Nats {
     server: ConnectOptions,
     stream: String,
@@ -76,6 +79,11 @@ struct StreamConfig {
 #[derive(Debug, Deserialize)]
 struct ConsumerInfo {
     config: ConsumerConfig,
+    /// Messages that were not handed out, and those that were and are not acknowledged.
+    #[serde(default)]
+    num_pending: u64,
+    #[serde(default)]
+    num_ack_pending: u64,
 }
 
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -261,6 +269,26 @@ impl Nats {
         self.checked_consumer(&info.map_err(|error| error.to_string())?.config)
     }
 
+    /// Removes the consumer if it has forgotten messages. Of 2.9.10 it was seen after a kill that its consumer hands out
+    /// nothing, although messages wait and are asked for, and that it takes messages for acknowledged that are still there.
+    /// A new one hands out everything in the stream.
+    async fn remove_if_stuck(&self) -> Result<(), String> {
+        let words = |error: protocol::Error| error.to_string();
+        let mut api = self.connect().await?;
+        let consumer = format!("{}.{DURABLE}", self.stream);
+        let ConsumerInfo { num_pending, num_ack_pending, .. } =
+            api.ask(&format!("CONSUMER.INFO.{consumer}"), &Value::Null).await.map_err(words)?;
+        let StreamState { messages, .. } = self.look(&mut api).await.map_err(words)?.state;
+        if num_pending == 0 && messages <= num_ack_pending {
+            return Ok(());
+        }
+        api.ask::<Value>(&format!("CONSUMER.DELETE.{consumer}"), &Value::Null).await.map_err(words)?;
+        Err(format!(
+            "the consumer has handed out nothing for {} s, although {messages} messages are there: it is made anew",
+            STUCK.as_secs()
+        ))
+    }
+
     async fn connect(&self) -> Result<Api<'_>, String> {
         let connection = self.server.connect().await.map_err(|error| error.to_string())?;
         Ok(Api::new(connection, &self.server))
@@ -310,6 +338,8 @@ impl Broker for Nats {
                 replies: VecDeque::new(),
                 heard: Instant::now(),
                 moved: Instant::now(),
+                came: Instant::now(),
+                broker: self.clone(),
             });
             Ok(consumer)
         })
@@ -474,6 +504,9 @@ struct Pulling {
     /// When the server last said something, and when last something of what it was asked for.
     heard: Instant,
     moved: Instant,
+    /// When a message last came.
+    came: Instant,
+    broker: Nats,
 }
 
 impl Pulling {
@@ -496,6 +529,7 @@ impl Pulling {
         match came {
             Came::Message { reply, content } => {
                 self.moved = Instant::now();
+                self.came = self.moved;
                 self.replies.push_back(reply);
                 self.asked = self.asked.saturating_sub(1);
                 Ok(Some(content))
@@ -591,6 +625,10 @@ impl Consumer for Pulling {
             }
             if self.asked > 0 && self.moved.elapsed() > EXPIRES + PATIENCE {
                 return Err("the server does not say that a request has ended".to_owned());
+            }
+            // what this collector holds has been asked for no further
+            if self.replies.is_empty() && self.came.elapsed() > STUCK {
+                self.broker.remove_if_stuck().await?;
             }
             self.answer(usize::MAX, b"+WPI").map_err(words)?;
             self.connection.publish("$JS.API.INFO", Some(CHECK), None, b"").map_err(words)?;

@@ -245,7 +245,7 @@ impl Connection {
         wire::method(&mut self.out, CHANNEL, id, arguments);
     }
 
-    /// Queues a message to be published; writes once [`FULL`] bytes wait.
+    /// Queues a message to be published; writes once 64 KiB wait.
     pub async fn publish(&mut self, envelope: &Envelope, body: &[u8]) -> Result<(), Error> {
         envelope.write(&mut self.out, body, self.decoder.frame_max());
         if self.out.len() - self.written >= FULL {
