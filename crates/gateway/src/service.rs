@@ -536,13 +536,12 @@ mod tests {
         queue::Record,
     };
 
-    #[tokio::test]
-    async fn a_collector_that_has_ended_is_seen() {
+    /// A database in a folder, a queue in memory, and collectors between the two.
+    async fn collectors() -> (TempDir, Arc<Queue>, Arc<Collectors>) {
         let folder = TempDir::new().unwrap();
         let file = Address::file("sqlite", &folder.path().join("logs.sqlite").to_string_lossy());
         let sink = Arc::new(Sink::open(&file, "logs").await.unwrap());
         let queue = Arc::new(Queue::Memory(MemoryQueue::new(1 << 20)));
-        let metrics = Arc::new(Metrics::new());
         let storage = Storage {
             sink: file,
             table: "logs".to_owned(),
@@ -550,8 +549,14 @@ mod tests {
             batch: NonZeroUsize::MIN,
             linger: Duration::ZERO,
         };
-        let collectors = Collectors::new(&queue, &sink, &metrics, &storage);
-        let keeper = Keeper::Queued { queue, recent: Recent::new(), collectors: Some(Arc::new(collectors)) };
+        let collectors = Collectors::new(&queue, &sink, &Arc::new(Metrics::new()), &storage);
+        (folder, queue, Arc::new(collectors))
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_has_ended_is_seen() {
+        let (_folder, queue, collectors) = collectors().await;
+        let keeper = Keeper::Queued { queue, recent: Recent::new(), collectors: Some(collectors) };
         let waits = tokio::spawn(std::future::pending());
         let long = Duration::from_secs(3);
         assert!(timeout(long, defect(&keeper, &[waits])).await.is_err());
@@ -563,19 +568,8 @@ mod tests {
     /// Where the one that has something to store cannot store it, nothing can be stored: the others only wait.
     #[tokio::test]
     async fn collectors_that_wait_for_entries_do_not_hide_that_nothing_can_be_stored() {
-        let folder = TempDir::new().unwrap();
-        let file = Address::file("sqlite", &folder.path().join("logs.sqlite").to_string_lossy());
-        let sink = Arc::new(Sink::open(&file, "logs").await.unwrap());
+        let (folder, queue, collectors) = collectors().await;
         drop(folder);
-        let queue = Arc::new(Queue::Memory(MemoryQueue::new(1 << 20)));
-        let storage = Storage {
-            sink: file,
-            table: "logs".to_owned(),
-            collectors: None,
-            batch: NonZeroUsize::MIN,
-            linger: Duration::ZERO,
-        };
-        let collectors = Arc::new(Collectors::new(&queue, &sink, &Arc::new(Metrics::new()), &storage));
         for number in 0..2 {
             tokio::spawn(Arc::clone(&collectors).collect(number));
         }

@@ -47,13 +47,11 @@ pub(crate) async fn gateway(asked: args::Gateway) -> Result<Status, Failure> {
 async fn serve(asked: args::Serve) -> Result<Status, Failure> {
     log(asked.log);
     let config = config(&asked)?;
-    let mut stops = stops()?;
-    let running = tokio::select! {
-        running = acidtest_gateway::start(config) => running.map_err(failure)?,
-        () = any(&mut stops) => return Ok(Status::Interrupted),
-    };
-    let at = running.address.map(|address| address.to_string()).unwrap_or_default();
-    run_until_stopped(running, &format!("the gateway takes entries at http://{at}/logs"), stops).await
+    run_until_stopped(Box::pin(acidtest_gateway::start(config)), |running| {
+        let at = running.address.map(|address| address.to_string()).unwrap_or_default();
+        format!("the gateway takes entries at http://{at}/logs")
+    })
+    .await
 }
 
 pub(crate) async fn collector(asked: args::Collector) -> Result<Status, Failure> {
@@ -70,12 +68,10 @@ async fn collect(asked: args::Collector) -> Result<Status, Failure> {
         listen: asked.listen,
         drain: asked.drain.0,
     };
-    let mut stops = stops()?;
-    let running = tokio::select! {
-        running = acidtest_gateway::start_collector(config) => running.map_err(failure)?,
-        () = any(&mut stops) => return Ok(Status::Interrupted),
-    };
-    run_until_stopped(running, "the collector stores what comes out of the queue", stops).await
+    run_until_stopped(Box::pin(acidtest_gateway::start_collector(config)), |_| {
+        "the collector stores what comes out of the queue".to_owned()
+    })
+    .await
 }
 
 /// Requests to stop, which from here on end what runs in order.
@@ -88,13 +84,17 @@ fn stops() -> Result<Vec<Signal>, Failure> {
         .collect()
 }
 
-/// Says what runs, and waits until it is to stop.
+/// Starts what is to run, says what it is, and waits until it is to stop.
 async fn run_until_stopped(
-    mut running: Running,
-    what: &str,
-    mut stops: Vec<Signal>,
+    start: impl Future<Output = Result<Running, Error>>,
+    what: impl FnOnce(&Running) -> String,
 ) -> Result<Status, Failure> {
-    let mut text = format!("{what}\n");
+    let mut stops = stops()?;
+    let mut running = tokio::select! {
+        running = start => running.map_err(failure)?,
+        () = any(&mut stops) => return Ok(Status::Interrupted),
+    };
+    let mut text = format!("{}\n", what(&running));
     // writing into a string cannot fail, here as below
     let width = running.about.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     for (name, words) in &running.about {

@@ -30,11 +30,10 @@ pub(crate) struct Decoded<'a> {
 pub(crate) fn encode<'a, 'b: 'a>(
     user: &str,
     received: i64,
-    entries: impl ExactSizeIterator<Item = &'a Entry<'b>>,
+    entries: impl Iterator<Item = &'a Entry<'b>> + Clone,
 ) -> Vec<u8> {
-    let entries: Vec<&Entry<'_>> = entries.collect();
     // just as much as it needs: many may wait
-    let size = entries.iter().map(|entry| size(entry)).sum::<usize>();
+    let size = entries.clone().map(size).sum::<usize>();
     let mut record = Vec::with_capacity(8 + 1 + user.len() + size);
     record.extend(received.to_le_bytes());
     record.push(short(user.len()));

@@ -232,7 +232,7 @@ async fn logs(service: &Service, request: Request<Incoming>) -> Result<Answer, B
 
 /// The entries of a body as records, each with how many it holds.
 fn records(user: &str, received: i64, body: &Body<'_>, most: usize) -> Vec<Record> {
-    let entries = || body.entries.iter().map(|(_, entry)| entry);
+    let entries = body.entries.iter().map(|(_, entry)| entry);
     let mut rest = &body.entries[..];
     let record = |count| {
         let some;
@@ -243,11 +243,7 @@ fn records(user: &str, received: i64, body: &Body<'_>, most: usize) -> Vec<Recor
         }
     };
     // the counts are those of these entries
-    entry::stretches_within(user, entries(), most)
-        .into_iter()
-        .filter(|count| *count > 0)
-        .map(record)
-        .collect()
+    entry::stretches_within(user, entries, most).into_iter().filter(|count| *count > 0).map(record).collect()
 }
 
 /// Puts records into the queue, and leaves in the body only entries that are acknowledged.

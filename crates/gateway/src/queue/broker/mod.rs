@@ -121,6 +121,10 @@ enum Answer {
     /// It has no room for it.
     Full,
     /// It does not say whether it has it.
+    #[cfg_attr(
+        not(feature = "nats"),
+        allow(dead_code, reason = "RabbitMQ does not tell this from a full queue")
+    )]
     Unkept(String),
 }
 
@@ -222,6 +226,26 @@ struct State {
     full: Option<(Instant, Option<u64>)>,
 }
 
+impl Use {
+    /// The size with which the queue is made; none for whoever does not make it.
+    fn most_bytes(self) -> Option<u64> {
+        match self {
+            Self::Gateway { most_bytes, .. } => Some(most_bytes),
+            Self::Collector => None,
+        }
+    }
+}
+
+/// What is told of a broker that says nothing.
+fn silent() -> String {
+    format!("the broker does not answer within {} s", PATIENCE.as_secs())
+}
+
+/// What a request to the broker comes to, if that is known in time.
+async fn in_time<T>(request: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    timeout(PATIENCE, request).await.unwrap_or_else(|_| Err(silent()))
+}
+
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -257,7 +281,7 @@ impl Shared {
     async fn keep_looking(self: Arc<Self>) {
         let mut gauge = None;
         loop {
-            let waiting = timeout(PATIENCE, async {
+            let waiting = in_time(async {
                 let open = match &mut gauge {
                     Some(open) => open,
                     none => none.insert(self.broker.gauge().await?),
@@ -265,9 +289,9 @@ impl Shared {
                 open.waiting().await
             });
             match waiting.await {
-                Ok(Ok(waiting)) => self.note_waiting(waiting),
+                Ok(waiting) => self.note_waiting(waiting),
                 // the other connections tell why
-                Ok(Err(_)) | Err(_) => gauge = None,
+                Err(_) => gauge = None,
             }
             sleep(LOOK).await;
         }
@@ -310,15 +334,15 @@ impl BrokerQueue {
     }
 
     fn on(broker: Box<dyn Broker>, address: String, for_what: Use, metrics: Arc<Metrics>) -> Self {
-        let (publishes, receives, most_bytes) = match for_what {
-            Use::Gateway { most_bytes, collects } => (true, collects, most_bytes),
-            Use::Collector => (false, true, 0),
+        let (publishes, receives) = match for_what {
+            Use::Gateway { collects, .. } => (true, collects),
+            Use::Collector => (false, true),
         };
         let shared = Arc::new(Shared {
             broker,
             address,
             metrics,
-            most_bytes,
+            most_bytes: for_what.most_bytes().unwrap_or_default(),
             closed: watch::Sender::new(false),
             finished: watch::Sender::new(false),
             state: Mutex::default(),

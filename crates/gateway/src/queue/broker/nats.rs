@@ -114,10 +114,7 @@ impl Nats {
         let unreached = |error: StoreError| Error::Unreached(error.to_string());
         let server = ConnectOptions::new(address, KIND.default_port)
             .map_err(|error| Error::Usage(error.to_string()))?;
-        let most_bytes = match for_what {
-            Use::Gateway { most_bytes, .. } => Some(most_bytes),
-            Use::Collector => None,
-        };
+        let most_bytes = for_what.most_bytes();
         let broker = Self { server, stream: stream.to_owned(), most_bytes };
         let mut api = broker.server.reach().await.map_err(unreached)?;
         let server = api.connection().info().clone();
@@ -132,8 +129,7 @@ impl Nats {
         let info = match broker.look(&mut api).await {
             Ok(info) => info,
             Err(error) if is(&error, ApiError::STREAM_NOT_FOUND) && most_bytes.is_some() => {
-                let (request, settings) = (broker.named("STREAM.CREATE"), broker.settings());
-                match api.ask::<StreamInfo>(&request, &settings).await {
+                match broker.make(&mut api).await {
                     Err(error) if is(&error, NO_STORAGE) => {
                         return Err(Error::Unreached(format!(
                             "the stream {stream} cannot be made at {address}: {error}\n  remedy: a smaller --queue-size, or \
@@ -179,8 +175,13 @@ impl Nats {
         format!("{}.entries", self.stream)
     }
 
-    fn settings(&self) -> Value {
-        json!({
+    /// A request about the consumer.
+    fn named_consumer(&self, request: &str) -> String {
+        format!("{request}.{}.{DURABLE}", self.stream)
+    }
+
+    async fn make(&self, api: &mut Api<'_>) -> Result<StreamInfo, protocol::Error> {
+        let settings = json!({
             "name": self.stream,
             "subjects": [self.subject()],
             "storage": "file",
@@ -188,7 +189,8 @@ impl Nats {
             "discard": "new",
             "max_bytes": self.most_bytes,
             "num_replicas": 1,
-        })
+        });
+        api.ask(&self.named("STREAM.CREATE"), &settings).await
     }
 
     /// Whether a stream that is there keeps what is acknowledged, and takes entries.
@@ -245,10 +247,13 @@ impl Nats {
         api.ask(&self.named("STREAM.INFO"), &Value::Null).await
     }
 
+    async fn look_at_consumer(&self, api: &mut Api<'_>) -> Result<ConsumerInfo, protocol::Error> {
+        api.ask(&self.named_consumer("CONSUMER.INFO"), &Value::Null).await
+    }
+
     /// Makes the consumer from which collectors pull, if it is not there, and checks it.
     async fn make_consumer(&self, api: &mut Api<'_>) -> Result<(), String> {
-        let name = format!("{}.{DURABLE}", self.stream);
-        let info = match api.ask::<ConsumerInfo>(&format!("CONSUMER.INFO.{name}"), &Value::Null).await {
+        let info = match self.look_at_consumer(api).await {
             Err(error) if is(&error, ApiError::CONSUMER_NOT_FOUND) => {
                 let settings = json!({
                     "stream_name": self.stream,
@@ -262,7 +267,7 @@ impl Nats {
                         "max_waiting": 2048,
                     },
                 });
-                api.ask::<ConsumerInfo>(&format!("CONSUMER.DURABLE.CREATE.{name}"), &settings).await
+                api.ask(&self.named_consumer("CONSUMER.DURABLE.CREATE"), &settings).await
             }
             found => found,
         };
@@ -275,14 +280,14 @@ impl Nats {
     async fn remove_if_stuck(&self) -> Result<(), String> {
         let words = |error: protocol::Error| error.to_string();
         let mut api = self.connect().await?;
-        let consumer = format!("{}.{DURABLE}", self.stream);
         let ConsumerInfo { num_pending, num_ack_pending, .. } =
-            api.ask(&format!("CONSUMER.INFO.{consumer}"), &Value::Null).await.map_err(words)?;
+            self.look_at_consumer(&mut api).await.map_err(words)?;
         let StreamState { messages, .. } = self.look(&mut api).await.map_err(words)?.state;
         if num_pending == 0 && messages <= num_ack_pending {
             return Ok(());
         }
-        api.ask::<Value>(&format!("CONSUMER.DELETE.{consumer}"), &Value::Null).await.map_err(words)?;
+        let request = self.named_consumer("CONSUMER.DELETE");
+        api.ask::<Value>(&request, &Value::Null).await.map_err(words)?;
         Err(format!(
             "the consumer has handed out nothing for {} s, although {messages} messages are there: it is made anew",
             STUCK.as_secs()
@@ -312,9 +317,7 @@ impl Broker for Nats {
                         stream = self.stream,
                         "the stream is gone, with all that waited in it: it is made anew"
                     );
-                    api.ask::<StreamInfo>(&self.named("STREAM.CREATE"), &self.settings())
-                        .await
-                        .map_err(words)?;
+                    self.make(&mut api).await.map_err(words)?;
                 }
                 Err(error) => return Err(words(error)),
             }
@@ -332,7 +335,7 @@ impl Broker for Nats {
             self.make_consumer(&mut api).await?;
             let consumer: Box<dyn Consumer> = Box::new(Pulling {
                 connection: api.into_connection(),
-                subject: format!("$JS.API.CONSUMER.MSG.NEXT.{}.{DURABLE}", self.stream),
+                subject: format!("$JS.API.{}", self.named_consumer("CONSUMER.MSG.NEXT")),
                 requests: 0,
                 asked: 0,
                 replies: VecDeque::new(),

@@ -14,7 +14,9 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::{AGAIN, Answer, Answered, GROUP, IDLE, LAST, PATIENCE, Publisher, Shared, Worker, message};
+use super::{
+    AGAIN, Answer, Answered, GROUP, IDLE, LAST, PATIENCE, Publisher, Shared, Worker, message, silent,
+};
 use crate::{
     metrics::Stage,
     queue::{PutError, Record},
@@ -151,10 +153,6 @@ async fn checked(publisher: &mut dyn Publisher) -> Result<(), String> {
         Ok(checked) => checked,
         Err(_) => Err(publisher.blocked().unwrap_or_else(silent)),
     }
-}
-
-fn silent() -> String {
-    format!("the broker does not answer within {} s", PATIENCE.as_secs())
 }
 
 /// Messages that were sent and not answered, the first of them with this number.

@@ -56,10 +56,7 @@ impl RabbitMq {
         for_what: Use,
     ) -> Result<(Box<dyn Broker>, String), Error> {
         let unreached = |error: StoreError| Error::Unreached(error.to_string());
-        let most_bytes = match for_what {
-            Use::Gateway { most_bytes, .. } => Some(most_bytes),
-            Use::Collector => None,
-        };
+        let most_bytes = for_what.most_bytes();
         let server = ConnectOptions::new(address, KIND.default_port).with_heartbeat(HEARTBEAT);
         let broker = Self { server, queue: queue.to_owned(), most_bytes, is_gone: Arc::default() };
         let mut connection = broker.server.reach().await.map_err(unreached)?;
@@ -100,11 +97,7 @@ impl RabbitMq {
     /// Declares the queue: makes it, or finds out that it has these settings.
     async fn declare(&self) -> Result<(), String> {
         let mut connection = self.connect().await?;
-        let mut settings = vec![
-            ("x-queue-type", Value::Text("quorum")),
-            ("x-overflow", Value::Text("reject-publish")),
-            ("x-max-length-bytes", Value::Number(self.most_bytes.unwrap_or_default().cast_signed())),
-        ];
+        let mut settings = settings(self.most_bytes.unwrap_or_default()).to_vec();
         if drops_what_comes_back_often(connection.about("version").unwrap_or_default()) {
             settings.push(("x-delivery-limit", Value::Number(-1)));
         }
@@ -146,6 +139,21 @@ fn declaration(queue: &str, bits: u8) -> Arguments {
     Arguments::default().short(0).name(queue).byte(bits)
 }
 
+/// The settings of a queue that refuses what is beyond so many bytes.
+fn settings(most_bytes: u64) -> [(&'static str, Value<'static>); 3] {
+    [
+        ("x-queue-type", Value::Text("quorum")),
+        ("x-overflow", Value::Text("reject-publish")),
+        ("x-max-length-bytes", Value::Number(most_bytes.cast_signed())),
+    ]
+}
+
+/// Has the broker answer for each message that is published from now on.
+async fn have_confirmed(connection: &mut Connection) -> Result<(), amqp::Error> {
+    let arguments = Arguments::default().byte(0);
+    answered(connection.ask(ids::CONFIRM, &arguments, ids::CONFIRM_OK)).await.map(drop)
+}
+
 /// How many messages are ready in the queue; none if there is no such queue, and the connection is of no use then.
 async fn look(connection: &mut Connection, queue: &str) -> Result<Option<u32>, amqp::Error> {
     let arguments = declaration(queue, PASSIVE).table(&[]);
@@ -181,8 +189,7 @@ impl Broker for RabbitMq {
                 Some(_) if was_gone => sleep(YOUNG).await,
                 Some(_) => {}
             }
-            let confirm = Arguments::default().byte(0);
-            answered(connection.ask(ids::CONFIRM, &confirm, ids::CONFIRM_OK)).await.map_err(words)?;
+            have_confirmed(&mut connection).await.map_err(words)?;
             let envelope = Envelope::new(&self.queue, true);
             let is_gone = Arc::clone(&self.is_gone);
             let publisher: Box<dyn Publisher> =
@@ -216,15 +223,9 @@ impl Broker for RabbitMq {
             let words = |error: amqp::Error| error.to_string();
             let aside = format!("{}_aside", self.queue);
             let mut connection = self.connect().await?;
-            let settings = [
-                ("x-queue-type", Value::Text("quorum")),
-                ("x-overflow", Value::Text("reject-publish")),
-                ("x-max-length-bytes", Value::Number(ASIDE.cast_signed())),
-            ];
-            let arguments = declaration(&aside, DURABLE).table(&settings);
+            let arguments = declaration(&aside, DURABLE).table(&settings(ASIDE));
             answered(connection.ask(ids::DECLARE, &arguments, ids::DECLARE_OK)).await.map_err(words)?;
-            let confirm = Arguments::default().byte(0);
-            answered(connection.ask(ids::CONFIRM, &confirm, ids::CONFIRM_OK)).await.map_err(words)?;
+            have_confirmed(&mut connection).await.map_err(words)?;
             connection.publish(&Envelope::new(&aside, true), message).await.map_err(words)?;
             loop {
                 match answered(connection.event()).await.map_err(words)? {

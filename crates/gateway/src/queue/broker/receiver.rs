@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    AGAIN, Consumer, HELD, IDLE, LAST, PATIENCE, Shared, Worker,
+    AGAIN, Consumer, HELD, IDLE, LAST, Shared, Worker, in_time,
     message::{self, Content},
 };
 use crate::{
@@ -166,11 +166,10 @@ async fn serve(shared: &Shared, mut consumer: Box<dyn Consumer>, window: &Window
     let (mut closed, mut finished) = (shared.closed.subscribe(), shared.finished.subscribe());
     let mut checks = interval_at(Instant::now() + IDLE, IDLE);
     let mut end = 0;
-    let late = |_| format!("the broker does not answer within {} s", PATIENCE.as_secs());
     loop {
         let stored = window.take_stored();
         if stored > 0 {
-            timeout(PATIENCE, consumer.acknowledge(stored)).await.map_err(late)??;
+            in_time(consumer.acknowledge(stored)).await?;
         }
         if shared.is_closed() {
             window.entries.close();
@@ -188,7 +187,7 @@ async fn serve(shared: &Shared, mut consumer: Box<dyn Consumer>, window: &Window
                 }
                 match put(shared, window, &mut end, received?.into()).await? {
                     Put::Received(received) => window.messages().push_back(received),
-                    Put::Aside => timeout(PATIENCE, consumer.remove_last()).await.map_err(late)??,
+                    Put::Aside => in_time(consumer.remove_last()).await?,
                     Put::Closed => {}
                     Put::OfAnotherVersion => {
                         // given back at once, and left to others for a while
@@ -201,7 +200,7 @@ async fn serve(shared: &Shared, mut consumer: Box<dyn Consumer>, window: &Window
                 }
             }
             () = window.stored.notified() => {}
-            _ = checks.tick() => timeout(PATIENCE, consumer.check()).await.map_err(late)??,
+            _ = checks.tick() => in_time(consumer.check()).await?,
             _ = closed.changed() => {}
             _ = finished.changed() => {}
         }
@@ -231,8 +230,7 @@ async fn put(shared: &Shared, window: &Window, end: &mut u64, message: Bytes) ->
         Content::Records(records) => records,
         Content::OfAnotherVersion => return Ok(Put::OfAnotherVersion),
         Content::Nonsense => {
-            let late = |_| format!("the broker does not answer within {} s", PATIENCE.as_secs());
-            timeout(PATIENCE, shared.broker.keep_aside(&message)).await.map_err(late)??;
+            in_time(shared.broker.keep_aside(&message)).await?;
             let bytes = message.len();
             tracing::error!(
                 bytes,

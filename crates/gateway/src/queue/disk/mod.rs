@@ -302,14 +302,13 @@ impl DiskQueue {
     /// Removes segments of which every entry is stored.
     fn remove_stored(&self) {
         let mut unremoved = self.unremoved.lock().unwrap_or_else(PoisonError::into_inner);
-        let done: Vec<Placed> = {
+        let mut done: VecDeque<Placed> = {
             let mut state = self.shared.state();
             let up_to = state.progress.up_to();
             let count =
                 state.segments.iter().take_while(|segment| segment.sealed && segment.end <= up_to).count();
             state.segments.drain(..count).collect()
         };
-        let mut done = VecDeque::from(done);
         while let Some(segment) = done.front() {
             let path = segment::path(&self.shared.options.folder, segment.number);
             let aside = path.with_extension(segment::DAMAGED);
