@@ -10,7 +10,7 @@ use acidtest_store_nats::{
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{
     ASIDE, Answer, Answered, Broker, Consumer, Gauge, IDLE, MESSAGE, PATIENCE, Publisher, Use, Waiting,
@@ -24,6 +24,9 @@ const ACK_WAIT: Duration = IDLE.saturating_mul(2);
 /// How long nothing may come that was asked for until it is looked whether the consumer is stuck: longer than messages may be
 /// held by a collector that is gone.
 const STUCK: Duration = IDLE.saturating_mul(3);
+/// How long the server may take to remove the files of a stream that it has said to be removed. A stream that was made anew
+/// before that was seen on 2.9.10 to lose its own files to it, and to take nothing ever after (error 10077).
+const REMOVED: Duration = Duration::from_secs(3);
 /// How many bytes are asked for at once: the server closes the connection of a slow reader.
 const ASKED_BYTES: usize = 8 << 20;
 /// How long the server waits for messages before it answers that there are no more.
@@ -317,6 +320,7 @@ impl Broker for Nats {
                         stream = self.stream,
                         "the stream is gone, with all that waited in it: it is made anew"
                     );
+                    sleep(REMOVED).await;
                     self.make(&mut api).await.map_err(words)?;
                 }
                 Err(error) => return Err(words(error)),
