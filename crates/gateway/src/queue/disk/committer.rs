@@ -72,6 +72,7 @@ impl Committer {
     /// Tries whether a segment can be made again: otherwise only a request would find out, and none comes where a load
     /// balancer asks first whether the gateway is ready.
     fn look_for_room(&mut self) {
+        self.shared.remove_stored();
         if self.segment.is_some() || self.make_room(0).is_ok() {
             tracing::info!("entries are taken again");
             self.shared.state().trouble = None;
@@ -207,6 +208,8 @@ impl Committer {
             placed.sealed = true;
         }
         drop(state);
+        // all of it may have been stored before, and then no collector comes that would remove it
+        self.shared.remove_stored();
         self.shared.came.notify_one();
     }
 

@@ -76,8 +76,6 @@ pub(crate) struct DiskQueue {
     turn: TaskMutex<Reader>,
     note: Mutex<Note>,
     committer: Mutex<Option<JoinHandle<()>>>,
-    /// Held while segments are removed, in order. Whether one could not be removed the last time.
-    unremoved: Mutex<bool>,
     /// Locked for as long as this queue is open.
     _lock: File,
 }
@@ -87,6 +85,8 @@ struct Shared {
     options: DiskOptions,
     metrics: Arc<Metrics>,
     state: Mutex<State>,
+    /// Held while segments are removed, in order. Whether one could not be removed the last time.
+    unremoved: Mutex<bool>,
     /// Tells the committer that there is something to do.
     work: Condvar,
     /// Tells the collector whose turn it is that something can be read.
@@ -165,6 +165,42 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Removes segments of which every entry is stored.
+    fn remove_stored(&self) {
+        let mut unremoved = self.unremoved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done: VecDeque<Placed> = {
+            let mut state = self.state();
+            let up_to = state.progress.up_to();
+            let count =
+                state.segments.iter().take_while(|segment| segment.sealed && segment.end <= up_to).count();
+            state.segments.drain(..count).collect()
+        };
+        while let Some(segment) = done.front() {
+            let path = segment::path(&self.options.folder, segment.number);
+            let aside = path.with_extension(segment::DAMAGED);
+            // a file system without hard links has kept it under one name
+            let removed = if segment.damaged && !aside.exists() {
+                fs::rename(&path, aside)
+            } else {
+                fs::remove_file(&path)
+            };
+            if let Err(error) = removed {
+                if !mem::replace(&mut *unremoved, true) {
+                    tracing::error!(file = %path.display(), %error, "a segment that is stored cannot be removed");
+                }
+                break;
+            }
+            *unremoved = false;
+            done.pop_front();
+        }
+        // They still take room. They are removed in order: one that is missing between others would look as if it was
+        // lost.
+        let segments = &mut self.state().segments;
+        while let Some(segment) = done.pop_back() {
+            segments.push_front(segment);
+        }
+    }
+
     fn put_aside(&self, number: u64) {
         if let Some(placed) = self.state().segments.iter_mut().find(|placed| placed.number == number) {
             put_aside(&self.options.folder, placed);
@@ -204,6 +240,7 @@ impl DiskQueue {
             options,
             metrics,
             state: Mutex::new(state),
+            unremoved: Mutex::default(),
             work: Condvar::new(),
             came: Notify::new(),
         });
@@ -213,10 +250,9 @@ impl DiskQueue {
             turn: TaskMutex::new(Reader { cut: Cut::default(), taken: stored, walk: None, done: 0 }),
             note: Mutex::new(note),
             committer: Mutex::new(Some(committer)),
-            unremoved: Mutex::default(),
             _lock: lock,
         };
-        queue.remove_stored();
+        queue.shared.remove_stored();
         Ok(queue)
     }
 
@@ -296,43 +332,7 @@ impl DiskQueue {
             state.progress.up_to()
         };
         self.note.lock().unwrap_or_else(PoisonError::into_inner).say(up_to, false);
-        self.remove_stored();
-    }
-
-    /// Removes segments of which every entry is stored.
-    fn remove_stored(&self) {
-        let mut unremoved = self.unremoved.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut done: VecDeque<Placed> = {
-            let mut state = self.shared.state();
-            let up_to = state.progress.up_to();
-            let count =
-                state.segments.iter().take_while(|segment| segment.sealed && segment.end <= up_to).count();
-            state.segments.drain(..count).collect()
-        };
-        while let Some(segment) = done.front() {
-            let path = segment::path(&self.shared.options.folder, segment.number);
-            let aside = path.with_extension(segment::DAMAGED);
-            // a file system without hard links has kept it under one name
-            let removed = if segment.damaged && !aside.exists() {
-                fs::rename(&path, aside)
-            } else {
-                fs::remove_file(&path)
-            };
-            if let Err(error) = removed {
-                if !mem::replace(&mut *unremoved, true) {
-                    tracing::error!(file = %path.display(), %error, "a segment that is stored cannot be removed");
-                }
-                break;
-            }
-            *unremoved = false;
-            done.pop_front();
-        }
-        // They still take room. They are removed in order: one that is missing between others would look as if it was
-        // lost.
-        let segments = &mut self.shared.state().segments;
-        while let Some(segment) = done.pop_back() {
-            segments.push_front(segment);
-        }
+        self.shared.remove_stored();
     }
 
     pub(super) fn close(&self) {

@@ -530,6 +530,19 @@ async fn a_segment_that_cannot_be_removed_is_removed_later() {
     assert_eq!((segments(folder.path()).len(), queue.depth().bytes), (count, bytes));
     fs::remove_dir(&first).unwrap();
     fs::write(&first, "").unwrap();
-    queue.remove_stored();
+    queue.shared.remove_stored();
     assert_eq!((segments(folder.path()).len(), queue.depth().bytes), (1, Some(SEGMENT)));
+}
+
+/// A segment whose entries were all stored before it was full makes room for the next one, also where there is no other.
+#[tokio::test]
+async fn a_segment_that_is_stored_before_it_is_full_makes_room() {
+    let folder = TempDir::new().unwrap();
+    let options = DiskOptions { most_bytes: SEGMENT, ..options(folder.path()) };
+    let queue = DiskQueue::open(options, Arc::new(Metrics::new())).unwrap();
+    for id in 0..200 {
+        queue.put(record(id, 1, 1000)).await.unwrap();
+        assert_eq!(take_all(&queue, 10, true).await, [id]);
+    }
+    assert_eq!((segments(folder.path()).len(), queue.depth().entries), (1, 0));
 }
