@@ -286,8 +286,11 @@ impl DiskQueue {
                 (state.end, state.ended)
             };
             let waiting = end.saturating_sub(reader.taken);
-            if waiting == 0 && ended {
-                return None;
+            if waiting == 0 {
+                if ended {
+                    return None;
+                }
+                reader.let_go(&self.shared);
             }
             let now = Instant::now();
             if waiting > 0 && until.is_none() {
@@ -399,6 +402,21 @@ impl Reader {
         *taken = batch.end;
         (batch, read)
     }
+
+    /// Closes a segment that was read to its end: once it is removed, its room is free only when nobody has it open.
+    fn let_go(&mut self, shared: &Shared) {
+        let Some((number, walk)) = &self.walk else { return };
+        let number = *number;
+        let may_be_read = {
+            let state = shared.state();
+            let placed = state.segments.iter().find(|placed| placed.number == number);
+            placed.is_some_and(|placed| !placed.sealed || walk.offset < placed.written)
+        };
+        if !may_be_read {
+            self.done = number;
+            self.walk = None;
+        }
+    }
 }
 
 /// The next record that was synced.
@@ -450,14 +468,17 @@ fn next(
         match reader.step(placed.written) {
             Some(Step::Record(first, record)) => return Ok(Some((first, record))),
             Some(Step::Damage { from, to }) => damaged(from, to, DAMAGED),
-            None if placed.sealed => {
+            None => {
                 if reader.offset < placed.written {
                     damaged(reader.offset, placed.written, DAMAGED);
+                    reader.offset = placed.written;
+                }
+                if !placed.sealed {
+                    return Ok(None);
                 }
                 *done = placed.number;
                 *walk = None;
             }
-            None => return Ok(None),
         }
     }
 }

@@ -466,6 +466,27 @@ async fn damage_to_the_last_record_of_a_full_segment_is_no_torn_write() {
     assert!(fs::read(&aside[0]).unwrap() == kept);
 }
 
+/// Damage at the end of a segment that is still written is told and put aside, though all of it counts as stored when the
+/// segment is full, and is then removed.
+#[tokio::test]
+async fn damage_at_the_end_of_an_open_segment_is_put_aside() {
+    let folder = TempDir::new().unwrap();
+    let queue = open(folder.path());
+    for id in 0..3 {
+        queue.put(record(id, 1, 1000)).await.unwrap();
+    }
+    let first = segments(folder.path())[0].clone();
+    let mut bytes = fs::read(&first).unwrap();
+    let last = bytes.iter().rposition(|byte| *byte == b'x').unwrap();
+    bytes[last] ^= 1;
+    fs::write(&first, &bytes).unwrap();
+    assert_eq!(take_all(&queue, 10, true).await, [0, 1]);
+    assert_eq!(files(folder.path(), "damaged"), [first.with_extension("damaged")]);
+    // what comes behind it is read
+    queue.put(record(3, 1, 1000)).await.unwrap();
+    assert_eq!(take_all(&queue, 10, true).await, [3]);
+}
+
 /// A gateway that has no descriptor left, or whose disk is read again only in a moment, loses nothing.
 #[tokio::test]
 async fn a_segment_that_cannot_be_opened_now_is_read_later() {
@@ -545,4 +566,46 @@ async fn a_segment_that_is_stored_before_it_is_full_makes_room() {
         assert_eq!(take_all(&queue, 10, true).await, [id]);
     }
     assert_eq!((segments(folder.path()).len(), queue.depth().entries), (1, 0));
+}
+
+/// A segment that is removed gives its room back at once, also where a collector waits for what comes behind it.
+#[tokio::test]
+async fn nobody_keeps_the_room_of_a_segment_that_is_removed() {
+    let folder = TempDir::new().unwrap();
+    let queue = Arc::new(open(folder.path()));
+    queue.put(record(0, 1, 1000)).await.unwrap();
+    assert_eq!(take_all(&queue, 10, true).await, [0]);
+    let collector = tokio::spawn({
+        let queue = Arc::clone(&queue);
+        async move {
+            while let Some(batch) = queue.take(10, NO_LINGER).await {
+                queue.stored(&batch);
+            }
+        }
+    });
+    // a folder in the place of the second segment lets nobody make it, as a full disk does
+    let next = queue.shared.state().next_segment;
+    fs::create_dir(segment::path(folder.path(), next)).unwrap();
+    let mut id = 1;
+    while queue.put(record(id, 1, 1000)).await.is_ok() {
+        // all is stored before the segment is full
+        while queue.depth().entries > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        id += 1;
+    }
+    let held = || {
+        fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|file| fs::read_link(file.ok()?.path()).ok())
+            .filter(|file| file.starts_with(folder.path()) && file.to_string_lossy().contains(".segment"))
+            .count()
+    };
+    let end = Instant::now() + Duration::from_secs(10);
+    while held() > 0 {
+        assert!(Instant::now() < end, "a segment that was removed is still open");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(queue.depth().bytes, Some(0));
+    collector.abort();
 }
