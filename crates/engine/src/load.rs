@@ -53,6 +53,12 @@ pub struct Load {
     /// soon as its last one has ended: until the end of the measured part or, where the extent is a number of
     /// operations, until the scheduled clients have ended and an operation of its own is not acknowledged.
     pub scheduled: Option<usize>,
+    /// Clients that come and go. Each has a moment at which it comes, at even distances over this time from the beginning
+    /// of the measured part; then it opens its connection, does its share of [`Extent::Operations`], one after the other,
+    /// and leaves. A connection is opened in the time of the operation that needs it: an operation for which there is
+    /// none in time has failed. No lost connection ends the trial, and there is no warm-up. `None`: every client is
+    /// connected before the trial begins, and stays.
+    pub ramp: Option<Duration>,
     /// How long clients are driven without recording before the measured part.
     pub warmup: Duration,
     /// How long the measured part lasts.
@@ -81,6 +87,7 @@ impl Load {
             spans: &[],
             arrivals: Arrivals::Closed,
             scheduled: None,
+            ramp: None,
             warmup: Duration::ZERO,
             extent,
             timeout: Duration::from_secs(10),

@@ -31,6 +31,13 @@ const TICK: u64 = 100_000_000;
 /// thread run.
 const SLICE: u64 = 100_000;
 
+/// Nanoseconds (1 s) after which a client that has not yet come checks again whether the trial is being stopped: there may
+/// be many of them.
+const ABSENT: u64 = 1_000_000_000;
+
+/// Nanoseconds (50 ms) until a client that comes and goes tries again to open its connection.
+const KNOCK: u64 = 50_000_000;
+
 /// Nanoseconds (5 s) that opening a connection may take.
 const CONNECT: u64 = 5_000_000_000;
 
@@ -129,6 +136,9 @@ impl Seat {
 
     /// Drives the client through warm-up and measurement.
     pub async fn drive<C: Client>(mut self, mut client: C) {
+        if let Some(ramp) = self.shared.load.ramp {
+            return self.visit(client, nanos(ramp)).await;
+        }
         self.first(client.connect()).await;
         self.run(&mut client, Phase::WarmUp).await;
         if self.last_words(client.pause()).await.is_none() {
@@ -137,6 +147,81 @@ impl Seat {
         self.run(&mut client, Phase::Measured).await;
         self.end_schedule();
         self.last_words(client.finish()).await;
+    }
+
+    /// Drives a client that comes at its moment of the ramp, does its share of the operations, and leaves.
+    async fn visit<C: Client>(mut self, mut client: C, ramp: u64) {
+        let mut came = false;
+        let (start, _) = self.enter(Phase::Measured).await;
+        self.stay_away(start.saturating_add(self.shared.comes_after(ramp, self.index))).await;
+        let mut slice = self.now();
+        for _ in 0..self.shared.share_of(self.index) {
+            if self.stopping() {
+                break;
+            }
+            let Some(operation) = client.draw() else {
+                self.done(Phase::Measured);
+                break;
+            };
+            self.started(Phase::Measured, false);
+            let begun = self.now();
+            let (outcome, mut effort, lost) = if self.reach(&mut client, begun, &mut came).await {
+                self.perform(&mut client, &operation, begun).await
+            } else {
+                (Outcome::Failed, Effort::default(), false)
+            };
+            let ended = self.now();
+            let kind = C::kind(&operation);
+            client.account(operation, outcome);
+            effort.lock_time = nanos(client.lock_wait());
+            self.record(kind, outcome, begun, (begun, ended), effort);
+            if let Some((span, nanoseconds)) = client.span() {
+                self.bench.borrow_mut().recorder.span(span, nanoseconds);
+            }
+            if lost {
+                self.interrupted(1);
+                self.connected = false;
+            }
+            slice = self.give_way(slice, ended).await;
+        }
+        self.last_words(client.finish()).await;
+        self.end_schedule();
+    }
+
+    /// Opens the connection of an operation that has begun, if there is none, until the operation's time is up.
+    /// `came` is whether it had one before.
+    async fn reach<C: Client>(&mut self, client: &mut C, begun: u64, came: &mut bool) -> bool {
+        let deadline = begun.saturating_add(self.shared.timeout);
+        while !self.connected {
+            let fault = match self.guard(client.connect(), deadline).await {
+                Some(Ok(())) => {
+                    self.connected = true;
+                    if std::mem::replace(came, true) {
+                        self.shared.totals.reconnected();
+                    }
+                    break;
+                }
+                Some(Err(cause)) => Fault::lost(cause),
+                None => Fault::lost(self.no_answer(deadline)),
+            };
+            self.note(&fault);
+            if self.out_of_time(deadline, KNOCK) {
+                return false;
+            }
+            self.sleep_until(self.now() + KNOCK).await;
+        }
+        true
+    }
+
+    /// Sleeps until the client's moment, or until the trial is being stopped.
+    async fn stay_away(&mut self, until: u64) {
+        loop {
+            let now = self.now();
+            if now >= until || self.stopping() {
+                return;
+            }
+            self.sleeper.sleep(Duration::from_nanos((until - now).min(ABSENT))).await;
+        }
     }
 
     /// Runs a client's last exchange with its store at the end of a phase, if it still has a connection. `None` if
@@ -222,7 +307,9 @@ impl Seat {
     }
 
     /// Waits at the gate until every client has arrived, and begins the phase.
-    pub(crate) async fn enter(&mut self, phase: Phase) {
+    ///
+    /// Returns when it began, and when it ends, in nanoseconds of the trial's clock.
+    pub(crate) async fn enter(&mut self, phase: Phase) -> (u64, u64) {
         let shared = Arc::clone(&self.shared);
         // the wait is given up only when the trial is, and then no client starts anything any more
         self.guard(shared.gate.wait(phase), u64::MAX).await;
@@ -235,6 +322,7 @@ impl Seat {
         self.bench.borrow_mut().enter(phase, start, end);
         self.phase = phase;
         self.end = end;
+        (start, end)
     }
 
     async fn run<C: Client>(&mut self, client: &mut C, phase: Phase) {

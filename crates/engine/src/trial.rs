@@ -139,6 +139,19 @@ impl Shared {
         self.budget.is_some() && self.schedule_over.load(Ordering::Relaxed)
     }
 
+    /// How many of the operations a client that comes and goes does.
+    pub(crate) fn share_of(&self, client: usize) -> u64 {
+        let Extent::Operations(count) = self.load.extent else { return u64::MAX };
+        let (clients, client) = (self.scheduled.max(1) as u64, client as u64);
+        count / clients + u64::from(client < count % clients)
+    }
+
+    /// How many nanoseconds of the ramp pass before such a client comes.
+    pub(crate) fn comes_after(&self, ramp: u64, client: usize) -> u64 {
+        let passed = u128::from(ramp) * client as u128 / self.scheduled.max(1) as u128;
+        u64::try_from(passed).unwrap_or(u64::MAX)
+    }
+
     /// A thread's share of the arrivals (0 to 1), and its turn among the threads that have a share (0 to 1).
     /// Clients are distributed over the threads in turn, those on the schedule first.
     fn share(&self, shard: usize, threads: usize) -> (f64, f64) {

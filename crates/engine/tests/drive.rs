@@ -320,6 +320,88 @@ fn clients_that_are_disconnected_do_not_know_what_they_did_and_connect_again() {
     }
 }
 
+/// A load whose clients come over this many milliseconds and do so many operations together.
+fn visits(millis: u64, count: u64) -> Load {
+    Load {
+        ramp: Some(Duration::from_millis(millis)),
+        timeout: Duration::from_millis(500),
+        ..operations(count)
+    }
+}
+
+/// Clients come one after the other, each does its share, and the last ones come at the end of the ramp.
+#[test]
+fn clients_come_and_go() {
+    let (measurement, world) =
+        simulate(visits(1000, 42), 10, |_| Act::After(Duration::from_millis(20), Attempt::Ok));
+    let turns: Vec<u64> = world.turns.lock().unwrap().values().copied().collect();
+    assert_eq!(turns, [5, 5, 4, 4, 4, 4, 4, 4, 4, 4], "42 operations of ten clients");
+    assert_eq!((world.connections.load(SeqCst), world.finished.load(SeqCst)), (10, 10));
+    assert_eq!((measurement.operations[0].count(Outcome::Ok), measurement.arrived.completed), (42, 42));
+    assert_eq!((measurement.stopped, measurement.reconnects), (None, 0));
+    // the last one comes after 900 ms, and has four operations of 20 ms each
+    assert!((975..=1000).contains(&measurement.window.as_millis()), "{:?}", measurement.window);
+    let first_second: u64 = measurement.series[0].counts[0].iter().sum();
+    assert_eq!(first_second, 42);
+}
+
+/// Whoever finds nobody there tries again until it gives the operation up, which has then not been sent; and goes on with
+/// the next. That does not end the trial, and nor does a connection that is lost.
+#[test]
+fn clients_that_come_and_go_outlast_a_server_that_is_away() {
+    let world = Arc::new(World::default());
+    world.refuses_connections.store(true, SeqCst);
+    let script: Arc<Script> = Arc::new(|_| Act::Answer(Attempt::Ok));
+    let measurement = simulated(visits(100, 6), tasks(2, &world, &script));
+    let operation = &measurement.operations[0];
+    assert_eq!((operation.count(Outcome::Failed), operation.count(Outcome::Ok)), (6, 0));
+    assert_eq!((world.attempts.load(SeqCst), measurement.stopped), (0, None));
+    // three operations of 500 ms, of which the last 50 ms are no time for another try
+    assert!((1400..=1600).contains(&measurement.window.as_millis()) || measurement.window.is_zero());
+    assert!(measurement.faults["connection refused"] >= 6 * 9, "{:?}", measurement.faults);
+    let lost = |attempt| match attempt {
+        1 => Act::Answer(Attempt::Unknown(Fault::lost("reset"))),
+        3 => Act::Never,
+        _ => Act::Answer(Attempt::Ok),
+    };
+    let (measurement, world) = simulate(visits(0, 6), 1, lost);
+    let operation = &measurement.operations[0];
+    assert_eq!((operation.count(Outcome::Unknown), operation.count(Outcome::Ok)), (2, 4));
+    assert_eq!((measurement.reconnects, world.connections.load(SeqCst), measurement.stopped), (2, 3, None));
+}
+
+/// Clients of several processes come in one order, and have the same shares.
+#[test]
+fn parts_have_one_ramp() {
+    let load = Load { threads: 2, ..visits(300, 20) };
+    let (measurement, world) = in_peace(&load, 5, 2, |_| Act::Answer(Attempt::Ok));
+    assert_eq!(measurement.operations[0].count(Outcome::Ok), 20);
+    assert!(world.turns.lock().unwrap().values().all(|turns| *turns == 4));
+    assert!(measurement.window >= Duration::from_millis(240), "{:?}", measurement.window);
+}
+
+/// A trial that is stopped does not wait for clients that have not come yet.
+#[test]
+fn a_ramp_can_be_stopped() {
+    let begun = std::time::Instant::now();
+    let trial = Trial::new(visits(3_600_000, 100), 100);
+    let (measurement, _) = driven_by(
+        |tasks| {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    until("something is acknowledged", || trial.so_far().last_acknowledged.is_some());
+                    trial.stop(Stop::Interrupted);
+                });
+                trial.run(tasks).unwrap()
+            })
+        },
+        100,
+        |_| Act::Answer(Attempt::Ok),
+    );
+    assert_eq!(measurement.stopped, Some(Stop::Interrupted));
+    assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", begun.elapsed());
+}
+
 /// Runs clients to the end on a clock that is paused while any of them has something to do.
 fn simulated(load: Load, tasks: Vec<ClientTask>) -> Measurement {
     let runtime =
