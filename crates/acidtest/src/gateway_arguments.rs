@@ -84,6 +84,9 @@ pub(crate) enum UserCommand {
         /// How long the token is good for (12h, 30d) [default: until it is revoked]
         #[arg(long, value_name = "TIME", value_parser = lifetime)]
         expires: Option<Duration>,
+        /// Write the token into this file, which only you can read, instead of printing it
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
     },
     /// List the users
     List,

@@ -3,8 +3,10 @@
 
 use std::{
     fmt::Write as _,
+    fs::File,
     io::{self, Write},
     num::NonZeroUsize,
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     thread,
     time::Duration,
@@ -357,9 +359,17 @@ fn address(given: Option<&str>, data: &Path, file: &str) -> Result<Address, Fail
 async fn users(asked: args::User) -> Result<Status, Failure> {
     let users = Users::open(&users_address(&asked.database)?).await.map_err(failure)?;
     match asked.command {
-        UserCommand::Add { name, operator, expires } => {
+        UserCommand::Add { name, operator, expires, token_file } => {
+            // before the user is added: otherwise nobody would ever know the token
+            let file = token_file.map(|path| Ok::<_, Failure>((token_file_at(&path)?, path))).transpose()?;
             let token = users.add(&name, operator, expires).await.map_err(failure)?;
-            output::print_text(&format!("{}\n", token.reveal()))?;
+            let text = format!("{}\n", token.reveal());
+            if let Some((mut file, path)) = file {
+                file.write_all(text.as_bytes()).map_err(|error| unwritten(&path, &error))?;
+                output::say(&format!("{name} may send entries with the token in {}", path.display()));
+                return Ok(Status::Held);
+            }
+            output::print_text(&text)?;
             output::say(&format!(
                 "{name} may send entries with this token, which is not shown again:\n  curl -H \"Authorization: Bearer \
                  TOKEN\" --json '{{...}}' http://HOST:PORT/logs"
@@ -392,6 +402,16 @@ async fn users(asked: args::User) -> Result<Status, Failure> {
         }
     }
     Ok(Status::Held)
+}
+
+/// A new file that nobody else can read.
+fn token_file_at(path: &Path) -> Result<File, Failure> {
+    let made = File::options().write(true).create_new(true).mode(0o600).open(path);
+    made.map_err(|error| unwritten(path, &error))
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Failure {
+    Failure::Other(format!("the token cannot be written to {}: {error}", path.display()))
 }
 
 fn failure(error: Error) -> Failure {

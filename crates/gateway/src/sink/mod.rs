@@ -191,11 +191,17 @@ struct Tables {
 
 impl Tables {
     fn named(table: &str) -> Result<Self, Error> {
-        let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        let begins = table.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
-        if !begins || table.len() > 48 || !table.bytes().all(is_good) {
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let is_name = |name: &str| {
+            let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            begins && name.len() <= 48 && name.bytes().all(is_letter)
+        };
+        let (schema, name) =
+            table.split_once('.').map_or((None, table), |(schema, name)| (Some(schema), name));
+        if !is_name(name) || schema.is_some_and(|schema| !is_name(schema)) {
             return Err(Error::Usage(format!(
-                "\"{table}\" is no name for a table here: use up to 48 small letters, digits and _, a letter first"
+                "\"{table}\" is no name for a table here: use up to 48 small letters, digits and _, no digit first, and \
+                 with PostgreSQL perhaps a schema and a dot before"
             )));
         }
         Ok(Self { entries: table.to_owned(), refused: format!("{table}_refused") })
