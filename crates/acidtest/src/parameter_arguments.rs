@@ -1,7 +1,7 @@
 //! Options that are not written out in [`args`](crate::args): numbers in ranges, and every parameter of a workload,
 //! which has an option of its own.
 
-use std::{collections::BTreeSet, str::FromStr};
+use std::str::FromStr;
 
 use acidtest_workloads::WORKLOADS;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -89,28 +89,33 @@ impl ParameterArguments {
     }
 }
 
-/// An option for every parameter; a parameter that several workloads have is listed with the first of them.
+/// An option for every parameter. One that several workloads have is listed with the first of them, and says what it means
+/// to the others where they have another default.
 fn options() -> Vec<(&'static str, Arg)> {
-    let mut named = BTreeSet::new();
-    let mut options = Vec::new();
+    let mut named: Vec<(&'static str, String, String)> = Vec::new();
     for kind in WORKLOADS {
-        let heading = format!("Parameters of {}", kind.name);
         for parameter in (kind.parameters)() {
-            if !named.insert(parameter.name) {
-                continue;
+            let default = format!("[default: {}]", parameter.default);
+            let help = format!("{} {default}", parameter.meaning);
+            match named.iter_mut().find(|(name, ..)| *name == parameter.name) {
+                None => named.push((parameter.name, format!("Parameters of {}", kind.name), help)),
+                Some((_, _, said)) if said.contains(&default) => {}
+                Some((_, _, said)) => *said = format!("{said}; of {}: {help}", kind.name),
             }
-            let arg = Arg::new(parameter.name)
-                .long(parameter.name.replace('_', "-"))
-                .value_name("VALUE,...")
-                .value_delimiter(',')
-                .value_parser(word)
-                .action(clap::ArgAction::Append)
-                .help_heading(heading.clone())
-                .help(format!("{} [default: {}]", parameter.meaning, parameter.default));
-            options.push((parameter.name, arg));
         }
     }
-    options
+    let option = |(name, heading, help): (&'static str, String, String)| {
+        let arg = Arg::new(name)
+            .long(name.replace('_', "-"))
+            .value_name("VALUE,...")
+            .value_delimiter(',')
+            .value_parser(word)
+            .action(clap::ArgAction::Append)
+            .help_heading(heading)
+            .help(help);
+        (name, arg)
+    };
+    named.into_iter().map(option).collect()
 }
 
 impl Args for ParameterArguments {

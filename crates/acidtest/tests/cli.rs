@@ -575,11 +575,11 @@ fn the_self_test_catches_every_bug() {
     assert!(ended.stdout.contains("every planted bug was caught"), "{}", ended.stdout);
     assert_eq!(
         ended.stdout.matches("caught").count(),
-        (6 + 1 + 2) + (14 + 1) + 2 + 10 + (3 * 4 + 2) + 1,
+        (6 + 1 + 2) + (14 + 1) + 2 + 10 + 5 + (4 * 4 + 2) + 1,
         "of the inventory six bugs, no lock, two replayed; of records fourteen and no lock; of the join two; \
-         of the queue ten; of stores that are killed four each, and two of the queue; the last line"
+         of the queue ten; of logs five; of stores that are killed four each, and two of the queue; the last line"
     );
-    assert_eq!(ended.stdout.matches("no alarm").count(), 6 + 8 + 2 + 7 + 3);
+    assert_eq!(ended.stdout.matches("no alarm").count(), 6 + 8 + 2 + 7 + 4 + 4);
 }
 
 /// Many plans of every workload, on correct stores with faults and on broken ones. The seed makes them the same each
@@ -596,6 +596,7 @@ fn no_random_plan_is_judged_wrongly() {
         "records",
         "join",
         "queue",
+        "logs",
         "drops an acknowledged insert",
         "delivers again what was acknowledged",
     ] {

@@ -193,6 +193,8 @@ impl Seat {
     async fn reach<C: Client>(&mut self, client: &mut C, begun: u64, came: &mut bool) -> bool {
         let deadline = begun.saturating_add(self.shared.timeout);
         while !self.connected {
+            // what was closed on purpose before is not this one
+            self.cuts.seen = self.shared.control.disconnects();
             let fault = match self.guard(client.connect(), deadline).await {
                 Some(Ok(())) => {
                     self.connected = true;

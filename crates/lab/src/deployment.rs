@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use acidtest_model::{Durability, Role};
+use acidtest_model::{Durability, Role, Secret};
 
 use crate::{
     Lifetime,
@@ -24,8 +24,20 @@ pub struct MemberSpec<'a> {
     pub durability: Durability,
     /// The port on loopback; a free one if none is given.
     pub port: Option<u16>,
-    /// acidtest's own program, for a host of an embedded store; none for a server.
+    /// acidtest's own program, for a host of an embedded store or a service in front of a store; none for a server.
     pub host: Option<&'a Path>,
+    /// What such a service is told on its command line; it is journaled.
+    pub arguments: &'a [String],
+    /// Passwords for its environment, which are not.
+    pub secrets: &'a [(&'static str, Secret)],
+}
+
+impl<'a> MemberSpec<'a> {
+    /// A server of this store, on a free port.
+    #[must_use]
+    pub fn server(role: Role, store: &'a str, durability: Durability) -> Self {
+        Self { role, store, durability, port: None, host: None, arguments: &[], secrets: &[] }
+    }
 }
 
 /// Private servers that were started together. When this value is dropped, they end and their folder is removed,
@@ -62,8 +74,8 @@ impl Deployment {
         // dropped if a member cannot be started: then those before it end, too
         let mut deployment = Self { members: Vec::new(), folder };
         let place = deployment.folder.place.clone();
-        for (record, user) in place.journal.members.iter().zip(users) {
-            deployment.members.push(Member::start(&place, record, user)?);
+        for ((record, user), spec) in place.journal.members.iter().zip(users).zip(specs) {
+            deployment.members.push(Member::start(&place, record, user, spec.secrets)?);
         }
         if kept {
             deployment.folder.leave();
@@ -132,5 +144,6 @@ fn record(spec: &MemberSpec<'_>) -> Result<MemberRecord, LabError> {
     let binary = installed::process_of(kind, &program).unwrap_or_else(|| program.clone());
     let port = port::choose(spec.port)?;
     let (role, store, durability) = (spec.role, spec.store.to_owned(), spec.durability);
-    Ok(MemberRecord { role, store, program, binary, port, durability, is_lone: false })
+    let arguments = spec.arguments.to_vec();
+    Ok(MemberRecord { role, store, program, binary, port, durability, arguments, is_lone: false })
 }

@@ -58,6 +58,9 @@ pub(crate) struct MemberRecord {
     pub(crate) binary: PathBuf,
     pub(crate) port: u16,
     pub(crate) durability: Durability,
+    /// What a service of acidtest's own is told on its command line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) arguments: Vec<String>,
     /// Whether its folder is the private folder itself: that of an earlier acidtest, which had one server at most.
     #[serde(skip)]
     pub(crate) is_lone: bool,
@@ -102,7 +105,17 @@ impl TryFrom<ReadJournal> for Journal {
             (None, Some(None)) => Vec::new(),
             (None, Some(Some(LoneServer { program, binary, port, durability }))) => {
                 let (role, store) = (Role::Server, store.clone());
-                vec![MemberRecord { role, store, program, binary, port, durability, is_lone: true }]
+                let arguments = Vec::new();
+                vec![MemberRecord {
+                    role,
+                    store,
+                    program,
+                    binary,
+                    port,
+                    durability,
+                    arguments,
+                    is_lone: true,
+                }]
             }
             // nothing says that the folder has no server
             (None, None) => return Err("it has no members"),
@@ -461,6 +474,7 @@ mod tests {
             program: program.clone(),
             port: 1,
             durability: Durability::None,
+            arguments: Vec::new(),
             is_lone: false,
         };
         Journal::new("redis", false, vec![member(Role::Server), member(Role::Locks)])

@@ -107,7 +107,7 @@ fn version(kind: &Kind, program: &Path) -> Result<String, String> {
 }
 
 fn answer(program: &Path) -> Result<String, String> {
-    let asked = Invocation { program: program.to_owned(), arguments: vec!["--version".into()] };
+    let asked = Invocation::new(program).arg("--version");
     let answer = launch::output(&asked).map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&answer.stdout);
     let line = text.lines().next().map(str::trim).unwrap_or_default();

@@ -5,17 +5,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use acidtest_model::Secret;
 use rustix::process::Signal;
 
 /// A program with its arguments.
 pub(crate) struct Invocation {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
+    /// Passwords for its environment, where others cannot read them.
+    pub(crate) secrets: Vec<(&'static str, Secret)>,
 }
 
 impl Invocation {
     pub(crate) fn new(program: &Path) -> Self {
-        Self { program: program.to_owned(), arguments: Vec::new() }
+        Self { program: program.to_owned(), arguments: Vec::new(), secrets: Vec::new() }
     }
 
     pub(crate) fn arg(mut self, argument: impl Into<OsString>) -> Self {
@@ -25,6 +28,11 @@ impl Invocation {
 
     pub(crate) fn args<T: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    pub(crate) fn secrets(mut self, secrets: &[(&'static str, Secret)]) -> Self {
+        self.secrets.extend_from_slice(secrets);
         self
     }
 

@@ -82,6 +82,7 @@ impl Launcher<'_> {
             .envs([("PATH", PATH), ("LC_ALL", "C.UTF-8")])
             .env("HOME", self.home)
             .env(MARK, self.folder)
+            .envs(what.secrets.iter().map(|(name, secret)| (name, secret.reveal())))
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)

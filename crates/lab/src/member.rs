@@ -1,13 +1,14 @@
 //! One private server, a member of its deployment: its start, its end, its pauses, and its log.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Child,
     thread,
     time::{Duration, Instant},
 };
 
-use acidtest_model::{Address, Role};
+use acidtest_model::{Address, Role, Secret};
 
 use crate::{
     error::LabError,
@@ -38,6 +39,8 @@ pub struct Member {
     record: MemberRecord,
     folder: PathBuf,
     address: Address,
+    /// For the environment of its process.
+    secrets: Vec<(&'static str, Secret)>,
     child: Child,
 }
 
@@ -47,13 +50,14 @@ impl Member {
         place: &PrivateFolder,
         record: &MemberRecord,
         user: Option<User>,
+        secrets: &[(&'static str, Secret)],
     ) -> Result<Self, LabError> {
         let (place, record) = (place.clone(), record.clone());
         let folder = place.member(&record);
         let running = Running::of(&place, &record)?;
         running.init(user)?;
-        let (child, address) = (running.spawn(user)?, running.address());
-        let mut member = Self { place, record, folder, address, child };
+        let (child, address) = (running.spawn(user, secrets)?, running.address());
+        let mut member = Self { place, record, folder, address, secrets: secrets.to_vec(), child };
         let started = member.await_exec();
         if started.is_err() {
             // the first error is the one that is reported
@@ -107,6 +111,16 @@ impl Member {
         home_of(&self.folder).join(kinds::HOSTED)
     }
 
+    /// The token by which a service of acidtest's own knows its clients.
+    ///
+    /// # Errors
+    /// It has none, or it cannot be read.
+    pub fn token(&self) -> Result<String, LabError> {
+        let file = home_of(&self.folder).join(kinds::TOKEN);
+        let token = fs::read_to_string(&file).map_err(LabError::at("reading", &file))?;
+        Ok(token.trim().to_owned())
+    }
+
     /// The last lines that the server, or the preparation of its data, wrote.
     #[must_use]
     pub fn log_tail(&self, lines: usize) -> Vec<String> {
@@ -133,7 +147,7 @@ impl Member {
     pub fn restart(&mut self) -> Result<(), LabError> {
         self.end(GRACE)?;
         let running = self.running()?;
-        let child = running.spawn(running.kind.user()?)?;
+        let child = running.spawn(running.kind.user()?, &self.secrets)?;
         self.child = child;
         self.await_exec()
     }
@@ -214,8 +228,8 @@ impl<'a> Running<'a> {
     pub(crate) fn of(place: &'a PrivateFolder, record: &MemberRecord) -> Result<Self, LabError> {
         let kind = kinds::find_member(&record.store)?;
         let folder = place.member(record);
-        let MemberRecord { program, binary, port, durability, .. } = record.clone();
-        let site = Site { program, binary, home: home_of(&folder), port, durability };
+        let MemberRecord { program, binary, port, durability, arguments, .. } = record.clone();
+        let site = Site { program, binary, home: home_of(&folder), port, durability, arguments };
         Ok(Self { place, folder, kind, site })
     }
 
@@ -263,9 +277,10 @@ impl<'a> Running<'a> {
         Err(self.failure(|store, log| LabError::InitFailed { store, program, how, log }))
     }
 
-    fn spawn(&self, user: Option<User>) -> Result<Child, LabError> {
+    fn spawn(&self, user: Option<User>, secrets: &[(&'static str, Secret)]) -> Result<Child, LabError> {
         let dies_with_us = (!self.place.journal.kept).then(|| self.kind.orphaned());
-        self.launcher(user).spawn(&(self.kind.run)(&self.site), dies_with_us)
+        let run = (self.kind.run)(&self.site).secrets(secrets);
+        self.launcher(user).spawn(&run, dies_with_us)
     }
 
     /// Frees what a killed server left in the kernel. Errors are ignored: it is little, and gone with the next boot.

@@ -24,7 +24,15 @@ fn written(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 fn member(role: Role) -> MemberSpec<'static> {
-    MemberSpec { role, store: "redis", durability: Durability::None, port: None, host: None }
+    MemberSpec {
+        role,
+        store: "redis",
+        durability: Durability::None,
+        port: None,
+        host: None,
+        arguments: &[],
+        secrets: &[],
+    }
 }
 
 /// Changed journals and notes are listed as far as they can be read.

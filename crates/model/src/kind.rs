@@ -92,6 +92,9 @@ pub struct IdleOption {
     pub why: &'static str,
 }
 
+/// For the workload logs, of a store that the gateway cannot store entries in.
+pub const NO_SINK: Support = Support::No("a gateway stores in SQLite, PostgreSQL, MariaDB or MySQL");
+
 /// For stores in which a write is visible to every search at once.
 pub const NO_REFRESH: Support = Support::No("what is written is found at once");
 

@@ -11,6 +11,7 @@ mod guarantee;
 mod kind;
 mod nearest;
 mod role;
+mod span;
 mod timeline;
 
 pub use address::{Address, AddressError, Secret};
@@ -19,10 +20,12 @@ pub use error::StoreError;
 pub use figure::count;
 pub use guarantee::{Durability, EffectiveSettings, Isolation, Lock, UnknownWord};
 pub use kind::{
-    CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_REFRESH, StoreKind, Support, all_has_effect, never,
+    CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_REFRESH, NO_SINK, StoreKind, Support, all_has_effect,
+    never,
 };
 pub use nearest::{hint, nearest};
 pub use role::Role;
+pub use span::Span;
 pub use timeline::{Disruption, Fault, Faults, Injection, Moment, Timeline};
 
 use std::{future::Future, pin::Pin};

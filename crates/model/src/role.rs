@@ -12,13 +12,15 @@ pub enum Role {
     Server,
     /// The server that keeps the locks of a store that has none of its own.
     Locks,
+    /// The gateway that clients send log entries to.
+    Gateway,
     /// The processes that drive the clients, which are no member of the store's deployment.
     Clients,
 }
 
 impl Role {
     /// The roles of servers.
-    pub const ALL: [Self; 2] = [Self::Server, Self::Locks];
+    pub const ALL: [Self; 3] = [Self::Server, Self::Locks, Self::Gateway];
 
     /// The role's name, as users write and read it.
     #[must_use]
@@ -26,6 +28,7 @@ impl Role {
         match self {
             Self::Server => "server",
             Self::Locks => "locks",
+            Self::Gateway => "gateway",
             Self::Clients => "clients",
         }
     }

@@ -98,8 +98,8 @@ const MOST: u32 = 1000;
 
 /// What a fault may look like.
 const FORMS: &str = "write kill@3s, kill@3s:500ms (down for so long), kill*5 (five times), kill:locks@3s (the lock \
-                     service), restart@5s or pause@4s:2s, or of the clients disconnect@3s or stall@3s:2s, several together as \
-                     kill@3s+pause@6s:1s, or none";
+                     service), kill:gateway@3s and kill:sink@3s (of logs), restart@5s or pause@4s:2s, or of the clients \
+                     disconnect@3s or stall@3s:2s, several together as kill@3s+pause@6s:1s, or none";
 
 impl Faults {
     /// Whether there are none.
@@ -124,6 +124,12 @@ impl Faults {
     #[must_use]
     pub fn hit_servers(&self) -> bool {
         self.0.iter().any(|fault| !fault.disruption.hits_clients())
+    }
+
+    /// Whether any of them is done to this member.
+    #[must_use]
+    pub fn hit(&self, role: Role) -> bool {
+        self.0.iter().any(|fault| fault.member == role)
     }
 
     /// The latest moment that is asked for.
@@ -286,10 +292,14 @@ fn fault(text: &str) -> Result<Fault, String> {
             return Err(format!("{word} is done to clients, and \"{role}\" is none"));
         }
         None if disruption.hits_clients() => Role::Clients,
-        None => Role::Server,
+        // what a gateway stores in is the server of the store
+        None | Some("sink") => Role::Server,
         Some(role) => Role::ALL.into_iter().find(|known| known.name() == role).ok_or_else(|| {
             let known = Role::ALL.map(Role::name);
-            format!("no server has the role \"{role}\": roles are {}", known.join(" and "))
+            format!(
+                "no server has the role \"{role}\": roles are {}, and sink for the server that a gateway stores in",
+                known.join(", ")
+            )
         })?,
     };
     Ok(Fault { disruption, member, moment })
@@ -380,7 +390,7 @@ mod tests {
             ("kill@99999999s", "no length of time"),
             ("kill*0", "from 1 to 1000"),
             ("kill*x", "from 1 to 1000"),
-            ("kill:router@3s", "roles are server and locks"),
+            ("kill:router@3s", "roles are server, locks, gateway, and sink"),
             ("pause@3s", "a pause has an end"),
             ("pause@3s:0s", "a pause has an end"),
             ("restart@3s:1s", "takes as long as the server takes"),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use acidtest_workloads::Visits;
+
 use crate::{
     ArrivalKind, CellResult, RefusedKind, RunResult, count,
     dimensions::Names,
@@ -42,7 +44,10 @@ pub(crate) fn workload(result: &RunResult) -> String {
 
 pub(crate) fn driving(result: &RunResult) -> String {
     let plan = &result.plan;
+    let visits = visits(result);
     let arrivals = match plan.rates.as_slice() {
+        [] if visits.is_some_and(|visits| visits.stay) => "open loop, evenly spaced".to_owned(),
+        [] if visits.is_some() => "which come and go".to_owned(),
         [] => "closed loop".to_owned(),
         rates => {
             let spaced = match plan.arrivals {
@@ -54,6 +59,7 @@ pub(crate) fn driving(result: &RunResult) -> String {
         }
     };
     let extent = match (plan.trace, plan.ops) {
+        _ if visits.is_some() => String::new(),
         (Some(length), _) => format!("a replayed sequence of {} operations", count(length)),
         (None, Some(ops)) => format!("{} operations after {} warm-up", count(ops), plan.warmup),
         (None, None) => format!("{} after {} warm-up", plan.duration, plan.warmup),
@@ -76,7 +82,14 @@ pub(crate) fn driving(result: &RunResult) -> String {
     };
     let durability = common_durability(result)
         .map_or_else(String::new, |durability| format!(" · durability {durability}"));
-    format!("{who}, {arrivals}{durability} · {extent} · {trials}{refused} · seed {}", plan.seed)
+    let extent = if extent.is_empty() { extent } else { format!(" · {extent}") };
+    format!("{who}, {arrivals}{durability}{extent} · {trials}{refused} · seed {}", plan.seed)
+}
+
+/// How the clients of the first cell come and go, where they do.
+fn visits(result: &RunResult) -> Option<Visits> {
+    let kind = acidtest_workloads::workload(&result.plan.workload)?;
+    (kind.with)(&result.cells.first()?.parameters).ok()?.visits()
 }
 
 /// The durability level that was read back of all cells that were run; none where they differ.

@@ -33,13 +33,14 @@ mod terminal;
 mod upgrade;
 mod waiting;
 
+pub use acidtest_model::Span;
 pub use acidtest_model::count;
 pub use csv::{CsvError, csv};
 pub use figure::{bytes, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram};
 pub use markdown::markdown;
 pub use page::{NamedResult, page};
-pub use plan::{ArrivalKind, CELLS, Plan, RefusedKind, Span, TRIALS};
+pub use plan::{ArrivalKind, CELLS, Plan, RefusedKind, TRIALS};
 pub use price::Price;
 pub use result::{
     ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, InjectionFigures,

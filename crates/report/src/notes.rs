@@ -13,7 +13,7 @@ use crate::{
     distinct,
     figure::{nanoseconds, rate, total},
     price::Priceable,
-    result::SEEN,
+    result::{SEEN, is_kept_by},
     sweeps,
     tables::{MANY, percent, ratio},
 };
@@ -95,13 +95,17 @@ fn meanings(result: &RunResult) -> Vec<String> {
         let cells = result.cells.iter().filter(|cell| {
             cell.effective.as_ref().is_some_and(|effective| effective.durability == durability)
         });
-        let crashes: usize = cells.flat_map(|cell| &cell.trials).map(|trial| trial.crashes().count()).sum();
-        let tested = match crashes {
+        let crashes: Vec<_> = cells
+            .flat_map(|cell| &cell.trials)
+            .flat_map(TrialResult::crashes)
+            .map(|crash| &*crash.member)
+            .collect();
+        let whose: BTreeSet<String> = crashes.iter().map(|member| format!("the {member}'s")).collect();
+        let whose = whose.into_iter().collect::<Vec<_>>().join(" or ");
+        let tested = match crashes.len() {
             0 => "no crash was tested in this run".to_owned(),
-            1 => "tested by one crash of the server's process, and by no loss of power".to_owned(),
-            several => {
-                format!("tested by {several} crashes of the server's process, and by no loss of power")
-            }
+            1 => format!("tested by one crash of {whose} process, and by no loss of power"),
+            several => format!("tested by {several} crashes of {whose} process, and by no loss of power"),
         };
         format!("durability {durability}: {}, by the settings read back; {tested}.", durability.meaning())
     }));
@@ -442,7 +446,7 @@ fn injection(injected: &InjectionFigures) -> String {
     };
     let counts = match (injected.acknowledged, injected.interrupted) {
         (Some(acknowledged), Some(0))
-            if ["kill", "restart"].contains(&fault.as_str()) && member == Role::Server.name() =>
+            if ["kill", "restart"].contains(&fault.as_str()) && is_kept_by(member) =>
         {
             format!(
                 "; {} acknowledged before it, none interrupted, so that it does not count",

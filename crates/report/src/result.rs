@@ -599,17 +599,22 @@ impl TrialResult {
         (!left.is_empty()).then(|| total(left.iter().copied()) as f64 / left.len() as f64)
     }
 
-    /// The faults that ended the processes of the store's own server after something had been acknowledged: those that
-    /// say something of its durability.
+    /// The faults that ended the processes of the store's own server, or of the gateway before it, after something had been
+    /// acknowledged: those that say something of its durability.
     pub(crate) fn crashes(&self) -> impl Iterator<Item = &InjectionFigures> {
         self.injections.iter().filter(|injected| {
-            injected.member == Role::Server.name()
+            is_kept_by(&injected.member)
                 && injected.fault != "pause"
                 && injected.last_ok_seconds.is_some()
                 // a fault that interrupts nobody says little of what it does to those whom it does interrupt
                 && injected.interrupted.is_none_or(|interrupted| interrupted > 0)
         })
     }
+}
+
+/// Whether the member with this role keeps what was acknowledged.
+pub(crate) fn is_kept_by(member: &str) -> bool {
+    [Role::Server, Role::Gateway].iter().any(|role| role.name() == member)
 }
 
 impl SecondFigures {

@@ -68,6 +68,12 @@ pub(crate) fn is_hosted(target: &Target, address: &Address) -> bool {
     target.kind().hosting == Hosting::Embedded && !address.host.is_empty()
 }
 
+/// Whether somebody takes connections there.
+pub(crate) async fn takes_connections(address: &Address) -> bool {
+    let opened = tokio::net::TcpStream::connect((address.host.as_str(), address.port.unwrap_or_default()));
+    matches!(tokio::time::timeout(OPENING, opened).await, Ok(Ok(_)))
+}
+
 /// Waits for the first answer of a private server, and opens the store on it.
 ///
 /// # Errors

@@ -29,6 +29,9 @@ pub struct TrialDescription {
     pub locks: Option<WrittenAddress>,
     /// Where the trial keeps its data.
     pub place: Place,
+    /// Where the service is that the clients talk to in front of the store, if there is one, and their token.
+    #[serde(default)]
+    pub front: Option<(WrittenAddress, String)>,
     /// How clients are driven, in all processes together.
     pub load: Load,
 }
@@ -107,6 +110,9 @@ impl TrialDescription {
         trial: &dyn WorkloadTrial,
         store: &dyn acidtest_workloads::Store,
     ) -> Result<Vec<acidtest_engine::ClientTask>, StoreError> {
+        if let Some((address, token)) = &self.front {
+            trial.reach(&address.clone().into(), token);
+        }
         let own = (0..self.setup.clients as usize).filter(|client| self.setup.part.has(*client));
         own.map(|_| trial.client(store, &self.place)).collect()
     }

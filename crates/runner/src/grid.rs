@@ -7,7 +7,7 @@ use acidtest_model::{
     Address, Commands, Disruption, Durability, Faults, Hosting, Lock, Role, StoreKind, Support,
 };
 use acidtest_report::{ArrivalKind, Plan, count};
-use acidtest_workloads::{Values, WORKLOADS, Workload, WorkloadKind};
+use acidtest_workloads::{Values, Visits, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
 
 use crate::{Failure, Target};
@@ -50,12 +50,14 @@ impl Cell {
     /// The load that its trials are driven with. `blocking`: each client holds a thread of its own.
     #[must_use]
     pub fn load(&self, plan: &Plan, workload: &dyn Workload, blocking: bool, seed: u64) -> Load {
-        let extent = match (plan.trace, plan.ops) {
-            (Some(count), _) | (None, Some(count)) => Extent::Operations(count),
-            (None, None) => Extent::Time(plan.duration.0),
+        let visits = workload.visits();
+        let extent = match (&visits, plan.trace, plan.ops) {
+            (Some(visits), ..) => Extent::Operations(visits.operations * u64::from(self.clients)),
+            (None, Some(count), _) | (None, None, Some(count)) => Extent::Operations(count),
+            (None, None, None) => Extent::Time(plan.duration.0),
         };
         let closed = Load::closed(workload.operations(), extent);
-        Load {
+        let load = Load {
             spans: workload.spans(),
             scheduled: workload.scheduled().map(|clients| clients as usize),
             arrivals: match (self.rate, plan.arrivals) {
@@ -76,7 +78,28 @@ impl Cell {
             },
             seed,
             ..closed
+        };
+        match (visits, extent) {
+            (Some(Visits { ramp, stay, give_up, retry, .. }), Extent::Operations(count)) => Load {
+                ramp: (!stay).then_some(ramp),
+                arrivals: if stay {
+                    Arrivals::Constant(count as f64 / ramp.as_secs_f64())
+                } else {
+                    Arrivals::Closed
+                },
+                warmup: Duration::ZERO,
+                timeout: give_up,
+                on_refused: if retry { OnRefused::Retry(REFUSED_WAIT) } else { OnRefused::Count },
+                ..load
+            },
+            _ => load,
         }
+    }
+
+    /// How long faults can be brought about in its trials.
+    #[must_use]
+    pub fn length(plan: &Plan, workload: &dyn Workload) -> Duration {
+        workload.visits().map_or(plan.duration.0, |visits| visits.ramp)
     }
 }
 
@@ -257,6 +280,12 @@ fn check(
             Durability::ALL.into_iter().filter(|each| kind.durability(*each).is_yes()).map(Durability::name);
         return Err(lacks(kind, "durability", durability.name(), why, has));
     }
+    if workload.visits().is_some() && kind.hosting == Hosting::Embedded && durability != Durability::Disk {
+        return Err(format!(
+            "{} is opened by the gateway, which has it synced: --durability {durability} has no effect on it",
+            kind.name
+        ));
+    }
     if let Some(level) = workload.isolation()
         && let Support::No(why) = kind.isolation(level)
     {
@@ -293,6 +322,7 @@ fn check_faults(
     }
     if faults.0.iter().any(|fault| fault.disruption == Disruption::Disconnect)
         && kind.hosting != Hosting::Program
+        && workload.visits().is_none()
     {
         return Err(format!(
             "{} has no connections for --fault {faults}: it runs in the process of its clients",
@@ -311,7 +341,17 @@ fn check_faults(
             kind.name
         ));
     }
-    let hits_locks = faults.0.iter().any(|fault| fault.member == Role::Locks);
+    let has_gateway = workload.visits().is_some();
+    if faults.hit(Role::Gateway) && !has_gateway {
+        return Err(format!("--fault {faults}: there is no gateway; the workload logs has one"));
+    }
+    if faults.hit(Role::Server) && has_gateway && kind.hosting == Hosting::Embedded {
+        return Err(format!(
+            "{} is in the gateway, and ends with it (--fault {faults}): write kill:gateway@3s or the like",
+            kind.name
+        ));
+    }
+    let hits_locks = faults.hit(Role::Locks);
     let has_service = kind.lock_service && lock == Lock::Hard && workload.decides();
     if hits_locks && !has_service {
         return Err(format!(
@@ -342,7 +382,7 @@ fn check_commands(faults: &Faults, target: &Target, plan: &Plan) -> Result<(), S
         let Some(wanted) = Commands::wanted(fault.disruption) else { continue };
         if fault.member != Role::Server {
             return Err(format!(
-                "--fault {faults}: no command is known for the lock service of {}",
+                "--fault {faults}: of a server of your own, {}, only the server itself is struck, by your own commands",
                 target.shown()
             ));
         }

@@ -15,7 +15,7 @@ use acidtest_report::InjectionFigures;
 
 use crate::{
     Failure, OpenOptions,
-    answer::{AGAIN, READY, open},
+    answer::{AGAIN, READY, open, takes_connections},
     command::UserCommand,
     driver::Driver,
     instance::{Instance, LostMember, Way},
@@ -483,6 +483,12 @@ impl<'a> Injector<'a> {
                 begun.state = State::Starting(Box::pin(async move {
                     let options = OpenOptions { durability: None, locks: locks.as_ref() };
                     while open(&target, &address, options).await.is_err() {
+                        tokio::time::sleep(AGAIN).await;
+                    }
+                }));
+            } else if let Some(address) = instance.front_address(role) {
+                begun.state = State::Starting(Box::pin(async move {
+                    while !takes_connections(&address).await {
                         tokio::time::sleep(AGAIN).await;
                     }
                 }));

@@ -2,19 +2,23 @@
 //! that has no locks of its own is deployed with the server that keeps them. A member is a private server, a private
 //! file, or a server or file of the user's own.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note};
+use acidtest_lab::{Deployment, Folder, Lab, LabError, Lifetime, Member, MemberSpec, Note};
 use acidtest_model::{Address, Durability, EffectiveSettings, Hosting, Role, StoreError, Task};
 use acidtest_workloads::{
-    Owner, Place, ReusableData, Store,
+    Front, Owner, Place, ReusableData, Store,
     hosted::{Hosted, HostedTrial},
     lock_namespace,
 };
 
 use crate::{
     Failure, Interrupt, OpenOptions, Target,
-    answer::{PATIENCE, first_answer, open, within},
+    answer::{AGAIN, PATIENCE, READY, first_answer, open, takes_connections, within},
 };
 
 /// An open store, and everything that must be removed when the run is done with it.
@@ -25,6 +29,8 @@ pub struct Instance {
     /// The members beside the store's own server.
     others: Vec<OpenMember>,
     private: Private,
+    /// The service in front of the store that the clients of the trial talk to, if there is one.
+    front: Option<Deployment>,
     /// How long a client's message to the host of an embedded store and its answer take; none where there is no host.
     pub(crate) round_trip: Option<Duration>,
     /// Data that trials left behind for later ones, by a key that says what they are.
@@ -144,9 +150,15 @@ impl Instance {
         }
         let service = others.first().map(|locks| &locks.address);
         match open_member(lab, &server, &mut private, service, claim, interrupt).await {
-            Ok((server, effective)) => {
-                Ok(Self { effective, server, others, private, round_trip: None, earlier: BTreeMap::new() })
-            }
+            Ok((server, effective)) => Ok(Self {
+                effective,
+                server,
+                others,
+                private,
+                front: None,
+                round_trip: None,
+                earlier: BTreeMap::new(),
+            }),
             Err(failure) => {
                 for mut member in others {
                     // the first error is the one that is reported
@@ -161,6 +173,61 @@ impl Instance {
     #[must_use]
     pub fn store(&self) -> &dyn Store {
         &*self.server.store
+    }
+
+    /// Starts the service that a trial has in front of the store, and waits until it takes connections. Returns its address,
+    /// and the token of the trial's clients.
+    ///
+    /// # Errors
+    /// It cannot be started, it ends, or the run was interrupted.
+    pub(crate) async fn open_front(
+        &mut self,
+        lab: &Lab,
+        program: &Path,
+        front: &Front,
+        interrupt: &Interrupt,
+    ) -> Result<(Address, String), Failure> {
+        let role = front.role;
+        let spec = MemberSpec {
+            host: Some(program),
+            arguments: &front.arguments,
+            secrets: &front.secrets,
+            ..MemberSpec::server(role, role.name(), Durability::Disk)
+        };
+        let deployment = self.front.insert(lab.deploy(role.name(), &[spec], Lifetime::Run)?);
+        let gone = || Failure::Other(format!("the {role} was not started: a defect of acidtest"));
+        let (address, token) = {
+            let member = deployment.member(role).ok_or_else(gone)?;
+            (member.address().clone(), member.token()?)
+        };
+        let begun = Instant::now();
+        while !takes_connections(&address).await {
+            deployment.check()?;
+            if interrupt.is_set() {
+                return Err(Failure::Store(format!("interrupted while the {role} started")));
+            }
+            if begun.elapsed() > READY {
+                return Err(Failure::Store(format!(
+                    "the {role} takes no connections after {} s",
+                    READY.as_secs()
+                )));
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        Ok((address, token))
+    }
+
+    /// Ends that service, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be ended, or its folder cannot be removed.
+    pub(crate) fn close_front(&mut self) -> Result<(), LabError> {
+        self.front.take().map_or(Ok(()), |mut front| front.stop())
+    }
+
+    /// The address of the member with this role, where it is such a service.
+    pub(crate) fn front_address(&self, role: Role) -> Option<Address> {
+        Some(self.front.as_ref()?.member(role)?.address().clone())
     }
 
     /// Gives an embedded store to its host, for clients of the trial, if it has one.
@@ -223,7 +290,9 @@ impl Instance {
             let private = self.private.servers.as_ref().and_then(|servers| servers.member(member.role));
             Some((member.role, private.map(Member::pid).or(member.kept_server)?))
         };
-        self.members().filter_map(pid).collect()
+        let front =
+            self.front.iter().flat_map(Deployment::members).map(|member| (member.role(), member.pid()));
+        self.members().filter_map(pid).chain(front).collect()
     }
 
     fn members(&self) -> impl Iterator<Item = &OpenMember> {
@@ -232,7 +301,10 @@ impl Instance {
 
     /// The private server with this role; none if the member is not there, or is not private.
     pub(crate) fn member(&mut self, role: Role) -> Option<&mut Member> {
-        self.private.member(role)
+        match self.private.member(role) {
+            Some(member) => Some(member),
+            None => self.front.as_mut()?.member_mut(role),
+        }
     }
 
     /// How to open the store anew.
@@ -257,9 +329,10 @@ impl Instance {
 
     /// The member that has ended, if any has and `is_expected` does not say so of its role.
     pub(crate) fn lost(&mut self, is_expected: impl Fn(Role) -> bool) -> Option<LostMember> {
-        let roles: Vec<Role> = self.members().map(|member| member.role).collect();
+        let front = self.front.iter().flat_map(Deployment::members).map(Member::role);
+        let roles: Vec<Role> = self.members().map(|member| member.role).chain(front).collect();
         roles.into_iter().filter(|role| !is_expected(*role)).find_map(|role| {
-            let member = self.private.member(role)?;
+            let member = self.member(role)?;
             let how = member.ended()?;
             Some(LostMember { how: lost(role, &how), log: member.log_tail(LOG_LINES) })
         })
@@ -268,7 +341,7 @@ impl Instance {
     /// The member with this role as lost, because it does not answer.
     pub(crate) fn silent(&mut self, role: Role) -> LostMember {
         // a server of the user's own has no log here
-        let log = self.private.member(role).map_or_else(Vec::new, |member| member.log_tail(LOG_LINES));
+        let log = self.member(role).map_or_else(Vec::new, |member| member.log_tail(LOG_LINES));
         LostMember { how: lost(role, "did not answer again after it was started anew"), log }
     }
 
@@ -278,7 +351,7 @@ impl Instance {
     /// # Errors
     /// The first of those failures.
     pub async fn close(mut self, keep: bool) -> Result<(), Failure> {
-        let mut first = Ok(());
+        let mut first = self.close_front().map_err(Failure::from);
         for member in self.others.iter_mut().chain([&mut self.server]) {
             let released = member.release(keep).await;
             first = first.and(released);
@@ -333,6 +406,7 @@ fn lost(role: Role, how: &str) -> String {
         // clients are no member, and none of them is looked for here
         Role::Server | Role::Clients => how.to_owned(),
         Role::Locks => format!("lost its lock service, which {how}"),
+        Role::Gateway => format!("lost its gateway, which {how}"),
     }
 }
 
@@ -359,11 +433,8 @@ fn deploy(
     let private = [locks, Some(server)].into_iter().flatten().filter(is_private);
     let specs: Vec<MemberSpec<'_>> = private
         .map(|wanted| MemberSpec {
-            role: wanted.role,
-            store: wanted.target.kind().program(),
-            durability: wanted.durability,
-            port: None,
             host: wanted.host(host),
+            ..MemberSpec::server(wanted.role, wanted.target.kind().program(), wanted.durability)
         })
         .collect();
     match specs.last() {

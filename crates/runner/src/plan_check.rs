@@ -49,6 +49,7 @@ impl<'a> GivenOptions<'a> {
             ("warmup", plan.warmup != usual.warmup),
             ("rates", !plan.rates.is_empty()),
             ("arrivals", plan.arrivals != usual.arrivals),
+            ("timeout", plan.timeout != usual.timeout),
             ("max_retries", plan.max_retries != usual.max_retries),
             ("on_refused", plan.on_refused != usual.on_refused),
             ("trace", plan.trace.is_some()),
@@ -196,25 +197,32 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
     if let Some((name, must, _)) = limits.into_iter().find(|(.., fits)| !fits) {
         return Err(Failure::Usage(format!("{} must be {must}", named(name))));
     }
-    let late = |faults: &&Faults| faults.last().is_some_and(|last| last >= plan.duration.0);
-    let lasts = |faults: &&Faults| faults.over() > plan.duration.0;
+    namespace(&plan.namespace, &named("namespace"))
+}
+
+/// Refuses faults that are not over by the end of the measured part, or of the ramp where clients come and go.
+fn in_time(plan: &Plan, workload: &dyn Workload, named: impl Fn(&str) -> String) -> Result<(), Failure> {
+    let (length, part, option) = match workload.visits() {
+        Some(visits) => (Span(visits.ramp), "ramp", "ramp"),
+        None if plan.ops.is_some() || plan.trace.is_some() => return Ok(()),
+        None => (plan.duration, "measured part", "duration"),
+    };
+    let late = |faults: &&Faults| faults.last().is_some_and(|last| last >= length.0);
+    let lasts = |faults: &&Faults| faults.over() > length.0;
     let refused = |faults: &Faults, what, remedy| {
         Failure::Usage(format!(
-            "{} {faults} {what} of the measured part, which lasts {}\n  remedy: {remedy}, or a longer {}",
+            "{} {faults} {what} of the {part}, which lasts {length}\n  remedy: {remedy}, or a longer {}",
             named("faults"),
-            plan.duration,
-            named("duration")
+            named(option)
         ))
     };
-    if plan.ops.is_none() && plan.trace.is_none() {
-        if let Some(faults) = plan.faults.iter().find(late) {
-            return Err(refused(faults, "comes after the end", "an earlier moment"));
-        }
-        if let Some(faults) = plan.faults.iter().find(lasts) {
-            return Err(refused(faults, "is not over by the end", "an earlier moment, a shorter time"));
-        }
+    if let Some(faults) = plan.faults.iter().find(late) {
+        return Err(refused(faults, "comes after the end", "an earlier moment"));
     }
-    namespace(&plan.namespace, &named("namespace"))
+    match plan.faults.iter().find(lasts) {
+        Some(faults) => Err(refused(faults, "is not over by the end", "an earlier moment, a shorter time")),
+        None => Ok(()),
+    }
 }
 
 /// The first value that a list holds twice, if there is one.
@@ -353,8 +361,7 @@ pub fn check_effect(
         ),
         (
             "threads",
-            used.iter().all(|target| target.kind().hosting == Hosting::Embedded)
-                && !plan.faults.iter().any(Faults::hit_servers),
+            hold_threads(plan, &used, &workloads),
             "an embedded store holds the thread of its client: each client has one of its own",
         ),
         (
@@ -383,7 +390,15 @@ pub fn check_effect(
         ("lock_service", !locks_are_kept, "no cell has a hard lock that its store cannot keep by itself"),
     ];
     refuse(&rows, asked)?;
+    workloads.iter().try_for_each(|workload| in_time(plan, *workload, |key| asked.named(key)))?;
     refuse_idle(plan, asked, &idle_in(plan, grid, targets)?)
+}
+
+/// Whether all clients hold their threads, as those of an embedded store do that has no host and no gateway before it.
+fn hold_threads(plan: &Plan, used: &[&Target], workloads: &[&dyn Workload]) -> bool {
+    used.iter().all(|target| target.kind().hosting == Hosting::Embedded)
+        && workloads.iter().all(|workload| workload.visits().is_none())
+        && !plan.faults.iter().any(Faults::hit_servers)
 }
 
 fn refuse(rows: &[Row], asked: &GivenOptions<'_>) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, EffectiveSettings, Fault, Faults, Hosting, Lock, Role};
+use acidtest_model::{Durability, EffectiveSettings, Faults, Hosting, Lock, Role};
 use acidtest_observe::machine;
 use acidtest_report::{
     CellResult, DataFigures, FORMAT, Plan, RunResult, StopFigures, TrialFacts, TrialResult,
@@ -108,7 +108,11 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     let Order { id, plan, targets, lock_service, grid, begun } = order;
     let Grid { workloads, faults, cells, left_out } = grid;
     let trials = cells.len() as u64 * u64::from(plan.trials);
-    let length = plan.warmup.0 + plan.duration.0;
+    let length =
+        match workloads.iter().filter_map(|workload| workload.visits()).map(|visits| visits.ramp).max() {
+            Some(ramp) => ramp,
+            None => plan.warmup.0 + plan.duration.0,
+        };
     let timed = plan.ops.is_none() && plan.trace.is_none();
     environment.watcher.observer.start(trials, timed.then_some(length));
     // with a number of operations the time is not known, and may be almost none
@@ -332,6 +336,8 @@ impl Runner<'_, '_> {
             None => self.open(target, durability).await?,
         };
         let trial = self.trial_on(&mut instance, index, round).await;
+        // one that failed, or lost a server, has left it
+        let _ = instance.close_front();
         // a server that keeps nothing over a crash may have lost more than a trial's data, and one that did not come
         // back in time may never do so
         let is_spent = |trial: &TrialResult| {
@@ -367,7 +373,13 @@ impl Runner<'_, '_> {
             locks: self.lock_service.filter(|_| needs_locks),
             // all cells of a store have one if any has, so that their figures can be compared
             host: Some(self.environment.host).filter(|_| {
-                self.cells.iter().any(|cell| cell.target == target && self.faults[cell.faults].hit_servers())
+                let hit = |cell: &Cell| {
+                    self.faults[cell.faults]
+                        .0
+                        .iter()
+                        .any(|fault| fault.member != Role::Gateway && !fault.disruption.hits_clients())
+                };
+                self.cells.iter().any(|cell| cell.target == target && hit(cell))
             }),
         };
         let (lab, interrupt) = (&self.environment.lab, self.environment.watcher.interrupt);
@@ -410,7 +422,7 @@ impl Runner<'_, '_> {
             Some(EarlierData { place, by, .. }) => (place, Some(by)),
             None => (Place { namespace: self.plan.namespace.clone(), trial: self.trials }, None),
         };
-        let trial =
+        let mut trial =
             TrialRun::new(&**workload, setup, place).spread(spread).commands(self.plan.commands.clone());
         let mut about = TrialFacts {
             round,
@@ -426,18 +438,23 @@ impl Runner<'_, '_> {
             about.data.load_seconds = Some(load_seconds);
             about.remarks = trial.prepare(instance, load_seconds, watcher).await?;
         }
+        let (lab, program) = (&self.environment.lab, self.environment.host);
+        trial.open_front(instance, lab, program, watcher).await?;
         let settings = trial.settings(instance).await?;
-        self.note_settings(index, &settings)?;
+        let forgets = self.faults[cell.faults].0.iter().any(|fault| {
+            fault.disruption.ends_processes() && trial.kept_by(fault.member, &settings) == Durability::None
+        });
+        self.note_settings(index, &settings, forgets)?;
         let workload = &*self.workloads[cell.workload];
-        let mut load =
-            cell.load(self.plan, workload, instance.store().blocking() && !instance.has_host(), seed);
+        let blocks = instance.store().blocking() && !instance.has_host() && !trial.has_front();
+        let mut load = cell.load(self.plan, workload, blocks, seed);
         let faults = &self.faults[cell.faults];
         if !faults.is_none() {
             // a server that was killed may take its time to recover
             load.patience = faults.longest() + READY;
         }
         let mut draws = Xoshiro256PlusPlus::seed_from_u64(seed ^ MOMENTS);
-        let timeline = faults.timeline(self.plan.duration.0, || draws.random());
+        let timeline = faults.timeline(Cell::length(self.plan, workload), || draws.random());
         let without = self.result.cells[index].without.clone();
         let watcher = &mut self.environment.watcher;
         let driven = trial.drive(instance, load, &timeline, watcher).await?;
@@ -449,7 +466,9 @@ impl Runner<'_, '_> {
         }
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
         let injections = driven.injected.iter().map(Injected::figures).collect();
-        result.note_injections(injections, cell.rate.is_some());
+        // what was due while nobody was served is done afterwards
+        let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
+        result.note_injections(injections, is_scheduled);
         result.gauge = driven.gauge;
         result.limits = limits;
         if driven.crashed {
@@ -467,7 +486,8 @@ impl Runner<'_, '_> {
     }
 
     /// Notes the settings that a cell is measured at. Trials at other settings would not be of the same cell.
-    fn note_settings(&mut self, index: usize, now: &EffectiveSettings) -> Result<(), Failure> {
+    /// `forgets` is whether a member is ended that promises nothing of what it keeps.
+    fn note_settings(&mut self, index: usize, now: &EffectiveSettings, forgets: bool) -> Result<(), Failure> {
         let cell = &mut self.result.cells[index];
         if let (Some(then), false) = (&cell.effective, cell.trials.is_empty())
             && (&then.version, then.durability, &then.because) != (&now.version, now.durability, &now.because)
@@ -477,10 +497,8 @@ impl Runner<'_, '_> {
                 then.version, then.because, now.version, now.because
             )));
         }
-        let strikes = self.faults[self.cells[index].faults].0.iter();
-        let ends_server = |fault: &Fault| fault.member == Role::Server && fault.disruption.ends_processes();
         let name = DURABILITY.name.to_owned();
-        if now.durability == Durability::None && strikes.copied().any(|fault| ends_server(&fault)) {
+        if forgets {
             // nothing was promised of what comes after a crash: what it loses is counted, and breaks no promise
             if !cell.without.contains(&name) {
                 cell.without.push(name);
@@ -490,7 +508,7 @@ impl Runner<'_, '_> {
         Ok(())
     }
 
-    /// Keeps data that a later trial may take over, and removes the rest. Data that cannot be removed now is removed
+    /// Ends what is in front of the store, keeps data that a later trial may take over, and removes the rest. Data that cannot be removed now is removed
     /// with the namespace.
     async fn clear_away(
         &self,
@@ -499,6 +517,8 @@ impl Runner<'_, '_> {
         data: Option<String>,
         reusable: Option<ReusableData>,
     ) {
+        // what cannot be ended now is ended with the instance
+        let _ = instance.close_front();
         match (data, reusable) {
             (Some(data), Some(reusable)) => {
                 let place = trial.place().clone();

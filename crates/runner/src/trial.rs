@@ -1,9 +1,13 @@
 //! One trial on one store: loading, driving the clients, reading the final state back, audit, clearing away.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use acidtest_engine::{ClientTask, Load, Measurement, Outcome};
-use acidtest_model::{Commands, EffectiveSettings, StoreError, Timeline};
+use acidtest_lab::Lab;
+use acidtest_model::{Address, Commands, Durability, EffectiveSettings, Role, StoreError, Timeline};
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Remarks, TrialSetup, Verdict, Workload, WorkloadTrial,
     hosted::HostedTrial,
@@ -35,6 +39,8 @@ pub struct TrialRun<'a> {
     /// What the host of an embedded store has to know of it.
     hosted: HostedTrial,
     spread: Option<Spread<'a>>,
+    /// Where the service in front of the store is, and the token of the trial's clients.
+    front: Option<(Address, String)>,
     /// The user's own, which bring faults about on a server of the user's own.
     commands: Commands,
 }
@@ -50,6 +56,7 @@ impl<'a> TrialRun<'a> {
             setup,
             hosted,
             spread: None,
+            front: None,
             commands: Commands::default(),
         }
     }
@@ -106,6 +113,37 @@ impl<'a> TrialRun<'a> {
             }
             watcher.observer.loading(rows, self.rows(), begun.elapsed());
         }
+    }
+
+    /// Starts the service that the trial has in front of the store, if it has one. `program` is acidtest's own.
+    ///
+    /// # Errors
+    /// It cannot be started, or the run was interrupted.
+    pub async fn open_front(
+        &mut self,
+        instance: &mut Instance,
+        lab: &Lab,
+        program: &Path,
+        watcher: &mut Watcher<'_>,
+    ) -> Result<(), Failure> {
+        let Some(front) = self.trial.front(instance.store(), &self.hosted.place)? else { return Ok(()) };
+        watcher.observer.doing(&format!("starting the {}", front.role));
+        let (address, token) = instance.open_front(lab, program, &front, watcher.interrupt).await?;
+        self.trial.reach(&address, &token);
+        self.front = Some((address, token));
+        Ok(())
+    }
+
+    /// The durability level of what the member with this role keeps, at these settings.
+    #[must_use]
+    pub fn kept_by(&self, member: Role, settings: &EffectiveSettings) -> Durability {
+        self.trial.kept_by(member, settings)
+    }
+
+    /// Whether its clients talk to such a service.
+    #[must_use]
+    pub fn has_front(&self) -> bool {
+        self.front.is_some()
     }
 
     /// Lets the workload prepare the trial and find its remarks, such as query plans; that may load the data again,
@@ -174,7 +212,7 @@ impl<'a> TrialRun<'a> {
     ) -> Result<Driven, Failure> {
         let (extent, place) = ((load.extent, load.timeout), &self.hosted.place);
         let driver = if let Some(spread) = &self.spread {
-            Driver::elsewhere(spread, instance, &self.setup, &self.hosted, load)?
+            Driver::elsewhere(spread, instance, &self.setup, &self.hosted, self.front.as_ref(), load)?
         } else {
             let clients = (0..self.setup.clients).map(|_| self.trial.client(instance.store(), place));
             Driver::here(load, clients.collect::<Result<Vec<ClientTask>, StoreError>>()?)?

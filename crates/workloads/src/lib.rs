@@ -10,6 +10,7 @@ pub mod inventory;
 pub mod join;
 mod keys;
 mod lives;
+pub mod logs;
 mod moments;
 mod pieces;
 pub mod queue;
@@ -27,12 +28,13 @@ pub use moments::OLDEST_LOST;
 pub use store::{Owner, Place, Store, lock_namespace};
 pub use verdict::{Audit, Finding, LooksLike, Verdict};
 pub use workload::{
-    AuditResult, LoadProgress, Remarks, ReusableData, Side, Tally, TrialSetup, Values, Workload,
-    WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Front, LoadProgress, Remarks, ReusableData, Side, Tally, TrialSetup, Values, Visits,
+    Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
 };
 
 /// Every workload, in the order in which they are listed.
-pub static WORKLOADS: &[WorkloadKind] = &[inventory::KIND, records::KIND, join::KIND, queue::KIND];
+pub static WORKLOADS: &[WorkloadKind] =
+    &[inventory::KIND, records::KIND, join::KIND, queue::KIND, logs::KIND];
 
 /// The workload of that name; `None` if there is none.
 #[must_use]

@@ -3,7 +3,9 @@
 use acidtest_model::{EffectiveSettings, StoreError, Task};
 use serde::{Deserialize, Serialize};
 
-use crate::{inventory::InventoryStore, join::JoinStore, queue::QueueStore, records::RecordsStore};
+use crate::{
+    inventory::InventoryStore, join::JoinStore, logs::LogsStore, queue::QueueStore, records::RecordsStore,
+};
 
 /// Where one trial keeps its data: inside the run's namespace, under names that no other trial has, so that an
 /// operation that arrives late cannot change the next trial's data.
@@ -81,6 +83,11 @@ pub trait Store: Send + Sync {
 
     /// The queue workload's port; `None` if the store does not have it.
     fn queue(&self) -> Option<&dyn QueueStore> {
+        None
+    }
+
+    /// The logs workload's port; `None` if the store does not have it.
+    fn logs(&self) -> Option<&dyn LogsStore> {
         None
     }
 }

@@ -6,11 +6,14 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use acidtest_engine::{ClientTask, Part};
-use acidtest_model::{CellRequest, EffectiveSettings, IdleOption, Isolation, Lock, StoreError, Task};
+use acidtest_model::{
+    Address, CellRequest, Durability, EffectiveSettings, IdleOption, Isolation, Lock, Role, Secret,
+    StoreError, Task,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
@@ -37,6 +40,8 @@ pub struct WorkloadKind {
     pub guarantees: &'static [Guarantee],
     /// Evidence of its audit that has a column in tables, by name.
     pub counts: &'static [&'static str],
+    /// Shares of that evidence that have a column: the column's title, and the names of part and whole.
+    pub shares: &'static [(&'static str, &'static str, &'static str)],
     /// The operations and spans that tables explain, by name, each with a sentence that follows `name: `.
     pub terms: &'static [(&'static str, &'static str)],
     /// What its audit does not prove where clients are in several processes, as a part of a sentence; empty if it
@@ -149,6 +154,11 @@ pub trait Workload: Send + Sync {
         true
     }
 
+    /// How its clients come and go; `None` where all of them are there all the time.
+    fn visits(&self) -> Option<Visits> {
+        None
+    }
+
     /// Whether it can replay a generated sequence.
     fn replays(&self) -> bool {
         false
@@ -168,6 +178,32 @@ pub trait Workload: Send + Sync {
 
     /// Makes one trial.
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial>;
+}
+
+/// Clients that come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visits {
+    /// The time over which they come.
+    pub ramp: Duration,
+    /// How many operations each of them does.
+    pub operations: u64,
+    /// Whether they are all there from the beginning to the end instead, and share the operations at even distances.
+    pub stay: bool,
+    /// The time limit of an operation.
+    pub give_up: Duration,
+    /// Whether what is refused is tried again until then.
+    pub retry: bool,
+}
+
+/// A service of acidtest's own that a trial's clients talk to, in front of the store.
+#[derive(Clone, Debug)]
+pub struct Front {
+    /// Its role, which says what it is.
+    pub role: Role,
+    /// Its arguments, without a password.
+    pub arguments: Vec<String>,
+    /// Passwords that it needs, by the environment variables that it takes them from.
+    pub secrets: Vec<(&'static str, Secret)>,
 }
 
 /// The setup of one trial, besides its workload's parameters.
@@ -322,6 +358,22 @@ pub trait WorkloadTrial: Send + Sync {
         place: &'a Place,
         loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>>;
+
+    /// The service that the trial's clients talk to, in front of the store; `None` where they talk to the store.
+    ///
+    /// # Errors
+    /// The store has no adapter for the workload.
+    fn front(&self, _store: &dyn Store, _place: &Place) -> Result<Option<Front>, StoreError> {
+        Ok(None)
+    }
+
+    /// The durability level of what the member with this role keeps, given the trial's own settings.
+    fn kept_by(&self, _member: Role, settings: &EffectiveSettings) -> Durability {
+        settings.durability
+    }
+
+    /// Tells where that service is, and the token by which it knows the trial's clients.
+    fn reach(&self, _address: &Address, _token: &str) {}
 
     /// Collects facts that are needed once, after loading and before the clients start.
     fn prepare<'a>(

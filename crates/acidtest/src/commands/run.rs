@@ -155,6 +155,12 @@ fn order(run: &Run) -> Result<Order, Failure> {
         if is_of_file { failure.of(what) } else { failure }
     })?;
     plan_check::check_effect(&plan, &asked, &grid, &targets)?;
+    if !cfg!(feature = "gateway") && grid.workloads.iter().any(|workload| workload.visits().is_some()) {
+        return Err(Failure::Usage(format!(
+            "{} needs a gateway, and this acidtest was built without one\n  remedy: build it with --features gateway",
+            plan.workload
+        )));
+    }
     let lock_service = lock_service(&plan, &grid, &targets).map_err(|failure| match failure {
         Failure::Usage(said) if asked.is_of_file("lock_service") => {
             Failure::Usage(format!("{what}: in lock_service: {said}"))

@@ -17,7 +17,7 @@ use super::{FuzzCase, drive::grid};
 type Rng = Xoshiro256PlusPlus;
 
 /// Workloads to draw from; those in which more can go wrong occur more often.
-const WORKLOADS: [&str; 10] = [
+const WORKLOADS: [&str; 12] = [
     "inventory",
     "inventory",
     "inventory",
@@ -28,6 +28,8 @@ const WORKLOADS: [&str; 10] = [
     "queue",
     "queue",
     "join",
+    "logs",
+    "logs",
 ];
 
 /// Most trials of a plan, so that many plans can be driven.
@@ -112,7 +114,17 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
     };
     // by the system's clock every wait takes real time
     let strikes = clock == Clock::System || chance(rng, 0.6);
-    plan.timeout = Span(Duration::from_millis(if strikes { rng.random_range(3..60) } else { 5_000 }));
+    let timeout = Span(Duration::from_millis(if strikes { rng.random_range(3..60) } else { 5_000 }));
+    if workload == "logs" {
+        plan.clients = some(rng, &[1, 2, 3, 5, 8, 13]);
+        plan.warmup = Plan::of(workload).warmup;
+        plan.parameters = logs(rng, timeout, clock);
+        if clock == Clock::System {
+            plan.threads = chance(rng, 0.5).then(|| rng.random_range(1..=4));
+        }
+        return plan;
+    }
+    plan.timeout = timeout;
     if chance(rng, 0.3) {
         plan.max_retries = one(rng, &[0, 1, 3, 10]);
     }
@@ -257,5 +269,25 @@ fn queue(rng: &mut Rng) -> Parameters {
     if chance(rng, 0.4) {
         parameters.insert("backlog".to_owned(), json!(rng.random_range(1..=200)));
     }
+    parameters
+}
+
+/// Few entries in a short time, so that clients meet.
+fn logs(rng: &mut Rng, give_up: Span, clock: Clock) -> Parameters {
+    let mut parameters = parameters(
+        rng,
+        &[
+            ("hold_open", values(&[true, false])),
+            ("retry", values(&[true, false])),
+            ("entry_bytes", values(&[40, 90])),
+        ],
+    );
+    let together = one(rng, &[1, 1, 2, 5]);
+    parameters.insert("entries_per_request".to_owned(), json!(together));
+    parameters.insert("entries".to_owned(), json!(together * rng.random_range(1..=20)));
+    let most = if clock == Clock::Simulated { 500 } else { 80 };
+    let ramp = Span(Duration::from_millis(rng.random_range(1..most)));
+    parameters.insert("ramp".to_owned(), ramp.to_string().into());
+    parameters.insert("give_up".to_owned(), give_up.to_string().into());
     parameters
 }

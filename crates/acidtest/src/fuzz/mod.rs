@@ -51,6 +51,8 @@ fn bugs() -> Vec<(&'static str, Bug)> {
         of("queue", &Bug::QUEUE),
         of("queue", &Bug::AT_A_KILL),
         of("queue", &[Bug::BringBack]),
+        of("logs", &Bug::LOGS),
+        of("logs", &Bug::AT_A_KILL),
     ]
     .concat()
 }

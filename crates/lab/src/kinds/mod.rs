@@ -1,6 +1,7 @@
 //! The servers that the lab can start: one file each, and one entry in [`KINDS`].
 
 mod elasticsearch;
+mod gateway;
 mod host;
 mod mariadb;
 mod mysql;
@@ -36,11 +37,15 @@ static KINDS: [&Kind; 8] = [
     &nats::KIND,
 ];
 
-/// The embedded stores that can have a host. They are no servers that anybody could ask the lab for.
-static HOSTS: [&Kind; 2] = [&host::SQLITE, &host::FJALL];
+/// acidtest itself as a member: the hosts of embedded stores, and the gateway in front of a store. They are no servers that
+/// anybody could ask the lab for.
+static OURS: [&Kind; 3] = [&host::SQLITE, &host::FJALL, &gateway::KIND];
 
 /// The name of an embedded store's file or folder, in the home of its host.
 pub const HOSTED: &str = "acidtest.db";
+
+/// The name of the file, in the home of a gateway, with the token of a trial's clients.
+pub(crate) const TOKEN: &str = "token";
 
 /// How one kind of server is found, prepared, started and stopped.
 pub(crate) struct Kind {
@@ -106,9 +111,9 @@ pub(crate) fn find(store: &str) -> Result<&'static Kind, LabError> {
     KINDS.into_iter().find(|kind| kind.store == store).ok_or_else(|| unknown(store))
 }
 
-/// The same, or the host of an embedded store.
+/// The same, or acidtest itself.
 pub(crate) fn find_member(store: &str) -> Result<&'static Kind, LabError> {
-    HOSTS.into_iter().find(|kind| kind.store == store).map_or_else(|| find(store), Ok)
+    OURS.into_iter().find(|kind| kind.store == store).map_or_else(|| find(store), Ok)
 }
 
 /// The error for a store that the lab has no recipe for.
@@ -128,6 +133,8 @@ pub(crate) struct Site {
     pub(crate) port: u16,
     /// The durability level that the server's settings must provide.
     pub(crate) durability: Durability,
+    /// What a service of acidtest's own is told on its command line.
+    pub(crate) arguments: Vec<String>,
 }
 
 /// For kinds that are installed in the usual places only.

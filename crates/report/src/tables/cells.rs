@@ -90,6 +90,8 @@ struct OwnCounts {
     operations: Vec<String>,
     gauge: Option<String>,
     evidence: Vec<&'static str>,
+    /// Shares of evidence: title, part and whole.
+    shares: Vec<(&'static str, &'static str, &'static str)>,
 }
 
 impl OwnCounts {
@@ -98,16 +100,26 @@ impl OwnCounts {
         let operations =
             distinct(trials().flat_map(TrialResult::other_operations).map(|other| other.name.clone()));
         let gauge = trials().find_map(|trial| Some(trial.gauge.as_ref()?.name.clone()));
-        let counts = workload(&result.plan.workload).map_or(&[] as &[_], |kind| kind.counts);
+        let kind = workload(&result.plan.workload);
+        let counts = kind.map_or(&[] as &[_], |kind| kind.counts);
+        let shares = kind.map_or(&[] as &[_], |kind| kind.shares);
         let is_there = |name: &&&str| trials().any(|trial| trial.audit.evidence.contains_key(**name));
-        Self { operations, gauge, evidence: counts.iter().filter(is_there).copied().collect() }
+        let has_parts =
+            |(_, part, whole): &&(&str, &'static str, &'static str)| is_there(&part) && is_there(&whole);
+        Self {
+            operations,
+            gauge,
+            evidence: counts.iter().filter(is_there).copied().collect(),
+            shares: shares.iter().filter(has_parts).copied().collect(),
+        }
     }
 
     fn titles(&self) -> Vec<(String, Worth)> {
         let rates = self.operations.iter().map(|name| (format!("{name}/s"), Worth::High));
         let gauge = self.gauge.iter().map(|name| (format!("most {name}"), Worth::Middle));
         let evidence = self.evidence.iter().map(|name| (name.replace('_', " "), Worth::Middle));
-        rates.chain(gauge).chain(evidence).collect()
+        let shares = self.shares.iter().map(|(title, ..)| ((*title).to_owned(), Worth::High));
+        rates.chain(gauge).chain(evidence).chain(shares).collect()
     }
 
     fn of_cell(&self, cell: &CellResult) -> Vec<String> {
@@ -123,12 +135,22 @@ impl OwnCounts {
             let most = seen.flat_map(|gauge| &gauge.each_second).max();
             most.map_or_else(|| NOT_THERE.to_owned(), |most| count(*most))
         };
-        let noted = |name: &&str| {
-            let seen = cell.trials.iter().filter_map(|trial| trial.audit.evidence.get(*name));
-            count(total(seen.filter_map(|count| u64::try_from(*count).ok())))
+        let sum = |name: &str| {
+            let seen = cell.trials.iter().filter_map(|trial| trial.audit.evidence.get(name));
+            total(seen.filter_map(|count| u64::try_from(*count).ok()))
+        };
+        let noted = |name: &&str| count(sum(name));
+        let share = |(_, part, whole): &(&str, &str, &str)| match sum(whole) {
+            0 => NOT_THERE.to_owned(),
+            whole => format!("{:.2} %", sum(part) as f64 / whole as f64 * 100.0),
         };
         let rates = self.operations.iter().map(own);
-        rates.chain(self.gauge.iter().map(|_| most())).chain(self.evidence.iter().map(noted)).collect()
+        let gauge = self.gauge.iter().map(|_| most());
+        rates
+            .chain(gauge)
+            .chain(self.evidence.iter().map(noted))
+            .chain(self.shares.iter().map(share))
+            .collect()
     }
 }
 

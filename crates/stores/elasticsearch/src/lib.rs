@@ -65,7 +65,10 @@ pub const KIND: StoreKind = StoreKind {
     lock_service: true,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
-    workloads: &[("records", Support::Yes("get, index, create, search, scripted _update"))],
+    workloads: &[
+        ("records", Support::Yes("get, index, create, search, scripted _update")),
+        ("logs", acidtest_model::NO_SINK),
+    ],
     refuses: never,
     idle: all_has_effect,
 };

@@ -58,6 +58,7 @@ pub const KIND: StoreKind = StoreKind {
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a keyspace of values under their keys")),
         ("join", Support::No("a key-value store has no joins")),
+        ("logs", acidtest_model::NO_SINK),
     ],
     refuses: never,
     idle: all_has_effect,

@@ -255,6 +255,7 @@ const INNODB: Row = Row {
         ("records", Support::Yes("all operations")),
         ("join", Support::Yes("both orders")),
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
+        ("logs", Support::Yes("a gateway before it: LOAD DATA LOCAL or INSERT of many rows")),
     ],
     refuses: |request| queue::refuses(&Delivery::of(request)?),
 };
@@ -289,6 +290,7 @@ const TABLE_LOCKED: Row = Row {
         ("records", Support::Yes("all operations")),
         ("join", Support::Yes("both orders")),
         ("queue", NO_QUEUE),
+        ("logs", NO_LOGS),
     ],
     refuses: never,
 };
@@ -296,6 +298,7 @@ const TABLE_LOCKED: Row = Row {
 const NO_CAPTURE: Support =
     Support::No("a capture from several tuples is one transaction, which only InnoDB has");
 
+const NO_LOGS: Support = Support::No("a gateway stores in InnoDB");
 const NO_QUEUE: Support = Support::No(
     "a consumer locks what it takes, and gives it back if it dies: only InnoDB locks rows and rolls back",
 );
@@ -305,6 +308,7 @@ const SCANNED: &[(&str, Support)] = &[
     ("records", Support::Yes("all operations, each a scan of the file, as nothing is indexed")),
     ("join", Support::Yes("both orders, without an index")),
     ("queue", NO_QUEUE),
+    ("logs", NO_LOGS),
 ];
 
 const MYISAM_DURABILITY: &[(Durability, Support)] = &[
@@ -360,6 +364,7 @@ const ARCHIVE: Row = Row {
         ("records", Support::Yes("insert, and read and scan through the whole file")),
         ("join", Support::Yes("both orders, without an index")),
         ("queue", NO_QUEUE),
+        ("logs", NO_LOGS),
     ],
     refuses: |request| {
         request.does(&["update", "rmw"]).then_some("ARCHIVE inserts and selects: it has no UPDATE")
@@ -379,6 +384,7 @@ const BLACKHOLE: Row = Row {
         ("records", Support::Yes("insert; the audit then finds every record lost")),
         ("join", Support::No("BLACKHOLE keeps nothing that could be joined")),
         ("queue", NO_QUEUE),
+        ("logs", NO_LOGS),
     ],
     refuses: |request| {
         request
@@ -427,7 +433,7 @@ mod tests {
                 Durability::ALL
             );
             assert_eq!(kind.isolation.iter().map(|(level, _)| *level).collect::<Vec<_>>(), Isolation::ALL);
-            assert_eq!(kind.workloads.len(), 4);
+            assert_eq!(kind.workloads.len(), 5);
         }
     }
 

@@ -9,6 +9,7 @@ mod fault;
 mod inventory;
 mod join;
 mod load;
+mod logs;
 mod queue;
 mod records;
 mod session;
@@ -17,7 +18,8 @@ use std::{collections::BTreeMap, io, time::Duration};
 
 use acidtest_model::{Address, EffectiveSettings, Secret, StoreError, Task};
 use acidtest_workloads::{
-    Owner, Place, Store, inventory::InventoryStore, join::JoinStore, queue::QueueStore, records::RecordsStore,
+    Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore, queue::QueueStore,
+    records::RecordsStore,
 };
 use mysql_async::{Conn, Error, Opts, OptsBuilder, prelude::Queryable};
 
@@ -235,6 +237,10 @@ impl Store for MariaDb {
 
     fn queue(&self) -> Option<&dyn QueueStore> {
         self.engine.is_transactional().then_some(self as &dyn QueueStore)
+    }
+
+    fn logs(&self) -> Option<&dyn LogsStore> {
+        self.engine.is_transactional().then_some(self as &dyn LogsStore)
     }
 }
 

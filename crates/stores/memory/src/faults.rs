@@ -110,6 +110,10 @@ impl Bug {
         Self::Reorder,
     ];
 
+    /// The bugs that the logs workload can have.
+    pub const LOGS: [Self; 5] =
+        [Self::DropWrite, Self::ApplyTwice, Self::Tear, Self::LateApply, Self::MakeUp];
+
     /// What a store may do that is killed, whatever its workload.
     pub const AT_A_KILL: [Self; 4] = [Self::LoseLast, Self::LoseMiddle, Self::LoseClient, Self::ForgetHalf];
 

@@ -7,6 +7,7 @@ mod crash;
 mod faults;
 mod inventory;
 mod join;
+mod logs;
 mod null;
 mod queue;
 mod records;
@@ -28,6 +29,7 @@ use acidtest_workloads::{
     Attempt, Owner, Place, Store, WorkloadTrial,
     inventory::InventoryStore,
     join::JoinStore,
+    logs::LogsStore,
     queue::{Delivery, QueueKind, QueueStore},
     records::RecordsStore,
 };
@@ -68,6 +70,7 @@ pub const KIND: StoreKind = StoreKind {
         ("records", Support::Yes("records in a tree, by key")),
         ("join", Support::Yes("two trees, one looked up for each row of the other")),
         ("queue", Support::Yes("messages in a tree, by arrival")),
+        ("logs", Support::Yes("rows in memory, without a gateway")),
     ],
     refuses,
     idle: all_has_effect,
@@ -97,6 +100,7 @@ pub struct Memory {
     records: Mutex<HashMap<String, Arc<records::Table>>>,
     joins: Mutex<HashMap<String, Arc<join::Tables>>>,
     queues: Mutex<HashMap<String, Arc<queue::Queue>>>,
+    logs: Mutex<HashMap<String, Arc<logs::Table>>>,
 }
 
 impl Default for Memory {
@@ -122,6 +126,7 @@ impl Memory {
             records: Mutex::default(),
             joins: Mutex::default(),
             queues: Mutex::default(),
+            logs: Mutex::default(),
         }
     }
 
@@ -162,10 +167,12 @@ impl Memory {
         let tables = locked(&self.tables).get(&place.object("stock")).cloned();
         let records = self.records_of(place);
         let (queue, joins) = (self.queue_of(place), self.tables_of(place).ok());
+        let logs = self.logs_of(place);
         tables.map_or(0, |table| table.shown())
             + records.map_or(0, |table| table.shown())
             + queue.map_or(0, |queue| queue.shown())
             + joins.map_or(0, |tables| tables.shown())
+            + logs.shown()
     }
 
     /// The last events on all connections, at most 20,000, oldest first; empty unless [`Watch::recorded`] is set.
@@ -234,6 +241,7 @@ impl Store for Memory {
         locked(&self.records).clear();
         locked(&self.joins).clear();
         locked(&self.queues).clear();
+        locked(&self.logs).clear();
         Box::pin(async { Ok(()) })
     }
 
@@ -250,6 +258,10 @@ impl Store for Memory {
     }
 
     fn queue(&self) -> Option<&dyn QueueStore> {
+        Some(self)
+    }
+
+    fn logs(&self) -> Option<&dyn LogsStore> {
         Some(self)
     }
 }

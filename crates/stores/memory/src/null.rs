@@ -8,6 +8,7 @@ use acidtest_workloads::{
     Attempt, ClientTask, LoadProgress, Owner, Place, Store,
     inventory::{self, Capture, InventoryStore, Release, Stock, StockRow, Withdrawal},
     join::{self, Ext, JoinAnswer, JoinStore, TableOrder},
+    logs::{self, EntryVisitor, LogsStore, Sink},
     queue::{self, AckAnswer, Depth, Message, QueueStore, ReceivedMessage},
     records::{self, Action, Answer, Fields, Layout, RecordVisitor, RecordsStore, Request, Requirements},
 };
@@ -58,6 +59,10 @@ impl Store for Null {
     }
 
     fn queue(&self) -> Option<&dyn QueueStore> {
+        Some(self)
+    }
+
+    fn logs(&self) -> Option<&dyn LogsStore> {
         Some(self)
     }
 }
@@ -295,5 +300,37 @@ impl queue::Subscriber for NullQueue {
     async fn stop(&mut self) -> Result<(), Fault> {
         self.stopped = true;
         Ok(())
+    }
+}
+
+impl LogsStore for Null {
+    fn sink(&self, _: &Place) -> Option<Sink> {
+        None
+    }
+
+    fn client(&self, _: &Place, scenario: logs::Scenario) -> Option<ClientTask> {
+        Some(logs::task(Self, scenario))
+    }
+
+    fn entries<'a>(&'a self, _: &'a Place, _: &'a mut EntryVisitor<'_>) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+
+    fn unload<'a>(&'a self, _: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        nothing()
+    }
+}
+
+impl logs::Connector for Null {
+    type Connection = Self;
+
+    async fn connect(&self) -> Result<Self, String> {
+        Ok(Self)
+    }
+}
+
+impl logs::Operations for Null {
+    async fn send(&mut self, _: &logs::Request) -> Attempt {
+        Attempt::Ok
     }
 }

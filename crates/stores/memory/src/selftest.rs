@@ -7,7 +7,7 @@ use acidtest_engine::{EngineError, Extent, Load, Measurement, OnRefused, Stop, T
 use acidtest_model::{Lock, StoreError};
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, ReusableData, TrialSetup, Values, Workload, WorkloadKind,
-    WorkloadTrial, inventory, join, queue, records,
+    WorkloadTrial, inventory, join, logs, queue, records,
 };
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +105,14 @@ impl Case {
         Self { workload: &queue::KIND, values: values(&format!("{{{parameters}}}")), ..Self::inventory() }
     }
 
+    /// Correct logs with this many entries a request.
+    #[must_use]
+    pub fn logs(together: u32) -> Self {
+        // as many as can be sent in the time of a trial
+        let values = values(&format!(r#"{{"entries_per_request": {together}, "entries": 100}}"#));
+        Self { workload: &logs::KIND, values, ..Self::inventory() }
+    }
+
     /// All cases, in order of workload: every bug, no lock at all, and correct stores, also with unanswered
     /// operations.
     #[must_use]
@@ -123,6 +131,9 @@ impl Case {
         cases.push(Self::join());
         cases.push(Self::join().with(Faults::unanswered(0.05)));
         cases.extend(Self::queues());
+        cases.extend(Bug::LOGS.map(|bug| Self::logs(1).with(Faults::bug(bug))));
+        cases.extend([1, 5].map(Self::logs));
+        cases.extend([0.05, 0.3].map(|share| Self::logs(5).with(Faults::unanswered(share))));
         cases.extend(Self::killed());
         cases
     }
@@ -133,7 +144,7 @@ impl Case {
         let queue = Self::queue(r#""ack": "transaction", "consume": "transaction", "batch": 4"#);
         let correct = Faults { outages: true, ..Faults::default() };
         let mut cases = Vec::new();
-        for each in [Self::inventory(), together, queue.clone()] {
+        for each in [Self::inventory(), together, queue.clone(), Self::logs(4)] {
             cases.extend(Bug::AT_A_KILL.map(|bug| each.clone().with(Faults::bug(bug))));
             cases.push(each.with(correct));
         }

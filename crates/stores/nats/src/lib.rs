@@ -54,6 +54,7 @@ pub const KIND: StoreKind = StoreKind {
         ("inventory", Support::No("it has streams of messages, not records to decide on")),
         ("records", Support::No("it has streams of messages, not records to decide on")),
         ("join", Support::No("it has streams of messages, not tables")),
+        ("logs", acidtest_model::NO_SINK),
     ],
     refuses: queue::refuses,
     idle: |_| &[NO_CONFLICTS],

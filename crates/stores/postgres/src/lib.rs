@@ -6,6 +6,7 @@ mod connection;
 pub mod fault;
 mod inventory;
 mod join;
+mod logs;
 mod point;
 mod queue;
 mod records;
@@ -22,6 +23,7 @@ use acidtest_workloads::{
     Owner, Store,
     inventory::InventoryStore,
     join::JoinStore,
+    logs::LogsStore,
     queue::{Delivery, QueueStore, idle_on_tables},
     records::RecordsStore,
 };
@@ -70,6 +72,7 @@ pub const KIND: StoreKind = StoreKind {
         ("records", Support::Yes("usertable, a column a field")),
         ("join", Support::Yes("SELECT … JOIN, EXPLAIN (ANALYZE, BUFFERS)")),
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
+        ("logs", Support::Yes("a gateway before it: COPY")),
     ],
     refuses: |request| Delivery::of(request)?.beyond_a_table(),
     idle: idle_on_tables,
@@ -214,6 +217,10 @@ impl Store for Postgres {
     }
 
     fn queue(&self) -> Option<&dyn QueueStore> {
+        Some(self)
+    }
+
+    fn logs(&self) -> Option<&dyn LogsStore> {
         Some(self)
     }
 }

@@ -69,6 +69,7 @@ pub const KIND: StoreKind = StoreKind {
         ("records", Support::Yes("a hash each; ranges by a sorted set of keys")),
         ("join", Support::No("it has no joins")),
         ("queue", Support::Yes("a stream with a group of consumers")),
+        ("logs", acidtest_model::NO_SINK),
     ],
     refuses,
     idle,

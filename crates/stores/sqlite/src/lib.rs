@@ -4,6 +4,7 @@
 
 mod inventory;
 mod join;
+mod logs;
 mod queue;
 mod records;
 mod transaction;
@@ -24,6 +25,7 @@ use acidtest_workloads::{
     Attempt, Fault, Owner, Place, Store,
     inventory::InventoryStore,
     join::JoinStore,
+    logs::LogsStore,
     queue::{Ack, Delivery, QueueStore, idle_on_tables},
     records::RecordsStore,
 };
@@ -68,6 +70,7 @@ pub const KIND: StoreKind = StoreKind {
         ("records", Support::Yes("a table with a unique index on the key")),
         ("join", Support::Yes("both orders, planned after ANALYZE")),
         ("queue", Support::Yes("a table: INSERT, and SELECT and DELETE in one BEGIN IMMEDIATE")),
+        ("logs", Support::Yes("a gateway before it, which has the file open")),
     ],
     refuses: |request| refuses(&Delivery::of(request)?),
     idle: idle_on_tables,
@@ -210,6 +213,13 @@ fn tables(connection: &Connection, namespace: &str) -> rusqlite::Result<Vec<Stri
     tables.query_map([prefix], |row| row.get(0))?.collect()
 }
 
+/// Names of the tables that gateways of the namespace's trials have made.
+fn gateway_tables(connection: &Connection, namespace: &str) -> rusqlite::Result<Vec<String>> {
+    let mut tables = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+    let names = tables.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    Ok(names.into_iter().filter(|name| logs::is_table(namespace, name)).collect())
+}
+
 /// Removes the tables that ANALYZE made, once all of them are empty: when a table is dropped its rows in them go
 /// with it, and they must stay while they describe other tables.
 fn forget_statistics(connection: &Connection) -> rusqlite::Result<()> {
@@ -300,7 +310,11 @@ impl Store for Sqlite {
                 let made = format!("SELECT made FROM {}", marker(namespace));
                 // a namespace without a mark is removed only when the user asks for it, and its file never
                 let made = transaction.query_row(&made, [], |row| row.get(0)).unwrap_or(false);
-                for name in tables(&transaction, namespace)? {
+                let mut names = tables(&transaction, namespace)?;
+                if names.contains(&format!("{namespace}:marker")) {
+                    names.extend(gateway_tables(&transaction, namespace)?);
+                }
+                for name in names {
                     transaction.execute_batch(&format!("DROP TABLE {}", quoted(&name)))?;
                 }
                 forget_statistics(&transaction)?;
@@ -333,6 +347,10 @@ impl Store for Sqlite {
     }
 
     fn queue(&self) -> Option<&dyn QueueStore> {
+        Some(self)
+    }
+
+    fn logs(&self) -> Option<&dyn LogsStore> {
         Some(self)
     }
 }

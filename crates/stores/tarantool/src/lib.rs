@@ -64,6 +64,7 @@ pub const KIND: StoreKind = StoreKind {
         ("records", Support::Yes("a tuple each, by a tree of keys")),
         ("join", Support::No("it has no joins outside its SQL, which the procedures here do not use")),
         ("queue", Support::Yes("a space and a stored procedure, as the fifo tube of the queue rock")),
+        ("logs", acidtest_model::NO_SINK),
     ],
     refuses,
     idle: all_has_effect,

@@ -27,6 +27,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
             acknowledged as captured, plus what was released, within what is unknown",
     guarantees: OF_READ_DECIDE_WRITE,
     counts: &[],
+    shares: &[],
     terms: &[],
     apart: "units that were oversold and put back before the end go unnoticed",
     parameters: Parameters::described,

@@ -26,6 +26,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     audit: "every join returns exactly the keys that were loaded",
     guarantees: OF_READ_DECIDE_WRITE,
     counts: &[],
+    shares: &[],
     terms: &[],
     apart: "",
     parameters: Parameters::described,

@@ -28,6 +28,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
             acknowledged; in order per producer where the store promises it",
     guarantees: GUARANTEES,
     counts: &["redelivered"],
+    shares: &[],
     terms: &[
         (
             OPERATIONS[0],

@@ -30,6 +30,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
             torn, missing or older than what was acknowledged before it",
     guarantees: OF_READ_DECIDE_WRITE,
     counts: &[],
+    shares: &[],
     terms: &[],
     apart: "a stale read is found only where the same process wrote",
     parameters: Parameters::described,

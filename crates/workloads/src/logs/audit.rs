@@ -1,0 +1,231 @@
+//! The findings that follow once the queue is empty and the store was read.
+
+use std::time::Duration;
+
+use acidtest_model::StoreError;
+
+use super::{GatewayState, Ledger, ledger::Totals};
+use crate::{Audit, DURABILITY, Finding, Verdict, guarantee::INTEGRITY};
+
+/// What was found once the last client had left, and the store's table was read into the ledger.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoredState {
+    /// How the gateway stood before the table was read.
+    pub gateway: GatewayState,
+    /// How long it took until everything was stored, counted from the first request and from the last acknowledgement;
+    /// none if nothing was acknowledged.
+    pub took: Option<(Duration, Duration)>,
+}
+
+/// Compares what was acknowledged with what is stored.
+///
+/// Every acknowledged entry must be stored, once, as it was sent. No entry may be stored that was proved not to have been
+/// taken, or that nobody sent. An entry that was given up proves nothing either way. While entries wait in the gateway's
+/// queue, or where the table could not be read, nothing is called lost, and the verdict is unknown.
+#[must_use]
+pub fn audit(ledger: &Ledger, read: &Result<StoredState, StoreError>) -> Audit {
+    let totals = ledger.totals();
+    let doubt = doubt(&totals, read);
+    let lost = if doubt.is_some() { 0 } else { totals.lost };
+    let findings = vec![
+        Finding::new("lost", lost, "entries", DURABILITY).or_loss(),
+        Finding::new("duplicated", totals.duplicated, "entries", INTEGRITY),
+        Finding::new("phantom", totals.phantom, "entries", INTEGRITY),
+        Finding::new("foreign", totals.foreign, "entries", INTEGRITY),
+        Finding::new("torn", totals.torn, "entries", INTEGRITY),
+    ];
+    let verdict = match (findings.iter().any(|finding| finding.count > 0), &doubt) {
+        (true, _) => Verdict::Broken,
+        (false, Some(_)) => Verdict::Unknown,
+        (false, None) => Verdict::Holds,
+    };
+    let mut evidence = vec![
+        ("sent", totals.offered),
+        ("acknowledged", totals.acknowledged),
+        ("refused", totals.refused),
+        ("given_up", totals.given_up),
+        ("not_sent", totals.failed),
+        ("most_clients", totals.most_clients),
+    ];
+    if let Ok(StoredState { gateway, took }) = read {
+        evidence.extend([("saved", totals.saved), ("suppressed", gateway.repeated)]);
+        evidence.extend([("not_saved", totals.offered.saturating_sub(totals.saved)), ("lost", totals.lost)]);
+        if let Some((since_first, since_last)) = took {
+            let rate = totals.saved as f64 / since_first.as_secs_f64().max(1e-3);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a rate, far below the limit"
+            )]
+            evidence.extend([
+                ("saved_per_second", rate.round() as u64),
+                ("stored_after_ms", u64::try_from(since_last.as_millis()).unwrap_or(u64::MAX)),
+            ]);
+        }
+    }
+    let evidence = evidence
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX)))
+        .collect();
+    Audit { verdict, reason: doubt, findings, evidence }
+}
+
+/// Why lost entries cannot be told from those still on their way; none if they can.
+fn doubt(totals: &Totals, read: &Result<StoredState, StoreError>) -> Option<String> {
+    match read {
+        Err(error) => Some(error.to_string()),
+        Ok(StoredState { gateway: GatewayState { waiting: 1.., .. }, .. }) => {
+            Some("the gateway's queue is not empty: what waits there is not lost".to_owned())
+        }
+        Ok(_) if totals.acknowledged == 0 => Some("no entry was acknowledged".to_owned()),
+        Ok(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::logs::{
+        Entry, Id, StoredEntry,
+        ledger::Ending::{self, Acknowledged, Failed, GivenUp, Refused},
+    };
+
+    /// What may become of an entry: how it ended, how often it is stored, whether it is changed, and the finding.
+    const FATES: [(Option<Ending>, u32, bool, &str); 13] = [
+        (Some(Acknowledged), 1, false, ""),
+        (Some(GivenUp), 0, false, ""),
+        (Some(GivenUp), 1, false, ""),
+        (Some(Refused), 0, false, ""),
+        (Some(Failed), 0, false, ""),
+        (Some(Acknowledged), 0, false, "lost"),
+        (Some(Acknowledged), 2, false, "duplicated"),
+        (Some(GivenUp), 2, false, "duplicated"),
+        (Some(Refused), 1, false, "phantom"),
+        (Some(Failed), 1, false, "phantom"),
+        (None, 1, false, "foreign"),
+        (Some(Acknowledged), 1, true, "torn"),
+        (Some(GivenUp), 1, true, "torn"),
+    ];
+
+    const DRAINED: Result<StoredState, StoreError> = Ok(StoredState {
+        gateway: GatewayState { waiting: 0, repeated: 0 },
+        took: Some((Duration::from_secs(2), Duration::from_millis(30))),
+    });
+
+    fn one(client: u32, sequence: u64) -> impl Iterator<Item = Id> {
+        std::iter::once(Id { client, sequence })
+    }
+
+    fn happen(ledger: &Ledger, client: u32, sequence: u64, fate: usize) -> &'static str {
+        let (ending, stored, is_changed, finding) = FATES[fate];
+        if let Some(ending) = ending {
+            ledger.sending(one(client, sequence));
+            ledger.ended(one(client, sequence), ending);
+        }
+        let entry = Entry::new(Id { client, sequence }, 7, 100);
+        let id = entry.id.to_string();
+        let timestamp = if is_changed { 8 } else { 7 };
+        for _ in 0..stored {
+            ledger.found(&StoredEntry { timestamp, ..entry.stored(&id) });
+        }
+        finding
+    }
+
+    proptest! {
+        /// Every kind of damage is counted, by its own finding, and nothing else is.
+        #[test]
+        fn each_fate_has_its_finding(
+            fates in proptest::collection::vec((0_u32..5, 0_usize..FATES.len()), 1..60), is_spread: bool,
+        ) {
+            let ledgers = [Ledger::new(5, Instant::now()), Ledger::new(5, Instant::now())];
+            let mut expected = std::collections::BTreeMap::from([("", 0)]);
+            // an entry without which nothing was acknowledged
+            happen(&ledgers[0], 0, 0, 0);
+            for (place, (client, fate)) in fates.iter().enumerate() {
+                // what is stored is found by the one that judges
+                let ledger = &ledgers[0];
+                *expected.entry(happen(ledger, *client, place as u64 + 1, *fate)).or_default() += 1;
+            }
+            if is_spread {
+                let written = ledgers[1].written();
+                ledgers[0].merge(&written).unwrap();
+            }
+            let audit = audit(&ledgers[0], &DRAINED);
+            for finding in &audit.findings {
+                let count = expected.get(finding.name.as_str()).copied().unwrap_or(0);
+                prop_assert_eq!(finding.count, count, "{}: {}", finding.name, audit);
+            }
+            let is_sound = expected.len() == 1;
+            prop_assert_eq!(audit.verdict, if is_sound { Verdict::Holds } else { Verdict::Broken });
+        }
+
+        /// What other processes have sent is held against what is stored as if this one had sent it.
+        #[test]
+        fn ledgers_of_processes_add_up(fates in proptest::collection::vec(0_usize..FATES.len(), 2..40)) {
+            let epoch = Instant::now();
+            let (alone, parts) = (Ledger::new(2, epoch), [0, 1].map(|_| Ledger::new(2, epoch)));
+            let judge = Ledger::new(2, epoch);
+            let send = |ledger: &Ledger, id: Id, fate: usize| {
+                if let (Some(ending), ..) = FATES[fate] {
+                    ledger.sending(std::iter::once(id));
+                    ledger.ended(std::iter::once(id), ending);
+                }
+            };
+            for (place, fate) in fates.iter().enumerate() {
+                let id = Id { client: u32::try_from(place % 2).unwrap(), sequence: place as u64 / 2 };
+                send(&alone, id, *fate);
+                send(&parts[place % 2], id, *fate);
+            }
+            for part in &parts {
+                judge.merge(&part.written()).unwrap();
+            }
+            for (place, fate) in fates.iter().enumerate() {
+                let entry = Entry::new(Id { client: u32::try_from(place % 2).unwrap(), sequence: place as u64 / 2 }, 7, 90);
+                let id = entry.id.to_string();
+                for _ in 0..FATES[*fate].1 {
+                    alone.found(&entry.stored(&id));
+                    judge.found(&entry.stored(&id));
+                }
+            }
+            prop_assert_eq!(judge.totals(), alone.totals());
+        }
+    }
+
+    #[test]
+    fn while_entries_wait_nothing_is_lost() {
+        let ledger = Ledger::new(1, Instant::now());
+        happen(&ledger, 0, 0, 5);
+        let gateway = GatewayState { waiting: 1, repeated: 0 };
+        let judged = audit(&ledger, &Ok(StoredState { gateway, took: None }));
+        assert_eq!((judged.verdict, judged.count("lost")), (Verdict::Unknown, 0));
+        let error = StoreError::Server {
+            doing: "reading".to_owned(),
+            address: "x".to_owned(),
+            cause: "gone".to_owned(),
+        };
+        assert_eq!(audit(&ledger, &Err(error)).verdict, Verdict::Unknown);
+        assert_eq!(audit(&ledger, &DRAINED).count("lost"), 1);
+    }
+
+    #[test]
+    fn silence_is_no_success() {
+        let ledger = Ledger::new(1, Instant::now());
+        assert_eq!(audit(&ledger, &DRAINED).verdict, Verdict::Unknown);
+        happen(&ledger, 0, 0, 1);
+        assert_eq!(audit(&ledger, &DRAINED).verdict, Verdict::Unknown);
+    }
+
+    #[test]
+    fn most_clients_are_those_at_once() {
+        let ledger = Ledger::new(3, Instant::now());
+        ledger.come();
+        ledger.come();
+        ledger.leave();
+        ledger.come();
+        assert_eq!(ledger.totals().most_clients, 2);
+    }
+}

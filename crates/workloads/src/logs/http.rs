@@ -1,0 +1,233 @@
+//! Requests to a gateway, by HTTP/1.1 over connections that stay open. Not more of HTTP is understood than the gateway
+//! speaks: on the timed path a client is to cost little beside what it measures.
+
+use std::{io, time::Duration};
+
+use acidtest_engine::{Attempt, Fault};
+use acidtest_model::{Address, StoreError};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::{Connector, Operations, Request};
+
+/// The longest answer that is read, in bytes.
+const LONGEST: usize = 1 << 20;
+/// How long the gateway may take to say how it stands.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A gateway, and what its clients need to be let in.
+#[derive(Clone, Debug)]
+pub(super) struct Gateway {
+    /// Host and port.
+    endpoint: String,
+    token: String,
+}
+
+/// How a gateway stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GatewayState {
+    /// Entries that were acknowledged and are not yet stored.
+    pub waiting: u64,
+    /// Entries that came again, since the gateway was started, and were not stored a second time.
+    pub repeated: u64,
+}
+
+impl Gateway {
+    pub(super) fn new(address: &Address, token: &str) -> Self {
+        Self { endpoint: address.endpoint(80), token: token.to_owned() }
+    }
+
+    /// How the gateway stands, by its metrics.
+    ///
+    /// # Errors
+    /// It does not answer, or not so.
+    pub(super) async fn state(&self) -> Result<GatewayState, StoreError> {
+        let asked = async {
+            let mut connection = Connection::open(self).await?;
+            let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.endpoint);
+            connection.stream.write_all(request.as_bytes()).await?;
+            connection.answer().await
+        };
+        let asked = tokio::time::timeout(PATIENCE, asked).await;
+        let cause = match asked {
+            Ok(Ok(Response { status: 200, body, .. })) => match GatewayState::read(&body) {
+                Some(state) => return Ok(state),
+                None => "its metrics make no sense".to_owned(),
+            },
+            Ok(Ok(Response { status, body, .. })) => said(status, &body),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+        };
+        Err(StoreError::Server {
+            doing: "asking the gateway how much waits".to_owned(),
+            address: self.endpoint.clone(),
+            cause,
+        })
+    }
+}
+
+impl GatewayState {
+    fn read(metrics: &str) -> Option<Self> {
+        let value = |name: &str| {
+            let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            line.trim().parse::<u64>().ok()
+        };
+        // without a queue nothing waits
+        let waiting = value("acidtest_gateway_queue_entries").unwrap_or(0);
+        Some(Self { waiting, repeated: value("acidtest_gateway_entries_repeated_total")? })
+    }
+}
+
+impl Connector for Gateway {
+    type Connection = Connection;
+
+    async fn connect(&self) -> Result<Connection, String> {
+        Connection::open(self).await.map_err(|error| error.to_string())
+    }
+}
+
+/// A connection to a gateway.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    /// The head of every request, up to the length of its body.
+    head: String,
+    /// What is sent, and what was read of the answer. Their memory is reused.
+    sent: Vec<u8>,
+    read: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Response {
+    status: u16,
+    body: String,
+    /// Whether the connection stays open.
+    stays: bool,
+}
+
+/// A status with the beginning of what was said with it.
+fn said(status: u16, body: &str) -> String {
+    let text: String = body.chars().take(200).collect();
+    format!("HTTP {status}: {}", text.trim())
+}
+
+impl Connection {
+    async fn open(gateway: &Gateway) -> io::Result<Self> {
+        let Gateway { endpoint, token } = gateway;
+        let stream = TcpStream::connect(endpoint).await?;
+        stream.set_nodelay(true)?;
+        let head = format!(
+            "POST /logs HTTP/1.1\r\nHost: {endpoint}\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/x-ndjson\r\nContent-Length: "
+        );
+        Ok(Self { stream, head, sent: Vec::new(), read: Vec::new() })
+    }
+
+    async fn ask(&mut self, body: &str) -> io::Result<Response> {
+        self.sent.clear();
+        self.sent.extend(self.head.as_bytes());
+        self.sent.extend(body.len().to_string().as_bytes());
+        self.sent.extend(b"\r\n\r\n");
+        self.sent.extend(body.as_bytes());
+        self.stream.write_all(&self.sent).await?;
+        self.answer().await
+    }
+
+    async fn answer(&mut self) -> io::Result<Response> {
+        self.read.clear();
+        loop {
+            if let Some(response) = response(&self.read)? {
+                return Ok(response);
+            }
+            if self.read.len() > LONGEST {
+                return Err(io::Error::other("its answer does not end"));
+            }
+            if self.stream.read_buf(&mut self.read).await? == 0 {
+                return Err(io::Error::other("the gateway closed the connection without an answer"));
+            }
+        }
+    }
+}
+
+/// The answer at the beginning of these bytes; none if it is not all there.
+fn response(bytes: &[u8]) -> io::Result<Option<Response>> {
+    let odd = || io::Error::other("its answer is no HTTP/1.1");
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
+    let (head, rest) = bytes.split_at(end);
+    let body = rest.get(4..).unwrap_or_default();
+    let head = std::str::from_utf8(head).map_err(|_| odd())?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
+    let (mut length, mut stays) = (None, true);
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.parse::<usize>().ok();
+        } else if name.eq_ignore_ascii_case("connection") {
+            stays = !value.eq_ignore_ascii_case("close");
+        }
+    }
+    let (status, length) = status.zip(length).ok_or_else(odd)?;
+    let body = body.get(..length).map(|body| String::from_utf8_lossy(body).into_owned());
+    Ok(body.map(|body| Response { status, body, stays }))
+}
+
+impl Operations for Connection {
+    async fn send(&mut self, request: &Request) -> Attempt {
+        match self.ask(&request.body).await {
+            Ok(Response { status: 201 | 202, .. }) => Attempt::Ok,
+            Ok(Response { status: 429, .. }) => Attempt::Refused,
+            // nothing of the request was looked at
+            Ok(Response { status: status @ (401 | 403 | 404 | 405 | 411 | 413 | 415), body, stays }) => {
+                Attempt::Failed(Fault { message: said(status, &body), connection_lost: !stays })
+            }
+            // some of its entries may have been taken, or what could not be synced may be found after a restart
+            Ok(Response { status, body, .. }) => Attempt::Unknown(Fault::lost(said(status, &body))),
+            Err(error) => Attempt::Unknown(Fault::lost(error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_when_all_of_it_is_there() {
+        let whole =
+            b"HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\nContent-Length: 3\r\n\r\nabc";
+        for end in 0..whole.len() {
+            assert!(response(&whole[..end]).unwrap().is_none(), "{end}");
+        }
+        let Response { status, body, stays } = response(whole).unwrap().unwrap();
+        assert_eq!((status, body.as_str(), stays), (202, "abc", true));
+        let closed = b"HTTP/1.1 503 x\r\nconnection: Close\r\ncontent-length: 0\r\n\r\n";
+        assert!(!response(closed).unwrap().unwrap().stays);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error() {
+        for bytes in [
+            &b"HTTP/1.1 abc\r\ncontent-length: 0\r\n\r\n"[..],
+            b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+            b"\xff\xfe\r\n\r\n",
+            b"HTTP/1.1\r\n\r\n",
+            b"HTTP/1.1 2\xc3\xa90\r\ncontent-length: 0\r\n\r\n",
+        ] {
+            assert!(response(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn the_state_is_in_the_metrics() {
+        let text = "# HELP x\nacidtest_gateway_entries_repeated_total 7\nacidtest_gateway_queue_entries 12\n";
+        assert_eq!(GatewayState::read(text), Some(GatewayState { waiting: 12, repeated: 7 }));
+        let direct = "acidtest_gateway_entries_repeated_total 0\n";
+        assert_eq!(GatewayState::read(direct), Some(GatewayState::default()));
+        assert_eq!(GatewayState::read("something else"), None);
+    }
+}

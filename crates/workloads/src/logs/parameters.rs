@@ -1,0 +1,307 @@
+//! The workload's parameters.
+
+use std::time::Duration;
+
+use acidtest_model::{IdleOption, Span};
+use serde::{Deserialize, Serialize};
+
+use super::Sink;
+use crate::{
+    Parameter,
+    workload::{idle, in_range},
+};
+
+/// How entries come into the database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Architecture {
+    /// Each request authenticates in a database, and each entry is stored in a transaction of its own.
+    Direct,
+    /// Users are remembered; entries go into a queue, and collectors store many in a transaction.
+    #[default]
+    Queued,
+}
+
+impl Architecture {
+    /// Its word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Queued => "queued",
+        }
+    }
+}
+
+/// Where acknowledged entries wait to be stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogQueue {
+    /// In files: acknowledged when they are synced.
+    #[default]
+    Disk,
+    /// In the gateway's memory.
+    Memory,
+}
+
+impl LogQueue {
+    /// Its word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// The clients, their entries, and the gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Parameters {
+    /// How entries come into the database.
+    pub architecture: Architecture,
+    /// Where acknowledged entries wait.
+    pub queue: LogQueue,
+    /// Entries of each client.
+    pub entries: u32,
+    /// Entries of a request.
+    pub entries_per_request: u32,
+    /// Length of an entry's message in bytes.
+    pub entry_bytes: u32,
+    /// The time over which clients come.
+    pub ramp: Span,
+    /// Whether all clients are connected from the beginning to the end, and share the rate of the ramp.
+    pub hold_open: bool,
+    /// How long a client waits for the answer to a request.
+    pub give_up: Span,
+    /// Whether a client tries again what was refused, until it gives up.
+    pub retry: bool,
+    /// Collectors, which store side by side. `None`: as many as the gateway has by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collectors: Option<u32>,
+    /// The most entries of a collector's transaction.
+    pub batch: u32,
+    /// The most connections to the database.
+    pub sink_connections: u32,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            architecture: Architecture::default(),
+            queue: LogQueue::default(),
+            entries: 100,
+            entries_per_request: 1,
+            entry_bytes: 120,
+            ramp: Span(Duration::from_secs(10)),
+            hold_open: false,
+            give_up: Span(Duration::from_secs(5)),
+            retry: false,
+            collectors: None,
+            batch: 1000,
+            sink_connections: 50,
+        }
+    }
+}
+
+/// The longest ramp.
+const LONGEST: Duration = Duration::from_hours(24);
+
+impl Parameters {
+    /// Requests of each client.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        u64::from(self.entries / self.entries_per_request.max(1))
+    }
+
+    /// The arguments of a gateway that stores in this sink.
+    #[must_use]
+    pub fn gateway(&self, sink: &Sink) -> Vec<String> {
+        let mut words = vec![
+            "--architecture".to_owned(),
+            self.architecture.name().to_owned(),
+            "--sink".to_owned(),
+            sink.address.to_string(),
+            "--table".to_owned(),
+            sink.table.clone(),
+            // clients that stay connected may send seldom
+            "--idle-timeout".to_owned(),
+            "25h".to_owned(),
+        ];
+        let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
+        match self.architecture {
+            Architecture::Direct => add("--sink-connections", self.sink_connections.to_string()),
+            Architecture::Queued => {
+                add("--queue", self.queue.name().to_owned());
+                add("--batch", self.batch.to_string());
+                if let Some(collectors) = self.collectors {
+                    add("--collectors", collectors.to_string());
+                }
+            }
+        }
+        words
+    }
+
+    /// Checks that the parameters describe a possible workload.
+    ///
+    /// # Errors
+    /// The first parameter that is out of range.
+    pub fn check(&self) -> Result<(), String> {
+        let Self { entries, entries_per_request: together, .. } = self;
+        in_range(&[
+            ((1..=1_000_000).contains(entries), "entries", "between 1 and 1,000,000"),
+            ((1..=10_000).contains(together), "entries_per_request", "between 1 and 10,000"),
+            (
+                together > &0 && entries.is_multiple_of(*together),
+                "entries",
+                "a multiple of entries_per_request: every request has as many",
+            ),
+            ((40..=60_000).contains(&self.entry_bytes), "entry_bytes", "between 40 and 60,000"),
+            (
+                // what is around a message, at most, and the gateway's own limit of a body
+                u64::from(*together) * u64::from(self.entry_bytes + 180) <= 2 << 20,
+                "entries_per_request",
+                "so that a request has at most 2 MiB: fewer, or a smaller entry_bytes",
+            ),
+            (
+                !self.ramp.0.is_zero() && self.ramp.0 <= LONGEST,
+                "ramp",
+                "more than nothing, and at most a day",
+            ),
+            (
+                !self.give_up.0.is_zero() && self.give_up.0 <= LONGEST,
+                "give_up",
+                "more than nothing, and at most a day",
+            ),
+            (
+                self.collectors.is_none_or(|collectors| (1..=100).contains(&collectors)),
+                "collectors",
+                "between 1 and 100",
+            ),
+            ((1..=10_000).contains(&self.batch), "batch", "between 1 and 10,000"),
+            ((1..=1000).contains(&self.sink_connections), "sink_connections", "between 1 and 1,000"),
+        ])
+    }
+
+    /// What of a plan has no effect, given the values of these parameters.
+    pub(super) fn idle(&self) -> Vec<IdleOption> {
+        let is_queued = self.architecture == Architecture::Queued;
+        let no_queue = "with architecture direct there is no queue";
+        let lasts = "the measured part lasts from the first client's coming until the last has left (--ramp, --entries)";
+        idle(&[
+            ("queue", is_queued, no_queue),
+            ("collectors", is_queued, no_queue),
+            ("batch", is_queued, no_queue),
+            (
+                "sink_connections",
+                !is_queued,
+                "with architecture queued each collector has one (--collectors)",
+            ),
+            ("max_retries", false, "no entry conflicts with another"),
+            ("on_refused", false, "--retry says whether a client tries again what was refused"),
+            ("timeout", false, "--give-up says how long a client waits for an answer"),
+            ("duration", false, lasts),
+            ("ops", false, lasts),
+            ("warmup", false, "clients come and go: those that come first are the warm-up of the others"),
+            ("rates", false, "--clients, --entries and --ramp say how much is sent in which time"),
+            ("arrivals", false, "clients come at even distances (--ramp)"),
+        ])
+    }
+
+    /// Every parameter with its default and meaning.
+    #[must_use]
+    pub fn described() -> Vec<Parameter> {
+        let defaults = Self::default();
+        let row =
+            |name, default: &dyn ToString, meaning| Parameter { name, default: default.to_string(), meaning };
+        vec![
+            row(
+                "architecture",
+                &defaults.architecture.name(),
+                "how entries come into the database: direct (each in a transaction of its own), queued (collectors store \
+                 many together)",
+            ),
+            row(
+                "queue",
+                &defaults.queue.name(),
+                "where acknowledged entries wait: disk (synced), memory (lost with the gateway)",
+            ),
+            row("entries", &defaults.entries, "entries of each client"),
+            row("entries_per_request", &defaults.entries_per_request, "entries that a client sends together"),
+            row("entry_bytes", &defaults.entry_bytes, "bytes of an entry's message, 10 of them its checksum"),
+            row("ramp", &defaults.ramp, "time over which clients come (10s, 5m)"),
+            row(
+                "hold_open",
+                &defaults.hold_open,
+                "whether all clients are connected from the beginning to the end, and send at even distances over the ramp",
+            ),
+            row(
+                "give_up",
+                &defaults.give_up,
+                "time after which a client gives a request up, and sends the next one",
+            ),
+            row(
+                "retry",
+                &defaults.retry,
+                "whether a client tries again, until it gives up, what a full queue refused",
+            ),
+            row("collectors", &"2, or 1 for SQLite", "how many store side by side"),
+            row("batch", &defaults.batch, "most entries of a collector's transaction"),
+            row(
+                "sink_connections",
+                &defaults.sink_connections,
+                "most connections to the database with architecture direct",
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Values, read, written};
+
+    #[test]
+    fn every_parameter_is_described_and_its_default_reads_back() {
+        let described = Parameters::described();
+        let whole = Parameters { collectors: Some(7), ..Parameters::default() };
+        let values = written(&whole);
+        assert_eq!(described.len(), values.len());
+        for Parameter { name, default, .. } in described {
+            let Some(value) = values.get(name) else { panic!("{name} is no parameter") };
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            assert!(name == "collectors" || default == shown, "{name}: {default} is described, {shown} is");
+        }
+        assert_eq!(read::<Parameters>(&Values::new()), Ok(Parameters::default()));
+    }
+
+    #[test]
+    fn what_cannot_be_says_so() {
+        let wrong = |parameters: Parameters| parameters.check().unwrap_err();
+        let defaults = Parameters::default;
+        assert_eq!(defaults().check(), Ok(()));
+        assert!(wrong(Parameters { entries_per_request: 3, ..defaults() }).contains("a multiple"));
+        assert!(wrong(Parameters { entries_per_request: 0, ..defaults() }).contains("entries_per_request"));
+        assert!(wrong(Parameters { ramp: Span(Duration::ZERO), ..defaults() }).contains("ramp"));
+        let large = Parameters { entries: 1000, entries_per_request: 1000, entry_bytes: 2000, ..defaults() };
+        assert!(wrong(large).contains("at most 2 MiB"));
+    }
+
+    #[test]
+    fn a_gateway_gets_what_its_architecture_has() {
+        let sink =
+            Sink { address: acidtest_model::Address::file("sqlite", "/x/y"), table: "logs_1".to_owned() };
+        let words = |parameters: Parameters| parameters.gateway(&sink).join(" ");
+        let queued = Parameters { queue: LogQueue::Memory, collectors: Some(3), ..Parameters::default() };
+        assert_eq!(
+            words(queued),
+            "--architecture queued --sink sqlite:/x/y --table logs_1 --idle-timeout 25h --queue memory --batch 1000 --collectors 3"
+        );
+        let direct = Parameters { architecture: Architecture::Direct, ..Parameters::default() };
+        assert_eq!(
+            words(direct),
+            "--architecture direct --sink sqlite:/x/y --table logs_1 --idle-timeout 25h --sink-connections 50"
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! The port: how clients reach what takes their entries, and how a store says what it holds.
+
+use std::future::Future;
+
+use acidtest_engine::{Attempt, ClientTask};
+use acidtest_model::{Address, EffectiveSettings, StoreError, Task};
+
+use super::{Entry, Id, Scenario, StoredEntry};
+use crate::Place;
+
+/// Entries that are sent together, as a line of JSON each.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// The same as the body of an HTTP request.
+    pub body: String,
+}
+
+impl Request {
+    /// Makes it the request with these entries; their memory is reused.
+    pub(super) fn fill(&mut self, ids: impl Iterator<Item = Id>, timestamp: i64, message_bytes: usize) {
+        self.entries.clear();
+        self.body.clear();
+        for id in ids {
+            let entry = Entry::new(id, timestamp, message_bytes);
+            entry.write(&mut self.body);
+            self.entries.push(entry);
+        }
+    }
+}
+
+/// One client's connection: the timed operation.
+pub trait Operations {
+    /// Sends entries, and waits until they are acknowledged, all of them. Refused says that none was taken, because too
+    /// many wait; failed that none was for another reason. Anything else leaves open which of them were.
+    fn send(&mut self, request: &Request) -> impl Future<Output = Attempt>;
+}
+
+/// Opens connections.
+pub trait Connector {
+    /// What it opens.
+    type Connection: Operations;
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>>;
+}
+
+/// Is shown the entries that a store holds, one after the other.
+pub type EntryVisitor<'a> = dyn FnMut(&StoredEntry<'_>) + Send + 'a;
+
+/// Where a gateway stores the entries of a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sink {
+    /// The database.
+    pub address: Address,
+    /// The table in it, which the gateway makes.
+    pub table: String,
+}
+
+/// A database that a gateway can store entries in.
+pub trait LogsStore: Send + Sync {
+    /// Where the gateway is to store the trial's entries; none where clients give them to the store itself, by
+    /// [`client`](Self::client).
+    fn sink(&self, place: &Place) -> Option<Sink>;
+
+    /// Version, settings and durability level of what a gateway has stored; `server` is what was read back from the
+    /// server.
+    fn settings(&self, server: &EffectiveSettings) -> EffectiveSettings {
+        server.clone()
+    }
+
+    /// A task for the engine that runs one client of a store that needs no gateway.
+    fn client(&self, _place: &Place, _scenario: Scenario) -> Option<ClientTask> {
+        None
+    }
+
+    /// Shows every entry that the trial's table holds, as often as it holds it.
+    fn entries<'a>(
+        &'a self,
+        place: &'a Place,
+        visit: &'a mut EntryVisitor<'_>,
+    ) -> Task<'a, Result<(), StoreError>>;
+
+    /// Removes the trial's tables.
+    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
+}
