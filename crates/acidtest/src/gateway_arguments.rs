@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
-use acidtest_report::Span;
+use acidtest_model::Span;
 use clap::{Args, Subcommand, ValueEnum};
 
 const EXAMPLES: &str = "\

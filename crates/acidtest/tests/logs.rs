@@ -97,6 +97,21 @@ fn a_killed_gateway_loses_what_waits_in_its_memory() {
     bench.assert_clean();
 }
 
+/// A gateway that is stopped in order or stands still loses nothing, not even of what waits in its memory.
+#[test]
+fn a_gateway_that_stops_in_order_loses_nothing() {
+    let bench = Bench::new();
+    let words = ["--clients", "60", "--entries", "10", "--ramp", "1500ms", "--queue", "disk,memory"];
+    let faults = ["--fault", "restart:gateway@400ms,pause:gateway@400ms:300ms"];
+    let (ended, result) = run(&bench, &[&words[..], &faults].concat());
+    ended.expect(0);
+    for cell in cells(&result) {
+        assert_eq!((&audit(cell)["verdict"], finding(cell, "lost")), (&"holds".into(), 0), "{cell:#}");
+        assert_eq!(cell["trials"][0]["injections"][0]["member"], "gateway", "{cell:#}");
+    }
+    bench.assert_clean();
+}
+
 /// A database that is killed, and is away for a while, costs nothing: not what waits in the queue, and directly not what was
 /// acknowledged.
 #[test]

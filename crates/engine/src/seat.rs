@@ -152,8 +152,10 @@ impl Seat {
     /// Drives a client that comes at its moment of the ramp, does its share of the operations, and leaves.
     async fn visit<C: Client>(mut self, mut client: C, ramp: u64) {
         let mut came = false;
-        let (start, _) = self.enter(Phase::Measured).await;
-        self.stay_away(start.saturating_add(self.shared.comes_after(ramp, self.index))).await;
+        self.enter(Phase::Measured).await;
+        let start = self.shared.gate.measured().unwrap_or_default();
+        let comes = start.saturating_add(self.shared.comes_after(ramp, self.index));
+        self.sleep_unless(comes, ABSENT, |_| false).await;
         let mut slice = self.now();
         for _ in 0..self.shared.share_of(self.index) {
             if self.stopping() {
@@ -165,19 +167,13 @@ impl Seat {
             };
             self.started(Phase::Measured, false);
             let begun = self.now();
-            let (outcome, mut effort, lost) = if self.reach(&mut client, begun, &mut came).await {
+            let (outcome, effort, lost) = if self.reach(&mut client, begun, &mut came).await {
                 self.perform(&mut client, &operation, begun).await
             } else {
                 (Outcome::Failed, Effort::default(), false)
             };
             let ended = self.now();
-            let kind = C::kind(&operation);
-            client.account(operation, outcome);
-            effort.lock_time = nanos(client.lock_wait());
-            self.record(kind, outcome, begun, (begun, ended), effort);
-            if let Some((span, nanoseconds)) = client.span() {
-                self.bench.borrow_mut().recorder.span(span, nanoseconds);
-            }
+            self.account(&mut client, operation, outcome, begun, (begun, ended), effort);
             if lost {
                 self.interrupted(1);
                 self.connected = false;
@@ -215,14 +211,24 @@ impl Seat {
         true
     }
 
-    /// Sleeps until the client's moment, or until the trial is being stopped.
-    async fn stay_away(&mut self, until: u64) {
-        loop {
-            let now = self.now();
-            if now >= until || self.stopping() {
-                return;
+    /// Has the client account for an operation that has ended, and records it in the measured part.
+    fn account<C: Client>(
+        &self,
+        client: &mut C,
+        operation: C::Operation,
+        outcome: Outcome,
+        due: u64,
+        times: (u64, u64),
+        mut effort: Effort,
+    ) {
+        let kind = C::kind(&operation);
+        client.account(operation, outcome);
+        effort.lock_time = nanos(client.lock_wait());
+        if self.phase == Phase::Measured {
+            self.record(kind, outcome, due, times, effort);
+            if let Some((span, nanoseconds)) = client.span() {
+                self.bench.borrow_mut().recorder.span(span, nanoseconds);
             }
-            self.sleeper.sleep(Duration::from_nanos((until - now).min(ABSENT))).await;
         }
     }
 
@@ -309,9 +315,7 @@ impl Seat {
     }
 
     /// Waits at the gate until every client has arrived, and begins the phase.
-    ///
-    /// Returns when it began, and when it ends, in nanoseconds of the trial's clock.
-    pub(crate) async fn enter(&mut self, phase: Phase) -> (u64, u64) {
+    pub(crate) async fn enter(&mut self, phase: Phase) {
         let shared = Arc::clone(&self.shared);
         // the wait is given up only when the trial is, and then no client starts anything any more
         self.guard(shared.gate.wait(phase), u64::MAX).await;
@@ -324,7 +328,6 @@ impl Seat {
         self.bench.borrow_mut().enter(phase, start, end);
         self.phase = phase;
         self.end = end;
-        (start, end)
     }
 
     async fn run<C: Client>(&mut self, client: &mut C, phase: Phase) {
@@ -348,19 +351,11 @@ impl Seat {
                 self.done(phase);
                 break;
             };
-            let kind = C::kind(&operation);
             self.started(phase, late);
             let begun = self.shared.clock.now();
-            let (outcome, mut effort, lost) = self.perform(client, &operation, begun).await;
+            let (outcome, effort, lost) = self.perform(client, &operation, begun).await;
             let ended = self.shared.clock.now();
-            client.account(operation, outcome);
-            effort.lock_time = nanos(client.lock_wait());
-            if phase == Phase::Measured {
-                self.record(kind, outcome, due, (begun, ended), effort);
-                if let Some((span, nanoseconds)) = client.span() {
-                    self.bench.borrow_mut().recorder.span(span, nanoseconds);
-                }
-            }
+            self.account(client, operation, outcome, due, (begun, ended), effort);
             now = ended;
             if lost {
                 self.interrupted(1);
@@ -570,24 +565,24 @@ impl Seat {
 
     /// Sleeps until the operation is due, or until as many as asked for have been started.
     pub(crate) async fn wait_for_turn(&mut self, due: u64) {
-        self.sleep_unless(due, Self::is_spent).await;
+        self.sleep_unless(due, TICK, Self::is_spent).await;
     }
 
     /// Sleeps until the moment, or until the trial is being stopped.
     pub(crate) async fn sleep_until(&mut self, moment: u64) {
-        self.sleep_unless(moment, |_| false).await;
+        self.sleep_unless(moment, TICK, |_| false).await;
     }
 
     /// Sleeps until the moment, until the trial is being stopped or until `is_off` says so; both are checked every
-    /// [`TICK`].
-    async fn sleep_unless(&mut self, moment: u64, is_off: impl Fn(&Self) -> bool) {
+    /// `tick` nanoseconds.
+    async fn sleep_unless(&mut self, moment: u64, tick: u64, is_off: impl Fn(&Self) -> bool) {
         loop {
             let now = self.shared.clock.now();
             if now >= moment || self.shared.control.stopping() || is_off(self) {
                 return;
             }
             self.waited = true;
-            self.sleeper.sleep(Duration::from_nanos((moment - now).min(TICK))).await;
+            self.sleeper.sleep(Duration::from_nanos((moment - now).min(tick))).await;
         }
     }
 

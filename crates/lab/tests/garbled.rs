@@ -24,15 +24,7 @@ fn written(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 fn member(role: Role) -> MemberSpec<'static> {
-    MemberSpec {
-        role,
-        store: "redis",
-        durability: Durability::None,
-        port: None,
-        host: None,
-        arguments: &[],
-        secrets: &[],
-    }
+    MemberSpec::server(role, "redis", Durability::None)
 }
 
 /// Changed journals and notes are listed as far as they can be read.

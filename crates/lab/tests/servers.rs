@@ -59,20 +59,8 @@ fn start(
     lifetime: Lifetime,
     port: Option<u16>,
 ) -> Result<Server, LabError> {
-    lab.deploy(
-        store,
-        &[MemberSpec {
-            role: Role::Server,
-            store,
-            durability,
-            port,
-            host: None,
-            arguments: &[],
-            secrets: &[],
-        }],
-        lifetime,
-    )
-    .map(Server)
+    lab.deploy(store, &[MemberSpec { port, ..MemberSpec::server(Role::Server, store, durability) }], lifetime)
+        .map(Server)
 }
 
 fn mode(bits: u32) -> fs::Permissions {
@@ -274,15 +262,7 @@ fn shared_memory() -> Vec<String> {
 
 /// Two servers of one deployment, with nothing but the journal in common.
 fn two(lab: &Lab, lifetime: Lifetime) -> Deployment {
-    let spec = |role| MemberSpec {
-        role,
-        store: "redis",
-        durability: Durability::Process,
-        port: None,
-        host: None,
-        arguments: &[],
-        secrets: &[],
-    };
+    let spec = |role| MemberSpec::server(role, "redis", Durability::Process);
     let mut both = lab.deploy("redis", &[spec(Role::Locks), spec(Role::Server)], lifetime).unwrap();
     for role in [Role::Locks, Role::Server] {
         await_answer(both.member_mut(role).unwrap());
@@ -294,24 +274,8 @@ fn pair(stores: [&str; 2], port: Option<u16>) -> [MemberSpec<'_>; 2] {
     let [locks, server] = stores;
     let durability = Durability::None;
     [
-        MemberSpec {
-            role: Role::Locks,
-            store: locks,
-            durability,
-            port,
-            host: None,
-            arguments: &[],
-            secrets: &[],
-        },
-        MemberSpec {
-            role: Role::Server,
-            store: server,
-            durability,
-            port,
-            host: None,
-            arguments: &[],
-            secrets: &[],
-        },
+        MemberSpec { port, ..MemberSpec::server(Role::Locks, locks, durability) },
+        MemberSpec { port, ..MemberSpec::server(Role::Server, server, durability) },
     ]
 }
 

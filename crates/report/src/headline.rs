@@ -58,11 +58,11 @@ pub(crate) fn driving(result: &RunResult) -> String {
             format!("open loop, {} ops/s offered, {spaced}", rates.join(" | "))
         }
     };
-    let extent = match (plan.trace, plan.ops) {
-        _ if visits.is_some() => String::new(),
-        (Some(length), _) => format!("a replayed sequence of {} operations", count(length)),
-        (None, Some(ops)) => format!("{} operations after {} warm-up", count(ops), plan.warmup),
-        (None, None) => format!("{} after {} warm-up", plan.duration, plan.warmup),
+    let extent = match (visits, plan.trace, plan.ops) {
+        (Some(_), ..) => String::new(),
+        (None, Some(length), _) => format!(" · a replayed sequence of {} operations", count(length)),
+        (None, None, Some(ops)) => format!(" · {} operations after {} warm-up", count(ops), plan.warmup),
+        (None, None, None) => format!(" · {} after {} warm-up", plan.duration, plan.warmup),
     };
     let trials = match plan.trials {
         1 => "1 trial a cell".to_owned(),
@@ -82,7 +82,6 @@ pub(crate) fn driving(result: &RunResult) -> String {
     };
     let durability = common_durability(result)
         .map_or_else(String::new, |durability| format!(" · durability {durability}"));
-    let extent = if extent.is_empty() { extent } else { format!(" · {extent}") };
     format!("{who}, {arrivals}{durability}{extent} · {trials}{refused} · seed {}", plan.seed)
 }
 

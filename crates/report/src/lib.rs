@@ -33,7 +33,6 @@ mod terminal;
 mod upgrade;
 mod waiting;
 
-pub use acidtest_model::Span;
 pub use acidtest_model::count;
 pub use csv::{CsvError, csv};
 pub use figure::{bytes, nanoseconds, rate};

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_engine::Histogram;
-use acidtest_model::{Durability, EffectiveSettings, Lock};
+use acidtest_model::{Durability, EffectiveSettings, Lock, Span};
 use acidtest_observe::{Machine, MachineUse, MemoryKind, ProcessUse, Resources};
 use acidtest_workloads::{Audit, Finding, Remarks, Values, Verdict, guarantee::LOCK};
 use rand::{RngExt, SeedableRng};
@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{
     ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, LatencyFigures, OperationFigures,
-    Plan, RunResult, SecondFigures, Span, SpanFigures, TrialResult,
+    Plan, RunResult, SecondFigures, SpanFigures, TrialResult,
 };
 
 /// A grid to make a result of: every store with every lock mode and number of clients.

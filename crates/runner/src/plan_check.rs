@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Address, Faults, Hosting, IdleOption};
-use acidtest_report::{CELLS, Plan, RefusedKind, Span, TRIALS, count};
+use acidtest_model::{Address, Faults, Hosting, IdleOption, Span};
+use acidtest_report::{CELLS, Plan, RefusedKind, TRIALS, count};
 use acidtest_workloads::Workload;
 use serde_json::Value;
 

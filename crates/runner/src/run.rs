@@ -374,10 +374,7 @@ impl Runner<'_, '_> {
             // all cells of a store have one if any has, so that their figures can be compared
             host: Some(self.environment.host).filter(|_| {
                 let hit = |cell: &Cell| {
-                    self.faults[cell.faults]
-                        .0
-                        .iter()
-                        .any(|fault| fault.member != Role::Gateway && !fault.disruption.hits_clients())
+                    [Role::Server, Role::Locks].into_iter().any(|role| self.faults[cell.faults].hit(role))
                 };
                 self.cells.iter().any(|cell| cell.target == target && hit(cell))
             }),
@@ -508,8 +505,8 @@ impl Runner<'_, '_> {
         Ok(())
     }
 
-    /// Ends what is in front of the store, keeps data that a later trial may take over, and removes the rest. Data that cannot be removed now is removed
-    /// with the namespace.
+    /// Ends what is in front of the store, keeps data that a later trial may take over, and removes the rest. Data that
+    /// cannot be removed now is removed with the namespace.
     async fn clear_away(
         &self,
         trial: &TrialRun<'_>,

@@ -5,10 +5,10 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::Duration};
 use acidtest_engine::{Load, Measurement, Outcome, Progress, Stop};
 use acidtest_lab::Lab;
 use acidtest_model::{
-    Address, Disruption, Durability, EffectiveSettings, Injection, Lock, Role, StoreError, StoreKind, Task,
-    Timeline,
+    Address, Disruption, Durability, EffectiveSettings, Injection, Lock, Role, Span, StoreError, StoreKind,
+    Task, Timeline,
 };
-use acidtest_report::{Plan, Span};
+use acidtest_report::Plan;
 use acidtest_runner::{
     Cell, Claim, Driven, Instance, Interrupt, Observer, OpenOptions, Opener, Target, TrialRun, Watcher,
 };

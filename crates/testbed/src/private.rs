@@ -56,15 +56,7 @@ impl Private {
         let passable = Permissions::from_mode(0o711);
         let folder = tempfile::Builder::new().prefix("lab-").permissions(passable).tempdir().unwrap();
         let lab = Lab::at(folder.path()).unwrap();
-        let spec = MemberSpec {
-            role: Role::Server,
-            store,
-            durability,
-            port: None,
-            host: None,
-            arguments: &[],
-            secrets: &[],
-        };
+        let spec = MemberSpec::server(Role::Server, store, durability);
         let started = lab.deploy(store, &[spec], Lifetime::Run);
         let deployment = started.unwrap_or_else(|error| panic!("{error}"));
         Some(Self { deployment, _folder: folder })

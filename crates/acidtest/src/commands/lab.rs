@@ -30,15 +30,7 @@ async fn up(store: &str, durability: Durability, port: Option<u16>) -> Result<St
     }
     let interrupt = interrupt::listen()?;
     let program = target.kind().program();
-    let spec = MemberSpec {
-        role: Role::Server,
-        store: program,
-        durability,
-        port,
-        host: None,
-        arguments: &[],
-        secrets: &[],
-    };
+    let spec = MemberSpec { port, ..MemberSpec::server(Role::Server, program, durability) };
     let mut deployment = Lab::open()?.deploy(program, &[spec], Lifetime::Kept)?;
     let Some(server) = deployment.member(Role::Server) else {
         return Err(Failure::Other(format!("{program} was not started: a defect of acidtest")));

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, path::Path, process::Command as Program, time::Duration};
 
 use acidtest_lab::Lab;
-use acidtest_report::{CellResult, Plan, RefusedKind, RunResult, Span};
+use acidtest_model::Span;
+use acidtest_report::{CellResult, Plan, RefusedKind, RunResult};
 use acidtest_runner::{
     Cell, Environment, Failure, Finished, Grid, Order, Target, Watcher,
     plan_check::{self, GivenOptions},

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use acidtest_model::{Durability, Lock};
-use acidtest_report::{ArrivalKind, Plan, Span};
+use acidtest_model::{Durability, Lock, Span};
+use acidtest_report::{ArrivalKind, Plan};
 use acidtest_store_memory::{Bug, Faults, selftest::Clock};
 use rand::{
     RngExt,

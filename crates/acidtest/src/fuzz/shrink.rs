@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use acidtest_report::{Plan, Span};
+use acidtest_model::Span;
+use acidtest_report::Plan;
 use acidtest_store_memory::Faults;
 use serde_json::Value;
 

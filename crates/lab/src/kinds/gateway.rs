@@ -2,26 +2,10 @@
 
 use acidtest_model::Address;
 
-use super::{Kind, Site, TOKEN, nowhere_else};
-use crate::{
-    error::LabError,
-    invocation::{Invocation, Stop},
-    source::Source,
-};
+use super::{Kind, Site, TOKEN, ours};
+use crate::{error::LabError, invocation::Invocation};
 
-pub(super) static KIND: Kind = Kind {
-    store: "gateway",
-    program: "acidtest",
-    unlike: None,
-    script: None,
-    source: Source::Acidtest,
-    places: nowhere_else,
-    stop: Stop::Terminate,
-    address: |port| Address::loopback("http", None, port, ""),
-    init,
-    run,
-    sweep: None,
-};
+pub(super) static KIND: Kind = ours("gateway", |port| Address::loopback("http", None, port, ""), init, run);
 
 /// Adds the user that the trial's clients send as.
 #[expect(clippy::unnecessary_wraps, reason = "the signature of a recipe's step that may fail")]

@@ -3,30 +3,12 @@
 
 use acidtest_model::Address;
 
-use super::{Kind, Site, no_init, nowhere_else};
-use crate::{
-    invocation::{Invocation, Stop},
-    source::Source,
-};
+use super::{Kind, Site, no_init, ours};
+use crate::invocation::Invocation;
 
-pub(super) static SQLITE: Kind = host("sqlite", |site| run("sqlite", site), |port| at("sqlite", port));
-pub(super) static FJALL: Kind = host("fjall", |site| run("fjall", site), |port| at("fjall", port));
-
-const fn host(store: &'static str, run: fn(&Site) -> Invocation, address: fn(u16) -> Address) -> Kind {
-    Kind {
-        store,
-        program: "acidtest",
-        unlike: None,
-        script: None,
-        source: Source::Acidtest,
-        places: nowhere_else,
-        stop: Stop::Terminate,
-        address,
-        init: no_init,
-        run,
-        sweep: None,
-    }
-}
+pub(super) static SQLITE: Kind =
+    ours("sqlite", |port| at("sqlite", port), no_init, |site| run("sqlite", site));
+pub(super) static FJALL: Kind = ours("fjall", |port| at("fjall", port), no_init, |site| run("fjall", site));
 
 fn at(store: &str, port: u16) -> Address {
     Address::loopback(store, None, port, "")

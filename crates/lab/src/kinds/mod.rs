@@ -107,6 +107,28 @@ impl Kind {
     }
 }
 
+/// acidtest itself, as a member of this name.
+const fn ours(
+    store: &'static str,
+    address: fn(u16) -> Address,
+    init: fn(&Site) -> Result<Option<Invocation>, LabError>,
+    run: fn(&Site) -> Invocation,
+) -> Kind {
+    Kind {
+        store,
+        program: "acidtest",
+        unlike: None,
+        script: None,
+        source: Source::Acidtest,
+        places: nowhere_else,
+        stop: Stop::Terminate,
+        address,
+        init,
+        run,
+        sweep: None,
+    }
+}
+
 pub(crate) fn find(store: &str) -> Result<&'static Kind, LabError> {
     KINDS.into_iter().find(|kind| kind.store == store).ok_or_else(|| unknown(store))
 }

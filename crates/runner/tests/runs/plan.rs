@@ -3,8 +3,8 @@
 use crate::told::{Teller, plan};
 use std::time::Duration;
 
-use acidtest_model::{CellRequest, Hosting, IdleOption, Lock, StoreKind, Support};
-use acidtest_report::{Plan, Span};
+use acidtest_model::{CellRequest, Hosting, IdleOption, Lock, Span, StoreKind, Support};
+use acidtest_report::Plan;
 use acidtest_runner::{
     Failure, Grid, Target,
     plan_check::{self, GivenOptions},

@@ -172,7 +172,7 @@ impl Memory {
             + records.map_or(0, |table| table.shown())
             + queue.map_or(0, |queue| queue.shown())
             + joins.map_or(0, |tables| tables.shown())
-            + logs.shown()
+            + logs.map_or(0, |table| table.shown())
     }
 
     /// The last events on all connections, at most 20,000, oldest first; empty unless [`Watch::recorded`] is set.

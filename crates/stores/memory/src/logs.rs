@@ -111,7 +111,12 @@ impl State {
 }
 
 impl Memory {
-    pub(crate) fn logs_of(&self, place: &Place) -> Arc<Table> {
+    pub(crate) fn logs_of(&self, place: &Place) -> Option<Arc<Table>> {
+        locked(&self.logs).get(&name(place)).cloned()
+    }
+
+    /// The trial's table, which is made when it is first asked for.
+    fn table(&self, place: &Place) -> Arc<Table> {
         let mut tables = locked(&self.logs);
         let new = || Arc::new(Table::new(&self.world));
         Arc::clone(tables.entry(name(place)).or_insert_with(new))
@@ -128,7 +133,7 @@ impl LogsStore for Memory {
     }
 
     fn client(&self, place: &Place, scenario: logs::Scenario) -> Option<ClientTask> {
-        let connector = Connector { table: self.logs_of(place), world: Arc::clone(&self.world) };
+        let connector = Connector { table: self.table(place), world: Arc::clone(&self.world) };
         Some(logs::task(connector, scenario))
     }
 
@@ -139,7 +144,7 @@ impl LogsStore for Memory {
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.is_there("reading the entries")?;
-            let table = self.logs_of(place);
+            let table = self.table(place);
             // as a gateway's queue is empty before its table is read
             while !table.settled().later.is_empty() {
                 sleep(Duration::from_millis(1)).await;

@@ -107,12 +107,12 @@ impl Workload for Logs {
             format!("clients come over {ramp}")
         });
         parts.push(format!("given up after {give_up}"));
-        parts.push(match architecture {
-            Architecture::Direct => "direct".to_owned(),
-            Architecture::Queued => {
-                format!("queue on {}", self.parameters.queue.name()).replace("on memory", "in memory")
-            }
-        });
+        let way = match (architecture, self.parameters.queue) {
+            (Architecture::Direct, _) => "direct",
+            (Architecture::Queued, LogQueue::Disk) => "queue on disk",
+            (Architecture::Queued, LogQueue::Memory) => "queue in memory",
+        };
+        parts.push(way.to_owned());
         parts.join(", ")
     }
 
@@ -176,30 +176,29 @@ impl LogsTrial {
         self.gateway.get().is_some() && (*architecture, *queue) == (Architecture::Queued, LogQueue::Memory)
     }
 
+    /// Waits until the gateway, if there is one, says that its queue is empty. It may be on its way back; how long it may
+    /// take is for the runner to say.
+    async fn drained(&self) -> GatewayState {
+        let Some(gateway) = self.gateway.get() else { return GatewayState::default() };
+        loop {
+            match gateway.state().await {
+                Ok(state) if state.waiting == 0 => return state,
+                _ => tokio::time::sleep(LOOK).await,
+            }
+        }
+    }
+
     /// Waits until the gateway's queue is empty, and reads what is stored.
     async fn read(&self, store: &dyn LogsStore, place: &Place) -> Result<StoredState, StoreError> {
         let ledger = &self.scenario.ledger;
-        let mut gateway_state = GatewayState::default();
-        if let Some(gateway) = self.gateway.get() {
-            // it may be on its way back; how long it may take is for the runner to say
-            loop {
-                match gateway.state().await {
-                    Ok(now) if now.waiting == 0 => {
-                        gateway_state = now;
-                        break;
-                    }
-                    _ => tokio::time::sleep(LOOK).await,
-                }
-            }
-        }
+        let gateway = self.drained().await;
         let took = ledger.since().map(|(first, last)| match self.parameters.architecture {
             // what is acknowledged is stored
             Architecture::Direct => (first.saturating_sub(last), Duration::ZERO),
             Architecture::Queued => (first, last),
         });
-        let mut visit = |entry: &super::StoredEntry<'_>| ledger.found(entry);
-        store.entries(place, &mut visit).await?;
-        Ok(StoredState { gateway: gateway_state, took })
+        store.entries(place, &mut |entry| ledger.found(entry)).await?;
+        Ok(StoredState { gateway, took })
     }
 }
 
