@@ -1,7 +1,7 @@
 //! One private server, a member of its deployment: its start, its end, its pauses, and its log.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::Child,
     thread,
@@ -98,6 +98,11 @@ impl Member {
         self.child.try_wait().ok().flatten().map(describe)
     }
 
+    /// The status that it has exited with; none while it runs, or if a signal has ended it.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        self.child.try_wait().ok().flatten()?.code()
+    }
+
     /// An error with the last lines of the server's log if it ended: for a caller that waits for its first answer.
     pub fn check(&mut self) -> Result<(), LabError> {
         self.ended().map_or(Ok(()), |how| {
@@ -111,14 +116,17 @@ impl Member {
         home_of(&self.folder).join(kinds::HOSTED)
     }
 
-    /// The token by which a service of acidtest's own knows its clients.
+    /// The token by which a service of acidtest's own knows its clients; none for one that has no clients.
     ///
     /// # Errors
-    /// It has none, or it cannot be read.
-    pub fn token(&self) -> Result<String, LabError> {
+    /// It cannot be read.
+    pub fn token(&self) -> Result<Option<String>, LabError> {
         let file = home_of(&self.folder).join(kinds::TOKEN);
-        let token = fs::read_to_string(&file).map_err(LabError::at("reading", &file))?;
-        Ok(token.trim().to_owned())
+        match fs::read_to_string(&file) {
+            Ok(token) => Ok(Some(token.trim().to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(LabError::at("reading", &file)(error)),
+        }
     }
 
     /// The last lines that the server, or the preparation of its data, wrote.

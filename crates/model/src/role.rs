@@ -14,13 +14,17 @@ pub enum Role {
     Locks,
     /// The gateway that clients send log entries to.
     Gateway,
+    /// The broker in which the entries wait that gateways have acknowledged.
+    Queue,
+    /// What takes entries out of that broker, and stores them.
+    Collector,
     /// The processes that drive the clients, which are no member of the store's deployment.
     Clients,
 }
 
 impl Role {
     /// The roles of servers.
-    pub const ALL: [Self; 3] = [Self::Server, Self::Locks, Self::Gateway];
+    pub const ALL: [Self; 5] = [Self::Server, Self::Locks, Self::Gateway, Self::Queue, Self::Collector];
 
     /// The role's name, as users write and read it.
     #[must_use]
@@ -29,6 +33,8 @@ impl Role {
             Self::Server => "server",
             Self::Locks => "locks",
             Self::Gateway => "gateway",
+            Self::Queue => "queue",
+            Self::Collector => "collector",
             Self::Clients => "clients",
         }
     }

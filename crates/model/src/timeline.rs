@@ -390,7 +390,7 @@ mod tests {
             ("kill@99999999s", "no length of time"),
             ("kill*0", "from 1 to 1000"),
             ("kill*x", "from 1 to 1000"),
-            ("kill:router@3s", "roles are server, locks, gateway, and sink"),
+            ("kill:router@3s", "roles are server, locks, gateway, queue, collector, and sink"),
             ("pause@3s", "a pause has an end"),
             ("pause@3s:0s", "a pause has an end"),
             ("restart@3s:1s", "takes as long as the server takes"),

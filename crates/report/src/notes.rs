@@ -456,6 +456,7 @@ fn injection(injected: &InjectionFigures) -> String {
         (Some(acknowledged), Some(interrupted)) => {
             format!("; {} acknowledged before it, {} interrupted", count(acknowledged), count(interrupted))
         }
+        (Some(acknowledged), None) => format!("; {} acknowledged before it", count(acknowledged)),
         _ => String::new(),
     };
     let served = match (injected.last_ok_seconds, injected.outage()) {

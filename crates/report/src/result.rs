@@ -234,7 +234,8 @@ pub struct InjectionFigures {
     /// not count them.
     #[serde(default)]
     pub acknowledged: Option<u64>,
-    /// How many operations ended with their connection since it, up to the next fault: those that it interrupted.
+    /// How many operations ended with their connection since it, up to the next fault: those that it interrupted. None if
+    /// an older acidtest did not count them, or there were none because clients talk to another member, in front of it.
     #[serde(default)]
     pub interrupted: Option<u64>,
     /// The longest time in which nobody was served since it, up to the next fault: its beginning; none if an older
@@ -599,7 +600,7 @@ impl TrialResult {
         (!left.is_empty()).then(|| total(left.iter().copied()) as f64 / left.len() as f64)
     }
 
-    /// The faults that ended the processes of the store's own server, or of the gateway before it, after something had been
+    /// The faults that ended the processes of the store's own server, or of a service before it, after something had been
     /// acknowledged: those that say something of its durability.
     pub(crate) fn crashes(&self) -> impl Iterator<Item = &InjectionFigures> {
         self.injections.iter().filter(|injected| {
@@ -612,9 +613,10 @@ impl TrialResult {
     }
 }
 
-/// Whether the member with this role keeps what was acknowledged.
+/// Whether what was acknowledged is kept by the member with this role, or passes through it.
 pub(crate) fn is_kept_by(member: &str) -> bool {
-    [Role::Server, Role::Gateway].iter().any(|role| role.name() == member)
+    let keep = [Role::Server, Role::Gateway, Role::Queue, Role::Collector];
+    keep.iter().any(|role| role.name() == member)
 }
 
 impl SecondFigures {

@@ -1,7 +1,7 @@
 //! The description of what a process is to drive in a trial: data, and nothing that only this machine knows.
 
 use acidtest_engine::Load;
-use acidtest_model::{Address, Durability, Secret, StoreError};
+use acidtest_model::{Address, Durability, Role, Secret, StoreError};
 use acidtest_workloads::{Place, TrialSetup, Values, Workload, WorkloadTrial, hosted::HostedTrial};
 use serde::{Deserialize, Serialize};
 
@@ -29,9 +29,9 @@ pub struct TrialDescription {
     pub locks: Option<WrittenAddress>,
     /// Where the trial keeps its data.
     pub place: Place,
-    /// Where the service is that the clients talk to in front of the store, if there is one, and their token.
+    /// Where the gateway is that the clients talk to in front of the store, if there is one, and their token.
     #[serde(default)]
-    pub front: Option<(WrittenAddress, String)>,
+    pub gateway: Option<(WrittenAddress, String)>,
     /// How clients are driven, in all processes together.
     pub load: Load,
 }
@@ -110,8 +110,8 @@ impl TrialDescription {
         trial: &dyn WorkloadTrial,
         store: &dyn acidtest_workloads::Store,
     ) -> Result<Vec<acidtest_engine::ClientTask>, StoreError> {
-        if let Some((address, token)) = &self.front {
-            trial.reach(&address.clone().into(), token);
+        if let Some((address, token)) = &self.gateway {
+            trial.reach(Role::Gateway, &address.clone().into(), Some(token));
         }
         let own = (0..self.setup.clients as usize).filter(|client| self.setup.part.has(*client));
         own.map(|_| trial.client(store, &self.place)).collect()

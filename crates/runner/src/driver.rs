@@ -54,7 +54,7 @@ impl Driver {
         instance: &Instance,
         setup: &TrialSetup,
         hosted: &HostedTrial,
-        front: Option<&(Address, String)>,
+        gateway: Option<&(Address, String)>,
         load: Load,
     ) -> Result<Self, Failure> {
         let clients = setup.clients as usize;
@@ -78,7 +78,7 @@ impl Driver {
             durability: way.durability,
             locks: way.locks.as_ref().map(Into::into),
             place: hosted.place.clone(),
-            front: front.map(|(address, token)| (address.into(), token.clone())),
+            gateway: gateway.map(|(address, token)| (address.into(), token.clone())),
             load: load.clone(),
         })?;
         let trial = Trial::of_parts(load, clients, parts[0]);

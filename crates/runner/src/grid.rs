@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use acidtest_engine::{Arrivals, Extent, Load, OnRefused};
 use acidtest_model::{
-    Address, Commands, Disruption, Durability, Faults, Hosting, Lock, Role, StoreKind, Support,
+    Address, Commands, Disruption, Durability, Fault, Faults, Hosting, Lock, Role, StoreKind, Support,
 };
 use acidtest_report::{ArrivalKind, Plan, count};
 use acidtest_workloads::{Values, Visits, WORKLOADS, Workload, WorkloadKind};
@@ -332,24 +332,25 @@ fn check_faults(
     if !faults.hit_servers() {
         return Ok(());
     }
-    if target.address.is_some() {
-        return check_commands(faults, target, plan);
-    }
     if kind.hosting == Hosting::InMemory {
         return Err(format!(
             "{} has no process of its own for --fault {faults}: it is the memory of acidtest itself",
             kind.name
         ));
     }
-    let has_gateway = workload.visits().is_some();
-    if faults.hit(Role::Gateway) && !has_gateway {
-        return Err(format!("--fault {faults}: there is no gateway; the workload logs has one"));
-    }
-    if faults.hit(Role::Server) && has_gateway && kind.hosting == Hosting::Embedded {
+    let front = workload.front();
+    check_services(faults, &front)?;
+    // the last one is what stores
+    if let (true, Some(last)) = (faults.hit(Role::Server), front.last())
+        && kind.hosting == Hosting::Embedded
+    {
         return Err(format!(
-            "{} is in the gateway, and ends with it (--fault {faults}): write kill:gateway@3s or the like",
+            "{} is in the {last}, and ends with it (--fault {faults}): write kill:{last}@3s or the like",
             kind.name
         ));
+    }
+    if target.address.is_some() {
+        return check_commands(faults, target, plan, &front);
     }
     let hits_locks = faults.hit(Role::Locks);
     let has_service = kind.lock_service && lock == Lock::Hard && workload.decides();
@@ -368,17 +369,30 @@ fn check_faults(
     Ok(())
 }
 
-/// Whether there is a command for each fault on a server of the user's own.
-fn check_commands(faults: &Faults, target: &Target, plan: &Plan) -> Result<(), String> {
+/// Whether the services that faults are for are among those in front of the store.
+fn check_services(faults: &Faults, front: &[Role]) -> Result<(), String> {
+    let broker = "the workload logs has one with --queue rabbitmq or nats";
+    let services = [
+        (Role::Gateway, "no gateway", "the workload logs has one"),
+        (Role::Queue, "no broker", broker),
+        (Role::Collector, "no collector of its own", broker),
+    ];
+    let missing = services.into_iter().find(|(role, ..)| faults.hit(*role) && !front.contains(role));
+    missing.map_or(Ok(()), |(_, none, has)| Err(format!("--fault {faults}: there is {none}; {has}")))
+}
+
+/// Whether there is a command for each fault on a server of the user's own. The services in front of it are the lab's.
+fn check_commands(faults: &Faults, target: &Target, plan: &Plan, front: &[Role]) -> Result<(), String> {
     let kind = target.kind();
-    if kind.hosting != Hosting::Program {
+    let on_theirs = |fault: &&Fault| !front.contains(&fault.member);
+    if kind.hosting != Hosting::Program && faults.0.iter().any(|fault| on_theirs(&fault)) {
         return Err(format!(
             "--fault {faults} is not for a file of your own, {}; --store {} makes one",
             target.shown(),
             kind.name
         ));
     }
-    for fault in &faults.0 {
+    for fault in faults.0.iter().filter(on_theirs) {
         let Some(wanted) = Commands::wanted(fault.disruption) else { continue };
         if fault.member != Role::Server {
             return Err(format!(

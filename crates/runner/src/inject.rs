@@ -83,10 +83,11 @@ impl Injected {
         }
     }
 
-    /// The same as a result keeps it.
-    pub(crate) fn figures(&self) -> InjectionFigures {
+    /// The same as a result keeps it; `has_gateway` is whether clients talk to a gateway, and not to the store.
+    pub(crate) fn figures(&self, has_gateway: bool) -> InjectionFigures {
         let Self { injection, at, back, answered, acknowledged, interrupted, unserved, .. } = self;
         let Self { missed, overtaken, forced, last_ok, next_ok, .. } = self;
+        let is_behind = has_gateway && !matches!(injection.member, Role::Gateway | Role::Clients);
         let seconds = |time: &Option<Duration>| time.map(|time| time.as_secs_f64());
         InjectionFigures {
             fault: injection.disruption.name().to_owned(),
@@ -96,7 +97,7 @@ impl Injected {
             back_seconds: seconds(back),
             answered_seconds: seconds(answered),
             acknowledged: at.map(|_| *acknowledged),
-            interrupted: at.map(|_| *interrupted),
+            interrupted: at.and(Some(*interrupted).filter(|count| *count > 0 || !is_behind)),
             unserved_from_seconds: unserved.map(|(from, _)| from.as_secs_f64()),
             unserved_until_seconds: unserved.and_then(|(_, until)| Some(until?.as_secs_f64())),
             missed: *missed,
@@ -486,7 +487,7 @@ impl<'a> Injector<'a> {
                         tokio::time::sleep(AGAIN).await;
                     }
                 }));
-            } else if let Some(address) = instance.front_address(role) {
+            } else if let Some(address) = instance.service_address(role) {
                 begun.state = State::Starting(Box::pin(async move {
                     while !takes_connections(&address).await {
                         tokio::time::sleep(AGAIN).await;

@@ -2,23 +2,20 @@
 //! that has no locks of its own is deployed with the server that keeps them. A member is a private server, a private
 //! file, or a server or file of the user's own.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use acidtest_lab::{Deployment, Folder, Lab, LabError, Lifetime, Member, MemberSpec, Note};
+use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note};
 use acidtest_model::{Address, Durability, EffectiveSettings, Hosting, Role, StoreError, Task};
 use acidtest_workloads::{
-    Front, Owner, Place, ReusableData, Store,
+    Owner, Place, ReusableData, Store,
     hosted::{Hosted, HostedTrial},
     lock_namespace,
 };
 
 use crate::{
     Failure, Interrupt, OpenOptions, Target,
-    answer::{AGAIN, PATIENCE, READY, first_answer, open, takes_connections, within},
+    answer::{PATIENCE, first_answer, open, within},
+    services::Services,
 };
 
 /// An open store, and everything that must be removed when the run is done with it.
@@ -29,8 +26,8 @@ pub struct Instance {
     /// The members beside the store's own server.
     others: Vec<OpenMember>,
     private: Private,
-    /// The service in front of the store that the clients of the trial talk to, if there is one.
-    front: Option<Deployment>,
+    /// The services in front of the store, for the trial that is under way.
+    pub(crate) services: Services,
     /// How long a client's message to the host of an embedded store and its answer take; none where there is no host.
     pub(crate) round_trip: Option<Duration>,
     /// Data that trials left behind for later ones, by a key that says what they are.
@@ -155,7 +152,7 @@ impl Instance {
                 server,
                 others,
                 private,
-                front: None,
+                services: Services::default(),
                 round_trip: None,
                 earlier: BTreeMap::new(),
             }),
@@ -175,59 +172,10 @@ impl Instance {
         &*self.server.store
     }
 
-    /// Starts the service that a trial has in front of the store, and waits until it takes connections. Returns its address,
-    /// and the token of the trial's clients.
-    ///
-    /// # Errors
-    /// It cannot be started, it ends, or the run was interrupted.
-    pub(crate) async fn open_front(
-        &mut self,
-        lab: &Lab,
-        program: &Path,
-        front: &Front,
-        interrupt: &Interrupt,
-    ) -> Result<(Address, String), Failure> {
-        let role = front.role;
-        let spec = MemberSpec {
-            host: Some(program),
-            arguments: &front.arguments,
-            secrets: &front.secrets,
-            ..MemberSpec::server(role, role.name(), Durability::Disk)
-        };
-        let deployment = self.front.insert(lab.deploy(role.name(), &[spec], Lifetime::Run)?);
-        let gone = || Failure::Other(format!("the {role} was not started: a defect of acidtest"));
-        let (address, token) = {
-            let member = deployment.member(role).ok_or_else(gone)?;
-            (member.address().clone(), member.token()?)
-        };
-        let begun = Instant::now();
-        while !takes_connections(&address).await {
-            deployment.check()?;
-            if interrupt.is_set() {
-                return Err(Failure::Store(format!("interrupted while the {role} started")));
-            }
-            if begun.elapsed() > READY {
-                return Err(Failure::Store(format!(
-                    "the {role} takes no connections after {} s",
-                    READY.as_secs()
-                )));
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
-        Ok((address, token))
-    }
-
-    /// Ends that service, if there is one.
-    ///
-    /// # Errors
-    /// It cannot be ended, or its folder cannot be removed.
-    pub(crate) fn close_front(&mut self) -> Result<(), LabError> {
-        self.front.take().map_or(Ok(()), |mut front| front.stop())
-    }
-
-    /// The address of the member with this role, where it is such a service.
-    pub(crate) fn front_address(&self, role: Role) -> Option<Address> {
-        Some(self.front.as_ref()?.member(role)?.address().clone())
+    /// The address of the service with this role in front of the store.
+    pub(crate) fn service_address(&self, role: Role) -> Option<Address> {
+        let member = self.services.members().find(|member| member.role() == role)?;
+        Some(member.address().clone())
     }
 
     /// Gives an embedded store to its host, for clients of the trial, if it has one.
@@ -290,9 +238,8 @@ impl Instance {
             let private = self.private.servers.as_ref().and_then(|servers| servers.member(member.role));
             Some((member.role, private.map(Member::pid).or(member.kept_server)?))
         };
-        let front =
-            self.front.iter().flat_map(Deployment::members).map(|member| (member.role(), member.pid()));
-        self.members().filter_map(pid).chain(front).collect()
+        let services = self.services.members().map(|member| (member.role(), member.pid()));
+        self.members().filter_map(pid).chain(services).collect()
     }
 
     fn members(&self) -> impl Iterator<Item = &OpenMember> {
@@ -303,7 +250,7 @@ impl Instance {
     pub(crate) fn member(&mut self, role: Role) -> Option<&mut Member> {
         match self.private.member(role) {
             Some(member) => Some(member),
-            None => self.front.as_mut()?.member_mut(role),
+            None => self.services.member_mut(role),
         }
     }
 
@@ -329,12 +276,12 @@ impl Instance {
 
     /// The member that has ended, if any has and `is_expected` does not say so of its role.
     pub(crate) fn lost(&mut self, is_expected: impl Fn(Role) -> bool) -> Option<LostMember> {
-        let front = self.front.iter().flat_map(Deployment::members).map(Member::role);
-        let roles: Vec<Role> = self.members().map(|member| member.role).chain(front).collect();
+        let services = self.services.members().map(Member::role);
+        let roles: Vec<Role> = self.members().map(|member| member.role).chain(services).collect();
         roles.into_iter().filter(|role| !is_expected(*role)).find_map(|role| {
             let member = self.member(role)?;
-            let how = member.ended()?;
-            Some(LostMember { how: lost(role, &how), log: member.log_tail(LOG_LINES) })
+            let (how, log) = (member.ended()?, member.log_tail(LOG_LINES));
+            (!self.services.revive(role)).then(|| LostMember { how: lost(role, &how), log })
         })
     }
 
@@ -351,7 +298,7 @@ impl Instance {
     /// # Errors
     /// The first of those failures.
     pub async fn close(mut self, keep: bool) -> Result<(), Failure> {
-        let mut first = self.close_front().map_err(Failure::from);
+        let mut first = self.services.end().map_err(Failure::from);
         for member in self.others.iter_mut().chain([&mut self.server]) {
             let released = member.release(keep).await;
             first = first.and(released);
@@ -407,6 +354,8 @@ fn lost(role: Role, how: &str) -> String {
         Role::Server | Role::Clients => how.to_owned(),
         Role::Locks => format!("lost its lock service, which {how}"),
         Role::Gateway => format!("lost its gateway, which {how}"),
+        Role::Queue => format!("lost the broker of its queue, which {how}"),
+        Role::Collector => format!("lost its collector, which {how}"),
     }
 }
 

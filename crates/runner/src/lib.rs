@@ -22,6 +22,7 @@ pub mod plan_check;
 mod processes;
 mod resume;
 mod run;
+mod services;
 mod store;
 mod target;
 mod trial;

@@ -496,7 +496,7 @@ mod tests {
             durability: Some(Durability::None),
             locks: None,
             place: Place { namespace: "x".to_owned(), trial: 1 },
-            front: None,
+            gateway: None,
             load: Load::closed(&["capture"], Extent::Operations(1)),
         }
     }

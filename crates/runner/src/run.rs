@@ -24,7 +24,6 @@ use crate::{
     answer::READY,
     grid::{self, Cell, Grid},
     harness,
-    inject::Injected,
     instance::{Claim, EarlierData, Instance},
     resume,
     trial::TrialRun,
@@ -337,7 +336,7 @@ impl Runner<'_, '_> {
         };
         let trial = self.trial_on(&mut instance, index, round).await;
         // one that failed, or lost a server, has left it
-        let _ = instance.close_front();
+        let _ = instance.services.end();
         // a server that keeps nothing over a crash may have lost more than a trial's data, and one that did not come
         // back in time may never do so
         let is_spent = |trial: &TrialResult| {
@@ -436,14 +435,14 @@ impl Runner<'_, '_> {
             about.remarks = trial.prepare(instance, load_seconds, watcher).await?;
         }
         let (lab, program) = (&self.environment.lab, self.environment.host);
-        trial.open_front(instance, lab, program, watcher).await?;
+        trial.start_services(instance, lab, program, watcher).await?;
         let settings = trial.settings(instance).await?;
         let forgets = self.faults[cell.faults].0.iter().any(|fault| {
             fault.disruption.ends_processes() && trial.kept_by(fault.member, &settings) == Durability::None
         });
         self.note_settings(index, &settings, forgets)?;
         let workload = &*self.workloads[cell.workload];
-        let blocks = instance.store().blocking() && !instance.has_host() && !trial.has_front();
+        let blocks = instance.store().blocking() && !instance.has_host() && !trial.has_gateway();
         let mut load = cell.load(self.plan, workload, blocks, seed);
         let faults = &self.faults[cell.faults];
         if !faults.is_none() {
@@ -462,7 +461,7 @@ impl Runner<'_, '_> {
             audit.across_crash(&without);
         }
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
-        let injections = driven.injected.iter().map(Injected::figures).collect();
+        let injections = driven.injected.iter().map(|each| each.figures(trial.has_gateway())).collect();
         // what was due while nobody was served is done afterwards
         let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
         result.note_injections(injections, is_scheduled);
@@ -515,7 +514,7 @@ impl Runner<'_, '_> {
         reusable: Option<ReusableData>,
     ) {
         // what cannot be ended now is ended with the instance
-        let _ = instance.close_front();
+        let _ = instance.services.end();
         match (data, reusable) {
             (Some(data), Some(reusable)) => {
                 let place = trial.place().clone();

@@ -39,8 +39,8 @@ pub struct TrialRun<'a> {
     /// What the host of an embedded store has to know of it.
     hosted: HostedTrial,
     spread: Option<Spread<'a>>,
-    /// Where the service in front of the store is, and the token of the trial's clients.
-    front: Option<(Address, String)>,
+    /// Where the gateway is that the clients talk to, and their token; none where they talk to the store.
+    gateway: Option<(Address, String)>,
     /// The user's own, which bring faults about on a server of the user's own.
     commands: Commands,
 }
@@ -56,7 +56,7 @@ impl<'a> TrialRun<'a> {
             setup,
             hosted,
             spread: None,
-            front: None,
+            gateway: None,
             commands: Commands::default(),
         }
     }
@@ -115,22 +115,25 @@ impl<'a> TrialRun<'a> {
         }
     }
 
-    /// Starts the service that the trial has in front of the store, if it has one. `program` is acidtest's own.
+    /// Starts the services that the trial has in front of the store. `program` is acidtest's own.
     ///
     /// # Errors
-    /// It cannot be started, or the run was interrupted.
-    pub async fn open_front(
+    /// One cannot be started, or the run was interrupted.
+    pub async fn start_services(
         &mut self,
         instance: &mut Instance,
         lab: &Lab,
         program: &Path,
         watcher: &mut Watcher<'_>,
     ) -> Result<(), Failure> {
-        let Some(front) = self.trial.front(instance.store(), &self.hosted.place)? else { return Ok(()) };
-        watcher.observer.doing(&format!("starting the {}", front.role));
-        let (address, token) = instance.open_front(lab, program, &front, watcher.interrupt).await?;
-        self.trial.reach(&address, &token);
-        self.front = Some((address, token));
+        let mut started = Vec::new();
+        while let Some(front) = self.trial.front(instance.store(), &self.hosted.place, &started)? {
+            watcher.observer.doing(&format!("starting the {}", front.role));
+            let (address, token) = instance.services.start(lab, program, &front, watcher.interrupt).await?;
+            self.trial.reach(front.role, &address, token.as_deref());
+            started.push((front.role, address.clone()));
+            self.gateway = token.map(|token| (address, token)).or(self.gateway.take());
+        }
         Ok(())
     }
 
@@ -140,10 +143,10 @@ impl<'a> TrialRun<'a> {
         self.trial.kept_by(member, settings)
     }
 
-    /// Whether its clients talk to such a service.
+    /// Whether its clients talk to a gateway, and not to the store.
     #[must_use]
-    pub fn has_front(&self) -> bool {
-        self.front.is_some()
+    pub fn has_gateway(&self) -> bool {
+        self.gateway.is_some()
     }
 
     /// Lets the workload prepare the trial and find its remarks, such as query plans; that may load the data again,
@@ -212,7 +215,7 @@ impl<'a> TrialRun<'a> {
     ) -> Result<Driven, Failure> {
         let (extent, place) = ((load.extent, load.timeout), &self.hosted.place);
         let driver = if let Some(spread) = &self.spread {
-            Driver::elsewhere(spread, instance, &self.setup, &self.hosted, self.front.as_ref(), load)?
+            Driver::elsewhere(spread, instance, &self.setup, &self.hosted, self.gateway.as_ref(), load)?
         } else {
             let clients = (0..self.setup.clients).map(|_| self.trial.client(instance.store(), place));
             Driver::here(load, clients.collect::<Result<Vec<ClientTask>, StoreError>>()?)?
@@ -222,7 +225,8 @@ impl<'a> TrialRun<'a> {
 
     /// Audits the trial: holds its ledger against the final state of the store.
     pub async fn audit(&self, instance: &Instance, driven: &Driven) -> AuditResult {
-        let most = PATIENCE + ROW * u32::try_from(self.trial.rows_left()).unwrap_or(u32::MAX);
+        let most =
+            PATIENCE + self.trial.settles() + ROW * u32::try_from(self.trial.rows_left()).unwrap_or(u32::MAX);
         let whole = async {
             if driven.lost.is_some() {
                 return None;

@@ -159,6 +159,11 @@ pub trait Workload: Send + Sync {
         None
     }
 
+    /// The roles of the services that its trials have in front of a store with a process or a file.
+    fn front(&self) -> Vec<Role> {
+        Vec::new()
+    }
+
     /// Whether it can replay a generated sequence.
     fn replays(&self) -> bool {
         false
@@ -195,11 +200,14 @@ pub struct Visits {
     pub retry: bool,
 }
 
-/// A service of acidtest's own that a trial's clients talk to, in front of the store.
+/// A service that a trial has in front of the store: the gateway that its clients talk to, or one that has a part in what
+/// becomes of their requests.
 #[derive(Clone, Debug)]
 pub struct Front {
-    /// Its role, which says what it is.
+    /// Its role.
     pub role: Role,
+    /// The store whose server it is; none for a service of acidtest's own, whose role says what it is.
+    pub server: Option<&'static str>,
     /// Its arguments, without a password.
     pub arguments: Vec<String>,
     /// Passwords that it needs, by the environment variables that it takes them from.
@@ -351,6 +359,11 @@ pub trait WorkloadTrial: Send + Sync {
         self.rows()
     }
 
+    /// How long what was acknowledged may be on its way into the store, before the audit can read it there.
+    fn settles(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Loads the data under the trial's own names.
     fn load<'a>(
         &'a self,
@@ -359,11 +372,16 @@ pub trait WorkloadTrial: Send + Sync {
         loaded: &'a LoadProgress,
     ) -> Task<'a, Result<(), StoreError>>;
 
-    /// The service that the trial's clients talk to, in front of the store; `None` where they talk to the store.
+    /// The next service to start in front of the store, given those that are there; `None` where there are all.
     ///
     /// # Errors
     /// The store has no adapter for the workload.
-    fn front(&self, _store: &dyn Store, _place: &Place) -> Result<Option<Front>, StoreError> {
+    fn front(
+        &self,
+        _store: &dyn Store,
+        _place: &Place,
+        _started: &[(Role, Address)],
+    ) -> Result<Option<Front>, StoreError> {
         Ok(None)
     }
 
@@ -372,8 +390,8 @@ pub trait WorkloadTrial: Send + Sync {
         settings.durability
     }
 
-    /// Tells where that service is, and the token by which it knows the trial's clients.
-    fn reach(&self, _address: &Address, _token: &str) {}
+    /// Tells where the service with this role is, and the token by which it knows the trial's clients, if it has clients.
+    fn reach(&self, _role: Role, _address: &Address, _token: Option<&str>) {}
 
     /// Collects facts that are needed once, after loading and before the clients start.
     fn prepare<'a>(

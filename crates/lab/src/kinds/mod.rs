@@ -1,5 +1,6 @@
 //! The servers that the lab can start: one file each, and one entry in [`KINDS`].
 
+mod collector;
 mod elasticsearch;
 mod gateway;
 mod host;
@@ -37,9 +38,9 @@ static KINDS: [&Kind; 8] = [
     &nats::KIND,
 ];
 
-/// acidtest itself as a member: the hosts of embedded stores, and the gateway in front of a store. They are no servers that
-/// anybody could ask the lab for.
-static OURS: [&Kind; 3] = [&host::SQLITE, &host::FJALL, &gateway::KIND];
+/// acidtest itself as a member: the hosts of embedded stores, and the services in front of a store. They are no servers
+/// that anybody could ask the lab for.
+static OURS: [&Kind; 4] = [&host::SQLITE, &host::FJALL, &gateway::KIND, &collector::KIND];
 
 /// The name of an embedded store's file or folder, in the home of its host.
 pub const HOSTED: &str = "acidtest.db";

@@ -112,7 +112,7 @@ mod tests {
     ];
 
     const DRAINED: Result<StoredState, StoreError> = Ok(StoredState {
-        gateway: GatewayState { waiting: 0, repeated: 0 },
+        gateway: GatewayState { waiting: 0, stored: 0, repeated: 0 },
         took: Some((Duration::from_secs(2), Duration::from_millis(30))),
     });
 
@@ -199,7 +199,7 @@ mod tests {
     fn while_entries_wait_nothing_is_lost() {
         let ledger = Ledger::new(1, Instant::now());
         happen(&ledger, 0, 0, 5);
-        let gateway = GatewayState { waiting: 1, repeated: 0 };
+        let gateway = GatewayState { waiting: 1, stored: 0, repeated: 0 };
         let judged = audit(&ledger, &Ok(StoredState { gateway, took: None }));
         assert_eq!((judged.verdict, judged.count("lost")), (Verdict::Unknown, 0));
         let error = StoreError::Server {

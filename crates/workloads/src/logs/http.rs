@@ -28,8 +28,10 @@ pub(super) struct Gateway {
 /// How a gateway stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatewayState {
-    /// Entries that were acknowledged and are not yet stored.
+    /// Entries that were acknowledged and are not yet stored; of those in a broker, their messages.
     pub waiting: u64,
+    /// Entries that were stored, since the gateway was started.
+    pub stored: u64,
     /// Entries that came again, since the gateway was started, and were not stored a second time.
     pub repeated: u64,
 }
@@ -39,7 +41,7 @@ impl Gateway {
         Self { endpoint: address.endpoint(80), token: token.to_owned() }
     }
 
-    /// How the gateway stands, by its metrics.
+    /// How the gateway stands, or a collector at this address, by its metrics.
     ///
     /// # Errors
     /// It does not answer, or not so.
@@ -72,11 +74,25 @@ impl GatewayState {
     fn read(metrics: &str) -> Option<Self> {
         let value = |name: &str| {
             let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-            line.trim().parse::<u64>().ok()
+            line.trim().parse::<i64>().ok()
         };
-        // without a queue nothing waits
-        let waiting = value("acidtest_gateway_queue_entries").unwrap_or(0);
-        Some(Self { waiting, repeated: value("acidtest_gateway_entries_repeated_total")? })
+        // without a queue nothing waits, and without a broker there are less than no messages
+        let waits = |name: &str| value(name).map_or(0, |count| count.max(0).unsigned_abs());
+        let total = |name: &str| u64::try_from(value(name)?).ok();
+        Some(Self {
+            waiting: waits("acidtest_gateway_queue_entries") + waits("acidtest_gateway_queue_messages"),
+            stored: total("acidtest_gateway_entries_stored_total")?,
+            repeated: total("acidtest_gateway_entries_repeated_total")?,
+        })
+    }
+
+    /// What both say together.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            waiting: self.waiting + other.waiting,
+            stored: self.stored + other.stored,
+            repeated: self.repeated + other.repeated,
+        }
     }
 }
 
@@ -224,10 +240,16 @@ mod tests {
 
     #[test]
     fn the_state_is_in_the_metrics() {
-        let text = "# HELP x\nacidtest_gateway_entries_repeated_total 7\nacidtest_gateway_queue_entries 12\n";
-        assert_eq!(GatewayState::read(text), Some(GatewayState { waiting: 12, repeated: 7 }));
-        let direct = "acidtest_gateway_entries_repeated_total 0\n";
-        assert_eq!(GatewayState::read(direct), Some(GatewayState::default()));
+        let totals =
+            "# HELP x\nacidtest_gateway_entries_repeated_total 7\nacidtest_gateway_entries_stored_total 9\n";
+        let known = GatewayState { waiting: 0, stored: 9, repeated: 7 };
+        assert_eq!(GatewayState::read(totals), Some(known));
+        let on_disk =
+            format!("{totals}acidtest_gateway_queue_entries 12\nacidtest_gateway_queue_messages -1\n");
+        assert_eq!(GatewayState::read(&on_disk), Some(GatewayState { waiting: 12, ..known }));
+        let in_broker =
+            format!("{totals}acidtest_gateway_queue_entries 0\nacidtest_gateway_queue_messages 3\n");
+        assert_eq!(GatewayState::read(&in_broker), Some(GatewayState { waiting: 3, ..known }));
         assert_eq!(GatewayState::read("something else"), None);
     }
 }

@@ -184,11 +184,24 @@ impl Ledger {
         self.endings[Ending::Acknowledged as usize].load(Relaxed)
     }
 
-    /// How long ago the first entry was sent, and the last one acknowledged; none if there was none.
-    pub(super) fn since(&self) -> Option<(Duration, Duration)> {
-        let (first, last, now) = (self.first.load(Relaxed), self.last.load(Relaxed), self.passed());
-        let ago = |moment: u64| Duration::from_nanos(now.saturating_sub(moment));
-        (first <= last).then(|| (ago(first), ago(last)))
+    /// How long before this moment the first entry was sent, and the last one acknowledged; none if there was none.
+    pub(super) fn since(&self, moment: Instant) -> Option<(Duration, Duration)> {
+        let (first, last) = (self.first.load(Relaxed), self.last.load(Relaxed));
+        let passed = moment.saturating_duration_since(self.epoch);
+        let before = |noted: u64| passed.saturating_sub(Duration::from_nanos(noted));
+        (first <= last).then(|| (before(first), before(last)))
+    }
+
+    /// Forgets what was found in the store, which is to be read anew.
+    pub(super) fn forget_found(&self) {
+        for number in 0..self.end.load(Relaxed) {
+            if let Some(byte) = self.entries.made(number) {
+                byte.fetch_and(!STORED, Relaxed);
+            }
+        }
+        for count in [&self.stored, &self.twice, &self.torn, &self.foreign] {
+            count.store(0, Relaxed);
+        }
     }
 
     /// Notes an entry that was found in the store.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acidtest_model::{IdleOption, Span};
+use acidtest_model::{Address, IdleOption, Span};
 use serde::{Deserialize, Serialize};
 
 use super::Sink;
@@ -42,6 +42,10 @@ pub enum LogQueue {
     Disk,
     /// In the gateway's memory.
     Memory,
+    /// In a quorum queue of `RabbitMQ`: acknowledged when the broker has confirmed it.
+    RabbitMq,
+    /// In a stream of NATS, in files: acknowledged when `JetStream` has answered.
+    Nats,
 }
 
 impl LogQueue {
@@ -51,7 +55,15 @@ impl LogQueue {
         match self {
             Self::Disk => "disk",
             Self::Memory => "memory",
+            Self::RabbitMq => "rabbitmq",
+            Self::Nats => "nats",
         }
+    }
+
+    /// The store in which it is, if that is a broker.
+    #[must_use]
+    pub fn broker(self) -> Option<&'static str> {
+        matches!(self, Self::RabbitMq | Self::Nats).then(|| self.name())
     }
 }
 
@@ -105,6 +117,28 @@ impl Default for Parameters {
     }
 }
 
+/// The words of a command line.
+#[derive(Default)]
+struct Words(Vec<String>);
+
+impl Words {
+    fn add(&mut self, option: &str, value: &dyn ToString) {
+        self.0.extend([option.to_owned(), value.to_string()]);
+    }
+
+    fn store_in(&mut self, sink: &Sink) {
+        self.add("--sink", &sink.address);
+        self.add("--table", &sink.table);
+    }
+
+    fn collect(&mut self, parameters: &Parameters) {
+        self.add("--batch", &parameters.batch);
+        if let Some(collectors) = parameters.collectors {
+            self.add("--collectors", &collectors);
+        }
+    }
+}
+
 /// The longest ramp.
 const LONGEST: Duration = Duration::from_hours(24);
 
@@ -115,32 +149,44 @@ impl Parameters {
         u64::from(self.entries / self.entries_per_request.max(1))
     }
 
-    /// The arguments of a gateway that stores in this sink.
+    /// The store in whose server acknowledged entries wait, if it is a broker.
+    pub(super) fn broker(&self) -> Option<&'static str> {
+        self.queue.broker().filter(|_| self.architecture == Architecture::Queued)
+    }
+
+    /// The arguments of a gateway that stores in this sink, or leaves what it takes in the broker, if there is one.
     #[must_use]
-    pub fn gateway(&self, sink: &Sink) -> Vec<String> {
-        let mut words = vec![
-            "--architecture".to_owned(),
-            self.architecture.name().to_owned(),
-            "--sink".to_owned(),
-            sink.address.to_string(),
-            "--table".to_owned(),
-            sink.table.clone(),
-            // clients that stay connected may send seldom
-            "--idle-timeout".to_owned(),
-            "25h".to_owned(),
-        ];
-        let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
-        match self.architecture {
-            Architecture::Direct => add("--sink-connections", self.sink_connections.to_string()),
-            Architecture::Queued => {
-                add("--queue", self.queue.name().to_owned());
-                add("--batch", self.batch.to_string());
-                if let Some(collectors) = self.collectors {
-                    add("--collectors", collectors.to_string());
-                }
+    pub fn gateway(&self, sink: &Sink, broker: Option<&Address>) -> Vec<String> {
+        let mut words = Words::default();
+        words.add("--architecture", &self.architecture.name());
+        // clients that stay connected may send seldom
+        words.add("--idle-timeout", &"25h");
+        match (self.architecture, broker) {
+            (Architecture::Direct, _) => {
+                words.store_in(sink);
+                words.add("--sink-connections", &self.sink_connections);
+            }
+            (Architecture::Queued, None) => {
+                words.store_in(sink);
+                words.add("--queue", &self.queue.name());
+                words.collect(self);
+            }
+            (Architecture::Queued, Some(broker)) => {
+                words.add("--queue", broker);
+                words.add("--collectors", &0);
             }
         }
-        words
+        words.0
+    }
+
+    /// The arguments of a collector that stores in this sink what is in the broker.
+    #[must_use]
+    pub fn collector(&self, sink: &Sink, broker: &Address) -> Vec<String> {
+        let mut words = Words::default();
+        words.add("--queue", broker);
+        words.store_in(sink);
+        words.collect(self);
+        words.0
     }
 
     /// Checks that the parameters describe a possible workload.
@@ -184,6 +230,17 @@ impl Parameters {
         ])
     }
 
+    /// How acknowledged entries get into the database, in words.
+    pub(super) fn way(&self) -> &'static str {
+        match (self.architecture, self.queue) {
+            (Architecture::Direct, _) => "direct",
+            (Architecture::Queued, LogQueue::Disk) => "queue on disk",
+            (Architecture::Queued, LogQueue::Memory) => "queue in memory",
+            (Architecture::Queued, LogQueue::RabbitMq) => "queue in RabbitMQ",
+            (Architecture::Queued, LogQueue::Nats) => "queue in NATS",
+        }
+    }
+
     /// What of a plan has no effect, given the values of these parameters.
     pub(super) fn idle(&self) -> Vec<IdleOption> {
         let is_queued = self.architecture == Architecture::Queued;
@@ -225,7 +282,8 @@ impl Parameters {
             row(
                 "queue",
                 &defaults.queue.name(),
-                "where acknowledged entries wait: disk (synced), memory (lost with the gateway)",
+                "where acknowledged entries wait: disk (synced), memory (lost with the gateway), rabbitmq (synced by a quorum \
+                 queue), nats (written to a stream, synced later)",
             ),
             row("entries", &defaults.entries, "entries of each client"),
             row("entries_per_request", &defaults.entries_per_request, "entries that a client sends together"),
@@ -290,18 +348,27 @@ mod tests {
 
     #[test]
     fn a_gateway_gets_what_its_architecture_has() {
-        let sink =
-            Sink { address: acidtest_model::Address::file("sqlite", "/x/y"), table: "logs_1".to_owned() };
-        let words = |parameters: Parameters| parameters.gateway(&sink).join(" ");
+        let sink = Sink { address: Address::file("sqlite", "/x/y"), table: "logs_1".to_owned() };
+        let words = |parameters: Parameters| parameters.gateway(&sink, None).join(" ");
         let queued = Parameters { queue: LogQueue::Memory, collectors: Some(3), ..Parameters::default() };
         assert_eq!(
             words(queued),
-            "--architecture queued --sink sqlite:/x/y --table logs_1 --idle-timeout 25h --queue memory --batch 1000 --collectors 3"
+            "--architecture queued --idle-timeout 25h --sink sqlite:/x/y --table logs_1 --queue memory --batch 1000 --collectors 3"
         );
         let direct = Parameters { architecture: Architecture::Direct, ..Parameters::default() };
         assert_eq!(
             words(direct),
-            "--architecture direct --sink sqlite:/x/y --table logs_1 --idle-timeout 25h --sink-connections 50"
+            "--architecture direct --idle-timeout 25h --sink sqlite:/x/y --table logs_1 --sink-connections 50"
+        );
+        let in_nats = Parameters { queue: LogQueue::Nats, collectors: Some(3), ..Parameters::default() };
+        let nats = Address::loopback("nats", None, 4222, "");
+        assert_eq!(
+            in_nats.gateway(&sink, Some(&nats)).join(" "),
+            "--architecture queued --idle-timeout 25h --queue nats://127.0.0.1:4222 --collectors 0"
+        );
+        assert_eq!(
+            in_nats.collector(&sink, &nats).join(" "),
+            "--queue nats://127.0.0.1:4222 --sink sqlite:/x/y --table logs_1 --batch 1000 --collectors 3"
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use acidtest_engine::ClientTask;
@@ -23,6 +23,17 @@ use crate::{
 /// How often it is looked whether the gateway's queue is empty.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How long a broker's queue has to be seen empty: a gateway asks once a second how much waits there.
+const FRESH: Duration = Duration::from_secs(3);
+
+/// How long an acknowledged entry is waited for that no broker shows any more, and nobody has stored. `RabbitMQ` gives back
+/// after a minute and a half what a consumer holds whose connection is dead, NATS after half a minute, and a consumer of NATS
+/// that hands out nothing is made anew after 45 s.
+const QUIET: Duration = Duration::from_mins(3);
+
+/// Time between two looks at the store, while such an entry is waited for.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
 pub const KIND: WorkloadKind = WorkloadKind {
     name: NAME,
@@ -32,7 +43,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     audit: "every acknowledged entry is stored, once and as it was sent, and none that was refused or never sent",
     guarantees: &[
         DURABILITY,
-        Guarantee::option("queue", Levels::Ordered(&["memory", "disk"])).paid_by(OPERATIONS[0]),
+        Guarantee::option("queue", Levels::Without(&["memory"])).paid_by(OPERATIONS[0]),
         INTEGRITY,
     ],
     counts: &[
@@ -95,8 +106,7 @@ impl Workload for Logs {
     }
 
     fn headline(&self) -> String {
-        let Parameters { entries, entries_per_request, ramp, hold_open, give_up, architecture, .. } =
-            &self.parameters;
+        let Parameters { entries, entries_per_request, ramp, hold_open, give_up, .. } = &self.parameters;
         let mut parts = vec![format!("{} entries a client", count((*entries).into()))];
         if *entries_per_request > 1 {
             parts.push(format!("{} a request", count((*entries_per_request).into())));
@@ -107,12 +117,7 @@ impl Workload for Logs {
             format!("clients come over {ramp}")
         });
         parts.push(format!("given up after {give_up}"));
-        let way = match (architecture, self.parameters.queue) {
-            (Architecture::Direct, _) => "direct",
-            (Architecture::Queued, LogQueue::Disk) => "queue on disk",
-            (Architecture::Queued, LogQueue::Memory) => "queue in memory",
-        };
-        parts.push(way.to_owned());
+        parts.push(self.parameters.way().to_owned());
         parts.join(", ")
     }
 
@@ -140,6 +145,13 @@ impl Workload for Logs {
         })
     }
 
+    fn front(&self) -> Vec<Role> {
+        match self.parameters.broker() {
+            Some(_) => vec![Role::Queue, Role::Gateway, Role::Collector],
+            None => vec![Role::Gateway],
+        }
+    }
+
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
         let ledger = Arc::new(Ledger::new(setup.clients, setup.epoch));
         let scenario = Scenario {
@@ -151,6 +163,7 @@ impl Workload for Logs {
             parameters: self.parameters.clone(),
             scenario,
             gateway: OnceLock::new(),
+            collector: OnceLock::new(),
             sink: OnceLock::new(),
         })
     }
@@ -161,6 +174,8 @@ struct LogsTrial {
     scenario: Scenario,
     /// The gateway in front of the store, once it was started.
     gateway: OnceLock<Gateway>,
+    /// What empties the broker in which the gateway has its queue, if it is in one.
+    collector: OnceLock<Gateway>,
     /// The durability level of the database behind it.
     sink: OnceLock<Durability>,
 }
@@ -170,35 +185,83 @@ fn port(store: &dyn Store) -> Result<&dyn LogsStore, StoreError> {
 }
 
 impl LogsTrial {
-    /// Whether what is acknowledged waits in the gateway's memory.
-    fn is_in_memory(&self) -> bool {
-        let Parameters { architecture, queue, .. } = &self.parameters;
-        self.gateway.get().is_some() && (*architecture, *queue) == (Architecture::Queued, LogQueue::Memory)
+    /// What survives of the entries that wait in the queue, and why, where there is a queue.
+    fn queue(&self) -> Option<(Durability, &'static str)> {
+        self.gateway.get().filter(|_| self.parameters.architecture == Architecture::Queued)?;
+        Some(match self.parameters.queue {
+            LogQueue::Disk => (Durability::Disk, "acknowledged entries wait in the gateway's synced files"),
+            LogQueue::Memory => (Durability::None, "acknowledged entries wait in the gateway's memory"),
+            LogQueue::RabbitMq => {
+                (Durability::Disk, "acknowledged entries wait in RabbitMQ, whose quorum queue is synced")
+            }
+            LogQueue::Nats => {
+                (Durability::Process, "acknowledged entries wait in NATS, which syncs them later")
+            }
+        })
     }
 
-    /// Waits until the gateway, if there is one, says that its queue is empty. It may be on its way back; how long it may
-    /// take is for the runner to say.
-    async fn drained(&self) -> GatewayState {
-        let Some(gateway) = self.gateway.get() else { return GatewayState::default() };
+    /// How gateway and collector stand.
+    async fn state(&self) -> Result<GatewayState, StoreError> {
+        let mut all = GatewayState::default();
+        for service in [&self.gateway, &self.collector].into_iter().filter_map(OnceLock::get) {
+            all = all.and(service.state().await?);
+        }
+        Ok(all)
+    }
+
+    /// Waits until the queue is seen to be empty. Gateway and collector may be on their way back; how long they may take is
+    /// for the runner to say. Notes in `moved` how much was stored, and when that was last seen to change.
+    async fn drained(&self, moved: &mut (u64, Instant)) -> GatewayState {
+        let fresh = if self.parameters.broker().is_some() { FRESH } else { Duration::ZERO };
+        let mut empty = None;
         loop {
-            match gateway.state().await {
-                Ok(state) if state.waiting == 0 => return state,
-                _ => tokio::time::sleep(LOOK).await,
+            let (state, now) = (self.state().await, Instant::now());
+            match state {
+                Ok(state) => {
+                    let stored = state.stored + state.repeated;
+                    if moved.0 != stored {
+                        *moved = (stored, now);
+                    }
+                    if state.waiting > 0 {
+                        empty = None;
+                    } else if now.duration_since(*empty.get_or_insert(now)) >= fresh {
+                        return state;
+                    }
+                }
+                Err(_) => empty = None,
             }
+            tokio::time::sleep(LOOK).await;
         }
     }
 
     /// Waits until the gateway's queue is empty, and reads what is stored.
     async fn read(&self, store: &dyn LogsStore, place: &Place) -> Result<StoredState, StoreError> {
         let ledger = &self.scenario.ledger;
-        let gateway = self.drained().await;
-        let took = ledger.since().map(|(first, last)| match self.parameters.architecture {
-            // what is acknowledged is stored
-            Architecture::Direct => (first.saturating_sub(last), Duration::ZERO),
-            Architecture::Queued => (first, last),
-        });
-        store.entries(place, &mut |entry| ledger.found(entry)).await?;
-        Ok(StoredState { gateway, took })
+        let mut moved = (0, Instant::now());
+        let (mut saved, mut quiet) = (0, Instant::now());
+        loop {
+            let gateway = match self.gateway.get() {
+                Some(_) => self.drained(&mut moved).await,
+                None => GatewayState::default(),
+            };
+            let took = ledger.since(moved.1).map(|(first, last)| match self.parameters.architecture {
+                // what is acknowledged is stored
+                Architecture::Direct => (first.saturating_sub(last), Duration::ZERO),
+                Architecture::Queued => (first, last),
+            });
+            ledger.forget_found();
+            store.entries(place, &mut |entry| ledger.found(entry)).await?;
+            let totals = ledger.totals();
+            if totals.saved > saved {
+                (saved, quiet) = (totals.saved, Instant::now());
+            }
+            // a broker does not show what a collector holds that was killed: it comes back
+            let may_come = self.parameters.broker().is_some() && quiet.elapsed() < QUIET;
+            if totals.lost == 0 || !may_come {
+                return Ok(StoredState { gateway, took });
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 }
 
@@ -208,8 +271,14 @@ impl WorkloadTrial for LogsTrial {
     }
 
     fn rows_left(&self) -> u64 {
-        // what waits has to be stored before it is read: a database may store a thousand a second
-        self.scenario.ledger.acknowledged() * 10
+        self.scenario.ledger.acknowledged()
+    }
+
+    fn settles(&self) -> Duration {
+        // a database may store a thousand a second
+        let stored = Duration::from_millis(self.scenario.ledger.acknowledged());
+        let comes_back = if self.parameters.broker().is_some() { QUIET * 2 } else { Duration::ZERO };
+        stored + comes_back
     }
 
     fn load<'a>(
@@ -221,15 +290,44 @@ impl WorkloadTrial for LogsTrial {
         Box::pin(async move { port(store).map(|_| ()) })
     }
 
-    fn front(&self, store: &dyn Store, place: &Place) -> Result<Option<Front>, StoreError> {
+    fn front(
+        &self,
+        store: &dyn Store,
+        place: &Place,
+        started: &[(Role, Address)],
+    ) -> Result<Option<Front>, StoreError> {
         let Some(sink) = port(store)?.sink(place) else { return Ok(None) };
-        let password = sink.address.password.as_ref().map(|word| ("ACIDTEST_PASSWORD", word.clone()));
-        let (role, arguments) = (Role::Gateway, self.parameters.gateway(&sink));
-        Ok(Some(Front { role, arguments, secrets: password.into_iter().collect() }))
+        let address = |role| started.iter().find(|(each, _)| *each == role).map(|(_, address)| address);
+        // without a user, whose password would be that of the database
+        let queue = address(Role::Queue).map(|address| Address { user: None, ..address.clone() });
+        let password = || sink.address.password.as_ref().map(|word| ("ACIDTEST_PASSWORD", word.clone()));
+        let ours = |role, arguments| {
+            Some(Front { role, server: None, arguments, secrets: password().into_iter().collect() })
+        };
+        Ok(match (self.parameters.broker(), &queue) {
+            (Some(broker), None) => Some(Front {
+                role: Role::Queue,
+                server: Some(broker),
+                arguments: Vec::new(),
+                secrets: Vec::new(),
+            }),
+            (_, queue) if address(Role::Gateway).is_none() => {
+                ours(Role::Gateway, self.parameters.gateway(&sink, queue.as_ref()))
+            }
+            (_, Some(queue)) if address(Role::Collector).is_none() => {
+                ours(Role::Collector, self.parameters.collector(&sink, queue))
+            }
+            _ => None,
+        })
     }
 
-    fn reach(&self, address: &Address, token: &str) {
-        self.gateway.get_or_init(|| Gateway::new(address, token));
+    fn reach(&self, role: Role, address: &Address, token: Option<&str>) {
+        let service = match role {
+            Role::Gateway => &self.gateway,
+            Role::Collector => &self.collector,
+            _ => return,
+        };
+        service.get_or_init(|| Gateway::new(address, token.unwrap_or_default()));
     }
 
     fn settings<'a>(
@@ -241,19 +339,21 @@ impl WorkloadTrial for LogsTrial {
         Box::pin(async move {
             let settings = port(store)?.settings(server);
             self.sink.get_or_init(|| settings.durability);
-            Ok(if self.is_in_memory() {
-                let because = "acknowledged entries wait in the gateway's memory".to_owned();
-                EffectiveSettings { durability: Durability::None, because, ..settings }
-            } else {
-                settings
+            Ok(match self.queue() {
+                Some((durability, because)) if durability < settings.durability => {
+                    EffectiveSettings { durability, because: because.to_owned(), ..settings }
+                }
+                _ => settings,
             })
         })
     }
 
     fn kept_by(&self, member: Role, settings: &EffectiveSettings) -> Durability {
         match member {
-            Role::Gateway if self.is_in_memory() => Durability::None,
-            Role::Gateway => Durability::Disk,
+            // what waits in a broker is not kept here
+            Role::Gateway if self.parameters.broker().is_some() => Durability::Disk,
+            Role::Gateway | Role::Queue => self.queue().map_or(Durability::Disk, |(level, _)| level),
+            Role::Collector => Durability::Disk,
             _ => self.sink.get().copied().unwrap_or(settings.durability),
         }
     }
