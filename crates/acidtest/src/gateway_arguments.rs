@@ -106,6 +106,9 @@ pub(crate) struct UsersDatabase {
     /// The database of users, SQLite or PostgreSQL: an address as for `--sink` [default: users.sqlite in --data]
     #[arg(long, global = true, value_name = "ADDRESS")]
     pub(crate) users: Option<String>,
+    /// The schema of PostgreSQL that the tables of users are in [default: the first of the search path]
+    #[arg(long, global = true, value_name = "SCHEMA", requires = "users")]
+    pub(crate) users_schema: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -210,7 +210,7 @@ fn a_database_that_changes_entries_is_found_out() {
 /// Has every tenth entry treated so as soon as the gateway has made its table.
 fn plant(file: &Path, does: &str) {
     let trigger = format!(
-        "CREATE TRIGGER planted AFTER INSERT ON acidtest_logs_1 WHEN new.user_name = 'acidtest' AND new.id LIKE '%-3'
+        "CREATE TRIGGER planted AFTER INSERT ON acidtest_logs_1 WHEN new.user_name = 'acidtest_logs_1' AND new.id LIKE '%-3'
          BEGIN {does}; END"
     );
     let begun = Instant::now();

@@ -102,6 +102,8 @@ pub struct Config {
     pub queue_size: u64,
     /// The database of users.
     pub users: Address,
+    /// The schema of `PostgreSQL` that its tables are in; none for the first of the search path.
+    pub users_schema: Option<String>,
     /// How entries are stored; none if collectors elsewhere do so, out of a broker.
     pub storage: Option<Storage>,
     /// The most connections to the sink of the direct architecture.

@@ -20,7 +20,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn open(address: &Address) -> Result<Self, tokio_postgres::Error> {
+    /// Opens one, on which names without a schema are of this one, or of the server's search path.
+    pub(crate) async fn open(address: &Address, schema: Option<&str>) -> Result<Self, tokio_postgres::Error> {
         let mut config = Config::new();
         config
             .host(&address.host)
@@ -36,6 +37,9 @@ impl Session {
         }
         if !address.path.is_empty() {
             config.dbname(&address.path);
+        }
+        if let Some(schema) = schema {
+            config.options(format!("-c search_path={schema}"));
         }
         let (client, connection) = config.connect(NoTls).await?;
         // it ends with the client; why it ended is told by the next request
@@ -67,12 +71,14 @@ impl Deref for Session {
 #[derive(Debug)]
 pub(crate) struct Shared {
     address: Address,
+    schema: Option<String>,
     session: Mutex<Option<Arc<Session>>>,
 }
 
 impl Shared {
-    pub(crate) fn new(address: &Address) -> Self {
-        Self { address: address.clone(), session: Mutex::default() }
+    pub(crate) fn new(address: &Address, schema: Option<&str>) -> Self {
+        let (address, schema) = (address.clone(), schema.map(str::to_owned));
+        Self { address, schema, session: Mutex::default() }
     }
 
     pub(crate) async fn client(&self) -> Result<Arc<Session>, Error> {
@@ -80,7 +86,8 @@ impl Shared {
         if let Some(open) = session.as_ref().filter(|session| !session.is_closed()) {
             return Ok(Arc::clone(open));
         }
-        let opened = Arc::new(Session::open(&self.address).await.map_err(|error| self.failed(&error))?);
+        let opened = Session::open(&self.address, self.schema.as_deref()).await;
+        let opened = Arc::new(opened.map_err(|error| self.failed(&error))?);
         *session = Some(Arc::clone(&opened));
         Ok(opened)
     }

@@ -149,7 +149,7 @@ impl Gateway {
     async fn open(config: &Config) -> Result<Self, Error> {
         // a port that is taken shows before anything is made
         let socket = bind(config.listen)?;
-        let users = Users::open(&config.users).await?;
+        let users = Users::open(&config.users, config.users_schema.as_deref()).await?;
         if users.list().await?.is_empty() {
             tracing::warn!(
                 "there are no users yet, so that nobody can send entries: acidtest gateway user add NAME, with the same --data \

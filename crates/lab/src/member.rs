@@ -55,7 +55,7 @@ impl Member {
         let (place, record) = (place.clone(), record.clone());
         let folder = place.member(&record);
         let running = Running::of(&place, &record)?;
-        running.init(user)?;
+        running.init(user, secrets)?;
         let (child, address) = (running.spawn(user, secrets)?, running.address());
         let mut member = Self { place, record, folder, address, secrets: secrets.to_vec(), child };
         let started = member.await_exec();
@@ -272,8 +272,9 @@ impl<'a> Running<'a> {
         self.tree().kill().map_err(|pids| self.undead(pids))
     }
 
-    fn init(&self, user: Option<User>) -> Result<(), LabError> {
+    fn init(&self, user: Option<User>, secrets: &[(&'static str, Secret)]) -> Result<(), LabError> {
         let Some(step) = (self.kind.init)(&self.site)? else { return Ok(()) };
+        let step = step.secrets(secrets);
         let status = self.launcher(user).run(&step);
         // kills whatever the preparation has left running: from here on the folder is the server's, or is removed
         self.kill()?;

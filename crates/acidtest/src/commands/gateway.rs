@@ -259,6 +259,7 @@ fn config(asked: &args::Serve) -> Result<Config, Failure> {
         queue_name: queued.queue_name.clone().unwrap_or_else(|| args::QUEUE_NAME.to_owned()),
         queue_size: queued.queue_size.unwrap_or(1 << 30),
         users: users_address(&asked.database)?,
+        users_schema: asked.database.users_schema.clone(),
         storage,
         sink_connections,
         remember: queued.remember.map_or(Duration::from_secs(30), |span| span.0),
@@ -357,7 +358,8 @@ fn address(given: Option<&str>, data: &Path, file: &str) -> Result<Address, Fail
 }
 
 async fn users(asked: args::User) -> Result<Status, Failure> {
-    let users = Users::open(&users_address(&asked.database)?).await.map_err(failure)?;
+    let schema = asked.database.users_schema.as_deref();
+    let users = Users::open(&users_address(&asked.database)?, schema).await.map_err(failure)?;
     match asked.command {
         UserCommand::Add { name, operator, expires, token_file } => {
             // before the user is added: otherwise nobody would ever know the token

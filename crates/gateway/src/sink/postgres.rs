@@ -94,7 +94,7 @@ impl PostgresSink {
                 words(&error)
             ))
         };
-        let session = Session::open(address).await.map_err(unreached)?;
+        let session = Session::open(address, None).await.map_err(unreached)?;
         session.batch_execute(&schema).await.map_err(unreached)?;
         for statement in [&statements.copy, &statements.insert, &statements.conflicts, &statements.refuse] {
             session.prepare(statement).await.map_err(|error| {
@@ -130,7 +130,7 @@ impl PostgresSink {
 
     pub(super) async fn connect(&self) -> Result<PostgresConnection, SinkError> {
         let opened = async {
-            let session = Session::open(&self.address).await?;
+            let session = Session::open(&self.address, None).await?;
             // what is stored leaves the queue, and so must be synced
             session.batch_execute("SET synchronous_commit = on").await?;
             Ok(session)

@@ -77,17 +77,27 @@ macro_rules! on {
 }
 
 impl Users {
-    /// Opens the database at an address of SQLite or PostgreSQL, and makes its tables where there are none.
+    /// Opens the database at an address of SQLite or PostgreSQL, and makes its tables where there are none: in PostgreSQL in
+    /// this schema, which is there, or in the first one of the search path.
     ///
     /// # Errors
-    /// If it cannot be reached, or is a database of another kind.
+    /// If it cannot be reached, is a database of another kind, or has no schemas.
     #[cfg_attr(not(feature = "postgres"), allow(clippy::unused_async, reason = "others need it"))]
-    pub async fn open(address: &Address) -> Result<Self, Error> {
+    pub async fn open(address: &Address, schema: Option<&str>) -> Result<Self, Error> {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        if let Some(odd) = schema.filter(|schema| schema.is_empty() || !schema.bytes().all(is_plain)) {
+            return Err(Error::Usage(format!(
+                "\"{odd}\" is no name for a schema here: use lower-case letters, digits and _"
+            )));
+        }
         match address.scheme.as_str() {
+            "sqlite" if schema.is_some() => Err(Error::Usage(
+                "users in SQLite have no schema\n  remedy: leave --users-schema out".to_owned(),
+            )),
             "sqlite" => Ok(Self(Kind::Sqlite(sqlite::SqliteUsers::open(&address.path)?))),
             #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => {
-                Ok(Self(Kind::Postgres(postgres::PostgresUsers::open(address).await?)))
+                Ok(Self(Kind::Postgres(postgres::PostgresUsers::open(address, schema).await?)))
             }
             other => Err(Error::Usage(format!(
                 "users are kept in SQLite or PostgreSQL, not at an address that begins with {other}:\n  remedy: \

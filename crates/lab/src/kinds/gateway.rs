@@ -7,11 +7,20 @@ use crate::{error::LabError, invocation::Invocation};
 
 pub(super) static KIND: Kind = ours("gateway", |port| Address::loopback("http", None, port, ""), init, run);
 
-/// Adds the user that the trial's clients send as.
+/// The options of the gateway that say where its users are.
+const OF_USERS: [&str; 2] = ["--users", "--users-schema"];
+
+/// Adds the user that the trial's clients send as. It is called like the trial's table, if it has one here: no other trial
+/// has a user of this name.
 #[expect(clippy::unnecessary_wraps, reason = "the signature of a recipe's step that may fail")]
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
-    let add =
-        Invocation::new(&site.program).args(["gateway", "user", "add", "acidtest", "--data"]).arg(&site.home);
+    let options = || site.arguments.chunks_exact(2);
+    let table = options().find(|option| option[0] == "--table").map_or("acidtest", |table| &table[1]);
+    let users = options().filter(|option| OF_USERS.contains(&option[0].as_str())).flatten();
+    let add = Invocation::new(&site.program)
+        .args(["gateway", "user", "add", table, "--data"])
+        .arg(&site.home)
+        .args(users);
     Ok(Some(add.arg("--token-file").arg(site.home.join(TOKEN))))
 }
 

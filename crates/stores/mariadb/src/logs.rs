@@ -16,7 +16,7 @@ impl LogsStore for MariaDb {
     fn sink(&self, place: &Place) -> Option<Sink> {
         let address =
             Address { scheme: "mysql".to_owned(), path: place.namespace.clone(), ..self.address.clone() };
-        Some(Sink { address, table: place.object("logs") })
+        Some(Sink { address, table: place.object("logs"), users: None })
     }
 
     fn entries<'a>(

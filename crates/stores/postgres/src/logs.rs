@@ -19,7 +19,8 @@ fn table(place: &Place) -> String {
 
 impl LogsStore for Postgres {
     fn sink(&self, place: &Place) -> Option<Sink> {
-        Some(Sink { address: self.address.clone(), table: table(place) })
+        let users = Some(place.namespace.clone());
+        Some(Sink { address: self.address.clone(), table: table(place), users })
     }
 
     fn settings(&self, server: &EffectiveSettings) -> EffectiveSettings {

@@ -27,7 +27,7 @@ fn table(place: &Place) -> String {
 impl LogsStore for Sqlite {
     fn sink(&self, place: &Place) -> Option<Sink> {
         let address = Address::file("sqlite", &self.file.path.to_string_lossy());
-        Some(Sink { address, table: table(place) })
+        Some(Sink { address, table: table(place), users: None })
     }
 
     fn settings(&self, server: &EffectiveSettings) -> EffectiveSettings {

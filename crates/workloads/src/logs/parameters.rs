@@ -164,6 +164,11 @@ impl Parameters {
         match (self.architecture, broker) {
             (Architecture::Direct, _) => {
                 words.store_in(sink);
+                // the study's server looked its users up where it stored the entries
+                if let Some(schema) = &sink.users {
+                    words.add("--users", &sink.address);
+                    words.add("--users-schema", schema);
+                }
                 words.add("--sink-connections", &self.sink_connections);
             }
             (Architecture::Queued, None) => {
@@ -348,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_gateway_gets_what_its_architecture_has() {
-        let sink = Sink { address: Address::file("sqlite", "/x/y"), table: "logs_1".to_owned() };
+        let sink = Sink { address: Address::file("sqlite", "/x/y"), table: "logs_1".to_owned(), users: None };
         let words = |parameters: Parameters| parameters.gateway(&sink, None).join(" ");
         let queued = Parameters { queue: LogQueue::Memory, collectors: Some(3), ..Parameters::default() };
         assert_eq!(
@@ -360,6 +365,10 @@ mod tests {
             words(direct),
             "--architecture direct --idle-timeout 25h --sink sqlite:/x/y --table logs_1 --sink-connections 50"
         );
+        let sink = Sink { users: Some("acidtest".to_owned()), ..sink };
+        let with_users = Parameters { architecture: Architecture::Direct, ..Parameters::default() };
+        let said = with_users.gateway(&sink, None).join(" ");
+        assert!(said.contains("--users sqlite:/x/y --users-schema acidtest --sink-connections 50"), "{said}");
         let in_nats = Parameters { queue: LogQueue::Nats, collectors: Some(3), ..Parameters::default() };
         let nats = Address::loopback("nats", None, 4222, "");
         assert_eq!(

@@ -59,6 +59,8 @@ pub struct Sink {
     pub address: Address,
     /// The table in it, which the gateway makes.
     pub table: String,
+    /// The schema in it where a gateway can keep its users; none where it keeps them beside.
+    pub users: Option<String>,
 }
 
 /// A database that a gateway can store entries in.
