@@ -100,6 +100,13 @@ struct OfStatus {
     status: u16,
 }
 
+/// What a gateway is set up as.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SetUp {
+    architecture: &'static str,
+    queue: &'static str,
+}
+
 /// How often a stage was passed, and how long that took in all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Passed {
@@ -121,6 +128,7 @@ pub(crate) struct Metrics {
     entries: [Counter; FATES.len()],
     stages: [Meter; Stage::ALL.len()],
     requests: Family<OfStatus, Counter>,
+    setup: Family<SetUp, Gauge>,
     sync_entries: Meter,
     batch_entries: Meter,
     pub(crate) connections: Gauge,
@@ -155,6 +163,12 @@ impl Metrics {
         });
         let requests = Family::default();
         registry.register("requests", "Requests by the status of their answers", requests.clone());
+        let setup = Family::default();
+        registry.register(
+            "info",
+            "1: how entries come into the database, and where they wait",
+            setup.clone(),
+        );
         let connections = Gauge::default();
         registry.register("connections", "Connections that are open", connections.clone());
         let depth = [
@@ -178,7 +192,23 @@ impl Metrics {
             Unit::Seconds,
             oldest.clone(),
         );
-        Self { registry, entries, stages, requests, sync_entries, batch_entries, connections, depth, oldest }
+        Self {
+            registry,
+            entries,
+            stages,
+            requests,
+            setup,
+            sync_entries,
+            batch_entries,
+            connections,
+            depth,
+            oldest,
+        }
+    }
+
+    /// Tells what the gateway is set up as.
+    pub(crate) fn set_up_as(&self, architecture: &'static str, queue: &'static str) {
+        self.setup.get_or_create(&SetUp { architecture, queue }).set(1);
     }
 
     pub(crate) fn count(&self, fate: Fate, entries: u64) {

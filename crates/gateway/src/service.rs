@@ -158,6 +158,8 @@ impl Gateway {
         }
         let is_direct = config.architecture == Architecture::Direct;
         let metrics = Arc::new(Metrics::new());
+        let (architecture, queue_name) = config.named();
+        metrics.set_up_as(architecture, queue_name);
         let mut about = Vec::new();
         let sink = match &config.storage {
             Some(storage) => Some(Arc::new(Sink::open(&storage.sink, &storage.table).await?)),
@@ -226,6 +228,7 @@ impl Gateway {
         }
         let socket = config.listen.map(bind).transpose()?;
         let metrics = Arc::new(Metrics::new());
+        metrics.set_up_as("queued", broker_name(&config.queue));
         let sink = Arc::new(Sink::open(&config.storage.sink, &config.storage.table).await?);
         let storing = collectors(&config.storage, &sink)?;
         let (queue, words) =
@@ -439,6 +442,23 @@ fn stored(storage: &Storage, sink: &Sink) -> (&'static str, String) {
 }
 
 /// Takes an address, at which nobody can connect yet.
+/// The name of the broker at an address.
+fn broker_name(address: &acidtest_model::Address) -> &'static str {
+    if address.scheme == "nats" { "nats" } else { "rabbitmq" }
+}
+
+impl Config {
+    /// Its architecture and its queue in a word each.
+    fn named(&self) -> (&'static str, &'static str) {
+        match (self.architecture, &self.queue) {
+            (Architecture::Direct, _) => ("direct", "none"),
+            (Architecture::Queued, QueueKind::Disk) => ("queued", "disk"),
+            (Architecture::Queued, QueueKind::Memory) => ("queued", "memory"),
+            (Architecture::Queued, QueueKind::Broker(broker)) => ("queued", broker_name(broker)),
+        }
+    }
+}
+
 fn bind(address: SocketAddr) -> Result<TcpSocket, Error> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };

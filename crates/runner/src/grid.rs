@@ -329,6 +329,13 @@ fn check_faults(
             kind.name
         ));
     }
+    if workload.has_running_gateway() && target.address.is_none() {
+        return Err(format!(
+            "{} would be a private one, and a gateway that runs already (--gateway) stores in a database of your own: give \
+             its address to --store",
+            kind.name
+        ));
+    }
     if !faults.hit_servers() {
         return Ok(());
     }
@@ -373,7 +380,11 @@ fn check_faults(
 fn check_services(faults: &Faults, front: &[Role]) -> Result<(), String> {
     let broker = "the workload logs has one with --queue rabbitmq or nats";
     let services = [
-        (Role::Gateway, "no gateway", "the workload logs has one"),
+        (
+            Role::Gateway,
+            "no gateway of acidtest's own",
+            "the workload logs has one, unless --gateway names another",
+        ),
         (Role::Queue, "no broker", broker),
         (Role::Collector, "no collector of its own", broker),
     ];

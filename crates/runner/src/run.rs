@@ -8,7 +8,7 @@ use std::{
 };
 
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, EffectiveSettings, Faults, Hosting, Lock, Role};
+use acidtest_model::{Durability, EffectiveSettings, Faults, Hosting, Lock, Role, Secret};
 use acidtest_observe::machine;
 use acidtest_report::{
     CellResult, DataFigures, FORMAT, Plan, RunResult, StopFigures, TrialFacts, TrialResult,
@@ -94,6 +94,8 @@ pub struct Environment<'a> {
     pub worker: &'a dyn Fn() -> Command,
     /// acidtest's own program, which keeps an embedded store in a process of its own ([`Host`](crate::Host)).
     pub host: &'a Path,
+    /// The token of the clients of a gateway that runs already; none where a gateway is started for each trial.
+    pub token: Option<Secret>,
     /// Writes the result as far as it has come, in place of what it wrote before.
     pub write: &'a dyn Fn(&RunResult) -> Result<(), Failure>,
 }
@@ -408,6 +410,7 @@ impl Runner<'_, '_> {
         let setup = TrialSetup {
             trace: self.plan.trace,
             reusable: earlier.as_ref().map(|earlier| earlier.reusable.clone()),
+            mark: format!("{}-{}", self.result.run, self.trials),
             ..TrialSetup::new(cell.lock, seed, cell.clients)
         };
         let spread = self
@@ -434,8 +437,11 @@ impl Runner<'_, '_> {
             about.data.load_seconds = Some(load_seconds);
             about.remarks = trial.prepare(instance, load_seconds, watcher).await?;
         }
-        let (lab, program) = (&self.environment.lab, self.environment.host);
-        trial.start_services(instance, lab, program, watcher).await?;
+        let Environment { lab, host, token, watcher, .. } = &mut self.environment;
+        match token {
+            Some(token) => trial.use_running_gateway(token),
+            None => trial.start_services(instance, lab, host, watcher).await?,
+        }
         let settings = trial.settings(instance).await?;
         let forgets = self.faults[cell.faults].0.iter().any(|fault| {
             fault.disruption.ends_processes() && trial.kept_by(fault.member, &settings) == Durability::None

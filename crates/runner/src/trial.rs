@@ -7,7 +7,7 @@ use std::{
 
 use acidtest_engine::{ClientTask, Load, Measurement, Outcome};
 use acidtest_lab::Lab;
-use acidtest_model::{Address, Commands, Durability, EffectiveSettings, Role, StoreError, Timeline};
+use acidtest_model::{Address, Commands, Durability, EffectiveSettings, Role, Secret, StoreError, Timeline};
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Remarks, TrialSetup, Verdict, Workload, WorkloadTrial,
     hosted::HostedTrial,
@@ -113,6 +113,13 @@ impl<'a> TrialRun<'a> {
             }
             watcher.observer.loading(rows, self.rows(), begun.elapsed());
         }
+    }
+
+    /// Has the clients talk to a gateway that runs already.
+    pub fn use_running_gateway(&mut self, token: &Secret) {
+        let Some(address) = self.trial.running_gateway() else { return };
+        self.trial.reach(Role::Gateway, &address, Some(token.reveal()));
+        self.gateway = Some((address, token.reveal().to_owned()));
     }
 
     /// Starts the services that the trial has in front of the store. `program` is acidtest's own.

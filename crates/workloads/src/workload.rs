@@ -159,7 +159,12 @@ pub trait Workload: Send + Sync {
         None
     }
 
-    /// The roles of the services that its trials have in front of a store with a process or a file.
+    /// Whether its clients talk to a gateway that runs already, and stores in a server or a file of the user's own.
+    fn has_running_gateway(&self) -> bool {
+        false
+    }
+
+    /// The roles of the services that are started for its trials in front of a store with a process or a file.
     fn front(&self) -> Vec<Role> {
         Vec::new()
     }
@@ -227,6 +232,9 @@ pub struct TrialSetup {
     pub trace: Option<u64>,
     /// The data that an earlier trial left in the store; `None` where data is loaded anew.
     pub reusable: Option<ReusableData>,
+    /// What tells the trial from every other one, also of other runs.
+    #[serde(default)]
+    pub mark: String,
     /// The clients that this process drives; all of them, or none, where it judges the trial.
     pub part: Part,
     /// The moment from which the trial's own times count, by this process's clock: it is the same in all processes,
@@ -240,7 +248,7 @@ impl TrialSetup {
     #[must_use]
     pub fn new(lock: Lock, seed: u64, clients: u32) -> Self {
         let (part, epoch) = (Part::WHOLE, Instant::now());
-        Self { lock, seed, clients, trace: None, reusable: None, part, epoch }
+        Self { lock, seed, clients, trace: None, reusable: None, mark: String::new(), part, epoch }
     }
 }
 
@@ -383,6 +391,11 @@ pub trait WorkloadTrial: Send + Sync {
         _started: &[(Role, Address)],
     ) -> Result<Option<Front>, StoreError> {
         Ok(None)
+    }
+
+    /// The gateway that the trial's clients talk to, if it runs already.
+    fn running_gateway(&self) -> Option<Address> {
+        None
     }
 
     /// The durability level of what the member with this role keeps, given the trial's own settings.

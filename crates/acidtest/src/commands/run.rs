@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path, process::Command as Program, time::Duration};
 
 use acidtest_lab::Lab;
-use acidtest_model::Span;
+use acidtest_model::{Secret, Span};
 use acidtest_report::{CellResult, Plan, RefusedKind, RunResult};
 use acidtest_runner::{
     Cell, Environment, Failure, Finished, Grid, Order, Target, Watcher,
@@ -63,6 +63,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         worker.arg("worker");
         worker
     };
+    let token = gateway_token(&order)?;
     let Finished { result, failure } = LocalSet::new()
         .run_until(Box::pin(async {
             let interrupt = interrupt::listen()?;
@@ -72,6 +73,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
                 watcher: Watcher { observer: &mut Progress::new(quiet), interrupt: &interrupt },
                 worker: &worker,
                 host: &host,
+                token,
                 write: &|result| file.write(result),
             };
             acidtest_runner::run(order, environment).await
@@ -98,6 +100,21 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     // the figures stand above; the run itself has failed
     output::say(&format!("error: {failure}"));
     Ok(status.max(exit::status_after(&failure)))
+}
+
+/// The token of the clients of a gateway that runs already, where the plan names one.
+fn gateway_token(order: &Order) -> Result<Option<Secret>, Failure> {
+    if !order.grid.workloads.iter().any(|workload| workload.has_running_gateway()) {
+        return Ok(None);
+    }
+    match std::env::var("ACIDTEST_TOKEN") {
+        Ok(token) if !token.trim().is_empty() => Ok(Some(Secret::new(token.trim().to_owned()))),
+        _ => Err(Failure::Usage(
+            "--gateway needs the token of one of its users, in the environment variable ACIDTEST_TOKEN\n  remedy: \
+             acidtest gateway user add NAME, and ACIDTEST_TOKEN=... acidtest run logs --gateway ..."
+                .to_owned(),
+        )),
+    }
 }
 
 /// Refuses options for the place of results and the format of the output that would have no effect.
@@ -156,7 +173,7 @@ fn order(run: &Run) -> Result<Order, Failure> {
         if is_of_file { failure.of(what) } else { failure }
     })?;
     plan_check::check_effect(&plan, &asked, &grid, &targets)?;
-    if !cfg!(feature = "gateway") && grid.workloads.iter().any(|workload| workload.visits().is_some()) {
+    if !cfg!(feature = "gateway") && grid.workloads.iter().any(|workload| !workload.front().is_empty()) {
         return Err(Failure::Usage(format!(
             "{} needs a gateway, and this acidtest was built without one\n  remedy: build it with --features gateway",
             plan.workload

@@ -255,6 +255,7 @@ impl Bench {
             watcher,
             worker: &no_worker,
             host: std::path::Path::new("false"),
+            token: None,
             write: &write,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -3,14 +3,25 @@
 use acidtest_model::{Address, StoreError, Task};
 use acidtest_workloads::{
     Place,
-    logs::{EntryVisitor, LogsStore, Sink, StoredEntry},
+    logs::{EntryVisitor, LogsStore, Rows, Sink, StoredEntry},
 };
 use mysql_async::{DriverError, prelude::Queryable};
 
-use crate::{MariaDb, load::drop_tables, object, quoted};
+use crate::{MariaDb, load::drop_tables, quoted};
 
 /// The columns of an entry, with its moment in microseconds since 1970.
 type Columns = (String, i64, String, String, String, Option<String>);
+
+impl MariaDb {
+    /// A table of this name beside that of these rows, or that one.
+    fn named(&self, rows: &Rows, suffix: &str) -> String {
+        let schema = rows.schema.as_ref().unwrap_or(&self.address.path);
+        format!("{}.{}", quoted(schema), quoted(&format!("{}{suffix}", rows.table)))
+    }
+}
+
+/// The condition that a row is among these, with their prefix as its parameter twice.
+const AMONG: &str = "left(id, char_length(?)) = ?";
 
 impl LogsStore for MariaDb {
     fn sink(&self, place: &Place) -> Option<Sink> {
@@ -19,18 +30,23 @@ impl LogsStore for MariaDb {
         Some(Sink { address, table: place.object("logs"), users: None })
     }
 
+    fn rows(&self, place: &Place) -> Rows {
+        let (schema, table) = (Some(place.namespace.clone()), place.object("logs"));
+        Rows { schema, table, prefix: String::new() }
+    }
+
     fn entries<'a>(
         &'a self,
-        place: &'a Place,
+        rows: &'a Rows,
         visit: &'a mut EntryVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(self.on_server("reading the entries", async move |conn| {
             let query = format!(
                 "SELECT id, timestampdiff(MICROSECOND, '1970-01-01', logged_at), level, application, message, attributes
-                 FROM {}",
-                object(place, "logs")
+                 FROM {} WHERE {AMONG}",
+                self.named(rows, "")
             );
-            let mut rows = conn.query_iter(query).await?;
+            let mut rows = conn.exec_iter(query, (&rows.prefix, &rows.prefix)).await?;
             while let Some(row) = rows.next().await? {
                 let (id, timestamp, level, application, message, attributes): Columns =
                     mysql_async::from_row_opt(row).map_err(|error| DriverError::FromRow { row: error.0 })?;
@@ -47,10 +63,14 @@ impl LogsStore for MariaDb {
         }))
     }
 
-    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
-        let named = |table: &str| format!("{}.{}", quoted(&place.namespace), quoted(table));
-        let table = place.object("logs");
-        let tables = [named(&table), named(&format!("{table}_refused"))];
-        Box::pin(self.on_server("removing the entries", async move |conn| drop_tables(conn, &tables).await))
+    fn unload<'a>(&'a self, rows: &'a Rows) -> Task<'a, Result<(), StoreError>> {
+        let tables = [self.named(rows, ""), self.named(rows, "_refused")];
+        Box::pin(self.on_server("removing the entries", async move |conn| {
+            if rows.has_no_others() {
+                return drop_tables(conn, &tables).await;
+            }
+            let delete = format!("DELETE FROM {} WHERE {AMONG}", tables[0]);
+            conn.exec_drop(delete, (&rows.prefix, &rows.prefix)).await
+        }))
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
-    logs::{self, Entry, EntryVisitor, Id, LogsStore, Request, Sink},
+    logs::{self, Entry, EntryVisitor, Id, LogsStore, Request, Rows, Sink, StoredEntry},
 };
 use rand::RngExt;
 use tokio::time::{Instant, sleep};
@@ -116,10 +116,10 @@ impl Memory {
     }
 
     /// The trial's table, which is made when it is first asked for.
-    fn table(&self, place: &Place) -> Arc<Table> {
+    fn table(&self, name: &str) -> Arc<Table> {
         let mut tables = locked(&self.logs);
         let new = || Arc::new(Table::new(&self.world));
-        Arc::clone(tables.entry(name(place)).or_insert_with(new))
+        Arc::clone(tables.entry(name.to_owned()).or_insert_with(new))
     }
 }
 
@@ -132,32 +132,36 @@ impl LogsStore for Memory {
         None
     }
 
+    fn rows(&self, place: &Place) -> Rows {
+        Rows { schema: None, table: name(place), prefix: String::new() }
+    }
+
     fn client(&self, place: &Place, scenario: logs::Scenario) -> Option<ClientTask> {
-        let connector = Connector { table: self.table(place), world: Arc::clone(&self.world) };
+        let connector = Connector { table: self.table(&name(place)), world: Arc::clone(&self.world) };
         Some(logs::task(connector, scenario))
     }
 
     fn entries<'a>(
         &'a self,
-        place: &'a Place,
+        rows: &'a Rows,
         visit: &'a mut EntryVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.is_there("reading the entries")?;
-            let table = self.table(place);
+            let table = self.table(&rows.table);
             // as a gateway's queue is empty before its table is read
             while !table.settled().later.is_empty() {
                 sleep(Duration::from_millis(1)).await;
             }
             for (id, entry) in &table.settled().rows {
-                visit(&entry.stored(id));
+                visit(&StoredEntry { id, ..entry.stored() });
             }
             Ok(())
         })
     }
 
-    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
-        locked(&self.logs).remove(&name(place));
+    fn unload<'a>(&'a self, rows: &'a Rows) -> Task<'a, Result<(), StoreError>> {
+        locked(&self.logs).remove(&rows.table);
         Box::pin(async { Ok(()) })
     }
 }
@@ -186,7 +190,7 @@ impl Connection {
     /// The rows of a request, with what a planted bug makes of them.
     fn rows(&mut self, request: &Request) -> Vec<Row> {
         let mut rows: Vec<Row> =
-            request.entries.iter().map(|entry| (entry.id.to_string(), entry.clone())).collect();
+            request.entries.iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
         if self.plant.strikes(Bug::DropWrite) {
             rows.pop();
         }

@@ -8,7 +8,7 @@ use acidtest_workloads::{
     Attempt, ClientTask, LoadProgress, Owner, Place, Store,
     inventory::{self, Capture, InventoryStore, Release, Stock, StockRow, Withdrawal},
     join::{self, Ext, JoinAnswer, JoinStore, TableOrder},
-    logs::{self, EntryVisitor, LogsStore, Sink},
+    logs::{self, EntryVisitor, LogsStore, Rows, Sink},
     queue::{self, AckAnswer, Depth, Message, QueueStore, ReceivedMessage},
     records::{self, Action, Answer, Fields, Layout, RecordVisitor, RecordsStore, Request, Requirements},
 };
@@ -308,15 +308,19 @@ impl LogsStore for Null {
         None
     }
 
+    fn rows(&self, _: &Place) -> Rows {
+        Rows { schema: None, table: String::new(), prefix: String::new() }
+    }
+
     fn client(&self, _: &Place, scenario: logs::Scenario) -> Option<ClientTask> {
         Some(logs::task(Self, scenario))
     }
 
-    fn entries<'a>(&'a self, _: &'a Place, _: &'a mut EntryVisitor<'_>) -> Task<'a, Result<(), StoreError>> {
+    fn entries<'a>(&'a self, _: &'a Rows, _: &'a mut EntryVisitor<'_>) -> Task<'a, Result<(), StoreError>> {
         nothing()
     }
 
-    fn unload<'a>(&'a self, _: &'a Place) -> Task<'a, Result<(), StoreError>> {
+    fn unload<'a>(&'a self, _: &'a Rows) -> Task<'a, Result<(), StoreError>> {
         nothing()
     }
 }

@@ -5,22 +5,28 @@ use std::pin::pin;
 use acidtest_model::{Durability, EffectiveSettings, StoreError, Task};
 use acidtest_workloads::{
     Place,
-    logs::{EntryVisitor, LogsStore, Sink, StoredEntry},
+    logs::{EntryVisitor, LogsStore, Rows, Sink, StoredEntry},
 };
 use futures_util::TryStreamExt;
 use tokio_postgres::Row;
 
 use crate::Postgres;
 
-/// The gateway's table, in the run's schema; names of both are plain.
-fn table(place: &Place) -> String {
-    format!("{}.{}", place.namespace, place.object("logs"))
+/// The table of these rows; names are plain.
+fn table(rows: &Rows) -> String {
+    let Rows { schema, table, .. } = rows;
+    schema.as_ref().map_or_else(|| table.clone(), |schema| format!("{schema}.{table}"))
 }
 
 impl LogsStore for Postgres {
     fn sink(&self, place: &Place) -> Option<Sink> {
         let users = Some(place.namespace.clone());
-        Some(Sink { address: self.address.clone(), table: table(place), users })
+        Some(Sink { address: self.address.clone(), table: table(&self.rows(place)), users })
+    }
+
+    fn rows(&self, place: &Place) -> Rows {
+        let (schema, table) = (Some(place.namespace.clone()), place.object("logs"));
+        Rows { schema, table, prefix: String::new() }
     }
 
     fn settings(&self, server: &EffectiveSettings) -> EffectiveSettings {
@@ -33,16 +39,16 @@ impl LogsStore for Postgres {
 
     fn entries<'a>(
         &'a self,
-        place: &'a Place,
+        rows: &'a Rows,
         visit: &'a mut EntryVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(self.on_server("reading the entries", async move |client| {
             let query = format!(
                 "SELECT id, (extract(epoch FROM logged_at) * 1000000)::bigint, level, application, message, attributes::text
-                 FROM {}",
-                table(place)
+                 FROM {} WHERE starts_with(id, $1)",
+                table(rows)
             );
-            let mut rows = pin!(client.query_raw(&query, std::iter::empty::<&str>()).await?);
+            let mut rows = pin!(client.query_raw(&query, [&rows.prefix]).await?);
             while let Some(row) = rows.try_next().await? {
                 visit(&entry(&row)?);
             }
@@ -50,10 +56,14 @@ impl LogsStore for Postgres {
         }))
     }
 
-    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+    fn unload<'a>(&'a self, rows: &'a Rows) -> Task<'a, Result<(), StoreError>> {
         Box::pin(self.on_server("removing the entries", async move |client| {
-            let table = table(place);
-            client.batch_execute(&format!("DROP TABLE IF EXISTS {table}, {table}_refused")).await
+            let table = table(rows);
+            if rows.has_no_others() {
+                return client.batch_execute(&format!("DROP TABLE IF EXISTS {table}, {table}_refused")).await;
+            }
+            let delete = format!("DELETE FROM {table} WHERE starts_with(id, $1)");
+            client.execute(&delete, &[&rows.prefix]).await.map(|_| ())
         }))
     }
 }

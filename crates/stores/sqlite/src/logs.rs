@@ -3,7 +3,7 @@
 use acidtest_model::{Address, Durability, EffectiveSettings, StoreError, Task};
 use acidtest_workloads::{
     Place,
-    logs::{EntryVisitor, LogsStore, Sink, StoredEntry},
+    logs::{EntryVisitor, LogsStore, Rows, Sink, StoredEntry},
 };
 
 use crate::{File, Sqlite};
@@ -20,14 +20,18 @@ pub(crate) fn is_table(namespace: &str, name: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn table(place: &Place) -> String {
-    format!("{}{}", prefix(&place.namespace), place.trial)
-}
+/// The condition that a row is among these, with their prefix as its parameter.
+const AMONG: &str = "substr(id, 1, length(?1)) = ?1";
 
 impl LogsStore for Sqlite {
     fn sink(&self, place: &Place) -> Option<Sink> {
         let address = Address::file("sqlite", &self.file.path.to_string_lossy());
-        Some(Sink { address, table: table(place), users: None })
+        Some(Sink { address, table: self.rows(place).table, users: None })
+    }
+
+    fn rows(&self, place: &Place) -> Rows {
+        let table = format!("{}{}", prefix(&place.namespace), place.trial);
+        Rows { schema: None, table, prefix: String::new() }
     }
 
     fn settings(&self, server: &EffectiveSettings) -> EffectiveSettings {
@@ -37,7 +41,7 @@ impl LogsStore for Sqlite {
 
     fn entries<'a>(
         &'a self,
-        place: &'a Place,
+        rows: &'a Rows,
         visit: &'a mut EntryVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
@@ -45,11 +49,11 @@ impl LogsStore for Sqlite {
             let as_it_is = File { durability: None, ..self.file.clone() };
             let read = as_it_is.connect().and_then(|connection| {
                 let query = format!(
-                    "SELECT id, logged_at, level, application, message, attributes FROM {}",
-                    table(place)
+                    "SELECT id, logged_at, level, application, message, attributes FROM {} WHERE {AMONG}",
+                    rows.table
                 );
                 let mut query = connection.prepare(&query)?;
-                let mut rows = query.query([])?;
+                let mut rows = query.query([&rows.prefix])?;
                 while let Some(row) = rows.next()? {
                     let text = |column| row.get::<_, String>(column);
                     let (id, level, application, message) = (text(0)?, text(2)?, text(3)?, text(4)?);
@@ -69,10 +73,14 @@ impl LogsStore for Sqlite {
         })
     }
 
-    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+    fn unload<'a>(&'a self, rows: &'a Rows) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let table = table(place);
+            let table = &rows.table;
             self.on_file("removing the entries", |connection| {
+                if !rows.has_no_others() {
+                    let delete = format!("DELETE FROM {table} WHERE {AMONG}");
+                    return connection.execute(&delete, [&rows.prefix]).map(|_| ());
+                }
                 connection.execute_batch(&format!(
                     "DROP TABLE IF EXISTS {table}; DROP TABLE IF EXISTS {table}_refused"
                 ))

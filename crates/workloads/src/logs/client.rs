@@ -46,7 +46,8 @@ impl<C: Connector> Client for LogsClient<C> {
         let batch = self.next..self.next + self.scenario.together;
         self.next = batch.end;
         let ids = self.ids(&batch);
-        self.request.fill(ids, jiff::Timestamp::now().as_microsecond(), self.scenario.message_bytes);
+        let prefix = self.scenario.ledger.prefix();
+        self.request.fill(prefix, ids, jiff::Timestamp::now().as_microsecond(), self.scenario.message_bytes);
         self.scenario.ledger.sending(self.ids(&batch));
         Some(batch)
     }

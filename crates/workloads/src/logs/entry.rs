@@ -18,8 +18,9 @@ impl fmt::Display for Id {
 }
 
 impl Id {
-    /// The id that was written so; none if it is nobody's here.
-    fn read(text: &str) -> Option<Self> {
+    /// The id that was written so, behind what the ids of the trial begin with; none if it is nobody's here.
+    fn read(text: &str, prefix: &str) -> Option<Self> {
+        let text = text.strip_prefix(prefix)?;
         let (client, sequence) = text.split_once('-')?;
         let id = Self { client: client.parse().ok()?, sequence: sequence.parse().ok()? };
         // one entry has one id: others that read the same are not ours
@@ -37,8 +38,10 @@ const WORDS: &str = "was paid by card and handed over to the parcel service ";
 /// An entry as a client sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its id.
+    /// Which one it is.
     pub id: Id,
+    /// Its id as it is sent.
+    pub key: String,
     /// When it happened: microseconds since 1970.
     pub timestamp: i64,
     /// How grave it is.
@@ -48,39 +51,41 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry with this id and moment, whose message has this many bytes, or as many as it needs.
+    /// The entry with this id and moment, whose message has this many bytes, or as many as it needs. Its id is sent with
+    /// this prefix.
     #[must_use]
-    pub fn new(id: Id, timestamp: i64, message_bytes: usize) -> Self {
+    pub fn new(prefix: &str, id: Id, timestamp: i64, message_bytes: usize) -> Self {
+        let key = format!("{prefix}{id}");
         let turn = usize::try_from(id.sequence % LEVELS.len() as u64).unwrap_or_default();
         let level = LEVELS[turn];
-        let mut message = format!("order {id} ");
+        let mut message = format!("order {key} ");
         let text = message_bytes.saturating_sub(SUM.len() + 8);
         while message.len() < text {
             let left = text - message.len();
             message.push_str(&WORDS[..left.min(WORDS.len())]);
         }
-        let sum = sum(&id.to_string(), timestamp, level, APPLICATION, &message);
+        let sum = sum(&key, timestamp, level, APPLICATION, &message);
         // writing into a string cannot fail
         let _ = write!(message, "{SUM}{sum:08x}");
-        Self { id, timestamp, level, message }
+        Self { id, key, timestamp, level, message }
     }
 
     /// Appends the entry as a line of JSON.
     pub(super) fn write(&self, body: &mut String) {
-        let Self { id, timestamp, level, message } = self;
+        let Self { key, timestamp, level, message, .. } = self;
         let moment = jiff::Timestamp::from_microsecond(*timestamp).unwrap_or_default();
         // writing into a string cannot fail; nothing here has to be escaped
         let _ = writeln!(
             body,
-            r#"{{"id":"{id}","timestamp":"{moment}","level":"{level}","application":"{APPLICATION}","message":"{message}"}}"#
+            r#"{{"id":"{key}","timestamp":"{moment}","level":"{level}","application":"{APPLICATION}","message":"{message}"}}"#
         );
     }
 
     /// The entry as a store gives it back, if it is kept as it was sent.
     #[must_use]
-    pub fn stored<'a>(&'a self, id: &'a str) -> StoredEntry<'a> {
+    pub fn stored(&self) -> StoredEntry<'_> {
         StoredEntry {
-            id,
+            id: &self.key,
             timestamp: self.timestamp,
             level: self.level,
             application: APPLICATION,
@@ -118,10 +123,10 @@ pub struct StoredEntry<'a> {
 }
 
 impl StoredEntry<'_> {
-    /// Which entry it is; none if it is no entry of a client of acidtest's.
+    /// Which entry it is; none if it is no entry of a client of a trial whose ids have this prefix.
     #[must_use]
-    pub fn id(&self) -> Option<Id> {
-        Id::read(self.id)
+    pub fn id(&self, prefix: &str) -> Option<Id> {
+        Id::read(self.id, prefix)
     }
 
     /// Whether it is as it was sent, by its checksum.
@@ -143,21 +148,20 @@ mod tests {
         /// An entry that comes back as it was sent is whole, and none is that differs from it anywhere.
         #[test]
         fn a_change_is_seen(
-            client: u32, sequence: u64, timestamp in 0..1_i64 << 50, bytes in 0_usize..400, at: usize, to in b' '..b'~',
+            prefix in "[a-z0-9-]{0,12}", client: u32, sequence: u64, timestamp in 0..1_i64 << 50, bytes in 0_usize..400, at: usize, to in b' '..b'~',
         ) {
-            let entry = Entry::new(Id { client, sequence }, timestamp, bytes);
-            prop_assert!(entry.message.len() >= bytes && entry.message.len() <= bytes.max(60));
-            let id = entry.id.to_string();
-            let stored = entry.stored(&id);
+            let entry = Entry::new(&prefix, Id { client, sequence }, timestamp, bytes);
+            prop_assert!(entry.message.len() >= bytes && entry.message.len() <= bytes.max(72));
+            let stored = entry.stored();
             prop_assert!(stored.is_whole());
-            prop_assert_eq!(stored.id(), Some(entry.id));
+            prop_assert_eq!(stored.id(&prefix), Some(entry.id));
             let changed = |text: &str| {
                 let mut bytes = text.as_bytes().to_vec();
                 let place = at % bytes.len();
                 bytes[place] = if bytes[place] == to { b'~' } else { to };
                 String::from_utf8(bytes).unwrap()
             };
-            let others = [changed(&id), changed(entry.level), changed(APPLICATION), changed(&entry.message)];
+            let others = [changed(&entry.key), changed(entry.level), changed(APPLICATION), changed(&entry.message)];
             let [id, level, application, message] = &others;
             let shorter = &entry.message[..entry.message.len() - 1];
             let changed = [
@@ -178,14 +182,19 @@ mod tests {
     #[test]
     fn an_entry_has_one_id() {
         for text in ["", "1", "-", "1-", "01-2", "1-02", "+1-2", "1-2 ", "a-1", "1-2-3", "4294967296-1"] {
-            assert_eq!(Id::read(text), None, "{text}");
+            assert_eq!(Id::read(text, ""), None, "{text}");
         }
-        assert_eq!(Id::read("7-12"), Some(Id { client: 7, sequence: 12 }));
+        let id = Some(Id { client: 7, sequence: 12 });
+        assert_eq!(Id::read("7-12", ""), id);
+        assert_eq!(Id::read("run-1-7-12", "run-1-"), id);
+        for text in ["7-12", "run-2-7-12", "run-1-7", "run-1-run-1-7-12"] {
+            assert_eq!(Id::read(text, "run-1-"), None, "{text}");
+        }
     }
 
     #[test]
     fn an_entry_is_a_line_of_json() {
-        let entry = Entry::new(Id { client: 3, sequence: 1 }, 1_790_000_000_123_456, 100);
+        let entry = Entry::new("", Id { client: 3, sequence: 1 }, 1_790_000_000_123_456, 100);
         let mut body = String::new();
         entry.write(&mut body);
         let read: serde_json::Value = serde_json::from_str(&body).unwrap();

@@ -10,7 +10,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{Connector, Operations, Request};
+use super::{Architecture, Connector, LogQueue, Operations, Request};
 
 /// The longest answer that is read, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -46,24 +46,39 @@ impl Gateway {
     /// # Errors
     /// It does not answer, or not so.
     pub(super) async fn state(&self) -> Result<GatewayState, StoreError> {
+        self.told(GatewayState::read).await
+    }
+
+    /// How entries come into the database there, and where they wait.
+    ///
+    /// # Errors
+    /// It does not answer, or not so.
+    pub(super) async fn way(&self) -> Result<(Architecture, LogQueue), StoreError> {
+        self.told(way).await
+    }
+
+    /// What this reads in the metrics.
+    async fn told<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
         let asked = async {
             let mut connection = Connection::open(self).await?;
-            let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.endpoint);
+            let Self { endpoint, token } = self;
+            let request =
+                format!("GET /metrics HTTP/1.1\r\nHost: {endpoint}\r\nAuthorization: Bearer {token}\r\n\r\n");
             connection.stream.write_all(request.as_bytes()).await?;
             connection.answer().await
         };
         let asked = tokio::time::timeout(PATIENCE, asked).await;
         let cause = match asked {
-            Ok(Ok(Response { status: 200, body, .. })) => match GatewayState::read(&body) {
-                Some(state) => return Ok(state),
-                None => "its metrics make no sense".to_owned(),
+            Ok(Ok(Response { status: 200, body, .. })) => match read(&body) {
+                Some(told) => return Ok(told),
+                None => "its metrics are not those of acidtest gateway".to_owned(),
             },
             Ok(Ok(Response { status, body, .. })) => said(status, &body),
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
         };
         Err(StoreError::Server {
-            doing: "asking the gateway how much waits".to_owned(),
+            doing: "asking the gateway how it stands (/metrics)".to_owned(),
             address: self.endpoint.clone(),
             cause,
         })
@@ -93,6 +108,24 @@ impl GatewayState {
             stored: self.stored + other.stored,
             repeated: self.repeated + other.repeated,
         }
+    }
+}
+
+/// How entries come into the database, and where they wait, by the metrics.
+fn way(metrics: &str) -> Option<(Architecture, LogQueue)> {
+    let labels = metrics.lines().find_map(|line| line.strip_prefix("acidtest_gateway_info{"))?;
+    let value = |name: &str| {
+        let (_, rest) = labels.split_once(&format!("{name}=\""))?;
+        rest.split_once('"').map(|(value, _)| value)
+    };
+    let architectures = [Architecture::Direct, Architecture::Queued];
+    let queues = [LogQueue::Disk, LogQueue::Memory, LogQueue::RabbitMq, LogQueue::Nats];
+    let (architecture, queue) = (value("architecture")?, value("queue")?);
+    let architecture = architectures.into_iter().find(|known| known.name() == architecture)?;
+    let queue = queues.into_iter().find(|known| known.name() == queue);
+    match architecture {
+        Architecture::Direct => Some((architecture, queue.unwrap_or_default())),
+        Architecture::Queued => Some((architecture, queue?)),
     }
 }
 
@@ -251,5 +284,16 @@ mod tests {
             format!("{totals}acidtest_gateway_queue_entries 0\nacidtest_gateway_queue_messages 3\n");
         assert_eq!(GatewayState::read(&in_broker), Some(GatewayState { waiting: 3, ..known }));
         assert_eq!(GatewayState::read("something else"), None);
+        let info = |labels: &str| {
+            way(&format!("acidtest_gateway_connections 3\nacidtest_gateway_info{{{labels}}} 1\n"))
+        };
+        assert_eq!(
+            info(r#"architecture="queued",queue="memory""#),
+            Some((Architecture::Queued, LogQueue::Memory))
+        );
+        assert!(matches!(info(r#"architecture="direct",queue="none""#), Some((Architecture::Direct, _))));
+        for odd in ["", r#"architecture="queued",queue="none""#, r#"architecture="queued""#] {
+            assert_eq!(info(odd), None, "{odd}");
+        }
     }
 }

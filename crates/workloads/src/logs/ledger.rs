@@ -54,6 +54,8 @@ pub(super) enum Ending {
 #[derive(Debug)]
 pub struct Ledger {
     clients: u64,
+    /// What the ids of all entries begin with.
+    prefix: String,
     epoch: Instant,
     entries: Pieces<AtomicU8>,
     /// The number behind the highest that any client has given to an entry.
@@ -111,6 +113,7 @@ impl Ledger {
     pub fn new(clients: u32, epoch: Instant) -> Self {
         Self {
             clients: u64::from(clients.max(1)),
+            prefix: String::new(),
             epoch,
             entries: Pieces::new(),
             end: AtomicU64::new(0),
@@ -124,6 +127,17 @@ impl Ledger {
             torn: AtomicU64::new(0),
             foreign: AtomicU64::new(0),
         }
+    }
+
+    /// The same for entries whose ids begin so.
+    #[must_use]
+    pub fn with_prefix(self, prefix: String) -> Self {
+        Self { prefix, ..self }
+    }
+
+    /// What the ids of all entries begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// Entries of all clients have numbers, so that those that are sent first have the lowest.
@@ -206,7 +220,7 @@ impl Ledger {
 
     /// Notes an entry that was found in the store.
     pub(super) fn found(&self, entry: &StoredEntry<'_>) {
-        let number = entry.id().and_then(|id| self.number(id));
+        let number = entry.id(&self.prefix).and_then(|id| self.number(id));
         let byte = number.and_then(|number| self.entries.made(number));
         let Some(byte) = byte.filter(|byte| byte.load(Relaxed) & SENT != SendState::Never as u8) else {
             self.foreign.fetch_add(1, Relaxed);

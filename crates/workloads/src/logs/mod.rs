@@ -37,5 +37,5 @@ pub use entry::{Entry, Id, StoredEntry};
 pub use http::GatewayState;
 pub use ledger::Ledger;
 pub use parameters::{Architecture, LogQueue, Parameters};
-pub use port::{Connector, EntryVisitor, LogsStore, Operations, Request, Sink};
+pub use port::{Connector, EntryVisitor, LogsStore, Operations, Request, Rows, Sink};
 pub use workload::{KIND, Logs};

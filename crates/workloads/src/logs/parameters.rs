@@ -5,7 +5,7 @@ use std::time::Duration;
 use acidtest_model::{Address, IdleOption, Span};
 use serde::{Deserialize, Serialize};
 
-use super::Sink;
+use super::{Rows, Sink};
 use crate::{
     Parameter,
     workload::{idle, in_range},
@@ -96,7 +96,16 @@ pub struct Parameters {
     pub batch: u32,
     /// The most connections to the database.
     pub sink_connections: u32,
+    /// A gateway that runs already. `None`: each trial has one of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// The table of such a gateway. `None`: the one that gateways have by themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
 }
+
+/// The table of a gateway that was given none.
+const TABLE: &str = "acidtest_logs";
 
 impl Default for Parameters {
     fn default() -> Self {
@@ -113,6 +122,8 @@ impl Default for Parameters {
             collectors: None,
             batch: 1000,
             sink_connections: 50,
+            gateway: None,
+            table: None,
         }
     }
 }
@@ -139,6 +150,20 @@ impl Words {
     }
 }
 
+/// Why what was settled at its start has no effect on a gateway that runs already.
+const RUNNING_GATEWAY: &str = "a gateway that runs already is what it was started as (--gateway)";
+
+/// Whether this is the name of a table, with or without that of its schema.
+fn is_table(name: &str) -> bool {
+    let is_plain = |part: &str| {
+        let first = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+        part.bytes().next().is_some_and(first)
+            && part.len() <= 60
+            && part.bytes().all(|byte| first(byte) || byte.is_ascii_digit())
+    };
+    name.split('.').all(is_plain) && name.split('.').count() <= 2
+}
+
 /// The longest ramp.
 const LONGEST: Duration = Duration::from_hours(24);
 
@@ -152,6 +177,18 @@ impl Parameters {
     /// The store in whose server acknowledged entries wait, if it is a broker.
     pub(super) fn broker(&self) -> Option<&'static str> {
         self.queue.broker().filter(|_| self.architecture == Architecture::Queued)
+    }
+
+    /// The address of a gateway that runs already, if there is one.
+    pub(super) fn running_gateway(&self) -> Option<Address> {
+        let address = Address::parse(self.gateway.as_ref()?).ok()?;
+        let is_plain = address.scheme == "http" && address.path.is_empty() && address.user.is_none();
+        is_plain.then_some(address)
+    }
+
+    /// The rows of a trial with this prefix in the table of a gateway that runs already.
+    pub(super) fn rows_of_gateway(&self, prefix: &str) -> Rows {
+        Rows::among_others(self.table.as_deref().unwrap_or(TABLE), prefix)
     }
 
     /// The arguments of a gateway that stores in this sink, or leaves what it takes in the broker, if there is one.
@@ -232,11 +269,24 @@ impl Parameters {
             ),
             ((1..=10_000).contains(&self.batch), "batch", "between 1 and 10,000"),
             ((1..=1000).contains(&self.sink_connections), "sink_connections", "between 1 and 1,000"),
+            (
+                self.gateway.is_none() || self.running_gateway().is_some(),
+                "gateway",
+                "the address of a gateway, http://HOST:PORT; TLS is not spoken",
+            ),
+            (
+                self.table.as_deref().is_none_or(is_table),
+                "table",
+                "TABLE or SCHEMA.TABLE, of lower-case letters, digits and _",
+            ),
         ])
     }
 
     /// How acknowledged entries get into the database, in words.
     pub(super) fn way(&self) -> &'static str {
+        if self.gateway.is_some() {
+            return "a gateway that runs already";
+        }
         match (self.architecture, self.queue) {
             (Architecture::Direct, _) => "direct",
             (Architecture::Queued, LogQueue::Disk) => "queue on disk",
@@ -248,18 +298,23 @@ impl Parameters {
 
     /// What of a plan has no effect, given the values of these parameters.
     pub(super) fn idle(&self) -> Vec<IdleOption> {
-        let is_queued = self.architecture == Architecture::Queued;
-        let no_queue = "with architecture direct there is no queue";
+        let (is_running, is_queued) = (self.gateway.is_some(), self.architecture == Architecture::Queued);
+        let no_queue =
+            if is_running { RUNNING_GATEWAY } else { "with architecture direct there is no queue" };
+        let no_connections = if is_running {
+            RUNNING_GATEWAY
+        } else {
+            "with architecture queued each collector has one (--collectors)"
+        };
+        let has_queue = is_queued && !is_running;
         let lasts = "the measured part lasts from the first client's coming until the last has left (--ramp, --entries)";
         idle(&[
-            ("queue", is_queued, no_queue),
-            ("collectors", is_queued, no_queue),
-            ("batch", is_queued, no_queue),
-            (
-                "sink_connections",
-                !is_queued,
-                "with architecture queued each collector has one (--collectors)",
-            ),
+            ("architecture", !is_running, RUNNING_GATEWAY),
+            ("queue", has_queue, no_queue),
+            ("collectors", has_queue, no_queue),
+            ("batch", has_queue, no_queue),
+            ("sink_connections", !is_queued && !is_running, no_connections),
+            ("table", is_running, "a gateway that the run starts has a table of its own (--gateway)"),
             ("max_retries", false, "no entry conflicts with another"),
             ("on_refused", false, "--retry says whether a client tries again what was refused"),
             ("timeout", false, "--give-up says how long a client waits for an answer"),
@@ -316,6 +371,13 @@ impl Parameters {
                 &defaults.sink_connections,
                 "most connections to the database with architecture direct",
             ),
+            row(
+                "gateway",
+                &"one that is started for each trial",
+                "a gateway that runs already, http://HOST:PORT, and stores in what --store names; a user's token is taken \
+                 from ACIDTEST_TOKEN",
+            ),
+            row("table", &TABLE, "the table of that gateway, TABLE or SCHEMA.TABLE"),
         ]
     }
 }
@@ -328,13 +390,19 @@ mod tests {
     #[test]
     fn every_parameter_is_described_and_its_default_reads_back() {
         let described = Parameters::described();
-        let whole = Parameters { collectors: Some(7), ..Parameters::default() };
+        let whole = Parameters {
+            collectors: Some(7),
+            gateway: Some("http://logs.example:1731".to_owned()),
+            table: Some("ours.logs".to_owned()),
+            ..Parameters::default()
+        };
         let values = written(&whole);
         assert_eq!(described.len(), values.len());
         for Parameter { name, default, .. } in described {
             let Some(value) = values.get(name) else { panic!("{name} is no parameter") };
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            assert!(name == "collectors" || default == shown, "{name}: {default} is described, {shown} is");
+            let is_chosen = ["collectors", "gateway", "table"].contains(&name);
+            assert!(is_chosen || default == shown, "{name}: {default} is described, {shown} is");
         }
         assert_eq!(read::<Parameters>(&Values::new()), Ok(Parameters::default()));
     }
@@ -349,6 +417,14 @@ mod tests {
         assert!(wrong(Parameters { ramp: Span(Duration::ZERO), ..defaults() }).contains("ramp"));
         let large = Parameters { entries: 1000, entries_per_request: 1000, entry_bytes: 2000, ..defaults() };
         assert!(wrong(large).contains("at most 2 MiB"));
+        for url in ["https://a:1", "a:1", "http://a:1/logs", "http://me@a:1", "postgres://a"] {
+            let gateway = Some(url.to_owned());
+            assert!(wrong(Parameters { gateway, ..defaults() }).contains("http://HOST:PORT"), "{url}");
+        }
+        for name in ["", "a.b.c", "a b", "\"a\"", "1a", "a."] {
+            let table = Some(name.to_owned());
+            assert!(wrong(Parameters { table, ..defaults() }).contains("SCHEMA.TABLE"), "{name}");
+        }
     }
 
     #[test]

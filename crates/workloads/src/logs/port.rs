@@ -19,11 +19,17 @@ pub struct Request {
 
 impl Request {
     /// Makes it the request with these entries; their memory is reused.
-    pub(super) fn fill(&mut self, ids: impl Iterator<Item = Id>, timestamp: i64, message_bytes: usize) {
+    pub(super) fn fill(
+        &mut self,
+        prefix: &str,
+        ids: impl Iterator<Item = Id>,
+        timestamp: i64,
+        message_bytes: usize,
+    ) {
         self.entries.clear();
         self.body.clear();
         for id in ids {
-            let entry = Entry::new(id, timestamp, message_bytes);
+            let entry = Entry::new(prefix, id, timestamp, message_bytes);
             entry.write(&mut self.body);
             self.entries.push(entry);
         }
@@ -63,11 +69,41 @@ pub struct Sink {
     pub users: Option<String>,
 }
 
+/// The rows of a trial's entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// The schema of `PostgreSQL` or the database of `MariaDB` that their table is in; none for the one that is used where
+    /// none is named.
+    pub schema: Option<String>,
+    /// Their table.
+    pub table: String,
+    /// What their ids begin with, where the table has others.
+    pub prefix: String,
+}
+
+impl Rows {
+    /// The rows whose ids have this prefix in a table of somebody else's, `TABLE` or `SCHEMA.TABLE`.
+    pub(super) fn among_others(table: &str, prefix: &str) -> Self {
+        let (schema, table) =
+            table.split_once('.').map_or((None, table), |(schema, name)| (Some(schema), name));
+        Self { schema: schema.map(str::to_owned), table: table.to_owned(), prefix: prefix.to_owned() }
+    }
+
+    /// Whether the table has no others, and is the trial's own.
+    #[must_use]
+    pub fn has_no_others(&self) -> bool {
+        self.prefix.is_empty()
+    }
+}
+
 /// A database that a gateway can store entries in.
 pub trait LogsStore: Send + Sync {
     /// Where the gateway is to store the trial's entries; none where clients give them to the store itself, by
     /// [`client`](Self::client).
     fn sink(&self, place: &Place) -> Option<Sink>;
+
+    /// The rows of the trial's own table.
+    fn rows(&self, place: &Place) -> Rows;
 
     /// Version, settings and durability level of what a gateway has stored; `server` is what was read back from the
     /// server.
@@ -80,13 +116,13 @@ pub trait LogsStore: Send + Sync {
         None
     }
 
-    /// Shows every entry that the trial's table holds, as often as it holds it.
+    /// Shows every entry that is stored in these rows, as often as it is.
     fn entries<'a>(
         &'a self,
-        place: &'a Place,
+        rows: &'a Rows,
         visit: &'a mut EntryVisitor<'_>,
     ) -> Task<'a, Result<(), StoreError>>;
 
-    /// Removes the trial's tables.
-    fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>>;
+    /// Removes these rows; their table, too, if it is the trial's own.
+    fn unload<'a>(&'a self, rows: &'a Rows) -> Task<'a, Result<(), StoreError>>;
 }

@@ -10,7 +10,7 @@ use acidtest_model::{Address, Durability, EffectiveSettings, Lock, Role, StoreEr
 use serde_json::value::RawValue;
 
 use super::{
-    Architecture, GatewayState, Ledger, LogQueue, LogsStore, NAME, OPERATIONS, Parameters, Scenario,
+    Architecture, GatewayState, Ledger, LogQueue, LogsStore, NAME, OPERATIONS, Parameters, Rows, Scenario,
     StoredState, audit, client, http::Gateway, ledger,
 };
 use crate::{
@@ -20,19 +20,28 @@ use crate::{
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
 
-/// How often it is looked whether the gateway's queue is empty.
-const LOOK: Duration = Duration::from_millis(20);
+/// How entries are waited for that are on their way into the store when the last client has left.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// How often it is looked whether the gateway's queue is empty.
+    look: Duration,
+    /// How long a broker's queue has to be seen empty.
+    fresh: Duration,
+    /// How long an acknowledged entry is waited for that no broker shows any more, and nobody has stored.
+    quiet: Duration,
+    /// Time between two looks at the store, while such an entry is waited for.
+    again: Duration,
+}
 
-/// How long a broker's queue has to be seen empty: a gateway asks once a second how much waits there.
-const FRESH: Duration = Duration::from_secs(3);
-
-/// How long an acknowledged entry is waited for that no broker shows any more, and nobody has stored. `RabbitMQ` gives back
-/// after a minute and a half what a consumer holds whose connection is dead, NATS after half a minute, and a consumer of NATS
-/// that hands out nothing is made anew after 45 s.
-const QUIET: Duration = Duration::from_mins(3);
-
-/// Time between two looks at the store, while such an entry is waited for.
-const AGAIN: Duration = Duration::from_secs(5);
+/// A gateway asks once a second how much waits in a broker. `RabbitMQ` gives back after a minute and a half what a consumer
+/// holds whose connection is dead, NATS after half a minute, and a consumer of NATS that hands out nothing is made anew after
+/// 45 s.
+const PATIENCE: Patience = Patience {
+    look: Duration::from_millis(20),
+    fresh: Duration::from_secs(3),
+    quiet: Duration::from_mins(3),
+    again: Duration::from_secs(5),
+};
 
 /// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
 pub const KIND: WorkloadKind = WorkloadKind {
@@ -145,7 +154,14 @@ impl Workload for Logs {
         })
     }
 
+    fn has_running_gateway(&self) -> bool {
+        self.parameters.gateway.is_some()
+    }
+
     fn front(&self) -> Vec<Role> {
+        if self.has_running_gateway() {
+            return Vec::new();
+        }
         match self.parameters.broker() {
             Some(_) => vec![Role::Queue, Role::Gateway, Role::Collector],
             None => vec![Role::Gateway],
@@ -153,7 +169,9 @@ impl Workload for Logs {
     }
 
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
-        let ledger = Arc::new(Ledger::new(setup.clients, setup.epoch));
+        // in a table of its own, a trial's entries need not be told from others
+        let prefix = if self.has_running_gateway() { format!("{}-", setup.mark) } else { String::new() };
+        let ledger = Arc::new(Ledger::new(setup.clients, setup.epoch).with_prefix(prefix));
         let scenario = Scenario {
             ledger,
             together: self.parameters.entries_per_request.into(),
@@ -161,9 +179,11 @@ impl Workload for Logs {
         };
         Box::new(LogsTrial {
             parameters: self.parameters.clone(),
+            patience: PATIENCE,
             scenario,
             gateway: OnceLock::new(),
             collector: OnceLock::new(),
+            found: OnceLock::new(),
             sink: OnceLock::new(),
         })
     }
@@ -171,11 +191,14 @@ impl Workload for Logs {
 
 struct LogsTrial {
     parameters: Parameters,
+    patience: Patience,
     scenario: Scenario,
     /// The gateway in front of the store, once it was started.
     gateway: OnceLock<Gateway>,
     /// What empties the broker in which the gateway has its queue, if it is in one.
     collector: OnceLock<Gateway>,
+    /// What a gateway that runs already says it is; none where it says nothing.
+    found: OnceLock<Option<(Architecture, LogQueue, GatewayState)>>,
     /// The durability level of the database behind it.
     sink: OnceLock<Durability>,
 }
@@ -187,8 +210,14 @@ fn port(store: &dyn Store) -> Result<&dyn LogsStore, StoreError> {
 impl LogsTrial {
     /// What survives of the entries that wait in the queue, and why, where there is a queue.
     fn queue(&self) -> Option<(Durability, &'static str)> {
-        self.gateway.get().filter(|_| self.parameters.architecture == Architecture::Queued)?;
-        Some(match self.parameters.queue {
+        self.gateway.get()?;
+        let (architecture, queue) = match self.found.get() {
+            Some(Some((architecture, queue, _))) => (*architecture, *queue),
+            Some(None) => return Some((Durability::None, "the gateway does not say where entries wait")),
+            None => (self.parameters.architecture, self.parameters.queue),
+        };
+        Some(match queue {
+            _ if architecture == Architecture::Direct => return None,
             LogQueue::Disk => (Durability::Disk, "acknowledged entries wait in the gateway's synced files"),
             LogQueue::Memory => (Durability::None, "acknowledged entries wait in the gateway's memory"),
             LogQueue::RabbitMq => {
@@ -200,6 +229,26 @@ impl LogsTrial {
         })
     }
 
+    /// The rows of the trial's entries.
+    fn rows(&self, store: &dyn LogsStore, place: &Place) -> Rows {
+        if self.parameters.gateway.is_some() {
+            self.parameters.rows_of_gateway(self.scenario.ledger.prefix())
+        } else {
+            store.rows(place)
+        }
+    }
+
+    /// The same without what a gateway that runs already had done before the trial.
+    fn since_begun(&self, now: GatewayState) -> GatewayState {
+        let before =
+            self.found.get().copied().flatten().map_or_else(GatewayState::default, |(.., state)| state);
+        GatewayState {
+            stored: now.stored.saturating_sub(before.stored),
+            repeated: now.repeated.saturating_sub(before.repeated),
+            ..now
+        }
+    }
+
     /// How gateway and collector stand.
     async fn state(&self) -> Result<GatewayState, StoreError> {
         let mut all = GatewayState::default();
@@ -209,14 +258,21 @@ impl LogsTrial {
         Ok(all)
     }
 
+    /// Whether entries may be on their way into the store that no queue shows any more: in a broker, or in what a gateway
+    /// that runs already has.
+    fn has_hidden(&self) -> bool {
+        self.parameters.broker().is_some() || self.parameters.gateway.is_some()
+    }
+
     /// Waits until the queue is seen to be empty. Gateway and collector may be on their way back; how long they may take is
-    /// for the runner to say. Notes in `moved` how much was stored, and when that was last seen to change.
-    async fn drained(&self, moved: &mut (u64, Instant)) -> GatewayState {
-        let fresh = if self.parameters.broker().is_some() { FRESH } else { Duration::ZERO };
-        let mut empty = None;
+    /// for the runner to say. A gateway that runs already may have entries of others, and is not waited for. Notes in `moved`
+    /// how much was stored, and when that was last seen to change.
+    async fn drained(&self, moved: &mut (u64, Instant)) -> Option<GatewayState> {
+        let fresh = if self.has_hidden() { self.patience.fresh } else { Duration::ZERO };
+        let (begun, mut empty) = (Instant::now(), None);
         loop {
             let (state, now) = (self.state().await, Instant::now());
-            match state {
+            match &state {
                 Ok(state) => {
                     let stored = state.stored + state.repeated;
                     if moved.0 != stored {
@@ -225,24 +281,28 @@ impl LogsTrial {
                     if state.waiting > 0 {
                         empty = None;
                     } else if now.duration_since(*empty.get_or_insert(now)) >= fresh {
-                        return state;
+                        return Some(*state);
                     }
                 }
                 Err(_) => empty = None,
             }
-            tokio::time::sleep(LOOK).await;
+            if self.parameters.gateway.is_some() && begun.elapsed() >= self.patience.fresh {
+                return state.ok();
+            }
+            tokio::time::sleep(self.patience.look).await;
         }
     }
 
     /// Waits until the gateway's queue is empty, and reads what is stored.
     async fn read(&self, store: &dyn LogsStore, place: &Place) -> Result<StoredState, StoreError> {
         let ledger = &self.scenario.ledger;
+        let rows = self.rows(store, place);
         let mut moved = (0, Instant::now());
         let (mut saved, mut quiet) = (0, Instant::now());
         loop {
             let gateway = match self.gateway.get() {
                 Some(_) => self.drained(&mut moved).await,
-                None => GatewayState::default(),
+                None => Some(GatewayState::default()),
             };
             let took = ledger.since(moved.1).map(|(first, last)| match self.parameters.architecture {
                 // what is acknowledged is stored
@@ -250,17 +310,16 @@ impl LogsTrial {
                 Architecture::Queued => (first, last),
             });
             ledger.forget_found();
-            store.entries(place, &mut |entry| ledger.found(entry)).await?;
+            store.entries(&rows, &mut |entry| ledger.found(entry)).await?;
             let totals = ledger.totals();
             if totals.saved > saved {
                 (saved, quiet) = (totals.saved, Instant::now());
             }
             // a broker does not show what a collector holds that was killed: it comes back
-            let may_come = self.parameters.broker().is_some() && quiet.elapsed() < QUIET;
-            if totals.lost == 0 || !may_come {
-                return Ok(StoredState { gateway, took });
+            if totals.lost == 0 || !self.has_hidden() || quiet.elapsed() >= self.patience.quiet {
+                return Ok(StoredState { gateway: gateway.map(|now| self.since_begun(now)), took });
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(self.patience.again).await;
         }
     }
 }
@@ -277,7 +336,7 @@ impl WorkloadTrial for LogsTrial {
     fn settles(&self) -> Duration {
         // a database may store a thousand a second
         let stored = Duration::from_millis(self.scenario.ledger.acknowledged());
-        let comes_back = if self.parameters.broker().is_some() { QUIET * 2 } else { Duration::ZERO };
+        let comes_back = if self.has_hidden() { self.patience.quiet * 2 } else { Duration::ZERO };
         stored + comes_back
     }
 
@@ -296,7 +355,8 @@ impl WorkloadTrial for LogsTrial {
         place: &Place,
         started: &[(Role, Address)],
     ) -> Result<Option<Front>, StoreError> {
-        let Some(sink) = port(store)?.sink(place) else { return Ok(None) };
+        let sink = port(store)?.sink(place).filter(|_| self.parameters.gateway.is_none());
+        let Some(sink) = sink else { return Ok(None) };
         let address = |role| started.iter().find(|(each, _)| *each == role).map(|(_, address)| address);
         // without a user, whose password would be that of the database
         let queue = address(Role::Queue).map(|address| Address { user: None, ..address.clone() });
@@ -321,6 +381,10 @@ impl WorkloadTrial for LogsTrial {
         })
     }
 
+    fn running_gateway(&self) -> Option<Address> {
+        self.parameters.running_gateway()
+    }
+
     fn reach(&self, role: Role, address: &Address, token: Option<&str>) {
         let service = match role {
             Role::Gateway => &self.gateway,
@@ -338,6 +402,14 @@ impl WorkloadTrial for LogsTrial {
     ) -> Task<'a, Result<EffectiveSettings, StoreError>> {
         Box::pin(async move {
             let settings = port(store)?.settings(server);
+            if let (Some(gateway), true) = (self.gateway.get(), self.parameters.gateway.is_some()) {
+                let found = async {
+                    let ((architecture, queue), state) = (gateway.way().await?, gateway.state().await?);
+                    Ok::<_, StoreError>((architecture, queue, state))
+                };
+                let found = found.await.ok();
+                self.found.get_or_init(|| found);
+            }
             self.sink.get_or_init(|| settings.durability);
             Ok(match self.queue() {
                 Some((durability, because)) if durability < settings.durability => {
@@ -393,6 +465,176 @@ impl WorkloadTrial for LogsTrial {
     }
 
     fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
-        Box::pin(async move { port(store)?.unload(place).await })
+        Box::pin(async move {
+            let port = port(store)?;
+            port.unload(&self.rows(port, place)).await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        sync::atomic::{AtomicU64, Ordering::SeqCst},
+        thread,
+    };
+
+    use super::*;
+    use crate::{
+        Verdict,
+        logs::{Entry, EntryVisitor, Id, Sink, ledger::Ending},
+    };
+
+    /// A gateway that says how many messages wait, over and over; none where it does not say.
+    fn gateway(waiting: impl Fn(u32) -> Option<u64> + Send + 'static) -> Gateway {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // it ends with the tests
+        thread::spawn(move || {
+            for (asked, stream) in (0..).zip(listener.incoming()) {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 1000]);
+                let (status, body) = match waiting(asked) {
+                    Some(waiting) => (
+                        200,
+                        format!(
+                            "acidtest_gateway_queue_messages {waiting}\nacidtest_gateway_entries_stored_total {asked}\n\
+                             acidtest_gateway_entries_repeated_total 0\n"
+                        ),
+                    ),
+                    None => (403, String::new()),
+                };
+                let _ = write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            }
+        });
+        Gateway::new(&Address::loopback("http", None, port, ""), "token")
+    }
+
+    /// A store into which an entry comes after it was looked at so often; never if that is 0.
+    struct Late {
+        looks: AtomicU64,
+        comes_at: u64,
+    }
+
+    impl LogsStore for Late {
+        fn sink(&self, _: &Place) -> Option<Sink> {
+            None
+        }
+
+        fn rows(&self, _: &Place) -> Rows {
+            Rows { schema: None, table: String::new(), prefix: String::new() }
+        }
+
+        fn entries<'a>(
+            &'a self,
+            _: &'a Rows,
+            visit: &'a mut EntryVisitor<'_>,
+        ) -> Task<'a, Result<(), StoreError>> {
+            let looks = self.looks.fetch_add(1, SeqCst) + 1;
+            let has_come = self.comes_at > 0 && looks >= self.comes_at;
+            for sequence in 0..if has_come { 2 } else { 1 } {
+                visit(&Entry::new("", Id { client: 0, sequence }, 7, 50).stored());
+            }
+            Box::pin(async { Ok(()) })
+        }
+
+        fn unload<'a>(&'a self, _: &'a Rows) -> Task<'a, Result<(), StoreError>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    /// The verdict, what is lost, and how often the store was looked at, of two acknowledged entries of which the second
+    /// comes late.
+    fn judged(queue: LogQueue, gateway: Gateway, comes_at: u64) -> Option<(Verdict, u64, u64)> {
+        let parameters = Parameters { queue, ..Parameters::default() };
+        let ledger = Ledger::new(1, Instant::now());
+        for sequence in 0..2 {
+            let id = || std::iter::once(Id { client: 0, sequence });
+            ledger.sending(id());
+            ledger.ended(id(), Ending::Acknowledged);
+        }
+        let millis = Duration::from_millis;
+        let trial = LogsTrial {
+            parameters,
+            patience: Patience { look: millis(1), fresh: millis(10), quiet: millis(300), again: millis(10) },
+            scenario: Scenario { ledger: Arc::new(ledger), together: 1, message_bytes: 50 },
+            gateway: OnceLock::from(gateway),
+            collector: OnceLock::new(),
+            found: OnceLock::new(),
+            sink: OnceLock::new(),
+        };
+        let store = Late { looks: AtomicU64::new(0), comes_at };
+        let place = Place { namespace: "x".to_owned(), trial: 1 };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let read = runtime.block_on(async {
+            tokio::time::timeout(Duration::from_secs(1), trial.read(&store, &place)).await.ok()
+        })?;
+        let audit = audit(&trial.scenario.ledger, &read);
+        Some((audit.verdict, audit.count("lost"), store.looks.load(SeqCst)))
+    }
+
+    /// What comes back from a killed collector is waited for, and nothing is found twice because the store is read again.
+    #[test]
+    fn what_comes_late_out_of_a_broker_is_not_lost() {
+        for queue in [LogQueue::RabbitMq, LogQueue::Nats] {
+            assert_eq!(judged(queue, gateway(|_| Some(0)), 4), Some((Verdict::Holds, 0, 4)));
+        }
+    }
+
+    #[test]
+    fn what_never_comes_is_lost() {
+        let (verdict, lost, looks) = judged(LogQueue::Nats, gateway(|_| Some(0)), 0).unwrap();
+        assert_eq!((verdict, lost), (Verdict::Broken, 1));
+        assert!(looks > 2, "{looks}");
+        // a queue of the gateway's own says by itself when it is empty
+        assert_eq!(judged(LogQueue::Disk, gateway(|_| Some(0)), 0), Some((Verdict::Broken, 1, 1)));
+    }
+
+    /// A broker's queue that was seen empty for a moment is not taken for empty, and one that is not is waited for.
+    #[test]
+    fn a_queue_that_is_not_empty_is_waited_for() {
+        let in_between = |asked: u32| Some(u64::from(asked < 40 && asked != 5));
+        assert_eq!(judged(LogQueue::Nats, gateway(in_between), 1), Some((Verdict::Holds, 0, 1)));
+        for never in [|_| Some(1), |_| None] as [fn(u32) -> Option<u64>; 2] {
+            assert_eq!(judged(LogQueue::Nats, gateway(never), 0), None);
+            assert_eq!(judged(LogQueue::Disk, gateway(never), 0), None);
+        }
+    }
+
+    #[test]
+    fn durability_is_what_the_weaker_of_queue_and_database_has() {
+        let trial = |queue| LogsTrial {
+            parameters: Parameters { queue, ..Parameters::default() },
+            patience: PATIENCE,
+            scenario: Scenario {
+                ledger: Arc::new(Ledger::new(1, Instant::now())),
+                together: 1,
+                message_bytes: 50,
+            },
+            gateway: OnceLock::from(gateway(|_| None)),
+            collector: OnceLock::new(),
+            found: OnceLock::new(),
+            sink: OnceLock::from(Durability::Disk),
+        };
+        let settings = EffectiveSettings {
+            version: String::new(),
+            durability: Durability::Disk,
+            because: String::new(),
+            settings: std::collections::BTreeMap::new(),
+        };
+        for (queue, at_gateway, at_queue) in [
+            (LogQueue::Disk, Durability::Disk, Durability::Disk),
+            (LogQueue::Memory, Durability::None, Durability::None),
+            (LogQueue::RabbitMq, Durability::Disk, Durability::Disk),
+            (LogQueue::Nats, Durability::Disk, Durability::Process),
+        ] {
+            let trial = trial(queue);
+            assert_eq!(trial.kept_by(Role::Gateway, &settings), at_gateway, "{queue:?}");
+            assert_eq!(trial.kept_by(Role::Queue, &settings), at_queue, "{queue:?}");
+            assert_eq!(trial.kept_by(Role::Collector, &settings), Durability::Disk, "{queue:?}");
+            assert_eq!(trial.kept_by(Role::Server, &settings), Durability::Disk, "{queue:?}");
+        }
     }
 }
