@@ -91,4 +91,13 @@ fn a_report_is_a_page_markdown_or_csv() {
     bench.run(&["report", &file, "--csv", "-", "--markdown"]).expect(2);
     bench.run(&["report", "nowhere.json"]).expect(2);
     bench.run(&["report", &file, "--html", "no/such/folder.html"]).expect(1);
+    // a result that was meant to be shown is not written over
+    let before = fs::read(bench.path(&file)).unwrap();
+    let ended = bench.run(&["report", "--html", &file, &file]).expect(2);
+    assert!(ended.stderr.contains("would write over a result"), "{}", ended.stderr);
+    fs::copy(bench.path(&file), bench.path("plain")).unwrap();
+    bench.run(&["report", "plain", "--csv", "./plain"]).expect(2);
+    for file in [&file, "plain"] {
+        assert_eq!(fs::read(bench.path(file)).unwrap(), before);
+    }
 }

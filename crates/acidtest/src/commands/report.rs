@@ -48,9 +48,15 @@ pub(crate) fn report(report: &Report) -> Result<Status, Failure> {
             "both --markdown and --csv - would be printed: name a file for --csv".to_owned(),
         ));
     }
-    let results = report.files.iter().map(|file| output::load(file)).collect::<Result<Vec<_>, _>>()?;
     let elsewhere = report.markdown || report.csv.is_some();
     let html = report.html.clone().or_else(|| (!elsewhere).then(|| report.files[0].with_extension("html")));
+    for (option, target) in [("--html", &html), ("--csv", &report.csv)] {
+        keep_results(option, target.as_deref(), &report.files)?;
+    }
+    if html.is_some() && html == report.csv {
+        return Err(Failure::Usage("--html and --csv name the same file".to_owned()));
+    }
+    let results = report.files.iter().map(|file| output::load(file)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = html {
         write(&path, &whole_page(&report.files, &results)?)?;
     }
@@ -62,6 +68,27 @@ pub(crate) fn report(report: &Report) -> Result<Status, Failure> {
         output::print_text(&results.iter().map(markdown).collect::<Vec<_>>().join("\n"))?;
     }
     Ok(Status::Held)
+}
+
+/// Refuses to write over what has the name of a result: `--html a.json b.json` was meant to show both.
+fn keep_results(option: &str, target: Option<&Path>, files: &[PathBuf]) -> Result<(), Failure> {
+    let is_result = |target: &&Path| {
+        let same = |file: &PathBuf| {
+            file == target
+                || file
+                    .canonicalize()
+                    .is_ok_and(|file| target.canonicalize().is_ok_and(|target| file == target))
+        };
+        target.extension().is_some_and(|extension| extension == "json") || files.iter().any(same)
+    };
+    match target.filter(is_result) {
+        Some(file) => Err(Failure::Usage(format!(
+            "{option} {} would write over a result: it is the file that is written\n  remedy: {option} FILE, and the results \
+             before or after that",
+            file.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The page of all results, each named after its file without the folder, which is no concern of the page's readers.

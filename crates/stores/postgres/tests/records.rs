@@ -84,7 +84,9 @@ fn records_are_found_by_their_keys_whatever_the_planner_thinks_of_it() {
         case.drive(&world.store, &for_operations(400), 4);
         // a server process adds its counts to the statistics when it ends
         until("nothing was found by its key", Duration::from_mins(2), || read().1 > by_key);
-        assert_eq!(read().0, whole, "{records}");
+        // a scan of loading may be counted late; one for each operation would be hundreds
+        let scans = read().0 - whole;
+        assert!(scans < 10, "{records}: {scans}");
     }
 }
 
