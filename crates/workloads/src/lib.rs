@@ -28,7 +28,7 @@ pub use moments::OLDEST_LOST;
 pub use store::{Owner, Place, Store, lock_namespace};
 pub use verdict::{Audit, Finding, LooksLike, Verdict};
 pub use workload::{
-    AuditResult, Front, LoadProgress, Remarks, ReusableData, Side, Tally, TrialSetup, Values, Visits,
+    AuditResult, Front, LoadProgress, Over, Remarks, ReusableData, Side, Tally, TrialSetup, Values, Visits,
     Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
 };
 

@@ -38,8 +38,8 @@ pub struct WorkloadKind {
     pub audit: &'static str,
     /// Its guarantees, in the order of reports: those that its findings can break, and those that have a price.
     pub guarantees: &'static [Guarantee],
-    /// Evidence of its audit that has a column in tables, by name.
-    pub counts: &'static [&'static str],
+    /// Evidence of its audit that has a column in tables, by name, and how the trials of a cell are taken together.
+    pub counts: &'static [(&'static str, Over)],
     /// Shares of that evidence that have a column: the column's title, and the names of part and whole.
     pub shares: &'static [(&'static str, &'static str, &'static str)],
     /// The operations and spans that tables explain, by name, each with a sentence that follows `name: `.
@@ -217,6 +217,17 @@ pub struct Front {
     pub arguments: Vec<String>,
     /// Passwords that it needs, by the environment variables that it takes them from.
     pub secrets: Vec<(&'static str, Secret)>,
+}
+
+/// How a figure of several trials is made of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Their sum.
+    Sum,
+    /// Their mean.
+    Mean,
+    /// The greatest of them.
+    Most,
 }
 
 /// The setup of one trial, besides its workload's parameters.

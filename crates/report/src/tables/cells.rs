@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use acidtest_model::Lock;
-use acidtest_workloads::{Finding, Verdict, workload};
+use acidtest_workloads::{Finding, Over, Verdict, workload};
 
 use super::{Columns, percent, ratio};
 use crate::{
@@ -89,7 +89,7 @@ fn longest_outage(cell: &CellResult) -> String {
 struct OwnCounts {
     operations: Vec<String>,
     gauge: Option<String>,
-    evidence: Vec<&'static str>,
+    evidence: Vec<(&'static str, Over)>,
     /// Shares of evidence: title, part and whole.
     shares: Vec<(&'static str, &'static str, &'static str)>,
 }
@@ -103,13 +103,13 @@ impl OwnCounts {
         let kind = workload(&result.plan.workload);
         let counts = kind.map_or(&[] as &[_], |kind| kind.counts);
         let shares = kind.map_or(&[] as &[_], |kind| kind.shares);
-        let is_there = |name: &&&str| trials().any(|trial| trial.audit.evidence.contains_key(**name));
+        let is_there = |name: &str| trials().any(|trial| trial.audit.evidence.contains_key(name));
         let has_parts =
-            |(_, part, whole): &&(&str, &'static str, &'static str)| is_there(&part) && is_there(&whole);
+            |(_, part, whole): &&(&str, &'static str, &'static str)| is_there(part) && is_there(whole);
         Self {
             operations,
             gauge,
-            evidence: counts.iter().filter(is_there).copied().collect(),
+            evidence: counts.iter().filter(|(name, _)| is_there(name)).copied().collect(),
             shares: shares.iter().filter(has_parts).copied().collect(),
         }
     }
@@ -117,7 +117,7 @@ impl OwnCounts {
     fn titles(&self) -> Vec<(String, Worth)> {
         let rates = self.operations.iter().map(|name| (format!("{name}/s"), Worth::High));
         let gauge = self.gauge.iter().map(|name| (format!("most {name}"), Worth::Middle));
-        let evidence = self.evidence.iter().map(|name| (name.replace('_', " "), Worth::Middle));
+        let evidence = self.evidence.iter().map(|(name, _)| (name.replace('_', " "), Worth::Middle));
         let shares = self.shares.iter().map(|(title, ..)| ((*title).to_owned(), Worth::High));
         rates.chain(gauge).chain(evidence).chain(shares).collect()
     }
@@ -135,11 +135,19 @@ impl OwnCounts {
             let most = seen.flat_map(|gauge| &gauge.each_second).max();
             most.map_or_else(|| NOT_THERE.to_owned(), |most| count(*most))
         };
-        let sum = |name: &str| {
+        let seen = |name: &str| -> Vec<u64> {
             let seen = cell.trials.iter().filter_map(|trial| trial.audit.evidence.get(name));
-            total(seen.filter_map(|count| u64::try_from(*count).ok()))
+            seen.filter_map(|count| u64::try_from(*count).ok()).collect()
         };
-        let noted = |name: &&str| count(sum(name));
+        let sum = |name: &str| total(seen(name));
+        let noted = |(name, over): &(&str, Over)| {
+            count(match over {
+                Over::Sum => sum(name),
+                // an average over trials of whole numbers: what is behind the point is noise
+                Over::Mean => sum(name) / (seen(name).len() as u64).max(1),
+                Over::Most => seen(name).into_iter().max().unwrap_or_default(),
+            })
+        };
         let share = |(_, part, whole): &(&str, &str, &str)| match sum(whole) {
             0 => NOT_THERE.to_owned(),
             whole => format!("{:.2} %", sum(part) as f64 / whole as f64 * 100.0),
@@ -282,6 +290,23 @@ mod tests {
         let rows: Vec<&str> = after.lines().skip(2).collect();
         assert!(rows[0].contains(" · 2 crashes |") && rows[0].contains("| 1.20 s |"), "{after}");
         assert!(rows[1].contains(" · 1 crash |") && rows[1].contains("| to the end |"), "{after}");
+    }
+
+    /// A rate is the mean over trials, and the most of something the most of any; what is counted adds up.
+    #[test]
+    fn evidence_of_several_trials_is_taken_together() {
+        let mut result = Grid::default().result();
+        "logs".clone_into(&mut result.plan.workload);
+        for (trial, [saved, rate, most]) in
+            result.cells[0].trials.iter_mut().zip([[400, 90, 7], [500, 95, 3], [600, 100, 5]])
+        {
+            let evidence = [("saved", saved), ("saved_per_second", rate), ("most_clients", most)];
+            trial.audit.evidence = evidence.map(|(name, count)| (name.to_owned(), count)).into();
+        }
+        let names = Names::of(&result.cells);
+        let shown = cells(&result, &Columns::of(&result, &names)).markdown();
+        assert!(shown.contains("| saved | saved per second | most clients |"), "{shown}");
+        assert!(shown.contains("| 1,500 | 95 | 7 |"), "{shown}");
     }
 
     /// With lock none an oversell is to be expected, and a torn record is not.

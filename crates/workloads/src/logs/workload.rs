@@ -14,7 +14,7 @@ use super::{
     StoredState, audit, client, http::Gateway, ledger,
 };
 use crate::{
-    AuditResult, Crash, DURABILITY, Front, Guarantee, Levels, LoadProgress, Place, Served, Side, Store,
+    AuditResult, Crash, DURABILITY, Front, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store,
     TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::INTEGRITY,
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
@@ -56,14 +56,14 @@ pub const KIND: WorkloadKind = WorkloadKind {
         INTEGRITY,
     ],
     counts: &[
-        "sent",
-        "acknowledged",
-        "saved",
-        "saved_per_second",
-        "given_up",
-        "not_sent",
-        "suppressed",
-        "most_clients",
+        ("sent", Over::Sum),
+        ("acknowledged", Over::Sum),
+        ("saved", Over::Sum),
+        ("saved_per_second", Over::Mean),
+        ("given_up", Over::Sum),
+        ("not_sent", Over::Sum),
+        ("suppressed", Over::Sum),
+        ("most_clients", Over::Most),
     ],
     shares: &[("not saved", "not_saved", "sent"), ("of acknowledged", "lost", "acknowledged")],
     terms: &[(

@@ -12,7 +12,7 @@ use super::{
     SPANS, Scenario, audit, ledger,
 };
 use crate::{
-    AuditResult, Crash, Guarantee, Levels, LoadProgress, Place, Served, Side, Store, Tally, TrialSetup,
+    AuditResult, Crash, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store, Tally, TrialSetup,
     Values, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER},
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
@@ -27,7 +27,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     audit: "every acknowledged message is consumed, none is made up, damaged, or delivered again that was \
             acknowledged; in order per producer where the store promises it",
     guarantees: GUARANTEES,
-    counts: &["redelivered"],
+    counts: &[("redelivered", Over::Sum)],
     shares: &[],
     terms: &[
         (
