@@ -135,6 +135,37 @@ fn a_killed_database_loses_nothing() {
     bench.assert_clean();
 }
 
+/// What waits in a broker outlasts kills of the broker, of the gateway before it and of the collector behind it, which have
+/// processes of their own. A gateway and a collector that come back while the broker is away start again until it is there.
+#[test]
+fn what_waits_in_a_broker_outlasts_kills() {
+    let queues: Vec<&str> = ["nats", "rabbitmq"].into_iter().filter(|queue| wanted(queue)).collect();
+    if queues.is_empty() {
+        return;
+    }
+    let bench = Bench::new();
+    let words = ["--clients", "100", "--entries", "20", "--ramp", "2s", "--queue", &queues.join(",")];
+    let kills = "kill:collector@500ms+kill:queue@800ms:500ms+kill:gateway@900ms+kill:collector@1s";
+    let (ended, result) = run(&bench, &[&words[..], &["--fault", kills]].concat());
+    ended.expect(0);
+    assert_eq!(cells(&result).len(), queues.len());
+    for cell in cells(&result) {
+        assert_eq!((&audit(cell)["verdict"], finding(cell, "lost")), (&"holds".into(), 0), "{cell:#}");
+        assert!(evidence(cell, "acknowledged") > 300, "{cell:#}");
+        let injections = cell["trials"][0]["injections"].as_array().unwrap();
+        assert!(injections.iter().all(|kill| kill["answered_seconds"].is_number()), "{injections:#?}");
+        let is_nats = cell["parameters"]["queue"] == "nats";
+        assert_eq!(cell["effective"]["durability"], if is_nats { "process" } else { "disk" }, "{cell:#}");
+        let used = cell["trials"][0]["resources"]["others"].as_object().unwrap();
+        for role in ["queue", "gateway", "collector"] {
+            assert!(used.contains_key(role), "{role}: {used:#?}");
+        }
+    }
+    let shown = bench.run(&["show", &bench.results()[0].display().to_string()]).expect(0).stdout;
+    assert!(shown.contains("survived 4 crashes") || shown.contains("survived 3 crashes"), "{shown}");
+    bench.assert_clean();
+}
+
 /// Clients in several processes, one of which stands still for a while, are judged as those of one.
 #[test]
 fn clients_may_be_in_several_processes() {
@@ -230,7 +261,11 @@ fn plant(file: &Path, does: &str) {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let bench = Bench::new();
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 19] = [
+        (&["--fault", "kill:queue@1s"], "there is no broker"),
+        (&["--fault", "kill:collector@1s"], "there is no collector of its own"),
+        (&["--queue", "nats", "--fault", "kill@1s"], "write kill:collector@3s"),
+        (&["--architecture", "direct", "--queue", "nats"], "there is no queue"),
         (&["--store", "redis"], "a gateway stores in SQLite, PostgreSQL, MariaDB or MySQL"),
         (&["--store", "mariadb/myisam"], "a gateway stores in InnoDB"),
         (&["--fault", "kill@1s"], "write kill:gateway@3s"),
@@ -252,5 +287,5 @@ fn what_makes_no_sense_is_refused() {
         assert!(ended.stderr.contains(said), "{words:?}: {}", ended.stderr);
     }
     let ended = bench.run(&["run", "inventory", "--fault", "kill:gateway@1s"]).expect(2);
-    assert!(ended.stderr.contains("there is no gateway"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("there is no gateway of acidtest's own"), "{}", ended.stderr);
 }

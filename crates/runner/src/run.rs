@@ -442,7 +442,8 @@ impl Runner<'_, '_> {
             Some(token) => trial.use_running_gateway(token),
             None => trial.start_services(instance, lab, host, watcher).await?,
         }
-        let settings = trial.settings(instance).await?;
+        let mut settings = trial.settings(instance).await?;
+        settings.settings.extend(instance.services.versions());
         let forgets = self.faults[cell.faults].0.iter().any(|fault| {
             fault.disruption.ends_processes() && trial.kept_by(fault.member, &settings) == Durability::None
         });

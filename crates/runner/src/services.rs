@@ -28,8 +28,8 @@ pub(crate) struct Services(Vec<Service>);
 struct Service {
     role: Role,
     deployment: Deployment,
-    /// Whether it is acidtest's own, and ends where it does not reach what it needs.
-    is_ours: bool,
+    /// The version of a server that is not acidtest's own; that one ends where it does not reach what it needs.
+    version: Option<String>,
     /// When it was last started here, and since when it does not reach what it needs.
     begun: Instant,
     unreached: Option<Instant>,
@@ -43,7 +43,7 @@ impl Service {
     /// Starts it again if it has ended because it does not reach what it needs, as whoever supervises it would. Returns
     /// whether it has done so: not if it goes on like that for too long.
     fn revive(&mut self) -> bool {
-        if !self.is_ours || self.member().and_then(Member::exit_code) != Some(UNREACHED) {
+        if self.version.is_some() || self.member().and_then(Member::exit_code) != Some(UNREACHED) {
             return false;
         }
         let now = Instant::now();
@@ -70,16 +70,17 @@ impl Services {
         interrupt: &Interrupt,
     ) -> Result<(Address, Option<String>), Failure> {
         let role = front.role;
-        let is_ours = front.server.is_none();
+        let version =
+            front.server.map(|server| Ok::<_, LabError>(Lab::locate(server)?.version)).transpose()?;
         let spec = MemberSpec {
-            host: is_ours.then_some(program),
+            host: version.is_none().then_some(program),
             arguments: &front.arguments,
             secrets: &front.secrets,
             ..MemberSpec::server(role, front.server.unwrap_or(role.name()), Durability::Disk)
         };
         let deployment = lab.deploy(spec.store, &[spec], Lifetime::Run)?;
         let begun = Instant::now();
-        let mut service = Service { role, deployment, is_ours, begun, unreached: None };
+        let mut service = Service { role, deployment, version, begun, unreached: None };
         let gone = || Failure::Other(format!("the {role} was not started: a defect of acidtest"));
         let (address, token) = {
             let member = service.member().ok_or_else(gone)?;
@@ -120,6 +121,11 @@ impl Services {
     /// Starts the one with this role again, if it has ended because it does not reach what it needs.
     pub(crate) fn revive(&mut self, role: Role) -> bool {
         self.0.iter_mut().any(|service| service.role == role && service.revive())
+    }
+
+    /// The versions of those that are not acidtest's own, by role.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = (String, String)> {
+        self.0.iter().filter_map(|service| Some((service.role.to_string(), service.version.clone()?)))
     }
 
     /// All members.

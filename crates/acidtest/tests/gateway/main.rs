@@ -6,10 +6,13 @@ mod away;
 mod broker;
 mod brokers;
 mod clock;
+#[path = "../common/mod.rs"]
+mod common;
 mod database;
 mod http;
 mod kills;
 mod limits;
+mod measured;
 mod running;
 mod users;
 

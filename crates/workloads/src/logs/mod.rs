@@ -26,6 +26,7 @@ mod http;
 mod ledger;
 mod parameters;
 mod port;
+mod settling;
 mod workload;
 
 /// The workload's name.

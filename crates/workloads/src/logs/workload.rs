@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use acidtest_engine::ClientTask;
@@ -11,36 +11,16 @@ use serde_json::value::RawValue;
 
 use super::{
     Architecture, GatewayState, Ledger, LogQueue, LogsStore, NAME, OPERATIONS, Parameters, Rows, Scenario,
-    StoredState, audit, client, http::Gateway, ledger,
+    StoredState, audit, client,
+    http::Gateway,
+    ledger,
+    settling::{self, Settling},
 };
 use crate::{
     AuditResult, Crash, DURABILITY, Front, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store,
     TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::INTEGRITY,
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
-};
-
-/// How entries are waited for that are on their way into the store when the last client has left.
-#[derive(Clone, Copy, Debug)]
-struct Patience {
-    /// How often it is looked whether the gateway's queue is empty.
-    look: Duration,
-    /// How long a broker's queue has to be seen empty.
-    fresh: Duration,
-    /// How long an acknowledged entry is waited for that no broker shows any more, and nobody has stored.
-    quiet: Duration,
-    /// Time between two looks at the store, while such an entry is waited for.
-    again: Duration,
-}
-
-/// A gateway asks once a second how much waits in a broker. `RabbitMQ` gives back after a minute and a half what a consumer
-/// holds whose connection is dead, NATS after half a minute, and a consumer of NATS that hands out nothing is made anew after
-/// 45 s.
-const PATIENCE: Patience = Patience {
-    look: Duration::from_millis(20),
-    fresh: Duration::from_secs(3),
-    quiet: Duration::from_mins(3),
-    again: Duration::from_secs(5),
 };
 
 /// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
@@ -179,7 +159,6 @@ impl Workload for Logs {
         };
         Box::new(LogsTrial {
             parameters: self.parameters.clone(),
-            patience: PATIENCE,
             scenario,
             gateway: OnceLock::new(),
             collector: OnceLock::new(),
@@ -191,7 +170,6 @@ impl Workload for Logs {
 
 struct LogsTrial {
     parameters: Parameters,
-    patience: Patience,
     scenario: Scenario,
     /// The gateway in front of the store, once it was started.
     gateway: OnceLock<Gateway>,
@@ -249,78 +227,25 @@ impl LogsTrial {
         }
     }
 
-    /// How gateway and collector stand.
-    async fn state(&self) -> Result<GatewayState, StoreError> {
-        let mut all = GatewayState::default();
-        for service in [&self.gateway, &self.collector].into_iter().filter_map(OnceLock::get) {
-            all = all.and(service.state().await?);
-        }
-        Ok(all)
-    }
-
     /// Whether entries may be on their way into the store that no queue shows any more: in a broker, or in what a gateway
     /// that runs already has.
     fn has_hidden(&self) -> bool {
         self.parameters.broker().is_some() || self.parameters.gateway.is_some()
     }
 
-    /// Waits until the queue is seen to be empty. Gateway and collector may be on their way back; how long they may take is
-    /// for the runner to say. A gateway that runs already may have entries of others, and is not waited for. Notes in `moved`
-    /// how much was stored, and when that was last seen to change.
-    async fn drained(&self, moved: &mut (u64, Instant)) -> Option<GatewayState> {
-        let fresh = if self.has_hidden() { self.patience.fresh } else { Duration::ZERO };
-        let (begun, mut empty) = (Instant::now(), None);
-        loop {
-            let (state, now) = (self.state().await, Instant::now());
-            match &state {
-                Ok(state) => {
-                    let stored = state.stored + state.repeated;
-                    if moved.0 != stored {
-                        *moved = (stored, now);
-                    }
-                    if state.waiting > 0 {
-                        empty = None;
-                    } else if now.duration_since(*empty.get_or_insert(now)) >= fresh {
-                        return Some(*state);
-                    }
-                }
-                Err(_) => empty = None,
-            }
-            if self.parameters.gateway.is_some() && begun.elapsed() >= self.patience.fresh {
-                return state.ok();
-            }
-            tokio::time::sleep(self.patience.look).await;
-        }
-    }
-
-    /// Waits until the gateway's queue is empty, and reads what is stored.
+    /// Waits until what was acknowledged is stored, and reads it into the ledger.
     async fn read(&self, store: &dyn LogsStore, place: &Place) -> Result<StoredState, StoreError> {
         let ledger = &self.scenario.ledger;
-        let rows = self.rows(store, place);
-        let mut moved = (0, Instant::now());
-        let (mut saved, mut quiet) = (0, Instant::now());
-        loop {
-            let gateway = match self.gateway.get() {
-                Some(_) => self.drained(&mut moved).await,
-                None => Some(GatewayState::default()),
-            };
-            let took = ledger.since(moved.1).map(|(first, last)| match self.parameters.architecture {
-                // what is acknowledged is stored
-                Architecture::Direct => (first.saturating_sub(last), Duration::ZERO),
-                Architecture::Queued => (first, last),
-            });
-            ledger.forget_found();
-            store.entries(&rows, &mut |entry| ledger.found(entry)).await?;
-            let totals = ledger.totals();
-            if totals.saved > saved {
-                (saved, quiet) = (totals.saved, Instant::now());
-            }
-            // a broker does not show what a collector holds that was killed: it comes back
-            if totals.lost == 0 || !self.has_hidden() || quiet.elapsed() >= self.patience.quiet {
-                return Ok(StoredState { gateway: gateway.map(|now| self.since_begun(now)), took });
-            }
-            tokio::time::sleep(self.patience.again).await;
-        }
+        let services = [&self.gateway, &self.collector].into_iter().filter_map(OnceLock::get);
+        let settling =
+            Settling::new(services.collect(), self.has_hidden(), self.parameters.gateway.is_some());
+        let (gateway, moved) = settling.read(ledger, store, &self.rows(store, place)).await?;
+        let took = ledger.since(moved).map(|(first, last)| match self.parameters.architecture {
+            // what is acknowledged is stored
+            Architecture::Direct => (first.saturating_sub(last), Duration::ZERO),
+            Architecture::Queued => (first, last),
+        });
+        Ok(StoredState { gateway: gateway.map(|now| self.since_begun(now)), took })
     }
 }
 
@@ -336,8 +261,7 @@ impl WorkloadTrial for LogsTrial {
     fn settles(&self) -> Duration {
         // a database may store a thousand a second
         let stored = Duration::from_millis(self.scenario.ledger.acknowledged());
-        let comes_back = if self.has_hidden() { self.patience.quiet * 2 } else { Duration::ZERO };
-        stored + comes_back
+        stored + if self.has_hidden() { settling::LONGEST } else { Duration::ZERO }
     }
 
     fn load<'a>(
@@ -474,146 +398,20 @@ impl WorkloadTrial for LogsTrial {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{Read, Write},
-        net::TcpListener,
-        sync::atomic::{AtomicU64, Ordering::SeqCst},
-        thread,
-    };
+    use std::{collections::BTreeMap, time::Instant};
 
     use super::*;
-    use crate::{
-        Verdict,
-        logs::{Entry, EntryVisitor, Id, Sink, ledger::Ending},
-    };
-
-    /// A gateway that says how many messages wait, over and over; none where it does not say.
-    fn gateway(waiting: impl Fn(u32) -> Option<u64> + Send + 'static) -> Gateway {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        // it ends with the tests
-        thread::spawn(move || {
-            for (asked, stream) in (0..).zip(listener.incoming()) {
-                let mut stream = stream.unwrap();
-                let _ = stream.read(&mut [0; 1000]);
-                let (status, body) = match waiting(asked) {
-                    Some(waiting) => (
-                        200,
-                        format!(
-                            "acidtest_gateway_queue_messages {waiting}\nacidtest_gateway_entries_stored_total {asked}\n\
-                             acidtest_gateway_entries_repeated_total 0\n"
-                        ),
-                    ),
-                    None => (403, String::new()),
-                };
-                let _ = write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-            }
-        });
-        Gateway::new(&Address::loopback("http", None, port, ""), "token")
-    }
-
-    /// A store into which an entry comes after it was looked at so often; never if that is 0.
-    struct Late {
-        looks: AtomicU64,
-        comes_at: u64,
-    }
-
-    impl LogsStore for Late {
-        fn sink(&self, _: &Place) -> Option<Sink> {
-            None
-        }
-
-        fn rows(&self, _: &Place) -> Rows {
-            Rows { schema: None, table: String::new(), prefix: String::new() }
-        }
-
-        fn entries<'a>(
-            &'a self,
-            _: &'a Rows,
-            visit: &'a mut EntryVisitor<'_>,
-        ) -> Task<'a, Result<(), StoreError>> {
-            let looks = self.looks.fetch_add(1, SeqCst) + 1;
-            let has_come = self.comes_at > 0 && looks >= self.comes_at;
-            for sequence in 0..if has_come { 2 } else { 1 } {
-                visit(&Entry::new("", Id { client: 0, sequence }, 7, 50).stored());
-            }
-            Box::pin(async { Ok(()) })
-        }
-
-        fn unload<'a>(&'a self, _: &'a Rows) -> Task<'a, Result<(), StoreError>> {
-            Box::pin(async { Ok(()) })
-        }
-    }
-
-    /// The verdict, what is lost, and how often the store was looked at, of two acknowledged entries of which the second
-    /// comes late.
-    fn judged(queue: LogQueue, gateway: Gateway, comes_at: u64) -> Option<(Verdict, u64, u64)> {
-        let parameters = Parameters { queue, ..Parameters::default() };
-        let ledger = Ledger::new(1, Instant::now());
-        for sequence in 0..2 {
-            let id = || std::iter::once(Id { client: 0, sequence });
-            ledger.sending(id());
-            ledger.ended(id(), Ending::Acknowledged);
-        }
-        let millis = Duration::from_millis;
-        let trial = LogsTrial {
-            parameters,
-            patience: Patience { look: millis(1), fresh: millis(10), quiet: millis(300), again: millis(10) },
-            scenario: Scenario { ledger: Arc::new(ledger), together: 1, message_bytes: 50 },
-            gateway: OnceLock::from(gateway),
-            collector: OnceLock::new(),
-            found: OnceLock::new(),
-            sink: OnceLock::new(),
-        };
-        let store = Late { looks: AtomicU64::new(0), comes_at };
-        let place = Place { namespace: "x".to_owned(), trial: 1 };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let read = runtime.block_on(async {
-            tokio::time::timeout(Duration::from_secs(1), trial.read(&store, &place)).await.ok()
-        })?;
-        let audit = audit(&trial.scenario.ledger, &read);
-        Some((audit.verdict, audit.count("lost"), store.looks.load(SeqCst)))
-    }
-
-    /// What comes back from a killed collector is waited for, and nothing is found twice because the store is read again.
-    #[test]
-    fn what_comes_late_out_of_a_broker_is_not_lost() {
-        for queue in [LogQueue::RabbitMq, LogQueue::Nats] {
-            assert_eq!(judged(queue, gateway(|_| Some(0)), 4), Some((Verdict::Holds, 0, 4)));
-        }
-    }
-
-    #[test]
-    fn what_never_comes_is_lost() {
-        let (verdict, lost, looks) = judged(LogQueue::Nats, gateway(|_| Some(0)), 0).unwrap();
-        assert_eq!((verdict, lost), (Verdict::Broken, 1));
-        assert!(looks > 2, "{looks}");
-        // a queue of the gateway's own says by itself when it is empty
-        assert_eq!(judged(LogQueue::Disk, gateway(|_| Some(0)), 0), Some((Verdict::Broken, 1, 1)));
-    }
-
-    /// A broker's queue that was seen empty for a moment is not taken for empty, and one that is not is waited for.
-    #[test]
-    fn a_queue_that_is_not_empty_is_waited_for() {
-        let in_between = |asked: u32| Some(u64::from(asked < 40 && asked != 5));
-        assert_eq!(judged(LogQueue::Nats, gateway(in_between), 1), Some((Verdict::Holds, 0, 1)));
-        for never in [|_| Some(1), |_| None] as [fn(u32) -> Option<u64>; 2] {
-            assert_eq!(judged(LogQueue::Nats, gateway(never), 0), None);
-            assert_eq!(judged(LogQueue::Disk, gateway(never), 0), None);
-        }
-    }
 
     #[test]
     fn durability_is_what_the_weaker_of_queue_and_database_has() {
         let trial = |queue| LogsTrial {
             parameters: Parameters { queue, ..Parameters::default() },
-            patience: PATIENCE,
             scenario: Scenario {
                 ledger: Arc::new(Ledger::new(1, Instant::now())),
                 together: 1,
                 message_bytes: 50,
             },
-            gateway: OnceLock::from(gateway(|_| None)),
+            gateway: OnceLock::from(Gateway::new(&Address::loopback("http", None, 1, ""), "")),
             collector: OnceLock::new(),
             found: OnceLock::new(),
             sink: OnceLock::from(Durability::Disk),
@@ -622,7 +420,7 @@ mod tests {
             version: String::new(),
             durability: Durability::Disk,
             because: String::new(),
-            settings: std::collections::BTreeMap::new(),
+            settings: BTreeMap::new(),
         };
         for (queue, at_gateway, at_queue) in [
             (LogQueue::Disk, Durability::Disk, Durability::Disk),

@@ -1,0 +1,105 @@
+//! A run of the workload logs against a gateway that runs already.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::{
+    LINES, SINKS,
+    common::{Bench, CommandResult, wait},
+    database::{entries, order},
+    running::{Gateway, Sink, entry},
+};
+use acidtest_testbed::wanted;
+
+/// Runs it against this gateway, which stores in this database.
+fn measure(bench: &Bench, gateway: &Gateway, sink: &Sink, words: &[&str]) -> (CommandResult, Value) {
+    let (store, url) = (sink.text(), format!("http://{}", gateway.address));
+    let load = ["--clients", "20", "--entries", "10", "--ramp", "500ms"];
+    let mut command = bench.command(&["run", "logs", "--store", &store, "--gateway", &url]);
+    command.args(load).args(words).env("ACIDTEST_TOKEN", &gateway.token);
+    let ended = wait(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let result = bench.result();
+    (ended, result)
+}
+
+fn audit(result: &Value, trial: usize) -> &Value {
+    &result["cells"][0]["trials"][trial]["audit"]
+}
+
+/// What a run sends is stored beside what others have sent, is audited, and is removed at the end; what others have stays.
+/// A second trial and a second run are not taken for repeats of the first.
+#[test]
+fn a_run_uses_a_gateway_that_runs_already() {
+    for name in SINKS.into_iter().filter(|name| *name == "sqlite" || wanted(name)) {
+        let mut sink = Sink::start(name);
+        let gateway = Gateway::start(&["--sink", &sink.text()]);
+        let mut http = gateway.http();
+        // what looks like an entry of a run, and is none of this one
+        for id in ["ours", "0-0", "20261124T000000Z-1-1-0-0"] {
+            http.post(&gateway.token, LINES, &entry(id, "ours")).unwrap().expect(202);
+        }
+        let bench = Bench::new();
+        for words in [&["--trials", "2"][..], &["--processes", "2"]] {
+            let (ended, result) = measure(&bench, &gateway, &sink, words);
+            ended.expect(0);
+            for trial in 0..result["cells"][0]["trials"].as_array().unwrap().len() {
+                let audit = audit(&result, trial);
+                assert_eq!(audit["verdict"], "holds", "{name}: {audit:#}");
+                assert_eq!(audit["evidence"]["saved"], 200, "{name}: {audit:#}");
+                assert_eq!(audit["evidence"]["suppressed"], 0, "{name}: {audit:#}");
+            }
+            assert_eq!(result["cells"][0]["effective"]["durability"], "disk", "{name}");
+        }
+        let mut left: Vec<String> = entries(&sink.address()).into_iter().map(|row| row.id).collect();
+        left.sort();
+        assert_eq!(left, ["0-0", "20261124T000000Z-1-1-0-0", "ours"], "{name}");
+        bench.assert_clean();
+        drop(gateway);
+        sink.end();
+    }
+}
+
+/// A gateway that keeps entries in its memory says so, and what its database does to entries is found.
+#[test]
+fn a_gateway_that_runs_already_is_judged_by_what_it_is() {
+    let sink = Sink::start("sqlite");
+    let gateway = Gateway::start(&["--sink", &sink.text(), "--queue", "memory"]);
+    let bench = Bench::new();
+    let (ended, result) = measure(&bench, &gateway, &sink, &[]);
+    ended.expect(0);
+    assert_eq!(result["cells"][0]["effective"]["durability"], "none", "{result:#}");
+    order(
+        &sink.address(),
+        "CREATE TRIGGER planted AFTER INSERT ON acidtest_logs WHEN new.id LIKE '%-3'
+         BEGIN UPDATE acidtest_logs SET logged_at = logged_at + 1 WHERE id = new.id; END",
+    );
+    let (ended, result) = measure(&bench, &gateway, &sink, &[]);
+    ended.expect(4);
+    let torn = audit(&result, 0)["findings"].as_array().unwrap().iter().find(|each| each["name"] == "torn");
+    assert_eq!(torn.unwrap()["count"], 20, "{result:#}");
+    bench.assert_clean();
+}
+
+#[test]
+fn what_a_running_gateway_needs_is_said() {
+    let bench = Bench::new();
+    let url = "http://127.0.0.1:1731";
+    let cases: [(&[&str], &str); 6] = [
+        (&["--gateway", url], "stores in a database of your own"),
+        (&["--gateway", url, "--store", "sqlite:a"], "ACIDTEST_TOKEN"),
+        (&["--gateway", url, "--store", "sqlite:a", "--queue", "memory"], "is what it was started as"),
+        (
+            &["--gateway", url, "--store", "sqlite:a", "--fault", "kill:gateway@1s"],
+            "unless --gateway names another",
+        ),
+        (&["--gateway", "https://a", "--store", "sqlite:a"], "http://HOST:PORT"),
+        (&["--table", "a"], "a gateway that the run starts has a table of its own"),
+    ];
+    for (words, said) in cases {
+        let mut command = bench.command(&[&["run", "logs"], words].concat());
+        command.env_remove("ACIDTEST_TOKEN").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let ended = wait(command.spawn().unwrap()).expect(2);
+        assert!(ended.stderr.contains(said), "{words:?}: {}", ended.stderr);
+    }
+}
