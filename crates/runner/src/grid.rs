@@ -243,6 +243,9 @@ fn wrong(kind: &WorkloadKind, values: &Values, error: &str) -> Failure {
     let must = expected(error).zip(parameter).map(|(must, parameter)| {
         format!("{name} must be {must}, as in {}; it is the {}", parameter.default, parameter.meaning)
     });
+    // an address may have a password
+    let value =
+        if value.as_str().is_some_and(|text| text.contains('@')) { "…".into() } else { value.to_string() };
     Failure::Usage(format!("{}: {name} = {value}: {}", kind.name, must.as_deref().unwrap_or(error)))
 }
 
@@ -329,12 +332,8 @@ fn check_faults(
             kind.name
         ));
     }
-    if workload.has_running_gateway() && target.address.is_none() {
-        return Err(format!(
-            "{} would be a private one, and a gateway that runs already (--gateway) stores in a database of your own: give \
-             its address to --store",
-            kind.name
-        ));
+    if let Some(table) = workload.others_table() {
+        check_others_table(table, target, &plan.namespace)?;
     }
     if !faults.hit_servers() {
         return Ok(());
@@ -371,6 +370,31 @@ fn check_faults(
         return Err(format!(
             "--fault {faults} is for servers that acidtest starts, and the lock service is your own; --lock-service \
              redis starts one"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a gateway that runs already can store in this table there. What is in the run's namespace is removed with it.
+fn check_others_table(table: &str, target: &Target, namespace: &str) -> Result<(), String> {
+    let name = target.kind().name;
+    let Some(address) = &target.address else {
+        return Err(format!(
+            "{name} would be a private one, and a gateway that runs already (--gateway) stores in a database of your own: \
+             give its address to --store"
+        ));
+    };
+    let schema = table.split_once('.').map(|(schema, _)| schema);
+    if schema.is_some() && target.kind().hosting != Hosting::Program {
+        return Err(format!("--table {table}: {name} has no schemas"));
+    }
+    let is_in_namespace = schema == Some(namespace)
+        || (schema.is_none() && address.path == namespace)
+        || table.starts_with(&format!("{namespace}_logs_"));
+    if is_in_namespace {
+        return Err(format!(
+            "--table {table} would be in the run's namespace {namespace}, which is removed at the end: give another to \
+             --namespace"
         ));
     }
     Ok(())

@@ -27,6 +27,9 @@ const NEAR: Duration = Duration::from_millis(40);
 /// How long before the end of the measured part the last acknowledgement is, at least, if nobody was served to the end.
 const TO_THE_END: Duration = Duration::from_millis(100);
 
+/// What was acknowledged so shortly before a fault was under way when it came.
+const AT_WORK: Duration = Duration::from_millis(500);
+
 /// How long a member may take to stop in order before it is killed.
 const STOPPING: Duration = Duration::from_secs(10);
 
@@ -83,11 +86,13 @@ impl Injected {
         }
     }
 
-    /// The same as a result keeps it; `has_gateway` is whether clients talk to a gateway, and not to the store.
-    pub(crate) fn figures(&self, has_gateway: bool) -> InjectionFigures {
+    /// The same as a result keeps it; `is_noticed` is whether clients notice at once what becomes of its member.
+    pub(crate) fn figures(&self, is_noticed: bool) -> InjectionFigures {
         let Self { injection, at, back, answered, acknowledged, interrupted, unserved, .. } = self;
         let Self { missed, overtaken, forced, last_ok, next_ok, .. } = self;
-        let is_behind = has_gateway && !matches!(injection.member, Role::Gateway | Role::Clients);
+        // what was acknowledged a moment before was on its way through the member
+        let was_at_work = at.zip(*last_ok).is_some_and(|(at, last)| at.saturating_sub(last) < AT_WORK);
+        let is_told = is_noticed || !was_at_work;
         let seconds = |time: &Option<Duration>| time.map(|time| time.as_secs_f64());
         InjectionFigures {
             fault: injection.disruption.name().to_owned(),
@@ -97,7 +102,7 @@ impl Injected {
             back_seconds: seconds(back),
             answered_seconds: seconds(answered),
             acknowledged: at.map(|_| *acknowledged),
-            interrupted: at.and(Some(*interrupted).filter(|count| *count > 0 || !is_behind)),
+            interrupted: at.and(Some(*interrupted).filter(|count| *count > 0 || is_told)),
             unserved_from_seconds: unserved.map(|(from, _)| from.as_secs_f64()),
             unserved_until_seconds: unserved.and_then(|(_, until)| Some(until?.as_secs_f64())),
             missed: *missed,
@@ -499,6 +504,7 @@ impl<'a> Injector<'a> {
         self.open.retain(|open| {
             let answers = matches!(open.state, State::Answers);
             if answers {
+                instance.services.has_reached(open.member);
                 self.done[open.index].answered = Some(passed);
             }
             !answers

@@ -172,6 +172,11 @@ impl Instance {
         &*self.server.store
     }
 
+    /// The same, beside the services in front of it.
+    pub(crate) fn store_and_services(&mut self) -> (&dyn Store, &mut Services) {
+        (&*self.server.store, &mut self.services)
+    }
+
     /// The address of the service with this role in front of the store.
     pub(crate) fn service_address(&self, role: Role) -> Option<Address> {
         let member = self.services.members().find(|member| member.role() == role)?;

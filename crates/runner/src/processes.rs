@@ -47,6 +47,8 @@ pub struct Worker {
 struct Process {
     child: Mutex<Child>,
     last_words: Arc<Mutex<String>>,
+    /// Reads them.
+    reader: thread::JoinHandle<()>,
 }
 
 impl Process {
@@ -82,6 +84,10 @@ impl Process {
                 Err(error) => break format!("is not to be found: {error}"),
             }
         };
+        // what it said last may still be on its way
+        while !self.reader.is_finished() && begun.elapsed() < Duration::from_secs(5) {
+            thread::sleep(Duration::from_millis(5));
+        }
         let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
         if words.trim().is_empty() { how } else { format!("{how}; it said: {}", words.trim()) }
     }
@@ -115,12 +121,13 @@ impl Worker {
         };
         let mut child = command.spawn().map_err(|error| failed(&error))?;
         let (to, from, words) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = Arc::new(Process { child: Mutex::new(child), last_words: Arc::default() });
         let (Some(to), Some(from), Some(words)) = (to, from, words) else {
             return Err(failed(&"it has no standard streams"));
         };
-        let kept = Arc::clone(&process.last_words);
-        thread::spawn(move || keep_last_words(words, &kept));
+        let last_words = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&last_words);
+        let reader = thread::spawn(move || keep_last_words(words, &kept));
+        let process = Arc::new(Process { child: Mutex::new(child), last_words, reader });
         Ok(Self { process: Some(process), ..Self::over(from, to) })
     }
 

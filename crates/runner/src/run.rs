@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher, RandomState},
     path::Path,
     process::Command,
     time::{Duration, Instant},
@@ -98,6 +99,13 @@ pub struct Environment<'a> {
     pub token: Option<Secret>,
     /// Writes the result as far as it has come, in place of what it wrote before.
     pub write: &'a dyn Fn(&RunResult) -> Result<(), Failure>,
+}
+
+/// What tells a trial of this run from every other one, also from one that was cut short and is made anew.
+fn mark(run: &str) -> String {
+    // the library seeds it at random
+    let random = RandomState::new().hash_one(run);
+    format!("{run}-{random:016x}")
 }
 
 /// Runs the plan, or the rest of it, and writes its result as it grows. Whatever fails on the way, the trials made
@@ -410,7 +418,7 @@ impl Runner<'_, '_> {
         let setup = TrialSetup {
             trace: self.plan.trace,
             reusable: earlier.as_ref().map(|earlier| earlier.reusable.clone()),
-            mark: format!("{}-{}", self.result.run, self.trials),
+            mark: mark(&self.result.run),
             ..TrialSetup::new(cell.lock, seed, cell.clients)
         };
         let spread = self
@@ -437,6 +445,7 @@ impl Runner<'_, '_> {
             about.data.load_seconds = Some(load_seconds);
             about.remarks = trial.prepare(instance, load_seconds, watcher).await?;
         }
+        instance.services.patience = READY + self.faults[cell.faults].longest();
         let Environment { lab, host, token, watcher, .. } = &mut self.environment;
         match token {
             Some(token) => trial.use_running_gateway(token),
@@ -463,12 +472,17 @@ impl Runner<'_, '_> {
         let driven = trial.drive(instance, load, &timeline, watcher).await?;
         self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
         watcher.observer.doing("auditing");
-        let AuditResult { mut audit, reusable, limits } = trial.audit(instance, &driven).await;
+        let interrupt = watcher.interrupt;
+        let AuditResult { mut audit, reusable, limits } = trial.audit(instance, &driven, interrupt).await;
         if driven.crashed {
             audit.across_crash(&without);
         }
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
-        let injections = driven.injected.iter().map(|each| each.figures(trial.has_gateway())).collect();
+        let injections = driven
+            .injected
+            .iter()
+            .map(|each| each.figures(trial.is_noticed(each.injection.member)))
+            .collect();
         // what was due while nobody was served is done afterwards
         let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
         result.note_injections(injections, is_scheduled);
@@ -514,7 +528,7 @@ impl Runner<'_, '_> {
     /// Ends what is in front of the store, keeps data that a later trial may take over, and removes the rest. Data that
     /// cannot be removed now is removed with the namespace.
     async fn clear_away(
-        &self,
+        &mut self,
         trial: &TrialRun<'_>,
         instance: &mut Instance,
         data: Option<String>,
@@ -529,7 +543,11 @@ impl Runner<'_, '_> {
             }
             _ if self.plan.keep => {}
             _ => {
-                let _ = trial.unload(instance).await;
+                if let (Err(error), true) = (trial.unload(instance).await, self.environment.token.is_some()) {
+                    // no namespace goes with them
+                    let left = format!("rows whose ids begin with {} are left: {error}", trial.mark());
+                    self.environment.watcher.observer.doing(&left);
+                }
             }
         }
     }

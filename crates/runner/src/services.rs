@@ -18,12 +18,21 @@ use crate::{
 /// The exit code of a gateway or a collector that does not reach its database or its broker.
 const UNREACHED: i32 = 3;
 
-/// One that has lived for so long had reached them.
-const LIVED: Duration = Duration::from_secs(30);
+/// Time between two starts of one that does not.
+const WAIT: Duration = Duration::from_millis(500);
 
 /// The services of a trial, in the order in which they were started.
-#[derive(Default)]
-pub(crate) struct Services(Vec<Service>);
+pub(crate) struct Services {
+    started: Vec<Service>,
+    /// How long one may not reach what it needs, which may be down for a while.
+    pub(crate) patience: Duration,
+}
+
+impl Default for Services {
+    fn default() -> Self {
+        Self { started: Vec::new(), patience: READY }
+    }
+}
 
 struct Service {
     role: Role,
@@ -40,19 +49,28 @@ impl Service {
         self.deployment.member_mut(self.role)
     }
 
-    /// Starts it again if it has ended because it does not reach what it needs, as whoever supervises it would. Returns
-    /// whether it has done so: not if it goes on like that for too long.
-    fn revive(&mut self) -> bool {
-        if self.version.is_some() || self.member().and_then(Member::exit_code) != Some(UNREACHED) {
+    /// Whether it has ended because it does not reach what it needs.
+    fn does_not_reach(&mut self) -> bool {
+        self.version.is_none() && self.member().and_then(Member::exit_code) == Some(UNREACHED)
+    }
+
+    /// Starts it again, now and then, if it has ended because it does not reach what it needs, as whoever supervises it
+    /// would. Returns whether that is so: not if it has gone on for longer than this.
+    fn revive(&mut self, patience: Duration) -> bool {
+        if !self.does_not_reach() {
             return false;
         }
         let now = Instant::now();
-        if now.duration_since(self.begun) > LIVED {
-            self.unreached = None;
+        let since = *self.unreached.get_or_insert(now);
+        if now.duration_since(since) >= patience {
+            return false;
+        }
+        if now.duration_since(self.begun) < WAIT {
+            return true;
         }
         self.begun = now;
-        let since = *self.unreached.get_or_insert(now);
-        now.duration_since(since) < READY && self.member().is_some_and(|member| member.restart().is_ok())
+        // it may have ended again before anybody saw it run
+        self.member().is_some_and(|member| member.restart().is_ok()) || self.does_not_reach()
     }
 }
 
@@ -87,7 +105,7 @@ impl Services {
             (member.address().clone(), member.token()?)
         };
         while !takes_connections(&address).await {
-            if !service.revive() {
+            if !service.revive(READY) {
                 service.deployment.check()?;
             }
             if interrupt.is_set() {
@@ -101,7 +119,7 @@ impl Services {
             }
             tokio::time::sleep(AGAIN).await;
         }
-        self.0.push(service);
+        self.started.push(service);
         Ok((address, token))
     }
 
@@ -111,7 +129,7 @@ impl Services {
     /// The first failure: one cannot be ended, or its folder cannot be removed.
     pub(crate) fn end(&mut self) -> Result<(), LabError> {
         let mut first = Ok(());
-        for mut service in self.0.drain(..).rev() {
+        for mut service in self.started.drain(..).rev() {
             let ended = service.deployment.stop();
             first = first.and(ended);
         }
@@ -120,21 +138,42 @@ impl Services {
 
     /// Starts the one with this role again, if it has ended because it does not reach what it needs.
     pub(crate) fn revive(&mut self, role: Role) -> bool {
-        self.0.iter_mut().any(|service| service.role == role && service.revive())
+        let patience = self.patience;
+        self.of(role).is_some_and(|service| service.revive(patience))
+    }
+
+    /// Notes that the one with this role has taken a connection, so that it reaches what it needs.
+    pub(crate) fn has_reached(&mut self, role: Role) {
+        if let Some(service) = self.of(role) {
+            service.unreached = None;
+        }
+    }
+
+    /// How one has ended, if one has that is not started again.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        let patience = self.patience;
+        self.started.iter_mut().find_map(|service| {
+            let how = service.member()?.ended()?;
+            (!service.revive(patience)).then(|| format!("its {} {how}", service.role))
+        })
+    }
+
+    fn of(&mut self, role: Role) -> Option<&mut Service> {
+        self.started.iter_mut().find(|service| service.role == role)
     }
 
     /// The versions of those that are not acidtest's own, by role.
     pub(crate) fn versions(&self) -> impl Iterator<Item = (String, String)> {
-        self.0.iter().filter_map(|service| Some((service.role.to_string(), service.version.clone()?)))
+        self.started.iter().filter_map(|service| Some((service.role.to_string(), service.version.clone()?)))
     }
 
     /// All members.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
-        self.0.iter().flat_map(|service| service.deployment.members())
+        self.started.iter().flat_map(|service| service.deployment.members())
     }
 
     /// The member with this role.
     pub(crate) fn member_mut(&mut self, role: Role) -> Option<&mut Member> {
-        self.0.iter_mut().find(|service| service.role == role)?.member()
+        self.of(role)?.member()
     }
 }

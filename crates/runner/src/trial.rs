@@ -14,7 +14,7 @@ use acidtest_workloads::{
 };
 
 use crate::{
-    Failure, Watcher,
+    Failure, Interrupt, Watcher,
     answer::{PATIENCE, within},
     driver::{Driver, Spread},
     instance::{Instance, LostMember},
@@ -150,6 +150,18 @@ impl<'a> TrialRun<'a> {
         self.trial.kept_by(member, settings)
     }
 
+    /// Whether clients notice at once what becomes of the member with this role.
+    #[must_use]
+    pub fn is_noticed(&self, member: Role) -> bool {
+        self.trial.is_noticed(member)
+    }
+
+    /// What tells the trial from every other one.
+    #[must_use]
+    pub fn mark(&self) -> &str {
+        &self.setup.mark
+    }
+
     /// Whether its clients talk to a gateway, and not to the store.
     #[must_use]
     pub fn has_gateway(&self) -> bool {
@@ -231,25 +243,46 @@ impl<'a> TrialRun<'a> {
     }
 
     /// Audits the trial: holds its ledger against the final state of the store.
-    pub async fn audit(&self, instance: &Instance, driven: &Driven) -> AuditResult {
-        let most =
-            PATIENCE + self.trial.settles() + ROW * u32::try_from(self.trial.rows_left()).unwrap_or(u32::MAX);
-        let whole = async {
-            if driven.lost.is_some() {
-                return None;
-            }
-            tokio::time::timeout(most, self.trial.audit(Ok(instance.store()), &self.hosted.place)).await.ok()
+    pub async fn audit(
+        &self,
+        instance: &mut Instance,
+        driven: &Driven,
+        interrupt: &Interrupt,
+    ) -> AuditResult {
+        let whole = match &driven.lost {
+            Some(LostMember { how, .. }) => Err(how.clone()),
+            None => self.audit_all(instance, interrupt).await,
         };
-        let mut audited = if let Some(audited) = whole.await {
-            audited
-        } else {
-            let lost = driven.lost.as_ref().map(|LostMember { how, .. }| how.clone());
-            let cause = lost.unwrap_or_else(|| format!("no answer within {} s", most.as_secs()));
+        let mut audited = match whole {
+            Ok(audited) => audited,
             // the ledger by itself may prove something
-            self.trial.audit(Err(unreadable(cause)), &self.hosted.place).await
+            Err(cause) => self.trial.audit(Err(unreadable(cause)), &self.hosted.place).await,
         };
         doubt_if_idle(&mut audited, &driven.measurement);
         audited
+    }
+
+    /// The audit of the final state, for which the services in front of the store go on; or why it cannot be had in time.
+    async fn audit_all(&self, instance: &mut Instance, interrupt: &Interrupt) -> Result<AuditResult, String> {
+        let reading = PATIENCE + ROW * u32::try_from(self.trial.rows_left()).unwrap_or(u32::MAX);
+        let most = reading + self.trial.settles();
+        let (store, services) = instance.store_and_services();
+        let mut auditing = self.trial.audit(Ok(store), &self.hosted.place);
+        let begun = Instant::now();
+        loop {
+            if let Ok(audited) = tokio::time::timeout(LOOK, &mut auditing).await {
+                return Ok(audited);
+            }
+            if begun.elapsed() > most {
+                return Err(format!("no answer within {} s", most.as_secs()));
+            }
+            if interrupt.is_set() && begun.elapsed() > reading {
+                return Err("interrupted while what was acknowledged was waited for".to_owned());
+            }
+            if let Some(how) = services.ended() {
+                return Err(how);
+            }
+        }
     }
 
     /// Removes the trial's data.

@@ -132,7 +132,7 @@ impl Victim {
             disruption: Disruption::Kill { down },
         }]);
         let driven = trial.drive(&mut self.instance, load, &timeline, &mut watcher).await.unwrap();
-        let audit = trial.audit(&self.instance, &driven).await.audit;
+        let audit = trial.audit(&mut self.instance, &driven, &Interrupt::default()).await.audit;
         let unloaded = trial.unload(&self.instance).await;
         if back == Back::AtOnce {
             unloaded.unwrap();

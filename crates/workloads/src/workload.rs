@@ -159,9 +159,10 @@ pub trait Workload: Send + Sync {
         None
     }
 
-    /// Whether its clients talk to a gateway that runs already, and stores in a server or a file of the user's own.
-    fn has_running_gateway(&self) -> bool {
-        false
+    /// The table in which a gateway that runs already stores what the clients send, in a server or a file of the user's own;
+    /// `None` where no such gateway is named.
+    fn others_table(&self) -> Option<&str> {
+        None
     }
 
     /// The roles of the services that are started for its trials in front of a store with a process or a file.
@@ -402,6 +403,11 @@ pub trait WorkloadTrial: Send + Sync {
         _started: &[(Role, Address)],
     ) -> Result<Option<Front>, StoreError> {
         Ok(None)
+    }
+
+    /// Whether clients notice at once what becomes of the member with this role.
+    fn is_noticed(&self, _member: Role) -> bool {
+        true
     }
 
     /// The gateway that the trial's clients talk to, if it runs already.

@@ -104,7 +104,7 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
 
 /// The token of the clients of a gateway that runs already, where the plan names one.
 fn gateway_token(order: &Order) -> Result<Option<Secret>, Failure> {
-    if !order.grid.workloads.iter().any(|workload| workload.has_running_gateway()) {
+    if !order.grid.workloads.iter().any(|workload| workload.others_table().is_some()) {
         return Ok(None);
     }
     match std::env::var("ACIDTEST_TOKEN") {

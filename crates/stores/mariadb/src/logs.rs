@@ -69,6 +69,8 @@ impl LogsStore for MariaDb {
             if rows.has_no_others() {
                 return drop_tables(conn, &tables).await;
             }
+            // with the usual level, all rows that are looked at would be locked until the end
+            conn.query_drop("SET TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
             let delete = format!("DELETE FROM {} WHERE {AMONG}", tables[0]);
             conn.exec_drop(delete, (&rows.prefix, &rows.prefix)).await
         }))

@@ -22,8 +22,8 @@ use std::{
 };
 
 use acidtest_model::{
-    CellRequest, Durability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
-    Support, Task, all_has_effect,
+    CellRequest, Durability, EffectiveSettings, Hosting, IdleOption, Isolation, Lock, NO_REFRESH, StoreError,
+    StoreKind, Support, Task,
 };
 use acidtest_workloads::{
     Attempt, Owner, Place, Store, WorkloadTrial,
@@ -73,8 +73,21 @@ pub const KIND: StoreKind = StoreKind {
         ("logs", Support::Yes("rows in memory, without a gateway")),
     ],
     refuses,
-    idle: all_has_effect,
+    idle,
 };
+
+/// What is for gateways has no effect: it takes log entries by itself.
+fn idle(request: &CellRequest<'_>) -> &'static [IdleOption] {
+    const WHY: &str = "it takes entries without a gateway";
+    const IDLE: [IdleOption; 5] = [
+        IdleOption { name: "architecture", why: WHY },
+        IdleOption { name: "queue", why: WHY },
+        IdleOption { name: "collectors", why: WHY },
+        IdleOption { name: "batch", why: WHY },
+        IdleOption { name: "sink_connections", why: WHY },
+    ];
+    if request.workload == "logs" { &IDLE } else { &[] }
+}
 
 /// The reason why the queue in memory cannot be set up as the cell asks, if there is one.
 fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {

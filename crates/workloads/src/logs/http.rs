@@ -30,7 +30,9 @@ pub(super) struct Gateway {
 pub struct GatewayState {
     /// Entries that were acknowledged and are not yet stored; of those in a broker, their messages.
     pub waiting: u64,
-    /// Entries that were stored, since the gateway was started.
+    /// Entries that were acknowledged, since the gateway was started.
+    pub acknowledged: u64,
+    /// Entries that were stored since then.
     pub stored: u64,
     /// Entries that came again, since the gateway was started, and were not stored a second time.
     pub repeated: u64,
@@ -96,6 +98,7 @@ impl GatewayState {
         let total = |name: &str| u64::try_from(value(name)?).ok();
         Some(Self {
             waiting: waits("acidtest_gateway_queue_entries") + waits("acidtest_gateway_queue_messages"),
+            acknowledged: total("acidtest_gateway_entries_acknowledged_total")?,
             stored: total("acidtest_gateway_entries_stored_total")?,
             repeated: total("acidtest_gateway_entries_repeated_total")?,
         })
@@ -105,6 +108,7 @@ impl GatewayState {
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             waiting: self.waiting + other.waiting,
+            acknowledged: self.acknowledged + other.acknowledged,
             stored: self.stored + other.stored,
             repeated: self.repeated + other.repeated,
         }
@@ -225,17 +229,26 @@ fn response(bytes: &[u8]) -> io::Result<Option<Response>> {
 
 impl Operations for Connection {
     async fn send(&mut self, request: &Request) -> Attempt {
-        match self.ask(&request.body).await {
-            Ok(Response { status: 201 | 202, .. }) => Attempt::Ok,
-            Ok(Response { status: 429, .. }) => Attempt::Refused,
-            // nothing of the request was looked at
-            Ok(Response { status: status @ (401 | 403 | 404 | 405 | 411 | 413 | 415), body, stays }) => {
-                Attempt::Failed(Fault { message: said(status, &body), connection_lost: !stays })
-            }
-            // some of its entries may have been taken, or what could not be synced may be found after a restart
-            Ok(Response { status, body, .. }) => Attempt::Unknown(Fault::lost(said(status, &body))),
-            Err(error) => Attempt::Unknown(Fault::lost(error.to_string())),
+        self.ask(&request.body).await.map_or_else(
+            |error| Attempt::Unknown(Fault::lost(error.to_string())),
+            |response| ended(&response),
+        )
+    }
+}
+
+/// How a request has ended that was answered so.
+fn ended(response: &Response) -> Attempt {
+    let Response { status, body, stays } = response;
+    match status {
+        201 | 202 => Attempt::Ok,
+        // of a request that is kept in several records, some may have been taken
+        429 if body.contains("\"accepted\":0") => Attempt::Refused,
+        // nothing of the request was looked at
+        401 | 403 | 404 | 405 | 411 | 413 | 415 => {
+            Attempt::Failed(Fault { message: said(*status, body), connection_lost: !stays })
         }
+        // some of its entries may have been taken, or what could not be synced may be found after a restart
+        _ => Attempt::Unknown(Fault::lost(said(*status, body))),
     }
 }
 
@@ -272,10 +285,23 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_told_to_be_refused_is() {
+        let end = |status, body: &str| ended(&Response { status, body: body.to_owned(), stays: true });
+        assert!(matches!(end(202, ""), Attempt::Ok));
+        assert!(matches!(end(429, r#"{"title":"full","accepted":0}"#), Attempt::Refused));
+        for (status, body) in
+            [(429, r#"{"accepted":3,"taken":[[0,2]]}"#), (429, ""), (409, ""), (503, ""), (400, "")]
+        {
+            assert!(matches!(end(status, body), Attempt::Unknown(_)), "{status} {body}");
+        }
+        assert!(matches!(end(401, ""), Attempt::Failed(_)));
+    }
+
+    #[test]
     fn the_state_is_in_the_metrics() {
-        let totals =
-            "# HELP x\nacidtest_gateway_entries_repeated_total 7\nacidtest_gateway_entries_stored_total 9\n";
-        let known = GatewayState { waiting: 0, stored: 9, repeated: 7 };
+        let totals = "# HELP x\nacidtest_gateway_entries_repeated_total 7\nacidtest_gateway_entries_stored_total 9\n\
+                      acidtest_gateway_entries_acknowledged_total 20\n";
+        let known = GatewayState { waiting: 0, acknowledged: 20, stored: 9, repeated: 7 };
         assert_eq!(GatewayState::read(totals), Some(known));
         let on_disk =
             format!("{totals}acidtest_gateway_queue_entries 12\nacidtest_gateway_queue_messages -1\n");

@@ -56,6 +56,8 @@ pub struct Ledger {
     clients: u64,
     /// What the ids of all entries begin with.
     prefix: String,
+    /// Whether what is refused is proved not to have been taken.
+    refusals_prove: bool,
     epoch: Instant,
     entries: Pieces<AtomicU8>,
     /// The number behind the highest that any client has given to an entry.
@@ -114,6 +116,7 @@ impl Ledger {
         Self {
             clients: u64::from(clients.max(1)),
             prefix: String::new(),
+            refusals_prove: true,
             epoch,
             entries: Pieces::new(),
             end: AtomicU64::new(0),
@@ -133,6 +136,13 @@ impl Ledger {
     #[must_use]
     pub fn with_prefix(self, prefix: String) -> Self {
         Self { prefix, ..self }
+    }
+
+    /// The same for a queue that may have taken what it refuses: `RabbitMQ` says so of a message, too, of which it does not
+    /// know what became.
+    #[must_use]
+    pub fn with_doubtful_refusals(self) -> Self {
+        Self { refusals_prove: false, ..self }
     }
 
     /// What the ids of all entries begin with.
@@ -177,6 +187,7 @@ impl Ledger {
         let to = match how {
             Ending::Acknowledged => SendState::Ok,
             Ending::GivenUp => SendState::Sent,
+            Ending::Refused if !self.refusals_prove => SendState::Sent,
             Ending::Refused | Ending::Failed => SendState::Without,
         };
         let mut count = 0;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use acidtest_model::{Address, IdleOption, Span};
 use serde::{Deserialize, Serialize};
 
-use super::{Rows, Sink};
+use super::Sink;
 use crate::{
     Parameter,
     workload::{idle, in_range},
@@ -182,13 +182,13 @@ impl Parameters {
     /// The address of a gateway that runs already, if there is one.
     pub(super) fn running_gateway(&self) -> Option<Address> {
         let address = Address::parse(self.gateway.as_ref()?).ok()?;
-        let is_plain = address.scheme == "http" && address.path.is_empty() && address.user.is_none();
-        is_plain.then_some(address)
+        let has_login = address.user.is_some() || address.password.is_some();
+        (address.scheme == "http" && address.path.is_empty() && !has_login).then_some(address)
     }
 
-    /// The rows of a trial with this prefix in the table of a gateway that runs already.
-    pub(super) fn rows_of_gateway(&self, prefix: &str) -> Rows {
-        Rows::among_others(self.table.as_deref().unwrap_or(TABLE), prefix)
+    /// The table of a gateway that runs already, if there is one.
+    pub(super) fn others_table(&self) -> Option<&str> {
+        self.gateway.as_ref().map(|_| self.table.as_deref().unwrap_or(TABLE))
     }
 
     /// The arguments of a gateway that stores in this sink, or leaves what it takes in the broker, if there is one.
@@ -417,7 +417,9 @@ mod tests {
         assert!(wrong(Parameters { ramp: Span(Duration::ZERO), ..defaults() }).contains("ramp"));
         let large = Parameters { entries: 1000, entries_per_request: 1000, entry_bytes: 2000, ..defaults() };
         assert!(wrong(large).contains("at most 2 MiB"));
-        for url in ["https://a:1", "a:1", "http://a:1/logs", "http://me@a:1", "postgres://a"] {
+        for url in
+            ["https://a:1", "a:1", "http://a:1/logs", "http://me@a:1", "http://:word@a:1", "postgres://a"]
+        {
             let gateway = Some(url.to_owned());
             assert!(wrong(Parameters { gateway, ..defaults() }).contains("http://HOST:PORT"), "{url}");
         }

@@ -134,12 +134,12 @@ impl Workload for Logs {
         })
     }
 
-    fn has_running_gateway(&self) -> bool {
-        self.parameters.gateway.is_some()
+    fn others_table(&self) -> Option<&str> {
+        self.parameters.others_table()
     }
 
     fn front(&self) -> Vec<Role> {
-        if self.has_running_gateway() {
+        if self.parameters.gateway.is_some() {
             return Vec::new();
         }
         match self.parameters.broker() {
@@ -150,8 +150,15 @@ impl Workload for Logs {
 
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
         // in a table of its own, a trial's entries need not be told from others
-        let prefix = if self.has_running_gateway() { format!("{}-", setup.mark) } else { String::new() };
-        let ledger = Arc::new(Ledger::new(setup.clients, setup.epoch).with_prefix(prefix));
+        let prefix = match self.parameters.gateway {
+            Some(_) => format!("{}-", setup.mark),
+            None => String::new(),
+        };
+        let mut ledger = Ledger::new(setup.clients, setup.epoch).with_prefix(prefix);
+        if self.parameters.gateway.is_some() || self.parameters.broker().is_some() {
+            ledger = ledger.with_doubtful_refusals();
+        }
+        let ledger = Arc::new(ledger);
         let scenario = Scenario {
             ledger,
             together: self.parameters.entries_per_request.into(),
@@ -186,13 +193,19 @@ fn port(store: &dyn Store) -> Result<&dyn LogsStore, StoreError> {
 }
 
 impl LogsTrial {
+    /// How entries come into the database, and where they wait; none where a gateway that runs already does not say so.
+    fn ways(&self) -> Option<(Architecture, LogQueue)> {
+        match self.found.get() {
+            Some(found) => found.map(|(architecture, queue, _)| (architecture, queue)),
+            None => Some((self.parameters.architecture, self.parameters.queue)),
+        }
+    }
+
     /// What survives of the entries that wait in the queue, and why, where there is a queue.
     fn queue(&self) -> Option<(Durability, &'static str)> {
         self.gateway.get()?;
-        let (architecture, queue) = match self.found.get() {
-            Some(Some((architecture, queue, _))) => (*architecture, *queue),
-            Some(None) => return Some((Durability::None, "the gateway does not say where entries wait")),
-            None => (self.parameters.architecture, self.parameters.queue),
+        let Some((architecture, queue)) = self.ways() else {
+            return Some((Durability::None, "the gateway does not say where entries wait"));
         };
         Some(match queue {
             _ if architecture == Architecture::Direct => return None,
@@ -209,43 +222,76 @@ impl LogsTrial {
 
     /// The rows of the trial's entries.
     fn rows(&self, store: &dyn LogsStore, place: &Place) -> Rows {
-        if self.parameters.gateway.is_some() {
-            self.parameters.rows_of_gateway(self.scenario.ledger.prefix())
-        } else {
-            store.rows(place)
-        }
-    }
-
-    /// The same without what a gateway that runs already had done before the trial.
-    fn since_begun(&self, now: GatewayState) -> GatewayState {
-        let before =
-            self.found.get().copied().flatten().map_or_else(GatewayState::default, |(.., state)| state);
-        GatewayState {
-            stored: now.stored.saturating_sub(before.stored),
-            repeated: now.repeated.saturating_sub(before.repeated),
-            ..now
+        match self.parameters.others_table() {
+            Some(table) => Rows::among_others(table, self.scenario.ledger.prefix()),
+            None => store.rows(place),
         }
     }
 
     /// Whether entries may be on their way into the store that no queue shows any more: in a broker, or in what a gateway
     /// that runs already has.
     fn has_hidden(&self) -> bool {
-        self.parameters.broker().is_some() || self.parameters.gateway.is_some()
+        let is_in_front = self.gateway.get().is_some();
+        is_in_front && (self.parameters.broker().is_some() || self.parameters.gateway.is_some())
     }
 
     /// Waits until what was acknowledged is stored, and reads it into the ledger.
     async fn read(&self, store: &dyn LogsStore, place: &Place) -> Result<StoredState, StoreError> {
         let ledger = &self.scenario.ledger;
+        let is_running = self.parameters.gateway.is_some();
         let services = [&self.gateway, &self.collector].into_iter().filter_map(OnceLock::get);
-        let settling =
-            Settling::new(services.collect(), self.has_hidden(), self.parameters.gateway.is_some());
-        let (gateway, moved) = settling.read(ledger, store, &self.rows(store, place)).await?;
-        let took = ledger.since(moved).map(|(first, last)| match self.parameters.architecture {
-            // what is acknowledged is stored
-            Architecture::Direct => (first.saturating_sub(last), Duration::ZERO),
-            Architecture::Queued => (first, last),
+        let settling = Settling::new(services.collect(), self.has_hidden(), is_running);
+        let settled = settling.read(ledger, store, &self.rows(store, place)).await?;
+        let stored =
+            if is_running && !self.has_stored_all(settled.state) { settled.read } else { settled.moved };
+        let is_direct = self.ways().is_some_and(|(architecture, _)| architecture == Architecture::Direct);
+        let took = ledger.since(stored).map(|(first, last)| {
+            // directly, what is acknowledged is stored
+            if is_direct { (first.saturating_sub(last), Duration::ZERO) } else { (first, last) }
         });
-        Ok(StoredState { gateway: gateway.map(|now| self.since_begun(now)), took })
+        let repeated = settled.state.map(|state| state.repeated);
+        Ok(StoredState {
+            // those of others are among them
+            suppressed: repeated.filter(|_| !is_running),
+            took,
+            doubt: settling::doubt(settled.state)
+                .or_else(|| self.doubt(settled.state).filter(|_| is_running)),
+        })
+    }
+
+    /// How a gateway that runs already stands, less what it had done before the trial.
+    fn since_begun(&self, now: Option<GatewayState>) -> Option<GatewayState> {
+        let (now, (.., before)) = now.zip(self.found.get().copied().flatten())?;
+        Some(GatewayState {
+            acknowledged: now.acknowledged.saturating_sub(before.acknowledged),
+            stored: now.stored.saturating_sub(before.stored),
+            repeated: now.repeated.saturating_sub(before.repeated),
+            ..now
+        })
+    }
+
+    /// Whether a gateway that runs already says that it has stored as much as clients were acknowledged.
+    fn has_stored_all(&self, now: Option<GatewayState>) -> bool {
+        let since = self.since_begun(now);
+        since.is_some_and(|since| since.stored + since.repeated >= self.scenario.ledger.acknowledged())
+    }
+
+    /// Why what a gateway that runs already has acknowledged may be on its way, although it says that nothing waits.
+    fn doubt(&self, now: Option<GatewayState>) -> Option<&'static str> {
+        let ledger = &self.scenario.ledger;
+        let since = self.since_begun(now);
+        if ledger.totals().saved == 0 {
+            return Some(
+                "no entry is in the table that was read; --store and --table say where the gateway stores",
+            );
+        }
+        if since.is_none_or(|since| since.acknowledged < ledger.acknowledged()) {
+            return Some(
+                "the gateway was started anew, or is not the only one at this address: what waits is not known",
+            );
+        }
+        let is_in_rabbit = self.ways().is_none_or(|(_, queue)| queue == LogQueue::RabbitMq);
+        is_in_rabbit.then_some("RabbitMQ does not show what collectors elsewhere hold")
     }
 }
 
@@ -303,6 +349,12 @@ impl WorkloadTrial for LogsTrial {
             }
             _ => None,
         })
+    }
+
+    fn is_noticed(&self, member: Role) -> bool {
+        let has_queue = self.ways().is_none_or(|(architecture, _)| architecture == Architecture::Queued);
+        let is_behind = !matches!(member, Role::Gateway | Role::Clients);
+        !(self.gateway.get().is_some() && has_queue && is_behind)
     }
 
     fn running_gateway(&self) -> Option<Address> {
@@ -401,16 +453,53 @@ mod tests {
     use std::{collections::BTreeMap, time::Instant};
 
     use super::*;
+    use crate::logs::{Entry, Id, ledger::Ending};
+
+    /// What a gateway that runs already does not show is not called lost.
+    #[test]
+    fn a_running_gateway_is_believed_no_more_than_it_can_know() {
+        let before = GatewayState { waiting: 0, acknowledged: 100, stored: 100, repeated: 0 };
+        let doubt = |queue, saved: u64, now: GatewayState| {
+            let trial = LogsTrial {
+                parameters: Parameters { gateway: Some("http://a".to_owned()), ..Parameters::default() },
+                scenario: scenario(),
+                gateway: OnceLock::from(Gateway::new(&Address::loopback("http", None, 1, ""), "")),
+                collector: OnceLock::new(),
+                found: OnceLock::from(Some((Architecture::Queued, queue, before))),
+                sink: OnceLock::new(),
+            };
+            let ledger = &trial.scenario.ledger;
+            for sequence in 0..3 {
+                let id = || std::iter::once(Id { client: 0, sequence });
+                ledger.sending(id());
+                ledger.ended(id(), Ending::Acknowledged);
+                if sequence < saved {
+                    ledger.found(&Entry::new("", Id { client: 0, sequence }, 7, 50).stored());
+                }
+            }
+            trial.doubt(Some(now))
+        };
+        let all = GatewayState { acknowledged: 103, stored: 102, ..before };
+        assert_eq!(doubt(LogQueue::Disk, 2, all), None);
+        let told = |queue, saved, now| doubt(queue, saved, now).unwrap();
+        assert!(told(LogQueue::Disk, 0, all).contains("--store and --table"));
+        assert!(told(LogQueue::RabbitMq, 2, all).contains("collectors elsewhere"));
+        for acknowledged in [102, 3] {
+            let fewer = GatewayState { acknowledged, ..all };
+            assert!(told(LogQueue::Disk, 2, fewer).contains("started anew"));
+        }
+    }
+
+    fn scenario() -> Scenario {
+        let ledger = Arc::new(Ledger::new(1, Instant::now()));
+        Scenario { ledger, together: 1, message_bytes: 50 }
+    }
 
     #[test]
     fn durability_is_what_the_weaker_of_queue_and_database_has() {
         let trial = |queue| LogsTrial {
             parameters: Parameters { queue, ..Parameters::default() },
-            scenario: Scenario {
-                ledger: Arc::new(Ledger::new(1, Instant::now())),
-                together: 1,
-                message_bytes: 50,
-            },
+            scenario: scenario(),
             gateway: OnceLock::from(Gateway::new(&Address::loopback("http", None, 1, ""), "")),
             collector: OnceLock::new(),
             found: OnceLock::new(),
