@@ -115,7 +115,7 @@ impl Seat {
         Self {
             tick: Box::pin(tokio::time::sleep(Duration::from_nanos(TICK))),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            sleeper: if shared.clock.is_simulated() { Sleeper::simulated() } else { Sleeper::default() },
+            sleeper: if shared.clock.is_simulated() { Sleeper::coarse() } else { Sleeper::default() },
             scheduled: index < shared.scheduled,
             shared,
             bench,
@@ -152,6 +152,9 @@ impl Seat {
     /// Drives a client that comes at its moment of the ramp, does its share of the operations, and leaves.
     async fn visit<C: Client>(mut self, mut client: C, ramp: u64) {
         let mut came = false;
+        // as many clients as there are wait for their moments: the kernel's timers would take the files that their
+        // connections need
+        self.sleeper = Sleeper::coarse();
         self.enter(Phase::Measured).await;
         let start = self.shared.gate.measured().unwrap_or_default();
         let comes = start.saturating_add(self.shared.comes_after(ramp, self.index));

@@ -3,7 +3,8 @@
 use std::{cell::OnceCell, time::Duration};
 
 use rustix::{
-    fd::OwnedFd,
+    fd::{AsRawFd, OwnedFd},
+    process::{Resource, getrlimit},
     time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
         timerfd_settime,
@@ -20,8 +21,9 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// A sleeper that uses the runtime's clock, which may be paused. It sleeps in whole milliseconds.
-    pub(crate) fn simulated() -> Self {
+    /// A sleeper that uses the runtime's clock, which may be paused. It sleeps in whole milliseconds, and costs no file
+    /// descriptor.
+    pub(crate) fn coarse() -> Self {
         Self { timer: OnceCell::from(None) }
     }
 
@@ -51,10 +53,15 @@ impl Sleeper {
 }
 
 /// Creates the timer, on the runtime of the thread that will sleep. Where the kernel gives no timer, sleeping falls
-/// back to whole milliseconds.
+/// back to whole milliseconds; so it does where half of the files that can be open are: the others are for connections.
 fn timer() -> Option<AsyncFd<OwnedFd>> {
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags).ok()?;
+    // the kernel gives the lowest number that is free
+    let number = u64::try_from(timer.as_raw_fd()).unwrap_or(u64::MAX);
+    if getrlimit(Resource::Nofile).current.is_some_and(|most| number > most / 2) {
+        return None;
+    }
     // deprecated because some types could change the descriptor they show; an OwnedFd cannot, and the replacement
     // is unsafe code
     #[allow(deprecated)]

@@ -105,6 +105,8 @@ struct OfStatus {
 struct SetUp {
     architecture: &'static str,
     queue: &'static str,
+    /// Another one after each start.
+    instance: String,
 }
 
 /// How often a stage was passed, and how long that took in all.
@@ -164,11 +166,9 @@ impl Metrics {
         let requests = Family::default();
         registry.register("requests", "Requests by the status of their answers", requests.clone());
         let setup = Family::default();
-        registry.register(
-            "info",
-            "1: how entries come into the database, and where they wait",
-            setup.clone(),
-        );
+        let help =
+            "1: how entries come into the database, where they wait, and which start of which gateway it is";
+        registry.register("info", help, setup.clone());
         let connections = Gauge::default();
         registry.register("connections", "Connections that are open", connections.clone());
         let depth = [
@@ -178,7 +178,10 @@ impl Metrics {
             ),
             ("queue_bytes", "Bytes that the queue takes; -1 if a broker does not say it"),
             ("queue_limit_bytes", "Bytes that the queue may take at most"),
-            ("queue_messages", "Messages of entries that wait in a broker; -1 if the queue is in none"),
+            (
+                "queue_messages",
+                "Messages of entries that wait in a broker; -1 if the queue is in none, or the broker cannot be asked",
+            ),
         ]
         .map(|(name, help)| {
             let gauge = Gauge::default();
@@ -208,7 +211,8 @@ impl Metrics {
 
     /// Tells what the gateway is set up as.
     pub(crate) fn set_up_as(&self, architecture: &'static str, queue: &'static str) {
-        self.setup.get_or_create(&SetUp { architecture, queue }).set(1);
+        let instance = format!("{:016x}", rand::random::<u64>());
+        self.setup.get_or_create(&SetUp { architecture, queue, instance }).set(1);
     }
 
     pub(crate) fn count(&self, fate: Fate, entries: u64) {
@@ -249,8 +253,9 @@ impl Metrics {
 
     /// All of it, in the text format of Prometheus.
     pub(crate) fn text(&self, depth: Depth) -> String {
-        let Depth { entries, messages, bytes, most_bytes, oldest } = depth;
-        for (gauge, value) in self.depth.iter().zip([Some(entries), bytes, Some(most_bytes), messages]) {
+        let Depth { entries, messages, is_stale, bytes, most_bytes, oldest } = depth;
+        let told = messages.filter(|_| !is_stale);
+        for (gauge, value) in self.depth.iter().zip([Some(entries), bytes, Some(most_bytes), told]) {
             gauge.set(value.map_or(-1, |value| i64::try_from(value).unwrap_or(i64::MAX)));
         }
         let nobody_knows = oldest.is_none() && messages.is_some_and(|messages| messages > 0);

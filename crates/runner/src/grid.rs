@@ -385,12 +385,21 @@ fn check_others_table(table: &str, target: &Target, namespace: &str) -> Result<(
         ));
     };
     let schema = table.split_once('.').map(|(schema, _)| schema);
-    if schema.is_some() && target.kind().hosting != Hosting::Program {
-        return Err(format!("--table {table}: {name} has no schemas"));
-    }
-    let is_in_namespace = schema == Some(namespace)
-        || (schema.is_none() && address.path == namespace)
-        || table.starts_with(&format!("{namespace}_logs_"));
+    let is_namespace = |name: Option<&str>| name.is_some_and(|name| name.eq_ignore_ascii_case(namespace));
+    let is_in_namespace = match (name, schema) {
+        ("sqlite", Some(_)) => return Err(format!("--table {table}: {name} has no schemas")),
+        ("sqlite", None) => table.starts_with(&format!("{namespace}_logs_")),
+        (_, Some(_)) => is_namespace(schema),
+        // the first schema that is searched is the user's own
+        ("postgres", None) => is_namespace(address.user.as_deref()),
+        (_, None) if address.path.is_empty() => {
+            return Err(format!(
+                "--table {table}: say in which database it is: --store {}/DATABASE, or --table DATABASE.{table}",
+                target.shown().trim_end_matches('/')
+            ));
+        }
+        (_, None) => is_namespace(Some(&address.path)),
+    };
     if is_in_namespace {
         return Err(format!(
             "--table {table} would be in the run's namespace {namespace}, which is removed at the end: give another to \

@@ -30,6 +30,9 @@ const TO_THE_END: Duration = Duration::from_millis(100);
 /// What was acknowledged so shortly before a fault was under way when it came.
 const AT_WORK: Duration = Duration::from_millis(500);
 
+/// How long after the answer of a member whatever needs it is at work again: a collector tries every 5 s to store.
+const BACK_AT_WORK: Duration = Duration::from_secs(6);
+
 /// How long a member may take to stop in order before it is killed.
 const STOPPING: Duration = Duration::from_secs(10);
 
@@ -86,13 +89,28 @@ impl Injected {
         }
     }
 
-    /// The same as a result keeps it; `is_noticed` is whether clients notice at once what becomes of its member.
-    pub(crate) fn figures(&self, is_noticed: bool) -> InjectionFigures {
+    /// All that were carried out as a result keeps them; `is_noticed` says whether clients notice at once what becomes of a
+    /// member.
+    pub(crate) fn all_figures(all: &[Self], is_noticed: impl Fn(Role) -> bool) -> Vec<InjectionFigures> {
+        let settled = |before: &[Self], at: Option<Duration>| {
+            let is_back =
+                |each: &Self| each.answered.zip(at).is_some_and(|(back, at)| back + BACK_AT_WORK <= at);
+            before.iter().all(|each| each.missed || each.at.is_none() || is_back(each))
+        };
+        let each = all.iter().enumerate();
+        each.map(|(index, one)| {
+            one.figures(is_noticed(one.injection.member) || !settled(&all[..index], one.at))
+        })
+        .collect()
+    }
+
+    /// The same as a result keeps it; `is_told` is whether it counts only if it interrupts somebody.
+    fn figures(&self, is_told: bool) -> InjectionFigures {
         let Self { injection, at, back, answered, acknowledged, interrupted, unserved, .. } = self;
         let Self { missed, overtaken, forced, last_ok, next_ok, .. } = self;
         // what was acknowledged a moment before was on its way through the member
         let was_at_work = at.zip(*last_ok).is_some_and(|(at, last)| at.saturating_sub(last) < AT_WORK);
-        let is_told = is_noticed || !was_at_work;
+        let is_told = is_told || !was_at_work;
         let seconds = |time: &Option<Duration>| time.map(|time| time.as_secs_f64());
         InjectionFigures {
             fault: injection.disruption.name().to_owned(),

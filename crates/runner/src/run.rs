@@ -25,6 +25,7 @@ use crate::{
     answer::READY,
     grid::{self, Cell, Grid},
     harness,
+    inject::Injected,
     instance::{Claim, EarlierData, Instance},
     resume,
     trial::TrialRun,
@@ -478,11 +479,7 @@ impl Runner<'_, '_> {
             audit.across_crash(&without);
         }
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
-        let injections = driven
-            .injected
-            .iter()
-            .map(|each| each.figures(trial.is_noticed(each.injection.member)))
-            .collect();
+        let injections = Injected::all_figures(&driven.injected, |member| trial.is_noticed(member));
         // what was due while nobody was served is done afterwards
         let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
         result.note_injections(injections, is_scheduled);

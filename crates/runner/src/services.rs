@@ -119,6 +119,7 @@ impl Services {
             }
             tokio::time::sleep(AGAIN).await;
         }
+        service.unreached = None;
         self.started.push(service);
         Ok((address, token))
     }

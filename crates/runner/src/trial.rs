@@ -291,7 +291,9 @@ impl<'a> TrialRun<'a> {
     /// The store's own; that it does not answer. What cannot be removed now is removed with the namespace.
     pub async fn unload(&self, instance: &Instance) -> Result<(), StoreError> {
         let unloaded = self.trial.unload(instance.store(), &self.hosted.place);
-        within(PATIENCE, "removing the data", unloaded).await
+        // among rows of others the trial's have to be looked for
+        let most = if self.trial.running_gateway().is_some() { PATIENCE * 10 } else { PATIENCE };
+        within(most, "removing the data", unloaded).await
     }
 }
 

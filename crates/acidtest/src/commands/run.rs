@@ -4,12 +4,13 @@ use std::{collections::BTreeSet, path::Path, process::Command as Program, time::
 
 use acidtest_lab::Lab;
 use acidtest_model::{Secret, Span};
-use acidtest_report::{CellResult, Plan, RefusedKind, RunResult};
+use acidtest_report::{CellResult, Plan, RefusedKind, RunResult, count};
 use acidtest_runner::{
     Cell, Environment, Failure, Finished, Grid, Order, Target, Watcher,
     plan_check::{self, GivenOptions},
 };
 use acidtest_store_memory::Null;
+use rustix::process::{Resource, getrlimit};
 use tokio::task::LocalSet;
 
 use crate::{
@@ -179,6 +180,7 @@ fn order(run: &Run) -> Result<Order, Failure> {
             plan.workload
         )));
     }
+    check_open_files(&plan, &grid, getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX))?;
     let lock_service = lock_service(&plan, &grid, &targets).map_err(|failure| match failure {
         Failure::Usage(said) if asked.is_of_file("lock_service") => {
             Failure::Usage(format!("{what}: in lock_service: {said}"))
@@ -191,6 +193,25 @@ fn order(run: &Run) -> Result<Order, Failure> {
         plan.lock_service = service.shown();
     }
     Ok(Order { id: id(), plan, targets, lock_service, grid, begun: None })
+}
+
+/// Refuses more clients that may all have a connection to a gateway than files can be open, which are so many.
+fn check_open_files(plan: &Plan, grid: &Grid, files: u64) -> Result<(), Failure> {
+    // for what else a process has open
+    const OTHERS: u64 = 200;
+    let most = files.saturating_sub(OTHERS);
+    let visit = |cell: &&Cell| grid.workloads[cell.workload].visits().is_some();
+    let clients = grid.cells.iter().filter(visit).map(|cell| cell.clients).max().unwrap_or_default();
+    let each = u64::from(clients.div_ceil(plan.client_processes().unwrap_or(1).max(1)));
+    if each <= most {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{} clients may be connected at once, and a process can have {} files open\n  remedy: raise that (ulimit -Hn), fewer \
+         --clients, or --processes to spread them",
+        count(each),
+        count(files)
+    )))
 }
 
 fn parsed(stores: &[String]) -> Result<Vec<Target>, Failure> {
@@ -294,6 +315,22 @@ mod tests {
         let Err(failure) = ordered(words) else { panic!("{words} is accepted") };
         let Failure::Usage(said) = failure else { panic!("{words}: {failure}") };
         said
+    }
+
+    #[test]
+    fn no_more_clients_come_than_files_can_be_open() {
+        let checked = |words: &str| {
+            let Order { plan, grid, .. } = ordered(words).unwrap();
+            check_open_files(&plan, &grid, 1000).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(checked("logs --clients 800"), Ok(()));
+        let said = checked("logs --clients 3,801").unwrap_err();
+        assert!(
+            said.contains("801 clients") && said.contains("1,000 files") && said.contains("ulimit"),
+            "{said}"
+        );
+        assert_eq!(checked("logs --clients 1600 --processes 2"), Ok(()));
+        assert_eq!(checked("inventory --store postgres --clients 900"), Ok(()));
     }
 
     /// Options that would be ignored are refused, each with its own reason.

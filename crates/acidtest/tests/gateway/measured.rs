@@ -15,7 +15,8 @@ use acidtest_testbed::wanted;
 /// Runs it against this gateway, which stores in this database.
 fn measure(bench: &Bench, gateway: &Gateway, sink: &Sink, words: &[&str]) -> (CommandResult, Value) {
     let (store, url) = (sink.text(), format!("http://{}", gateway.address));
-    let load = ["--clients", "20", "--entries", "10", "--ramp", "500ms"];
+    // the private PostgreSQL has a user of the usual namespace's name, whose schema it would be
+    let load = ["--clients", "20", "--entries", "10", "--ramp", "500ms", "--namespace", "measured"];
     let mut command = bench.command(&["run", "logs", "--store", &store, "--gateway", &url]);
     command.args(load).args(words).env("ACIDTEST_TOKEN", &gateway.token);
     let ended = wait(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());

@@ -151,6 +151,7 @@ impl MemoryQueue {
         Depth {
             entries: state.progress.waiting(),
             messages: None,
+            is_stale: false,
             bytes: Some(state.bytes),
             most_bytes: self.most_bytes,
             oldest: state.progress.oldest(),

@@ -61,6 +61,8 @@ pub(crate) struct Depth {
     /// Of a queue in a broker: messages that wait there, which hold one or several entries. Entries are then only those in
     /// the hands of this process.
     pub(crate) messages: Option<u64>,
+    /// Whether the broker could not be asked when it was last to be: it may have other messages by now.
+    pub(crate) is_stale: bool,
     /// Bytes that the queue takes, of memory or disk, unless a broker does not say it.
     pub(crate) bytes: Option<u64>,
     /// The most bytes that it may take; 0 where this process does not decide.

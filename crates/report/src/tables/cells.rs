@@ -141,16 +141,24 @@ impl OwnCounts {
         };
         let sum = |name: &str| total(seen(name));
         let noted = |(name, over): &(&str, Over)| {
+            if seen(name).is_empty() {
+                return NOT_THERE.to_owned();
+            }
             count(match over {
                 Over::Sum => sum(name),
                 // an average over trials of whole numbers: what is behind the point is noise
-                Over::Mean => sum(name) / (seen(name).len() as u64).max(1),
+                Over::Mean => sum(name) / seen(name).len() as u64,
                 Over::Most => seen(name).into_iter().max().unwrap_or_default(),
             })
         };
-        let share = |(_, part, whole): &(&str, &str, &str)| match sum(whole) {
-            0 => NOT_THERE.to_owned(),
-            whole => format!("{:.2} %", sum(part) as f64 / whole as f64 * 100.0),
+        let share = |(_, part, whole): &(&str, &str, &str)| {
+            // of trials in which both are known
+            let known = cell.trials.iter().filter_map(|trial| {
+                let evidence = &trial.audit.evidence;
+                Some((*evidence.get(*part)? as f64, *evidence.get(*whole)? as f64))
+            });
+            let (part, whole) = known.fold((0.0, 0.0), |sum, each| (sum.0 + each.0, sum.1 + each.1));
+            if whole > 0.0 { format!("{:.2} %", part / whole * 100.0) } else { NOT_THERE.to_owned() }
         };
         let rates = self.operations.iter().map(own);
         let gauge = self.gauge.iter().map(|_| most());

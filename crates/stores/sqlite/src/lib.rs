@@ -269,7 +269,9 @@ impl Store for Sqlite {
             self.on_file("looking for the namespace", |connection| {
                 let names = tables(connection, namespace)?;
                 if names.is_empty() {
-                    return Ok(Owner::Nobody);
+                    // a gateway's tables have plain names, which somebody else may have used
+                    let is_used = !gateway_tables(connection, namespace)?.is_empty();
+                    return Ok(if is_used { Owner::Stranger } else { Owner::Nobody });
                 }
                 if !names.contains(&format!("{namespace}:marker")) {
                     return Ok(Owner::Stranger);

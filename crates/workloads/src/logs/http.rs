@@ -36,6 +36,8 @@ pub struct GatewayState {
     pub stored: u64,
     /// Entries that came again, since the gateway was started, and were not stored a second time.
     pub repeated: u64,
+    /// Which start of which gateway it is; 0 if that is not said.
+    pub instance: u64,
 }
 
 impl Gateway {
@@ -96,7 +98,14 @@ impl GatewayState {
         // without a queue nothing waits, and without a broker there are less than no messages
         let waits = |name: &str| value(name).map_or(0, |count| count.max(0).unsigned_abs());
         let total = |name: &str| u64::try_from(value(name)?).ok();
+        let is_in_broker = way(metrics).is_some_and(|(_, queue)| queue.broker().is_some());
+        if is_in_broker && value("acidtest_gateway_queue_messages").is_none_or(|count| count < 0) {
+            // the broker could not be asked
+            return None;
+        }
+        let instance = label(metrics, "instance").and_then(|id| u64::from_str_radix(id, 16).ok());
         Some(Self {
+            instance: instance.unwrap_or_default(),
             waiting: waits("acidtest_gateway_queue_entries") + waits("acidtest_gateway_queue_messages"),
             acknowledged: total("acidtest_gateway_entries_acknowledged_total")?,
             stored: total("acidtest_gateway_entries_stored_total")?,
@@ -111,17 +120,14 @@ impl GatewayState {
             acknowledged: self.acknowledged + other.acknowledged,
             stored: self.stored + other.stored,
             repeated: self.repeated + other.repeated,
+            instance: self.instance ^ other.instance,
         }
     }
 }
 
 /// How entries come into the database, and where they wait, by the metrics.
 fn way(metrics: &str) -> Option<(Architecture, LogQueue)> {
-    let labels = metrics.lines().find_map(|line| line.strip_prefix("acidtest_gateway_info{"))?;
-    let value = |name: &str| {
-        let (_, rest) = labels.split_once(&format!("{name}=\""))?;
-        rest.split_once('"').map(|(value, _)| value)
-    };
+    let value = |name| label(metrics, name);
     let architectures = [Architecture::Direct, Architecture::Queued];
     let queues = [LogQueue::Disk, LogQueue::Memory, LogQueue::RabbitMq, LogQueue::Nats];
     let (architecture, queue) = (value("architecture")?, value("queue")?);
@@ -131,6 +137,13 @@ fn way(metrics: &str) -> Option<(Architecture, LogQueue)> {
         Architecture::Direct => Some((architecture, queue.unwrap_or_default())),
         Architecture::Queued => Some((architecture, queue?)),
     }
+}
+
+/// What is said under this name of what a gateway is.
+fn label<'a>(metrics: &'a str, name: &str) -> Option<&'a str> {
+    let labels = metrics.lines().find_map(|line| line.strip_prefix("acidtest_gateway_info{"))?;
+    let (_, rest) = labels.split_once(&format!("{name}=\""))?;
+    rest.split_once('"').map(|(value, _)| value)
 }
 
 impl Connector for Gateway {
@@ -301,7 +314,7 @@ mod tests {
     fn the_state_is_in_the_metrics() {
         let totals = "# HELP x\nacidtest_gateway_entries_repeated_total 7\nacidtest_gateway_entries_stored_total 9\n\
                       acidtest_gateway_entries_acknowledged_total 20\n";
-        let known = GatewayState { waiting: 0, acknowledged: 20, stored: 9, repeated: 7 };
+        let known = GatewayState { waiting: 0, acknowledged: 20, stored: 9, repeated: 7, instance: 0 };
         assert_eq!(GatewayState::read(totals), Some(known));
         let on_disk =
             format!("{totals}acidtest_gateway_queue_entries 12\nacidtest_gateway_queue_messages -1\n");
@@ -309,6 +322,11 @@ mod tests {
         let in_broker =
             format!("{totals}acidtest_gateway_queue_entries 0\nacidtest_gateway_queue_messages 3\n");
         assert_eq!(GatewayState::read(&in_broker), Some(GatewayState { waiting: 3, ..known }));
+        let info = r#"acidtest_gateway_info{architecture="queued",queue="nats",instance="00ff"} 1"#;
+        let told = GatewayState::read(&format!("{in_broker}{info}\n"));
+        assert_eq!(told, Some(GatewayState { waiting: 3, instance: 255, ..known }));
+        // a broker that cannot be asked may have anything
+        assert_eq!(GatewayState::read(&format!("{on_disk}{info}\n")), None);
         assert_eq!(GatewayState::read("something else"), None);
         let info = |labels: &str| {
             way(&format!("acidtest_gateway_connections 3\nacidtest_gateway_info{{{labels}}} 1\n"))

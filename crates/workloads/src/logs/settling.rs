@@ -39,8 +39,8 @@ pub(super) struct Settled {
     pub(super) state: Option<GatewayState>,
     /// When, by what they say, the last entry was stored; or when an entry was found that had not been there before.
     pub(super) moved: Instant,
-    /// When the last entry was found.
-    pub(super) read: Instant,
+    /// Whether it was the same start of the same gateway that said so, all the time.
+    pub(super) is_one: bool,
 }
 
 /// Why what is not stored may still be in a queue, where the services stand so.
@@ -68,11 +68,15 @@ pub(super) struct Settling<'a> {
     patience: Patience,
     /// How much was stored, and when that was last seen to change.
     moved: (u64, Instant),
+    /// Which start of which gateway has said so, and whether it was another one before.
+    instance: Option<u64>,
+    is_one: bool,
 }
 
 impl<'a> Settling<'a> {
     pub(super) fn new(services: Vec<&'a Gateway>, has_hidden: bool, has_others: bool) -> Self {
-        Self { services, has_hidden, has_others, patience: PATIENCE, moved: (0, Instant::now()) }
+        let (moved, instance) = ((0, Instant::now()), None);
+        Self { services, has_hidden, has_others, patience: PATIENCE, moved, instance, is_one: true }
     }
 
     /// Waits until no queue holds anything, and reads what is stored into the ledger: over and over, as long as acknowledged
@@ -102,7 +106,7 @@ impl<'a> Settling<'a> {
             }
             // no broker shows what a collector holds that was killed: it comes back
             if totals.lost == 0 || !self.has_hidden || quiet.elapsed() >= self.patience.quiet {
-                return Ok(Settled { state, moved: self.moved.1, read: quiet });
+                return Ok(Settled { state, moved: self.moved.1, is_one: self.is_one });
             }
             is_again = true;
             tokio::time::sleep(self.patience.again).await;
@@ -118,6 +122,7 @@ impl<'a> Settling<'a> {
             let (state, now) = (self.state().await, Instant::now());
             match &state {
                 Ok(state) => {
+                    self.is_one &= *self.instance.get_or_insert(state.instance) == state.instance;
                     let stored = state.stored + state.repeated;
                     if self.moved.0 != stored {
                         self.moved = (stored, now);

@@ -14,7 +14,7 @@ use super::{
     StoredState, audit, client,
     http::Gateway,
     ledger,
-    settling::{self, Settling},
+    settling::{self, Settled, Settling},
 };
 use crate::{
     AuditResult, Crash, DURABILITY, Front, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store,
@@ -188,6 +188,20 @@ struct LogsTrial {
     sink: OnceLock<Durability>,
 }
 
+/// How often a gateway that runs already is asked what it is, if it does not say so.
+const ASKED: u32 = 10;
+
+/// What a gateway that runs already says it is; none if it says nothing.
+async fn found(gateway: &Gateway) -> Option<(Architecture, LogQueue, GatewayState)> {
+    for _ in 0..ASKED {
+        if let (Ok((architecture, queue)), Ok(state)) = (gateway.way().await, gateway.state().await) {
+            return Some((architecture, queue, state));
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    None
+}
+
 fn port(store: &dyn Store) -> Result<&dyn LogsStore, StoreError> {
     store.logs().ok_or_else(|| no_port(NAME))
 }
@@ -242,20 +256,19 @@ impl LogsTrial {
         let services = [&self.gateway, &self.collector].into_iter().filter_map(OnceLock::get);
         let settling = Settling::new(services.collect(), self.has_hidden(), is_running);
         let settled = settling.read(ledger, store, &self.rows(store, place)).await?;
-        let stored =
-            if is_running && !self.has_stored_all(settled.state) { settled.read } else { settled.moved };
         let is_direct = self.ways().is_some_and(|(architecture, _)| architecture == Architecture::Direct);
-        let took = ledger.since(stored).map(|(first, last)| {
+        let took = ledger.since(settled.moved).map(|(first, last)| {
             // directly, what is acknowledged is stored
             if is_direct { (first.saturating_sub(last), Duration::ZERO) } else { (first, last) }
         });
+        // a gateway that runs already need not say when it has stored what
+        let is_timed = is_direct || !is_running || self.has_stored_all(settled.state);
         let repeated = settled.state.map(|state| state.repeated);
         Ok(StoredState {
             // those of others are among them
             suppressed: repeated.filter(|_| !is_running),
-            took,
-            doubt: settling::doubt(settled.state)
-                .or_else(|| self.doubt(settled.state).filter(|_| is_running)),
+            took: took.filter(|_| is_timed),
+            doubt: settling::doubt(settled.state).or_else(|| self.doubt(&settled).filter(|_| is_running)),
         })
     }
 
@@ -277,15 +290,17 @@ impl LogsTrial {
     }
 
     /// Why what a gateway that runs already has acknowledged may be on its way, although it says that nothing waits.
-    fn doubt(&self, now: Option<GatewayState>) -> Option<&'static str> {
+    fn doubt(&self, settled: &Settled) -> Option<&'static str> {
         let ledger = &self.scenario.ledger;
-        let since = self.since_begun(now);
+        let since = self.since_begun(settled.state);
+        let before = self.found.get().copied().flatten().map(|(.., before)| before.instance);
+        let is_one = settled.is_one && before == settled.state.map(|now| now.instance);
         if ledger.totals().saved == 0 {
             return Some(
                 "no entry is in the table that was read; --store and --table say where the gateway stores",
             );
         }
-        if since.is_none_or(|since| since.acknowledged < ledger.acknowledged()) {
+        if !is_one || since.is_none_or(|since| since.acknowledged < ledger.acknowledged()) {
             return Some(
                 "the gateway was started anew, or is not the only one at this address: what waits is not known",
             );
@@ -379,11 +394,7 @@ impl WorkloadTrial for LogsTrial {
         Box::pin(async move {
             let settings = port(store)?.settings(server);
             if let (Some(gateway), true) = (self.gateway.get(), self.parameters.gateway.is_some()) {
-                let found = async {
-                    let ((architecture, queue), state) = (gateway.way().await?, gateway.state().await?);
-                    Ok::<_, StoreError>((architecture, queue, state))
-                };
-                let found = found.await.ok();
+                let found = found(gateway).await;
                 self.found.get_or_init(|| found);
             }
             self.sink.get_or_init(|| settings.durability);
@@ -458,7 +469,7 @@ mod tests {
     /// What a gateway that runs already does not show is not called lost.
     #[test]
     fn a_running_gateway_is_believed_no_more_than_it_can_know() {
-        let before = GatewayState { waiting: 0, acknowledged: 100, stored: 100, repeated: 0 };
+        let before = GatewayState { waiting: 0, acknowledged: 100, stored: 100, repeated: 0, instance: 7 };
         let doubt = |queue, saved: u64, now: GatewayState| {
             let trial = LogsTrial {
                 parameters: Parameters { gateway: Some("http://a".to_owned()), ..Parameters::default() },
@@ -477,16 +488,19 @@ mod tests {
                     ledger.found(&Entry::new("", Id { client: 0, sequence }, 7, 50).stored());
                 }
             }
-            trial.doubt(Some(now))
+            let moved = Instant::now();
+            let is_one = now.instance != 8;
+            trial.doubt(&Settled { state: Some(now), moved, is_one })
         };
         let all = GatewayState { acknowledged: 103, stored: 102, ..before };
         assert_eq!(doubt(LogQueue::Disk, 2, all), None);
         let told = |queue, saved, now| doubt(queue, saved, now).unwrap();
         assert!(told(LogQueue::Disk, 0, all).contains("--store and --table"));
         assert!(told(LogQueue::RabbitMq, 2, all).contains("collectors elsewhere"));
-        for acknowledged in [102, 3] {
-            let fewer = GatewayState { acknowledged, ..all };
-            assert!(told(LogQueue::Disk, 2, fewer).contains("started anew"));
+        let fewer = [102, 3].map(|acknowledged| GatewayState { acknowledged, ..all });
+        let others = [8, 9].map(|instance| GatewayState { instance, ..all });
+        for other in fewer.into_iter().chain(others) {
+            assert!(told(LogQueue::Disk, 2, other).contains("started anew"));
         }
     }
 

@@ -219,6 +219,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     waiting: Waiting,
+    /// Whether that could be asked when it was last to be.
+    is_known: bool,
     /// Why nothing can be published, and why nothing can be received.
     unpublished: Option<String>,
     unreceived: Option<String>,
@@ -263,6 +265,7 @@ impl Shared {
     /// emptied before anybody looked; then it is tried again after a while.
     fn note_waiting(&self, waiting: Waiting) {
         let state = &mut *self.state();
+        state.is_known = true;
         let before = std::mem::replace(&mut state.waiting, waiting);
         state.full = match state.full {
             Some((at, _)) if at.elapsed() >= STILL_FULL => None,
@@ -288,10 +291,12 @@ impl Shared {
                 };
                 open.waiting().await
             });
-            match waiting.await {
-                Ok(waiting) => self.note_waiting(waiting),
+            if let Ok(waiting) = waiting.await {
+                self.note_waiting(waiting);
+            } else {
                 // the other connections tell why
-                Err(_) => gauge = None,
+                gauge = None;
+                self.state().is_known = false;
             }
             sleep(LOOK).await;
         }
@@ -393,9 +398,19 @@ impl BrokerQueue {
     }
 
     pub(super) fn depth(&self) -> Depth {
-        let Waiting { messages, bytes } = self.shared.state().waiting;
+        let (Waiting { messages, bytes }, is_stale) = {
+            let state = self.shared.state();
+            (state.waiting, !state.is_known)
+        };
         let (entries, oldest) = self.receiving.as_ref().map_or((0, None), Receiving::held);
-        Depth { entries, messages: Some(messages), bytes, most_bytes: self.shared.most_bytes, oldest }
+        Depth {
+            entries,
+            messages: Some(messages),
+            is_stale,
+            bytes,
+            most_bytes: self.shared.most_bytes,
+            oldest,
+        }
     }
 
     /// Why nothing is taken from clients at present; of a queue that is only collected from: why it cannot be.

@@ -360,6 +360,7 @@ impl DiskQueue {
         Depth {
             entries: state.progress.waiting(),
             messages: None,
+            is_stale: false,
             bytes: Some(state.disk_bytes()),
             most_bytes: self.shared.options.most_bytes,
             oldest: state.progress.oldest(),
