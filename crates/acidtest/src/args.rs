@@ -133,8 +133,8 @@ pub(crate) struct Grid {
     #[arg(long, value_delimiter = ',', value_name = "DURABILITY,...")]
     pub(crate) durability: Option<Vec<Durability>>,
     /// Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random),
-    /// restart@5s, pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s; of clients disconnect@3s, stall@3s:2s; together
-    /// as kill@3s+pause@6s:1s [default: none]
+    /// restart@5s, pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s and of sink, queue, collector; of clients
+    /// disconnect@3s, stall@3s:2s; together as kill@3s+pause@6s:1s [default: none]
     #[arg(long, value_delimiter = ',', value_name = "FAULT,...")]
     pub(crate) fault: Option<Vec<Faults>>,
     #[command(flatten)]

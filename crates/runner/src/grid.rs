@@ -380,8 +380,8 @@ fn check_others_table(table: &str, target: &Target, namespace: &str) -> Result<(
     let name = target.kind().name;
     let Some(address) = &target.address else {
         return Err(format!(
-            "{name} would be a private one, and a gateway that runs already (--gateway) stores in a database of your own: \
-             give its address to --store"
+            "--gateway needs --store ADDRESS: a gateway that runs already stores in a database of your own, and {name} \
+             would be a private one"
         ));
     };
     let schema = table.split_once('.').map(|(schema, _)| schema);
@@ -403,7 +403,7 @@ fn check_others_table(table: &str, target: &Target, namespace: &str) -> Result<(
     if is_in_namespace {
         return Err(format!(
             "--table {table} would be in the run's namespace {namespace}, which is removed at the end: give another to \
-             --namespace"
+             --namespace, or the schema of the table to --table"
         ));
     }
     Ok(())

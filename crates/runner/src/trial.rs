@@ -15,7 +15,7 @@ use acidtest_workloads::{
 
 use crate::{
     Failure, Interrupt, Watcher,
-    answer::{PATIENCE, within},
+    answer::{PATIENCE, takes_connections, within},
     driver::{Driver, Spread},
     instance::{Instance, LostMember},
     watch::{self, Driven},
@@ -116,10 +116,20 @@ impl<'a> TrialRun<'a> {
     }
 
     /// Has the clients talk to a gateway that runs already.
-    pub fn use_running_gateway(&mut self, token: &Secret) {
-        let Some(address) = self.trial.running_gateway() else { return };
+    ///
+    /// # Errors
+    /// Nobody takes connections there.
+    pub async fn use_running_gateway(&mut self, token: &Secret) -> Result<(), Failure> {
+        let Some(address) = self.trial.running_gateway() else { return Ok(()) };
+        let endpoint = Address { port: address.port.or(Some(80)), ..address.clone() };
+        if !takes_connections(&endpoint).await {
+            return Err(Failure::Store(format!(
+                "nobody takes connections at {address}\n  remedy: start the gateway, or name its host and port (--gateway)"
+            )));
+        }
         self.trial.reach(Role::Gateway, &address, Some(token.reveal()));
         self.gateway = Some((address, token.reveal().to_owned()));
+        Ok(())
     }
 
     /// Starts the services that the trial has in front of the store. `program` is acidtest's own.
