@@ -137,7 +137,9 @@ impl Grid {
                 for (&durability, &lock) in
                     levels.clone().flat_map(|durability| locks.iter().map(move |lock| (durability, lock)))
                 {
-                    if let Err(why) = check(each, kind.name, &**with, durability, lock) {
+                    if let Err(why) = check(each, kind.name, &**with, durability, lock)
+                        .and_then(|()| check_others_table(&**with, each, &plan.namespace))
+                    {
                         refused.insert(why);
                         continue;
                     }
@@ -332,9 +334,6 @@ fn check_faults(
             kind.name
         ));
     }
-    if let Some(table) = workload.others_table() {
-        check_others_table(table, target, &plan.namespace)?;
-    }
     if !faults.hit_servers() {
         return Ok(());
     }
@@ -376,7 +375,8 @@ fn check_faults(
 }
 
 /// Whether a gateway that runs already can store in this table there. What is in the run's namespace is removed with it.
-fn check_others_table(table: &str, target: &Target, namespace: &str) -> Result<(), String> {
+fn check_others_table(workload: &dyn Workload, target: &Target, namespace: &str) -> Result<(), String> {
+    let Some(table) = workload.others_table() else { return Ok(()) };
     let name = target.kind().name;
     let Some(address) = &target.address else {
         return Err(format!(

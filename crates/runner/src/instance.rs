@@ -284,9 +284,12 @@ impl Instance {
         let services = self.services.members().map(Member::role);
         let roles: Vec<Role> = self.members().map(|member| member.role).chain(services).collect();
         roles.into_iter().filter(|role| !is_expected(*role)).find_map(|role| {
-            let member = self.member(role)?;
-            let (how, log) = (member.ended()?, member.log_tail(LOG_LINES));
-            (!self.services.revive(role)).then(|| LostMember { how: lost(role, &how), log })
+            let how = self.member(role)?.ended()?;
+            if self.services.revive(role) {
+                return None;
+            }
+            let log = self.member(role)?.log_tail(LOG_LINES);
+            Some(LostMember { how: lost(role, &how), log })
         })
     }
 

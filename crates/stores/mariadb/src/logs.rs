@@ -31,8 +31,7 @@ impl LogsStore for MariaDb {
     }
 
     fn rows(&self, place: &Place) -> Rows {
-        let (schema, table) = (Some(place.namespace.clone()), place.object("logs"));
-        Rows { schema, table, prefix: String::new() }
+        Rows::own(Some(place.namespace.clone()), place.object("logs"))
     }
 
     fn entries<'a>(

@@ -133,7 +133,7 @@ impl LogsStore for Memory {
     }
 
     fn rows(&self, place: &Place) -> Rows {
-        Rows { schema: None, table: name(place), prefix: String::new() }
+        Rows::own(None, name(place))
     }
 
     fn client(&self, place: &Place, scenario: logs::Scenario) -> Option<ClientTask> {

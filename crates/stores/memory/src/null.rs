@@ -309,7 +309,7 @@ impl LogsStore for Null {
     }
 
     fn rows(&self, _: &Place) -> Rows {
-        Rows { schema: None, table: String::new(), prefix: String::new() }
+        Rows::own(None, String::new())
     }
 
     fn client(&self, _: &Place, scenario: logs::Scenario) -> Option<ClientTask> {

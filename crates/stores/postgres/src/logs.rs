@@ -25,8 +25,7 @@ impl LogsStore for Postgres {
     }
 
     fn rows(&self, place: &Place) -> Rows {
-        let (schema, table) = (Some(place.namespace.clone()), place.object("logs"));
-        Rows { schema, table, prefix: String::new() }
+        Rows::own(Some(place.namespace.clone()), place.object("logs"))
     }
 
     fn settings(&self, server: &EffectiveSettings) -> EffectiveSettings {

@@ -30,8 +30,7 @@ impl LogsStore for Sqlite {
     }
 
     fn rows(&self, place: &Place) -> Rows {
-        let table = format!("{}{}", prefix(&place.namespace), place.trial);
-        Rows { schema: None, table, prefix: String::new() }
+        Rows::own(None, format!("{}{}", prefix(&place.namespace), place.trial))
     }
 
     fn settings(&self, server: &EffectiveSettings) -> EffectiveSettings {

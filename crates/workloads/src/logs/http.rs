@@ -53,12 +53,16 @@ impl Gateway {
         self.told(GatewayState::read).await
     }
 
-    /// How entries come into the database there, and where they wait.
+    /// How entries come into the database there, where they wait, and how it stands.
     ///
     /// # Errors
     /// It does not answer, or not so.
-    pub(super) async fn way(&self) -> Result<(Architecture, LogQueue), StoreError> {
-        self.told(way).await
+    pub(super) async fn found(&self) -> Result<(Architecture, LogQueue, GatewayState), StoreError> {
+        self.told(|metrics| {
+            let (architecture, queue) = way(metrics)?;
+            Some((architecture, queue, GatewayState::read(metrics)?))
+        })
+        .await
     }
 
     /// What this reads in the metrics.

@@ -82,6 +82,12 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// All rows of a table of the trial's own.
+    #[must_use]
+    pub fn own(schema: Option<String>, table: String) -> Self {
+        Self { schema, table, prefix: String::new() }
+    }
+
     /// The rows whose ids have this prefix in a table of somebody else's, `TABLE` or `SCHEMA.TABLE`.
     pub(super) fn among_others(table: &str, prefix: &str) -> Self {
         let (schema, table) =

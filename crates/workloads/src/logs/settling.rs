@@ -41,6 +41,8 @@ pub(super) struct Settled {
     pub(super) moved: Instant,
     /// Whether it was the same start of the same gateway that said so, all the time.
     pub(super) is_one: bool,
+    /// How many entries were found.
+    pub(super) saved: u64,
 }
 
 /// Why what is not stored may still be in a queue, where the services stand so.
@@ -95,7 +97,9 @@ impl<'a> Settling<'a> {
         loop {
             let state = self.drained().await;
             let read = Instant::now();
-            ledger.forget_found();
+            if is_again {
+                ledger.forget_found();
+            }
             store.entries(rows, &mut |entry| ledger.found(entry)).await?;
             let totals = ledger.totals();
             if totals.saved > saved {
@@ -106,7 +110,7 @@ impl<'a> Settling<'a> {
             }
             // no broker shows what a collector holds that was killed: it comes back
             if totals.lost == 0 || !self.has_hidden || quiet.elapsed() >= self.patience.quiet {
-                return Ok(Settled { state, moved: self.moved.1, is_one: self.is_one });
+                return Ok(Settled { state, moved: self.moved.1, is_one: self.is_one, saved });
             }
             is_again = true;
             tokio::time::sleep(self.patience.again).await;
@@ -207,7 +211,7 @@ mod tests {
         }
 
         fn rows(&self, _: &Place) -> Rows {
-            Rows { schema: None, table: String::new(), prefix: String::new() }
+            Rows::own(None, String::new())
         }
 
         fn entries<'a>(

@@ -194,8 +194,8 @@ const ASKED: u32 = 10;
 /// What a gateway that runs already says it is; none if it says nothing.
 async fn found(gateway: &Gateway) -> Option<(Architecture, LogQueue, GatewayState)> {
     for _ in 0..ASKED {
-        if let (Ok((architecture, queue)), Ok(state)) = (gateway.way().await, gateway.state().await) {
-            return Some((architecture, queue, state));
+        if let Ok(found) = gateway.found().await {
+            return Some(found);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -268,7 +268,8 @@ impl LogsTrial {
             // those of others are among them
             suppressed: repeated.filter(|_| !is_running),
             took: took.filter(|_| is_timed),
-            doubt: settling::doubt(settled.state).or_else(|| self.doubt(&settled).filter(|_| is_running)),
+            doubt: settling::doubt(settled.state)
+                .or_else(|| if is_running { self.doubt(&settled) } else { None }),
         })
     }
 
@@ -295,7 +296,7 @@ impl LogsTrial {
         let since = self.since_begun(settled.state);
         let before = self.found.get().copied().flatten().map(|(.., before)| before.instance);
         let is_one = settled.is_one && before == settled.state.map(|now| now.instance);
-        if ledger.totals().saved == 0 {
+        if settled.saved == 0 {
             return Some(
                 "no entry is in the table that was read; --store and --table say where the gateway stores",
             );
@@ -464,7 +465,7 @@ mod tests {
     use std::{collections::BTreeMap, time::Instant};
 
     use super::*;
-    use crate::logs::{Entry, Id, ledger::Ending};
+    use crate::logs::{Id, ledger::Ending};
 
     /// What a gateway that runs already does not show is not called lost.
     #[test]
@@ -484,13 +485,10 @@ mod tests {
                 let id = || std::iter::once(Id { client: 0, sequence });
                 ledger.sending(id());
                 ledger.ended(id(), Ending::Acknowledged);
-                if sequence < saved {
-                    ledger.found(&Entry::new("", Id { client: 0, sequence }, 7, 50).stored());
-                }
             }
             let moved = Instant::now();
             let is_one = now.instance != 8;
-            trial.doubt(&Settled { state: Some(now), moved, is_one })
+            trial.doubt(&Settled { state: Some(now), moved, is_one, saved })
         };
         let all = GatewayState { acknowledged: 103, stored: 102, ..before };
         assert_eq!(doubt(LogQueue::Disk, 2, all), None);
