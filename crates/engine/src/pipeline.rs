@@ -85,9 +85,7 @@ impl Seat {
         let mut now = self.now();
         let mut slice = now;
         loop {
-            // an operation that is late already is counted as dropped if it is not sent
-            let waits = due.is_none_or(|(due, _)| due > now);
-            over |= self.stopping() || waits && self.is_spent();
+            over |= self.stopping() || self.is_spent();
             if !over && due.is_none() && flight.count < client.depth() {
                 due = self.claim(now).map(|due| (due, due < now));
                 over = due.is_none();
@@ -104,7 +102,7 @@ impl Seat {
             let done = match step {
                 Step::Send(moment, late) => {
                     due = None;
-                    if !self.take_turn(moment) {
+                    if !self.take_turn() {
                         over = true;
                         continue;
                     }

@@ -347,7 +347,7 @@ impl Seat {
                     break;
                 }
             }
-            if !self.take_turn(due) {
+            if !self.take_turn() {
                 break;
             }
             let Some(operation) = client.draw() else {
@@ -386,14 +386,8 @@ impl Seat {
     }
 
     /// Whether the operation that is due now is still within the number of operations asked for.
-    pub(crate) fn take_turn(&self, due: u64) -> bool {
-        if !self.scheduled || self.phase == Phase::WarmUp || self.shared.budget_left() {
-            return true;
-        }
-        if due <= self.now() {
-            self.bench.borrow_mut().recorder.dropped(1);
-        }
-        false
+    pub(crate) fn take_turn(&self) -> bool {
+        !self.scheduled || self.phase == Phase::WarmUp || self.shared.budget_left()
     }
 
     /// Whether as many operations as asked for have been started.

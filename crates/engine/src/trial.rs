@@ -326,7 +326,7 @@ impl Trial {
     }
 
     /// Until when arrivals count as due: the end of the measured part, or now if the trial was stopped early. Where
-    /// a number of operations was asked for, none counts as dropped, because all of them are started.
+    /// a number of operations was asked for, none counts as dropped: all of them are started, or the trial was stopped.
     fn arrivals_end(&self) -> u64 {
         match self.shared.load.extent {
             Extent::Operations(_) => 0,

@@ -610,6 +610,19 @@ fn at_overload_nothing_is_hidden() {
     assert!(response > 300_000_000, "response has the waiting in it: {response} ns");
 }
 
+/// What would have been due after the last operation that was asked for is not missing.
+#[test]
+fn of_a_number_of_operations_none_is_dropped() {
+    let load = Load { arrivals: Arrivals::Constant(1000.0), ..operations(200) };
+    let (measurement, _) = simulate(load.clone(), 500, |_| Act::Answer(Attempt::Ok));
+    let (tasks, _) = pipelines(50, shape(1, true), all_after(1));
+    let piped = Trial::new(load, 50).run(tasks).unwrap();
+    for measured in [measurement, piped] {
+        let arrived = measured.arrived;
+        assert_eq!((arrived.offered, arrived.started, arrived.dropped), (200, 200, 0), "{arrived:?}");
+    }
+}
+
 #[test]
 fn an_open_loop_under_its_capacity_starts_on_time() {
     let load = Load { arrivals: Arrivals::Poisson(500.0), ..for_millis(1000) };
