@@ -31,15 +31,47 @@ pub(crate) fn headline(result: &RunResult, names: &Names) -> String {
     lines.join("\n")
 }
 
-/// The workload in a line; where cells differ in its parameters, how many choices of them there are.
+/// The workload in a line; where cells differ in its parameters, what they have in common, and how many choices there are
+/// of the others.
 pub(crate) fn workload(result: &RunResult) -> String {
     let mut lines: Vec<&str> = result.cells.iter().map(|cell| cell.headline.as_str()).collect();
     lines.sort_unstable();
     lines.dedup();
     match lines.as_slice() {
         [one] => (*one).to_owned(),
-        several => format!("{} choices of its parameters", several.len()),
+        several => {
+            let mut lines = several.iter().map(|line| parts(line));
+            let first = lines.next().unwrap_or_default();
+            let common = lines.fold(first, |mut common, line| {
+                common.retain(|part| line.contains(part));
+                common
+            });
+            let (count, common) = (several.len(), common.join(", "));
+            match &*common {
+                "" => format!("{count} choices of its parameters"),
+                common => format!("{common}; {count} choices of its other parameters"),
+            }
+        }
     }
+}
+
+/// The parts of a line, which are set off by commas outside of parentheses.
+fn parts(line: &str) -> Vec<&str> {
+    let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
+    for (at, letter) in line.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            // not those of a number
+            ',' if depth == 0 && line[at..].starts_with(", ") => {
+                parts.push(&line[begin..at]);
+                begin = at + 2;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&line[begin..]);
+    parts
 }
 
 pub(crate) fn driving(result: &RunResult) -> String {
@@ -107,6 +139,34 @@ pub(crate) fn clients(numbers: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cells_have_in_common_is_said() {
+        let mut result = crate::sample::Grid::default().result();
+        let said = |result: &mut RunResult, lines: [&str; 2]| {
+            result.cells.truncate(2);
+            for (cell, line) in result.cells.iter_mut().zip(lines) {
+                line.clone_into(&mut cell.headline);
+            }
+            workload(result)
+        };
+        assert_eq!(said(&mut result, ["1,000 entries, direct"; 2]), "1,000 entries, direct");
+        assert_eq!(
+            said(&mut result, ["1,000 entries, direct", "1,000 entries, queue on disk"]),
+            "1,000 entries; 2 choices of its other parameters"
+        );
+        assert_eq!(
+            said(&mut result, ["5 entries, direct", "10 entries, queued"]),
+            "2 choices of its parameters"
+        );
+        let lines = [
+            "100 B, 1 producer (ack none, 2 at once), drained",
+            "100 B, 1 producer (ack confirm, 2 at once), drained",
+        ];
+        assert_eq!(said(&mut result, lines), "100 B, drained; 2 choices of its other parameters");
+        result.cells.clear();
+        assert_eq!(workload(&result), "0 choices of its parameters");
+    }
 
     /// The rate of a queue applies to its producers: consumers take messages as they come.
     #[test]

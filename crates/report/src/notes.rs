@@ -571,7 +571,12 @@ fn trial_notes(trial: &TrialResult) -> Vec<(&'static str, String)> {
         let faults = total(trial.faults.values().copied());
         let most = trial.faults.iter().max_by_key(|(_, count)| **count);
         let most = most.map_or_else(String::new, |(fault, _)| format!(", mostly \"{fault}\""));
-        notes.push(("faults", format!("{} errors{most}; {} reconnects", count(faults), trial.reconnects)));
+        let times = |number: u64, what: &str| {
+            let plural = if number == 1 { "" } else { "s" };
+            format!("{} {what}{plural}", count(number))
+        };
+        let (errors, reconnects) = (times(faults, "error"), times(trial.reconnects, "reconnect"));
+        notes.push(("faults", format!("{errors}{most}; {reconnects}")));
     }
     let arrived = trial.arrived;
     if arrived.late > 0 || arrived.dropped > 0 {

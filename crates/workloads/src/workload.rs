@@ -40,7 +40,8 @@ pub struct WorkloadKind {
     pub guarantees: &'static [Guarantee],
     /// Evidence of its audit that has a column in tables, by name, and how the trials of a cell are taken together.
     pub counts: &'static [(&'static str, Over)],
-    /// Shares of that evidence that have a column: the column's title, and the names of part and whole.
+    /// Shares of that evidence that have a column: the column's title, and the names of part and whole. A terminal that is
+    /// narrow shows the first one longest, and of the counts those that come first.
     pub shares: &'static [(&'static str, &'static str, &'static str)],
     /// The operations and spans that tables explain, by name, each with a sentence that follows `name: `.
     pub terms: &'static [(&'static str, &'static str)],

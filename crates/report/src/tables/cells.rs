@@ -118,7 +118,9 @@ impl OwnCounts {
         let rates = self.operations.iter().map(|name| (format!("{name}/s"), Worth::High));
         let gauge = self.gauge.iter().map(|name| (format!("most {name}"), Worth::Middle));
         let evidence = self.evidence.iter().map(|(name, _)| (name.replace('_', " "), Worth::Middle));
-        let shares = self.shares.iter().map(|(title, ..)| ((*title).to_owned(), Worth::High));
+        // the first share is what the workload is about
+        let worths = std::iter::once(Worth::High).chain(std::iter::repeat(Worth::Middle));
+        let shares = self.shares.iter().zip(worths).map(|((title, ..), worth)| ((*title).to_owned(), worth));
         rates.chain(gauge).chain(evidence).chain(shares).collect()
     }
 

@@ -36,14 +36,14 @@ pub const KIND: WorkloadKind = WorkloadKind {
         INTEGRITY,
     ],
     counts: &[
+        ("saved", Over::Sum),
+        ("given_up", Over::Sum),
+        ("saved_per_second", Over::Mean),
+        ("most_clients", Over::Most),
         ("sent", Over::Sum),
         ("acknowledged", Over::Sum),
-        ("saved", Over::Sum),
-        ("saved_per_second", Over::Mean),
-        ("given_up", Over::Sum),
         ("not_sent", Over::Sum),
         ("suppressed", Over::Sum),
-        ("most_clients", Over::Most),
     ],
     shares: &[("not saved", "not_saved", "sent"), ("of acknowledged", "lost", "acknowledged")],
     terms: &[(
