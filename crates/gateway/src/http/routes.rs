@@ -152,8 +152,8 @@ async fn authenticated(service: &Service, request: &Request<Incoming>) -> Result
     service.metrics.stage(Stage::Authenticate, since.elapsed());
     user.map_err(|denied| match denied {
         Denied::Token(why) => Problem::new(StatusCode::UNAUTHORIZED, "the token is not good", why),
-        Denied::Away(_) => {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "users cannot be looked up", denied.to_string())
+        Denied::Away(why) => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "users cannot be looked up", why.to_string())
         }
     })
 }

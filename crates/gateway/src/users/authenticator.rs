@@ -20,13 +20,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOST: usize = 20_000;
 
 /// Why a request is not taken.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub(crate) enum Denied {
     /// The token is missing, or not good: HTTP's 401.
-    #[error("{0}")]
     Token(&'static str),
     /// The database of users does not answer: HTTP's 503.
-    #[error("users cannot be looked up: {0}")]
     Away(Error),
 }
 

@@ -5,6 +5,7 @@ use std::{io, time::Duration};
 
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::{Address, StoreError};
+use serde::Deserialize;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -177,9 +178,23 @@ struct Response {
     stays: bool,
 }
 
-/// A status with the beginning of what was said with it.
+/// What a gateway says of a request that it does not take as it is.
+#[derive(Deserialize)]
+struct Problem {
+    title: String,
+    detail: String,
+}
+
+/// A status with what was said with it, or its beginning.
 fn said(status: u16, body: &str) -> String {
-    let text: String = body.chars().take(200).collect();
+    let text = match serde_json::from_str(body) {
+        // some details begin with the title
+        Ok(Problem { title, detail }) if !title.is_empty() && detail.starts_with(&title) => detail,
+        Ok(Problem { title, detail }) if !detail.is_empty() => format!("{title}: {detail}"),
+        // what is wrong with each entry stands elsewhere in it
+        _ => body.to_owned(),
+    };
+    let text: String = text.chars().take(200).collect();
     format!("HTTP {status}: {}", text.trim())
 }
 
