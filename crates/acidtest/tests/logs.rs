@@ -261,7 +261,7 @@ fn plant(file: &Path, does: &str) {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let bench = Bench::new();
-    let cases: [(&[&str], &str); 19] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["--fault", "kill:queue@1s"], "there is no broker"),
         (&["--fault", "kill:collector@1s"], "there is no collector of its own"),
         (&["--queue", "nats", "--fault", "kill@1s"], "write kill:collector@3s"),
@@ -273,6 +273,7 @@ fn what_makes_no_sense_is_refused() {
         (&["--fault", "kill:gateway@10s"], "comes after the end of the ramp, which lasts 10s"),
         (&["--fault", "pause:gateway@9s:2s"], "is not over by the end of the ramp"),
         (&["--durability", "none"], "is opened by the gateway"),
+        (&["--collectors", "4"], "takes one transaction at a time: leave --collectors 4 out"),
         (&["--duration", "5s"], "--duration has no effect here"),
         (&["--ops", "5"], "until the last has left"),
         (&["--rate", "5"], "say how much is sent"),

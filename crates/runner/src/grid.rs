@@ -126,7 +126,7 @@ impl Grid {
         let workloads = workloads(kind, plan)?;
         let faults = if plan.faults.is_empty() { vec![Faults::default()] } else { plan.faults.clone() };
         let mut grid = Self { workloads, faults, cells: Vec::new(), left_out: Vec::new() };
-        let mut refused = BTreeSet::new();
+        let mut refused = Refused::default();
         for (target, each) in targets.iter().enumerate() {
             // a user's own server keeps the durability level that it has, and so does a store whose queues have their
             // own
@@ -137,15 +137,19 @@ impl Grid {
                 for (&durability, &lock) in
                     levels.clone().flat_map(|durability| locks.iter().map(move |lock| (durability, lock)))
                 {
-                    if let Err(why) = check(each, kind.name, &**with, durability, lock)
-                        .and_then(|()| check_others_table(&**with, each, &plan.namespace))
-                    {
-                        refused.insert(why);
+                    if let Err(why) = check(each, kind.name, &**with, durability, lock) {
+                        refused.lacking.insert(why);
+                        continue;
+                    }
+                    let fits = check_embedded(&**with, each, durability)
+                        .and_then(|()| check_others_table(&**with, each, &plan.namespace));
+                    if let Err(why) = fits {
+                        refused.unfit.insert(why);
                         continue;
                     }
                     for (index, faults) in grid.faults.iter().enumerate() {
                         if let Err(why) = check_faults(faults, each, plan, &**with, lock) {
-                            refused.insert(why);
+                            refused.unfit.insert(why);
                             continue;
                         }
                         let cell = |&(clients, rate)| Cell {
@@ -162,16 +166,16 @@ impl Grid {
                 }
             }
         }
-        if refused.is_empty() {
+        if refused.reasons().next().is_none() {
             return Ok(grid);
         }
         if !plan.skip_unsupported {
-            return Err(unsupported(&refused, !grid.cells.is_empty()));
+            return Err(refused.failure(!grid.cells.is_empty()));
         }
         if grid.cells.is_empty() {
-            return Err(Failure::Usage(format!("nothing of the plan can be done:\n  {}", lines(&refused))));
+            return Err(Failure::Usage(format!("nothing of the plan can be done:\n  {}", refused.lines())));
         }
-        grid.left_out = refused.into_iter().collect();
+        grid.left_out = refused.reasons().map(str::to_owned).collect();
         Ok(grid)
     }
 }
@@ -285,12 +289,6 @@ fn check(
             Durability::ALL.into_iter().filter(|each| kind.durability(*each).is_yes()).map(Durability::name);
         return Err(lacks(kind, "durability", durability.name(), why, has));
     }
-    if workload.visits().is_some() && kind.hosting == Hosting::Embedded && durability != Durability::Disk {
-        return Err(format!(
-            "{} is opened by the gateway, which has it synced: --durability {durability} has no effect on it",
-            kind.name
-        ));
-    }
     if let Some(level) = workload.isolation()
         && let Support::No(why) = kind.isolation(level)
     {
@@ -323,14 +321,17 @@ fn check_faults(
     let kind = target.kind();
     if let (Some(_), Support::No(why)) = (plan.client_processes(), kind.processes) {
         let asked = if plan.processes.is_some() { "--processes" } else { "--fault stall" };
-        return Err(format!("{} has its clients in one process, not in several ({asked}): {why}", kind.name));
+        return Err(format!(
+            "{} has its clients in one process, not in several: {why}; leave {asked} out",
+            kind.name
+        ));
     }
     if faults.0.iter().any(|fault| fault.disruption == Disruption::Disconnect)
         && kind.hosting != Hosting::Program
         && workload.visits().is_none()
     {
         return Err(format!(
-            "{} has no connections for --fault {faults}: it runs in the process of its clients",
+            "{} has no connections for --fault {faults}: it runs in the process of its clients; a server has some",
             kind.name
         ));
     }
@@ -339,7 +340,7 @@ fn check_faults(
     }
     if kind.hosting == Hosting::InMemory {
         return Err(format!(
-            "{} has no process of its own for --fault {faults}: it is the memory of acidtest itself",
+            "{} has no process of its own for --fault {faults}: it is the memory of acidtest itself; other stores have one",
             kind.name
         ));
     }
@@ -369,6 +370,27 @@ fn check_faults(
         return Err(format!(
             "--fault {faults} is for servers that acidtest starts, and the lock service is your own; --lock-service \
              redis starts one"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a gateway in front of an embedded store leaves it the durability level, and can do what is asked for.
+fn check_embedded(workload: &dyn Workload, target: &Target, durability: Durability) -> Result<(), String> {
+    let kind = target.kind();
+    if workload.visits().is_none() || kind.hosting != Hosting::Embedded {
+        return Ok(());
+    }
+    if durability != Durability::Disk {
+        return Err(format!(
+            "{} is opened by the gateway, which has it synced: leave --durability {durability} out",
+            kind.name
+        ));
+    }
+    if let Some(collectors @ 2..) = workload.collectors() {
+        return Err(format!(
+            "{} takes one transaction at a time: leave --collectors {collectors} out",
+            kind.name
         ));
     }
     Ok(())
@@ -472,23 +494,36 @@ fn lacks<'a>(
     format!("{} has no {what} {word}: {why}; {those}", kind.name)
 }
 
-fn unsupported(refused: &BTreeSet<String>, is_rest: bool) -> Failure {
-    let remedy = if is_rest {
-        "ask for what the store has (see `acidtest stores`), or leave the rest out with --skip-unsupported"
-    } else {
-        "ask for what the store has (see `acidtest stores`)"
-    };
-    match refused.first() {
-        Some(only) if refused.len() == 1 => Failure::Usage(format!("{only}\n  remedy: {remedy}")),
-        _ => Failure::Usage(format!(
-            "the plan asks for what stores cannot do:\n  {}\n  remedy: {remedy}",
-            lines(refused)
-        )),
-    }
+/// Why combinations of a plan cannot be run.
+#[derive(Default)]
+struct Refused {
+    /// What stores lack.
+    lacking: BTreeSet<String>,
+    /// What does not fit together; each says what would.
+    unfit: BTreeSet<String>,
 }
 
-fn lines(refused: &BTreeSet<String>) -> String {
-    refused.iter().map(String::as_str).collect::<Vec<_>>().join("\n  ")
+impl Refused {
+    fn reasons(&self) -> impl Iterator<Item = &str> {
+        self.lacking.iter().chain(&self.unfit).map(String::as_str)
+    }
+
+    fn lines(&self) -> String {
+        self.reasons().collect::<Vec<_>>().join("\n  ")
+    }
+
+    /// The error for them; `is_rest` is whether other combinations can be run.
+    fn failure(&self, is_rest: bool) -> Failure {
+        let ask = (!self.lacking.is_empty()).then_some("ask for what the store has (see `acidtest stores`)");
+        let skip = is_rest.then_some("leave what cannot be run out with --skip-unsupported");
+        let remedies: Vec<&str> = ask.into_iter().chain(skip).collect();
+        let head = if self.reasons().count() > 1 { "the plan asks for what cannot be done:\n  " } else { "" };
+        let remedy = match &*remedies {
+            [] => String::new(),
+            remedies => format!("\n  remedy: {}", remedies.join(", or ")),
+        };
+        Failure::Usage(format!("{head}{}{remedy}", self.lines()))
+    }
 }
 
 /// How the store applies a lock mode, in its own words.

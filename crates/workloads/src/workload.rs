@@ -166,6 +166,11 @@ pub trait Workload: Send + Sync {
         None
     }
 
+    /// How many transactions at once a gateway is to store by, where that is asked for.
+    fn collectors(&self) -> Option<u32> {
+        None
+    }
+
     /// The roles of the services that are started for its trials in front of a store with a process or a file.
     fn front(&self) -> Vec<Role> {
         Vec::new()

@@ -272,7 +272,7 @@ impl Parameters {
             (
                 self.gateway.is_none() || self.running_gateway().is_some(),
                 "gateway",
-                "the address of a gateway, http://HOST:PORT; TLS is not spoken",
+                "the address of a gateway, http://HOST:PORT, without a path or a user; TLS is not spoken",
             ),
             (
                 self.table.as_deref().is_none_or(is_table),

@@ -138,6 +138,11 @@ impl Workload for Logs {
         self.parameters.others_table()
     }
 
+    fn collectors(&self) -> Option<u32> {
+        let Parameters { architecture, gateway, collectors, .. } = &self.parameters;
+        collectors.filter(|_| *architecture == Architecture::Queued && gateway.is_none())
+    }
+
     fn front(&self) -> Vec<Role> {
         if self.parameters.gateway.is_some() {
             return Vec::new();
