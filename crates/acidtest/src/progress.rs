@@ -36,7 +36,7 @@ impl Progress {
         let bar = (!quiet && terminal).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
             // the template is a literal, so a mistake in it would show in every run
-            if let Ok(style) = ProgressStyle::with_template("{bar:10} {elapsed} {wide_msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{bar:10} {elapsed_precise} {wide_msg}") {
                 bar.set_style(style);
             }
             bar
@@ -84,6 +84,16 @@ impl Observer for Progress {
             Some(bar) => bar.set_message(what.to_owned()),
             None if self.lines => output::say(what),
             None => {}
+        }
+    }
+
+    fn going_on(&mut self, what: &str, passed: Duration) {
+        let message = format!("{} · {what} · {} s", self.trial, passed.as_secs());
+        if let Some(bar) = &self.bar {
+            bar.set_message(message);
+        } else if self.lines && passed >= INTERVAL && self.said.elapsed() >= INTERVAL {
+            self.said = Instant::now();
+            output::say(&message);
         }
     }
 

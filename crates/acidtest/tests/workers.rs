@@ -81,7 +81,7 @@ fn trial(
         };
         let driven = trial.drive(&mut instance, load, &Timeline::default(), &mut watcher).await;
         let audited = match &driven {
-            Ok(driven) => Some(trial.audit(&mut instance, driven, &interrupt).await.audit),
+            Ok(driven) => Some(trial.audit(&mut instance, driven, &mut watcher).await.audit),
             Err(_) => None,
         };
         instance.close(false).await.unwrap();

@@ -10,6 +10,8 @@ pub trait Observer {
     fn start(&mut self, _trials: u64, _each: Option<Duration>) {}
     /// An activity begins that takes a while and whose progress cannot be measured.
     fn doing(&mut self, _what: &str) {}
+    /// Such an activity goes on, for so long.
+    fn going_on(&mut self, _what: &str, _passed: Duration) {}
     /// A trial of the cell of this name begins.
     fn begin(&mut self, _cell: &str) {}
     /// So many of all rows have been loaded in the time that has passed.

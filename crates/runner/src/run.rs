@@ -472,9 +472,7 @@ impl Runner<'_, '_> {
         let watcher = &mut self.environment.watcher;
         let driven = trial.drive(instance, load, &timeline, watcher).await?;
         self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
-        watcher.observer.doing("auditing");
-        let interrupt = watcher.interrupt;
-        let AuditResult { mut audit, reusable, limits } = trial.audit(instance, &driven, interrupt).await;
+        let AuditResult { mut audit, reusable, limits } = trial.audit(instance, &driven, watcher).await;
         if driven.crashed {
             audit.across_crash(&without);
         }

@@ -2,6 +2,7 @@
 
 use std::{
     path::Path,
+    pin::pin,
     time::{Duration, Instant},
 };
 
@@ -14,7 +15,7 @@ use acidtest_workloads::{
 };
 
 use crate::{
-    Failure, Interrupt, Watcher,
+    Failure, Watcher,
     answer::{PATIENCE, takes_connections, within},
     driver::{Driver, Spread},
     instance::{Instance, LostMember},
@@ -192,15 +193,8 @@ impl<'a> TrialRun<'a> {
         let loading = Duration::try_from_secs_f64(load_seconds * 3.0).unwrap_or(PATIENCE);
         let most = PATIENCE + loading + ROW * u32::try_from(self.rows()).unwrap_or(u32::MAX);
         let preparing = self.trial.prepare(instance.store(), &self.hosted.place);
-        let mut preparing = Box::pin(within(most, "preparing the trial", preparing));
-        loop {
-            if let Ok(done) = tokio::time::timeout(LOOK, &mut preparing).await {
-                return Ok(done?);
-            }
-            if watcher.interrupt.is_set() {
-                return Err(Failure::Store("interrupted while the trial was prepared".to_owned()));
-            }
-        }
+        let preparing = within(most, "preparing the trial", preparing);
+        unless_interrupted(preparing, watcher, "preparing the trial").await
     }
 
     /// The settings that the trial is driven at, read back.
@@ -257,11 +251,11 @@ impl<'a> TrialRun<'a> {
         &self,
         instance: &mut Instance,
         driven: &Driven,
-        interrupt: &Interrupt,
+        watcher: &mut Watcher<'_>,
     ) -> AuditResult {
         let whole = match &driven.lost {
             Some(LostMember { how, .. }) => Err(how.clone()),
-            None => self.audit_all(instance, interrupt).await,
+            None => self.audit_all(instance, watcher).await,
         };
         let mut audited = match whole {
             Ok(audited) => audited,
@@ -273,12 +267,20 @@ impl<'a> TrialRun<'a> {
     }
 
     /// The audit of the final state, for which the services in front of the store go on; or why it cannot be had in time.
-    async fn audit_all(&self, instance: &mut Instance, interrupt: &Interrupt) -> Result<AuditResult, String> {
+    async fn audit_all(
+        &self,
+        instance: &mut Instance,
+        watcher: &mut Watcher<'_>,
+    ) -> Result<AuditResult, String> {
         let reading = PATIENCE + ROW * u32::try_from(self.trial.rows_left()).unwrap_or(u32::MAX);
         let most = reading + self.trial.settles();
         let (store, services) = instance.store_and_services();
         let mut auditing = self.trial.audit(Ok(store), &self.hosted.place);
+        let is_settling = !self.trial.settles().is_zero();
+        let doing =
+            if is_settling { "auditing, when all that was acknowledged is stored" } else { "auditing" };
         let begun = Instant::now();
+        watcher.observer.going_on(doing, Duration::ZERO);
         loop {
             if let Ok(audited) = tokio::time::timeout(LOOK, &mut auditing).await {
                 return Ok(audited);
@@ -286,9 +288,10 @@ impl<'a> TrialRun<'a> {
             if begun.elapsed() > most {
                 return Err(format!("no answer within {} s", most.as_secs()));
             }
-            if interrupt.is_set() && begun.elapsed() > reading {
+            if watcher.interrupt.is_set() && begun.elapsed() > reading {
                 return Err("interrupted while what was acknowledged was waited for".to_owned());
             }
+            watcher.observer.going_on(doing, begun.elapsed());
             if let Some(how) = services.ended() {
                 return Err(how);
             }
@@ -304,6 +307,25 @@ impl<'a> TrialRun<'a> {
         // among rows of others the trial's have to be looked for
         let most = if self.trial.running_gateway().is_some() { PATIENCE * 10 } else { PATIENCE };
         within(most, "removing the data", unloaded).await
+    }
+}
+
+/// Waits until a step is done, which is doing this, unless the run is interrupted.
+async fn unless_interrupted<T>(
+    step: impl Future<Output = Result<T, StoreError>>,
+    watcher: &mut Watcher<'_>,
+    doing: &str,
+) -> Result<T, Failure> {
+    let (mut step, begun) = (pin!(step), Instant::now());
+    watcher.observer.going_on(doing, Duration::ZERO);
+    loop {
+        if let Ok(done) = tokio::time::timeout(LOOK, &mut step).await {
+            return Ok(done?);
+        }
+        if watcher.interrupt.is_set() {
+            return Err(Failure::Store(format!("interrupted while {doing}")));
+        }
+        watcher.observer.going_on(doing, begun.elapsed());
     }
 }
 

@@ -10,7 +10,8 @@ use acidtest_model::{
 };
 use acidtest_report::Plan;
 use acidtest_runner::{
-    Cell, Claim, Driven, Instance, Interrupt, Observer, OpenOptions, Opener, Target, TrialRun, Watcher,
+    Cell, Claim, Driven, Instance, Interrupt, Observer, OpenOptions, Opener, Silent, Target, TrialRun,
+    Watcher,
 };
 use acidtest_workloads::{Audit, Finding, Place, Store, TrialSetup, Verdict, Workload};
 use tempfile::TempDir;
@@ -132,7 +133,9 @@ impl Victim {
             disruption: Disruption::Kill { down },
         }]);
         let driven = trial.drive(&mut self.instance, load, &timeline, &mut watcher).await.unwrap();
-        let audit = trial.audit(&mut self.instance, &driven, &Interrupt::default()).await.audit;
+        // the end of the trial was asked for, and not that of its audit
+        let mut watcher = Watcher { observer: &mut Silent, interrupt: &Interrupt::default() };
+        let audit = trial.audit(&mut self.instance, &driven, &mut watcher).await.audit;
         let unloaded = trial.unload(&self.instance).await;
         if back == Back::AtOnce {
             unloaded.unwrap();
