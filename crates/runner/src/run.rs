@@ -449,7 +449,7 @@ impl Runner<'_, '_> {
         instance.services.patience = READY + self.faults[cell.faults].longest();
         let Environment { lab, host, token, watcher, .. } = &mut self.environment;
         match token {
-            Some(token) => trial.use_running_gateway(token).await?,
+            Some(token) => trial.use_running_gateway(token, instance, watcher).await?,
             None => trial.start_services(instance, lab, host, watcher).await?,
         }
         let mut settings = trial.settings(instance).await?;

@@ -28,6 +28,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Longest time that loading may go on without another row.
 const STALLED: Duration = Duration::from_mins(10);
 
+/// How long it may take to find a trial's rows among those of others.
+const AMONG_OTHERS: Duration = Duration::from_mins(10);
+
 /// Time allowed for each row when a trial is prepared or its final state is read.
 const ROW: Duration = Duration::from_micros(100);
 
@@ -116,11 +119,17 @@ impl<'a> TrialRun<'a> {
         }
     }
 
-    /// Has the clients talk to a gateway that runs already.
+    /// Has the clients talk to a gateway that runs already, once a first entry has come through it into the store, or may
+    /// wait there.
     ///
     /// # Errors
-    /// Nobody takes connections there.
-    pub async fn use_running_gateway(&mut self, token: &Secret) -> Result<(), Failure> {
+    /// Nobody takes connections there, it does not take what has this token, or it stores elsewhere.
+    pub async fn use_running_gateway(
+        &mut self,
+        token: &Secret,
+        instance: &Instance,
+        watcher: &mut Watcher<'_>,
+    ) -> Result<(), Failure> {
         let Some(address) = self.trial.running_gateway() else { return Ok(()) };
         let endpoint = Address { port: address.port.or(Some(80)), ..address.clone() };
         if !takes_connections(&endpoint).await {
@@ -130,6 +139,13 @@ impl<'a> TrialRun<'a> {
         }
         self.trial.reach(Role::Gateway, &address, Some(token.reveal()));
         self.gateway = Some((address, token.reveal().to_owned()));
+        // it is looked for among rows of others
+        let trying = within(AMONG_OTHERS, "trying the gateway", self.trial.try_gateway(instance.store()));
+        if let Some(doubt) =
+            unless_interrupted(trying, watcher, "trying the gateway with a first entry").await?
+        {
+            watcher.observer.doing(&doubt);
+        }
         Ok(())
     }
 
@@ -304,8 +320,7 @@ impl<'a> TrialRun<'a> {
     /// The store's own; that it does not answer. What cannot be removed now is removed with the namespace.
     pub async fn unload(&self, instance: &Instance) -> Result<(), StoreError> {
         let unloaded = self.trial.unload(instance.store(), &self.hosted.place);
-        // among rows of others the trial's have to be looked for
-        let most = if self.trial.running_gateway().is_some() { PATIENCE * 10 } else { PATIENCE };
+        let most = if self.trial.running_gateway().is_some() { AMONG_OTHERS } else { PATIENCE };
         within(most, "removing the data", unloaded).await
     }
 }

@@ -421,6 +421,15 @@ pub trait WorkloadTrial: Send + Sync {
         None
     }
 
+    /// Sends something through that gateway, and finds it in the store. It is removed with the trial's data. Returns why it
+    /// is not known whether it comes there, if it is not.
+    ///
+    /// # Errors
+    /// The gateway does not take it, or stores it elsewhere.
+    fn try_gateway<'a>(&'a self, _store: &'a dyn Store) -> Task<'a, Result<Option<String>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// The durability level of what the member with this role keeps, given the trial's own settings.
     fn kept_by(&self, _member: Role, settings: &EffectiveSettings) -> Durability {
         settings.durability

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     LINES, SINKS,
     common::{Bench, CommandResult, wait},
-    database::{entries, order},
+    database::{count, entries, order},
     running::{Gateway, Sink, entry},
 };
 use acidtest_testbed::wanted;
@@ -79,6 +79,34 @@ fn a_gateway_that_runs_already_is_judged_by_what_it_is() {
     ended.expect(4);
     let torn = audit(&result, 0)["findings"].as_array().unwrap().iter().find(|each| each["name"] == "torn");
     assert_eq!(torn.unwrap()["count"], 20, "{result:#}");
+    bench.assert_clean();
+}
+
+/// Before the clients come it is seen that they are let in, and that the gateway stores where the audit looks.
+#[test]
+fn a_wrong_token_or_table_is_found_before_the_clients_come() {
+    let sink = Sink::start("sqlite");
+    let gateway = Gateway::start(&["--sink", &sink.text()]);
+    let bench = Bench::new();
+    let run = |token: &str, table: &str| {
+        let (store, url) = (sink.text(), format!("http://{}", gateway.address));
+        let words = ["run", "logs", "--store", &store, "--gateway", &url, "--table", table, "--ramp", "1h"];
+        let mut command = bench.command(&words);
+        command.env("ACIDTEST_TOKEN", token).stdout(Stdio::piped()).stderr(Stdio::piped());
+        wait(command.spawn().unwrap()).expect(3).stderr
+    };
+    let denied = run("nobody", "acidtest_logs");
+    assert!(
+        denied.contains("HTTP 401: the token is not good") && denied.contains("ACIDTEST_TOKEN"),
+        "{denied}"
+    );
+    let missing = run(&gateway.token, "others");
+    assert!(
+        missing.contains("no such table: others") && missing.contains("--store and --table"),
+        "{missing}"
+    );
+    // nothing was sent
+    assert_eq!(count(&sink.address()), 0);
     bench.assert_clean();
 }
 

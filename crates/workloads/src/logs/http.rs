@@ -86,11 +86,21 @@ impl Gateway {
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
         };
-        Err(StoreError::Server {
-            doing: "asking the gateway how it stands (/metrics)".to_owned(),
-            address: self.endpoint.clone(),
-            cause,
-        })
+        Err(self.failed("asking the gateway how it stands (/metrics)", cause))
+    }
+
+    /// The status of the answer to a request on a connection of its own, and what was said with it.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub(super) async fn post(&self, request: &Request) -> io::Result<(u16, String)> {
+        let Response { status, body, .. } = Connection::open(self).await?.ask(&request.body).await?;
+        Ok((status, said(status, &body)))
+    }
+
+    /// That this has failed there.
+    pub(super) fn failed(&self, doing: &str, cause: String) -> StoreError {
+        StoreError::Server { doing: doing.to_owned(), address: self.endpoint.clone(), cause }
     }
 }
 

@@ -21,7 +21,10 @@
 
 mod audit;
 mod client;
+#[cfg(test)]
+mod double;
 mod entry;
+mod first;
 mod http;
 mod ledger;
 mod parameters;

@@ -158,78 +158,28 @@ impl<'a> Settling<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{Read, Write},
-        net::TcpListener,
-        sync::atomic::{AtomicU64, Ordering::SeqCst},
-        thread,
-    };
-
-    use acidtest_model::{Address, Task};
+    use std::sync::atomic::Ordering::SeqCst;
 
     use super::*;
     use crate::{
         Place, Verdict,
-        logs::{Entry, EntryVisitor, Id, Sink, StoredState, audit, ledger::Ending},
+        logs::{Entry, Id, StoredState, audit, double, ledger::Ending},
     };
 
     /// A gateway that says how many messages wait, over and over; none where it does not say.
     fn gateway(waiting: impl Fn(u32) -> Option<u64> + Send + 'static) -> Gateway {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        // it ends with the tests
-        thread::spawn(move || {
-            for (asked, stream) in (0..).zip(listener.incoming()) {
-                let mut stream = stream.unwrap();
-                let _ = stream.read(&mut [0; 1000]);
-                let (status, body) = match waiting(asked) {
-                    Some(waiting) => (
-                        200,
-                        format!(
-                            "acidtest_gateway_queue_messages {waiting}\nacidtest_gateway_entries_stored_total {asked}\n\
-                             acidtest_gateway_entries_acknowledged_total 2\n\
-                             acidtest_gateway_entries_repeated_total 0\n"
-                        ),
-                    ),
-                    None => (403, String::new()),
-                };
-                let _ = write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-            }
-        });
-        Gateway::new(&Address::loopback("http", None, port, ""), "token")
-    }
-
-    /// A store into which an entry comes after it was looked at so often; never if that is 0.
-    struct Late {
-        looks: AtomicU64,
-        comes_at: u64,
-    }
-
-    impl LogsStore for Late {
-        fn sink(&self, _: &Place) -> Option<Sink> {
-            None
-        }
-
-        fn rows(&self, _: &Place) -> Rows {
-            Rows::own(None, String::new())
-        }
-
-        fn entries<'a>(
-            &'a self,
-            _: &'a Rows,
-            visit: &'a mut EntryVisitor<'_>,
-        ) -> Task<'a, Result<(), StoreError>> {
-            let looks = self.looks.fetch_add(1, SeqCst) + 1;
-            let has_come = self.comes_at > 0 && looks >= self.comes_at;
-            for sequence in 0..if has_come { 2 } else { 1 } {
-                visit(&Entry::new("", Id { client: 0, sequence }, 7, 50).stored());
-            }
-            Box::pin(async { Ok(()) })
-        }
-
-        fn unload<'a>(&'a self, _: &'a Rows) -> Task<'a, Result<(), StoreError>> {
-            Box::pin(async { Ok(()) })
-        }
+        let mut asked = 0;
+        double::gateway(move |_| {
+            let said = waiting(asked).map(|waiting| {
+                format!(
+                    "acidtest_gateway_queue_messages {waiting}\nacidtest_gateway_entries_stored_total {asked}\n\
+                     acidtest_gateway_entries_acknowledged_total 2\n\
+                     acidtest_gateway_entries_repeated_total 0\n"
+                )
+            });
+            asked += 1;
+            said.map_or_else(|| (403, String::new()), |said| (200, said))
+        })
     }
 
     /// The verdict, what is lost, and how often the store was looked at, of two acknowledged entries of which the second
@@ -249,7 +199,11 @@ mod tests {
         let millis = Duration::from_millis;
         let patience = Patience { look: millis(1), fresh: millis(10), quiet: millis(300), again: millis(10) };
         let settling = Settling { patience, ..Settling::new(vec![gateway], has_hidden, has_others) };
-        let store = Late { looks: AtomicU64::new(0), comes_at };
+        let store = double::Store::new(|look, _: &Rows| {
+            let has_come = comes_at > 0 && look >= comes_at;
+            let stored = 0..if has_come { 2 } else { 1 };
+            Ok(stored.map(|sequence| Entry::new("", Id { client: 0, sequence }, 7, 50)).collect())
+        });
         let rows = store.rows(&Place { namespace: "x".to_owned(), trial: 1 });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let Settled { state, .. } = runtime.block_on(async {

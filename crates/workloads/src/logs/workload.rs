@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::{
     Architecture, GatewayState, Ledger, LogQueue, LogsStore, NAME, OPERATIONS, Parameters, Rows, Scenario,
-    StoredState, audit, client,
+    StoredState, audit, client, first,
     http::Gateway,
     ledger,
     settling::{self, Settled, Settling},
@@ -156,7 +156,7 @@ impl Workload for Logs {
     fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
         // in a table of its own, a trial's entries need not be told from others
         let prefix = match self.parameters.gateway {
-            Some(_) => format!("{}-", setup.mark),
+            Some(_) => format!("{}-c", setup.mark),
             None => String::new(),
         };
         let mut ledger = Ledger::new(setup.clients, setup.epoch).with_prefix(prefix);
@@ -176,6 +176,7 @@ impl Workload for Logs {
             collector: OnceLock::new(),
             found: OnceLock::new(),
             sink: OnceLock::new(),
+            mark: format!("{}-", setup.mark),
         })
     }
 }
@@ -191,6 +192,8 @@ struct LogsTrial {
     found: OnceLock<Option<(Architecture, LogQueue, GatewayState)>>,
     /// The durability level of the database behind it.
     sink: OnceLock<Durability>,
+    /// What all ids begin with that the trial sends to such a gateway.
+    mark: String,
 }
 
 /// How often a gateway that runs already is asked what it is, if it does not say so.
@@ -224,7 +227,10 @@ impl LogsTrial {
     fn queue(&self) -> Option<(Durability, &'static str)> {
         self.gateway.get()?;
         let Some((architecture, queue)) = self.ways() else {
-            return Some((Durability::None, "the gateway does not say where entries wait"));
+            return Some((
+                Durability::None,
+                "the gateway does not say to this user, who was not added with --operator, where entries wait",
+            ));
         };
         Some(match queue {
             _ if architecture == Architecture::Direct => return None,
@@ -382,6 +388,16 @@ impl WorkloadTrial for LogsTrial {
         self.parameters.running_gateway()
     }
 
+    fn try_gateway<'a>(&'a self, store: &'a dyn Store) -> Task<'a, Result<Option<String>, StoreError>> {
+        Box::pin(async move {
+            let (Some(gateway), Some(table)) = (self.gateway.get(), self.parameters.others_table()) else {
+                return Ok(None);
+            };
+            let rows = Rows::among_others(table, &format!("{}first-", self.mark));
+            first::send_first(gateway, port(store)?, &rows, first::PATIENCE).await
+        })
+    }
+
     fn reach(&self, role: Role, address: &Address, token: Option<&str>) {
         let service = match role {
             Role::Gateway => &self.gateway,
@@ -460,7 +476,12 @@ impl WorkloadTrial for LogsTrial {
     fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let port = port(store)?;
-            port.unload(&self.rows(port, place)).await
+            let rows = match self.parameters.others_table() {
+                // with the first entry, which is none of the clients'
+                Some(table) => Rows::among_others(table, &self.mark),
+                None => port.rows(place),
+            };
+            port.unload(&rows).await
         })
     }
 }
@@ -484,6 +505,7 @@ mod tests {
                 collector: OnceLock::new(),
                 found: OnceLock::from(Some((Architecture::Queued, queue, before))),
                 sink: OnceLock::new(),
+                mark: String::new(),
             };
             let ledger = &trial.scenario.ledger;
             for sequence in 0..3 {
@@ -521,6 +543,7 @@ mod tests {
             collector: OnceLock::new(),
             found: OnceLock::new(),
             sink: OnceLock::from(Durability::Disk),
+            mark: String::new(),
         };
         let settings = EffectiveSettings {
             version: String::new(),
