@@ -474,7 +474,13 @@ fn injection(injected: &InjectionFigures) -> String {
         (Some(_), Some(outage)) if outage < SEEN => {
             format!("somebody was served all the time, or again within {:.0} ms", SEEN * 1e3)
         }
-        (Some(_), Some(outage)) => format!("nobody was served for {outage:.2} s"),
+        // what begins much later need not be of its making
+        (Some(_), Some(outage)) => {
+            match injected.unserved_from_seconds.filter(|from| *from > at_seconds + 1.0) {
+                Some(from) => format!("nobody was served for {outage:.2} s from {from:.2} s on"),
+                None => format!("nobody was served for {outage:.2} s"),
+            }
+        }
     };
     format!("{fault}{whom} at {at_seconds:.2} s{late}: {answered}; {served}{counts}")
 }
@@ -666,6 +672,9 @@ mod tests {
             next_ok_seconds: Some(4.2),
         };
         let locks = InjectionFigures { member: "locks".to_owned(), next_ok_seconds: None, ..kill.clone() };
+        let (unserved_from_seconds, unserved_until_seconds) = (Some(6.5), Some(7.0));
+        let later = InjectionFigures { unserved_from_seconds, unserved_until_seconds, ..kill.clone() };
+        assert!(injection(&later).contains("nobody was served for 0.50 s from 6.50 s on"), "{later:?}");
         let forced = InjectionFigures { fault: "restart".to_owned(), forced: true, ..kill.clone() };
         assert!(
             injection(&forced).contains("did not stop in order within 10 s, and was killed; it answered")

@@ -235,7 +235,8 @@ pub struct InjectionFigures {
     #[serde(default)]
     pub acknowledged: Option<u64>,
     /// How many operations ended with their connection since it, up to the next fault: those that it interrupted. None if
-    /// an older acidtest did not count them, or there were none because clients talk to another member, in front of it.
+    /// an older acidtest did not count them, or there were none because clients talk to another member, in front of it, or it was
+    /// a gateway with a queue of its own, which was killed between two requests.
     #[serde(default)]
     pub interrupted: Option<u64>,
     /// The longest time in which nobody was served since it, up to the next fault: its beginning; none if an older

@@ -89,9 +89,12 @@ impl Injected {
         }
     }
 
-    /// All that were carried out as a result keeps them; `is_noticed` says whether clients notice at once what becomes of a
-    /// member.
-    pub(crate) fn all_figures(all: &[Self], is_noticed: impl Fn(Role) -> bool) -> Vec<InjectionFigures> {
+    /// All that were carried out as a result keeps them; `is_noticed` says whether clients that are at work are sure to
+    /// notice at once what is done to a member.
+    pub(crate) fn all_figures(
+        all: &[Self],
+        is_noticed: impl Fn(Role, &Disruption) -> bool,
+    ) -> Vec<InjectionFigures> {
         let settled = |before: &[Self], at: Option<Duration>| {
             let is_back =
                 |each: &Self| each.answered.zip(at).is_some_and(|(back, at)| back + BACK_AT_WORK <= at);
@@ -99,7 +102,8 @@ impl Injected {
         };
         let each = all.iter().enumerate();
         each.map(|(index, one)| {
-            one.figures(is_noticed(one.injection.member) || !settled(&all[..index], one.at))
+            let Injection { member, disruption, .. } = &one.injection;
+            one.figures(is_noticed(*member, disruption) || !settled(&all[..index], one.at))
         })
         .collect()
     }

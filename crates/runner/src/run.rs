@@ -477,7 +477,9 @@ impl Runner<'_, '_> {
             audit.across_crash(&without);
         }
         let mut result = TrialResult::of(about, driven.measurement, audit, driven.resources);
-        let injections = Injected::all_figures(&driven.injected, |member| trial.is_noticed(member));
+        let injections = Injected::all_figures(&driven.injected, |member, disruption| {
+            trial.is_noticed(member, disruption)
+        });
         // what was due while nobody was served is done afterwards
         let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
         result.note_injections(injections, is_scheduled);

@@ -8,7 +8,9 @@ use std::{
 
 use acidtest_engine::{ClientTask, Load, Measurement, Outcome};
 use acidtest_lab::Lab;
-use acidtest_model::{Address, Commands, Durability, EffectiveSettings, Role, Secret, StoreError, Timeline};
+use acidtest_model::{
+    Address, Commands, Disruption, Durability, EffectiveSettings, Role, Secret, StoreError, Timeline,
+};
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, Remarks, TrialSetup, Verdict, Workload, WorkloadTrial,
     hosted::HostedTrial,
@@ -177,10 +179,10 @@ impl<'a> TrialRun<'a> {
         self.trial.kept_by(member, settings)
     }
 
-    /// Whether clients notice at once what becomes of the member with this role.
+    /// Whether clients that are at work are sure to notice at once what is done to the member with this role.
     #[must_use]
-    pub fn is_noticed(&self, member: Role) -> bool {
-        self.trial.is_noticed(member)
+    pub fn is_noticed(&self, member: Role, disruption: &Disruption) -> bool {
+        self.trial.is_noticed(member, disruption)
     }
 
     /// What tells the trial from every other one.

@@ -11,8 +11,8 @@ use std::{
 
 use acidtest_engine::{ClientTask, Part};
 use acidtest_model::{
-    Address, CellRequest, Durability, EffectiveSettings, IdleOption, Isolation, Lock, Role, Secret,
-    StoreError, Task,
+    Address, CellRequest, Disruption, Durability, EffectiveSettings, IdleOption, Isolation, Lock, Role,
+    Secret, StoreError, Task,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -411,8 +411,8 @@ pub trait WorkloadTrial: Send + Sync {
         Ok(None)
     }
 
-    /// Whether clients notice at once what becomes of the member with this role.
-    fn is_noticed(&self, _member: Role) -> bool {
+    /// Whether clients that are at work are sure to notice at once what is done to the member with this role.
+    fn is_noticed(&self, _member: Role, _disruption: &Disruption) -> bool {
         true
     }
 

@@ -6,7 +6,9 @@ use std::{
 };
 
 use acidtest_engine::ClientTask;
-use acidtest_model::{Address, Durability, EffectiveSettings, Lock, Role, StoreError, Task, count};
+use acidtest_model::{
+    Address, Disruption, Durability, EffectiveSettings, Lock, Role, StoreError, Task, count,
+};
 use serde_json::value::RawValue;
 
 use super::{
@@ -378,10 +380,19 @@ impl WorkloadTrial for LogsTrial {
         })
     }
 
-    fn is_noticed(&self, member: Role) -> bool {
+    fn is_noticed(&self, member: Role, disruption: &Disruption) -> bool {
         let has_queue = self.ways().is_none_or(|(architecture, _)| architecture == Architecture::Queued);
-        let is_behind = !matches!(member, Role::Gateway | Role::Clients);
-        !(self.gateway.get().is_some() && has_queue && is_behind)
+        if self.gateway.get().is_none() || !has_queue {
+            return true;
+        }
+        match member {
+            Role::Clients => true,
+            // a kill may fall between two requests, and strikes what waits there; one that is asked to stop stores it
+            Role::Gateway => {
+                self.parameters.broker().is_some() || !matches!(disruption, Disruption::Kill { .. })
+            }
+            _ => false,
+        }
     }
 
     fn running_gateway(&self) -> Option<Address> {
@@ -527,6 +538,35 @@ mod tests {
         for other in fewer.into_iter().chain(others) {
             assert!(told(LogQueue::Disk, 2, other).contains("started anew"));
         }
+    }
+
+    /// A kill of a gateway that has a queue of its own strikes what waits there, also between two requests.
+    #[test]
+    fn clients_need_not_notice_what_strikes_a_queue() {
+        let noticed = |architecture, queue, member, fault: &str| {
+            let trial = LogsTrial {
+                parameters: Parameters { architecture, queue, ..Parameters::default() },
+                scenario: scenario(),
+                gateway: OnceLock::from(Gateway::new(&Address::loopback("http", None, 1, ""), "")),
+                collector: OnceLock::new(),
+                found: OnceLock::new(),
+                sink: OnceLock::new(),
+                mark: String::new(),
+            };
+            let faults: acidtest_model::Faults = fault.parse().unwrap();
+            trial.is_noticed(member, &faults.0[0].disruption)
+        };
+        let (queued, direct) = (Architecture::Queued, Architecture::Direct);
+        for queue in [LogQueue::Disk, LogQueue::Memory] {
+            assert!(!noticed(queued, queue, Role::Gateway, "kill:gateway@1s"));
+            assert!(noticed(queued, queue, Role::Gateway, "restart:gateway@1s"));
+            assert!(!noticed(queued, queue, Role::Server, "kill@1s"));
+        }
+        assert!(noticed(queued, LogQueue::Nats, Role::Gateway, "kill:gateway@1s"));
+        assert!(!noticed(queued, LogQueue::Nats, Role::Collector, "kill:collector@1s"));
+        assert!(noticed(direct, LogQueue::Disk, Role::Gateway, "kill:gateway@1s"));
+        assert!(noticed(direct, LogQueue::Disk, Role::Server, "kill@1s"));
+        assert!(noticed(queued, LogQueue::Disk, Role::Clients, "disconnect@1s"));
     }
 
     fn scenario() -> Scenario {
