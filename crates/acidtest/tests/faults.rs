@@ -325,9 +325,8 @@ fn a_server_of_one_s_own_is_killed_by_one_s_own_commands() {
     let commands = ["--on-kill", &kill, "--on-stop", &stop, "--on-start", &start];
     let pauses = ["--on-pause", &pause, "--on-resume", &resume];
     let faults = ["--fault", "kill@600ms:300ms+restart@2s+pause@3s:400ms", "--duration", "4s"];
-    until("the server answers", || {
-        bench.run(&[&words[..], &["--duration", "100ms"]].concat()).code == Some(0)
-    });
+    let answers = || bench.run(&[&words[..], &["--duration", "100ms"]].concat()).code == Some(0);
+    until("the server answers", answers);
     let ended = bench.run(&[&words[..], &commands, &pauses, &faults].concat()).expect(0);
     let result = bench.result();
     let cell = &cells(&result)[0];
@@ -348,6 +347,7 @@ fn a_server_of_one_s_own_is_killed_by_one_s_own_commands() {
     assert!(ended.stderr.contains("removing the namespace failed"), "{}", ended.stderr);
     OwnRedis::shell(&stop);
     OwnRedis::shell(&start);
+    until("the server answers", answers);
     // what a command says is shown if it fails, and the run's other trials are not lost
     let failing =
         ["--on-kill", "echo no such unit; exit 5", "--on-start", "true", "--fault", "none,kill@100ms"];
