@@ -68,16 +68,10 @@ async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
 }
 
 /// Raises the limit of open files, because each client needs a file descriptor or two and the usual soft limit is
-/// 1,024; the hard limit, too, where that is allowed (root mostly may). If it cannot be raised, the error comes when a
-/// connection is opened, or before a run of clients who come and go.
+/// 1,024. If it cannot be raised, the error comes when a connection is opened.
 fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    /// Enough for the 18,000 clients of the log study, with two files each.
-    const PLENTY: u64 = 50_000;
-    let limit = getrlimit(Resource::Nofile);
-    let up_to = |most: Option<u64>| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
-    let is_low = limit.maximum.is_some_and(|most| most < PLENTY);
-    if !is_low || up_to(Some(PLENTY)).is_err() {
-        let _ = up_to(limit.maximum);
-    }
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
 }

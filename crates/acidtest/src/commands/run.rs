@@ -10,7 +10,7 @@ use acidtest_runner::{
     plan_check::{self, GivenOptions},
 };
 use acidtest_store_memory::Null;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::LocalSet;
 
 use crate::{
@@ -180,7 +180,7 @@ fn order(run: &Run) -> Result<Order, Failure> {
             plan.workload
         )));
     }
-    check_open_files(&plan, &grid, getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX))?;
+    check_open_files(&plan, &grid, open_files(files_needed(&plan, &grid)))?;
     let lock_service = lock_service(&plan, &grid, &targets).map_err(|failure| match failure {
         Failure::Usage(said) if asked.is_of_file("lock_service") => {
             Failure::Usage(format!("{what}: in lock_service: {said}"))
@@ -195,21 +195,40 @@ fn order(run: &Run) -> Result<Order, Failure> {
     Ok(Order { id: id(), plan, targets, lock_service, grid, begun: None })
 }
 
-/// Refuses more clients that may all have a connection to a gateway than files can be open, which are so many.
-fn check_open_files(plan: &Plan, grid: &Grid, files: u64) -> Result<(), Failure> {
-    // for what else a process has open
-    const OTHERS: u64 = 200;
-    let most = files.saturating_sub(OTHERS);
+/// For what a process has open besides the connections of its clients.
+const OTHERS: u64 = 200;
+
+/// How many clients that come and go a process drives at once, at most.
+fn most_clients(plan: &Plan, grid: &Grid) -> u64 {
     let visit = |cell: &&Cell| grid.workloads[cell.workload].visits().is_some();
     let clients = grid.cells.iter().filter(visit).map(|cell| cell.clients).max().unwrap_or_default();
-    let each = u64::from(clients.div_ceil(plan.client_processes().unwrap_or(1).max(1)));
-    if each <= most {
+    clients.div_ceil(plan.client_processes().unwrap_or(1).max(1)).into()
+}
+
+/// How many files a process must be able to have open for them; none if there are no such clients.
+fn files_needed(plan: &Plan, grid: &Grid) -> u64 {
+    match most_clients(plan, grid) {
+        0 => 0,
+        clients => clients + OTHERS,
+    }
+}
+
+/// How many files a process can have open: as many as are needed, if the limit can be raised, which root mostly may.
+fn open_files(needed: u64) -> u64 {
+    let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let raised = Rlimit { current: Some(needed), maximum: Some(needed) };
+    if needed > limit && setrlimit(Resource::Nofile, raised).is_ok() { needed } else { limit }
+}
+
+/// Refuses more clients that may all have a connection to a gateway than files can be open, which are so many.
+fn check_open_files(plan: &Plan, grid: &Grid, files: u64) -> Result<(), Failure> {
+    if files_needed(plan, grid) <= files {
         return Ok(());
     }
     Err(Failure::Usage(format!(
         "{} clients may be connected at once, and a process can have {} files open\n  remedy: raise that (ulimit -Hn), fewer \
          --clients, or --processes to spread them",
-        count(each),
+        count(most_clients(plan, grid)),
         count(files)
     )))
 }
