@@ -54,6 +54,21 @@ impl Progress {
         }
     }
 
+    /// Whether there is a bar, or a line is due.
+    fn is_due(&self) -> bool {
+        self.bar.is_some() || self.lines && self.said.elapsed() >= INTERVAL
+    }
+
+    /// Shows how something goes on, on the bar or as a line.
+    fn show(&mut self, message: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(message);
+        } else {
+            self.said = Instant::now();
+            output::say(&message);
+        }
+    }
+
     /// The time left, estimated from the trials so far, or else from the plan.
     fn left(&self, share: f64) -> String {
         // trials that were skipped took no time
@@ -88,12 +103,9 @@ impl Observer for Progress {
     }
 
     fn going_on(&mut self, what: &str, passed: Duration) {
-        let message = format!("{} · {what} · {} s", self.trial, passed.as_secs());
-        if let Some(bar) = &self.bar {
-            bar.set_message(message);
-        } else if self.lines && passed >= INTERVAL && self.said.elapsed() >= INTERVAL {
-            self.said = Instant::now();
-            output::say(&message);
+        // what is soon done has no line
+        if self.is_due() && (self.bar.is_some() || passed >= INTERVAL) {
+            self.show(format!("{} · {what} · {} s", self.trial, passed.as_secs()));
         }
     }
 
@@ -106,21 +118,17 @@ impl Observer for Progress {
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share times 1000
     fn measured(&mut self, measured: &Measured, share: f64) {
-        if self.bar.is_none() && (!self.lines || self.said.elapsed() < INTERVAL) {
+        if !self.is_due() {
             return;
         }
-        let message = format!("{} · {}{}", self.trial, figures(measured), self.left(share));
         if let Some(bar) = &self.bar {
             bar.set_position(self.done * 1000 + (share.clamp(0.0, 1.0) * 1000.0) as u64);
-            bar.set_message(message);
-        } else {
-            self.said = Instant::now();
-            output::say(&message);
         }
+        self.show(format!("{} · {}{}", self.trial, figures(measured), self.left(share)));
     }
 
     fn loading(&mut self, rows: u64, all: u64, passed: Duration) {
-        if self.bar.is_none() && (!self.lines || self.said.elapsed() < INTERVAL) {
+        if !self.is_due() {
             return;
         }
         let per_second = rows as f64 / passed.as_secs_f64().max(1e-9);
@@ -128,19 +136,13 @@ impl Observer for Progress {
             Some(missing) if rows > 0 => format!(", {:.0} s left", missing as f64 / per_second.max(1e-9)),
             _ => String::new(),
         };
-        let message = format!(
+        self.show(format!(
             "{} · loaded {} of {} rows, {}/s{left}",
             self.trial,
             count(rows),
             count(all),
             rate(per_second)
-        );
-        if let Some(bar) = &self.bar {
-            bar.set_message(message);
-        } else {
-            self.said = Instant::now();
-            output::say(&message);
-        }
+        ));
     }
 
     fn skip(&mut self) {

@@ -41,13 +41,14 @@ pub(super) async fn send_first(
     request.fill(&rows.prefix, ids, jiff::Timestamp::now().as_microsecond(), 0);
     // where the table cannot be read, nothing is left in another
     is_stored(store, rows, patience).await?;
-    let before = instance(gateway, |_| true).await;
+    let before = waiting(gateway).await;
     take(gateway, &request, patience).await?;
     let (taken, mut was_empty) = (Instant::now(), false);
     loop {
         // a broker is asked now and then only
         if taken.elapsed() >= patience.unread {
-            was_empty |= before.is_some() && before == instance(gateway, |waiting| waiting == 0).await;
+            let now = waiting(gateway).await;
+            was_empty |= before.zip(now).is_some_and(|(then, now)| then.0 == now.0 && now.1 == 0);
         }
         let look = Instant::now();
         if is_stored(store, rows, patience).await? {
@@ -103,11 +104,11 @@ async fn take(gateway: &Gateway, request: &Request, patience: Patience) -> Resul
     }
 }
 
-/// Which start of which gateway answers, if it says so, and what waits there. `RabbitMQ` does not show what collectors
+/// Which start of which gateway answers, and how much waits there, if it says so. `RabbitMQ` does not show what collectors
 /// hold.
-async fn instance(gateway: &Gateway, waits: impl Fn(u64) -> bool) -> Option<u64> {
+async fn waiting(gateway: &Gateway) -> Option<(u64, u64)> {
     let (_, queue, state) = gateway.found().await.ok()?;
-    (queue != LogQueue::RabbitMq && waits(state.waiting)).then_some(state.instance)
+    (queue != LogQueue::RabbitMq).then_some((state.instance, state.waiting))
 }
 
 fn doubt(rows: &Rows, patience: Patience) -> String {
