@@ -66,9 +66,7 @@ impl Deployment {
         }
         let users = records.iter().map(|record| kinds::find_member(&record.store)?.user());
         let users = users.collect::<Result<Vec<_>, LabError>>()?;
-        // servers that run as another user need a folder that this user may enter
         let user = users.iter().copied().flatten().next();
-        user.map_or(Ok(()), |user| user.check_reaches(&root.path))?;
         let kept = lifetime == Lifetime::Kept;
         let folder = root.create(Journal::new(store, kept, records), user)?;
         // dropped if a member cannot be started: then those before it end, too

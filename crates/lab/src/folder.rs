@@ -169,6 +169,8 @@ impl Root {
     pub(crate) fn create(&self, journal: Journal, user: Option<User>) -> Result<Folder, LabError> {
         // another bench may have just removed the empty root
         ensure(&self.path)?;
+        // servers that run as another user need a folder that this user may enter
+        user.map_or(Ok(()), |user| user.check_reaches(&self.path))?;
         let path = self.path.join(format!("{}-{}", journal.store, suffix()));
         let unfinished = unfinished(&path);
         let made = furnish(&unfinished, &journal, user)
@@ -463,6 +465,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::at(folder.path(), false).unwrap();
         (folder, root)
+    }
+
+    /// A root that is removed when it is empty, as between two servers of a run, is there again for the next one.
+    #[test]
+    fn a_root_that_was_removed_is_made_again_and_can_be_passed_through() {
+        let folder = tempfile::tempdir().unwrap();
+        // its user must get so far
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
+        let root = Root::at(&folder.path().join("lab"), true).unwrap();
+        for _ in 0..2 {
+            let mut made = root.create(with_servers(), User::for_servers().unwrap()).unwrap();
+            made.remove().unwrap();
+            assert!(!root.path().exists());
+        }
     }
 
     fn with_servers() -> Journal {
