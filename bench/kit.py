@@ -44,6 +44,9 @@ class Bench:
     def trial(self, workload, store, seconds, *words):
         """One run of acidtest: its only trial."""
         out = os.path.join(self.folder, "result.json")
+        # a result that is there is not written over
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(out)
         subprocess.run(
             [self.acidtest, "run", workload, "--store", store, "--duration", f"{seconds}s", "--warmup", "500ms",
              "--quiet", "--out", out, *words],
