@@ -66,8 +66,14 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Checks a word of the command line: a range must make numbers; any other word is accepted.
+/// Checks a word of the command line: a range must make numbers, and a number may not begin with zeros that mean nothing:
+/// whoever writes 70,000 has written 70 and 000. Any other word is accepted.
 fn word(text: &str) -> Result<String, String> {
+    if text.len() > 1 && text.starts_with('0') && text.bytes().all(|letter| letter.is_ascii_digit()) {
+        return Err(
+            "a comma separates values: write a number without commas, and without zeros before it".to_owned()
+        );
+    }
     range(text).transpose().map(|_| text.to_owned())
 }
 
