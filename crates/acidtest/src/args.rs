@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use acidtest_model::{Commands, Durability, Faults, Lock, Span};
-use acidtest_report::{ArrivalKind, Plan, RefusedKind};
+use acidtest_model::{Bytes, Commands, Durability, Faults, Lock, PerSecond, Span};
+use acidtest_report::{ArrivalKind, Plan, RefusedKind, RunResult};
+use acidtest_runner::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -94,6 +95,8 @@ Examples:
       what is lost when the server is killed, and how long nobody is served
   acidtest run logs --store postgres --queue disk,memory --fault kill:gateway@3s
       log entries through a gateway: what it keeps when it is killed
+  acidtest run parcels --store postgres,redis --lock none,soft,native --parcels 20 --fits 30.7GB
+      counts that must be right, and how many rows fit into that much memory or disk
   acidtest run --resume results/20261122T101500Z-4711-records.json
       go on where a run was interrupted
   acidtest run inventory --lock none,native --save-plan plan.toml && acidtest run plan.toml
@@ -282,9 +285,50 @@ pub(crate) struct Output {
     /// Print neither progress nor table
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) room: Room,
     /// Write the plan to a file, without passwords, and do not run it
     #[arg(long, value_name = "FILE")]
     pub(crate) save_plan: Option<PathBuf>,
+}
+
+/// What the rows of a table are to fit into.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Room {
+    /// Memory or disk: say how many rows of parcels fit into it (30.7GB, 16GiB), and for how long
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(crate) fits: Option<Bytes>,
+    /// Rows that come, with --fits: 4051/s, 350M/day; if not given, the 4,051/s of the study of parcels
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub(crate) demand: Option<PerSecond>,
+}
+
+impl Room {
+    fn apply_to(self, plan: &mut Plan) {
+        plan.fits = self.fits.or(plan.fits);
+        plan.demand = self.demand.or(plan.demand);
+    }
+
+    /// Asks this of a result that is there.
+    ///
+    /// # Errors
+    /// Nothing in it says how large a table was.
+    pub(crate) fn ask(self, result: &mut RunResult) -> Result<(), Failure> {
+        let mut trials = result.cells.iter().flat_map(|cell| &cell.trials);
+        if self.fits.or(result.plan.fits).is_none() && self.demand.is_some() {
+            return Err(Failure::Usage(
+                "--demand has no effect here: it is held against the rows that fit\n  remedy: name a size with --fits".to_owned(),
+            ));
+        }
+        if self.fits.is_some() && trials.all(|trial| trial.size.is_none()) {
+            return Err(Failure::Usage(format!(
+                "--fits has no effect here: run {} does not say how large its table was\n  remedy: leave it out",
+                result.run
+            )));
+        }
+        self.apply_to(&mut result.plan);
+        Ok(())
+    }
 }
 
 #[derive(Debug, Args)]
@@ -358,6 +402,8 @@ pub(crate) struct Show {
     /// What is printed
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Format,
+    #[command(flatten)]
+    pub(crate) room: Room,
 }
 
 const COMPLETIONS_EXAMPLES: &str = "\
@@ -416,6 +462,8 @@ impl Run {
             ("processes", driving.processes.is_some()),
             ("replace", output.replace),
             ("keep", output.keep),
+            ("fits", output.room.fits.is_some()),
+            ("demand", output.room.demand.is_some()),
         ];
         let given = given.into_iter().filter_map(|(key, given)| given.then_some(key));
         given.chain(self.parameters.values().map(|(name, _)| name))
@@ -465,6 +513,7 @@ impl Run {
         set(&mut plan.namespace, output.namespace.as_ref());
         plan.replace |= output.replace;
         plan.keep |= output.keep;
+        output.room.apply_to(plan);
         plan.parameters.extend(self.parameters.values().map(|(name, value)| (name.to_owned(), value)));
     }
 }

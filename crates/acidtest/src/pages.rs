@@ -12,7 +12,7 @@ use acidtest_workloads::{
 
 use crate::registry::{Feature, STORES, left_out};
 
-const WORKLOADS: [&str; 5] = ["inventory", "records", "join", "queue", "logs"];
+const WORKLOADS: [&str; 6] = ["inventory", "records", "join", "queue", "logs", "parcels"];
 
 /// First words of the rows that speak of something that `KIND` has too.
 const KEYS: [&str; 6] = ["workload", "lock", "durability", "isolation", "transactions", "refresh"];

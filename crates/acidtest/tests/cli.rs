@@ -58,6 +58,74 @@ fn a_first_run_needs_nothing_and_says_everything() {
     bench.assert_clean();
 }
 
+/// Parcels: how fast they were loaded in each way, how large their table is, and for how long it fits.
+#[test]
+fn parcels_say_how_large_their_table_is() {
+    let bench = Bench::new();
+    let words = [
+        "run",
+        "parcels",
+        "--load",
+        "bulk,single",
+        "--scans",
+        "3000",
+        "--parcels",
+        "500",
+        "--fits",
+        "30.7GB",
+    ];
+    let shown = bench.run(&brief(&words)).expect(0).stdout;
+    for word in ["loaded/s", "a row", "on disk", "rows in 30.7GB", "days of 4,051/s", "dbstat"] {
+        assert!(shown.contains(word), "no \"{word}\" in:\n{shown}");
+    }
+    let result = bench.result();
+    for cell in result["cells"].as_array().unwrap() {
+        let trial = &cell["trials"][0];
+        assert_eq!(trial["audit"]["verdict"], "holds", "{cell}");
+        assert_eq!(trial["size"]["rows"], trial["audit"]["evidence"]["final_scans"], "{cell}");
+        let of = |name: &str| trial["size"][name].as_u64().unwrap();
+        assert!(of("data_bytes") / of("rows") > 29 && of("index_bytes") / of("rows") > 11, "{cell}");
+    }
+    let file = bench.results().pop().unwrap();
+    let report =
+        |more: &[&str]| bench.run(&[&["report", file.to_str().unwrap()], more].concat()).expect(0).stdout;
+    assert!(report(&["--markdown"]).contains("| rows in 30.7GB | days of 4,051/s |"));
+    bench.assert_clean();
+}
+
+/// Without a lock two scans of a parcel are given one count, and that is no failure; with one, they are not.
+#[test]
+fn a_parcel_s_counts_repeat_without_a_lock() {
+    let bench = Bench::new();
+    let broken = with_more_time(1000, |ops| {
+        let words =
+            ["run", "parcels", "--lock", "none,soft", "--parcels", "2", "--scans", "0", "--mix", "insert"];
+        let ops = ops.to_string();
+        let more = ["--ops", &ops, "--warmup", "0s", "--timeout", "5m"];
+        let shown = bench.run(&[&words[..], &more].concat()).expect(0).stdout;
+        if shown.contains("broken: repeated") { Ok(shown) } else { Err(shown) }
+    });
+    assert!(broken.contains("lock none promises nothing") && broken.contains("holds"), "{broken}");
+}
+
+#[test]
+fn what_parcels_cannot_be_asked_is_said() {
+    let bench = Bench::new();
+    for (words, said) in [
+        ("--index none --lock soft", "unique index"),
+        ("--parcels 4 --insert-batch 5", "at most as many as parcels"),
+        ("--mix insert:0", "does nothing"),
+        ("--mix 9450+800", "did you mean"),
+        ("--scans 0 --mix hash", "nothing to read"),
+        ("--fits 30.7", "as in 30.7GB"),
+        ("--fits 16GiB --demand often", "write 4051/s"),
+    ] {
+        let words: Vec<&str> = ["run", "parcels"].into_iter().chain(words.split(' ')).collect();
+        let ended = bench.run(&words).expect(2);
+        assert!(ended.stderr.contains(said), "{words:?}: {}", ended.stderr);
+    }
+}
+
 #[test]
 fn a_result_is_what_the_schema_says() {
     let bench = Bench::new();
@@ -575,11 +643,12 @@ fn the_self_test_catches_every_bug() {
     assert!(ended.stdout.contains("every planted bug was caught"), "{}", ended.stdout);
     assert_eq!(
         ended.stdout.matches("caught").count(),
-        (6 + 1 + 2) + (14 + 1) + 2 + 10 + 5 + (4 * 4 + 2) + 1,
+        (6 + 1 + 2) + (14 + 1) + 2 + 10 + 5 + (16 + 1) + (5 * 4 + 2) + 1,
         "of the inventory six bugs, no lock, two replayed; of records fourteen and no lock; of the join two; \
-         of the queue ten; of logs five; of stores that are killed four each, and two of the queue; the last line"
+         of the queue ten; of logs five; of parcels sixteen and no lock; of stores that are killed four each, and \
+         two of the queue; the last line"
     );
-    assert_eq!(ended.stdout.matches("no alarm").count(), 6 + 8 + 2 + 7 + 4 + 4);
+    assert_eq!(ended.stdout.matches("no alarm").count(), 6 + 8 + 2 + 7 + 4 + 9 + 5);
 }
 
 /// Many plans of every workload, on correct stores with faults and on broken ones. The seed makes them the same each
@@ -597,6 +666,7 @@ fn no_random_plan_is_judged_wrongly() {
         "join",
         "queue",
         "logs",
+        "parcels",
         "drops an acknowledged insert",
         "delivers again what was acknowledged",
     ] {

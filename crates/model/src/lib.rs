@@ -10,6 +10,7 @@ mod figure;
 mod guarantee;
 mod kind;
 mod nearest;
+mod quantity;
 mod role;
 mod span;
 mod timeline;
@@ -24,6 +25,7 @@ pub use kind::{
     never,
 };
 pub use nearest::{hint, nearest};
+pub use quantity::{Bytes, PerSecond};
 pub use role::Role;
 pub use span::Span;
 pub use timeline::{Disruption, Fault, Faults, Injection, Moment, Timeline};

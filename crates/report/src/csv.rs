@@ -224,6 +224,9 @@ struct OfTrial {
     faults: Option<u64>,
     rows_at_start: Option<u64>,
     load_seconds: Option<Decimal>,
+    rows_at_end: Option<u64>,
+    data_bytes: Option<u64>,
+    index_bytes: Option<u64>,
     client_cpu_seconds: Option<Decimal>,
     client_cpu_max_cores: Option<Decimal>,
     client_memory_max_bytes: Option<u64>,
@@ -252,6 +255,9 @@ impl OfTrial {
             faults: Some(total(trial.faults.values().copied())),
             rows_at_start: Some(trial.data.rows),
             load_seconds: trial.data.load_seconds.map(Decimal),
+            rows_at_end: trial.size.as_ref().map(|size| size.rows),
+            data_bytes: trial.size.as_ref().and_then(|size| size.data_bytes),
+            index_bytes: trial.size.as_ref().and_then(|size| size.index_bytes),
             client_cpu_seconds: Some(Decimal(client.cpu_seconds)),
             client_cpu_max_cores: Some(Decimal(client.cpu_max)),
             client_memory_max_bytes: Some(client.memory_max_bytes),
@@ -320,7 +326,7 @@ mod tests {
     fn nothing_is_a_header() {
         let header = columns().unwrap();
         assert_eq!(csv([]).unwrap(), header.join(",") + "\r\n");
-        assert_eq!((header[0].as_str(), header.len()), ("run", 59));
+        assert_eq!((header[0].as_str(), header.len()), ("run", 62));
     }
 
     #[test]

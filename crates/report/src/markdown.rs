@@ -9,7 +9,7 @@ use crate::{
     headline::headline,
     notes::notes,
     table::escaped,
-    tables::{Columns, cells, prices, scalability},
+    tables::{Columns, cells, prices, scalability, sizes},
     waiting::waiting,
 };
 
@@ -29,7 +29,8 @@ pub fn markdown(result: &RunResult) -> String {
     if let Some(waiting) = waiting(result, &names) {
         let _ = writeln!(text, "{}\n", escaped(&waiting));
     }
-    for table in [cells(result, &columns), prices(result, &columns), scalability(result, &columns)] {
+    let of = [cells, prices, sizes, scalability];
+    for table in of.map(|table| table(result, &columns)) {
         if !table.rows.is_empty() {
             text += &table.markdown();
             text.push('\n');

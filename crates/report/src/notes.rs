@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acidtest_model::{Durability, Lock, Role};
+use acidtest_model::{Durability, Lock, PerSecond, Role};
 use acidtest_workloads::{DURABILITY, Finding, OLDEST_LOST, Verdict, queue::HOLES, workload};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     price::Priceable,
     result::{SEEN, is_kept_by},
     sweeps,
-    tables::{MANY, percent, ratio},
+    tables::{MANY, demand, percent, ratio},
 };
 
 /// Notes of one sort that a terminal shows before it counts the rest.
@@ -55,6 +55,7 @@ pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String>
     let mut notes = meanings(result);
     notes.extend(statistics(result));
     notes.extend(data(result, names));
+    notes.extend(sizes(result, names));
     notes.extend(busy(result, names));
     notes.extend(gathered(result, names, all));
     notes.extend(result.left_out.iter().map(|what| format!("left out: {what}")));
@@ -208,7 +209,9 @@ fn statistics(result: &RunResult) -> Vec<String> {
 /// The origin of the data, for each store and size of data that was loaded.
 fn data(result: &RunResult, names: &Names) -> Vec<String> {
     let mut groups: BTreeMap<(String, u64), (Vec<f64>, usize)> = BTreeMap::new();
-    for cell in &result.cells {
+    // how fast a cell was loaded stands in its row of sizes, where it has one
+    let is_listed = |cell: &&CellResult| cell.trials.iter().all(|trial| trial.size.is_none());
+    for cell in result.cells.iter().filter(is_listed) {
         for trial in &cell.trials {
             let group = groups.entry((names.store(cell), trial.data.rows)).or_default();
             match trial.data.load_seconds {
@@ -237,6 +240,38 @@ fn data(result: &RunResult, names: &Names) -> Vec<String> {
         format!("data of {store}: {} rows{loaded}{taken}.", count(rows))
     };
     groups.into_iter().filter(|((_, rows), _)| *rows > 0).map(shown).collect()
+}
+
+/// What the figures of tables' sizes rest on.
+fn sizes(result: &RunResult, names: &Names) -> Vec<String> {
+    let mut sources: Vec<(String, &str)> = Vec::new();
+    for cell in &result.cells {
+        let Some(size) = cell.trials.iter().find_map(|trial| trial.size.as_ref()) else { continue };
+        let store = names.store(cell);
+        // one of a store's is enough: they differ in figures alone
+        if sources.iter().all(|(other, _)| *other != store) {
+            sources.push((store, &size.source));
+        }
+    }
+    let mut notes = Vec::new();
+    if !sources.is_empty() {
+        let sources: Vec<String> =
+            sources.iter().map(|(store, source)| format!("{store}: {source}")).collect();
+        notes.push(format!(
+            "bytes of a row, at the end of the trials, as the stores say. {}.",
+            sources.join("; ")
+        ));
+    }
+    if let (Some(fits), false) = (result.plan.fits, sources.is_empty()) {
+        let days = demand(result).map_or_else(String::new, |PerSecond(of)| {
+            format!(", for as many days as {} rows a second need to fill it, if that does not grow", rate(of))
+        });
+        notes.push(format!(
+            "rows in {fits}: computed, not run: if every row takes as much as these did, and nothing else needs \
+             room{days}. The pages of small tables are not full: the more rows are loaded (--scans), the nearer it is."
+        ));
+    }
+    notes
 }
 
 /// The notes on cells and trials: equal ones are shown once, and many of one sort are counted.

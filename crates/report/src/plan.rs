@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use acidtest_model::{Commands, Durability, Faults, Lock, Span};
+use acidtest_model::{Bytes, Commands, Durability, Faults, Lock, PerSecond, Span};
 use acidtest_workloads::Values;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -118,6 +118,13 @@ pub struct Plan {
     /// privately, or an address.
     #[serde(default = "defaults::lock_service")]
     pub lock_service: String,
+    /// An amount of memory or disk: the report says how many rows fit into it, where the workload's table grows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fits: Option<Bytes>,
+    /// Rows that come in a second, against which the report holds the rows that fit; none for the demand of the
+    /// workload's study.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demand: Option<PerSecond>,
     /// Whether to leave out cells that a store cannot do, instead of refusing the plan.
     #[serde(default)]
     pub skip_unsupported: bool,
@@ -156,6 +163,8 @@ impl Plan {
             replace: false,
             keep: false,
             lock_service: defaults::lock_service(),
+            fits: None,
+            demand: None,
             skip_unsupported: false,
             parameters: BTreeMap::new(),
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Stop};
 use acidtest_model::{Durability, EffectiveSettings, Faults, Lock, Role};
 use acidtest_observe::{Machine, Resources};
-use acidtest_workloads::{Audit, DURABILITY, Remarks, Values, Verdict};
+use acidtest_workloads::{Audit, DURABILITY, Remarks, TableSize, Values, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -189,6 +189,10 @@ pub struct TrialResult {
     /// How often the store said that it limited its clients, by the reason in its own words.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: BTreeMap<String, u64>,
+    /// How large the table was at the end, as the store says; none where the workload does not ask, or the store does
+    /// not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<TableSize>,
     /// Number of operations that the schedule asked for, and how many of them were started and completed.
     pub arrived: ArrivalFigures,
     /// Number of connections that were opened in place of retired ones.
@@ -410,10 +414,9 @@ pub struct TrialFacts {
     pub round: u32,
     /// The session of the run, from 1.
     pub session: u32,
-    /// Number of operations that one acknowledgement stands for.
-    pub transaction: u32,
-    /// Names of the operations that throughput counts.
-    pub counted: Vec<&'static str>,
+    /// Names of the operations that throughput counts, each with how many of what it counts an acknowledged one stands
+    /// for.
+    pub counted: Vec<(&'static str, u32)>,
     /// The origin of the trial's data.
     pub data: DataFigures,
     /// Facts that were found before the trial was driven, such as query plans and first executions.
@@ -434,14 +437,15 @@ impl TrialResult {
             throughput: measurement
                 .operations
                 .iter()
-                .filter(|operation| about.counted.contains(&operation.name))
-                .map(|operation| measurement.rate(operation))
-                .sum::<f64>()
-                * f64::from(about.transaction.max(1)),
+                .filter_map(|operation| {
+                    let (_, units) = about.counted.iter().find(|(name, _)| *name == operation.name)?;
+                    Some(measurement.rate(operation) * f64::from(*units))
+                })
+                .sum(),
             counted: if about.counted.len() == names.len() {
                 Vec::new()
             } else {
-                about.counted.iter().map(|name| (*name).to_owned()).collect()
+                about.counted.iter().map(|(name, _)| (*name).to_owned()).collect()
             },
             spans: measurement
                 .spans
@@ -454,6 +458,7 @@ impl TrialResult {
                 .collect(),
             gauge: None,
             limits: BTreeMap::new(),
+            size: None,
             operations: measurement
                 .operations
                 .iter()

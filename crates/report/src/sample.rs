@@ -219,6 +219,7 @@ impl Grid<'_> {
             spans: Vec::new(),
             gauge: None,
             limits: BTreeMap::new(),
+            size: None,
             round,
             session: 1,
             data: DataFigures {

@@ -9,7 +9,7 @@ use crate::{
     headline::headline,
     notes::notes,
     table::{numbered, wrapped},
-    tables::{Columns, MANY, cells, prices, resources, scalability, times},
+    tables::{Columns, MANY, cells, prices, resources, scalability, sizes, times},
     waiting::waiting,
 };
 
@@ -26,6 +26,7 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
         let mut tables = vec![
             cells(result, by),
             prices(result, by),
+            sizes(result, by),
             scalability(result, &columns),
             times(result, by, !many)?,
         ];

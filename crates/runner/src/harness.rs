@@ -102,12 +102,13 @@ fn cost(workload: &dyn Workload, clients: u32, spent: Duration, measurement: &Me
     let counted = workload.counted();
     let of = |is_counted: bool| -> u64 {
         let kinds = measurement.operations.iter().filter(|each| counted.contains(&each.name) == is_counted);
-        kinds.map(|each| each.count(Outcome::Ok)).sum()
+        let units = |name| if is_counted { workload.units(name).max(1).into() } else { 1 };
+        kinds.map(|each| each.count(Outcome::Ok) * units(each.name)).sum()
     };
     let others = workload.scheduled().map_or(0.0, |first| f64::from(first) / f64::from(clients.max(1)));
     let nanoseconds = spent.as_nanos() as f64;
     let each = |share: f64, done: u64| if done > 0 { nanoseconds * share / done as f64 } else { 0.0 };
-    let units = of(true) * u64::from(workload.transaction().max(1));
+    let units = of(true);
     (units, each(1.0 - others, units) + each(others, of(false)))
 }
 
@@ -138,6 +139,8 @@ mod tests {
             ("inventory", json!({ "capture_share": 1.0 }), "a capture"),
             ("records", json!({ "mix": "a", "records": 100, "transaction": 5 }), "an operation of mix a"),
             ("join", json!({ "records": 100 }), "a join"),
+            ("parcels", json!({}), "an operation of mix 9450+8000"),
+            ("parcels", json!({ "insert_batch": 10 }), "a scan inserted, or a read, of mix 9450+8000"),
             ("queue", json!({}), "a message published and consumed"),
             ("queue", json!({ "phase": "publish" }), "a message published"),
             ("queue", json!({ "phase": "consume", "backlog": 1 }), "a message consumed"),

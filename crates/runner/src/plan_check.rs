@@ -58,6 +58,8 @@ impl<'a> GivenOptions<'a> {
             ("replace", plan.replace),
             ("keep", plan.keep),
             ("lock_service", plan.lock_service != usual.lock_service),
+            ("fits", plan.fits.is_some()),
+            ("demand", plan.demand.is_some()),
         ];
         let given: BTreeSet<&'static str> = given.into_iter().collect();
         let keys = differs.into_iter().filter_map(|(key, differs)| differs.then_some(key));
@@ -254,7 +256,18 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
     let endless = "a fault has its moment in a time, and the measured part is a number of operations";
     let stalls = plan.faults.iter().any(Faults::stall);
     let apart = plan.client_processes().is_some();
-    let rows: [Row; 10] = [
+    let grows = acidtest_workloads::workload(&plan.workload).is_some_and(|kind| kind.demand.is_some());
+    let rows: [Row; 12] = [
+        (
+            "fits",
+            !grows,
+            "the workload's table does not grow by a demand: only parcels says how large its table is",
+        ),
+        (
+            "demand",
+            !grows || plan.fits.is_none(),
+            "it is held against the rows that fit (--fits), of parcels",
+        ),
         ("faults", strikes && (traced || plan.ops.is_some()), endless),
         (
             "processes",

@@ -413,7 +413,8 @@ impl Runner<'_, '_> {
         let cell = self.cells[index];
         self.trials += 1;
         let workload = &self.workloads[cell.workload];
-        let (data, transaction, counted) = (workload.data(), workload.transaction(), workload.counted());
+        let data = workload.data();
+        let counted = workload.counted().into_iter().map(|name| (name, workload.units(name).max(1)));
         let earlier = data.as_ref().and_then(|data| instance.earlier.remove(data));
         let seed = self.plan.seed.wrapping_add(u64::from(round));
         let setup = TrialSetup {
@@ -435,8 +436,7 @@ impl Runner<'_, '_> {
         let mut about = TrialFacts {
             round,
             session: self.session,
-            transaction,
-            counted,
+            counted: counted.collect(),
             data: DataFigures { rows: trial.rows(), load_seconds: None, left_by },
             remarks: Remarks::default(),
         };
@@ -472,7 +472,7 @@ impl Runner<'_, '_> {
         let watcher = &mut self.environment.watcher;
         let driven = trial.drive(instance, load, &timeline, watcher).await?;
         self.result.cells[index].host_round_trip_ns = instance.round_trip.map(|took| took.as_nanos() as f64);
-        let AuditResult { mut audit, reusable, limits } = trial.audit(instance, &driven, watcher).await;
+        let AuditResult { mut audit, reusable, limits, size } = trial.audit(instance, &driven, watcher).await;
         if driven.crashed {
             audit.across_crash(&without);
         }
@@ -485,6 +485,7 @@ impl Runner<'_, '_> {
         result.note_injections(injections, is_scheduled);
         result.gauge = driven.gauge;
         result.limits = limits;
+        result.size = size;
         if driven.crashed {
             // what earlier trials left was proved of a server that has ended since
             instance.earlier.clear();

@@ -2,7 +2,7 @@
 //! dev-dependency.
 //!
 //! A store's tests describe the store once, as a [`Subject`], and then call the checks of [`inventory`], [`records`],
-//! [`join`] and [`queue`] on it. Only checks that are special to the store are written out there. The checks learn
+//! [`join`], [`queue`] and [`parcels`] on it. Only checks that are special to the store are written out there. The checks learn
 //! from the store's row of the matrix which lock modes, durability levels and settings it offers.
 //!
 //! Invariant: no test is skipped silently. A server that is not installed fails the test with the lab's error, unless
@@ -21,6 +21,7 @@ mod garbled;
 pub mod inventory;
 pub mod join;
 pub mod operations;
+pub mod parcels;
 mod private;
 pub mod queue;
 mod rabbitmq;

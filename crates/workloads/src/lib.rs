@@ -11,7 +11,9 @@ pub mod join;
 mod keys;
 mod lives;
 pub mod logs;
+mod mix;
 mod moments;
+pub mod parcels;
 mod pieces;
 pub mod queue;
 pub mod records;
@@ -28,13 +30,13 @@ pub use moments::OLDEST_LOST;
 pub use store::{Owner, Place, Store, lock_namespace};
 pub use verdict::{Audit, Finding, LooksLike, Verdict};
 pub use workload::{
-    AuditResult, Front, LoadProgress, Over, Remarks, ReusableData, Side, Tally, TrialSetup, Values, Visits,
-    Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
+    AuditResult, Front, LoadProgress, Medium, Over, Remarks, ReusableData, Side, TableSize, Tally,
+    TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
 };
 
 /// Every workload, in the order in which they are listed.
 pub static WORKLOADS: &[WorkloadKind] =
-    &[inventory::KIND, records::KIND, join::KIND, queue::KIND, logs::KIND];
+    &[inventory::KIND, records::KIND, join::KIND, queue::KIND, logs::KIND, parcels::KIND];
 
 /// The workload of that name; `None` if there is none.
 #[must_use]

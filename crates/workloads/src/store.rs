@@ -4,7 +4,8 @@ use acidtest_model::{EffectiveSettings, StoreError, Task};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    inventory::InventoryStore, join::JoinStore, logs::LogsStore, queue::QueueStore, records::RecordsStore,
+    inventory::InventoryStore, join::JoinStore, logs::LogsStore, parcels::ParcelsStore, queue::QueueStore,
+    records::RecordsStore,
 };
 
 /// Where one trial keeps its data: inside the run's namespace, under names that no other trial has, so that an
@@ -88,6 +89,11 @@ pub trait Store: Send + Sync {
 
     /// The logs workload's port; `None` if the store does not have it.
     fn logs(&self) -> Option<&dyn LogsStore> {
+        None
+    }
+
+    /// The parcels workload's port; `None` if the store does not have it.
+    fn parcels(&self) -> Option<&dyn ParcelsStore> {
         None
     }
 }

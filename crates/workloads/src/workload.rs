@@ -48,6 +48,8 @@ pub struct WorkloadKind {
     /// What its audit does not prove where clients are in several processes, as a part of a sentence; empty if it
     /// proves the same.
     pub apart: &'static str,
+    /// The rows a second that the study behind it asks for; none where it asks for none.
+    pub demand: Option<f64>,
     /// Its parameters, with defaults and meanings.
     pub parameters: fn() -> Vec<Parameter>,
     /// Makes the workload with these values in place of the defaults. The error names the first value that is
@@ -110,6 +112,11 @@ pub trait Workload: Send + Sync {
     /// How many operations one acknowledgement stands for: the number of operations in a transaction.
     fn transaction(&self) -> u32 {
         1
+    }
+
+    /// How many of what throughput counts one acknowledged operation of this name stands for.
+    fn units(&self, _operation: &str) -> u32 {
+        self.transaction()
     }
 
     /// A description of the data to be loaded. Trials with equal descriptions may use the same data one after the
@@ -306,13 +313,43 @@ pub struct AuditResult {
     pub reusable: Option<ReusableData>,
     /// The reasons for which the store limited its clients, in its own words, and how often it gave each.
     pub limits: BTreeMap<String, u64>,
+    /// How large the table was that was read back; none where nobody asked, or the store does not tell.
+    pub size: Option<TableSize>,
+}
+
+/// Where a store keeps a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Medium {
+    /// In memory; it must fit there.
+    Memory,
+    /// On disk.
+    Disk,
+}
+
+/// How large a table is, as its store says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TableSize {
+    /// Number of rows.
+    pub rows: u64,
+    /// Bytes of the rows; of rows and indexes together where the store does not tell them apart; none where what it tells
+    /// says nothing of the rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_bytes: Option<u64>,
+    /// Bytes of the indexes; none where the store does not tell them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_bytes: Option<u64>,
+    /// Where they are.
+    pub medium: Medium,
+    /// Where the store says so: a statement or a command; or why it does not.
+    pub source: String,
 }
 
 impl AuditResult {
     /// An audit without limits, and the data that the next trial may begin with.
     #[must_use]
     pub fn new(audit: Audit, reusable: Option<ReusableData>) -> Self {
-        Self { audit, reusable, limits: BTreeMap::new() }
+        Self { audit, reusable, limits: BTreeMap::new(), size: None }
     }
 }
 

@@ -10,7 +10,7 @@ use acidtest_report::{NamedResult, RunResult, csv, markdown, page};
 use acidtest_runner::Failure;
 use clap::Args;
 
-use crate::{exit::Status, output};
+use crate::{args::Room, exit::Status, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +39,8 @@ pub(crate) struct Report {
     /// Write CSV to a file, or print it (-)
     #[arg(long, value_name = "FILE|-")]
     csv: Option<PathBuf>,
+    #[command(flatten)]
+    room: Room,
 }
 
 pub(crate) fn report(report: &Report) -> Result<Status, Failure> {
@@ -56,7 +58,12 @@ pub(crate) fn report(report: &Report) -> Result<Status, Failure> {
     if html.is_some() && html == report.csv {
         return Err(Failure::Usage("--html and --csv name the same file".to_owned()));
     }
-    let results = report.files.iter().map(|file| output::load(file)).collect::<Result<Vec<_>, _>>()?;
+    let load = |file: &PathBuf| {
+        let mut result = output::load(file)?;
+        report.room.ask(&mut result)?;
+        Ok(result)
+    };
+    let results = report.files.iter().map(load).collect::<Result<Vec<_>, Failure>>()?;
     if let Some(path) = html {
         write(&path, &whole_page(&report.files, &results)?)?;
     }

@@ -381,6 +381,13 @@ mod tests {
                 "nobody consumes",
             ),
             ("join --max-retries 3", "--max-retries", "nothing is written"),
+            ("parcels --mix hash,id --max-retries 3", "--max-retries", "nothing is written"),
+            ("parcels --mix id --lock soft", "--lock", "nothing to protect"),
+            ("parcels --mix hash --eighths 0.1", "--eighths", "the mix only reads"),
+            ("parcels --mix hash --insert-batch 4", "--insert-batch", "the mix only reads"),
+            ("parcels --scans 0 --mix insert --load single", "--load", "nothing is loaded"),
+            ("parcels --demand 4051/s", "--demand", "--fits"),
+            ("records --fits 30.7GB", "--fits", "only parcels says how large"),
             ("records --mix c --max-retries 3", "--max-retries", "nothing is written"),
             (
                 "queue --store redis --max-retries 3",
@@ -469,6 +476,10 @@ mod tests {
             "queue --phase publish --ops 10 --ack transaction --batch 5",
             "queue --store tarantool --phase consume --backlog 7 --consume auto --prefetch 3",
             "join --clients 3 --store postgres --threads 1",
+            "parcels --lock none,soft,hard,native --insert-batch 1,100 --eighths 0.1 --load single,bulk",
+            "parcels --mix hash,id,350+5000 --fits 30.7GB --demand 350M/day --max-retries 3",
+            "parcels --store sqlite,fjall,postgres,tarantool --index none,hash --lock native",
+            "parcels --store elasticsearch,redis --mix hash,id",
         ] {
             if let Err(failure) = ordered(words) {
                 panic!("{words}: {failure}");

@@ -6,7 +6,8 @@ use crate::{args::Show, exit::Status, output};
 
 /// Prints the table of a result file again.
 pub(crate) fn show(show: &Show) -> Result<Status, Failure> {
-    let result = output::load(&show.file)?;
+    let mut result = output::load(&show.file)?;
+    show.room.ask(&mut result)?;
     output::print(&result, show.output)?;
     Ok(Status::Held)
 }

@@ -17,7 +17,7 @@ use super::{FuzzCase, drive::grid};
 type Rng = Xoshiro256PlusPlus;
 
 /// Workloads to draw from; those in which more can go wrong occur more often.
-const WORKLOADS: [&str; 12] = [
+const WORKLOADS: [&str; 15] = [
     "inventory",
     "inventory",
     "inventory",
@@ -30,6 +30,9 @@ const WORKLOADS: [&str; 12] = [
     "join",
     "logs",
     "logs",
+    "parcels",
+    "parcels",
+    "parcels",
 ];
 
 /// Most trials of a plan, so that many plans can be driven.
@@ -128,7 +131,7 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
     if chance(rng, 0.3) {
         plan.max_retries = one(rng, &[0, 1, 3, 10]);
     }
-    let has_lock = matches!(workload, "inventory" | "records");
+    let has_lock = matches!(workload, "inventory" | "records" | "parcels");
     if has_lock {
         plan.locks = some(rng, &[Lock::Native, Lock::Soft, Lock::Hard, Lock::None]);
     }
@@ -160,6 +163,7 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
         "inventory" => inventory(rng),
         "records" => records(rng),
         "join" => join(rng),
+        "parcels" => parcels(rng),
         _ => queue(rng),
     };
     plan
@@ -269,6 +273,22 @@ fn queue(rng: &mut Rng) -> Parameters {
     if chance(rng, 0.4) {
         parameters.insert("backlog".to_owned(), json!(rng.random_range(1..=200)));
     }
+    parameters
+}
+
+/// Few parcels, so that clients scan the same ones.
+fn parcels(rng: &mut Rng) -> Parameters {
+    let mixes = ["insert", "hash", "id", "350+5000", "9450+8000", "insert:2+hash:1+id:1", "insert:9+id:1"];
+    let mut parameters = parameters(
+        rng,
+        &[
+            ("mix", values(&mixes)),
+            ("eighths", values(&[0.0, 0.05, 0.125])),
+            ("insert_batch", values(&[1, 2, 4])),
+        ],
+    );
+    parameters.insert("parcels".to_owned(), json!(rng.random_range(4..=20)));
+    parameters.insert("scans".to_owned(), json!(rng.random_range(0..=90)));
     parameters
 }
 

@@ -53,6 +53,8 @@ fn bugs() -> Vec<(&'static str, Bug)> {
         of("queue", &[Bug::BringBack]),
         of("logs", &Bug::LOGS),
         of("logs", &Bug::AT_A_KILL),
+        of("parcels", &Bug::PARCELS),
+        of("parcels", &Bug::AT_A_KILL),
     ]
     .concat()
 }

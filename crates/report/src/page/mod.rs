@@ -21,7 +21,7 @@ use crate::{
     notes::notes,
     rate, sweeps,
     table::{Entry, Table, Tone},
-    tables::{Columns, cells, locks, prices, resources, scalability, times},
+    tables::{Columns, cells, locks, prices, resources, scalability, sizes, times},
     waiting::waiting,
 };
 
@@ -122,6 +122,7 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
             section id={ (id) "-cells" } {
                 h2 { "Cells" }
                 (table(&cells(result, &columns), true))
+                (table(&sizes(result, &columns), true))
             }
             section id={ (id) "-prices" } {
                 h2 { "Prices of guarantees" }

@@ -4,6 +4,7 @@ mod cells;
 mod prices;
 mod resources;
 mod scalability;
+mod sizes;
 mod times;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ pub(crate) use self::{
     prices::{locks, prices},
     resources::resources,
     scalability::scalability,
+    sizes::{demand, sizes},
     times::times,
 };
 use crate::{

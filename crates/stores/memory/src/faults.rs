@@ -58,6 +58,22 @@ pub enum Bug {
     MakeUp,
     /// Delivers a message before the one that came before it.
     Reorder,
+    /// Gives a parcel's scan the count of the one before it.
+    RepeatCount,
+    /// Leaves a parcel's next count out.
+    SkipCount,
+    /// Takes an eighth scan of a parcel.
+    EighthScan,
+    /// Gives two rows the same id.
+    RepeatId,
+    /// Stores a row with another id than it has told.
+    OtherId,
+    /// Refuses a scan of a parcel that has fewer than seven.
+    RefuseEarly,
+    /// Writes a scan in the place of the parcel's last one.
+    Overwrite,
+    /// Answers a read with a row that was not asked for.
+    OtherRow,
     /// Is killed, and has lost the last writes that it acknowledged.
     LoseLast,
     /// Is killed, and has lost a write from the middle.
@@ -114,6 +130,26 @@ impl Bug {
     pub const LOGS: [Self; 5] =
         [Self::DropWrite, Self::ApplyTwice, Self::Tear, Self::LateApply, Self::MakeUp];
 
+    /// The bugs that the parcels workload can have.
+    pub const PARCELS: [Self; 16] = [
+        Self::DropWrite,
+        Self::ApplyTwice,
+        Self::Tear,
+        Self::LateApply,
+        Self::HideCommit,
+        Self::KeepInsert,
+        Self::MissRead,
+        Self::MakeUp,
+        Self::RepeatCount,
+        Self::SkipCount,
+        Self::EighthScan,
+        Self::RepeatId,
+        Self::OtherId,
+        Self::RefuseEarly,
+        Self::Overwrite,
+        Self::OtherRow,
+    ];
+
     /// What a store may do that is killed, whatever its workload.
     pub const AT_A_KILL: [Self; 4] = [Self::LoseLast, Self::LoseMiddle, Self::LoseClient, Self::ForgetHalf];
 
@@ -149,6 +185,14 @@ impl Bug {
             Self::LoseHeld => "loses what a lost consumer held",
             Self::MakeUp => "delivers what nobody published",
             Self::Reorder => "delivers a later message first",
+            Self::RepeatCount => "gives a count twice",
+            Self::SkipCount => "leaves a count out",
+            Self::EighthScan => "takes an eighth scan",
+            Self::RepeatId => "gives an id twice",
+            Self::OtherId => "stores another id than it told",
+            Self::RefuseEarly => "refuses what there is room for",
+            Self::Overwrite => "writes a row over another",
+            Self::OtherRow => "reads a row that was not asked for",
             Self::LoseLast => "is killed, loses the last writes",
             Self::LoseMiddle => "is killed, loses one from the middle",
             Self::LoseClient => "is killed, loses all of one client",

@@ -9,6 +9,7 @@ mod inventory;
 mod join;
 mod logs;
 mod null;
+mod parcels;
 mod queue;
 mod records;
 pub mod selftest;
@@ -30,6 +31,7 @@ use acidtest_workloads::{
     inventory::InventoryStore,
     join::JoinStore,
     logs::LogsStore,
+    parcels::ParcelsStore,
     queue::{Delivery, QueueKind, QueueStore},
     records::RecordsStore,
 };
@@ -71,13 +73,18 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::Yes("two trees, one looked up for each row of the other")),
         ("queue", Support::Yes("messages in a tree, by arrival")),
         ("logs", Support::Yes("rows in memory, without a gateway")),
+        ("parcels", Support::Yes("rows of each parcel in a tree")),
     ],
     refuses,
     idle,
 };
 
-/// What is for gateways has no effect: it takes log entries by itself.
+/// What is for gateways has no effect: it takes log entries by itself. Nor has what is for tables with indexes.
 fn idle(request: &CellRequest<'_>) -> &'static [IdleOption] {
+    const TREE: [IdleOption; 2] = [
+        IdleOption { name: "index", why: "it keeps the rows of each parcel together" },
+        IdleOption { name: "load", why: "it has one way to put rows in" },
+    ];
     const WHY: &str = "it takes entries without a gateway";
     const IDLE: [IdleOption; 5] = [
         IdleOption { name: "architecture", why: WHY },
@@ -86,7 +93,11 @@ fn idle(request: &CellRequest<'_>) -> &'static [IdleOption] {
         IdleOption { name: "batch", why: WHY },
         IdleOption { name: "sink_connections", why: WHY },
     ];
-    if request.workload == "logs" { &IDLE } else { &[] }
+    match request.workload {
+        "logs" => &IDLE,
+        "parcels" => &TREE,
+        _ => &[],
+    }
 }
 
 /// The reason why the queue in memory cannot be set up as the cell asks, if there is one.
@@ -114,6 +125,7 @@ pub struct Memory {
     joins: Mutex<HashMap<String, Arc<join::Tables>>>,
     queues: Mutex<HashMap<String, Arc<queue::Queue>>>,
     logs: Mutex<HashMap<String, Arc<logs::Table>>>,
+    parcels: Mutex<HashMap<String, Arc<parcels::Table>>>,
 }
 
 impl Default for Memory {
@@ -140,6 +152,7 @@ impl Memory {
             joins: Mutex::default(),
             queues: Mutex::default(),
             logs: Mutex::default(),
+            parcels: Mutex::default(),
         }
     }
 
@@ -180,12 +193,13 @@ impl Memory {
         let tables = locked(&self.tables).get(&place.object("stock")).cloned();
         let records = self.records_of(place);
         let (queue, joins) = (self.queue_of(place), self.tables_of(place).ok());
-        let logs = self.logs_of(place);
+        let (logs, parcels) = (self.logs_of(place), self.parcels_of(place));
         tables.map_or(0, |table| table.shown())
             + records.map_or(0, |table| table.shown())
             + queue.map_or(0, |queue| queue.shown())
             + joins.map_or(0, |tables| tables.shown())
             + logs.map_or(0, |table| table.shown())
+            + parcels.map_or(0, |table| table.shown())
     }
 
     /// The last events on all connections, at most 20,000, oldest first; empty unless [`Watch::recorded`] is set.
@@ -255,6 +269,7 @@ impl Store for Memory {
         locked(&self.joins).clear();
         locked(&self.queues).clear();
         locked(&self.logs).clear();
+        locked(&self.parcels).clear();
         Box::pin(async { Ok(()) })
     }
 
@@ -275,6 +290,10 @@ impl Store for Memory {
     }
 
     fn logs(&self) -> Option<&dyn LogsStore> {
+        Some(self)
+    }
+
+    fn parcels(&self) -> Option<&dyn ParcelsStore> {
         Some(self)
     }
 }

@@ -7,7 +7,7 @@ use acidtest_engine::{EngineError, Extent, Load, Measurement, OnRefused, Stop, T
 use acidtest_model::{Lock, StoreError};
 use acidtest_workloads::{
     AuditResult, LoadProgress, Place, ReusableData, TrialSetup, Values, Workload, WorkloadKind,
-    WorkloadTrial, inventory, join, logs, queue, records,
+    WorkloadTrial, inventory, join, logs, parcels, queue, records,
 };
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +113,15 @@ impl Case {
         Self { workload: &logs::KIND, values, ..Self::inventory() }
     }
 
+    /// Correct parcels under the native lock, of which a few are on their way, with this many scans at once.
+    #[must_use]
+    pub fn parcels(together: u32) -> Self {
+        let values = values(&format!(
+            r#"{{"parcels": 6, "scans": 50, "eighths": 0.1, "mix": "insert:2+hash:1+id:1", "insert_batch": {together}}}"#
+        ));
+        Self { workload: &parcels::KIND, values, ..Self::inventory() }
+    }
+
     /// All cases, in order of workload: every bug, no lock at all, and correct stores, also with unanswered
     /// operations.
     #[must_use]
@@ -134,6 +143,9 @@ impl Case {
         cases.extend(Bug::LOGS.map(|bug| Self::logs(1).with(Faults::bug(bug))));
         cases.extend([1, 5].map(Self::logs));
         cases.extend([0.05, 0.3].map(|share| Self::logs(5).with(Faults::unanswered(share))));
+        cases.extend(Self::of(&Self::parcels(1), &Bug::PARCELS));
+        cases.extend([Lock::Soft, Lock::Hard, Lock::Native].map(|lock| Self::parcels(3).under(lock)));
+        cases.push(Self::parcels(3).with(Faults::unanswered(0.05)));
         cases.extend(Self::killed());
         cases
     }
@@ -144,7 +156,7 @@ impl Case {
         let queue = Self::queue(r#""ack": "transaction", "consume": "transaction", "batch": 4"#);
         let correct = Faults { outages: true, ..Faults::default() };
         let mut cases = Vec::new();
-        for each in [Self::inventory(), together, queue.clone(), Self::logs(4)] {
+        for each in [Self::inventory(), together, queue.clone(), Self::logs(4), Self::parcels(3)] {
             cases.extend(Bug::AT_A_KILL.map(|bug| each.clone().with(Faults::bug(bug))));
             cases.push(each.with(correct));
         }
@@ -222,7 +234,10 @@ impl Case {
                 format!("{what}, ack {}, consume {}", way("ack", "confirm"), way("consume", "ack"))
             }
             (true, _) => format!("{what}, sequence replayed"),
-            (false, 1) => what,
+            (false, 1) => match self.values.get("insert_batch").and_then(serde_json::Value::as_u64) {
+                None | Some(1) => what,
+                Some(together) => format!("{what}, {together} at once"),
+            },
             (false, several) => format!("{what}, {several} a transaction"),
         }
     }

@@ -24,6 +24,7 @@ fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = locks.map(|lock| Case::inventory().under(lock)).into();
     cases.extend(locks.map(|lock| Case::records(MIX, 1).under(lock)));
     cases.extend(locks.map(|lock| Case::records(MIX, 4).under(lock)));
+    cases.extend(locks.map(|lock| Case::parcels(1).under(lock)));
     cases.extend(queues());
     cases
 }

@@ -55,6 +55,7 @@ pub const KIND: StoreKind = StoreKind {
         ("records", Support::No("it has streams of messages, not records to decide on")),
         ("join", Support::No("it has streams of messages, not tables")),
         ("logs", acidtest_model::NO_SINK),
+        ("parcels", Support::No("it has streams of messages, not rows to count")),
     ],
     refuses: queue::refuses,
     idle: |_| &[NO_CONFLICTS],

@@ -46,6 +46,7 @@ pub const KIND: StoreKind = StoreKind {
         ("records", Support::No("it has queues of messages, not records to decide on")),
         ("join", Support::No("it has queues of messages, not tables")),
         ("logs", acidtest_model::NO_SINK),
+        ("parcels", Support::No("it has queues of messages, not rows to count")),
     ],
     refuses: queue::refuses,
     idle: queue::idle,

@@ -5,6 +5,7 @@
 mod inventory;
 mod join;
 mod logs;
+mod parcels;
 mod queue;
 mod records;
 mod transaction;
@@ -26,6 +27,7 @@ use acidtest_workloads::{
     inventory::InventoryStore,
     join::JoinStore,
     logs::LogsStore,
+    parcels::{ParcelsStore, beyond_a_table},
     queue::{Ack, Delivery, QueueStore, idle_on_tables},
     records::RecordsStore,
 };
@@ -71,8 +73,9 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::Yes("both orders, planned after ANALYZE")),
         ("queue", Support::Yes("a table: INSERT, and SELECT and DELETE in one BEGIN IMMEDIATE")),
         ("logs", Support::Yes("a gateway before it, which has the file open")),
+        ("parcels", Support::Yes("a table with an index on the hash; SCAN_ID is the rowid")),
     ],
-    refuses: |request| refuses(&Delivery::of(request)?),
+    refuses: |request| beyond_a_table(request).or_else(|| refuses(&Delivery::of(request)?)),
     idle: idle_on_tables,
 };
 
@@ -353,6 +356,10 @@ impl Store for Sqlite {
     }
 
     fn logs(&self) -> Option<&dyn LogsStore> {
+        Some(self)
+    }
+
+    fn parcels(&self) -> Option<&dyn ParcelsStore> {
         Some(self)
     }
 }

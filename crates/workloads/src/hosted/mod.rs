@@ -8,6 +8,7 @@
 mod inventory;
 mod join;
 mod line;
+mod parcels;
 mod queue;
 mod records;
 
@@ -20,12 +21,13 @@ pub(crate) use inventory::serve as serve_inventory;
 pub(crate) use join::serve as serve_join;
 pub(crate) use line::HostLine;
 pub use line::{Served, ServedLine, loopback};
+pub(crate) use parcels::serve as serve_parcels;
 pub(crate) use queue::{serve_publisher, serve_subscriber};
 pub(crate) use records::serve as serve_records;
 
 use crate::{
-    Owner, Place, Store, TrialSetup, Values, inventory::InventoryStore, join::JoinStore, queue::QueueStore,
-    records::RecordsStore,
+    Owner, Place, Store, TrialSetup, Values, inventory::InventoryStore, join::JoinStore,
+    parcels::ParcelsStore, queue::QueueStore, records::RecordsStore,
 };
 
 /// The trial that clients of a host take part in.
@@ -196,6 +198,10 @@ impl Store for Hosted {
     }
 
     fn queue(&self) -> Option<&dyn QueueStore> {
+        Some(self)
+    }
+
+    fn parcels(&self) -> Option<&dyn ParcelsStore> {
         Some(self)
     }
 }

@@ -30,6 +30,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     shares: &[],
     terms: &[],
     apart: "units that were oversold and put back before the end go unnoticed",
+    demand: None,
     parameters: Parameters::described,
     with: |values| {
         let parameters: Parameters = read(values)?;

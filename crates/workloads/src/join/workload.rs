@@ -29,6 +29,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     shares: &[],
     terms: &[],
     apart: "",
+    demand: None,
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Join::new(read(values)?)?)),
     idle: |_| idle(&[("max_retries", false, NOTHING_WRITTEN)]),

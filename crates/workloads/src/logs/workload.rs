@@ -54,6 +54,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
          full queue, failed without a connection, unknown when it was given up.",
     )],
     apart: "the most clients at once is the sum of what each process had",
+    demand: None,
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Logs::new(read(values)?)?)),
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),

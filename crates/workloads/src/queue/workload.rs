@@ -43,6 +43,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
         (SPANS[0], "from a message's publishing to its being taken, its time in the queue included."),
     ],
     apart: "order is judged between clients of one process, and only where the store flags what was delivered before",
+    demand: None,
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Queue::new(read(values)?)?)),
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
@@ -323,7 +324,7 @@ impl WorkloadTrial for QueueTrial {
             let drained = async { port(store?)?.drain(place, &self.wanted, &self.scenario).await };
             let drained = drained.await;
             let audit = audit(&self.scenario.ledger, drained);
-            AuditResult { audit, reusable: None, limits: self.scenario.limits() }
+            AuditResult { limits: self.scenario.limits(), ..AuditResult::new(audit, None) }
         })
     }
 

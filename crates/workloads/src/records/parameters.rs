@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Action, Choice, Layout};
 use crate::{
-    Parameter,
+    Parameter, mix,
     workload::{NOTHING_WRITTEN, idle, in_range},
 };
 
@@ -152,18 +152,7 @@ impl Mix {
 
     /// The action that belongs to `draw`, a random number between 0 and 1.
     pub(crate) fn action(&self, draw: f64) -> Action {
-        let mut left = draw;
-        let mut last = Action::Read;
-        for ((action, _), share) in ACTIONS.into_iter().zip(self.shares) {
-            if share > 0.0 {
-                last = action;
-                left -= share;
-                if left < 0.0 {
-                    break;
-                }
-            }
-        }
-        last
+        ACTIONS[mix::drawn(&self.shares, draw)].0
     }
 
     /// Whether the action has any share.
@@ -195,29 +184,8 @@ impl FromStr for Mix {
         if let Some(mix) = Self::named(text) {
             return Ok(mix);
         }
-        let names = NAMED.map(|(name, ..)| name);
-        let unknown = || {
-            format!(
-                "unknown mix \"{text}\"{} (known are {}, or shares such as read:95+update:5, of {})",
-                acidtest_model::hint(text, names),
-                names.join(", "),
-                ACTIONS.map(|(_, name)| name).join(", ")
-            )
-        };
-        let mut shares = [0.0; 5];
-        for part in text.split('+') {
-            let (word, share) = part.split_once(':').ok_or_else(unknown)?;
-            let action = ACTIONS.into_iter().find(|(_, name)| *name == word);
-            let (action, _) = action.ok_or_else(unknown)?;
-            let share: f64 =
-                share.parse().ok().filter(|share| (0.0..=1e9).contains(share)).ok_or_else(unknown)?;
-            shares[action as usize] += share;
-        }
-        let all: f64 = shares.iter().sum();
-        if all <= 0.0 {
-            return Err(format!("the mix \"{text}\" does nothing: give one share above 0"));
-        }
-        let shares = shares.map(|share| share / all);
+        let known = NAMED.map(|(name, ..)| name);
+        let shares = mix::shares(text, ACTIONS.map(|(_, name)| name), &known, "read:95+update:5")?;
         Ok(Self { name: text.to_owned(), shares, keys: OwnKeys::Zipfian, locked: false })
     }
 }
@@ -239,12 +207,7 @@ impl From<Mix> for String {
 impl fmt::Display for Mix {
     /// For example `mix a (50 % read, 50 % update)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shares: Vec<String> = ACTIONS
-            .into_iter()
-            .filter(|(action, _)| self.does(*action))
-            .map(|(action, name)| format!("{:.0} % {name}", self.share(action) * 100.0))
-            .collect();
-        write!(f, "mix {} ({})", self.name, shares.join(", "))
+        mix::Shown { name: &self.name, shares: &self.shares, names: ACTIONS.map(|(_, name)| name) }.fmt(f)
     }
 }
 

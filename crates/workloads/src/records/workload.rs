@@ -33,6 +33,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     shares: &[],
     terms: &[],
     apart: "a stale read is found only where the same process wrote",
+    demand: None,
     parameters: Parameters::described,
     with: |values| Ok(Box::new(Records::new(read(values)?)?)),
     idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),

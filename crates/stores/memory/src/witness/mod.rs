@@ -7,9 +7,11 @@
 //! be *holds*.
 
 mod inventory;
+mod parcels;
 mod queue;
 mod records;
 
 pub(crate) use inventory::Inventory;
+pub(crate) use parcels::{Known, Parcels};
 pub(crate) use queue::{Delivered, Queue};
 pub(crate) use records::{RecordVersion, Records, Request};

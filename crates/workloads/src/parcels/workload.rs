@@ -1,0 +1,235 @@
+//! The parcels workload, as the runner uses it.
+
+use std::sync::Arc;
+
+use acidtest_engine::ClientTask;
+use acidtest_model::{StoreError, Task, count};
+use serde_json::value::RawValue;
+
+use super::{
+    audit::{Final, audit},
+    client::{OPERATIONS, Scenario},
+    ledger::Ledger,
+    parameters::{Action, Index, Parameters},
+    port::{ParcelsStore, Requirements},
+    scan::{MOST, StoredScan},
+    stream::{LoadMethod, Loading},
+};
+use crate::{
+    AuditResult, Crash, Guarantee, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload,
+    WorkloadKind, WorkloadTrial, WrittenLedger,
+    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK},
+    workload::{no_host, no_port, read, read_ledger, written, written_ledger},
+};
+
+const NAME: &str = "parcels";
+
+/// The workload's entry in [`WORKLOADS`](crate::WORKLOADS).
+pub const KIND: WorkloadKind = WorkloadKind {
+    name: NAME,
+    summary: "scans of parcels inserted, each with its parcel's next count, and read by parcel or by id\n\
+              the table of the study \"MemSQL for MemEx\", with lock modes, batches and an audit",
+    operations: OPERATIONS,
+    audit: "every acknowledged scan is there once and as it was written, ids are unique, and the counts of a parcel are \
+            1 to k, never above 7, without a gap or a repeat",
+    guarantees: GUARANTEES,
+    counts: &[],
+    shares: &[],
+    terms: &[
+        (
+            "insert",
+            "a scan gets its SCAN_ID, and its parcel's next SCAN_COUNT; of several at once (--insert-batch) rate and times here are of whole batches, and ok/s above counts scans",
+        ),
+        ("hash", "all scans of a parcel are read"),
+        ("id", "one scan is read by its SCAN_ID"),
+    ],
+    apart: "a read is held only against what the same process inserted",
+    demand: Some(DEMAND),
+    parameters: Parameters::described,
+    with: |values| Ok(Box::new(Parcels::new(read(values)?)?)),
+    idle: |values| read(values).as_ref().map_or_else(|_| Vec::new(), Parameters::idle),
+};
+
+/// The rows a second that the study asks for: 50,000,000 parcels a day with seven scans each.
+const DEMAND: f64 = 50_000_000.0 * 7.0 / 86_400.0;
+
+/// What its findings break, and what has a price.
+const GUARANTEES: &[Guarantee] = &[LOCK, DURABILITY, ATOMICITY, INTEGRITY];
+
+/// The parcels workload with its parameters.
+#[derive(Clone, Debug)]
+pub struct Parcels {
+    parameters: Parameters,
+}
+
+impl Parcels {
+    /// The workload with these parameters.
+    ///
+    /// # Errors
+    /// The first parameter that is out of range.
+    pub fn new(parameters: Parameters) -> Result<Self, String> {
+        parameters.check()?;
+        Ok(Self { parameters })
+    }
+}
+
+impl Workload for Parcels {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn operations(&self) -> &'static [&'static str] {
+        OPERATIONS
+    }
+
+    fn does(&self) -> Vec<&'static str> {
+        let all = [Action::Insert, Action::ByHash, Action::ById];
+        all.into_iter()
+            .filter(|action| self.parameters.mix.does(*action))
+            .map(|action| OPERATIONS[action as usize])
+            .collect()
+    }
+
+    fn unit(&self) -> String {
+        let mix = String::from(self.parameters.mix.clone());
+        match self.parameters.insert_batch {
+            1 => format!("an operation of mix {mix}"),
+            _ => format!("a scan inserted, or a read, of mix {mix}"),
+        }
+    }
+
+    fn units(&self, operation: &str) -> u32 {
+        if operation == OPERATIONS[Action::Insert as usize] { self.parameters.insert_batch } else { 1 }
+    }
+
+    fn values(&self) -> Values {
+        written(&self.parameters)
+    }
+
+    fn headline(&self) -> String {
+        let Parameters { mix, parcels, scans, load, index, insert_batch, .. } = &self.parameters;
+        let together = match insert_batch {
+            1 => String::new(),
+            several => format!(", {several} at once"),
+        };
+        let loaded = match (scans, load) {
+            (0, _) => "no scans loaded".to_owned(),
+            (1, _) => "1 scan loaded".to_owned(),
+            (scans, LoadMethod::Bulk) => format!("{} scans loaded", count(*scans)),
+            (scans, LoadMethod::Single) => format!("{} scans loaded row by row", count(*scans)),
+        };
+        let index = match index {
+            Index::Hash => "",
+            Index::None => ", no index on SCAN_HASH",
+        };
+        format!("{mix}, {} × {MOST} scans on their way{together}, {loaded}{index}", count(*parcels))
+    }
+
+    fn decides(&self) -> bool {
+        self.parameters.mix.does(Action::Insert)
+    }
+
+    fn data(&self) -> Option<String> {
+        let Parameters { parcels, scans, load, index, .. } = self.parameters;
+        (!self.decides()).then(|| format!("{scans} scans, {parcels} parcels at a time, {load:?}, {index:?}"))
+    }
+
+    fn trial(&self, setup: TrialSetup) -> Box<dyn WorkloadTrial> {
+        // trials that share their data share the seed of its stream
+        let seed = if self.decides() { setup.seed } else { 0 };
+        let Parameters { index, insert_batch, .. } = self.parameters;
+        let loading = self.parameters.loading(seed);
+        let ledger = Arc::new(Ledger::of(setup.part, loading, insert_batch == 1));
+        ledger.note_loaded();
+        let wanted = Requirements { lock: setup.lock, index, batch: insert_batch };
+        Box::new(ParcelsTrial {
+            scenario: Scenario::new(&self.parameters, ledger, setup.seed),
+            wanted,
+            loading,
+            leaves: !self.decides(),
+        })
+    }
+}
+
+struct ParcelsTrial {
+    scenario: Scenario,
+    wanted: Requirements,
+    loading: Loading,
+    /// Whether its data may be left to another trial.
+    leaves: bool,
+}
+
+fn port(store: &dyn Store) -> Result<&dyn ParcelsStore, StoreError> {
+    store.parcels().ok_or_else(|| no_port(NAME))
+}
+
+impl WorkloadTrial for ParcelsTrial {
+    fn rows(&self) -> u64 {
+        self.loading.scans
+    }
+
+    fn rows_left(&self) -> u64 {
+        self.scenario.ledger.ends().iter().sum()
+    }
+
+    fn load<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        place: &'a Place,
+        loaded: &'a LoadProgress,
+    ) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { port(store)?.load(place, &self.wanted, &self.loading, loaded).await })
+    }
+
+    fn client(&self, store: &dyn Store, place: &Place) -> Result<ClientTask, StoreError> {
+        let port = port(store)?;
+        Ok(port.client(place, &self.wanted, self.scenario.clone().with(port.ids())))
+    }
+
+    fn serve(&self, store: &dyn Store, place: &Place, side: Side) -> Result<Served, StoreError> {
+        let served = port(store)?.serve(place, &self.wanted).filter(|_| side == Side::Client);
+        served.ok_or_else(no_host)
+    }
+
+    fn ledger(&self) -> Result<WrittenLedger, String> {
+        written_ledger(&self.scenario.ledger.written())
+    }
+
+    fn note_moment(&self) {
+        self.scenario.ledger.note_moment();
+    }
+
+    fn note_crash(&self, crash: Crash) {
+        self.scenario.ledger.note_crash(crash);
+    }
+
+    fn merge(&self, ledger: &RawValue, knows_crashes: bool) -> Result<(), String> {
+        self.scenario.ledger.merge(&read_ledger(ledger)?, knows_crashes)
+    }
+
+    fn audit<'a>(
+        &'a self,
+        store: Result<&'a dyn Store, StoreError>,
+        place: &'a Place,
+    ) -> Task<'a, AuditResult> {
+        Box::pin(async move {
+            let ledger = &self.scenario.ledger;
+            let read = async {
+                let port = port(store?)?;
+                let mut state = Final::of(ledger, port.ids());
+                let mut each = |stored: StoredScan| state.take(ledger, &stored);
+                port.state(place, &mut each).await?;
+                Ok((state, port.size(place).await))
+            };
+            let (state, size) = match read.await {
+                Ok((state, size)) => (Ok(state), size.ok()),
+                Err(error) => (Err(error), None),
+            };
+            AuditResult { size, ..audit(ledger, state, self.leaves) }
+        })
+    }
+
+    fn unload<'a>(&'a self, store: &'a dyn Store, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
+        Box::pin(async move { port(store)?.unload(place).await })
+    }
+}
