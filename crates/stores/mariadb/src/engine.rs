@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use acidtest_model::{
-    CellRequest, Durability, Hosting, Isolation, Lock, NO_REFRESH, StoreKind, Support, never,
+use acidtest_model::{CellRequest, Durability, Hosting, Isolation, Lock, NO_REFRESH, StoreKind, Support};
+use acidtest_workloads::{
+    parcels::beyond_a_table,
+    queue::{Delivery, idle_on_tables},
 };
-use acidtest_workloads::queue::{Delivery, idle_on_tables};
 
-use crate::queue;
+use crate::{parcels, queue};
 
 pub(crate) const DEFAULT_PORT: u16 = 3306;
 
@@ -90,6 +91,11 @@ impl Engine {
     /// Whether rows can be updated once they are inserted.
     pub(crate) fn is_updated(self) -> bool {
         !matches!(self, Self::Archive | Self::Blackhole)
+    }
+
+    /// Whether the engine gives rows their ids, and finds by an index the scans of a parcel that are to be counted.
+    pub(crate) fn counts_scans(self) -> bool {
+        self.is_indexed() && self.is_updated()
     }
 
     /// A hint on how to make the engine available on a server that lacks it.
@@ -256,8 +262,9 @@ const INNODB: Row = Row {
         ("join", Support::Yes("both orders")),
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
         ("logs", Support::Yes("a gateway before it: LOAD DATA LOCAL or INSERT of many rows")),
+        ("parcels", SCANS),
     ],
-    refuses: |request| queue::refuses(&Delivery::of(request)?),
+    refuses: |request| beyond_a_table(request).or_else(|| queue::refuses(&Delivery::of(request)?)),
 };
 
 const LEVEL: Support = Support::Yes("SET SESSION TRANSACTION ISOLATION LEVEL");
@@ -291,9 +298,12 @@ const TABLE_LOCKED: Row = Row {
         ("join", Support::Yes("both orders")),
         ("queue", NO_QUEUE),
         ("logs", NO_LOGS),
+        ("parcels", SCANS),
     ],
-    refuses: never,
+    refuses: parcels::refuses_on_locked_tables,
 };
+
+const SCANS: Support = Support::Yes("the table SCANS");
 
 const NO_CAPTURE: Support =
     Support::No("a capture from several tuples is one transaction, which only InnoDB has");
@@ -309,6 +319,7 @@ const SCANNED: &[(&str, Support)] = &[
     ("join", Support::Yes("both orders, without an index")),
     ("queue", NO_QUEUE),
     ("logs", NO_LOGS),
+    ("parcels", Support::No("CSV has no index, and no column that gives a row its id")),
 ];
 
 const MYISAM_DURABILITY: &[(Durability, Support)] = &[
@@ -365,6 +376,7 @@ const ARCHIVE: Row = Row {
         ("join", Support::Yes("both orders, without an index")),
         ("queue", NO_QUEUE),
         ("logs", NO_LOGS),
+        ("parcels", Support::No("ARCHIVE has no index on SCAN_HASH, and unpacks the whole file to count")),
     ],
     refuses: |request| {
         request.does(&["update", "rmw"]).then_some("ARCHIVE inserts and selects: it has no UPDATE")
@@ -385,6 +397,7 @@ const BLACKHOLE: Row = Row {
         ("join", Support::No("BLACKHOLE keeps nothing that could be joined")),
         ("queue", NO_QUEUE),
         ("logs", NO_LOGS),
+        ("parcels", Support::No("BLACKHOLE keeps nothing that could be counted")),
     ],
     refuses: |request| {
         request
@@ -433,7 +446,7 @@ mod tests {
                 Durability::ALL
             );
             assert_eq!(kind.isolation.iter().map(|(level, _)| *level).collect::<Vec<_>>(), Isolation::ALL);
-            assert_eq!(kind.workloads.len(), 5);
+            assert_eq!(kind.workloads.len(), 6);
         }
     }
 

@@ -10,6 +10,7 @@ mod inventory;
 mod join;
 mod load;
 mod logs;
+mod parcels;
 mod queue;
 mod records;
 mod session;
@@ -18,8 +19,8 @@ use std::{collections::BTreeMap, io, time::Duration};
 
 use acidtest_model::{Address, EffectiveSettings, Secret, StoreError, Task};
 use acidtest_workloads::{
-    Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore, queue::QueueStore,
-    records::RecordsStore,
+    Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore, parcels::ParcelsStore,
+    queue::QueueStore, records::RecordsStore,
 };
 use mysql_async::{Conn, Error, Opts, OptsBuilder, prelude::Queryable};
 
@@ -241,6 +242,10 @@ impl Store for MariaDb {
 
     fn logs(&self) -> Option<&dyn LogsStore> {
         self.engine.is_transactional().then_some(self as &dyn LogsStore)
+    }
+
+    fn parcels(&self) -> Option<&dyn ParcelsStore> {
+        self.engine.counts_scans().then_some(self as &dyn ParcelsStore)
     }
 }
 

@@ -19,8 +19,8 @@ use crate::{
 
 /// Records that are sorted at once: they take some 30 MiB of memory.
 const SORTED: u64 = 500_000;
-/// Records loaded by one statement or transaction.
-const BATCH: usize = 20_000;
+/// Records or scans loaded by one statement or transaction.
+pub(crate) const BATCH: usize = 20_000;
 /// Bytes sent at once, below every server's `max_allowed_packet`.
 const PIECE: usize = 256 << 10;
 /// Bytes of fields above which columns are of a type stored outside the row; all engines limit a row to 65,535.
@@ -88,16 +88,27 @@ pub(crate) async fn records(
 ) -> Result<(), Error> {
     let table = usertable(place);
     if engine == Engine::Memory {
-        make_room(conn, layout).await?;
+        let row = u64::from(layout.field_bytes) * u64::from(layout.fields) + 128;
+        make_room(conn, layout.records.saturating_mul(row), ROOM).await?;
     }
     conn.query_drop(create(&table, layout, engine)).await?;
     let streams = local_infile(conn).await?;
+    let (layout, into) = (*layout, (table.as_str(), ""));
     for part in 0..parts(layout.records) {
         for batch in in_order(layout.records, part).chunks(BATCH) {
+            let mut fields = Fields::default();
             if streams {
-                stream_in(conn, &table, layout, batch).await?;
+                let write = move |piece: &mut String, number: &u64| {
+                    layout.fill(*number, &mut fields);
+                    row_of_file(piece, *number, &fields);
+                };
+                stream_in(conn, into, batch.to_vec(), write).await?;
             } else {
-                insert(conn, &table, layout, batch).await?;
+                let write = |sql: &mut String, number: &u64| {
+                    layout.fill(*number, &mut fields);
+                    values(sql, *number, &fields);
+                };
+                insert(conn, into, batch, write).await?;
             }
             loaded.add(batch.len() as u64);
         }
@@ -113,17 +124,16 @@ pub(crate) async fn analyze(conn: &mut Conn, table: &str, engine: Engine) -> Res
     Ok(())
 }
 
-/// Lets a MEMORY table grow to four times the size of the records to be loaded. Its limit is the setting of the
-/// session that creates it.
-async fn make_room(conn: &mut Conn, layout: &Layout) -> Result<(), Error> {
-    let row = u64::from(layout.field_bytes) * u64::from(layout.fields) + 128;
-    let room = layout.records.saturating_mul(row).saturating_mul(4).max(ROOM);
+/// Lets a MEMORY table grow to four times the bytes that are to be loaded, and at least so much. Its limit is the
+/// setting of the session that creates it.
+pub(crate) async fn make_room(conn: &mut Conn, loaded: u64, least: u64) -> Result<(), Error> {
+    let room = loaded.saturating_mul(4).max(least);
     conn.query_drop(format!("SET SESSION max_heap_table_size = GREATEST(@@max_heap_table_size, {room})"))
         .await
 }
 
 /// Whether the server accepts a stream of rows; `MySQL` does not by default.
-async fn local_infile(conn: &mut Conn) -> Result<bool, Error> {
+pub(crate) async fn local_infile(conn: &mut Conn) -> Result<bool, Error> {
     let allowed: Option<i64> = conn.query_first("SELECT @@local_infile").await?;
     Ok(allowed == Some(1))
 }
@@ -151,27 +161,30 @@ fn part_of(key: &str, parts: u64) -> u64 {
     (first.saturating_sub(100_000) * parts / 822_338).min(parts - 1)
 }
 
-/// Sends a batch as a file of rows that is written while it is sent.
-async fn stream_in(conn: &mut Conn, table: &str, layout: &Layout, numbers: &[u64]) -> Result<(), Error> {
-    let (layout, numbers) = (*layout, numbers.to_vec());
-    let count = numbers.len() as u64;
+/// Sends rows to these columns of a table (all where none are named) as a file that is written while it is sent.
+/// `write` adds a row to a piece of it.
+pub(crate) async fn stream_in<T: Send + Sync + 'static>(
+    conn: &mut Conn,
+    (table, columns): (&str, &str),
+    rows: Vec<T>,
+    mut write: impl FnMut(&mut String, &T) + Send + Sync + 'static,
+) -> Result<(), Error> {
+    let count = rows.len() as u64;
     conn.set_infile_handler(async move {
-        let mut numbers = numbers.into_iter().peekable();
-        let mut fields = Fields::default();
+        let mut rows = rows.into_iter().peekable();
         let pieces = std::iter::from_fn(move || {
-            numbers.peek()?;
+            rows.peek()?;
             let mut piece = String::with_capacity(PIECE);
             while piece.len() < PIECE
-                && let Some(number) = numbers.next()
+                && let Some(row) = rows.next()
             {
-                layout.fill(number, &mut fields);
-                row_of_file(&mut piece, number, &fields);
+                write(&mut piece, &row);
             }
             Some(Ok(piece.into_bytes().into()))
         });
         Ok(stream::iter(pieces).boxed())
     });
-    let load = format!("LOAD DATA LOCAL INFILE 'records' INTO TABLE {table} CHARACTER SET ascii");
+    let load = format!("LOAD DATA LOCAL INFILE 'rows' INTO TABLE {table} CHARACTER SET ascii {columns}");
     conn.query_drop(load).await?;
     // the server skips rows of such a file that it cannot store
     let taken = conn.affected_rows();
@@ -192,27 +205,35 @@ fn row_of_file(piece: &mut String, number: u64, fields: &Fields) {
     piece.push('\n');
 }
 
-/// Sends a batch as INSERTs of many rows, in one transaction where the engine has transactions.
-async fn insert(conn: &mut Conn, table: &str, layout: &Layout, numbers: &[u64]) -> Result<(), Error> {
-    let mut fields = Fields::default();
-    let begin = format!("INSERT INTO {table} VALUES ");
+/// Sends rows as INSERTs of many rows, in one transaction where the engine has transactions. `write` adds a row's values
+/// to the statement.
+pub(crate) async fn insert<T>(
+    conn: &mut Conn,
+    (table, columns): (&str, &str),
+    rows: &[T],
+    mut write: impl FnMut(&mut String, &T),
+) -> Result<(), Error> {
+    let begin = format!("INSERT INTO {table} {columns} VALUES ");
     let mut sql = begin.clone();
     conn.query_drop("START TRANSACTION").await?;
-    for (index, number) in numbers.iter().enumerate() {
-        let comma = if sql.len() == begin.len() { "" } else { ", " };
-        layout.fill(*number, &mut fields);
-        // letters and digits, which need no escapes; writing to a string cannot fail
-        let _ = write!(sql, "{comma}('{}', 0", key_name(*number));
-        for field in fields.iter() {
-            let _ = write!(sql, ", '{field}'");
-        }
-        sql.push(')');
-        if sql.len() >= PIECE || index + 1 == numbers.len() {
+    for (index, row) in rows.iter().enumerate() {
+        sql.push_str(if sql.len() == begin.len() { "" } else { ", " });
+        write(&mut sql, row);
+        if sql.len() >= PIECE || index + 1 == rows.len() {
             conn.query_drop(sql.as_str()).await?;
             sql.truncate(begin.len());
         }
     }
     conn.query_drop("COMMIT").await
+}
+
+fn values(sql: &mut String, number: u64, fields: &Fields) {
+    // letters and digits, which need no escapes; writing to a string cannot fail
+    let _ = write!(sql, "('{}', 0", key_name(number));
+    for field in fields.iter() {
+        let _ = write!(sql, ", '{field}'");
+    }
+    sql.push(')');
 }
 
 /// Passes every record to `each` as it streams in, with the beginnings of its fields.

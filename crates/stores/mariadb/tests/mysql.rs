@@ -6,7 +6,7 @@ mod common;
 
 use acidtest_model::{Address, Durability};
 use acidtest_store_mariadb::{MariaDb, Variant};
-use acidtest_testbed::{Subject, inventory, join, login, queue, records, wait, wanted};
+use acidtest_testbed::{Subject, inventory, join, login, parcels, queue, records, wait, wanted};
 use acidtest_workloads::Store;
 use common::execute;
 
@@ -33,6 +33,28 @@ fn innodb_carries_every_workload_and_holds_under_contention() {
 #[test]
 fn innodb_keeps_what_was_acknowledged() {
     records::kills(&INNODB);
+}
+
+#[test]
+fn innodb_counts_scans() {
+    INNODB.passes(&[
+        parcels::modes,
+        parcels::contention,
+        parcels::batches,
+        parcels::eighths,
+        parcels::index_none,
+        parcels::large,
+    ]);
+}
+
+#[test]
+fn innodb_keeps_acknowledged_scans() {
+    parcels::kills(&INNODB);
+}
+
+#[test]
+fn myisam_counts_scans() {
+    MYISAM.passes(&[parcels::modes, parcels::contention, parcels::batches, parcels::large]);
 }
 
 #[test]

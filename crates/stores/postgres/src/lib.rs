@@ -7,6 +7,7 @@ pub mod fault;
 mod inventory;
 mod join;
 mod logs;
+mod parcels;
 mod point;
 mod queue;
 mod records;
@@ -24,6 +25,7 @@ use acidtest_workloads::{
     inventory::InventoryStore,
     join::JoinStore,
     logs::LogsStore,
+    parcels::{ParcelsStore, beyond_a_table},
     queue::{Delivery, QueueStore, idle_on_tables},
     records::RecordsStore,
 };
@@ -73,8 +75,9 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::Yes("SELECT … JOIN, EXPLAIN (ANALYZE, BUFFERS)")),
         ("queue", Support::Yes("a table: INSERT, SELECT … FOR UPDATE SKIP LOCKED, DELETE")),
         ("logs", Support::Yes("a gateway before it: COPY")),
+        ("parcels", Support::Yes("the table SCANS")),
     ],
-    refuses: |request| Delivery::of(request)?.beyond_a_table(),
+    refuses: |request| beyond_a_table(request).or_else(|| Delivery::of(request)?.beyond_a_table()),
     idle: idle_on_tables,
 };
 
@@ -221,6 +224,10 @@ impl Store for Postgres {
     }
 
     fn logs(&self) -> Option<&dyn LogsStore> {
+        Some(self)
+    }
+
+    fn parcels(&self) -> Option<&dyn ParcelsStore> {
         Some(self)
     }
 }
