@@ -7,6 +7,7 @@ mod keys;
 mod lock;
 #[cfg(test)]
 mod made_up;
+mod parcels;
 mod point;
 mod queue;
 mod records;
@@ -21,6 +22,7 @@ use acidtest_model::{
 use acidtest_workloads::{
     Owner, Store,
     inventory::InventoryStore,
+    parcels::{ParcelsStore, lacks_index},
     queue::{Delivery, QueueStore},
     records::RecordsStore,
 };
@@ -70,6 +72,7 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::No("it has no joins")),
         ("queue", Support::Yes("a stream with a group of consumers")),
         ("logs", acidtest_model::NO_SINK),
+        ("parcels", Support::Yes("a hash for each scan, and a list of the scans of each parcel")),
     ],
     refuses,
     idle,
@@ -81,6 +84,9 @@ const ONE_BY_ONE: Support =
 fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
     if let Some(delivery) = Delivery::of(request) {
         return queue::refuses(&delivery);
+    }
+    if lacks_index(request) {
+        return Some(parcels::NO_SEARCH);
     }
     (request.transaction > 1 && request.lock == Lock::Hard).then_some(records::ONE_LOCK)
 }
@@ -209,6 +215,10 @@ impl Store for Redis {
     }
 
     fn queue(&self) -> Option<&dyn QueueStore> {
+        Some(self)
+    }
+
+    fn parcels(&self) -> Option<&dyn ParcelsStore> {
         Some(self)
     }
 }

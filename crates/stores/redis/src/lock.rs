@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How long a lock is kept for a holder that has fallen silent.
-const LEASE: Duration = Duration::from_secs(10);
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
 /// How long to wait for a lock that another client holds, before the wait counts as a conflict.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,13 +68,26 @@ impl Locks {
         locked: Locked<'_>,
         fields: &[String],
     ) -> Step<(i64, T)> {
+        let arguments = |acquire: &mut Cmd, fence: &str| {
+            acquire.arg(3).arg(locked.hash).arg(locked.lock).arg(fence);
+            acquire.arg(LEASE.as_millis()).arg(fields);
+        };
+        self.take(session, &ACQUIRE, arguments).await
+    }
+
+    /// Takes locks by a script that returns nil, with none taken, while another client holds one of them: it is then
+    /// run again. `arguments` adds the number of keys, the keys and the arguments, and is handed the key of the counter
+    /// that numbers the tokens.
+    pub(crate) async fn take<T: FromRedisValue>(
+        &mut self,
+        session: &mut Session,
+        script: &Script,
+        arguments: impl Fn(&mut Cmd, &str),
+    ) -> Step<T> {
         let mut since: Option<Instant> = None;
         loop {
-            let asked = session.run(&ACQUIRE, |acquire| {
-                acquire.arg(3).arg(locked.hash).arg(locked.lock).arg(&self.fence);
-                acquire.arg(LEASE.as_millis()).arg(fields);
-            });
-            let held: RedisResult<Option<(i64, T)>> = asked.await;
+            let asked = session.run(script, |acquire| arguments(acquire, &self.fence));
+            let held: RedisResult<Option<T>> = asked.await;
             if let Some(held) = held.map_err(ended(Request::Harmless))? {
                 self.waited += since.map_or(Duration::ZERO, |since| since.elapsed());
                 return Ok(held);

@@ -260,13 +260,18 @@ fn hash_of(key: &str) -> Option<u64> {
 }
 
 /// The bytes of a field; empty if the field is missing.
-fn bytes(value: &Value) -> &[u8] {
+pub(crate) fn bytes(value: &Value) -> &[u8] {
     if let Value::BulkString(bytes) = value { bytes } else { &[] }
 }
 
-/// A version, only if it is spelled as acidtest writes it: `007` would parse as a number too.
-fn number(value: &Value) -> Option<u64> {
-    let digits = std::str::from_utf8(bytes(value)).ok()?;
+/// A number, only if it is spelled as acidtest writes it: `007` would parse as a number too.
+pub(crate) fn number(value: &Value) -> Option<u64> {
+    digits(bytes(value))
+}
+
+/// As [`number`], of a value's bytes.
+pub(crate) fn digits(bytes: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(bytes).ok()?;
     let ours = digits == "0" || !digits.starts_with(['0', '+']);
     digits.parse().ok().filter(|_| ours)
 }

@@ -5,6 +5,7 @@
 pub mod iproto;
 
 mod inventory;
+mod parcels;
 mod queue;
 mod records;
 mod server;
@@ -19,6 +20,7 @@ use acidtest_model::{
 use acidtest_workloads::{
     Owner, Store,
     inventory::InventoryStore,
+    parcels::ParcelsStore,
     queue::{Delivery, QueueStore},
     records::RecordsStore,
 };
@@ -65,6 +67,7 @@ pub const KIND: StoreKind = StoreKind {
         ("join", Support::No("it has no joins outside its SQL, which the procedures here do not use")),
         ("queue", Support::Yes("a space and a stored procedure, as the fifo tube of the queue rock")),
         ("logs", acidtest_model::NO_SINK),
+        ("parcels", Support::Yes("a tuple each; ids by a sequence, counts by a stored procedure")),
     ],
     refuses,
     idle: all_has_effect,
@@ -209,6 +212,10 @@ impl Store for Tarantool {
     }
 
     fn queue(&self) -> Option<&dyn QueueStore> {
+        Some(self)
+    }
+
+    fn parcels(&self) -> Option<&dyn ParcelsStore> {
         Some(self)
     }
 }

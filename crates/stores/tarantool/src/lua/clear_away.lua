@@ -4,3 +4,5 @@ box.schema.func.drop(name, {if_exists = true})
 if box.space[name] ~= nil then
   box.space[name]:drop()
 end
+-- a sequence is dropped with its space, unless that was interrupted
+box.schema.sequence.drop(name .. '_seq', {if_exists = true})

@@ -37,37 +37,74 @@ function()
     return true
   end
 
-  -- takes a latch and returns its token, or nil
-  local function take(key, lease, patience)
+  -- whether the latch of this key is held under this token
+  local function is_ours(key, token)
     local latch = latches[key]
-    if latch == nil then
-      latch = {waiting = 0}
-      latches[key] = latch
-    elseif is_held(latch) and not await(key, latch, patience) then
-      return nil
-    end
-    last_token = last_token + 1
-    latch.token, latch.expires = last_token, fiber.clock() + lease
-    return last_token
+    return latch ~= nil and latch.token == token and is_held(latch)
   end
 
-  -- calls change(...) if the token holds the latch, and gives it up; false, with nothing called, if it does
+  -- another may have taken one of them since, if the lease ended
+  local function free_all(keys, token, last)
+    for i = 1, last do
+      local latch = latches[keys[i]]
+      if latch ~= nil and latch.token == token then
+        free(keys[i], latch)
+      end
+    end
+  end
+
+  -- takes latches in this order, which must be the same for all, and returns the token under which all are held; or
+  -- nil, with none taken, if that takes too long
+  local function take_all(keys, lease, patience)
+    local deadline = fiber.clock() + patience
+    last_token = last_token + 1
+    local token = last_token
+    for i, key in ipairs(keys) do
+      local latch = latches[key]
+      if latch == nil then
+        latch = {waiting = 0}
+        latches[key] = latch
+      elseif is_held(latch) and not await(key, latch, deadline - fiber.clock()) then
+        free_all(keys, token, i - 1)
+        return nil
+      end
+      latch.token, latch.expires = token, fiber.clock() + lease
+    end
+    -- the wait for the later ones is no part of the lease of the earlier ones
+    for i = 1, #keys - 1 do
+      if is_ours(keys[i], token) then
+        latches[keys[i]].expires = fiber.clock() + lease
+      end
+    end
+    return token
+  end
+
+  -- calls change(...) if the token holds all latches, and gives them up; false, with nothing called, if it does
   -- not: a holder that outlived its lease is fenced off here
-  local function settle(key, token, change, ...)
-    local latch = latches[key]
-    if latch == nil or latch.token ~= token or not is_held(latch) then
-      return false
+  local function settle_all(keys, token, change, ...)
+    for _, key in ipairs(keys) do
+      if not is_ours(key, token) then
+        free_all(keys, token, #keys)
+        return false
+      end
     end
     local done, cause = pcall(change, ...)
-    -- another may have taken it since, if the lease ended during the commit
-    if latch.token == token then
-      free(key, latch)
-    end
+    free_all(keys, token, #keys)
     if not done then
       error(cause)
     end
     return true
   end
 
-  return {take = take, settle = settle}
+  -- takes a latch and returns its token, or nil
+  local function take(key, lease, patience)
+    return take_all({key}, lease, patience)
+  end
+
+  -- as settle_all, of one latch
+  local function settle(key, token, change, ...)
+    return settle_all({key}, token, change, ...)
+  end
+
+  return {take = take, settle = settle, take_all = take_all, settle_all = settle_all}
 end

@@ -2,7 +2,7 @@
 -- mark there, if one did, and whether there is nothing but an empty place for the mark.
 local prefix, mark = ...
 local found, other = false, false
-for _, view in ipairs({box.space._vspace, box.space._vfunc}) do
+for _, view in ipairs({box.space._vspace, box.space._vfunc, box.space._vsequence}) do
   for _, object in view:pairs() do
     if object.name:sub(1, #prefix) == prefix then
       found = true

@@ -18,6 +18,10 @@ for _, name in ipairs(names(box.space._vspace)) do
     box.space[name]:drop()
   end
 end
+-- a sequence is dropped with its space, unless that was interrupted
+for _, name in ipairs(names(box.space._vsequence)) do
+  box.schema.sequence.drop(name)
+end
 if box.space[mark] ~= nil then
   box.space[mark]:drop()
 end
