@@ -15,6 +15,10 @@ pub(crate) enum Error {
     NoDatabase,
     #[error("there is a tuple that is none")]
     Value,
+    #[error("all numbers up to {} have been given as ids", i64::MAX)]
+    NoMoreIds,
+    #[error("a keyspace is not flushed within {0} s")]
+    NotFlushed(u64),
 }
 
 impl From<std::io::Error> for Error {

@@ -1,9 +1,10 @@
 //! The folder of a database, which only one process may have open at a time, in one of two modes.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
 };
 
 use acidtest_model::{Durability, Lock};
@@ -72,6 +73,8 @@ struct State {
     open: Option<FileState>,
     /// Whether acidtest made the folder, and so may remove it.
     made: bool,
+    /// The next number of each counter, by its keyspace.
+    counters: BTreeMap<String, Arc<AtomicU64>>,
 }
 
 /// Where a commit is written at a durability level; without a level, where fjall writes it by default.
@@ -130,6 +133,11 @@ impl Files {
     /// A keyspace for a client, in the mode that the lock mode needs. If the database is open in the other mode, it
     /// is closed and opened again, and no client of an earlier trial may hold it then.
     pub(crate) fn table(&self, name: &str, lock: Lock) -> Result<Table, Error> {
+        self.indexed(name, None, lock)
+    }
+
+    /// The same with a second keyspace that is its index, if there is one.
+    pub(crate) fn indexed(&self, name: &str, index: Option<&str>, lock: Lock) -> Result<Table, Error> {
         let mut state = self.state();
         let open = match state.open.take() {
             Some(open) if open.is(lock.into()) => state.open.insert(open).clone(),
@@ -139,20 +147,34 @@ impl Files {
             }
         };
         drop(state);
-        if !open.database().keyspace_exists(name) {
-            return Err(Error::Missing(name.to_owned()));
+        for name in [Some(name), index].into_iter().flatten() {
+            if !open.database().keyspace_exists(name) {
+                return Err(Error::Missing(name.to_owned()));
+            }
         }
         let handle = match open {
             FileState::Optimistic(database) => {
-                let keyspace = database.keyspace(name, KeyspaceCreateOptions::default)?;
-                Handle::Optimistic(database, keyspace)
+                let of = |name: &str| database.keyspace(name, KeyspaceCreateOptions::default);
+                let (keyspace, index) = (of(name)?, index.map(of).transpose()?);
+                Handle::Optimistic(database, keyspace, index)
             }
             FileState::SingleWriter(database) => {
-                let keyspace = database.keyspace(name, KeyspaceCreateOptions::default)?;
-                Handle::SingleWriter(database, keyspace)
+                let of = |name: &str| database.keyspace(name, KeyspaceCreateOptions::default);
+                let (keyspace, index) = (of(name)?, index.map(of).transpose()?);
+                Handle::SingleWriter(database, keyspace, index)
             }
         };
         Ok(Table { handle, persist: self.persist })
+    }
+
+    /// The counter of a keyspace, which all its clients in this process share: the next number that it gives.
+    pub(crate) fn counter(&self, name: &str) -> Arc<AtomicU64> {
+        Arc::clone(self.state().counters.entry(name.to_owned()).or_default())
+    }
+
+    /// Forgets the counter of a keyspace.
+    pub(crate) fn forget_counter(&self, name: &str) {
+        self.state().counters.remove(name);
     }
 
     /// Whether acidtest made the folder.
@@ -193,47 +215,56 @@ pub(crate) fn drop_keyspace(database: &Database, name: &str) -> Result<(), Error
     }
 }
 
-/// A keyspace that a client reads and writes, with the mode and the durability of its transactions.
+/// A keyspace that a client reads and writes, with the mode and the durability of its transactions; and a second one
+/// that is its index, if there is one.
 pub(crate) struct Table {
     handle: Handle,
     persist: Option<PersistMode>,
 }
 
 enum Handle {
-    Optimistic(OptimisticTxDatabase, OptimisticTxKeyspace),
-    SingleWriter(SingleWriterTxDatabase, SingleWriterTxKeyspace),
+    Optimistic(OptimisticTxDatabase, OptimisticTxKeyspace, Option<OptimisticTxKeyspace>),
+    SingleWriter(SingleWriterTxDatabase, SingleWriterTxKeyspace, Option<SingleWriterTxKeyspace>),
 }
 
 impl Table {
     /// The current value of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<UserValue>, Error> {
         Ok(match &self.handle {
-            Handle::Optimistic(_, keyspace) => keyspace.get(key),
-            Handle::SingleWriter(_, keyspace) => keyspace.get(key),
+            Handle::Optimistic(_, keyspace, _) => keyspace.get(key),
+            Handle::SingleWriter(_, keyspace, _) => keyspace.get(key),
         }?)
     }
 
     /// The keyspace as it is now, for several consistent reads.
     pub(crate) fn snapshot(&self) -> View<'_> {
         match &self.handle {
-            Handle::Optimistic(database, keyspace) => {
-                View { snapshot: database.read_tx(), keyspace: keyspace.as_ref() }
-            }
-            Handle::SingleWriter(database, keyspace) => {
-                View { snapshot: database.read_tx(), keyspace: keyspace.as_ref() }
-            }
+            Handle::Optimistic(database, keyspace, index) => View {
+                snapshot: database.read_tx(),
+                keyspace: keyspace.as_ref(),
+                index: index.as_ref().map(AsRef::as_ref),
+            },
+            Handle::SingleWriter(database, keyspace, index) => View {
+                snapshot: database.read_tx(),
+                keyspace: keyspace.as_ref(),
+                index: index.as_ref().map(AsRef::as_ref),
+            },
         }
     }
 
     /// Begins a transaction that may write. With a single writer, waits until the others have ended.
     pub(crate) fn begin(&self) -> Result<Transaction<'_>, Error> {
         Ok(match &self.handle {
-            Handle::Optimistic(database, keyspace) => {
-                Transaction::Optimistic(database.write_tx()?.durability(self.persist), keyspace)
-            }
-            Handle::SingleWriter(database, keyspace) => {
-                Transaction::SingleWriter(database.write_tx().durability(self.persist), keyspace)
-            }
+            Handle::Optimistic(database, keyspace, index) => Transaction::Optimistic(
+                database.write_tx()?.durability(self.persist),
+                keyspace,
+                index.as_ref(),
+            ),
+            Handle::SingleWriter(database, keyspace, index) => Transaction::SingleWriter(
+                database.write_tx().durability(self.persist),
+                keyspace,
+                index.as_ref(),
+            ),
         })
     }
 
@@ -245,14 +276,14 @@ impl Table {
         change: impl FnMut(Option<&UserValue>) -> Option<UserValue>,
     ) -> fjall::Result<Option<UserValue>> {
         let before = match &self.handle {
-            Handle::Optimistic(_, keyspace) => keyspace.fetch_update(key, change),
-            Handle::SingleWriter(_, keyspace) => keyspace.fetch_update(key, change),
+            Handle::Optimistic(_, keyspace, _) => keyspace.fetch_update(key, change),
+            Handle::SingleWriter(_, keyspace, _) => keyspace.fetch_update(key, change),
         }?;
         // fjall has written the change to the kernel, unless that is left until the buffer is full
         if self.persist == Some(PersistMode::SyncData) && before.is_some() {
             match &self.handle {
-                Handle::Optimistic(database, _) => database.persist(PersistMode::SyncData),
-                Handle::SingleWriter(database, _) => database.persist(PersistMode::SyncData),
+                Handle::Optimistic(database, ..) => database.persist(PersistMode::SyncData),
+                Handle::SingleWriter(database, ..) => database.persist(PersistMode::SyncData),
             }?;
         }
         Ok(before)
@@ -263,6 +294,7 @@ impl Table {
 pub(crate) struct View<'a> {
     snapshot: Snapshot,
     keyspace: &'a Keyspace,
+    index: Option<&'a Keyspace>,
 }
 
 impl View<'_> {
@@ -280,46 +312,90 @@ impl View<'_> {
     }
 }
 
+/// Reads of a keyspace and of its index that see the same moment.
+pub(crate) trait IndexedReads {
+    /// All entries of the keyspace, in order of keys.
+    fn all(&self) -> Iter;
+
+    /// The entries of the index whose keys begin so; none where there is no index.
+    fn indexed(&self, prefix: &[u8]) -> Option<Iter>;
+}
+
+impl IndexedReads for View<'_> {
+    fn all(&self) -> Iter {
+        self.snapshot.iter(self.keyspace)
+    }
+
+    fn indexed(&self, prefix: &[u8]) -> Option<Iter> {
+        self.index.map(|index| self.snapshot.prefix(index, prefix))
+    }
+}
+
 /// A transaction that may write. Dropped without a commit, it has no effect.
 pub(crate) enum Transaction<'a> {
-    Optimistic(OptimisticWriteTx, &'a OptimisticTxKeyspace),
-    SingleWriter(SingleWriterWriteTx<'a>, &'a SingleWriterTxKeyspace),
+    Optimistic(OptimisticWriteTx, &'a OptimisticTxKeyspace, Option<&'a OptimisticTxKeyspace>),
+    SingleWriter(SingleWriterWriteTx<'a>, &'a SingleWriterTxKeyspace, Option<&'a SingleWriterTxKeyspace>),
+}
+
+impl IndexedReads for Transaction<'_> {
+    fn all(&self) -> Iter {
+        match self {
+            Self::Optimistic(transaction, keyspace, _) => transaction.iter(keyspace),
+            Self::SingleWriter(transaction, keyspace, _) => transaction.iter(keyspace),
+        }
+    }
+
+    fn indexed(&self, prefix: &[u8]) -> Option<Iter> {
+        match self {
+            Self::Optimistic(transaction, _, index) => index.map(|index| transaction.prefix(index, prefix)),
+            Self::SingleWriter(transaction, _, index) => index.map(|index| transaction.prefix(index, prefix)),
+        }
+    }
 }
 
 impl Transaction<'_> {
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<UserValue>, Error> {
         Ok(match self {
-            Self::Optimistic(transaction, keyspace) => transaction.get(keyspace, key),
-            Self::SingleWriter(transaction, keyspace) => transaction.get(keyspace, key),
+            Self::Optimistic(transaction, keyspace, _) => transaction.get(keyspace, key),
+            Self::SingleWriter(transaction, keyspace, _) => transaction.get(keyspace, key),
         }?)
     }
 
     /// All entries from a key on, in order of keys.
     pub(crate) fn from(&self, key: &[u8]) -> Iter {
         match self {
-            Self::Optimistic(transaction, keyspace) => transaction.range(keyspace, key..),
-            Self::SingleWriter(transaction, keyspace) => transaction.range(keyspace, key..),
+            Self::Optimistic(transaction, keyspace, _) => transaction.range(keyspace, key..),
+            Self::SingleWriter(transaction, keyspace, _) => transaction.range(keyspace, key..),
         }
     }
 
     pub(crate) fn prefix(&self, key: &[u8]) -> Iter {
         match self {
-            Self::Optimistic(transaction, keyspace) => transaction.prefix(keyspace, key),
-            Self::SingleWriter(transaction, keyspace) => transaction.prefix(keyspace, key),
+            Self::Optimistic(transaction, keyspace, _) => transaction.prefix(keyspace, key),
+            Self::SingleWriter(transaction, keyspace, _) => transaction.prefix(keyspace, key),
         }
     }
 
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
         match self {
-            Self::Optimistic(transaction, keyspace) => transaction.insert(keyspace, key, value),
-            Self::SingleWriter(transaction, keyspace) => transaction.insert(keyspace, key, value),
+            Self::Optimistic(transaction, keyspace, _) => transaction.insert(keyspace, key, value),
+            Self::SingleWriter(transaction, keyspace, _) => transaction.insert(keyspace, key, value),
+        }
+    }
+
+    /// Writes an entry of the index, if there is one.
+    pub(crate) fn put_index(&mut self, key: &[u8]) {
+        match self {
+            Self::Optimistic(transaction, _, Some(index)) => transaction.insert(index, key, []),
+            Self::SingleWriter(transaction, _, Some(index)) => transaction.insert(index, key, []),
+            Self::Optimistic(_, _, None) | Self::SingleWriter(_, _, None) => {}
         }
     }
 
     pub(crate) fn commit(self) -> Attempt {
         let committed = match self {
-            Self::Optimistic(transaction, _) => transaction.commit(),
-            Self::SingleWriter(transaction, _) => transaction.commit().map(Ok),
+            Self::Optimistic(transaction, ..) => transaction.commit(),
+            Self::SingleWriter(transaction, ..) => transaction.commit().map(Ok),
         };
         match committed {
             Ok(Ok(())) => Attempt::Ok,

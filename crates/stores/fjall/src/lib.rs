@@ -5,6 +5,7 @@
 mod error;
 mod files;
 mod inventory;
+mod parcels;
 mod records;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -13,7 +14,9 @@ use acidtest_model::{
     Address, Durability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
     Support, Task, all_has_effect, never,
 };
-use acidtest_workloads::{Owner, Place, Store, inventory::InventoryStore, records::RecordsStore};
+use acidtest_workloads::{
+    Owner, Place, Store, inventory::InventoryStore, parcels::ParcelsStore, records::RecordsStore,
+};
 use fjall::{Database, PersistMode};
 
 use crate::{
@@ -36,7 +39,7 @@ pub const KIND: StoreKind = StoreKind {
         (Lock::None, Support::Yes("get, then insert")),
         (Lock::Soft, Support::Yes("optimistic transaction: get, insert, commit")),
         (Lock::Hard, Support::Yes("single-writer transaction: the whole database")),
-        (Lock::Native, Support::Yes("fetch_update; captures: a transaction")),
+        (Lock::Native, Support::Yes("fetch_update; captures and parcels: a transaction")),
     ],
     durability: &[
         (Durability::None, Support::Yes("durability(None): buffered in the process")),
@@ -57,6 +60,7 @@ pub const KIND: StoreKind = StoreKind {
     workloads: &[
         ("inventory", Support::Yes("capture and release")),
         ("records", Support::Yes("a keyspace of values under their keys")),
+        ("parcels", Support::Yes("a keyspace of scans under their ids, and one that is the index")),
         ("join", Support::No("a key-value store has no joins")),
         ("logs", acidtest_model::NO_SINK),
     ],
@@ -243,6 +247,10 @@ impl Store for Fjall {
     }
 
     fn records(&self) -> Option<&dyn RecordsStore> {
+        Some(self)
+    }
+
+    fn parcels(&self) -> Option<&dyn ParcelsStore> {
         Some(self)
     }
 }
