@@ -62,6 +62,11 @@ impl Document<'_> {
 pub(crate) struct StoredDocument<'a>(#[serde(borrow)] &'a RawValue);
 
 impl<'a> StoredDocument<'a> {
+    /// The document as it is.
+    pub(crate) fn json(&self) -> &'a str {
+        self.0.get()
+    }
+
     /// The record; `None` if the document is no record.
     pub(crate) fn document(&self) -> Option<Document<'a>> {
         serde_json::from_str(self.0.get()).ok()

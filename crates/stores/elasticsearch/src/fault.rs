@@ -185,6 +185,9 @@ pub(crate) fn attempt(error: &Error, effect: Effect) -> Attempt {
     }
 }
 
+/// The wanted result, or the outcome that ended the attempt without it.
+pub(crate) type Step<T> = Result<T, Attempt>;
+
 /// As [`attempt`], in a form to hand to `map_err`.
 pub(crate) fn ended(effect: Effect) -> impl Fn(Error) -> Attempt {
     move |error| attempt(&error, effect)

@@ -6,7 +6,10 @@ mod document;
 mod fault;
 mod http;
 mod load;
+mod locking;
 mod names;
+mod pages;
+mod parcels;
 mod records;
 mod server;
 mod settings;
@@ -15,10 +18,14 @@ use std::collections::BTreeMap;
 
 use acidtest_locks::LockService;
 use acidtest_model::{
-    Address, Durability, EffectiveSettings, Isolation, Lock, StoreError, StoreKind, Support, Task,
-    all_has_effect, never,
+    Address, CellRequest, Durability, EffectiveSettings, Isolation, Lock, StoreError, StoreKind, Support,
+    Task, all_has_effect,
 };
-use acidtest_workloads::{Owner, Store, records::RecordsStore};
+use acidtest_workloads::{
+    Owner, Store,
+    parcels::{ParcelsStore, lacks_index},
+    records::RecordsStore,
+};
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::json;
@@ -67,13 +74,24 @@ pub const KIND: StoreKind = StoreKind {
     durability_of_data: false,
     workloads: &[
         ("records", Support::Yes("get, index, create, search, scripted _update")),
+        ("parcels", Support::Yes("create, index, _mget, _bulk")),
         ("logs", acidtest_model::NO_SINK),
     ],
-    refuses: never,
+    refuses,
     idle: all_has_effect,
 };
 
 const NO_LEVELS: Support = Support::No("it has no transactions: each document is by itself");
+
+/// The reason why the store cannot run a cell that asks only for what it has.
+fn refuses(request: &CellRequest<'_>) -> Option<&'static str> {
+    if request.workload == "parcels" && request.lock == Lock::Native && request.does(&["insert"]) {
+        return Some(parcels::NO_NATIVE);
+    }
+    lacks_index(request).then_some(
+        "documents are found by their ids, which are made of parcel and count: there is no index to leave out (--index none)",
+    )
+}
 
 /// An Elasticsearch server, as a store.
 #[derive(Debug)]
@@ -211,6 +229,10 @@ impl Store for Elasticsearch {
     }
 
     fn records(&self) -> Option<&dyn RecordsStore> {
+        Some(self)
+    }
+
+    fn parcels(&self) -> Option<&dyn ParcelsStore> {
         Some(self)
     }
 }

@@ -1,14 +1,12 @@
 //! Loading the records.
 
-use std::time::Duration;
-
 use acidtest_workloads::{
     LoadProgress,
     records::{Batches, Fields, Layout, key_name},
 };
 use bytes::Bytes;
 use hyper::Method;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json, value::RawValue};
 
 use crate::{
@@ -16,19 +14,13 @@ use crate::{
     fault::{Error, Refusal},
     http::{Connection, Content},
     names::Table,
-    server::{ConnectOptions, on_shards, send},
+    server::{ATTEMPTS, ConnectOptions, FIRST_WAIT, LONGEST_WAIT, insist, on_shards},
 };
 
 /// Bytes of fields in one bulk request.
 const CHUNK: u64 = 5 << 20;
 /// Records in one bulk request at most.
 const MOST: u64 = 100_000;
-
-/// How often to send the records of a bulk request that the server turns away.
-const ATTEMPTS: u32 = 20;
-/// The first wait before sending them again. It doubles each time, up to [`LONGEST_WAIT`].
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Creates a trial's index, loads the records, and makes them visible and durable.
 pub(crate) async fn load(
@@ -39,28 +31,36 @@ pub(crate) async fn load(
     loaded: &LoadProgress,
 ) -> Result<(), Error> {
     let mut connection = server.connect().await?;
-    make(&mut connection, table, translog, layout).await?;
+    let properties = json!({"key": {"type": "keyword", "index": layout.scans, "doc_values": true}});
+    make(&mut connection, table, translog, &properties).await?;
     let batches = Batches::of(layout, layout.batch(CHUNK, MOST));
     // two connections: one bulk request is encoded while the server carries out the other
     let (one, other) =
         (fill(server, table, layout, &batches, loaded), fill(server, table, layout, &batches, loaded));
     tokio::try_join!(one, other)?;
+    finish(&mut connection, table).await
+}
+
+/// Makes what was loaded visible and durable.
+pub(crate) async fn finish(connection: &mut Connection, table: &Table) -> Result<(), Error> {
     // restore the server's default, which loading has turned off
     let settings = json!({"index": {"refresh_interval": null}});
-    send(&mut connection, Method::PUT, &format!("/{}/_settings", table.index), &settings).await?.done()?;
+    let path = format!("/{}/_settings", table.index);
+    insist::<IgnoredAny>(connection, Method::PUT, &path, settings.to_string().into()).await?;
     for step in ["_refresh", "_flush"] {
-        if !on_shards(&mut connection, &format!("/{}/{step}", table.index)).await? {
+        if !on_shards(connection, &format!("/{}/{step}", table.index)).await? {
             return Err(Error::Nonsense(format!("{step} of {} is not done on its shard", table.index)));
         }
     }
     Ok(())
 }
 
-async fn make(
+/// Makes a trial's index, in which these fields are mapped, and no other is.
+pub(crate) async fn make(
     connection: &mut Connection,
     table: &Table,
     translog: &str,
-    layout: &Layout,
+    properties: &Value,
 ) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Made {
@@ -72,14 +72,14 @@ async fn make(
             "number_of_replicas": 0,
             "refresh_interval": "-1",
             "translog": {"durability": translog},
+            // otherwise it may tell a size of ten seconds ago
+            "store": {"stats_refresh_interval": "0s"},
         }},
         "aliases": {&table.alias: {}},
-        "mappings": {
-            "dynamic": false,
-            "properties": {"key": {"type": "keyword", "index": layout.scans, "doc_values": true}},
-        },
+        "mappings": {"dynamic": false, "properties": properties},
     });
-    let made: Made = send(connection, Method::PUT, &format!("/{}", table.index), &body).await?.read()?;
+    let path = format!("/{}", table.index);
+    let made: Made = insist(connection, Method::PUT, &path, body.to_string().into()).await?;
     if !made.shards_acknowledged {
         return Err(Error::Nonsense(format!("the shard of {} does not start", table.index)));
     }
@@ -119,24 +119,25 @@ async fn fill(
             Some(connection) => connection,
             none => none.insert(server.connect().await?),
         };
-        insert(connection, table, layout, numbers.collect()).await?;
+        insert(connection, table, numbers.collect(), |numbers| bulk(layout, numbers)).await?;
         loaded.add(count);
     }
     Ok(())
 }
 
-/// Loads records by their numbers. Records that the server turns away are sent again, [`ATTEMPTS`] times in all.
-async fn insert(
+/// Loads rows by their numbers, of which `bulk` makes the body of a request. Rows that the server turns away are sent
+/// again, [`ATTEMPTS`] times in all.
+pub(crate) async fn insert(
     connection: &mut Connection,
     table: &Table,
-    layout: &Layout,
     mut numbers: Vec<u64>,
+    bulk: impl Fn(&[u64]) -> Bytes,
 ) -> Result<(), Error> {
     let path =
         format!("/{}/_bulk?require_alias=true&filter_path=errors,items.*.status,items.*.error", table.alias);
     let mut wait = FIRST_WAIT;
     for attempt in 1.. {
-        let answer = connection.ask(Method::POST, &path, Content::Lines, bulk(layout, &numbers)).await?;
+        let answer = connection.ask(Method::POST, &path, Content::Lines, bulk(&numbers)).await?;
         let rejected = match answer.read::<Bulk<'_>>() {
             Ok(bulk) => bulk.rejected(&mut numbers)?,
             Err(Error::Refused(refusal)) if refusal.is_rejection() => Some(refusal),
@@ -168,24 +169,38 @@ fn bulk(layout: &Layout, numbers: &[u64]) -> Bytes {
     body.into()
 }
 
+/// The answer to a bulk request.
 #[derive(Debug, Deserialize)]
-struct Bulk<'a> {
+pub(crate) struct Bulk<'a> {
     errors: bool,
     #[serde(borrow)]
-    items: Vec<Item<'a>>,
+    pub(crate) items: Vec<Item<'a>>,
+}
+
+/// The answer to one of its writes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Item<'a> {
+    #[serde(borrow, alias = "index")]
+    pub(crate) create: Created<'a>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Item<'a> {
-    #[serde(borrow)]
-    create: Created<'a>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Created<'a> {
-    status: u16,
+pub(crate) struct Created<'a> {
+    pub(crate) status: u16,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+}
+
+impl Created<'_> {
+    /// The reason why this one was not written.
+    pub(crate) fn refusal(&self) -> Refusal {
+        let error = self.error.map(RawValue::get).unwrap_or_default();
+        Refusal::of(self.status, error).unwrap_or_else(|| Refusal {
+            status: self.status,
+            kind: "unknown".to_owned(),
+            reason: "a document was not written".to_owned(),
+        })
+    }
 }
 
 impl Bulk<'_> {
@@ -202,12 +217,7 @@ impl Bulk<'_> {
             if create.status < 300 {
                 continue;
             }
-            let error = create.error.map(RawValue::get).unwrap_or_default();
-            let refusal = Refusal::of(create.status, error).unwrap_or_else(|| Refusal {
-                status: create.status,
-                kind: "unknown".to_owned(),
-                reason: format!("{} was not loaded", key_name(number)),
-            });
+            let refusal = create.refusal();
             if !refusal.is_rejection() {
                 return Err(Error::Refused(refusal));
             }

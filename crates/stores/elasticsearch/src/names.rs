@@ -29,8 +29,18 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// The one of the records.
     pub(crate) fn of(place: &Place) -> Self {
-        let index = format!("{}{}", prefix(&place.namespace), encoded(&place.object("usertable")));
+        Self::named(place, "usertable")
+    }
+
+    /// The one of the scans.
+    pub(crate) fn of_scans(place: &Place) -> Self {
+        Self::named(place, "scans")
+    }
+
+    fn named(place: &Place, object: &str) -> Self {
+        let index = format!("{}{}", prefix(&place.namespace), encoded(&place.object(object)));
         Self { alias: format!("{index}.w"), index }
     }
 }

@@ -1,16 +1,12 @@
 //! The records workload on Elasticsearch: a document for each record.
 
-use std::{
-    fmt::Write as _,
-    io::Write as _,
-    time::{Duration, Instant},
-};
+use std::{fmt::Write as _, io::Write as _, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask, Fault};
-use acidtest_locks::{Grant, LockError, LockService, Locker};
+use acidtest_locks::LockService;
 use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
-    LoadProgress, Place, lock_namespace,
+    LoadProgress, Place,
     records::{
         self, Action, Answer, Connector, Layout, Lookup, Operations, RecordVisitor, RecordsStore, Refresh,
         Request, Requirements, Scenario, tag_of,
@@ -18,19 +14,18 @@ use acidtest_workloads::{
 };
 use bytes::Bytes;
 use hyper::Method;
-use rand::{RngExt, SeedableRng, rngs::SysRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::{
     Elasticsearch, delete,
     document::{self, GetAnswer, Page, StoredDocument},
-    fault::{Effect, Error, ended, kind},
+    fault::{Effect, Error, Step, ended, kind},
     http::{self, Connection, Content},
     load,
+    locking::{self, Locks, Patience},
     names::{Table, push_id},
-    server::{ConnectOptions, on_shards, ready, send, settled},
+    pages::read_back,
+    server::{ConnectOptions, ready},
 };
 
 /// The language in which updates are scripted.
@@ -42,31 +37,8 @@ const SCRIPT: &str = "ctx._source.version += 1; ctx._source.putAll(params.fields
 /// How often the server itself retries a scripted update that lost against another.
 const RETRIES: u32 = 10;
 
-/// How long a lock is kept for a holder that has fallen silent.
-const LEASE: Duration = Duration::from_secs(10);
-
-/// How long to wait for a lock that another client holds, before the wait counts as a conflict.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Bounds of the wait between two attempts at a lock that another client holds, in microseconds. The runtime
-/// rounds it up to whole milliseconds.
-const POLL: std::ops::RangeInclusive<u64> = 200..=2_000;
-
 /// How long a client's connection may wait for an index that the server is recovering.
-const RECOVERED: Duration = Duration::from_secs(2);
-/// How long work that is not timed may wait for such an index.
-const RECOVERED_UNTIMED: Duration = Duration::from_secs(30);
-
-/// Bytes of fields on one page of the final state.
-const PAGE: u64 = 4 << 20;
-
-/// The wanted result, or the outcome that ended the attempt without it.
-type Step<T> = Result<T, Attempt>;
-
-/// The namespace and trial of a trial's locks, on the lock service's server.
-fn locked(place: &Place) -> Place {
-    Place { namespace: lock_namespace(&place.namespace), ..place.clone() }
-}
+pub(crate) const RECOVERED: Duration = Duration::from_secs(2);
 
 impl RecordsStore for Elasticsearch {
     fn load<'a>(
@@ -79,10 +51,7 @@ impl RecordsStore for Elasticsearch {
             let table = Table::of(place);
             let done = load::load(&self.server, &table, self.translog, layout, loaded).await;
             done.map_err(self.server.failed("loading the records"))?;
-            match &self.locks {
-                Some(locks) => locks.prepare(&locked(place)).await,
-                None => Ok(()),
-            }
+            locking::prepare(self.locks.as_ref(), place).await
         })
     }
 
@@ -107,7 +76,15 @@ impl RecordsStore for Elasticsearch {
     ) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let mut connection = self.server.reach().await?;
-            let read = read_back(&mut connection, &Table::of(place), layout, each).await;
+            let record = u64::from(layout.fields) * u64::from(layout.field_bytes);
+            let read = read_back(&mut connection, &Table::of(place), record, "key", &mut |hit| match hit
+                .kept
+                .document()
+            {
+                Some(document) => each(&hit.id.0, document.version, tag_of(document.fields())),
+                None => each(&hit.id.0, 0, None),
+            })
+            .await;
             read.map_err(self.server.failed("reading the records back"))
         })
     }
@@ -117,10 +94,7 @@ impl RecordsStore for Elasticsearch {
             let mut connection = self.server.reach().await?;
             let gone = delete(&mut connection, &Table::of(place).index).await;
             gone.map_err(self.server.failed("removing the records"))?;
-            match &self.locks {
-                Some(locks) => locks.clear(&locked(place)).await,
-                None => Ok(()),
-            }
+            locking::clear(self.locks.as_ref(), place).await
         })
     }
 }
@@ -131,45 +105,6 @@ fn refresh(refresh: Refresh) -> &'static str {
         Refresh::No => "",
         Refresh::WaitFor => "&refresh=wait_for",
         Refresh::Yes => "&refresh=true",
-    }
-}
-
-/// Reads all records, page by page, in the order of their keys.
-async fn read_back(
-    connection: &mut Connection,
-    Table { index, .. }: &Table,
-    layout: &Layout,
-    each: &mut RecordVisitor<'_>,
-) -> Result<(), Error> {
-    settled(connection).await?;
-    // makes all documents visible to searches; a shard that is still being recovered cannot be refreshed
-    let refresh = format!("/{index}/_refresh");
-    if !on_shards(connection, &refresh).await? {
-        ready(connection, index, RECOVERED_UNTIMED).await?;
-        if !on_shards(connection, &refresh).await? {
-            return Err(Error::Nonsense(format!("{index} cannot be refreshed")));
-        }
-    }
-    let record = u64::from(layout.fields) * u64::from(layout.field_bytes);
-    // an index returns at most 10,000 documents at once by default
-    let size = (PAGE / record.max(1)).clamp(1, 5_000);
-    let path = format!("/{index}/_search?allow_partial_search_results=false");
-    let mut body = json!({"size": size, "track_total_hits": false, "sort": ["key"]});
-    loop {
-        let page: Page<'_> = send(connection, Method::POST, &path, &body).await?.read()?;
-        let hits = page.whole().map_err(Error::Nonsense)?;
-        let Some(last) = hits.last() else { return Ok(()) };
-        let place = last.place();
-        if body.get("search_after") == Some(&place) {
-            return Err(Error::Nonsense("a page that ends where the last one did".to_owned()));
-        }
-        for hit in &hits {
-            match hit.kept.document() {
-                Some(document) => each(&hit.id.0, document.version, tag_of(document.fields())),
-                None => each(&hit.id.0, 0, None),
-            }
-        }
-        body["search_after"] = place;
     }
 }
 
@@ -190,11 +125,8 @@ struct Client {
     alias: String,
     lock: Lock,
     refresh: &'static str,
-    locker: Option<Locker>,
-    rng: Xoshiro256PlusPlus,
+    locks: Option<Locks>,
     path: String,
-    /// Time spent waiting for locks that others held, since it was last taken.
-    waited: Duration,
 }
 
 impl Connector for Clients {
@@ -207,15 +139,8 @@ impl Connector for Clients {
                  leave it out, or use a server with the module lang-painless, as Elastic's own packages have it"
             ));
         }
-        let locker = match (self.lock, &self.locks) {
-            (Lock::Hard, Some(locks)) => {
-                Some(locks.connect(&locked(&self.place)).await.map_err(|error| error.to_string())?)
-            }
-            (Lock::Hard, None) => {
-                return Err(
-                    "the hard lock is kept by a lock service: name one with --lock-service".to_owned()
-                );
-            }
+        let locks = match self.lock {
+            Lock::Hard => Some(Locks::connect(self.locks.as_ref(), &self.place).await?),
             _ => None,
         };
         let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;
@@ -226,10 +151,8 @@ impl Connector for Clients {
             alias: self.table.alias.clone(),
             lock: self.lock,
             refresh: self.refresh,
-            locker,
-            rng: Xoshiro256PlusPlus::try_from_rng(&mut SysRng).map_err(|error| error.to_string())?,
+            locks,
             path: String::new(),
-            waited: Duration::ZERO,
         })
     }
 }
@@ -388,45 +311,16 @@ impl Client {
 
     /// Changes a record under its lock at the lock service.
     async fn change_locked(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
-        let grant = self.acquire(&request.key).await?;
+        let Some(locks) = &mut self.locks else { return Err(locking::none()) };
+        let grant = locks.acquire(&request.key, &mut Patience::default()).await?;
         let ended = self.change(request, Demand::Unchanged, answer).await.unwrap_or_else(|ended| ended);
         // a write that may still be in flight keeps its lock until the lease ends
         if !matches!(ended, Attempt::Unknown(_))
-            && let Some(locker) = &mut self.locker
+            && let Some(locks) = &mut self.locks
         {
-            // if giving up fails, the lock ends with its lease; the next request reports the connection's error
-            let _ = locker.release(grant).await;
+            locks.release(grant).await;
         }
         Ok(ended)
-    }
-
-    /// Takes the lock of a record; a conflict if another client held it for longer than [`PATIENCE`].
-    async fn acquire(&mut self, key: &str) -> Step<Grant> {
-        let Some(locker) = &mut self.locker else {
-            return Err(Attempt::Failed(Fault::answered("there is no lock service")));
-        };
-        let mut since: Option<Instant> = None;
-        loop {
-            let asked = locker.acquire(key, LEASE).await;
-            if let Some(grant) = asked.map_err(|error| unlocked(&error))? {
-                self.waited += since.map_or(Duration::ZERO, |since| since.elapsed());
-                return Ok(grant);
-            }
-            if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                return Err(Attempt::Conflict);
-            }
-            tokio::time::sleep(Duration::from_micros(self.rng.random_range(POLL))).await;
-        }
-    }
-}
-
-/// The outcome when the lock service did not answer a request for a lock: nothing has been written under the
-/// lock.
-fn unlocked(error: &LockError) -> Attempt {
-    let words = error.to_string();
-    match error {
-        LockError::Failed(fault) if !fault.connection_lost => Attempt::Failed(Fault::answered(words)),
-        LockError::Failed(_) | LockError::Unknown(_) => Attempt::Failed(Fault::lost(words)),
     }
 }
 
@@ -440,7 +334,7 @@ fn body(request: &Request, version: u64) -> Bytes {
 
 impl Operations for Client {
     fn lock_wait(&mut self) -> Duration {
-        std::mem::take(&mut self.waited)
+        self.locks.as_mut().map_or(Duration::ZERO, Locks::take_waited)
     }
 
     async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
@@ -462,4 +356,4 @@ impl Operations for Client {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

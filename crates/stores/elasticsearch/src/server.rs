@@ -5,7 +5,7 @@ use std::time::Duration;
 use acidtest_model::{Address, Secret, StoreError};
 use bytes::Bytes;
 use hyper::Method;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
@@ -15,6 +15,13 @@ use crate::{
 
 /// How long a server that is up may take to report the cluster's state.
 const STATE: Duration = Duration::from_secs(2);
+
+/// How often to send what is not timed and the server turns away.
+pub(crate) const ATTEMPTS: u32 = 20;
+/// The first wait before sending it again. It doubles each time, up to [`LONGEST_WAIT`].
+pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The longest wait before sending it again.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Opens connections to the server, in the same way for clients and for work that is not timed.
 #[derive(Clone, Debug)]
@@ -120,6 +127,26 @@ pub(crate) async fn call<'a>(
     connection.ask(method, path, Content::Json, Bytes::new()).await
 }
 
+/// Sends a request that is not timed, again while the server turns it away, [`ATTEMPTS`] times in all.
+pub(crate) async fn insist<T: DeserializeOwned>(
+    connection: &mut Connection,
+    method: Method,
+    path: &str,
+    body: Bytes,
+) -> Result<T, Error> {
+    let mut wait = FIRST_WAIT;
+    for _ in 1..ATTEMPTS {
+        let asked = connection.ask(method.clone(), path, Content::Json, body.clone()).await;
+        match asked.and_then(Answer::read) {
+            Err(Error::Refused(refusal)) if refusal.is_rejection() => {}
+            done => return done,
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+    connection.ask(method, path, Content::Json, body).await.and_then(Answer::read)
+}
+
 /// Fails unless the cluster has a master and knows its indices. Until then a server that is up answers that there
 /// are no indices; but it refuses to show mappings, which is what this asks for.
 pub(crate) async fn settled(connection: &mut Connection) -> Result<(), Error> {
@@ -156,7 +183,7 @@ pub(crate) async fn on_shards(connection: &mut Connection, path: &str) -> Result
         successful: u32,
         failed: u32,
     }
-    let Done { shards } = call(connection, Method::POST, path).await?.read()?;
+    let Done { shards } = insist(connection, Method::POST, path, Bytes::new()).await?;
     Ok(shards.successful > 0 && shards.failed == 0)
 }
 

@@ -16,9 +16,15 @@ use std::{
 use acidtest_engine::{Measurement, Outcome};
 use acidtest_model::{Address, Lock, StoreError};
 use acidtest_store_elasticsearch::{Elasticsearch, KIND};
-use acidtest_testbed::{AfterRemoval, Subject, for_operations, login, records::RecordsRun, wait};
+use acidtest_testbed::{
+    AfterRemoval, Subject, for_operations, login,
+    parcels::{self, ParcelsRun},
+    records::RecordsRun,
+    wait,
+};
 use acidtest_workloads::{
     LoadProgress, Place,
+    parcels::Parameters,
     records::{Layout, RecordsStore as _},
 };
 
@@ -292,4 +298,51 @@ fn what_a_bulk_leaves_out_is_sent_again_or_is_an_error() {
     assert!(said(says(200, "7")).contains("makes no sense"));
     assert!(said(says(413, "too large")).contains("HTTP 413"));
     assert!(said(Reply::Half).contains("loading the records failed"));
+}
+
+/// The answer to a count of the first parcel, which has no scans yet.
+fn no_scans() -> String {
+    let docs = (1..=7).map(|id| format!(r#"{{"_id":"{id}","found":false}}"#));
+    format!(r#"{{"docs":[{}]}}"#, docs.collect::<Vec<_>>().join(","))
+}
+
+/// How the insert of a parcel's first scan ends, where counts and writes are answered so.
+fn inserted(counts: Reply, writes: Reply) -> Outcome {
+    let address = fake(move |method, path| match method {
+        "POST" if path.contains("/_mget") => counts.clone(),
+        "PUT" if path.contains("/_create/1?") => writes.clone(),
+        _ => usual(method, path),
+    });
+    let store = wait(Elasticsearch::open(&address, None, None)).unwrap();
+    let parameters = Parameters { parcels: 1, scans: 0, eighths: 0.0, ..parcels::few("insert") };
+    let measured = ParcelsRun::new(Lock::Soft, 0, parameters).drive(&store, &for_operations(1), 1);
+    let ended = |outcome: &Outcome| measured.operations[0].count(*outcome) > 0;
+    let outcomes = [Outcome::Ok, Outcome::Refused, Outcome::Conflict, Outcome::Failed, Outcome::Unknown];
+    let ended: Vec<Outcome> = outcomes.into_iter().filter(ended).collect();
+    let [ended] = ended[..] else { panic!("{ended:?}: {measured:?}") };
+    ended
+}
+
+#[test]
+fn an_insert_is_what_its_answers_prove() {
+    let count = || says(200, &no_scans());
+    assert_eq!(inserted(count(), says(201, "{}")), Outcome::Ok);
+    for lost in [says(201, "<html>"), says(201, ""), says(500, "{}"), Reply::Half, Reply::Bytes(b"x")] {
+        assert_eq!(inserted(count(), lost), Outcome::Unknown);
+    }
+    let full = r#"{"error":{"type":"es_rejected_execution_exception","reason":"full"}}"#;
+    assert_eq!(inserted(count(), says(429, full)), Outcome::Failed);
+    // a write is sent only where the count makes sense
+    let others = no_scans().replace(r#""7""#, r#""8""#);
+    let fewer = no_scans().replace(r#",{"_id":"7","found":false}"#, "");
+    let seven = no_scans().replace("false", "true");
+    for (answer, ended) in [
+        ("{}", Outcome::Failed),
+        (&others, Outcome::Failed),
+        (&fewer, Outcome::Failed),
+        (&seven, Outcome::Refused),
+    ] {
+        assert_eq!(inserted(says(200, answer), says(201, "{}")), ended, "{answer}");
+    }
+    assert_eq!(inserted(says(500, ""), says(201, "{}")), Outcome::Failed);
 }

@@ -3,11 +3,13 @@
 use acidtest_model::{Address, Durability};
 use acidtest_testbed::{NAMESPACE, Private, operations, wait};
 use acidtest_workloads::Store;
+use serde_json::json;
 
 use super::*;
+use crate::server::send;
 
 /// A server, the server of its lock service, and the store opened on them; `None` if either server is left out.
-fn start() -> Option<(Private, Private, Elasticsearch)> {
+pub(crate) fn start() -> Option<(Private, Private, Elasticsearch)> {
     let mut service = Private::start("redis", Durability::Process)?;
     let locks = service.open(LockService::open);
     let mut server = Private::start("elasticsearch", Durability::None)?;
@@ -127,11 +129,12 @@ fn a_lock_that_another_holds_is_waited_for_and_then_a_conflict() {
         store.load(&place, &layout, &LoadProgress::default()).await.unwrap();
         let connector = clients(&store, &place, wanted);
         let (mut one, mut other) = (connector.connect().await.unwrap(), connector.connect().await.unwrap());
-        let held = one.acquire(&key).await.unwrap();
+        let (one, other) = (one.locks.as_mut().unwrap(), other.locks.as_mut().unwrap());
+        let held = one.acquire(&key, &mut Patience::default()).await.unwrap();
         let start = std::time::Instant::now();
-        assert_eq!(other.acquire(&key).await, Err(Attempt::Conflict));
-        assert!(start.elapsed() >= PATIENCE);
-        assert!(one.locker.as_mut().unwrap().release(held).await.unwrap());
-        assert!(other.acquire(&key).await.is_ok());
+        assert_eq!(other.acquire(&key, &mut Patience::default()).await, Err(Attempt::Conflict));
+        assert!(start.elapsed() >= locking::PATIENCE);
+        one.release(held).await;
+        assert!(other.acquire(&key, &mut Patience::default()).await.is_ok());
     });
 }
