@@ -46,6 +46,9 @@ fn passes(name: &'static str) {
     a_broker_that_is_away_acknowledges_nothing(&mut server);
 }
 
+/// What a queue may hold at most. NATS grants three quarters of the free disk to all queues together, whatever they hold.
+const SMALL: &str = "32MiB";
+
 /// A queue in a broker.
 struct Queue<'a> {
     broker: &'a Broker,
@@ -55,7 +58,8 @@ struct Queue<'a> {
 impl Queue<'_> {
     fn gateway(&self, words: &[&str]) -> Gateway {
         let address = self.broker.text();
-        Gateway::start(&[&["--queue", &address, "--queue-name", self.name], words].concat())
+        let all = ["--queue", &address, "--queue-name", self.name, "--queue-size", SMALL];
+        Gateway::start(&[&all, words].concat())
     }
 
     fn collector(&self, sink: &Sink, words: &[&str]) -> Collector {
@@ -142,7 +146,7 @@ fn what_a_killed_collector_held_is_stored_by_another(queue: &Queue<'_>) {
 /// A full queue refuses, and takes entries again when a collector has made room; nothing that it acknowledged is lost.
 fn a_full_queue_refuses_and_goes_on_when_there_is_room(queue: &Queue<'_>) {
     let sink = Sink::start("sqlite");
-    let gateway = queue.gateway(&["--collectors", "0", "--queue-size", "32MiB"]);
+    let gateway = queue.gateway(&["--collectors", "0"]);
     let mut http = gateway.http();
     let (mut sent, mut acknowledged) = (0, 0);
     let mut put = |http: &mut Http| {
@@ -239,7 +243,8 @@ fn a_queue_with_other_settings_is_refused(queue: &Queue<'_>) {
         broker::remove(server, queue.name);
     }
     if is_nats {
-        drop(Gateway::start(&["--queue", &address, "--queue-name", "consumer", "--collectors", "0"]));
+        let words = ["--queue", &address, "--queue-name", "consumer", "--queue-size", SMALL];
+        drop(Gateway::start(&[&words[..], &["--collectors", "0"]].concat()));
         broker::remove_consumer(server, "consumer");
         broker::make_another_consumer(server, "consumer");
         let words = ["--queue", &address, "--queue-name", "consumer", "--sink", &sink.text()];
@@ -247,7 +252,7 @@ fn a_queue_with_other_settings_is_refused(queue: &Queue<'_>) {
         assert!(code == Some(3) && said.contains("gives a message up"), "{said}");
     }
     let words = ["--queue", &address, "--queue-name", "size", "--collectors", "0"];
-    drop(Gateway::start(&[&words[..], &["--queue-size", "64MiB"]].concat()));
+    drop(Gateway::start(&[&words[..], &["--queue-size", SMALL]].concat()));
     let (code, said) = Gateway::refused(&words);
     assert!(code == Some(3) && said.contains("--queue-size"), "{said}");
     for bad in ["", "a b", "a.b", "a*", "a>"] {
