@@ -41,8 +41,8 @@ fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
 fn run(site: &Site) -> Invocation {
     let (flush, group, recover) = match site.durability {
         Durability::None => (0, "soft", "OFF"),
-        Durability::Process => (2, "soft", "BACKUP,QUICK"),
-        Durability::Disk => (1, "none", "BACKUP,QUICK"),
+        Durability::Process => (2, "soft", "BACKUP"),
+        Durability::Disk => (1, "none", "BACKUP"),
     };
     common(&site.program, site)
         // relative to the data: an absolute path may not be longer than 107 bytes

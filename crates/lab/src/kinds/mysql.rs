@@ -42,8 +42,8 @@ fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
 fn run(site: &Site) -> Invocation {
     let (flush, recover) = match site.durability {
         Durability::None => (0, "OFF"),
-        Durability::Process => (2, "BACKUP,QUICK"),
-        Durability::Disk => (1, "BACKUP,QUICK"),
+        Durability::Process => (2, "BACKUP"),
+        Durability::Disk => (1, "BACKUP"),
     };
     common(site)
         // relative to the data: an absolute path may not be longer than 107 bytes

@@ -324,7 +324,7 @@ const SCANNED: &[(&str, Support)] = &[
 
 const MYISAM_DURABILITY: &[(Durability, Support)] = &[
     (Durability::None, Support::Yes("myisam_recover_options=OFF")),
-    (Durability::Process, Support::Yes("myisam_recover_options=BACKUP,QUICK")),
+    (Durability::Process, Support::Yes("myisam_recover_options=BACKUP")),
     (
         Durability::Disk,
         Support::No(
