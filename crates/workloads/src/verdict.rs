@@ -121,6 +121,22 @@ pub struct Audit {
 }
 
 impl Audit {
+    /// The audit with these findings. Anything that was found proves the guarantees broken, whatever else could not be
+    /// told. If nothing was, they hold, unless there is a `doubt`: the reason why that cannot be told.
+    pub(crate) fn of(
+        findings: Vec<Finding>,
+        doubt: Option<String>,
+        evidence: impl IntoIterator<Item = (&'static str, u64)>,
+    ) -> Self {
+        let verdict = match (findings.iter().any(|finding| finding.count > 0), &doubt) {
+            (true, _) => Verdict::Broken,
+            (false, Some(_)) => Verdict::Unknown,
+            (false, None) => Verdict::Holds,
+        };
+        let figure = |(name, count): (&str, u64)| (name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX));
+        Self { verdict, reason: doubt, findings, evidence: evidence.into_iter().map(figure).collect() }
+    }
+
     /// The audit of a trial that could not be audited.
     #[must_use]
     pub fn unknown(reason: impl Into<String>) -> Self {

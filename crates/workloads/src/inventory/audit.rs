@@ -6,7 +6,7 @@ use acidtest_model::StoreError;
 
 use super::{Ledger, Sequence, Stock, StockRow};
 use crate::{
-    Audit, Finding, Verdict,
+    Audit, Finding,
     guarantee::{ATOMICITY, INTEGRITY, LOCK},
 };
 
@@ -161,7 +161,7 @@ impl FindingCounts {
     }
 
     fn into_audit(self) -> Audit {
-        let findings = [
+        let findings = vec![
             Finding::new("oversold", self.oversold, "units", LOCK)
                 .or_loss()
                 .within_life(self.oversold_at_first),
@@ -172,13 +172,8 @@ impl FindingCounts {
             Finding::new("misplaced", self.misplaced, "tuples", INTEGRITY).or_loss(),
             Finding::new("off_sequence", self.off_sequence, "units", LOCK).or_loss(),
         ];
-        let broken = findings.iter().any(|finding| finding.count > 0);
-        let verdict = match (broken, &self.doubt) {
-            (true, _) => Verdict::Broken,
-            (false, Some(_)) => Verdict::Unknown,
-            (false, None) => Verdict::Holds,
-        };
-        Audit { verdict, reason: self.doubt, findings: findings.into(), evidence: self.evidence }
+        // its figures are signed: the store may hold fewer than nothing
+        Audit { evidence: self.evidence, ..Audit::of(findings, self.doubt, []) }
     }
 }
 
@@ -194,7 +189,10 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;
-    use crate::inventory::{Parameters, Withdrawal};
+    use crate::{
+        Verdict,
+        inventory::{Parameters, Withdrawal},
+    };
 
     /// A correct store and its ledger after some operations, some of them unanswered.
     struct World {

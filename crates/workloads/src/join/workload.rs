@@ -172,19 +172,12 @@ impl WorkloadTrial for JoinTrial {
             (Ok(_), 0) => Some("no join was acknowledged".to_owned()),
             (Ok(_), _) => None,
         };
-        let verdict = match (wrong, &doubt) {
-            (1.., _) => Verdict::Broken,
-            (0, Some(_)) => Verdict::Unknown,
-            (0, None) => Verdict::Holds,
-        };
-        // rows that differ from the loaded ones may be wrong for the next trial too
-        let reusable = (verdict == Verdict::Holds).then(ReusableData::default);
         let finding = Finding::new("wrong", wrong, "joins", INTEGRITY)
             .or_loss()
             .within_life(self.scenario.wrong_at_first());
-        let count = i64::try_from(acknowledged).unwrap_or(i64::MAX);
-        let evidence = BTreeMap::from([("acknowledged_joins".to_owned(), count)]);
-        let audit = Audit { verdict, reason: doubt, findings: vec![finding], evidence };
+        let audit = Audit::of(vec![finding], doubt, [("acknowledged_joins", acknowledged)]);
+        // rows that differ from the loaded ones may be wrong for the next trial too
+        let reusable = (audit.verdict == Verdict::Holds).then(ReusableData::default);
         Box::pin(async { AuditResult::new(audit, reusable) })
     }
 

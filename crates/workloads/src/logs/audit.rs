@@ -5,7 +5,7 @@ use std::time::Duration;
 use acidtest_model::{StoreError, count};
 
 use super::{Ledger, ledger::Totals};
-use crate::{Audit, DURABILITY, Finding, Verdict, guarantee::INTEGRITY};
+use crate::{Audit, DURABILITY, Finding, guarantee::INTEGRITY};
 
 /// What was found once the last client had left, and the store's table was read into the ledger.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,11 +36,6 @@ pub fn audit(ledger: &Ledger, read: &Result<StoredState, StoreError>) -> Audit {
         Finding::new("foreign", totals.foreign, "entries", INTEGRITY),
         Finding::new("torn", totals.torn, "entries", INTEGRITY),
     ];
-    let verdict = match (findings.iter().any(|finding| finding.count > 0), &doubt) {
-        (true, _) => Verdict::Broken,
-        (false, Some(_)) => Verdict::Unknown,
-        (false, None) => Verdict::Holds,
-    };
     let mut evidence = vec![
         ("sent", totals.offered),
         ("acknowledged", totals.acknowledged),
@@ -69,11 +64,7 @@ pub fn audit(ledger: &Ledger, read: &Result<StoredState, StoreError>) -> Audit {
             ]);
         }
     }
-    let evidence = evidence
-        .into_iter()
-        .map(|(name, count)| (name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX)))
-        .collect();
-    Audit { verdict, reason: doubt, findings, evidence }
+    Audit::of(findings, doubt, evidence)
 }
 
 /// Why lost entries cannot be told from those still on their way; none if they can.
@@ -97,9 +88,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::logs::{
-        Entry, Id, StoredEntry,
-        ledger::Ending::{self, Acknowledged, Failed, GivenUp, Refused},
+    use crate::{
+        Verdict,
+        logs::{
+            Entry, Id, StoredEntry,
+            ledger::Ending::{self, Acknowledged, Failed, GivenUp, Refused},
+        },
     };
 
     /// What may become of an entry: how it ended, how often it is stored, whether it is changed, and the finding.

@@ -1,7 +1,5 @@
 //! Compares the ledger with the final scans.
 
-use std::collections::BTreeMap;
-
 use acidtest_model::StoreError;
 
 use super::{
@@ -254,12 +252,6 @@ pub(super) fn audit(ledger: &Ledger, state: Result<Final, StoreError>, leaves: b
         seen("misread", proved.misread, INTEGRITY).or_loss_with(gone),
         seen("replaced", proved.replaced, LOCK).or_loss(),
     ];
-    let is_broken = findings.iter().any(|finding| finding.count > 0);
-    let verdict = match (is_broken, &doubt) {
-        (true, _) => Verdict::Broken,
-        (false, Some(_)) => Verdict::Unknown,
-        (false, None) => Verdict::Holds,
-    };
     let evidence = [
         ("acknowledged_operations", proved.acknowledged),
         ("unknown_operations", proved.unknown),
@@ -268,15 +260,10 @@ pub(super) fn audit(ledger: &Ledger, state: Result<Final, StoreError>, leaves: b
         ("indeterminate_scans", found.unanswered),
         ("final_scans", found.rows),
     ];
-    let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let oldest = oldest_lost(ledger.oldest(&lost));
-    let evidence: BTreeMap<String, i64> =
-        evidence.into_iter().chain(oldest).map(|(name, value)| (name.to_owned(), count(value))).collect();
-    let is_left = leaves && verdict == Verdict::Holds;
-    AuditResult::new(
-        Audit { verdict, reason: doubt, findings, evidence },
-        is_left.then(ReusableData::default),
-    )
+    let audit = Audit::of(findings, doubt, evidence.into_iter().chain(oldest));
+    let is_left = leaves && audit.verdict == Verdict::Holds;
+    AuditResult::new(audit, is_left.then(ReusableData::default))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! The findings that the ledger proves once the queue is empty.
 
-use std::collections::BTreeMap;
-
 use acidtest_model::StoreError;
 
 use super::{
@@ -10,7 +8,7 @@ use super::{
     workload::DELIVERY,
 };
 use crate::{
-    Audit, Finding, Verdict,
+    Audit, Finding,
     guarantee::{ATOMICITY, INTEGRITY, ORDER},
     moments::oldest_lost,
 };
@@ -48,12 +46,6 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
         Finding::new("torn", totals.torn, "messages", ATOMICITY),
         Finding::new("reordered", totals.reordered, "deliveries", ORDER).or_loss().within_life(reordered),
     ];
-    let is_broken = findings.iter().any(|finding| finding.count > 0);
-    let verdict = match (is_broken, &doubt) {
-        (true, _) => Verdict::Broken,
-        (false, Some(_)) => Verdict::Unknown,
-        (false, None) => Verdict::Holds,
-    };
     let evidence = [
         ("acknowledged_publishes", totals.published),
         ("unknown_publishes", totals.unknown),
@@ -67,13 +59,7 @@ pub fn audit(ledger: &Ledger, drained: Result<Depth, StoreError>) -> Audit {
         0 => (None, None),
         _ => (oldest_lost(ledger.oldest_lost()), ledger.holes().map(|holes| (HOLES, holes))),
     };
-    let evidence: BTreeMap<String, i64> = evidence
-        .into_iter()
-        .chain(oldest)
-        .chain(holes)
-        .map(|(name, count)| (name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX)))
-        .collect();
-    Audit { verdict, reason: doubt, findings, evidence }
+    Audit::of(findings, doubt, evidence.into_iter().chain(oldest).chain(holes))
 }
 
 /// Why lost messages cannot be told from those still on their way; `None` if they can.
@@ -103,7 +89,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Crash,
+        Crash, Verdict,
         queue::message::{Id, LOADED},
     };
 

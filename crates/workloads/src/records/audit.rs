@@ -1,9 +1,6 @@
 //! Compares the ledger with the final records.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use acidtest_model::StoreError;
 
@@ -12,7 +9,7 @@ use super::{
     ledger::{Entry, InsertState, Ledger, WrittenVersion},
 };
 use crate::{
-    Audit, AuditResult, Finding, ReusableData, Verdict,
+    Audit, AuditResult, Finding, ReusableData,
     guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK},
     moments::oldest_lost,
 };
@@ -117,13 +114,6 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         seen("missing", proved.missing, "reads", INTEGRITY).or_loss_with("lost"),
         seen("stale", proved.stale, "reads", LOCK).or_loss(),
     ];
-    let is_broken = findings.iter().any(|finding| finding.count > 0);
-    let verdict = match (is_broken, &doubt) {
-        (true, _) => Verdict::Broken,
-        (false, Some(_)) => Verdict::Unknown,
-        (false, None) => Verdict::Holds,
-    };
-    let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let oldest = oldest_lost(ledger.oldest_insert(&found.lost_records));
     let evidence = [
         ("acknowledged_operations", proved.acknowledged),
@@ -135,12 +125,10 @@ pub fn audit(ledger: &Ledger, state: Result<Final, StoreError>) -> AuditResult {
         ("indeterminate_inserts", found.indeterminate),
         ("final_records", found.records),
     ];
-    let evidence: BTreeMap<String, i64> =
-        evidence.into_iter().chain(oldest).map(|(name, value)| (name.to_owned(), count(value))).collect();
     // unanswered writes that may still arrive, torn records and added records would disturb the next trial
     let settled = doubt.is_none() && proved.unknown == 0 && !ledger.has_inserts() && found.is_whole();
     AuditResult::new(
-        Audit { verdict, reason: doubt, findings, evidence },
+        Audit::of(findings, doubt, evidence.into_iter().chain(oldest)),
         records
             .filter(|_| settled)
             .map(|records| ReusableData { records: Arc::new(records), tag: Some(ledger.next_tag()) }),
@@ -228,7 +216,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::records::{Layout, key_name};
+    use crate::{
+        Verdict,
+        records::{Layout, key_name},
+    };
 
     const LAYOUT: Layout = Layout { records: 4, fields: 2, field_bytes: 20, scans: false };
 
