@@ -45,6 +45,7 @@
 //! - After a crash, what a read within a later life of the server has missed is ascribed to the loss, if there is one.
 
 mod audit;
+mod batch;
 mod client;
 mod kind;
 mod ledger;
@@ -54,6 +55,7 @@ mod scan;
 mod stream;
 mod workload;
 
+pub use batch::Batch;
 pub use client::{OPERATIONS, Scenario, task};
 pub use kind::{beyond_a_table, lacks_index};
 pub use parameters::{Action, Index, Mix, Parameters};

@@ -2,12 +2,11 @@
 
 use acidtest_workloads::{
     Attempt,
-    parcels::{Found, Inserted, Operations, Parcel, Scan},
+    parcels::{Batch, Found, Inserted, Operations, Parcel, Scan},
 };
 use mysql_async::{Error, Row, Statement, Value, prelude::Queryable};
 
 use super::{
-    batch::Batch,
     statements::{Guard, InsertStatements, RELEASE, Statements, told},
     table::{bytes, stored},
 };
@@ -198,7 +197,7 @@ impl Insert<'_> {
         // the rows of such a statement have ids one after the other on every engine
         let first = session.conn.last_insert_id().filter(|first| *first > 0);
         let is_all = session.conn.affected_rows() == batch.len() as u64;
-        let taken = first.filter(|_| is_all).and_then(|first| batch.took(first, statements.step));
+        let taken = first.filter(|_| is_all).and_then(|first| take_ids(batch, first, statements.step));
         taken.ok_or_else(unreadable)
     }
 
@@ -217,7 +216,7 @@ impl Insert<'_> {
         match rows(&mut session.conn, call, (sql.as_str(),)).await {
             Ok(answer) => {
                 let answer = answer.first().map(|row| text(row, 0)).unwrap_or_default();
-                batch.answered(&answer).ok_or_else(unreadable)?;
+                take_answer(batch, &answer).ok_or_else(unreadable)?;
                 Ok(Attempt::Ok)
             }
             Err(error) => {
@@ -232,6 +231,28 @@ impl Insert<'_> {
             }
         }
     }
+}
+
+/// Notes that all scans were inserted, with ids from `first` on, in steps of `step`. `None` if there are no such ids.
+fn take_ids(batch: &mut Batch, first: u64, step: u64) -> Option<()> {
+    (0..batch.len()).zip(0..).try_for_each(|(rank, steps)| {
+        let id = step.checked_mul(steps).and_then(|above| first.checked_add(above))?;
+        batch.took(rank, id)
+    })
+}
+
+/// Takes what a procedure has answered of each scan: its id and count, or nothing, and a semicolon. `None` if it is not
+/// that.
+fn take_answer(batch: &mut Batch, answer: &str) -> Option<()> {
+    let mut each = answer.split_terminator(';');
+    for rank in 0..batch.len() {
+        let given = each.next()?;
+        if !given.is_empty() {
+            let (id, count) = given.split_once(' ')?;
+            batch.took_with(rank, id.parse().ok()?, count.parse().ok()?)?;
+        }
+    }
+    each.next().is_none().then_some(())
 }
 
 /// The scans have been inserted, but an answer that cannot be read is as good as no answer.

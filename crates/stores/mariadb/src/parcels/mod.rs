@@ -1,6 +1,5 @@
 //! The parcels workload on `MariaDB` and `MySQL`, on the engines that can count scans.
 
-mod batch;
 mod connection;
 mod statements;
 mod table;

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use acidtest_model::Lock;
-use acidtest_workloads::parcels::{Index, MOST, Requirements, Scan};
+use acidtest_workloads::parcels::{Batch, Index, MOST, Requirements, Scan};
 use mysql_async::{Conn, Error, Statement, prelude::Queryable};
 
-use super::{Names, batch::Batch};
+use super::Names;
 use crate::{engine::Engine, fault::SendState, session::Bracket};
 
 /// How long an insert waits for a parcel that another client has locked, in seconds; less in the tests of this crate, one

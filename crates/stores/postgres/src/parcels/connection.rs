@@ -2,12 +2,11 @@
 
 use acidtest_workloads::{
     Attempt,
-    parcels::{Found, Inserted, Operations, Parcel, Scan},
+    parcels::{Batch, Found, Inserted, Operations, Parcel, Scan},
 };
 use tokio_postgres::{Client, Error, Row, Statement, error::SqlState};
 
 use super::{
-    batch::Batch,
     statements::{BatchStatement, InsertStatements, Statements, insert_in_one},
     table::stored,
 };
@@ -24,8 +23,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(session: Session, statements: Statements, batch: Batch) -> Self {
-        Self { session, statements, batch }
+    pub(crate) fn new(session: Session, statements: Statements) -> Self {
+        Self { session, statements, batch: Batch::default() }
     }
 
     async fn read(
@@ -147,7 +146,10 @@ async fn in_one(
     let rows = session.ask(async |client| insert_in_one(client, call, scans, batch).await).await;
     let rows = rows.map_err(|error| failed(session, &error, SendState::Commit))?;
     rows.iter()
-        .try_for_each(|row| batch.took_with(scans, hash(row)?, version(row, 1)?, row.try_get(2).ok()?))
+        .try_for_each(|row| {
+            let count: i32 = row.try_get(2).ok()?;
+            batch.took_with(batch.rank(scans, hash(row)?)?, version(row, 1)?, count.try_into().ok()?)
+        })
         .ok_or_else(unreadable)
 }
 
@@ -162,14 +164,12 @@ fn failed(session: &Session, error: &Error, sent: SendState) -> Attempt {
 
 fn take_counts(rows: &[Row], scans: &[Scan], batch: &mut Batch) -> Result<(), Attempt> {
     let unreadable = || fault::lost(SendState::Nothing, "a count that it has answered is none".to_owned());
-    rows.iter()
-        .try_for_each(|row| batch.counted(scans, hash(row)?, row.try_get(1).ok()?))
-        .ok_or_else(unreadable)
+    rows.iter().try_for_each(|row| batch.counted(scans, hash(row)?, version(row, 1)?)).ok_or_else(unreadable)
 }
 
 /// Takes the ids of the scans that were inserted, each of which must have been given one.
 fn take_ids(rows: &[Row], scans: &[Scan], batch: &mut Batch) -> Result<(), Attempt> {
-    let taken = rows.iter().try_for_each(|row| batch.took(scans, hash(row)?, version(row, 1)?));
+    let taken = rows.iter().try_for_each(|row| batch.took(batch.rank(scans, hash(row)?)?, version(row, 1)?));
     taken.filter(|()| rows.len() == batch.len()).ok_or_else(unreadable)
 }
 
@@ -178,6 +178,6 @@ fn unreadable() -> Attempt {
     fault::lost(SendState::Commit, "an id or count that it has given is none".to_owned())
 }
 
-fn hash(row: &Row) -> Option<&str> {
-    row.try_get(0).ok()
+fn hash(row: &Row) -> Option<&[u8]> {
+    row.try_get(0).ok().map(str::as_bytes)
 }

@@ -1,6 +1,6 @@
 //! The parcels workload on PostgreSQL.
 
-mod batch;
+mod arrays;
 mod connection;
 mod statements;
 mod table;
@@ -13,7 +13,6 @@ use acidtest_workloads::{
 use tokio_postgres::Client;
 
 use crate::{Postgres, session::Session};
-use batch::Batch;
 use connection::Connection;
 use statements::Statements;
 use table::Names;
@@ -84,7 +83,7 @@ impl Connector for ScansConnector {
             Statements::prepare(client, &self.names, &self.wanted).await
         };
         let (session, statements) = Session::open(&self.address, prepare).await?;
-        Ok(Connection::new(session, statements, Batch::default()))
+        Ok(Connection::new(session, statements))
     }
 }
 

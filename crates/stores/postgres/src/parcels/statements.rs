@@ -1,11 +1,11 @@
 //! The statements of each lock mode.
 
 use acidtest_model::Lock;
-use acidtest_workloads::parcels::{Index, MOST, Requirements, Scan};
+use acidtest_workloads::parcels::{Batch, Index, MOST, Requirements, Scan};
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::{
-    batch::Batch,
+    arrays::{Column, Counts},
     table::{Names, oid},
 };
 
@@ -147,7 +147,7 @@ impl BatchStatement {
     ) -> Result<Vec<Row>, Error> {
         match batch.only(scans) {
             Some((scan, _)) => client.query(&self.one, &[&scan.hash()]).await,
-            None => client.query(&self.several, &[&batch.column(scans, Scan::hash)]).await,
+            None => client.query(&self.several, &[&Column { scans, batch, of: Scan::hash }]).await,
         }
     }
 
@@ -160,11 +160,12 @@ impl BatchStatement {
     ) -> Result<Vec<Row>, Error> {
         if let Some((scan, count)) = batch.only(scans) {
             let texts = [scan.hash(), scan.kind(), scan.machine(), scan.code()];
+            let count = i32::from(count);
             return client.query(&self.one, &[&texts[0], &texts[1], &count, &texts[2], &texts[3]]).await;
         }
         let [hash, kind, machine, code] =
-            [Scan::hash, Scan::kind, Scan::machine, Scan::code].map(|of| batch.column(scans, of));
-        client.query(&self.several, &[&hash, &kind, &batch.counts(), &machine, &code]).await
+            [Scan::hash, Scan::kind, Scan::machine, Scan::code].map(|of| Column { scans, batch, of });
+        client.query(&self.several, &[&hash, &kind, &Counts { scans, batch }, &machine, &code]).await
     }
 }
 
@@ -176,6 +177,6 @@ pub(crate) async fn insert_in_one(
     batch: &Batch,
 ) -> Result<Vec<Row>, Error> {
     let [hash, kind, machine, code] =
-        [Scan::hash, Scan::kind, Scan::machine, Scan::code].map(|of| batch.column(scans, of));
+        [Scan::hash, Scan::kind, Scan::machine, Scan::code].map(|of| Column { scans, batch, of });
     client.query(call, &[&hash, &kind, &machine, &code]).await
 }
