@@ -1,6 +1,6 @@
 //! A client's connection: commands, scripts that the server keeps, and transactions.
 
-use acidtest_engine::Attempt;
+use acidtest_engine::{Attempt, Fault};
 use redis::{
     Cmd, ErrorKind, FromRedisValue, Pipeline, RedisResult, ServerErrorKind, ToRedisArgs, Value,
     aio::MultiplexedConnection, cmd, pipe,
@@ -10,6 +10,11 @@ use crate::server::attempt_exec;
 
 /// The wanted result, or the outcome that ended the attempt without it.
 pub(crate) type Step<T> = Result<T, Attempt>;
+
+/// The outcome of an answer of another shape than was asked for, which tells nothing about the effect.
+pub(crate) fn nonsense() -> Attempt {
+    Attempt::Unknown(Fault::lost("the server's answer makes no sense"))
+}
 
 /// A Lua script, which the server keeps and knows by its hash.
 pub struct Script {

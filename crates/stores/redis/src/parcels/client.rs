@@ -13,7 +13,7 @@ use crate::{
     lock::{LEASE, Locks},
     records::{bytes, digits},
     server::{Request as Effect, ended},
-    session::{Session, Step},
+    session::{Session, Step, nonsense},
 };
 
 pub(super) struct Client {
@@ -28,11 +28,6 @@ pub(super) struct Client {
     /// The current command and the current pipeline, kept to reuse their memory.
     command: Cmd,
     pipeline: Pipeline,
-}
-
-/// The outcome of an answer of another shape than was asked for, which tells nothing about the effect.
-fn nonsense() -> Attempt {
-    Attempt::Unknown(Fault::lost("the server's answer makes no sense"))
 }
 
 /// The outcome of an answer of another shape to what changes no scan.

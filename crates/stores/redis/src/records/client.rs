@@ -11,7 +11,7 @@ use super::{INSERT, MODIFY, Names, SCAN, TRANSACT, UPDATE, take};
 use crate::{
     lock::{self, Locked, Locks},
     server::{Request as Effect, ended},
-    session::{Session, Step},
+    session::{Session, Step, nonsense},
 };
 
 pub(super) struct Client {
@@ -26,11 +26,6 @@ pub(super) struct Client {
     command: Cmd,
     /// Records written by the current transaction: by number, the version and the index of the request.
     written: HashMap<u64, (u64, usize)>,
-}
-
-/// The outcome of an answer of another shape than was asked for, which tells nothing about the effect.
-fn nonsense() -> Attempt {
-    Attempt::Unknown(Fault::lost("the server's answer makes no sense"))
 }
 
 impl Client {
