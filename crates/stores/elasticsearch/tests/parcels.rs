@@ -1,52 +1,26 @@
 //! The parcels workload against real servers; each test starts its own, which takes seconds.
 
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+mod common;
 
-use std::cell::RefCell;
-
-use acidtest_locks::LockService;
-use acidtest_model::{Address, CellRequest, Durability, Lock, StoreKind};
+use acidtest_model::{CellRequest, Lock, StoreKind};
 use acidtest_store_elasticsearch::{Elasticsearch, KIND};
 use acidtest_testbed::{
-    AfterRemoval, Private, Subject,
+    AfterRemoval, Subject,
     parcels::{self, ParcelsRun},
 };
 use acidtest_workloads::parcels::{Index, Parameters};
-
-thread_local! {
-    /// The lock service of the test that runs in this thread.
-    static LOCKS: RefCell<Option<Address>> = const { RefCell::new(None) };
-}
+use common::{has_locks, open, with_locks};
 
 static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
     kind: StoreKind { refuses: missing_here, ..KIND },
-    open: |address, durability| {
-        Box::pin(async move {
-            let locks = match LOCKS.with_borrow(Clone::clone) {
-                Some(address) => Some(LockService::open(&address).await?),
-                None => None,
-            };
-            Elasticsearch::open(address, Some(durability), locks).await
-        })
-    },
+    open: |address, durability| Box::pin(open(address, durability)),
     gone: AfterRemoval::Error,
 };
 
 /// The reason why the store, or the test's server, cannot run a cell.
 fn missing_here(request: &CellRequest<'_>) -> Option<&'static str> {
-    let without = request.lock == Lock::Hard && LOCKS.with_borrow(Option::is_none);
+    let without = request.lock == Lock::Hard && !has_locks();
     (KIND.refuses)(request).or(without.then_some("there is no lock service"))
-}
-
-/// Runs a check with every lock mode that the test's servers support.
-fn with_locks(check: impl FnOnce()) {
-    let service = Private::start("redis", Durability::Process).map(|mut server| {
-        server.open(LockService::open);
-        LOCKS.set(Some(server.address().clone()));
-        server
-    });
-    check();
-    drop(service);
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
+mod common;
+
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     io::{Read, Write},
     net::TcpStream,
     thread,
@@ -11,11 +13,10 @@ use std::{
 };
 
 use acidtest_engine::Outcome;
-use acidtest_locks::LockService;
 use acidtest_model::{Address, CellRequest, Durability, Lock, StoreKind};
 use acidtest_store_elasticsearch::{Elasticsearch, KIND};
 use acidtest_testbed::{
-    AfterRemoval, NAMESPACE, Private, Subject, World, for_operations, for_time, inventory, login,
+    AfterRemoval, NAMESPACE, Subject, World, for_operations, for_time, inventory, login,
     records::{self, RecordsRun},
     wait, with_more_time,
 };
@@ -23,11 +24,10 @@ use acidtest_workloads::{
     Owner, Store, Verdict,
     records::{Choice, Parameters, Refresh},
 };
+use common::{has_locks, lock_service, open, with_locks};
 use serde_json::{Value, json};
 
 thread_local! {
-    /// The lock service of the test that runs in this thread.
-    static LOCKS: RefCell<Option<Address>> = const { RefCell::new(None) };
     /// Whether the server that was opened last can script updates.
     static SCRIPTS: Cell<bool> = const { Cell::new(false) };
 }
@@ -36,11 +36,7 @@ static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
     kind: StoreKind { refuses: missing_here, ..KIND },
     open: |address, durability| {
         Box::pin(async move {
-            let locks = match LOCKS.with_borrow(Clone::clone) {
-                Some(address) => Some(LockService::open(&address).await?),
-                None => None,
-            };
-            let opened = Elasticsearch::open(address, Some(durability), locks).await?;
+            let opened = open(address, durability).await?;
             SCRIPTS.set(opened.has_scripts());
             Ok(opened)
         })
@@ -52,23 +48,9 @@ static ELASTICSEARCH: Subject<Elasticsearch> = Subject {
 fn missing_here(request: &CellRequest<'_>) -> Option<&'static str> {
     match request.lock {
         Lock::Native if !SCRIPTS.get() => Some("its server has no scripts"),
-        Lock::Hard if LOCKS.with_borrow(Option::is_none) => Some("there is no lock service"),
+        Lock::Hard if !has_locks() => Some("there is no lock service"),
         _ => None,
     }
-}
-
-/// A lock service of the test's own; `None` if its server is left out.
-fn lock_service() -> Option<Private> {
-    let mut server = Private::start("redis", Durability::Process)?;
-    server.open(LockService::open);
-    LOCKS.set(Some(server.address().clone()));
-    Some(server)
-}
-
-/// Runs a check with every lock mode that the test's servers support.
-fn with_locks(check: impl FnOnce()) {
-    let _service = lock_service();
-    check();
 }
 
 #[test]
