@@ -12,7 +12,7 @@ use acidtest_testbed::{
     wait,
 };
 use acidtest_workloads::{
-    Medium, Store, Verdict,
+    Medium, Store,
     parcels::{Index, LoadMethod, Parameters},
 };
 use common::execute;
@@ -92,11 +92,7 @@ fn myisam_s_concurrent_inserts_do_not_count_the_same() {
     execute(world.address(), "SET GLOBAL concurrent_insert = ALWAYS");
     let case =
         ParcelsRun::new(Lock::Native, 1, Parameters { parcels: 1, scans: 0, ..few("insert:3+hash:1") });
-    case.load(&world.store);
-    let measured = case.drive(&world.store, &for_time(500), 12);
-    assert!(measured.faults.is_empty(), "{:?}", measured.faults);
-    let (audit, _) = case.judge(&world.store);
-    assert_eq!(audit.verdict, Verdict::Holds, "{audit:?}");
+    case.holds(&world.store, &for_time(500), 12);
 }
 
 /// The longest batch in every lock mode, over the length from which a server changes how it looks up a list.
@@ -108,11 +104,7 @@ fn a_thousand_scans_are_inserted_at_once() {
         let parameters =
             Parameters { parcels: 1_500, insert_batch: 1_000, scans: 0, eighths: 0.1, ..few("insert") };
         let case = ParcelsRun::new(lock, trial, parameters);
-        case.load(&world.store);
-        let measured = case.drive(&world.store, &for_operations(12), 1);
-        assert!(measured.faults.is_empty(), "{lock}: {:?}", measured.faults);
-        let (audit, _) = case.judge(&world.store);
-        assert_eq!(audit.verdict, Verdict::Holds, "{lock}: {audit:?}");
+        let audit = case.holds(&world.store, &for_operations(12), 1);
         assert!(audit.evidence["inserted_scans"] >= 10_000, "{lock}: {audit:?}");
     }
 }
@@ -126,11 +118,7 @@ fn ids_are_in_the_steps_that_the_server_takes() {
     for (trial, lock) in (1..).zip(Lock::ALL) {
         let parameters = Parameters { insert_batch: 5, ..few("insert:2+id:1") };
         let case = ParcelsRun::new(lock, trial, parameters);
-        case.load(&world.store);
-        let measured = case.drive(&world.store, &for_operations(60), if lock.promises() { 3 } else { 1 });
-        assert!(measured.faults.is_empty(), "{lock}: {:?}", measured.faults);
-        let (audit, _) = case.judge(&world.store);
-        assert_eq!(audit.verdict, Verdict::Holds, "{lock}: {audit:?}");
+        case.holds(&world.store, &for_operations(60), if lock.promises() { 3 } else { 1 });
     }
 }
 

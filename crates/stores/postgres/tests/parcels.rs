@@ -17,7 +17,7 @@ use acidtest_workloads::{
     Store, Verdict,
     parcels::{Index, Parameters},
 };
-use common::{POSTGRES, execute, on_server};
+use common::{POSTGRES, execute, scans_of, until_alone};
 
 #[test]
 fn every_operation_goes_through_in_every_lock_mode() {
@@ -71,18 +71,9 @@ fn scans_are_found_by_an_index_whatever_the_planner_thinks_of_it() {
         let case = ParcelsRun::new(lock, trial, parameters);
         case.load(&world.store);
         let table = case.place.object("scans");
-        let sql = "SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = $1";
-        let read = || {
-            let row = on_server(world.address(), async |client| client.query_one(sql, &[&table]).await);
-            let row = row.unwrap();
-            (row.get::<_, i64>(0), row.get::<_, i64>(1))
-        };
+        let read = || scans_of(world.address(), &table);
         // a session of loading counts its own scans before it is gone
-        let others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
-        until("a session of loading is still there", Duration::from_mins(2), || {
-            let row = on_server(world.address(), async |client| client.query_one(others, &[]).await);
-            row.unwrap().get::<_, i64>(0) == 0
-        });
+        until_alone(world.address());
         let (whole, by_index) = read();
         case.drive(&world.store, &for_operations(200), 2);
         until("nothing was found by an index", Duration::from_mins(2), || read().1 > by_index);

@@ -18,7 +18,7 @@ use acidtest_workloads::{
     LoadProgress, Place, Store, Verdict,
     records::{Choice, OPERATIONS, Parameters, key_name},
 };
-use common::{POSTGRES, execute, on_server};
+use common::{POSTGRES, execute, on_server, scans_of, until_alone};
 
 #[test]
 fn every_mix_goes_through_in_every_lock_mode() {
@@ -74,18 +74,9 @@ fn records_are_found_by_their_keys_whatever_the_planner_thinks_of_it() {
         let case = RecordsRun::new(Lock::Native, trial, parameters);
         case.load(&world.store);
         let table = case.place.object("usertable");
-        let sql = "SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = $1";
-        let read = || {
-            let row = on_server(world.address(), async |client| client.query_one(sql, &[&table]).await);
-            let row = row.unwrap();
-            (row.get::<_, i64>(0), row.get::<_, i64>(1))
-        };
+        let read = || scans_of(world.address(), &table);
         // a session of loading counts its own scans before it is gone
-        let others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
-        until("a session of loading is still there", Duration::from_mins(2), || {
-            let row = on_server(world.address(), async |client| client.query_one(others, &[]).await);
-            row.unwrap().get::<_, i64>(0) == 0
-        });
+        until_alone(world.address());
         let (whole, by_key) = read();
         case.drive(&world.store, &for_operations(400), 4);
         // a server process adds its counts to the statistics when it ends

@@ -151,7 +151,7 @@ mod tests {
     use acidtest_testbed::{NAMESPACE, Private, parcels as checks, wait};
     use acidtest_workloads::{
         Attempt, Store,
-        parcels::{Found, Inserted, MOST, Operations, Parcel},
+        parcels::{Inserted, MOST, Operations, Parcel},
     };
 
     use super::*;
@@ -174,9 +174,12 @@ mod tests {
     }
 
     /// Inserts rows of a parcel behind the store's back.
-    async fn plant(store: &MariaDb, place: &Place, parcel: &Parcel, counts: &[&str]) {
+    async fn plant(store: &MariaDb, place: &Place, parcel: &Parcel, counts: &[Option<i32>]) {
         let (table, hash) = (Names::of(place).table, parcel.hash());
-        let row = |count: &&str| format!("('{hash}', 'ACC', {count}, '0000000000', '00000')");
+        let row = |count: &Option<i32>| {
+            let count = count.map_or_else(|| "NULL".to_owned(), |count| count.to_string());
+            format!("('{hash}', 'ACC', {count}, '0000000000', '00000')")
+        };
         let plant = format!(
             "INSERT INTO {table} (scan_hash, scan_type, scan_count, machine_type, sequence_code) VALUES {}",
             load::list(counts.iter().map(row))
@@ -189,8 +192,9 @@ mod tests {
         on_engines(&async |store: &MariaDb, locks: &[Lock]| {
             let connect = |place: &Place, wanted| store.connector(place, wanted);
             checks::singles(store, locks, connect).await;
-            let spoil =
-                async |place: &Place, parcel: &Parcel| plant(store, place, parcel, &["9", "-1"]).await;
+            let spoil = async |place: &Place, parcel: &Parcel| {
+                plant(store, place, parcel, &[Some(9), Some(-1)]).await;
+            };
             checks::spoiled(store, locks, connect, spoil).await;
         });
     }
@@ -198,24 +202,11 @@ mod tests {
     #[test]
     fn a_parcel_with_too_many_rows_or_rows_without_a_count_is_full() {
         on_engines(&async |store: &MariaDb, locks: &[Lock]| {
-            for (trial, lock) in (1..).zip(locks) {
-                let single = checks::Single::loaded(store, trial, *lock).await;
-                plant(store, &single.place, &Parcel::of(0), &["NULL", "NULL", "2147483647", "300"]).await;
-                let connector = store.connector(&single.place, single.wanted);
-                let mut connection = connector.connect().await.unwrap();
-                // the second one's parcel is empty
-                let scans = [single.scan(5), single.scan(u64::from(MOST))];
-                let mut inserted = Inserted::default();
-                assert_eq!(connection.insert(&scans, &mut inserted).await, Attempt::Ok, "{lock}");
-                assert!(matches!(inserted.each(), [None, Some((_, 1))]), "{lock}: {inserted:?}");
-                let mut found = Found::default();
-                assert_eq!(connection.by_hash(&Parcel::of(0), &mut found).await, Attempt::Ok, "{lock}");
-                let mut counts: Vec<_> = found.each().iter().map(|stored| stored.count).collect();
-                counts.sort_unstable();
-                let planted = [300, i32::MAX.unsigned_abs().into()].map(Some);
-                assert_eq!(counts[..2], [None, None], "{lock}");
-                assert_eq!((counts.len(), &counts[7..]), (9, &planted[..]), "{lock}");
-            }
+            let connect = |place: &Place, wanted| store.connector(place, wanted);
+            let overfill = async |place: &Place, parcel: &Parcel, counts: [Option<i32>; 4]| {
+                plant(store, place, parcel, &counts).await;
+            };
+            checks::overfull(store, locks, connect, overfill).await;
         });
     }
 

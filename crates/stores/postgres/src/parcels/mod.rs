@@ -91,10 +91,7 @@ impl Connector for ScansConnector {
 mod tests {
     use acidtest_model::{Durability, Lock};
     use acidtest_testbed::{NAMESPACE, Private, parcels as checks, wait};
-    use acidtest_workloads::{
-        Attempt, Store,
-        parcels::{Found, Inserted, MOST, Operations, Parcel},
-    };
+    use acidtest_workloads::{Store, parcels::Parcel};
 
     use super::*;
 
@@ -110,14 +107,14 @@ mod tests {
     }
 
     /// Inserts rows of a parcel behind the store's back.
-    async fn plant(store: &Postgres, place: &Place, parcel: &Parcel, counts: &str) {
+    async fn plant(store: &Postgres, place: &Place, parcel: &Parcel, counts: &[Option<i32>]) {
         let plant = format!(
             "INSERT INTO {} (scan_hash, scan_type, scan_count, machine_type, sequence_code)
-             SELECT '{}', 'ACC', count, '0000000000', '00000' FROM unnest(ARRAY[{counts}]::int[]) AS count",
-            Names::of(place).table,
-            parcel.hash()
+             SELECT $1, 'ACC', count, '0000000000', '00000' FROM unnest($2::int[]) AS count",
+            Names::of(place).table
         );
-        store.on_server("planting", async |client| client.batch_execute(&plant).await).await.unwrap();
+        let plant = async |client: &Client| client.execute(&plant, &[&parcel.hash(), &counts]).await;
+        store.on_server("planting", plant).await.unwrap();
     }
 
     #[test]
@@ -125,7 +122,9 @@ mod tests {
         with_store(async |store| {
             let connect = |place: &Place, wanted| connector(store, place, wanted);
             checks::singles(store, &Lock::ALL, connect).await;
-            let spoil = async |place: &Place, parcel: &Parcel| plant(store, place, parcel, "9, -1").await;
+            let spoil = async |place: &Place, parcel: &Parcel| {
+                plant(store, place, parcel, &[Some(9), Some(-1)]).await;
+            };
             checks::spoiled(store, &Lock::ALL, connect, spoil).await;
         });
     }
@@ -133,24 +132,11 @@ mod tests {
     #[test]
     fn a_parcel_with_too_many_rows_or_rows_without_a_count_is_full() {
         with_store(async |store| {
-            for (trial, lock) in (1..).zip(Lock::ALL) {
-                let single = checks::Single::loaded(store, trial, lock).await;
-                plant(store, &single.place, &Parcel::of(0), "NULL, NULL, 2147483647, 300").await;
-                let connect = connector(store, &single.place, single.wanted);
-                let mut connection = connect.connect().await.unwrap();
-                // the second one's parcel is empty
-                let scans = [single.scan(5), single.scan(u64::from(MOST))];
-                let mut inserted = Inserted::default();
-                assert_eq!(connection.insert(&scans, &mut inserted).await, Attempt::Ok, "{lock}");
-                assert!(matches!(inserted.each(), [None, Some((_, 1))]), "{lock}: {inserted:?}");
-                let mut found = Found::default();
-                assert_eq!(connection.by_hash(&Parcel::of(0), &mut found).await, Attempt::Ok, "{lock}");
-                let mut counts: Vec<_> = found.each().iter().map(|stored| stored.count).collect();
-                counts.sort_unstable();
-                let planted = [300, i32::MAX.unsigned_abs().into()].map(Some);
-                assert_eq!(counts[..2], [None, None], "{lock}");
-                assert_eq!((counts.len(), &counts[7..]), (9, &planted[..]), "{lock}");
-            }
+            let connect = |place: &Place, wanted| connector(store, place, wanted);
+            let overfill = async |place: &Place, parcel: &Parcel, counts: [Option<i32>; 4]| {
+                plant(store, place, parcel, &counts).await;
+            };
+            checks::overfull(store, &Lock::ALL, connect, overfill).await;
         });
     }
 }
