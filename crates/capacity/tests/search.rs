@@ -1,0 +1,347 @@
+//! The search against stores in virtual time, and against nonsense.
+
+mod model;
+
+use acidtest_capacity::{Conclusion, Ended, Observation, Search, Settings, Step, Why};
+use model::{Noise, Queue, Store};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// A queue that saturates at this many operations a second, with an objective of so many service times.
+fn queue(servers: usize, saturation: f64, tail: f64, objective: f64) -> Queue {
+    let service = servers as f64 / saturation;
+    Queue { servers, service, tail, objective: objective * service, hold: 30.0 }
+}
+
+fn search(settings: Settings) -> Search {
+    Search::new(settings).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What a store takes whose speed varies by a fifth from probe to probe: the fewest probes that can tell are 66, as
+/// the mean of so many speeds is known to 2.5 %, and outcomes tell less than speeds.
+fn patient() -> Settings {
+    Settings { budget: 240, tolerance: 0.02, ..Settings::default() }
+}
+
+fn run(store: &Store, seed: u64) -> Conclusion {
+    store.drive(&mut search(Settings::default()), seed)
+}
+
+/// Searches with 50 seeds; 48 estimates and 48 capacities or more have to lie within 5 % of the knee.
+fn finds_the_knee(queue: Queue, noise: Noise, settings: &Settings) {
+    let knee = queue.knee(41);
+    let store = Store::new(queue, noise);
+    let (mut estimates, mut capacities, mut probes) = (0, 0, Vec::new());
+    for seed in 0..50 {
+        let end = store.drive(&mut search(settings.clone()), seed);
+        let (Some(capacity), Some(estimate)) = (end.capacity, end.estimate) else { panic!("{end:?}") };
+        let estimate = estimate.rate;
+        assert!(capacity <= estimate && end.passes.0 >= 2, "{end:?}");
+        assert!(end.curve.len() >= 8, "{end:?}");
+        estimates += usize::from((estimate / knee - 1.0).abs() <= 0.05);
+        capacities += usize::from((capacity / knee - 1.0).abs() <= 0.05);
+        probes.push(end.probes);
+    }
+    probes.sort_unstable();
+    println!("{queue:?} {noise:?}: estimates {estimates}, capacities {capacities}, probes {probes:?}");
+    assert!(estimates >= 48 && capacities >= 48, "estimates {estimates}, capacities {capacities} of 50");
+}
+
+#[test]
+fn knee_of_one_server_is_found_though_latency_varies() {
+    finds_the_knee(queue(1, 200.0, 0.5, 60.0), Noise::Latency(0.2), &Settings::default());
+}
+
+#[test]
+fn knee_of_four_servers_is_found_though_latency_varies() {
+    finds_the_knee(queue(4, 200.0, 0.8, 10.0), Noise::Latency(0.2), &Settings::default());
+}
+
+#[test]
+fn knee_of_sixteen_servers_with_a_heavy_tail_is_found_though_latency_varies() {
+    finds_the_knee(queue(16, 200.0, 1.2, 12.0), Noise::Latency(0.2), &Settings::default());
+}
+
+#[test]
+fn knee_of_one_server_is_found_though_speed_varies() {
+    finds_the_knee(queue(1, 100.0, 0.5, 60.0), Noise::Speed(0.2), &patient());
+}
+
+#[test]
+fn knee_of_four_servers_is_found_though_speed_varies() {
+    finds_the_knee(queue(4, 100.0, 0.8, 20.0), Noise::Speed(0.2), &patient());
+}
+
+#[test]
+fn knee_of_sixteen_servers_is_found_though_speed_varies() {
+    finds_the_knee(queue(16, 100.0, 0.8, 9.0), Noise::Speed(0.2), &patient());
+}
+
+#[test]
+fn objective_that_stops_it_is_told() {
+    let store = Store::new(queue(4, 400.0, 0.8, 20.0), Noise::Latency(0.05));
+    let end = run(&store, 1);
+    let Why::Objective { objective: 0, rate, ratio } = end.why else { panic!("{end:?}") };
+    assert!(rate > end.capacity.unwrap() && rate < end.capacity.unwrap() * 1.1, "{end:?}");
+    assert!(ratio > 1.0, "{end:?}");
+    assert!(end.knee.is_some_and(|knee| knee.rate <= end.capacity.unwrap() * 1.05), "{end:?}");
+    assert!(end.curve.is_sorted_by(|a, b| a.rate < b.rate), "{end:?}");
+}
+
+#[test]
+fn broken_rate_is_never_given() {
+    let fine = queue(4, 400.0, 0.8, 20.0);
+    for seed in 0..20 {
+        // below the knee, amid its noise, and above it
+        for breaks_from in [90.0, 240.0, 380.0, 410.0] {
+            let store = Store { breaks_from: Some(breaks_from), ..Store::new(fine, Noise::Speed(0.1)) };
+            let mut search = search(Settings::default());
+            let end = store.drive(&mut search, seed);
+            assert!(end.capacity.is_none_or(|capacity| capacity < breaks_from), "{end:?}");
+            assert!(end.passed.is_none_or(|passed| passed < breaks_from), "{end:?}");
+            if breaks_from < 300.0 {
+                assert!(matches!(end.why, Why::Broke { .. }), "{end:?}");
+                assert!(end.capacity.is_some_and(|capacity| capacity > 0.95 * breaks_from), "{end:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn store_that_breaks_at_every_rate_has_no_capacity() {
+    let store = Store { breaks_from: Some(0.0), ..Store::new(queue(1, 400.0, 0.5, 60.0), Noise::None) };
+    let end = run(&store, 0);
+    assert_eq!((end.capacity, end.passed), (None, None));
+    assert_eq!(end.why, Why::Broke { rate: 1.0 });
+    assert!(end.probes <= 8, "{end:?}");
+}
+
+#[test]
+fn rate_of_which_the_audit_cannot_tell_is_not_given() {
+    let store = Store { unknown_from: Some(250.0), ..Store::new(queue(4, 400.0, 0.8, 20.0), Noise::None) };
+    let end = run(&store, 0);
+    assert!(matches!(end.why, Why::Unknown { rate } if rate >= 250.0), "{end:?}");
+    assert!(end.capacity.is_some_and(|capacity| (240.0..250.0).contains(&capacity)), "{end:?}");
+}
+
+#[test]
+fn bench_that_is_the_limit_gives_no_capacity() {
+    let store = Store { bench: Some(230.0), ..Store::new(queue(4, 400.0, 0.8, 20.0), Noise::Latency(0.2)) };
+    let end = run(&store, 0);
+    assert!(matches!(end.why, Why::Bench { rate } if (230.0..240.0).contains(&rate)), "{end:?}");
+    assert_eq!(end.capacity, None);
+    assert!(
+        end.passed.is_some_and(|passed| (220.0..=230.0).contains(&passed)),
+        "what is known is kept: {end:?}"
+    );
+}
+
+#[test]
+fn demand_above_what_the_bench_can_offer_is_told() {
+    let store = Store { bench: Some(40.0), ..Store::new(queue(4, 400.0, 0.8, 20.0), Noise::None) };
+    let settings = Settings { first: 5_000.0, floor: 5_000.0, ceiling: 5_000.0, ..Settings::default() };
+    let end = store.drive(&mut search(settings), 0);
+    assert_eq!((end.capacity, end.passed, end.why), (None, None, Why::Bench { rate: 5_000.0 }));
+    assert_eq!(end.probes, 2);
+}
+
+#[test]
+fn bench_above_the_knee_does_not_matter() {
+    let store = Store { bench: Some(420.0), ..Store::new(queue(4, 400.0, 0.8, 20.0), Noise::None) };
+    let end = run(&store, 0);
+    assert!(matches!(end.why, Why::Objective { .. }), "{end:?}");
+    assert!(end.capacity.is_some(), "{end:?}");
+}
+
+#[test]
+fn objective_that_no_rate_meets_tells_the_best_seen() {
+    let store = Store::new(queue(4, 400.0, 0.8, 0.5), Noise::Latency(0.2));
+    let end = run(&store, 0);
+    let Why::NoRateMeets { best } = end.why else { panic!("{end:?}") };
+    assert!(best.ratio > 1.0 && best.rate >= 1.0, "{end:?}");
+    let least = end.curve.iter().filter_map(|point| point.margin).fold(f64::INFINITY, f64::min);
+    assert!(best.ratio <= least, "{end:?}");
+    assert_eq!((end.capacity, end.passed), (None, None));
+}
+
+#[test]
+fn store_that_dies_leaves_what_is_known() {
+    let fine = queue(4, 400.0, 0.8, 20.0);
+    for dies_at in 0..24 {
+        let store = Store { dies_at: Some(dies_at), ..Store::new(fine, Noise::Latency(0.2)) };
+        let end = run(&store, 3);
+        if usize::try_from(dies_at).unwrap() < end.probes {
+            assert!(matches!(end.why, Why::Gone { .. }), "{end:?}");
+            assert_eq!(end.probes as u64, dies_at + 1);
+            assert_eq!(end.curve.iter().map(|p| p.met + p.missed).sum::<usize>() as u64, dies_at);
+        }
+    }
+    let late = run(&Store { dies_at: Some(16), ..Store::new(fine, Noise::None) }, 3);
+    assert!(
+        matches!(late.why, Why::Gone { .. }) && late.capacity.is_some() && late.estimate.is_some(),
+        "{late:?}"
+    );
+}
+
+#[test]
+fn highest_rate_allowed_is_enough() {
+    let store = Store::new(queue(4, 400.0, 0.8, 20.0), Noise::None);
+    let end = store.drive(&mut search(Settings { ceiling: 300.0, ..Settings::default() }), 0);
+    assert_eq!((end.capacity, end.why), (Some(300.0), Why::AtLimit { rate: 300.0 }));
+    assert!(end.curve.len() >= 8, "{end:?}");
+}
+
+#[test]
+fn first_rate_far_from_the_knee_is_survived() {
+    let store = Store::new(queue(4, 400.0, 0.8, 20.0), Noise::None);
+    let knee = store.queue.knee(21);
+    for first in [1.0, 17.0, 390.0, 5_000.0] {
+        let end = store.drive(&mut search(Settings { first, ..Settings::default() }), 0);
+        assert!(
+            end.capacity.is_some_and(|capacity| (capacity / knee - 1.0).abs() < 0.05),
+            "{first}: {end:?}"
+        );
+    }
+}
+
+#[test]
+fn spent_budget_says_so_with_the_interval() {
+    let store = Store::new(queue(1, 400.0, 0.5, 60.0), Noise::Speed(0.2));
+    let settings = Settings { budget: 20, tolerance: 0.02, ..Settings::default() };
+    let end = store.drive(&mut search(settings), 1);
+    assert_eq!((end.why, end.probes), (Why::Budget, 20));
+    let estimate = end.estimate.unwrap();
+    assert!(estimate.high / estimate.low > 1.04, "{end:?}");
+    assert!(end.capacity.is_none_or(|capacity| capacity <= estimate.rate), "{end:?}");
+}
+
+#[test]
+fn resumed_search_ends_the_same() {
+    let store = Store::new(queue(4, 400.0, 0.8, 20.0), Noise::Speed(0.1));
+    let mut whole = search(Settings::default());
+    let end = store.drive(&mut whole, 5);
+    for kept in [0, 1, 7, 20, whole.observations().len()] {
+        let mut resumed = search(Settings::default());
+        for observation in &whole.observations()[..kept] {
+            assert_eq!(resumed.next(), Step::Probe(observation.rate));
+            resumed.told(observation.clone());
+        }
+        assert_eq!(store.drive(&mut resumed, 5), end);
+    }
+}
+
+/// What no sequence of observations may bring about.
+fn is_sound(search: &Search, end: &Conclusion) {
+    let seen = search.observations();
+    let broke = seen.iter().filter(|o| o.ended == Ended::Broke).map(|o| o.rate).fold(f64::INFINITY, f64::min);
+    for rate in end.capacity.iter().chain(&end.passed) {
+        assert!(*rate < broke, "{end:?}");
+        let met = seen.iter().filter(|o| o.ended == Ended::Met && (o.rate / rate - 1.0).abs() < 1e-9).count();
+        assert!(met >= 2 && end.passes.0 >= 2, "{end:?}");
+    }
+    if let (Some(capacity), Some(estimate)) = (end.capacity, end.estimate) {
+        assert!(capacity <= estimate.rate * (1.0 + 1e-6), "{end:?}");
+        assert!(estimate.low <= estimate.rate && estimate.rate <= estimate.high, "{end:?}");
+    }
+    let none = matches!(end.why, Why::Bench { .. } | Why::NoRateMeets { .. });
+    assert!(!none || end.capacity.is_none(), "{end:?}");
+    assert!(
+        !matches!(end.why, Why::Objective { .. } | Why::AtLimit { .. }) || end.capacity.is_some(),
+        "{end:?}"
+    );
+    assert_eq!(end.probes, seen.len());
+}
+
+/// Any outcome, in shares that differ from case to case.
+fn anything(random: &mut Xoshiro256PlusPlus, rate: f64, shares: &[f64; 6]) -> Observation {
+    let mut left = random.random::<f64>() * shares.iter().sum::<f64>();
+    let kind = shares.iter().position(|share| {
+        left -= share;
+        left < 0.0
+    });
+    let mut margin = (random.random::<f64>() * 4.0 - 2.0).exp();
+    let ended = match kind {
+        Some(0) => Ended::Missed { objective: random.random_range(0..3), ratio: margin.max(1.01) },
+        Some(1) => Ended::Broke,
+        Some(2) => Ended::Unknown,
+        Some(3) => Ended::BenchLimited,
+        Some(4) => Ended::Gone,
+        _ => Ended::Met,
+    };
+    // now and then a figure that makes no sense
+    if random.random_bool(0.05) {
+        margin = [f64::NAN, f64::INFINITY, 0.0, -1.0][random.random_range(0..4)];
+    }
+    let margins = if random.random_bool(0.1) { Vec::new() } else { vec![margin, margin / 2.0] };
+    let latency = random.random_bool(0.9).then_some(margin * 0.01);
+    Observation { rate, ended, margins, latency }
+}
+
+#[test]
+fn whatever_is_observed_it_ends_and_stays_sound() {
+    for case in 0..3_000_u64 {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(case);
+        let mut shares = [0.0; 6].map(|_: f64| random.random::<f64>().powi(6));
+        shares[4] *= 0.05;
+        let first = 10.0_f64.powf(random.random::<f64>() * 6.0);
+        let settings = Settings {
+            first,
+            floor: first / 10.0_f64.powf(random.random::<f64>() * 3.0),
+            ceiling: first * 10.0_f64.powf(random.random::<f64>() * 3.0),
+            resolution: [0.025, 0.1, 0.5][random.random_range(0..3)],
+            tolerance: [0.035, 0.1][random.random_range(0..2)],
+            budget: random.random_range(8..48),
+            points: 8,
+        };
+        let mut search = search(settings.clone());
+        let mut broke = f64::INFINITY;
+        // most stores have a limit, too
+        let limit = first * (random.random::<f64>() * 6.0 - 3.0).exp();
+        let limited = random.random_bool(0.7);
+        let end = loop {
+            let rate = match search.next() {
+                Step::Done(end) => break end,
+                Step::Probe(rate) => rate,
+            };
+            assert!(rate < broke, "case {case}: {rate} is not below {broke}");
+            assert!((settings.floor..=settings.ceiling).contains(&rate), "case {case}: {rate}");
+            let mut observation = anything(&mut random, rate, &shares);
+            if limited && random.random_bool(0.8) {
+                let ratio = rate / limit;
+                observation.margins = vec![ratio];
+                observation.ended =
+                    if ratio <= 1.0 { Ended::Met } else { Ended::Missed { objective: 0, ratio } };
+            }
+            if random.random_bool(0.02) {
+                observation.rate *= random.random::<f64>() * 2.0;
+            }
+            if observation.ended == Ended::Broke {
+                broke = broke.min(observation.rate);
+            }
+            search.told(observation);
+            assert!(search.observations().len() <= settings.budget, "case {case}: no end");
+        };
+        is_sound(&search, &end);
+        let mut again = self::search(settings);
+        for observation in search.observations() {
+            again.told(observation.clone());
+        }
+        assert_eq!(again.next(), search.next(), "case {case}");
+    }
+}
+
+#[test]
+fn a_rate_that_is_none_stops_nothing_but_the_giving() {
+    for rate in [f64::NAN, f64::INFINITY, 0.0, -5.0] {
+        let mut search = search(Settings::default());
+        search.told(Observation { rate, ended: Ended::Met, margins: vec![0.5], latency: Some(0.1) });
+        assert_eq!(search.next(), Step::Probe(100.0));
+        search.told(Observation { rate, ended: Ended::Broke, margins: vec![], latency: None });
+        let Step::Done(end) = search.next() else {
+            // one at infinity breaks nothing that can be offered
+            assert!(rate.is_infinite());
+            continue;
+        };
+        assert_eq!(end.capacity, None);
+    }
+}
