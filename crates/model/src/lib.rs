@@ -10,6 +10,7 @@ mod figure;
 mod guarantee;
 mod kind;
 mod nearest;
+mod objective;
 mod quantity;
 mod role;
 mod span;
@@ -25,6 +26,7 @@ pub use kind::{
     never,
 };
 pub use nearest::{hint, nearest};
+pub use objective::{Growth, Measure, Objective, Share};
 pub use quantity::{Bytes, PerSecond};
 pub use role::Role;
 pub use span::Span;
