@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use acidtest_model::{Bytes, Commands, Durability, Faults, Lock, PerSecond, Span};
-use acidtest_report::{ArrivalKind, Plan, RefusedKind, RunResult};
+use acidtest_model::{Bytes, Commands, Durability, Faults, Growth, Lock, Objective, PerSecond, Share, Span};
+use acidtest_report::{ArrivalKind, CapacityPlan, Plan, RefusedKind, RunResult};
 use acidtest_runner::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -22,7 +22,8 @@ Exit status:
   4    a promised guarantee was broken
   5    whether a promised guarantee held could not be told
   6    a comparison failed: what was compared did not hold, is shown to be
-       worse than asked for, or could not be judged
+       worse than asked for, or could not be judged; a search found no
+       capacity, or one below the demand
   130  interrupted";
 
 /// Which data store should carry this workload, what does each of its guarantees cost there, and does
@@ -38,6 +39,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a workload, or a plan file, on one or more stores
     Run(Box<Run>),
+    /// Search for the highest rate at which every objective and the audit hold
+    Capacity(Box<Capacity>),
     /// Take log entries over HTTP, keep what is acknowledged, and store it in a database
     #[cfg(feature = "gateway")]
     Gateway(Box<crate::gateway_arguments::Gateway>),
@@ -105,6 +108,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Run {
+    /// What is searched for, of a search for a capacity.
+    #[arg(skip)]
+    pub(crate) search: Option<Search>,
     /// A workload (see `acidtest workloads`) or a plan file (*.toml)
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     pub(crate) what: Option<String>,
@@ -120,6 +126,74 @@ pub(crate) struct Run {
     pub(crate) parameters: ParameterArguments,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+const CAPACITY_EXAMPLES: &str = "\
+Examples:
+  acidtest capacity inventory --slo 'p99<20ms' --slo 'errors<0.1%'
+      how many operations a second SQLite carries; the estimate of the time comes first
+  acidtest capacity parcels --store postgres,redis --slo 'insert:p99<5ms' --demand 4051/s --growth 3%/month
+      two stores side by side, and for how long each carries a demand that grows
+  acidtest capacity inventory --store postgres --durability none,process,disk --hold 10s --probes 24
+      what durability costs in capacity, in shorter probes and fewer of them
+  acidtest capacity --resume results/20261122T101500Z-4711-inventory.json
+      go on where a search was interrupted";
+
+#[derive(Debug, Args)]
+#[command(mut_arg("duration", |arg| arg.long("hold").help("For how long every objective must hold at a rate [default: 30s]")),
+          mut_arg("demand", |arg| arg.help("Operations that come: 4051/s, 350M/day; the capacity is held against it")),
+          mut_arg("arrivals", |arg| arg.help("How arrivals are spaced [default: poisson]")),
+          mut_arg("trials", |arg| arg.hide(true)), mut_arg("ops", |arg| arg.hide(true)), mut_arg("rate", |arg| arg.hide(true)),
+          mut_arg("trace", |arg| arg.hide(true)), mut_arg("fault", |arg| arg.hide(true)), mut_arg("on_kill", |arg| arg.hide(true)),
+          mut_arg("on_stop", |arg| arg.hide(true)), mut_arg("on_start", |arg| arg.hide(true)),
+          mut_arg("on_pause", |arg| arg.hide(true)), mut_arg("on_resume", |arg| arg.hide(true)),
+          after_help = CAPACITY_EXAMPLES)]
+pub(crate) struct Capacity {
+    #[command(flatten)]
+    pub(crate) run: Run,
+    #[command(flatten)]
+    pub(crate) search: Search,
+}
+
+/// What a search for a capacity looks for.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Search")]
+pub(crate) struct Search {
+    /// What must hold: p50, p99, p99.9, max or the like of response times, of each operation apart or of the one named
+    /// (p99<20ms, capture:p99<5ms), and errors, which are failed, given up, unknown and never started over offered
+    /// (errors<0.1%) [default: p99<20ms,errors<0.1%]
+    #[arg(long, value_delimiter = ',', value_name = "OBJECTIVE,...", allow_hyphen_values = true)]
+    pub(crate) slo: Option<Vec<Objective>>,
+    /// How the demand grows: 3%/month, or a day, week or year
+    #[arg(long, value_name = "GROWTH", allow_hyphen_values = true)]
+    pub(crate) growth: Option<Growth>,
+    /// Most probes of a search [default: 64]
+    #[arg(long, value_name = "N")]
+    pub(crate) probes: Option<u32>,
+    /// How near the estimate is to be: half of its 95 % interval [default: 3.5%]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub(crate) within: Option<Share>,
+}
+
+impl Search {
+    fn given(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("slo", self.slo.is_some()),
+            ("growth", self.growth.is_some()),
+            ("probes", self.probes.is_some()),
+            ("within", self.within.is_some()),
+        ];
+        given.into_iter().filter_map(|(key, given)| given.then_some(key))
+    }
+
+    /// Makes the plan one of a search, with the values that were given.
+    fn apply_to(&self, plan: &mut Plan) {
+        let search = plan.capacity.get_or_insert_with(CapacityPlan::default);
+        set(&mut search.slo, self.slo.as_ref());
+        set(&mut search.probes, self.probes.as_ref());
+        set(&mut search.within, self.within.as_ref());
+        search.growth = self.growth.or(search.growth);
+    }
 }
 
 /// The grid of cells: each list is an axis.
@@ -298,7 +372,8 @@ pub(crate) struct Room {
     /// Memory or disk: say how many rows of parcels fit into it (30.7GB, 16GiB), and for how long
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) fits: Option<Bytes>,
-    /// Rows that come, with --fits: 4051/s, 350M/day; if not given, the 4,051/s of the study of parcels
+    /// Rows that come, with --fits: 4051/s, 350M/day; if not given, the 4,051/s of the study of parcels. Of a search for a
+    /// capacity: the operations that it is held against
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) demand: Option<PerSecond>,
 }
@@ -315,7 +390,8 @@ impl Room {
     /// Nothing in it says how large a table was.
     pub(crate) fn ask(self, result: &mut RunResult) -> Result<(), Failure> {
         let mut trials = result.cells.iter().flat_map(|cell| &cell.trials);
-        if self.fits.or(result.plan.fits).is_none() && self.demand.is_some() {
+        let searched = result.plan.capacity.is_some();
+        if self.fits.or(result.plan.fits).is_none() && self.demand.is_some() && !searched {
             return Err(Failure::Usage(
                 "--demand has no effect here: it is held against the rows that fit\n  remedy: name a size with --fits".to_owned(),
             ));
@@ -327,6 +403,9 @@ impl Room {
             )));
         }
         self.apply_to(&mut result.plan);
+        if searched && (self.fits.is_some() || self.demand.is_some()) {
+            result.find_capacities().map_err(|error| Failure::Usage(error.to_string()))?;
+        }
         Ok(())
     }
 }
@@ -466,12 +545,20 @@ impl Run {
             ("demand", output.room.demand.is_some()),
         ];
         let given = given.into_iter().filter_map(|(key, given)| given.then_some(key));
+        let given = given.chain(self.search.iter().flat_map(Search::given));
         given.chain(self.parameters.values().map(|(name, _)| name))
     }
 
     /// Overwrites the plan's values by those that were given on the command line.
     pub(crate) fn apply_to(&self, plan: &mut Plan) {
         let (grid, driving, output) = (&self.grid, &self.driving, &self.output);
+        if let Some(search) = &self.search {
+            // a file that says how long a trial is measured says it of a probe, too
+            if plan.capacity.is_none() && plan.duration == Plan::of(&plan.workload).duration {
+                plan.duration = CapacityPlan::HOLD;
+            }
+            search.apply_to(plan);
+        }
         set(&mut plan.stores, grid.store.as_ref());
         set(&mut plan.locks, grid.lock.as_ref());
         set(&mut plan.durability, grid.durability.as_ref());

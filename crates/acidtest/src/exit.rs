@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use acidtest_report::{CellResult, RunResult};
+use acidtest_report::{Capacity, CellResult, Limit, RunResult};
 use acidtest_runner::Failure;
 use acidtest_workloads::Verdict;
 
@@ -13,7 +13,7 @@ use crate::output;
 pub(crate) enum Status {
     /// 0: every promised guarantee held.
     Held,
-    /// 6: a comparison failed, or could not be judged.
+    /// 6: a comparison failed, or could not be judged; a search found no capacity, or one below the demand.
     Worse,
     /// 5: a promised guarantee could be neither confirmed nor refuted.
     Unknown,
@@ -46,11 +46,26 @@ pub(crate) fn status(result: &RunResult) -> Status {
     let of = |cell: &CellResult| match cell.verdict() {
         Verdict::Broken if cell.breaks_promise() => Status::Broken,
         _ if cell.error.is_some() => Status::Unreached,
+        // what could not be told of a rate that is not given is no doubt of the capacity
+        _ if result.plan.capacity.is_some() => of_search(cell),
         Verdict::Unknown if cell.is_promised() => Status::Unknown,
         _ => Status::Held,
     };
     let worst = result.cells.iter().map(of).max().unwrap_or(Status::Held);
     if result.interrupted { worst.max(Status::Interrupted) } else { worst }
+}
+
+/// The status of a search: whether it found a capacity, and one that carries the demand.
+fn of_search(cell: &CellResult) -> Status {
+    let found = cell.capacity.as_ref().filter(|found| found.per_second.is_some());
+    let carries = |found: &Capacity| found.headroom.as_ref().is_none_or(|headroom| headroom.times >= 1.0);
+    match found {
+        _ if cell.capacity.as_ref().is_some_and(|found| matches!(found.limit, Limit::Gone { .. })) => {
+            Status::Unreached
+        }
+        Some(found) if carries(found) => Status::Held,
+        _ => Status::Worse,
+    }
 }
 
 /// The status of a run that met this failure but has results.

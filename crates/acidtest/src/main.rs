@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use acidtest_runner::Failure;
 use clap::Parser;
 
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Capacity, Command, Run};
 
 fn main() -> ExitCode {
     let words = secrets::take_arguments();
@@ -48,6 +48,10 @@ fn main() -> ExitCode {
 async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
     match command {
         Command::Run(run) => Box::pin(commands::run::run(*run)).await,
+        Command::Capacity(capacity) => {
+            let Capacity { run, search } = *capacity;
+            Box::pin(commands::run::run(Run { search: Some(search), ..run })).await
+        }
         #[cfg(feature = "gateway")]
         Command::Gateway(gateway) => Box::pin(commands::gateway::gateway(*gateway)).await,
         #[cfg(feature = "gateway")]

@@ -23,7 +23,8 @@ pub(crate) struct Progress {
     said: Instant,
     /// The time that a trial should take, where the plan says it.
     expected: Option<Duration>,
-    trials: u64,
+    /// At least and at most so many trials are made.
+    trials: (u64, u64),
     done: u64,
     skipped: u64,
     trial: String,
@@ -47,7 +48,7 @@ impl Progress {
             begun: Instant::now(),
             said: Instant::now(),
             expected: None,
-            trials: 0,
+            trials: (0, 0),
             done: 0,
             skipped: 0,
             trial: String::new(),
@@ -76,21 +77,36 @@ impl Progress {
             0 => self.expected.map(|expected| expected.as_secs_f64()),
             done => Some(self.begun.elapsed().as_secs_f64() / (done as f64 + share)),
         };
-        let trials = (self.trials - self.done.min(self.trials)) as f64 - share;
-        match each.map(|each| each * trials.max(0.0)) {
-            None => String::new(),
-            Some(left) if left < 99.5 => format!(" · {left:.0} s left"),
-            Some(left) => format!(" · {:.0} min left", left / 60.0),
+        let left = |trials: u64| {
+            let trials = (trials - self.done.min(trials)) as f64 - share;
+            each.map(|each| each * trials.max(0.0))
+        };
+        let (least, most) = self.trials;
+        match (left(least), left(most)) {
+            (_, None) | (None, _) => String::new(),
+            (Some(least), Some(most)) if most >= 99.5 && least < most => {
+                format!(" · {:.0} to {:.0} min left", least / 60.0, most / 60.0)
+            }
+            (_, Some(left)) if left < 99.5 => format!(" · {left:.0} s left"),
+            (_, Some(left)) => format!(" · {:.0} min left", left / 60.0),
+        }
+    }
+
+    /// How many trials there are in all, in words.
+    fn all(&self) -> String {
+        match self.trials {
+            (least, most) if self.done < least && least < most => format!("{least} to {most}"),
+            (_, most) => most.to_string(),
         }
     }
 }
 
 impl Observer for Progress {
-    fn start(&mut self, trials: u64, each: Option<Duration>) {
+    fn start(&mut self, least: u64, most: u64, each: Option<Duration>) {
         self.begun = Instant::now();
-        (self.trials, self.expected) = (trials, each);
+        (self.trials, self.expected) = ((least, most), each);
         if let Some(bar) = &self.bar {
-            bar.set_length(trials * 1000);
+            bar.set_length(most * 1000);
         }
     }
 
@@ -111,7 +127,7 @@ impl Observer for Progress {
 
     fn begin(&mut self, trial: &str) {
         self.said = Instant::now();
-        self.trial = format!("trial {} of {}: {trial}", self.done + 1, self.trials);
+        self.trial = format!("trial {} of {}: {trial}", self.done + 1, self.all());
         let what = self.trial.clone();
         self.doing(&what);
     }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use acidtest_workloads::{Guarantee, Verdict};
 
 use crate::{
-    CellResult, LatencyFigures, Ratio, RunResult, TrialResult, count,
+    CellResult, LatencyFigures, Ratio, RunResult, TrialResult, capacity, count,
     dimensions::{CLIENTS, Names, spoken},
     distinct,
-    figure::{nanoseconds, rate},
+    figure::{nanoseconds, rate, total},
     price::{Priceable, guarantees},
 };
 
@@ -21,6 +21,9 @@ const GROUPS: usize = 6;
 
 /// The conclusion's sentences, each on a line of its own.
 pub(crate) fn conclusion(result: &RunResult, names: &Names) -> String {
+    if result.plan.capacity.is_some() {
+        return capacity::conclusion::conclusion(result, names);
+    }
     let mut lines = vec![verdicts(result, names)];
     lines.extend(fastest(result, names));
     lines.join("\n")
@@ -164,12 +167,12 @@ const ALL_OF_IT: f64 = 0.95;
 /// Whether nearly all that was offered was acknowledged or refused. Operations outside the schedule, such as those of
 /// consumers, have no response times and do not count.
 fn keeps_up(cell: &CellResult) -> bool {
-    let offered: u64 = cell.whole_trials().map(|trial| trial.arrived.offered).sum();
+    let offered = total(cell.whole_trials().map(|trial| trial.arrived.offered));
     let scheduled = cell.whole_trials().flat_map(|trial| &trial.operations);
     let answers = scheduled.flat_map(|operation| {
         ["ok", "refused"].into_iter().filter_map(|outcome| Some(operation.response.get(outcome)?.count))
     });
-    answers.sum::<u64>() as f64 >= ALL_OF_IT * offered as f64
+    total(answers) as f64 >= ALL_OF_IT * offered as f64
 }
 
 /// A trial's figure that decides: its throughput, or in an open loop the 99th percentile, in nanoseconds, of the

@@ -110,7 +110,7 @@ impl About {
             durability_effective: effective.map(|effective| effective.durability),
             fault: text(cell.faults.to_string()),
             clients: cell.clients,
-            offered_per_second: cell.rate.map(Decimal),
+            offered_per_second: trial.rate.or(cell.rate).map(Decimal),
             round: trial.round,
             verdict: Some(trial.audit.verdict),
             findings: text(found.join("; ")),

@@ -3,18 +3,18 @@
 
 use std::sync::LazyLock;
 
-use acidtest_model::Lock;
+use acidtest_model::{Lock, PerSecond};
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 
 use crate::{
-    NamedResult, RunResult, Style,
+    CapacityPlan, NamedResult, RunResult, Style,
     compare::{Choice, Condition, Judge, Selector, Side, compare},
     csv, markdown, page, render, sample,
     upgrade::{kept, upgraded},
 };
 
-/// Results as this program writes them (a grid, a sweep of clients, trials enough for a bootstrap, and a queue's),
+/// Results as this program writes them (a grid, a sweep of clients, trials enough for a bootstrap, a queue's and a search's),
 /// and results that earlier programs wrote.
 static RESULTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let few = sample::Grid { trials: 2, seconds: 2, ..sample::Grid::default() };
@@ -23,7 +23,17 @@ static RESULTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let mut queue = sample::queue([("none", true, 9.0); 6]);
     queue.cells.truncate(2);
     queue.cells.iter_mut().for_each(|cell| cell.trials.truncate(2));
-    let written = [few.result(), sweep.result(), many.result(), queue];
+    let mut search = few.result();
+    search.plan.capacity = Some(CapacityPlan::default());
+    search.plan.demand = Some(PerSecond(3.0));
+    for cell in &mut search.cells {
+        cell.trials[1].rate = Some(5.0);
+        for operation in &mut cell.trials[1].operations {
+            operation.response = operation.service.clone();
+        }
+    }
+    search.find_capacities().unwrap();
+    let written = [few.result(), sweep.result(), many.result(), queue, search];
     let written = written.map(|result| serde_json::to_value(result).unwrap());
     let kept = kept().into_iter().map(|(_, text)| serde_json::from_str(&text).unwrap());
     written.into_iter().chain(kept).collect()
@@ -37,7 +47,9 @@ fn result(value: Value) -> Option<RunResult> {
 /// Shows a result in every way that the crate has.
 fn show(value: Value) {
     let Some(mut result) = result(value) else { return };
-    let _ = result.price();
+    // what a search found is shown as the file says, and as its trials say
+    let _ = if result.plan.capacity.is_some() { result.clone().find_capacities() } else { result.price() };
+    let _ = result.cells.iter().map(|cell| result.next_probe(cell)).collect::<Vec<_>>();
     let _ = render(&result, Style { color: true, width: Some(80) });
     let _ = markdown(&result);
     let _ = csv([&result]);

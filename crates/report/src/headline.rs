@@ -77,15 +77,16 @@ fn parts(line: &str) -> Vec<&str> {
 pub(crate) fn driving(result: &RunResult) -> String {
     let plan = &result.plan;
     let visits = visits(result);
+    let spaced = match plan.arrivals {
+        ArrivalKind::Constant => "evenly spaced",
+        ArrivalKind::Poisson => "Poisson",
+    };
     let arrivals = match plan.rates.as_slice() {
+        _ if plan.capacity.is_some() => format!("open loop at rates that were searched, {spaced}"),
         [] if visits.is_some_and(|visits| visits.stay) => "open loop, evenly spaced".to_owned(),
         [] if visits.is_some() => "which come and go".to_owned(),
         [] => "closed loop".to_owned(),
         rates => {
-            let spaced = match plan.arrivals {
-                ArrivalKind::Constant => "evenly spaced",
-                ArrivalKind::Poisson => "Poisson",
-            };
             let rates: Vec<String> = rates.iter().map(|each| offered(*each)).collect();
             format!("open loop, {} ops/s offered, {spaced}", rates.join(" | "))
         }
@@ -97,6 +98,7 @@ pub(crate) fn driving(result: &RunResult) -> String {
         (None, None, None) => format!(" · {} after {} warm-up", plan.duration, plan.warmup),
     };
     let trials = match plan.trials {
+        _ if plan.capacity.is_some() => "probes of all searches in turn".to_owned(),
         1 => "1 trial a cell".to_owned(),
         trials => format!("{trials} trials a cell, interleaved"),
     };

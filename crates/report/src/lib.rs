@@ -7,6 +7,7 @@
 //! Invariants: nothing here runs anything or knows a store. No throughput is shown without its
 //! verdict beside it, and no ratio without its interval or the word that it has none.
 
+mod capacity;
 pub mod compare;
 mod conclusion;
 mod csv;
@@ -34,12 +35,15 @@ mod upgrade;
 mod waiting;
 
 pub use acidtest_model::count;
+pub use capacity::{
+    Capacity, Headroom, KneeFigures, Limit, Next, OperationTimes, RateEstimate, RateFigures, Room, Used,
+};
 pub use csv::{CsvError, csv};
 pub use figure::{bytes, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram};
 pub use markdown::markdown;
 pub use page::{NamedResult, page};
-pub use plan::{ArrivalKind, CELLS, Plan, RefusedKind, TRIALS};
+pub use plan::{ArrivalKind, CELLS, CapacityPlan, Plan, RefusedKind, TRIALS};
 pub use price::Price;
 pub use result::{
     ArrivalFigures, CellResult, DataFigures, FORMAT, GaugeFigures, Harness, InjectionFigures,

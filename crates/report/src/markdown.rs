@@ -9,7 +9,7 @@ use crate::{
     headline::headline,
     notes::notes,
     table::escaped,
-    tables::{Columns, cells, prices, scalability, sizes},
+    tables::{Columns, capacities, capacity_prices, cells, curves, limits, prices, scalability, sizes},
     waiting::waiting,
 };
 
@@ -29,7 +29,11 @@ pub fn markdown(result: &RunResult) -> String {
     if let Some(waiting) = waiting(result, &names) {
         let _ = writeln!(text, "{}\n", escaped(&waiting));
     }
-    let of = [cells, prices, sizes, scalability];
+    let of = if result.plan.capacity.is_some() {
+        [capacities, capacity_prices, curves, limits]
+    } else {
+        [cells, prices, sizes, scalability]
+    };
     for table in of.map(|table| table(result, &columns)) {
         if !table.rows.is_empty() {
             text += &table.markdown();

@@ -7,6 +7,7 @@ use acidtest_workloads::{DURABILITY, Finding, OLDEST_LOST, Verdict, queue::HOLES
 
 use crate::{
     CellResult, ENOUGH, FEWEST, InjectionFigures, OperationFigures, RunResult, SHORTEST, TrialResult,
+    capacity,
     conclusion::excuses,
     count,
     dimensions::{LOCK, Names},
@@ -43,6 +44,10 @@ const SORTS: [&str; 15] = [
     "plans",
 ];
 
+/// The sorts of notes that say nothing of a search, whose trials have different rates and go beyond what a store carries.
+const OF_ONE_RATE: [&str; 6] =
+    ["price of faults", "faults", "overload", "drift", "dependent seconds", "the bench's limit"];
+
 /// A note on some cells or trials: its sort, its text, and the cells or trials that it is about.
 struct Note {
     sort: &'static str,
@@ -52,10 +57,11 @@ struct Note {
 
 /// Every note, the general ones first; with `all` every one, otherwise as many as a terminal shows.
 pub(crate) fn notes(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
+    let searched = result.plan.capacity.is_some();
     let mut notes = meanings(result);
-    notes.extend(statistics(result));
+    notes.extend(if searched { capacity::conclusion::notes(result) } else { statistics(result) });
     notes.extend(data(result, names));
-    notes.extend(sizes(result, names));
+    notes.extend(if searched { Vec::new() } else { sizes(result, names) });
     notes.extend(busy(result, names));
     notes.extend(gathered(result, names, all));
     notes.extend(result.left_out.iter().map(|what| format!("left out: {what}")));
@@ -287,7 +293,8 @@ fn gathered(result: &RunResult, names: &Names, all: bool) -> Vec<String> {
     }
     let mut lines = Vec::new();
     let (most, cells) = if all { (usize::MAX, usize::MAX) } else { (SHOWN, NAMED) };
-    for sort in SORTS {
+    let searched = result.plan.capacity.is_some();
+    for sort in SORTS.into_iter().filter(|sort| !searched || !OF_ONE_RATE.contains(sort)) {
         let of_sort: Vec<_> = groups.iter().filter(|(each, ..)| each == &sort).collect();
         lines.extend(
             of_sort.iter().take(most).map(|(_, text, about)| format!("{}: {text}", listed(about, cells))),
@@ -653,7 +660,10 @@ fn shortened(line: &str) -> String {
 /// The bench's own cost beside the fastest cell.
 pub(crate) fn harness(result: &RunResult) -> String {
     let cost = result.harness.nanoseconds_per_operation;
-    let fastest = result.cells.iter().map(CellResult::throughput).fold(0.0, f64::max);
+    let searched = result.plan.capacity.is_some();
+    let trials = result.cells.iter().flat_map(|cell| &cell.trials).filter(|_| searched);
+    let fastest = result.cells.iter().filter(|_| !searched).map(CellResult::throughput);
+    let fastest = fastest.chain(trials.map(|trial| trial.throughput)).fold(0.0, f64::max);
     if result.harness.operations == 0 {
         return "the bench itself: too few operations for a figure.".to_owned();
     }
@@ -666,9 +676,10 @@ pub(crate) fn harness(result: &RunResult) -> String {
     });
     format!(
         "the bench itself: {} of one core {unit} ({spread}on a store that does nothing), {:.2} % of a core at \
-         the fastest cell's rate.",
+         the fastest {}'s rate.",
         nanoseconds(cost),
-        cost * fastest / 1e9 * 100.0
+        cost * fastest / 1e9 * 100.0,
+        if searched { "probe" } else { "cell" }
     )
 }
 

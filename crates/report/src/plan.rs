@@ -1,8 +1,8 @@
 //! The plan of a run: a grid of cells, and how each of them is driven.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use acidtest_model::{Bytes, Commands, Durability, Faults, Lock, PerSecond, Span};
+use acidtest_model::{Bytes, Commands, Durability, Faults, Growth, Lock, Objective, PerSecond, Share, Span};
 use acidtest_workloads::Values;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -122,9 +122,13 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fits: Option<Bytes>,
     /// Rows that come in a second, against which the report holds the rows that fit; none for the demand of the
-    /// workload's study.
+    /// workload's study. Of a search: operations that come in a second, against which its capacity is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand: Option<PerSecond>,
+    /// A search for the capacity of each cell, whose rates are chosen as it goes on; each probe is measured for
+    /// `duration`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityPlan>,
     /// Whether to leave out cells that a store cannot do, instead of refusing the plan.
     #[serde(default)]
     pub skip_unsupported: bool,
@@ -132,6 +136,38 @@ pub struct Plan {
     /// its default.
     #[serde(default)]
     pub parameters: BTreeMap<String, serde_json::Value>,
+}
+
+/// A search for a capacity: the highest rate at which every objective and the audit's verdict hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CapacityPlan {
+    /// The objectives: `p99<20ms`, `errors<0.1%`, `capture:p99<5ms`.
+    #[serde(default = "defaults::slo")]
+    pub slo: Vec<Objective>,
+    /// Most probes of a search.
+    #[serde(default = "defaults::probes")]
+    pub probes: u32,
+    /// How near the estimate is to be: half of its 95 % interval, as a share of the rate.
+    #[serde(default = "defaults::within")]
+    pub within: Share,
+    /// How the demand grows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth: Option<Growth>,
+}
+
+impl Default for CapacityPlan {
+    fn default() -> Self {
+        Self { slo: defaults::slo(), probes: defaults::probes(), within: defaults::within(), growth: None }
+    }
+}
+
+impl CapacityPlan {
+    /// Length of the measured part of a probe, if none is asked for.
+    pub const HOLD: Span = Span(Duration::from_secs(30));
+
+    /// Length of the measured part of the trial in a closed loop that a search begins with, at most.
+    pub const CLOSED_LOOP: Duration = Duration::from_secs(5);
 }
 
 impl Plan {
@@ -165,6 +201,7 @@ impl Plan {
             lock_service: defaults::lock_service(),
             fits: None,
             demand: None,
+            capacity: None,
             skip_unsupported: false,
             parameters: BTreeMap::new(),
         }
@@ -215,7 +252,19 @@ impl Plan {
 mod defaults {
     use std::time::Duration;
 
-    use acidtest_model::{Durability, Lock, Span};
+    use acidtest_model::{Durability, Lock, Objective, Share, Span};
+
+    pub(super) fn slo() -> Vec<Objective> {
+        ["p99<20ms", "errors<0.1%"].into_iter().filter_map(|text| text.parse().ok()).collect()
+    }
+
+    pub(super) fn probes() -> u32 {
+        64
+    }
+
+    pub(super) fn within() -> Share {
+        Share(0.035)
+    }
 
     pub(super) fn stores() -> Vec<String> {
         vec!["sqlite".to_owned()]

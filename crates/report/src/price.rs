@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CellResult, Ratio, RunResult, TrialResult, UnreadableHistogram,
+    CellResult, Limit, RateEstimate, Ratio, RunResult, TrialResult, UnreadableHistogram,
     dimensions::{DURABILITY, FAULT, NOT_THERE},
     figure::total,
     result::Turn,
@@ -230,6 +230,50 @@ impl RunResult {
             against: guarantee.value(base, cell),
             throughput: Ratio::of_pairs(&throughput)?,
             p99: Ratio::of_pairs(&p99),
+        })
+    }
+
+    /// Prices every guarantee of every cell that has a capacity, where the grid has the same cell without the guarantee and with a
+    /// capacity: the ratio of the estimates, whose intervals make its own.
+    pub(crate) fn price_capacities(&mut self) {
+        let prices: Vec<Vec<Price>> = self
+            .cells
+            .iter()
+            .map(|cell| Priceable::of(self).filter_map(|each| self.price_of_capacity(each, cell)).collect())
+            .collect();
+        for (cell, prices) in self.cells.iter_mut().zip(prices) {
+            cell.prices = prices;
+        }
+    }
+
+    fn price_of_capacity(&self, guarantee: Priceable, cell: &CellResult) -> Option<Price> {
+        let twins = self.cells.iter().filter(|other| guarantee.is_without(other, cell));
+        let base = twins.min_by_key(|other| guarantee.level(other))?;
+        let of = |cell: &CellResult| {
+            let capacity = cell.capacity.as_ref()?;
+            let rate = capacity.per_second?;
+            // an estimate that lies above what may be given, because the audit broke there, is not what is compared
+            let estimate = capacity.estimate.filter(|_| matches!(capacity.limit, Limit::Objective { .. }));
+            Some((estimate.map_or(rate, |estimate| estimate.per_second), estimate, capacity.probes))
+        };
+        let ((with, one, probes), (without, other, of_base)) = (of(cell)?, of(base)?);
+        let half = |estimate: RateEstimate| (estimate.high / estimate.low).ln() / 2.0;
+        let interval = one.zip(other).map(|(one, other)| {
+            let (middle, half) = ((with / without).ln(), half(one).hypot(half(other)));
+            ((middle - half).exp(), (middle + half).exp())
+        });
+        Some(Price {
+            guarantee: guarantee.one.name.to_owned(),
+            of: guarantee.value(cell, base),
+            against: guarantee.value(base, cell),
+            throughput: Ratio {
+                estimate: with / without,
+                interval,
+                method: None,
+                paired: false,
+                trials: probes.min(of_base),
+            },
+            p99: None,
         })
     }
 

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    LatencyFigures, Mean, Plan, Price, Steadiness, UnreadableHistogram, dimensions::NOT_THERE, figure::total,
-    steadiness::thinned,
+    Capacity, LatencyFigures, Mean, Plan, Price, Steadiness, UnreadableHistogram, dimensions::NOT_THERE,
+    figure::total, steadiness::thinned,
 };
 
 /// The version of the result format: raised when a reader of the last one would misread the next, together with a
@@ -60,6 +60,9 @@ pub struct Harness {
     pub nanoseconds_per_operation: f64,
     /// Number of operations that the cost was measured on.
     pub operations: u64,
+    /// Number of cores that the clients could use; none in results that do not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
     /// The operation that the cost is of, in the workload's words; none in results that do not say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
@@ -131,8 +134,11 @@ pub struct CellResult {
     /// part is too short for that. Computed when the run ends.
     #[serde(default)]
     pub steadiness: Option<Steadiness>,
+    /// What a search found on the cell; none where there was none. Computed after each of its probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
     /// The prices of the cell's guarantees, where the grid has the same cell without them. Computed when the run
-    /// ends.
+    /// ends. Those of a search are ratios of capacities.
     #[serde(default)]
     pub prices: Vec<Price>,
     /// The reason why trials are missing; none if all were run.
@@ -166,6 +172,9 @@ pub struct TrialResult {
     /// so have one.
     #[serde(default = "first")]
     pub session: u32,
+    /// Offered operations a second of a search's probe; none where the trial has the rate of its cell, and in a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
     /// The origin of the trial's data.
     pub data: DataFigures,
     /// Length of the measured part, in seconds.
@@ -414,6 +423,8 @@ pub struct TrialFacts {
     pub round: u32,
     /// The session of the run, from 1.
     pub session: u32,
+    /// Offered operations a second of a search's probe.
+    pub rate: Option<f64>,
     /// Names of the operations that throughput counts, each with how many of what it counts an acknowledged one stands
     /// for.
     pub counted: Vec<(&'static str, u32)>,
@@ -431,6 +442,7 @@ impl TrialResult {
         Self {
             round: about.round,
             session: about.session,
+            rate: about.rate,
             data: about.data,
             remarks: about.remarks,
             seconds: measurement.window.as_secs_f64(),

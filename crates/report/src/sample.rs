@@ -103,6 +103,7 @@ impl Grid<'_> {
             harness: Harness {
                 nanoseconds_per_operation: 250.0,
                 operations: 100_000,
+                cores: None,
                 unit: None,
                 windows: None,
             },
@@ -161,6 +162,7 @@ impl Grid<'_> {
             trials: (1..=self.trials).map(|round| self.trial(round, lock, throughput, n, random)).collect(),
             mean: None,
             steadiness: None,
+            capacity: None,
             prices: Vec::new(),
             error: None,
         }
@@ -222,6 +224,7 @@ impl Grid<'_> {
             size: None,
             round,
             session: 1,
+            rate: None,
             data: DataFigures {
                 rows: 1_000,
                 load_seconds: (round == 1).then_some(0.25),

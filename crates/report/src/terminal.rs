@@ -9,7 +9,10 @@ use crate::{
     headline::headline,
     notes::notes,
     table::{numbered, wrapped},
-    tables::{Columns, MANY, cells, prices, resources, scalability, sizes, times},
+    tables::{
+        Columns, MANY, capacities, capacity_prices, cells, curves, limits, prices, resources, scalability,
+        sizes, times,
+    },
     waiting::waiting,
 };
 
@@ -23,6 +26,16 @@ pub fn render(result: &RunResult, style: Style) -> Result<String, UnreadableHist
     let columns = Columns::of(result, &names);
     let many = result.cells.len() > MANY;
     let made = |by: &Columns<'_>| {
+        if result.plan.capacity.is_some() {
+            let mut tables = vec![
+                capacities(result, by),
+                capacity_prices(result, by),
+                curves(result, by),
+                limits(result, by),
+            ];
+            tables.retain(|table| !table.rows.is_empty());
+            return Ok(tables);
+        }
         let mut tables = vec![
             cells(result, by),
             prices(result, by),

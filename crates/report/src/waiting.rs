@@ -72,6 +72,10 @@ impl WastedTime {
 
 /// A line naming the cells whose clients wasted most of their time; none if there are no such cells.
 pub(crate) fn waiting(result: &RunResult, names: &Names) -> Option<String> {
+    // a search goes beyond what a store carries, and says what was lost there
+    if result.plan.capacity.is_some() {
+        return None;
+    }
     let mostly = |cell: &CellResult| {
         let waiting = WastedTime::of(cell).filter(|waiting| waiting.share() > MOSTLY)?;
         Some(format!("{}, {}", names.cell(cell), waiting.shown()))

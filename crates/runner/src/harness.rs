@@ -66,6 +66,7 @@ pub(crate) fn measure(
         // the median of the less disturbed half: other processes slow a core down by filling its caches
         nanoseconds_per_operation: costs.get(costs.len() / 4).copied().unwrap_or(0.0),
         operations,
+        cores: u32::try_from(cores).ok(),
         unit: Some(workload.unit()),
         windows,
     })

@@ -6,8 +6,9 @@ use acidtest_engine::Progress;
 
 /// Is told how a run goes on. Whatever it has no use for, it may leave out.
 pub trait Observer {
-    /// A run of this many trials begins, each of which should be driven for this long, where the plan says it.
-    fn start(&mut self, _trials: u64, _each: Option<Duration>) {}
+    /// A run of at least and at most so many trials begins, each of which should be driven for this long, where the plan says
+    /// it.
+    fn start(&mut self, _least: u64, _most: u64, _each: Option<Duration>) {}
     /// An activity begins that takes a while and whose progress cannot be measured.
     fn doing(&mut self, _what: &str) {}
     /// Such an activity goes on, for so long.

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Address, Faults, Hosting, IdleOption, Span};
-use acidtest_report::{CELLS, Plan, RefusedKind, TRIALS, count};
+use acidtest_model::{Address, Faults, Hosting, IdleOption, Measure, Objective, Share, Span};
+use acidtest_report::{CELLS, CapacityPlan, Plan, RefusedKind, TRIALS, count};
 use acidtest_workloads::Workload;
 use serde_json::Value;
 
@@ -25,6 +25,8 @@ pub struct GivenOptions<'a> {
     given: BTreeSet<&'static str>,
     /// The plan file's path, where there is one.
     file: Option<&'a str>,
+    /// Whether the plan is of a search, whose options have other names.
+    searches: bool,
 }
 
 impl<'a> GivenOptions<'a> {
@@ -60,11 +62,23 @@ impl<'a> GivenOptions<'a> {
             ("lock_service", plan.lock_service != usual.lock_service),
             ("fits", plan.fits.is_some()),
             ("demand", plan.demand.is_some()),
+            ("growth", plan.capacity.as_ref().is_some_and(|search| search.growth.is_some())),
+            ("trials", plan.capacity.is_some() && plan.trials != usual.trials),
         ];
         let given: BTreeSet<&'static str> = given.into_iter().collect();
         let keys = differs.into_iter().filter_map(|(key, differs)| differs.then_some(key));
         let keys = keys.chain(given.iter().copied()).map(str::to_owned);
-        Self { keys: keys.chain(plan.parameters.keys().cloned()).collect(), given, file }
+        Self {
+            keys: keys.chain(plan.parameters.keys().cloned()).collect(),
+            given,
+            file,
+            searches: plan.capacity.is_some(),
+        }
+    }
+
+    /// The option that a key of the plan has on the command line.
+    fn option(&self, key: &str) -> String {
+        if self.searches && key == "duration" { "--hold".to_owned() } else { option(key) }
     }
 
     fn has(&self, key: &str) -> bool {
@@ -80,7 +94,7 @@ impl<'a> GivenOptions<'a> {
     /// A key as the user wrote it: in the file, or as an option.
     #[must_use]
     pub fn named(&self, key: &str) -> String {
-        if self.is_of_file(key) { key.to_owned() } else { option(key) }
+        if self.is_of_file(key) { key.to_owned() } else { self.option(key) }
     }
 
     /// The error for a key without effect. `what` is the key in the plan, followed by the value where only that has
@@ -92,7 +106,7 @@ impl<'a> GivenOptions<'a> {
                 "{file}: {what} has no effect here: {why}\n  remedy: take it out of the file"
             )),
             _ => {
-                let option = what.replacen(key, &option(key), 1);
+                let option = what.replacen(key, &self.option(key), 1);
                 Failure::Usage(format!("{option} has no effect here: {why}\n  remedy: leave it out"))
             }
         }
@@ -199,7 +213,71 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
     if let Some((name, must, _)) = limits.into_iter().find(|(.., fits)| !fits) {
         return Err(Failure::Usage(format!("{} must be {must}", named(name))));
     }
+    if let Some(search) = &plan.capacity {
+        search_in_range(search, &named)?;
+    }
     namespace(&plan.namespace, &named("namespace"))
+}
+
+fn search_in_range(search: &CapacityPlan, named: &impl Fn(&str) -> String) -> Result<(), Failure> {
+    let Share(within) = search.within;
+    let limits = [
+        (
+            "slo",
+            "at least one objective and at most 32, as in p99<20ms",
+            (1..=32).contains(&search.slo.len()),
+        ),
+        ("probes", "between 8 and 1,000", (8..=1000).contains(&search.probes)),
+        ("within", "between 0.5% and 50%", (0.005..=0.5).contains(&within)),
+    ];
+    if let Some((name, must, _)) = limits.into_iter().find(|(.., fits)| !fits) {
+        return Err(Failure::Usage(format!("{} must be {must}", named(name))));
+    }
+    match repeated(&search.slo) {
+        Some(twice) => Err(Failure::Usage(format!("{twice} is given twice ({})", named("slo")))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a search where no rate can be set, and objectives of operations that the workload does not do.
+fn searchable(plan: &Plan, workload: &dyn Workload, named: &impl Fn(&str) -> String) -> Result<(), Failure> {
+    let Some(search) = &plan.capacity else { return Ok(()) };
+    let refused =
+        |why: &str| Err(Failure::Usage(format!("{} has no capacity to search for: {why}", plan.workload)));
+    if workload.visits().is_some() {
+        return refused(
+            "its clients come over a ramp, do their share and leave, and no rate is set for them (--ramp, --clients)",
+        );
+    }
+    if !workload.is_paced() {
+        return refused("what was loaded is consumed as fast as it can be (--phase consume)");
+    }
+    let known: Vec<&str> = workload.does().into_iter().chain(workload.spans().iter().copied()).collect();
+    let of = |objective: &Objective| {
+        objective.operation.clone().map(|operation| (objective.to_string(), operation))
+    };
+    let unknown =
+        search.slo.iter().filter_map(of).find(|(_, operation)| !known.contains(&operation.as_str()));
+    let of_span = |objective: &&Objective| {
+        let named = objective.operation.as_deref();
+        objective.measure == Measure::Errors && named.is_some_and(|name| workload.spans().contains(&name))
+    };
+    if let Some(objective) = search.slo.iter().find(of_span) {
+        return Err(Failure::Usage(format!(
+            "{} {objective}: a time from one event to another has no errors\n  remedy: a percentile, or the errors of an operation",
+            named("slo")
+        )));
+    }
+    match unknown {
+        Some((objective, operation)) => Err(Failure::Usage(format!(
+            "{} {objective}: {} with these parameters does no \"{operation}\"{}\n  remedy: one of {}",
+            named("slo"),
+            plan.workload,
+            acidtest_model::hint(&operation, known.iter().copied()),
+            known.join(", ")
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses faults that are not over by the end of the measured part, or of the ramp where clients come and go.
@@ -257,7 +335,19 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
     let stalls = plan.faults.iter().any(Faults::stall);
     let apart = plan.client_processes().is_some();
     let grows = acidtest_workloads::workload(&plan.workload).is_some_and(|kind| kind.demand.is_some());
-    let rows: [Row; 12] = [
+    let searches = plan.capacity.is_some();
+    let chosen = "a search for a capacity chooses its rates and its number of probes itself";
+    let rows: [Row; 18] = [
+        ("rates", searches, chosen),
+        ("trials", searches, chosen),
+        ("ops", searches, "every objective must hold for a time (--hold)"),
+        (
+            "trace",
+            searches,
+            "a sequence is replayed in a closed loop, and a search for a capacity needs rates",
+        ),
+        ("faults", searches, "a capacity is that of a store that nothing is done to"),
+        ("growth", searches && plan.demand.is_none(), "it is the demand that grows: name one with --demand"),
         (
             "fits",
             !grows,
@@ -265,7 +355,7 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
         ),
         (
             "demand",
-            !grows || plan.fits.is_none(),
+            !searches && (!grows || plan.fits.is_none()),
             "it is held against the rows that fit (--fits), of parcels",
         ),
         ("faults", strikes && (traced || plan.ops.is_some()), endless),
@@ -284,7 +374,7 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
         ("ops", traced, "a sequence has its own number of operations (--trace)"),
         ("warmup", traced && !plan.warmup.0.is_zero(), "a sequence begins at its beginning (--trace)"),
         ("rates", traced, "a sequence is replayed in a closed loop (--trace)"),
-        ("arrivals", plan.rates.is_empty(), "a closed loop has no schedule: it needs --rate"),
+        ("arrivals", plan.rates.is_empty() && !searches, "a closed loop has no schedule: it needs --rate"),
         (
             "on_refused count",
             traced && plan.on_refused == RefusedKind::Count,
@@ -403,6 +493,7 @@ pub fn check_effect(
         ("lock_service", !locks_are_kept, "no cell has a hard lock that its store cannot keep by itself"),
     ];
     refuse(&rows, asked)?;
+    workloads.iter().try_for_each(|workload| searchable(plan, *workload, &|key| asked.named(key)))?;
     workloads.iter().try_for_each(|workload| in_time(plan, *workload, |key| asked.named(key)))?;
     refuse_idle(plan, asked, &idle_in(plan, grid, targets)?)
 }

@@ -8,11 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use acidtest_engine::Extent;
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, EffectiveSettings, Faults, Hosting, Lock, Role, Secret};
+use acidtest_model::{Durability, EffectiveSettings, Faults, Hosting, Lock, PerSecond, Role, Secret};
 use acidtest_observe::machine;
 use acidtest_report::{
-    CellResult, DataFigures, FORMAT, Plan, RunResult, StopFigures, TrialFacts, TrialResult,
+    CapacityPlan, CellResult, DataFigures, FORMAT, Harness, Next, Plan, RunResult, StopFigures, TrialFacts,
+    TrialResult, UnreadableHistogram, count, nanoseconds,
 };
 use acidtest_workloads::{
     AuditResult, DURABILITY, Place, Remarks, ReusableData, Store, TrialSetup, Verdict, Workload,
@@ -117,16 +119,18 @@ fn mark(run: &str) -> String {
 pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished, Failure> {
     let Order { id, plan, targets, lock_service, grid, begun } = order;
     let Grid { workloads, faults, cells, left_out } = grid;
-    let trials = cells.len() as u64 * u64::from(plan.trials);
+    let (least, most) = expected_trials(&plan, cells.len());
     let length =
         match workloads.iter().filter_map(|workload| workload.visits()).map(|visits| visits.ramp).max() {
             Some(ramp) => ramp,
             None => plan.warmup.0 + plan.duration.0,
         };
     let timed = plan.ops.is_none() && plan.trace.is_none();
-    environment.watcher.observer.start(trials, timed.then_some(length));
+    environment.watcher.observer.start(least, most, timed.then_some(length));
     // with a number of operations the time is not known, and may be almost none
-    let driven = if timed { length.saturating_mul(plan.trials) } else { Duration::ZERO };
+    let trials =
+        u32::try_from(least).unwrap_or(u32::MAX) / u32::try_from(cells.len()).unwrap_or(u32::MAX).max(1);
+    let driven = if timed { length.saturating_mul(trials) } else { Duration::ZERO };
     let machine = machine(environment.lab.root());
     let resumed = begun.is_some();
     let result = if let Some(begun) = begun {
@@ -134,6 +138,8 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     } else {
         environment.watcher.observer.doing("measuring what the bench itself costs");
         let null = environment.null;
+        let harness = harness::measure(&*workloads[0], null, cells[0].clients, driven, plan.seed)?;
+        offers(&plan, &harness)?;
         RunResult {
             format: FORMAT,
             run: id,
@@ -143,7 +149,7 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
             interrupted: false,
             plan: plan.clone(),
             machine,
-            harness: harness::measure(&*workloads[0], null, cells[0].clients, driven, plan.seed)?,
+            harness,
             cells: cells
                 .iter()
                 .map(|cell| {
@@ -173,6 +179,7 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
         Ok(())
     };
     let done = match done {
+        Ok(()) if runner.plan.capacity.is_some() => runner.searches().await,
         Ok(()) => runner.rounds().await,
         failed => failed,
     };
@@ -187,6 +194,37 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
     let written = (runner.environment.write)(&runner.result);
     let failure = done.and(concluded).and(written).and(closed).err();
     Ok(Finished { result: runner.result, failure })
+}
+
+/// From how many to how many trials there are in all.
+fn expected_trials(plan: &Plan, cells: usize) -> (u64, u64) {
+    let cells = cells as u64;
+    match &plan.capacity {
+        None => (cells * u64::from(plan.trials), cells * u64::from(plan.trials)),
+        Some(search) => {
+            let (least, most) = search.expected_probes();
+            // the first one is in a closed loop
+            (cells * (1 + least as u64), cells * (1 + most as u64))
+        }
+    }
+}
+
+/// Refuses a demand that a search could never offer: the bench's own cost of an operation alone would take more than all cores.
+fn offers(plan: &Plan, harness: &Harness) -> Result<(), Failure> {
+    let (Some(_), Some(PerSecond(demand))) = (&plan.capacity, plan.demand) else { return Ok(()) };
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cost = harness.nanoseconds_per_operation;
+    let most = cores as f64 * 1e9 / cost;
+    if cost <= 0.0 || demand <= most {
+        return Ok(());
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive, and below any demand
+    let most = count(most as u64);
+    Err(Failure::Usage(format!(
+        "--demand {demand}/s is more than this bench can offer: {} of one core for each operation, on a store that does \
+         nothing, make {most}/s on {cores} cores\n  remedy: a lower demand, or a machine with more cores",
+        nanoseconds(cost)
+    )))
 }
 
 /// The error if no trial could be run at all and every cell has one: there is no result then.
@@ -222,6 +260,7 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload, faults: &Faults)
         trials: Vec::new(),
         mean: None,
         steadiness: None,
+        capacity: None,
         prices: Vec::new(),
         error: None,
     }
@@ -263,6 +302,39 @@ impl Runner<'_, '_> {
         Ok(())
     }
 
+    /// Searches for the capacity of every cell. Each search makes a probe in turn, in an order that is drawn anew: a disturbance of
+    /// the machine that lasts a while affects different cells alike.
+    async fn searches(&mut self) -> Result<(), Failure> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.plan.seed);
+        let mut searched: Vec<usize> = (0..self.cells.len()).collect();
+        for cell in &self.result.cells {
+            cell.trials.iter().for_each(|_| self.environment.watcher.observer.skip());
+        }
+        while !searched.is_empty() {
+            searched.shuffle(&mut rng);
+            for index in searched.clone() {
+                if self.interrupt().is_set() {
+                    return Ok(());
+                }
+                let cell = &self.result.cells[index];
+                self.cells[index].rate =
+                    match self.result.next_probe(cell).map_err(|error| unreadable(&error))? {
+                        Next::ClosedLoop => None,
+                        Next::Rate(rate) => Some(rate),
+                        Next::Nothing => {
+                            searched.retain(|other| *other != index);
+                            continue;
+                        }
+                    };
+                let round = cell.trials.iter().map(|trial| trial.round).max().unwrap_or(0) + 1;
+                self.cell(index, round).await?;
+                self.result.find_capacities().map_err(|error| unreadable(&error))?;
+                self.write_now_and_then()?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the result at intervals, so that a run that is killed loses little and one of many short trials does
     /// not spend its time writing. A run without a trial has nothing to lose.
     fn write_now_and_then(&mut self) -> Result<(), Failure> {
@@ -296,8 +368,11 @@ impl Runner<'_, '_> {
         if self.plan.clients.len() > 1 {
             parts.push(format!("{clients} clients"));
         }
-        if let (Some(rate), 2..) = (rate, self.plan.rates.len()) {
-            parts.push(format!("{rate} ops/s"));
+        let searches = self.plan.capacity.is_some();
+        match rate {
+            Some(rate) if searches || self.plan.rates.len() > 1 => parts.push(format!("{rate} ops/s")),
+            None if searches => parts.push("closed loop".to_owned()),
+            _ => {}
         }
         let values = self.workloads[workload].values();
         let axes = self
@@ -318,12 +393,15 @@ impl Runner<'_, '_> {
         self.observer().begin(&name);
         match self.trial(index, round).await {
             Ok(trial) => {
-                self.observer().end(&trial.audit.to_string());
+                let verdict = trial.audit.to_string();
                 // one that was interrupted before anything was acknowledged says nothing of its cell
                 let is_empty = trial.throughput == 0.0 && trial.audit.verdict == Verdict::Unknown;
                 if !(is_empty && resume::was_interrupted(&trial)) {
                     self.result.cells[index].trials.push(trial);
                 }
+                let told =
+                    self.result.last_probe(&self.result.cells[index]).map_err(|error| unreadable(&error))?;
+                self.observer().end(&told.map_or(verdict.clone(), |told| format!("{verdict} · {told}")));
                 Ok(())
             }
             // a trial that the interruption cut short has not failed
@@ -436,6 +514,7 @@ impl Runner<'_, '_> {
         let mut about = TrialFacts {
             round,
             session: self.session,
+            rate: cell.rate.filter(|_| self.plan.capacity.is_some()),
             counted: counted.collect(),
             data: DataFigures { rows: trial.rows(), load_seconds: None, left_by },
             remarks: Remarks::default(),
@@ -461,6 +540,9 @@ impl Runner<'_, '_> {
         let workload = &*self.workloads[cell.workload];
         let blocks = instance.store().blocking() && !instance.has_host() && !trial.has_gateway();
         let mut load = cell.load(self.plan, workload, blocks, seed);
+        if self.plan.capacity.is_some() && cell.rate.is_none() {
+            load.extent = Extent::Time(self.plan.duration.0.min(CapacityPlan::CLOSED_LOOP));
+        }
         let faults = &self.faults[cell.faults];
         if !faults.is_none() {
             // a server that was killed may take its time to recover
@@ -563,6 +645,12 @@ impl Runner<'_, '_> {
     fn conclude(&mut self) -> Result<(), Failure> {
         self.result.interrupted = self.interrupt().is_set();
         self.result.finished = now();
-        self.result.price().map_err(|error| Failure::Other(error.to_string()))
+        let concluded =
+            if self.plan.capacity.is_some() { self.result.find_capacities() } else { self.result.price() };
+        concluded.map_err(|error| unreadable(&error))
     }
+}
+
+fn unreadable(error: &UnreadableHistogram) -> Failure {
+    Failure::Other(error.to_string())
 }

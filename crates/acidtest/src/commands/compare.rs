@@ -61,6 +61,13 @@ pub(crate) fn compare(compare: Compare) -> Result<Status, Failure> {
     let a = output::load(&compare.a_file)?;
     let b_file = compare.b_file.as_ref().unwrap_or(&compare.a_file);
     let b = if compare.b_file.is_some() { output::load(b_file)? } else { a.clone() };
+    if let Some(search) = [&a, &b].into_iter().find(|result| result.plan.capacity.is_some()) {
+        return Err(Failure::Usage(format!(
+            "run {} is a search for a capacity: its trials have different rates, and no figure over all of them\n  remedy: search \
+             both in one run (several --store, --lock, --durability), which prices them, or read both with acidtest show",
+            search.run
+        )));
+    }
     let (a_selector, b_selector) = (Selector::from_iter(compare.a), Selector::from_iter(compare.b));
     let (a_name, b_name) = (compare.a_file.display().to_string(), b_file.display().to_string());
     let judge = match compare.fail_on {

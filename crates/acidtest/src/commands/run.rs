@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path, process::Command as Program, time::
 
 use acidtest_lab::Lab;
 use acidtest_model::{Secret, Span};
-use acidtest_report::{CellResult, Plan, RefusedKind, RunResult, count};
+use acidtest_report::{CapacityPlan, CellResult, Plan, RefusedKind, RunResult, count};
 use acidtest_runner::{
     Cell, Environment, Failure, Finished, Grid, Order, Target, Watcher,
     plan_check::{self, GivenOptions},
@@ -50,6 +50,9 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         return Ok(exit::status(begun));
     }
     settle(&mut order);
+    if let (Some(search), false) = (&order.plan.capacity, quiet) {
+        output::say(&expected(search, &order));
+    }
     let file = if let Some(file) = &run.resume {
         ResultFile::prepare(file.clone())?
     } else {
@@ -93,7 +96,8 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
         // printed to people and not to standard output, which may be JSON
         output::say(&format!("result: {}", file.path().display()));
         if result.interrupted {
-            output::say(&format!("go on with: acidtest run --resume {}", file.path().display()));
+            let command = if result.plan.capacity.is_some() { "capacity" } else { "run" };
+            output::say(&format!("go on with: acidtest {command} --resume {}", file.path().display()));
         }
     }
     let status = exit::status(&result);
@@ -101,6 +105,26 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     // the figures stand above; the run itself has failed
     output::say(&format!("error: {failure}"));
     Ok(status.max(exit::status_after(&failure)))
+}
+
+/// How long a search will take, from and to.
+fn expected(search: &CapacityPlan, order: &Order) -> String {
+    let (least, most) = search.expected_probes();
+    let each = order.plan.warmup.0 + order.plan.duration.0;
+    let cells = order.grid.cells.len();
+    let time = |probes: usize| {
+        let first = order.plan.warmup.0 + order.plan.duration.0.min(CapacityPlan::CLOSED_LOOP);
+        let minutes =
+            (each * u32::try_from(probes).unwrap_or(u32::MAX) + first).as_secs_f64() / 60.0 * cells as f64;
+        if minutes < 100.0 { format!("{minutes:.0} min") } else { format!("{:.1} h", minutes / 60.0) }
+    };
+    let searches = if cells == 1 { "1 search".to_owned() } else { format!("{cells} searches") };
+    let of = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    let took = if least == most { time(most) } else { format!("{} to {}", time(least), time(most)) };
+    format!(
+        "{searches} of {of} probes of {} after {} warm-up: {took}, and besides for each probe the loading of its data and its audit",
+        order.plan.duration, order.plan.warmup
+    )
 }
 
 /// The token of the clients of a gateway that runs already, where the plan names one.
@@ -142,8 +166,11 @@ fn idle_output(run: &Run) -> Result<(), Failure> {
 
 /// Whether a run went to its end without interruption, and no trial is missing.
 fn is_complete(result: &RunResult) -> bool {
-    let has_all =
-        |cell: &CellResult| cell.error.is_none() && cell.trials.len() as u64 >= u64::from(result.plan.trials);
+    let has_all = |cell: &CellResult| match &cell.capacity {
+        Some(found) => found.finished && cell.error.is_none(),
+        None if result.plan.capacity.is_some() => false,
+        None => cell.error.is_none() && cell.trials.len() as u64 >= u64::from(result.plan.trials),
+    };
     !result.interrupted && result.cells.iter().all(has_all)
 }
 

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::{
-    CellResult, LatencyFigures, RunResult, Sweep, TrialResult, UnreadableHistogram,
+    Capacity, CellResult, LatencyFigures, RateFigures, RunResult, Sweep, TrialResult, UnreadableHistogram,
     dimensions::{CLIENTS, Names},
     distinct,
-    tables::{each, operations},
+    tables::{each, found, operations},
 };
 
 /// Lines that one chart can carry and still be read.
@@ -44,6 +44,8 @@ enum Kind {
     Sweep,
     /// Response times over percentiles.
     Percentiles,
+    /// Response times over the offered rate.
+    Capacity,
     /// Throughput over seconds.
     Rate,
     /// Service times over seconds.
@@ -111,6 +113,27 @@ pub(super) fn sweeps(sweeps: &[Sweep<'_>], names: &Names, prefix: &str) -> Vec<C
     };
     // each sweep takes two lines: its points and its law
     sweeps.chunks(LINES / 2).enumerate().map(of_some).collect()
+}
+
+/// The 99th percentile of response times over the rate, one chart for each search.
+pub(super) fn capacities(result: &RunResult, names: &Names, prefix: &str) -> Vec<Chart> {
+    let of_search = |(place, (cell, found)): (usize, (&CellResult, &Capacity))| {
+        let operations = distinct(found.curve.iter().flat_map(|figures| figures.times.keys()));
+        let lines = operations.into_iter().enumerate().map(|(color, name)| {
+            let point = |figures: &RateFigures| Some((figures.per_second, figures.times.get(name)?.p99_ns?));
+            let (x, y) = found.curve.iter().filter_map(point).map(|(x, y)| (rounded(x), rounded(y))).unzip();
+            Curve { label: format!("{name} p99"), x, y, color: color % LINES, ..Curve::default() }
+        });
+        let mark = |rate| Mark { x: rounded(rate), text: "capacity".to_owned(), color: 0 };
+        Chart {
+            id: format!("{prefix}-capacity-{place}"),
+            title: names.cell(cell),
+            kind: Kind::Capacity,
+            lines: lines.collect(),
+            marks: found.per_second.map(mark).into_iter().collect(),
+        }
+    };
+    found(result).enumerate().map(of_search).collect()
 }
 
 /// Response times of acknowledged operations over percentiles, by operation and store.

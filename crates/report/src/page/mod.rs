@@ -15,13 +15,16 @@ use crate::{
     count,
     dimensions::Names,
     distinct,
-    figure::total,
+    figure::{offered, total},
     headline::{driving, workload},
     nanoseconds,
     notes::notes,
     rate, sweeps,
     table::{Entry, Table, Tone},
-    tables::{Columns, cells, locks, prices, resources, scalability, sizes, times},
+    tables::{
+        self, Columns, capacities, capacity_prices, cells, limits, locks, prices, resources, scalability,
+        sizes, times,
+    },
     waiting::waiting,
 };
 
@@ -94,9 +97,12 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
     let result = file.result;
     let names = Names::of(&result.cells);
     let columns = Columns::of(result, &names);
+    let searched = result.plan.capacity.is_some();
     let sweeps = sweeps(result);
-    let swept = charts::sweeps(&sweeps, &names, id);
-    let percentiles = charts::percentiles(result, &names, id)?;
+    let swept =
+        if searched { charts::capacities(result, &names, id) } else { charts::sweeps(&sweeps, &names, id) };
+    // those of a search would mix all of its rates
+    let percentiles = if searched { Vec::new() } else { charts::percentiles(result, &names, id)? };
     let machine = &result.machine;
     let markup = html! {
         main id=(id) {
@@ -114,31 +120,34 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
                 @if result.interrupted { p.bad { "Interrupted: cells and trials are missing." } }
             }
             nav {
-                @for (anchor, word) in [("cells", "Cells"), ("prices", "Prices"), ("sweeps", "Scaling"), ("latency", "Latency"),
+                @for (anchor, word) in [("cells", if searched { "Capacity" } else { "Cells" }), ("prices", "Prices"), ("sweeps", if searched { "Curves" } else { "Scaling" }), ("latency", if searched { "" } else { "Latency" }),
                     ("each", "Each cell"), ("settings", "Settings"), ("plan", "Plan"), ("notes", "Notes")] {
-                    a href={ "#" (id) "-" (anchor) } { (word) }
+                    @if !word.is_empty() { a href={ "#" (id) "-" (anchor) } { (word) } }
                 }
             }
-            section id={ (id) "-cells" } {
-                h2 { "Cells" }
-                (table(&cells(result, &columns), true))
-                (table(&sizes(result, &columns), true))
-            }
-            section id={ (id) "-prices" } {
-                h2 { "Prices of guarantees" }
-                (priced(result, &columns))
-            }
-            section id={ (id) "-sweeps" } {
-                h2 { "Scaling with clients" }
-                @if swept.is_empty() {
-                    p.quiet { "The grid has one number of clients." }
-                } @else {
-                    p.quiet { "Points: means over the trials, with 95 % intervals where there are several. Dashed: the Universal
-                        Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)), where four numbers of clients or more were run." }
-                    (drawn(&swept))
-                    (table(&scalability(result, &columns), false))
+            @if searched { (capacity(result, &columns, &swept, id)) } @else {
+                section id={ (id) "-cells" } {
+                    h2 { "Cells" }
+                    (table(&cells(result, &columns), true))
+                    (table(&sizes(result, &columns), true))
+                }
+                section id={ (id) "-prices" } {
+                    h2 { "Prices of guarantees" }
+                    (priced(result, &columns))
+                }
+                section id={ (id) "-sweeps" } {
+                    h2 { "Scaling with clients" }
+                    @if swept.is_empty() {
+                        p.quiet { "The grid has one number of clients." }
+                    } @else {
+                        p.quiet { "Points: means over the trials, with 95 % intervals where there are several. Dashed: the Universal
+                            Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)), where four numbers of clients or more were run." }
+                        (drawn(&swept))
+                        (table(&scalability(result, &columns), false))
+                    }
                 }
             }
+            @if !searched {
             section id={ (id) "-latency" } {
                 h2 { "Latency" }
                 p.quiet { "Response times of acknowledged operations, all trials of a cell together; in a closed loop they are the
@@ -149,14 +158,17 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
                     (table(&times(result, &columns, true)?, true))
                 }
             }
+            }
             section id={ (id) "-each" } {
                 h2 { "Each cell" }
                 @for (place, cell) in result.cells.iter().enumerate() {
                     (each(cell, &names.cell(cell), &format!("{id}-c{place}"), charts))
                 }
-                details {
-                    summary { "What clients, servers and machine used" }
-                    (table(&resources(result, &columns), true))
+                @if !searched {
+                    details {
+                        summary { "What clients, servers and machine used" }
+                        (table(&resources(result, &columns), true))
+                    }
                 }
             }
             section id={ (id) "-settings" } { h2 { "Settings that the stores said of themselves" } (settings(result)) }
@@ -173,6 +185,30 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
     charts.extend(swept);
     charts.extend(percentiles);
     Ok(markup)
+}
+
+/// What the searches found, and the curves of latency over rate.
+fn capacity(result: &RunResult, columns: &Columns<'_>, curves: &[Chart], id: &str) -> Markup {
+    html! {
+        section id={ (id) "-cells" } {
+            h2 { "Capacity" }
+            (table(&capacities(result, columns), true))
+            p.quiet { "What client, server, disk and locks did where each search stopped, and at about half of that rate." }
+            (table(&limits(result, columns), false))
+        }
+        section id={ (id) "-prices" } {
+            h2 { "Prices of guarantees" }
+            p.quiet { "Capacity with the guarantee over capacity without it. ≈ marks a ratio inside the noise." }
+            (table(&capacity_prices(result, columns), true))
+        }
+        section id={ (id) "-sweeps" } {
+            h2 { "Latency over rate" }
+            p.quiet { "99th percentile of the response time of each operation: medians over the probes at a rate. The axis of times is
+                logarithmic. Marked: the capacity." }
+            (drawn(curves))
+            details { summary { "As a table" } (table(&tables::curves(result, columns), true)) }
+        }
+    }
 }
 
 /// A table that scrolls within the page; large tables can be filtered.
@@ -227,7 +263,7 @@ fn priced(result: &RunResult, columns: &Columns<'_>) -> Markup {
 fn each(cell: &CellResult, name: &str, id: &str, charts: &mut Vec<Chart>) -> Markup {
     let verdict = cell.verdict();
     let over_time = charts::seconds(cell, id);
-    let mean = cell.mean_throughput();
+    let mean = cell.mean_throughput().filter(|_| cell.capacity.is_none());
     let markup = html! {
         details.cell {
             summary {
@@ -257,6 +293,7 @@ fn trials(cell: &CellResult) -> Table {
     let mut table = Table::of(&[
         "trial",
         "verdict",
+        "offered",
         "ok/s",
         "length",
         "data",
@@ -279,6 +316,12 @@ fn trials(cell: &CellResult) -> Table {
         table.push([
             Entry::right(trial.round),
             Entry::verdict(trial.audit.to_string(), verdict),
+            Entry::right(
+                trial
+                    .rate
+                    .or(cell.rate)
+                    .map_or_else(|| "closed loop".to_owned(), |rate| offered(rate) + "/s"),
+            ),
             Entry::right(rate(trial.throughput)),
             Entry::right(format!("{:.1} s", trial.seconds)),
             Entry::left(data(trial)),

@@ -83,12 +83,13 @@
     const chart = charts.get(place.id);
     if (!chart || !place.clientWidth) return;
     drawn.get(place.id)?.destroy();
-    const times = chart.kind === "percentiles" || chart.kind === "times";
+    const searched = chart.kind === "capacity";
+    const times = searched || chart.kind === "percentiles" || chart.kind === "times";
     const show = times ? time : rate;
     const logarithmic = chart.kind === "percentiles";
     const axis = { stroke: css("--quiet"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
-    const label = { sweep: "clients", percentiles: "percentile", rate: "second", times: "second" }[chart.kind];
-    const x = { ...axis, space: 44, size: 34, incrs: logarithmic ? undefined : [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] };
+    const label = { sweep: "clients", percentiles: "percentile", capacity: "offered/s", rate: "second", times: "second" }[chart.kind];
+    const x = { ...axis, space: 44, size: 34, incrs: logarithmic || searched ? undefined : [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] };
     const y = { ...axis, size: 66, values: (u, splits) => splits.map((value) => (value == null ? null : plain(show(value)))) };
     // lines at the powers of ten alone
     const powers = (u, splits) => splits.map((value) => (Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-6 ? value : null));
@@ -123,7 +124,7 @@
           dash: line.dashed ? [5, 4] : undefined,
           spanGaps: true,
           paths: chart.kind === "sweep" && !line.dashed ? () => null : undefined,
-          points: { show: chart.kind === "sweep" ? !line.dashed : line.x.length < 3, size: 6, fill: css("--c" + line.color) },
+          points: { show: searched || (chart.kind === "sweep" ? !line.dashed : line.x.length < 3), size: 6, fill: css("--c" + line.color) },
           value: (u, value) => show(value),
         })),
       ],

@@ -1,5 +1,6 @@
 //! The tables of a result, whichever format shows them.
 
+mod capacity;
 mod cells;
 mod prices;
 mod resources;
@@ -10,6 +11,7 @@ mod times;
 use std::collections::BTreeSet;
 
 pub(crate) use self::{
+    capacity::{capacities, capacity_prices, curves, days, found, limits, ran_out},
     cells::{cells, unpriced},
     prices::{locks, prices},
     resources::resources,

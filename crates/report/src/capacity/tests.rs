@@ -1,0 +1,354 @@
+use acidtest_engine::Histogram;
+use acidtest_model::Lock;
+use acidtest_workloads::{Finding, guarantee::LOCK};
+
+use super::*;
+use crate::{
+    ArrivalFigures, LatencyFigures, NamedResult, OperationFigures, StopFigures, Style, markdown, page,
+    render,
+    sample::{Grid, golden},
+};
+
+/// A result of searches that have not begun.
+fn begun(locks: &[Lock], slo: &[&str]) -> RunResult {
+    let mut result = Grid { locks, trials: 1, ..Grid::default() }.result();
+    let slo = slo.iter().map(|text| text.parse().unwrap()).collect();
+    result.plan.capacity = Some(CapacityPlan { slo, ..CapacityPlan::default() });
+    for cell in &mut result.cells {
+        cell.prices.clear();
+    }
+    result
+}
+
+fn times(milliseconds: f64, count: u64) -> LatencyFigures {
+    let mut histogram = Histogram::new(3).unwrap();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a positive time
+    histogram.record_n((milliseconds * 1e6) as u64, count).unwrap();
+    LatencyFigures::of(&histogram)
+}
+
+fn operation(like: &OperationFigures, name: &str, ended: &[(&str, f64, u64)]) -> OperationFigures {
+    let all: BTreeMap<String, LatencyFigures> = ended
+        .iter()
+        .map(|(outcome, milliseconds, count)| ((*outcome).to_owned(), times(*milliseconds, *count)))
+        .collect();
+    OperationFigures { name: name.to_owned(), service: all.clone(), response: all, ..like.clone() }
+}
+
+/// What a trial at a rate measures on a store that holds 1,000 a second: response times of 5 ms that grow as a queue's do.
+fn at_rate(like: &TrialResult, rate: f64, round: u32) -> TrialResult {
+    let milliseconds = 5.0 / (1.0 - (rate / 1000.0).min(0.999));
+    let operation = |name, milliseconds| operation(&like.operations[0], name, &[("ok", milliseconds, 1000)]);
+    let mut trial = TrialResult {
+        rate: Some(rate),
+        round,
+        operations: vec![operation("capture", milliseconds), operation("release", milliseconds / 2.0)],
+        arrived: ArrivalFigures { offered: 2000, started: 2000, completed: 2000, late: 0, dropped: 0 },
+        ..like.clone()
+    };
+    trial.resources.machine.cpu_mean = 16.0 * (rate / 1000.0).min(1.0);
+    trial
+}
+
+/// A trial in a closed loop of 900 operations a second.
+fn closed_loop(like: &TrialResult) -> TrialResult {
+    let arrived = ArrivalFigures { offered: 9000, started: 9000, completed: 9000, late: 0, dropped: 0 };
+    TrialResult { arrived, ..like.clone() }
+}
+
+/// Takes every search to its end, with trials that `change` makes others of.
+fn searched(mut result: RunResult, change: impl Fn(f64, &mut CellResult, &mut TrialResult)) -> RunResult {
+    for index in 0..result.cells.len() {
+        let like = result.cells[index].trials.remove(0);
+        loop {
+            let cell = &result.cells[index];
+            let round = u32::try_from(cell.trials.len()).unwrap() + 1;
+            let trial = match result.next_probe(cell).unwrap() {
+                Next::ClosedLoop => closed_loop(&like),
+                Next::Rate(rate) => {
+                    let mut trial = at_rate(&like, rate, round);
+                    change(rate, &mut result.cells[index], &mut trial);
+                    trial
+                }
+                Next::Nothing => break,
+            };
+            result.cells[index].trials.push(trial);
+            result.find_capacities().unwrap();
+        }
+    }
+    result
+}
+
+fn plain(slo: &[&str]) -> RunResult {
+    searched(begun(&[Lock::Native], slo), |_, _, _| {})
+}
+
+fn found(result: &RunResult) -> &Capacity {
+    result.cells[0].capacity.as_ref().unwrap()
+}
+
+/// 20 ms are reached at 750/s.
+#[test]
+fn a_capacity_is_found_with_what_stopped_it() {
+    let result = plain(&["p99<20ms", "errors<0.1%"]);
+    let found = found(&result);
+    let capacity = found.per_second.unwrap();
+    assert!((712.0..=750.0).contains(&capacity), "{found:?}");
+    let Limit::Objective { objective, at, ratio } = &found.limit else { panic!("{found:?}") };
+    assert!(objective == "p99<20ms" && (750.0..790.0).contains(at) && ratio.unwrap() > 1.0, "{found:?}");
+    assert!(found.finished && found.curve.len() >= 8 && found.passes >= 2, "{found:?}");
+    let (limit, half) = found.at_limit_and_half().unwrap();
+    assert!(is_same(limit.per_second, *at) && (0.45..0.55).contains(&(half.per_second / at)), "{found:?}");
+    assert_eq!(result.next_probe(&result.cells[0]).unwrap(), Next::Nothing);
+    // what was written is read as it was
+    let text = serde_json::to_string(&result).unwrap();
+    let mut again: RunResult = serde_json::from_str(&text).unwrap();
+    again.find_capacities().unwrap();
+    let read = self::found(&again);
+    assert!(is_same(read.per_second.unwrap(), capacity) && read.curve.len() == found.curve.len(), "{read:?}");
+    assert!(read.at_limit_and_half().is_some() && read.limit == found.limit, "{read:?}");
+    assert_eq!(again.next_probe(&again.cells[0]).unwrap(), Next::Nothing);
+}
+
+#[test]
+fn an_objective_of_one_operation_is_of_that_one() {
+    // release takes half as long: 20 ms at 875/s
+    let capacity = |slo: &[&str]| found(&plain(slo)).per_second.unwrap();
+    let (release, capture) =
+        (capacity(&["release:p99<20ms"]), capacity(&["release:p99<20ms", "capture:p50<10ms"]));
+    assert!((831.0..=875.0).contains(&release), "{release}");
+    assert!((475.0..=501.0).contains(&capture), "{capture}");
+}
+
+#[test]
+fn what_is_shown_is_the_golden_one() {
+    let mut result = plain(&["p99<20ms", "errors<0.1%"]);
+    result.plan.demand = Some("200/s".parse().unwrap());
+    result.plan.capacity.as_mut().unwrap().growth = Some("3%/month".parse().unwrap());
+    result.find_capacities().unwrap();
+    golden("capacity.txt", &render(&result, Style { color: false, width: Some(100) }).unwrap());
+    golden("capacity.md", &markdown(&result));
+    for width in 60..140 {
+        let text = render(&result, Style { color: false, width: Some(width) }).unwrap();
+        let widest = text.lines().map(unicode_width::UnicodeWidthStr::width).max().unwrap_or(0);
+        assert!(widest <= usize::from(width), "{width}: {text}");
+    }
+    let page = page(&[NamedResult { name: "a.json", result: &result }]).unwrap();
+    assert!(page.contains("Latency over rate") && page.contains("\"kind\":\"capacity\""));
+}
+
+/// No rate at which a promise broke is given, however well it met its objectives.
+#[test]
+fn a_rate_at_which_the_audit_broke_is_not_given() {
+    let broken = |trial: &mut TrialResult| {
+        trial.audit.findings = vec![Finding::new("oversold", 5, "units", LOCK)];
+        trial.audit.verdict = Verdict::Broken;
+    };
+    let slo = ["p99<20ms"];
+    let result = searched(begun(&[Lock::Native], &slo), |rate, _, trial| {
+        if rate >= 600.0 {
+            broken(trial);
+        }
+    });
+    let found_there = found(&result);
+    assert!(matches!(found_there.limit, Limit::Broke { at } if at >= 600.0), "{found_there:?}");
+    assert!((570.0..600.0).contains(&found_there.per_second.unwrap()), "{found_there:?}");
+    assert_eq!(found_there.verdict(), Verdict::Holds);
+    // one that broke in the closed loop is as much of a bound
+    let mut result = begun(&[Lock::Native], &slo);
+    broken(&mut result.cells[0].trials[0]);
+    let like = result.cells[0].trials[0].clone();
+    result.cells[0].trials[0] = closed_loop(&like);
+    let Next::Rate(rate) = result.next_probe(&result.cells[0]).unwrap() else {
+        panic!("there is a rate below it")
+    };
+    assert!(rate < 900.0, "{rate}");
+    // without a lock it is as expected, and has a capacity that a lock is priced against
+    let result = searched(begun(&[Lock::None, Lock::Native], &slo), |_, cell, trial| {
+        if cell.lock == Lock::None {
+            broken(trial);
+        }
+    });
+    assert_eq!(found(&result).verdict(), Verdict::Broken);
+    assert!(found(&result).per_second.is_some_and(|capacity| capacity > 700.0));
+    let [price] = result.cells[1].prices.as_slice() else { panic!("{:?}", result.cells[1].prices) };
+    assert!(price.guarantee == "lock" && price.against == "none", "{price:?}");
+    assert!(
+        (price.throughput.estimate - 1.0).abs() < 0.05 && price.throughput.interval.is_some(),
+        "{price:?}"
+    );
+}
+
+#[test]
+fn a_bench_that_could_not_offer_the_rate_gives_no_capacity() {
+    let at_most = |busy: f64, embedded: bool, own: f64| {
+        let mut result = begun(&[Lock::Native], &["p99<20ms"]);
+        result.harness.nanoseconds_per_operation = own;
+        result.cells[0].embedded = embedded;
+        let result = searched(result, |rate, _, trial| {
+            if rate >= 600.0 {
+                trial.operations[0] = operation(&trial.operations[0], "capture", &[("ok", 900.0, 1000)]);
+                trial.resources.client.cpu_mean = busy;
+            }
+            trial.throughput = rate;
+        });
+        found(&result).clone()
+    };
+    let limited = at_most(15.0, false, 250.0);
+    assert!(matches!(limited.limit, Limit::Bench { at } if (600.0..620.0).contains(&at)), "{limited:?}");
+    assert!(
+        limited.per_second.is_none() && limited.passed.is_some_and(|passed| passed < 600.0),
+        "{limited:?}"
+    );
+    // idle clients did not set the limit, and of an embedded store the CPU time is its own
+    for found in [at_most(4.0, false, 250.0), at_most(7.9, true, 250.0)] {
+        assert!(matches!(found.limit, Limit::Objective { .. }) && found.per_second.is_some(), "{found:?}");
+    }
+    // unless the bench itself needs most of it
+    assert!(matches!(at_most(7.9, true, 8e6).limit, Limit::Bench { .. }));
+}
+
+#[test]
+fn an_objective_that_no_rate_meets_tells_the_best_seen() {
+    let result = plain(&["p99<1ms"]);
+    let Limit::NoRate { objective, at, ratio } = &found(&result).limit else {
+        panic!("{:?}", found(&result))
+    };
+    // at the lowest rate, which takes the least time
+    assert!(objective == "p99<1ms" && *at < 10.0 && (5.0..5.2).contains(&ratio.unwrap()), "{at} {ratio:?}");
+    let text = render(&result, Style { color: false, width: None }).unwrap();
+    assert!(text.contains("no rate meets p99<1ms; the best seen was"), "{text}");
+}
+
+#[test]
+fn of_a_store_that_is_lost_what_is_known_is_kept() {
+    let result = searched(begun(&[Lock::Native], &["p99<20ms"]), |_, cell, trial| {
+        if cell.trials.len() == 20 {
+            trial.stopped = Some(StopFigures { reason: "server gone".to_owned(), detail: String::new() });
+        }
+    });
+    let lost = found(&result);
+    assert!(
+        matches!(lost.limit, Limit::Gone { at: Some(_) }) && lost.probes == 20 && lost.finished,
+        "{lost:?}"
+    );
+    assert!(lost.passed.is_some() && lost.curve.iter().any(|figures| figures.met > 0), "{lost:?}");
+    // one that cannot be reached for another probe
+    let mut result = begun(&[Lock::Native], &["p99<20ms"]);
+    let like = result.cells[0].trials.remove(0);
+    result.cells[0].trials = vec![closed_loop(&like), at_rate(&like, 450.0, 2)];
+    result.cells[0].error = Some("it is gone".to_owned());
+    result.find_capacities().unwrap();
+    assert_eq!((found(&result).probes, &found(&result).limit), (1, &Limit::Gone { at: Some(900.0) }));
+    assert_eq!(result.next_probe(&result.cells[0]).unwrap(), Next::Nothing);
+    result.cells[0].error = None;
+    // a trial that was interrupted is none
+    let stopped = StopFigures { reason: "interrupted".to_owned(), detail: String::new() };
+    result.cells[0].trials.push(TrialResult { stopped: Some(stopped), ..at_rate(&like, 900.0, 3) });
+    result.find_capacities().unwrap();
+    assert_eq!(found(&result).probes, 1);
+    assert_eq!(found(&result).limit, Limit::Unfinished);
+    assert!(matches!(result.next_probe(&result.cells[0]).unwrap(), Next::Rate(_)));
+}
+
+/// 10 of 1,000 operations that ended were not served, and of 1,250 that were offered 250 were never started.
+#[test]
+fn what_was_not_served_is_slower_than_anything_and_an_error() {
+    let mut result = begun(&[Lock::Native], &["p99<20ms"]);
+    let like = result.cells[0].trials.remove(0);
+    let ended = [
+        ("ok", 1.0, 890),
+        ("refused", 1.0, 100),
+        ("failed", 1.0, 4),
+        ("unknown", 9.0, 3),
+        ("conflict", 1.0, 3),
+    ];
+    let mut trial = at_rate(&like, 100.0, 1);
+    trial.operations = vec![operation(&like.operations[0], "capture", &ended)];
+    trial.arrived = ArrivalFigures { offered: 1250, started: 1000, completed: 1000, late: 0, dropped: 250 };
+    let probe = Probe::of(&trial, &result.cells[0], &result).unwrap();
+    assert!((probe.errors - 260.0 / 1250.0).abs() < 1e-9, "{}", probe.errors);
+    let missed = |slo: &str| probe.observation(100.0, &[slo.parse().unwrap()]).ended;
+    // of 890 acknowledged and 260 not served, 77 % are fast
+    assert_eq!(missed("p77<20ms"), Ended::Met);
+    assert_eq!(missed("p78<20ms"), Ended::Missed { objective: 0, ratio: f64::INFINITY });
+    assert_eq!(missed("max<1s"), Ended::Missed { objective: 0, ratio: f64::INFINITY });
+    assert_eq!(missed("errors<20.9%"), Ended::Met);
+    assert!(matches!(missed("errors<20.7%"), Ended::Missed { .. }));
+    assert!(matches!(missed("capture:errors<20.7%"), Ended::Missed { .. }));
+    // what was not tried may be among what was never started
+    assert_eq!(missed("drain:p99<1s"), Ended::Missed { objective: 0, ratio: f64::INFINITY });
+    assert_eq!(missed("drain:p50<1s"), Ended::Met);
+    // a store that hung for the whole probe has served nothing
+    let hung = TrialResult {
+        operations: Vec::new(),
+        arrived: ArrivalFigures { offered: 1000, started: 0, completed: 0, late: 0, dropped: 1000 },
+        ..trial.clone()
+    };
+    let hung = Probe::of(&hung, &result.cells[0], &result).unwrap();
+    for slo in ["p99<1s", "errors<50%", "capture:p50<1s", "capture:errors<50%"] {
+        assert!(
+            matches!(hung.observation(100.0, &[slo.parse().unwrap()]).ended, Ended::Missed { .. }),
+            "{slo}"
+        );
+    }
+    // and one whose worker died says nothing of its store
+    let stopped = StopFigures { reason: "client process gone".to_owned(), detail: String::new() };
+    let cut = TrialResult { stopped: Some(stopped), ..trial.clone() };
+    let cut = Probe::of(&cut, &result.cells[0], &result).unwrap();
+    assert_eq!(cut.observation(100.0, &["p77<20ms".parse().unwrap()]).ended, Ended::Unknown);
+    trial.audit.verdict = Verdict::Unknown;
+    let doubtful = Probe::of(&trial, &result.cells[0], &result).unwrap();
+    assert_eq!(doubtful.observation(100.0, &["p50<20ms".parse().unwrap()]).ended, Ended::Unknown);
+    // a rate that misses its objectives is not given, whatever the audit says
+    assert!(matches!(doubtful.observation(100.0, &["p50<1us".parse().unwrap()]).ended, Ended::Missed { .. }));
+}
+
+#[test]
+fn headroom_is_computed_from_a_demand_that_compounds() {
+    let mut result = plain(&["p99<20ms"]);
+    let capacity = found(&result).per_second.unwrap();
+    result.plan.demand = Some(PerSecond(capacity / 2.0));
+    result.find_capacities().unwrap();
+    let headroom = found(&result).headroom.clone().unwrap();
+    assert!((headroom.times - 2.0).abs() < 1e-9 && headroom.days.is_none(), "{headroom:?}");
+    result.plan.capacity.as_mut().unwrap().growth = Some("100%/year".parse().unwrap());
+    result.find_capacities().unwrap();
+    let headroom = found(&result).headroom.clone().unwrap();
+    // it doubles in a year: from 2026-11-22
+    assert_eq!((headroom.days.map(f64::round), headroom.date.as_deref()), (Some(365.0), Some("2027-11-22")));
+    result.plan.demand = Some(PerSecond(capacity * 2.0));
+    result.find_capacities().unwrap();
+    let headroom = found(&result).headroom.clone().unwrap();
+    assert_eq!((headroom.times, headroom.days), (0.5, Some(0.0)));
+    assert_eq!(date("nonsense", 3.0), None);
+    assert_eq!(date("2026-11-22T00:00:00Z", 1e12), None);
+}
+
+/// 1,000 rows for 2,000 operations and as much again in the warm-up of a fifth: 100 bytes a row.
+#[test]
+fn room_is_full_when_the_rows_of_the_demand_have_come() {
+    let mut result = searched(begun(&[Lock::Native], &["p99<20ms"]), |_, _, trial| {
+        trial.size = Some(acidtest_workloads::TableSize {
+            rows: trial.data.rows + 1_200,
+            data_bytes: Some((trial.data.rows + 1_200) * 60),
+            index_bytes: Some((trial.data.rows + 1_200) * 40),
+            medium: acidtest_workloads::Medium::Disk,
+            source: "made up".to_owned(),
+        });
+    });
+    result.plan.demand = Some(PerSecond(200.0));
+    result.plan.fits = Some("8.64GB".parse().unwrap());
+    result.find_capacities().unwrap();
+    let room = found(&result).headroom.clone().unwrap().room.unwrap();
+    assert!(
+        (room.bytes_a_row - 100.0).abs() < 1e-9 && (room.rows_an_operation - 0.5).abs() < 1e-9,
+        "{room:?}"
+    );
+    // 86.4 million rows at 100 a second
+    assert_eq!((room.days.round(), room.date.as_deref()), (10.0, Some("2026-12-02")));
+    result.plan.capacity.as_mut().unwrap().growth = Some("1000%/year".parse().unwrap());
+    result.find_capacities().unwrap();
+    let sooner = found(&result).headroom.clone().unwrap().room.unwrap();
+    assert!((9.0..10.0).contains(&sooner.days), "{sooner:?}");
+}

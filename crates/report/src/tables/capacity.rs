@@ -1,0 +1,239 @@
+//! Tables of searches for a capacity: what was found, what it costs, the curve of latency over rate, and what ran out.
+
+use acidtest_workloads::Verdict;
+
+use super::{Columns, percent, ratio};
+use crate::{
+    Capacity, CellResult, Limit, RateFigures, RunResult, Used,
+    dimensions::NOT_THERE,
+    distinct,
+    figure::{bytes, nanoseconds, offered, rate, three_digits},
+    price::Priceable,
+    table::{Entry, Table, Worth},
+};
+
+/// Every search with what it found.
+pub(crate) fn found(result: &RunResult) -> impl Iterator<Item = (&CellResult, &Capacity)> {
+    result.cells.iter().filter_map(|cell| Some((cell, cell.capacity.as_ref()?)))
+}
+
+fn or_none(text: Option<String>) -> Entry {
+    Entry::right(text.unwrap_or_else(|| NOT_THERE.to_owned()))
+}
+
+/// One row for each search: the capacity with its verdict, why it is no higher, and what is left over the demand.
+pub(crate) fn capacities(result: &RunResult, columns: &Columns<'_>) -> Table {
+    let demand = found(result).any(|(_, found)| found.headroom.is_some());
+    let growth =
+        found(result).any(|(_, found)| found.headroom.as_ref().is_some_and(|room| room.days.is_some()));
+    let mut titles = vec![
+        ("verdict", Worth::Needed),
+        ("capacity", Worth::Needed),
+        ("estimate (95 %)", Worth::High),
+        ("knee", Worth::Middle),
+        ("stopped by", Worth::Needed),
+    ];
+    titles.extend(demand.then_some(("of demand", Worth::Needed)));
+    titles.extend(growth.then_some(("reached in", Worth::High)));
+    titles.extend([("closed loop", Worth::Low), ("probes", Worth::Low)]);
+    let mut table = columns.table(titles);
+    for (cell, found) in found(result) {
+        let mut row = columns.entries(cell);
+        row.push(Entry::verdict(found.verdict(), found.verdict()));
+        row.push(or_none(found.per_second.map(|capacity| offered(capacity) + "/s")));
+        row.push(or_none(found.estimate.map(|estimate| {
+            format!("{}/s ({}–{})", rate(estimate.per_second), rate(estimate.low), rate(estimate.high))
+        })));
+        row.push(or_none(found.knee.map(|knee| offered(knee.per_second) + "/s")));
+        row.push(Entry::left(stopped_by(&found.limit)));
+        let headroom = found.headroom.as_ref();
+        row.extend(demand.then(|| or_none(headroom.map(|room| format!("×{}", three_digits(room.times))))));
+        row.extend(growth.then(|| or_none(headroom.and_then(|room| room.days).map(days))));
+        let closed = cell.trials.iter().find(|trial| trial.rate.is_none());
+        row.push(or_none(
+            closed.map(|trial| rate(trial.arrived.completed as f64 / trial.seconds.max(1e-9)) + "/s"),
+        ));
+        row.push(Entry::right(found.probes));
+        table.push(row);
+    }
+    table
+}
+
+/// A number of days: `37 days`, `3.1 years`.
+pub(crate) fn days(days: f64) -> String {
+    if days < 1000.0 {
+        format!("{} days", three_digits(days))
+    } else {
+        format!("{} years", three_digits(days / 365.2425))
+    }
+}
+
+/// Why a search went no higher, in a few words.
+fn stopped_by(limit: &Limit) -> String {
+    let at = |what: &str, at: &f64| format!("{what} at {}/s", offered(*at));
+    match limit {
+        Limit::Objective { objective, at, ratio: Some(ratio) } => {
+            format!("{objective}: ×{} at {}/s", three_digits(*ratio), offered(*at))
+        }
+        Limit::Objective { objective, at: rate, ratio: None } => {
+            at(&format!("{objective}: not all served"), rate)
+        }
+        Limit::Bench { at: rate } => at("the bench itself", rate),
+        Limit::Broke { at: rate } => at("a broken promise", rate),
+        Limit::Unknown { at: rate } => at("the audit, which could not tell,", rate),
+        Limit::Gone { at: Some(rate) } => at("the store, which was lost,", rate),
+        Limit::Gone { at: None } => "the store, which was lost".to_owned(),
+        Limit::NoRate { objective, .. } => format!("{objective}, at every rate"),
+        Limit::Probes => "the number of probes".to_owned(),
+        Limit::Highest => "the highest rate that can be asked for".to_owned(),
+        Limit::Unfinished => "not finished".to_owned(),
+    }
+}
+
+/// What guarantees cost in capacity: a row for each guarantee of a search whose grid has the search without it.
+pub(crate) fn capacity_prices(result: &RunResult, columns: &Columns<'_>) -> Table {
+    let mut table =
+        columns.table([("price of", Worth::Needed), ("against", Worth::Low), ("capacity", Worth::Needed)]);
+    for (cell, _) in found(result) {
+        for guarantee in Priceable::of(result).filter(|guarantee| result.has_baseline(*guarantee, cell)) {
+            let price = guarantee.price(cell);
+            let mut row = columns.entries(cell);
+            row.push(Entry::left(guarantee.priced(cell, price)).or(guarantee.name()));
+            row.push(Entry::left(price.map_or(NOT_THERE, |price| price.against.as_str())));
+            row.push(Entry::right(price.map_or_else(
+                || "void (no capacity)".to_owned(),
+                |price| match price.throughput.interval {
+                    Some(_) => ratio(&price.throughput),
+                    None => format!("×{} (no interval)", three_digits(price.throughput.estimate)),
+                },
+            )));
+            table.push(row);
+        }
+    }
+    table
+}
+
+/// The curve of each search: one row for each rate.
+pub(crate) fn curves(result: &RunResult, columns: &Columns<'_>) -> Table {
+    let operations = distinct(
+        found(result).flat_map(|(_, found)| &found.curve).flat_map(|figures| figures.times.keys().cloned()),
+    );
+    let p99 = operations.iter().map(|name| (format!("{name} p99"), Worth::Needed));
+    let p50 = operations.iter().map(|name| (format!("{name} p50"), Worth::Low));
+    let mut titles = vec![("offered".to_owned(), Worth::Needed), ("held".to_owned(), Worth::Needed)];
+    titles.extend(p99);
+    titles.push(("errors".to_owned(), Worth::High));
+    titles.extend(p50);
+    titles.extend([
+        ("verdict".to_owned(), Worth::High),
+        ("client CPU".to_owned(), Worth::Middle),
+        ("server CPU".to_owned(), Worth::Middle),
+    ]);
+    let mut table = columns.table(titles.iter().map(|(title, worth)| (title.as_str(), *worth)));
+    for (cell, found) in found(result) {
+        for figures in &found.curve {
+            let mut row = columns.entries(cell);
+            row.push(Entry::right(offered(figures.per_second) + "/s"));
+            let probes = figures.met + figures.missed + figures.other;
+            let verdict = if figures.met == probes { Verdict::Holds } else { Verdict::Unknown };
+            row.push(Entry::verdict(format!("{} of {probes}", figures.met), verdict));
+            let time =
+                |time: Option<f64>| Entry::right(time.map_or_else(|| "not served".to_owned(), nanoseconds));
+            let of = |name: &String| figures.times.get(name);
+            row.extend(
+                operations
+                    .iter()
+                    .map(|name| of(name).map_or_else(|| or_none(None), |times| time(times.p99_ns))),
+            );
+            row.push(Entry::right(percent(figures.errors)));
+            row.extend(
+                operations
+                    .iter()
+                    .map(|name| of(name).map_or_else(|| or_none(None), |times| time(times.p50_ns))),
+            );
+            row.push(Entry::verdict(figures.verdict, figures.verdict));
+            row.push(Entry::right(cores(figures.used.client_cores)));
+            row.push(or_none(figures.used.server_cores.map(cores)));
+            table.push(row);
+        }
+    }
+    table
+}
+
+fn cores(cores: f64) -> String {
+    format!("{:.2} cores", cores.max(0.0))
+}
+
+/// What client, server, disk and locks did where each search stopped, below what they did at about half of that rate.
+pub(crate) fn limits(result: &RunResult, columns: &Columns<'_>) -> Table {
+    let mut table = columns.table([
+        ("", Worth::Needed),
+        ("offered", Worth::Needed),
+        ("client CPU", Worth::Needed),
+        ("server CPU", Worth::Needed),
+        ("machine CPU", Worth::High),
+        ("disk written", Worth::High),
+        ("stalled by disk", Worth::Middle),
+        ("lost to conflicts", Worth::High),
+        ("clients busy", Worth::High),
+    ]);
+    for (cell, found) in found(result) {
+        let Some((limit, half)) = found.at_limit_and_half() else { continue };
+        for (name, figures) in [("half", half), ("limit", limit)] {
+            let RateFigures { per_second, used, .. } = figures;
+            let mut row = columns.entries(cell);
+            row.push(Entry::left(name));
+            row.push(Entry::right(offered(*per_second) + "/s"));
+            row.push(Entry::right(cores(used.client_cores)));
+            row.push(or_none(used.server_cores.map(cores)));
+            row.push(Entry::right(cores(used.machine_cores)));
+            row.push(or_none(used.written_per_second.map(|written| bytes(written) + "/s")));
+            row.push(or_none(used.disk_stalled.map(percent)));
+            row.push(Entry::right(percent(used.conflicts)));
+            row.push(Entry::right(percent(used.busy)));
+            table.push(row);
+        }
+    }
+    table
+}
+
+/// Shares from which on something is said to have run out.
+const BUSY_CORES: f64 = 0.9;
+const CONFLICTING: f64 = 0.25;
+const STALLED: f64 = 0.5;
+const BUSY_CLIENTS: f64 = 0.75;
+
+/// What probably ran out at the limit, by what was used there.
+pub(crate) fn ran_out(used: &Used, result: &RunResult) -> String {
+    let all = result.machine.cores as f64;
+    if used.machine_cores >= BUSY_CORES * all {
+        let server = used.server_cores.map_or_else(String::new, |server| format!(", the server {server:.2}"));
+        let more = if used.client_cores > used.machine_cores / 2.0 {
+            "; with cores of their own for the clients the store may carry more"
+        } else {
+            ""
+        };
+        return format!(
+            "CPU ran out: {:.2} of {all} cores were busy (the clients used {:.2}{server}){more}",
+            used.machine_cores, used.client_cores
+        );
+    }
+    if used.conflicts >= CONFLICTING {
+        return format!(
+            "locks held it up: {} of the clients' time went to conflicts and waits for locks",
+            percent(used.conflicts)
+        );
+    }
+    if let Some(stalled) = used.disk_stalled.filter(|stalled| *stalled >= STALLED) {
+        return format!("the disk held it up: some task waited for it in {} of the time", percent(stalled));
+    }
+    if used.busy >= BUSY_CLIENTS {
+        return format!(
+            "clients ran short: they waited for the store in {} of their time, and {:.1} of {all} cores were busy; more \
+             clients may carry more, unless the store's own locks or syncs hold them up",
+            percent(used.busy),
+            used.machine_cores
+        );
+    }
+    "nothing that is observed here ran out".to_owned()
+}
