@@ -3,6 +3,27 @@
 //!
 //! Invariant: this crate does no I/O and knows no particular store.
 
+/// What serde needs of a type that is kept in files as it is written (`try_from = "String", into = "String"`): it is read by
+/// `FromStr` and written by `Display`.
+#[macro_export]
+macro_rules! written {
+    ($kind:ty) => {
+        impl TryFrom<String> for $kind {
+            type Error = <$kind as std::str::FromStr>::Err;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$kind> for String {
+            fn from(value: $kind) -> Self {
+                value.to_string()
+            }
+        }
+    };
+}
+
 mod address;
 mod commands;
 mod error;

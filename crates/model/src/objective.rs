@@ -171,19 +171,7 @@ impl fmt::Display for Objective {
     }
 }
 
-impl TryFrom<String> for Objective {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Objective> for String {
-    fn from(objective: Objective) -> Self {
-        objective.text
-    }
-}
+written!(Objective);
 
 /// How a demand grows, written as `3%/month`; it compounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -224,19 +212,7 @@ impl fmt::Display for Growth {
     }
 }
 
-impl TryFrom<String> for Growth {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Growth> for String {
-    fn from(growth: Growth) -> Self {
-        growth.to_string()
-    }
-}
+written!(Growth);
 
 /// A share, written as `3.5%`: at most 1,000 of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -265,19 +241,7 @@ impl fmt::Display for Share {
     }
 }
 
-impl TryFrom<String> for Share {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Share> for String {
-    fn from(share: Share) -> Self {
-        share.to_string()
-    }
-}
+written!(Share);
 
 #[cfg(test)]
 mod tests {

@@ -62,19 +62,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl TryFrom<String> for Bytes {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Bytes> for String {
-    fn from(bytes: Bytes) -> Self {
-        bytes.to_string()
-    }
-}
+written!(Bytes);
 
 /// A rate, written as `4051/s`, `250k/min` or `350M/day`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -114,19 +102,7 @@ impl fmt::Display for PerSecond {
     }
 }
 
-impl TryFrom<String> for PerSecond {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<PerSecond> for String {
-    fn from(rate: PerSecond) -> Self {
-        rate.to_string()
-    }
-}
+written!(PerSecond);
 
 #[cfg(test)]
 mod tests {

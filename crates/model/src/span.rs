@@ -21,19 +21,7 @@ impl FromStr for Span {
     }
 }
 
-impl TryFrom<String> for Span {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Span> for String {
-    fn from(span: Span) -> Self {
-        span.to_string()
-    }
-}
+written!(Span);
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -213,19 +213,7 @@ fn length(time: Duration) -> String {
     }
 }
 
-impl TryFrom<String> for Faults {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Faults> for String {
-    fn from(faults: Faults) -> Self {
-        faults.to_string()
-    }
-}
+written!(Faults);
 
 impl FromStr for Faults {
     type Err = String;

@@ -1,5 +1,8 @@
 //! Figures as people read them: three digits, a unit on each.
 
+/// Seconds of a day.
+pub(crate) const DAY: f64 = 86_400.0;
+
 /// A duration given in nanoseconds: `870 ns`, `28.1 µs`, `1.23 ms`, `2.50 s`.
 #[must_use]
 pub fn nanoseconds(value: f64) -> String {
@@ -57,6 +60,20 @@ pub(crate) fn three_digits(value: f64) -> String {
         // what is no number is not shown as one
         value if value < 999.5 || !value.is_finite() => format!("{value:.0}"),
         value => acidtest_model::count(value.round() as u64),
+    }
+}
+
+/// Rounded to four digits: of a chart more cannot be seen, and of a rate that is searched for more is noise.
+pub(crate) fn four_digits(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10_f64.powf(3.0 - value.abs().log10().floor());
+    // divided by a power of ten, so that it is written in few digits
+    if scale >= 1.0 {
+        (value * scale).round() / scale
+    } else {
+        (value * scale).round() * (1.0 / scale).round()
     }
 }
 

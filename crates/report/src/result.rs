@@ -530,6 +530,17 @@ impl TrialResult {
         }
     }
 
+    /// Whether the user ended the trial early.
+    #[must_use]
+    pub fn was_interrupted(&self) -> bool {
+        self.stopped.as_ref().is_some_and(|stop| stop.reason == "interrupted")
+    }
+
+    /// Operations that ended in a second, with any outcome: what clients reached in a closed loop.
+    pub(crate) fn ended_per_second(&self) -> f64 {
+        self.arrived.completed as f64 / self.seconds.max(1e-9)
+    }
+
     /// The round and session, which say with which trials of other cells this one is compared.
     pub(crate) fn turn(&self) -> Turn {
         Turn { round: self.round, session: self.session }

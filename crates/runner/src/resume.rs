@@ -1,7 +1,7 @@
 //! Going on with a run that was interrupted or killed.
 
 use acidtest_observe::Machine;
-use acidtest_report::{Plan, RunResult, TrialResult, bytes};
+use acidtest_report::{Plan, RunResult, bytes};
 use acidtest_workloads::lock_namespace;
 
 use crate::{Failure, Target, instance::remove_leftover};
@@ -18,15 +18,10 @@ pub(crate) fn go_on(mut begun: RunResult, machine: &Machine) -> Result<RunResult
     for cell in &mut begun.cells {
         cell.error = None;
         // a trial that the interruption cut short does not count as one of the plan's
-        cell.trials.retain(|trial| !was_interrupted(trial));
+        cell.trials.retain(|trial| !trial.was_interrupted());
     }
     begun.interrupted = false;
     Ok(begun)
-}
-
-/// Whether the user ended the trial early.
-pub(crate) fn was_interrupted(trial: &TrialResult) -> bool {
-    trial.stopped.as_ref().is_some_and(|stop| stop.reason == "interrupted")
 }
 
 /// Number of the last session in which a trial of the run was made; 0 if there is none.

@@ -212,9 +212,8 @@ fn expected_trials(plan: &Plan, cells: usize) -> (u64, u64) {
 /// Refuses a demand that a search could never offer: the bench's own cost of an operation alone would take more than all cores.
 fn offers(plan: &Plan, harness: &Harness) -> Result<(), Failure> {
     let (Some(_), Some(PerSecond(demand))) = (&plan.capacity, plan.demand) else { return Ok(()) };
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let cost = harness.nanoseconds_per_operation;
-    let most = cores as f64 * 1e9 / cost;
+    let (cores, cost) = (harness.cores.unwrap_or(1), harness.nanoseconds_per_operation);
+    let most = f64::from(cores) * 1e9 / cost;
     if cost <= 0.0 || demand <= most {
         return Ok(());
     }
@@ -396,7 +395,7 @@ impl Runner<'_, '_> {
                 let verdict = trial.audit.to_string();
                 // one that was interrupted before anything was acknowledged says nothing of its cell
                 let is_empty = trial.throughput == 0.0 && trial.audit.verdict == Verdict::Unknown;
-                if !(is_empty && resume::was_interrupted(&trial)) {
+                if !(is_empty && trial.was_interrupted()) {
                     self.result.cells[index].trials.push(trial);
                 }
                 let told =

@@ -40,19 +40,7 @@ impl FromStr for Skew {
     }
 }
 
-impl TryFrom<String> for Skew {
-    type Error = SkewError;
-
-    fn try_from(text: String) -> Result<Self, SkewError> {
-        text.parse()
-    }
-}
-
-impl From<Skew> for String {
-    fn from(skew: Skew) -> Self {
-        skew.to_string()
-    }
-}
+acidtest_model::written!(Skew);
 
 impl fmt::Display for Skew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

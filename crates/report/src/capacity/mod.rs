@@ -17,7 +17,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::probe::Probe;
-use crate::{CapacityPlan, CellResult, RunResult, TrialResult, UnreadableHistogram, figure::three_digits};
+use crate::{
+    CapacityPlan, CellResult, RunResult, TrialResult, UnreadableHistogram,
+    figure::{DAY, four_digits, three_digits},
+};
 
 /// What a search found on a cell. Rates are operations a second that were offered over all clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -221,12 +224,6 @@ struct Told<'a> {
     cell: &'a CellResult,
 }
 
-/// Four digits, as rates have.
-fn rounded(rate: f64) -> f64 {
-    let unit = 10.0_f64.powf(3.0 - rate.log10().floor());
-    (rate * unit).round() / unit
-}
-
 /// The lowest and the highest rate that an open loop can have.
 const LOWEST: f64 = 0.001;
 const HIGHEST: f64 = 10_000_000.0;
@@ -243,10 +240,10 @@ const FEWEST: f64 = 20.0;
 impl CapacityPlan {
     /// The settings of a search whose probes last so long (seconds), if the closed loop reached so many operations a second.
     fn settings(&self, closed: f64, hold: f64) -> Settings {
-        let first = rounded((closed * BEGINNING).clamp(LOWEST / DEEPEST, HIGHEST));
+        let first = four_digits((closed * BEGINNING).clamp(LOWEST / DEEPEST, HIGHEST));
         // a probe with hardly an operation tells nothing
         let told_by = FEWEST / hold.max(1e-3);
-        let floor = rounded((first * DEEPEST).max(told_by).clamp(LOWEST, first));
+        let floor = four_digits((first * DEEPEST).max(told_by).clamp(LOWEST, first));
         let Share(tolerance) = self.within;
         Settings {
             first,
@@ -271,13 +268,11 @@ impl<'a> Told<'a> {
         let Some(plan) = &result.plan.capacity else { return Ok(None) };
         let mut told = Self { search: None, probes: Vec::new(), is_lost: false, cell };
         // the clock of an interrupted trial did not run to its end
-        let is_whole =
-            |trial: &&TrialResult| trial.stopped.as_ref().is_none_or(|stop| stop.reason != "interrupted");
-        for trial in cell.trials.iter().filter(is_whole) {
+        for trial in cell.trials.iter().filter(|trial| !trial.was_interrupted()) {
             match (trial.rate, &mut told.search) {
                 (None, None) if trial.stopped.is_some() => told.is_lost = true,
                 (None, None) => {
-                    let closed = trial.arrived.completed as f64 / trial.seconds.max(1e-9);
+                    let closed = trial.ended_per_second();
                     told.search =
                         Search::new(plan.settings(closed, result.plan.duration.0.as_secs_f64())).ok();
                     if let (Some(search), true) =
@@ -443,9 +438,6 @@ fn estimate(found: &Conclusion) -> Option<RateEstimate> {
     })
 }
 
-/// Seconds of a day.
-const DAY: f64 = 86_400.0;
-
 /// Days after which nothing is computed any more: a thousand years.
 const FAR: f64 = 365_242.5;
 
@@ -512,21 +504,21 @@ impl RunResult {
         Ok(Told::by(self, cell)?.map_or(Next::Nothing, |told| told.next()))
     }
 
-    /// What the last probe of the search on a cell told, in words; none where the last trial is no probe.
+    /// What the last trial of a search on a cell told, in words; none where it was no probe, or was interrupted.
     ///
     /// # Errors
     /// A histogram that cannot be read.
     pub fn last_probe(&self, cell: &CellResult) -> Result<Option<String>, UnreadableHistogram> {
-        let told = Told::by(self, cell)?;
-        let last = told
-            .as_ref()
-            .and_then(|told| told.probes.last())
-            .filter(|_| cell.trials.last().is_some_and(|trial| trial.rate.is_some()));
-        let objective = |at: usize| self.plan.capacity.as_ref().and_then(|plan| plan.slo.get(at));
-        Ok(last.map(|(_, told)| match told.ended {
+        let last = cell.trials.last().filter(|trial| !trial.was_interrupted());
+        let (Some(plan), Some((trial, rate))) =
+            (&self.plan.capacity, last.and_then(|trial| Some((trial, trial.rate?))))
+        else {
+            return Ok(None);
+        };
+        Ok(Some(match Probe::of(trial, cell, self)?.observation(rate, &plan.slo).ended {
             Ended::Met => "every objective met".to_owned(),
             Ended::Missed { objective: at, ratio } => {
-                let named = objective(at).map(ToString::to_string).unwrap_or_default();
+                let named = plan.slo.get(at).map(ToString::to_string).unwrap_or_default();
                 match finite(ratio) {
                     Some(ratio) => format!("{named} missed: ×{}", three_digits(ratio)),
                     None => format!("{named} missed: not all were served"),

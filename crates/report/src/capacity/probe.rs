@@ -13,7 +13,7 @@ use crate::{CellResult, LatencyFigures, OperationFigures, RunResult, TrialResult
 const SATURATED: f64 = 0.85;
 
 /// Reasons for which a trial ends early that are the store's.
-pub(super) const LOST: [&str; 2] = ["server gone", "no connection"];
+const LOST: [&str; 2] = ["server gone", "no connection"];
 
 /// Outcomes of an operation that was not served. Refused is an answer.
 const NOT_SERVED: [&str; 3] = ["conflict", "failed", "unknown"];

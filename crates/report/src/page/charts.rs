@@ -6,6 +6,7 @@ use crate::{
     Capacity, CellResult, LatencyFigures, RateFigures, RunResult, Sweep, TrialResult, UnreadableHistogram,
     dimensions::{CLIENTS, Names},
     distinct,
+    figure::four_digits,
     tables::{each, found, operations},
 };
 
@@ -81,18 +82,22 @@ pub(super) fn sweeps(sweeps: &[Sweep<'_>], names: &Names, prefix: &str) -> Vec<C
             lines.push(Curve {
                 label: format!("{label} ({verdict})"),
                 x: points.iter().map(|(n, _)| f64::from(*n)).collect(),
-                y: points.iter().map(|(_, mean)| rounded(mean.estimate)).collect(),
-                low: points.iter().map(|(_, mean)| mean.interval.map(|(low, _)| rounded(low))).collect(),
-                high: points.iter().map(|(_, mean)| mean.interval.map(|(_, high)| rounded(high))).collect(),
+                y: points.iter().map(|(_, mean)| four_digits(mean.estimate)).collect(),
+                low: points.iter().map(|(_, mean)| mean.interval.map(|(low, _)| four_digits(low))).collect(),
+                high: points
+                    .iter()
+                    .map(|(_, mean)| mean.interval.map(|(_, high)| four_digits(high)))
+                    .collect(),
                 color,
                 ..Curve::default()
             });
             if let (Some(law), Some((first, _)), Some((last, _))) = (sweep.law, points.first(), points.last())
             {
                 let (first, last) = (f64::from(*first), f64::from(*last));
-                let x: Vec<f64> =
-                    (0..=40).map(|step| rounded(first + (last - first) * f64::from(step) / 40.0)).collect();
-                let y = x.iter().map(|n| rounded(law.at(*n))).collect();
+                let x: Vec<f64> = (0..=40)
+                    .map(|step| four_digits(first + (last - first) * f64::from(step) / 40.0))
+                    .collect();
+                let y = x.iter().map(|n| four_digits(law.at(*n))).collect();
                 lines.push(Curve {
                     label: format!("{label}: law"),
                     x,
@@ -121,10 +126,11 @@ pub(super) fn capacities(result: &RunResult, names: &Names, prefix: &str) -> Vec
         let operations = distinct(found.curve.iter().flat_map(|figures| figures.times.keys()));
         let lines = operations.into_iter().enumerate().map(|(color, name)| {
             let point = |figures: &RateFigures| Some((figures.per_second, figures.times.get(name)?.p99_ns?));
-            let (x, y) = found.curve.iter().filter_map(point).map(|(x, y)| (rounded(x), rounded(y))).unzip();
+            let (x, y) =
+                found.curve.iter().filter_map(point).map(|(x, y)| (four_digits(x), four_digits(y))).unzip();
             Curve { label: format!("{name} p99"), x, y, color: color % LINES, ..Curve::default() }
         });
-        let mark = |rate| Mark { x: rounded(rate), text: "capacity".to_owned(), color: 0 };
+        let mark = |rate| Mark { x: four_digits(rate), text: "capacity".to_owned(), color: 0 };
         Chart {
             id: format!("{prefix}-capacity-{place}"),
             title: names.cell(cell),
@@ -189,7 +195,7 @@ fn curve(label: String, times: &LatencyFigures) -> Result<Curve, UnreadableHisto
     let places = (0..).map(|step| 10_f64.powf(f64::from(step) / 8.0));
     let x: Vec<f64> = places.take_while(|x| *x < last).chain([last]).collect();
     let y = x.iter().map(|x| histogram.value_at_quantile(1.0 - 1.0 / x) as f64).collect();
-    let x = x.into_iter().map(rounded).collect();
+    let x = x.into_iter().map(four_digits).collect();
     Ok(Curve { label, x, y, ..Curve::default() })
 }
 
@@ -200,7 +206,11 @@ pub(super) fn seconds(cell: &CellResult, id: &str) -> Vec<Chart> {
     for (place, trial) in cell.trials.iter().enumerate() {
         let color = place % LINES;
         let done = trial.injections.iter().filter_map(|injected| Some((injected, injected.at_seconds?)));
-        marks.extend(done.map(|(injected, at)| Mark { x: rounded(at), text: injected.fault.clone(), color }));
+        marks.extend(done.map(|(injected, at)| Mark {
+            x: four_digits(at),
+            text: injected.fault.clone(),
+            color,
+        }));
         let seconds = thinned(trial);
         let x: Vec<f64> = seconds.iter().map(|second| second.at).collect();
         let line = |label: String, y: Vec<f64>, dashed| Curve {
@@ -269,23 +279,9 @@ fn thinned(trial: &TrialResult) -> Vec<Second> {
     let ok = |second: &&crate::SecondFigures| second.ok_of(&trial.counted) as f64;
     let span = |some: &[&crate::SecondFigures]| Second {
         at: some.first().map_or(0.0, |second| second.second as f64),
-        ok: rounded(some.iter().map(ok).sum::<f64>() / some.len().max(1) as f64),
+        ok: four_digits(some.iter().map(ok).sum::<f64>() / some.len().max(1) as f64),
         p50: some.iter().map(|second| second.p50_ns as f64).fold(0.0, f64::max),
         p99: some.iter().map(|second| second.p99_ns as f64).fold(0.0, f64::max),
     };
     whole.chunks(step).map(span).collect()
-}
-
-/// Four digits: more cannot be seen, and the page stays small.
-fn rounded(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return value;
-    }
-    let scale = 10_f64.powf(3.0 - value.abs().log10().floor());
-    // divided by a power of ten, so that it is written in few digits
-    if scale >= 1.0 {
-        (value * scale).round() / scale
-    } else {
-        (value * scale).round() * (1.0 / scale).round()
-    }
 }

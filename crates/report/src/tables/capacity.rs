@@ -2,9 +2,9 @@
 
 use acidtest_workloads::Verdict;
 
-use super::{Columns, percent, ratio};
+use super::{Columns, percent, ratio, resources::cores};
 use crate::{
-    Capacity, CellResult, Limit, RateFigures, RunResult, Used,
+    Capacity, CellResult, Limit, OperationTimes, RateFigures, RunResult, Used,
     dimensions::NOT_THERE,
     distinct,
     figure::{bytes, nanoseconds, offered, rate, three_digits},
@@ -50,9 +50,7 @@ pub(crate) fn capacities(result: &RunResult, columns: &Columns<'_>) -> Table {
         row.extend(demand.then(|| or_none(headroom.map(|room| format!("×{}", three_digits(room.times))))));
         row.extend(growth.then(|| or_none(headroom.and_then(|room| room.days).map(days))));
         let closed = cell.trials.iter().find(|trial| trial.rate.is_none());
-        row.push(or_none(
-            closed.map(|trial| rate(trial.arrived.completed as f64 / trial.seconds.max(1e-9)) + "/s"),
-        ));
+        row.push(or_none(closed.map(|trial| rate(trial.ended_per_second()) + "/s")));
         row.push(Entry::right(found.probes));
         table.push(row);
     }
@@ -139,18 +137,15 @@ pub(crate) fn curves(result: &RunResult, columns: &Columns<'_>) -> Table {
             row.push(Entry::verdict(format!("{} of {probes}", figures.met), verdict));
             let time =
                 |time: Option<f64>| Entry::right(time.map_or_else(|| "not served".to_owned(), nanoseconds));
-            let of = |name: &String| figures.times.get(name);
-            row.extend(
-                operations
-                    .iter()
-                    .map(|name| of(name).map_or_else(|| or_none(None), |times| time(times.p99_ns))),
-            );
+            let each = |of: fn(&OperationTimes) -> Option<f64>| {
+                let entry = move |name| {
+                    figures.times.get(name).map_or_else(|| or_none(None), |times| time(of(times)))
+                };
+                operations.iter().map(entry)
+            };
+            row.extend(each(|times| times.p99_ns));
             row.push(Entry::right(percent(figures.errors)));
-            row.extend(
-                operations
-                    .iter()
-                    .map(|name| of(name).map_or_else(|| or_none(None), |times| time(times.p50_ns))),
-            );
+            row.extend(each(|times| times.p50_ns));
             row.push(Entry::verdict(figures.verdict, figures.verdict));
             row.push(Entry::right(cores(figures.used.client_cores)));
             row.push(or_none(figures.used.server_cores.map(cores)));
@@ -158,10 +153,6 @@ pub(crate) fn curves(result: &RunResult, columns: &Columns<'_>) -> Table {
         }
     }
     table
-}
-
-fn cores(cores: f64) -> String {
-    format!("{:.2} cores", cores.max(0.0))
 }
 
 /// What client, server, disk and locks did where each search stopped, below what they did at about half of that rate.

@@ -11,7 +11,8 @@ use crate::{
     table::{Entry, Table, Worth},
 };
 
-fn cores(mean: f64) -> String {
+/// Cores that were kept busy.
+pub(super) fn cores(mean: f64) -> String {
     // a mean of no values may be a negative zero
     format!("{:.2} cores", mean.max(0.0))
 }

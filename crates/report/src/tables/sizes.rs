@@ -7,12 +7,9 @@ use super::Columns;
 use crate::{
     CellResult, RunResult, count,
     dimensions::NOT_THERE,
-    figure::{bytes, rate, three_digits, total},
+    figure::{DAY, bytes, rate, three_digits, total},
     table::{Entry, Table, Worth},
 };
-
-/// Seconds of a day.
-const DAY: f64 = 86_400.0;
 
 /// One row for each cell whose store said how large its table was at the end: how fast it was loaded, its rows, and bytes
 /// for each; and if that is

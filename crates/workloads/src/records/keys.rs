@@ -61,19 +61,7 @@ impl FromStr for Choice {
     }
 }
 
-impl TryFrom<String> for Choice {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Choice> for String {
-    fn from(choice: Choice) -> Self {
-        choice.to_string()
-    }
-}
+acidtest_model::written!(Choice);
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
