@@ -80,7 +80,7 @@ def started(name, durability, make=Bench):
 
 
 def load_average():
-    return " ".join(map(str, os.getloadavg()))
+    return " ".join(f"{load:.2f}" for load in os.getloadavg())
 
 
 def wanted(name, only):
