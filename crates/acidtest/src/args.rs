@@ -167,7 +167,7 @@ pub(crate) struct Search {
     /// How the demand grows: 3%/month, or a day, week or year
     #[arg(long, value_name = "GROWTH", allow_hyphen_values = true)]
     pub(crate) growth: Option<Growth>,
-    /// Most probes of a search [default: 64]
+    /// Most probes of a search, 8 to 1,000 [default: 64]
     #[arg(long, value_name = "N")]
     pub(crate) probes: Option<u32>,
     /// How near the estimate is to be: half of its 95 % interval [default: 3.5%]

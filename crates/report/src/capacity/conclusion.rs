@@ -41,6 +41,21 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
     if let Some(headroom) = &found.headroom {
         lines.push(format!("  {}", beside_demand(headroom)));
     }
+    if let (None, Some(demand), Some(estimate), Limit::Probes) =
+        (found.per_second, result.plan.demand, found.estimate, &found.limit)
+    {
+        let side = if demand.0 > estimate.high {
+            "above"
+        } else if demand.0 < estimate.low {
+            "below"
+        } else {
+            "within"
+        };
+        lines.push(format!(
+            "  The demand of {}/s lies {side} the interval of the estimate.",
+            three_digits(demand.0)
+        ));
+    }
     if let (Some(demand), Limit::Bench { at }) = (result.plan.demand, &found.limit)
         && demand.0 >= *at
     {
@@ -95,6 +110,21 @@ fn none(found: &Capacity) -> String {
         }
         Limit::Unfinished => "the search did not come to its end; --resume goes on with it.".to_owned(),
         Limit::Objective { objective, at, .. } => format!("{objective} was missed at {}/s.", offered(*at)),
+        Limit::Probes => {
+            let estimate = found.estimate.map_or_else(String::new, |estimate| {
+                format!(
+                    " at or below the estimate of {}/s ({} to {} with 95 % confidence)",
+                    rate(estimate.per_second),
+                    rate(estimate.low),
+                    rate(estimate.high)
+                )
+            });
+            format!(
+                "its {} probes ran out before a rate{estimate} had held often enough; a search with more --probes or a longer \
+                 --hold tells more.",
+                found.probes
+            )
+        }
         other => {
             let said = above(other);
             let mut letters = said.chars();
@@ -148,7 +178,8 @@ pub(crate) fn notes(result: &RunResult) -> Vec<String> {
             result.plan.duration
         ),
         "times: response times of acknowledged operations, from when each was due; those that failed, stayed unknown or were never \
-         started count as slower than any other. errors: those, over all that were offered; a refusal is an answer."
+         started count as slower than any other. errors: those, over all that were offered; a refusal is an answer. \
+         Of several probes at a rate the median is shown; not served: more were not than the percentile leaves out."
             .to_owned(),
         "knee: where the curve of the slowest operation's p99 over the rate bends (Kneedle, on the logarithm of the time). \
          closed loop: what the clients reached with no rate set, before the search."

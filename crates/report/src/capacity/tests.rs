@@ -352,3 +352,48 @@ fn room_is_full_when_the_rows_of_the_demand_have_come() {
     let sooner = found(&result).headroom.clone().unwrap().room.unwrap();
     assert!((9.0..10.0).contains(&sooner.days), "{sooner:?}");
 }
+
+#[test]
+fn where_the_probes_ran_out_the_estimate_and_the_demand_are_told() {
+    let mut result = begun(&[Lock::Native], &["p99<20ms"]);
+    result.plan.demand = Some(PerSecond(5000.0));
+    result.plan.capacity.as_mut().unwrap().probes = 8;
+    // the last probes meet a machine that is busy with something else
+    let result = searched(result, |_, _, trial| {
+        if trial.round >= 8 {
+            trial.operations[0] = operation(&trial.operations[0], "capture", &[("ok", 90.0, 1000)]);
+        }
+    });
+    assert!(
+        found(&result).per_second.is_none() && found(&result).limit == Limit::Probes,
+        "{:?}",
+        found(&result)
+    );
+    let shown = markdown(&result);
+    for part in [
+        "its 8 probes ran out before a rate at or below the estimate of",
+        "demand of 5,000/s lies above the interval",
+    ] {
+        assert!(shown.contains(part), "{shown}");
+    }
+}
+
+#[test]
+fn cores_that_others_used_are_not_told_as_the_store_s() {
+    let result = plain(&["p99<20ms"]);
+    let all = result.machine.cores as f64;
+    let used = |client_cores, server_cores| Used {
+        client_cores,
+        server_cores,
+        machine_cores: all,
+        ..Used::default()
+    };
+    let said = |used| crate::tables::ran_out(&used, &result);
+    let others = said(used(all * 0.4, Some(all * 0.2)));
+    assert!(others.contains("everything else") && others.contains("with nothing else to do"), "{others}");
+    let clients = said(used(all * 0.7, Some(all * 0.3)));
+    assert!(clients.contains("cores of their own for the clients"), "{clients}");
+    // it runs where the clients do
+    let embedded = said(used(all, None));
+    assert!(embedded.ends_with("everything else 0.00)"), "{embedded}");
+}

@@ -194,19 +194,28 @@ const CONFLICTING: f64 = 0.25;
 const STALLED: f64 = 0.5;
 const BUSY_CLIENTS: f64 = 0.75;
 
+/// Share of the machine's cores from which on what is neither clients nor server is worth a word.
+const FOREIGN: f64 = 0.2;
+
 /// What probably ran out at the limit, by what was used there.
 pub(crate) fn ran_out(used: &Used, result: &RunResult) -> String {
     let all = result.machine.cores as f64;
     if used.machine_cores >= BUSY_CORES * all {
         let server = used.server_cores.map_or_else(String::new, |server| format!(", the server {server:.2}"));
-        let more = if used.client_cores > used.machine_cores / 2.0 {
+        let rest = used.machine_cores - used.client_cores - used.server_cores.unwrap_or(0.0);
+        // an embedded store has the clients' cores, and one that is not seen may be the rest
+        let more = if used.server_cores.is_some() && used.client_cores > used.machine_cores / 2.0 {
             "; with cores of their own for the clients the store may carry more"
+        } else if rest >= FOREIGN * all {
+            "; on a machine with nothing else to do the store may carry more"
         } else {
             ""
         };
         return format!(
-            "CPU ran out: {:.2} of {all} cores were busy (the clients used {:.2}{server}){more}",
-            used.machine_cores, used.client_cores
+            "CPU ran out: {:.2} of {all} cores were busy (the clients used {:.2}{server}, everything else {:.2}){more}",
+            used.machine_cores,
+            used.client_cores,
+            rest.max(0.0)
         );
     }
     if used.conflicts >= CONFLICTING {
