@@ -41,18 +41,23 @@ class Bench:
     def down(self):
         subprocess.run([self.acidtest, "lab", "down"], capture_output=True)
 
-    def trial(self, workload, store, seconds, *words):
-        """One run of acidtest: its only trial."""
+    def cells(self, *words, **more):
+        """The cells of the result of this command of acidtest."""
         out = os.path.join(self.folder, "result.json")
         # a result that is there is not written over
         with contextlib.suppress(FileNotFoundError):
             os.remove(out)
-        subprocess.run(
-            [self.acidtest, "run", workload, "--store", store, "--duration", f"{seconds}s", "--warmup", "500ms",
-             "--quiet", "--out", out, *words],
-            check=True)
+        subprocess.run([self.acidtest, *words, "--out", out], **more)
+        if not os.path.exists(out):
+            raise SystemExit(f"{os.path.basename(sys.argv[0])}: no result of {' '.join(words)}")
         with open(out) as file:
-            return json.load(file)["cells"][0]["trials"][0]
+            return json.load(file)["cells"]
+
+    def trial(self, workload, store, seconds, *words):
+        """One run of acidtest: its only trial."""
+        cells = self.cells("run", workload, "--store", store, "--duration", f"{seconds}s", "--warmup", "500ms", "--quiet", *words,
+                           check=True)
+        return cells[0]["trials"][0]
 
 
 def figures_of(trial):

@@ -392,7 +392,7 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
 fn busy(result: &RunResult, names: &Names) -> Option<String> {
     let cores = result.machine.cores;
     let busy = result.cells.iter().filter_map(|cell| Some((others(cell)?, cell)));
-    let busy: Vec<(f64, &CellResult)> = busy.filter(|(others, _)| *others > BUSY * cores as f64).collect();
+    let busy: Vec<(f64, &CellResult)> = busy.filter(|(others, _)| *others > OTHERS * cores as f64).collect();
     let (least, _) = busy.iter().min_by(|(one, _), (other, _)| one.total_cmp(other))?;
     let (most, busiest) = busy.iter().max_by(|(one, _), (other, _)| one.total_cmp(other))?;
     let (used, during) = match busy.as_slice() {
@@ -410,7 +410,7 @@ fn busy(result: &RunResult, names: &Names) -> Option<String> {
 
 /// Share of the machine's cores from which others that use them are told. What the kernel does for a store (writing
 /// back, interrupts) is in no process and counts as others', so it is not small.
-const BUSY: f64 = 0.25;
+pub(crate) const OTHERS: f64 = 0.25;
 
 /// Cores that were used by neither the clients nor the run's servers, on average; none where the server's processes are not
 /// known, as it may be on this machine.

@@ -36,7 +36,7 @@ fn of_search(result: &RunResult, cell: &CellResult, found: &Capacity, names: &Na
     if let (Some((limit, _)), Limit::Objective { .. } | Limit::Probes) =
         (found.at_limit_and_half(), &found.limit)
     {
-        lines.push(format!("  At {}/s {}.", offered(limit.per_second), ran_out(&limit.used, result)));
+        lines.push(format!("  At {}/s {}.", offered(limit.per_second), ran_out(&limit.used, cell, result)));
     }
     if let Some(headroom) = &found.headroom {
         lines.push(format!("  {}", beside_demand(headroom)));

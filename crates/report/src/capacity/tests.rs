@@ -388,12 +388,17 @@ fn cores_that_others_used_are_not_told_as_the_store_s() {
         machine_cores: all,
         ..Used::default()
     };
-    let said = |used| crate::tables::ran_out(&used, &result);
-    let others = said(used(all * 0.4, Some(all * 0.2)));
+    let mut cell = CellResult { embedded: false, ..result.cells[0].clone() };
+    let said = |used, cell: &CellResult| crate::tables::ran_out(&used, cell, &result);
+    let others = said(used(all * 0.4, Some(all * 0.2)), &cell);
     assert!(others.contains("everything else") && others.contains("with nothing else to do"), "{others}");
-    let clients = said(used(all * 0.7, Some(all * 0.3)));
+    let clients = said(used(all * 0.7, Some(all * 0.3)), &cell);
     assert!(clients.contains("cores of their own for the clients"), "{clients}");
+    // the rest may be the server's
+    let unseen = said(used(all * 0.4, None), &cell);
+    assert!(unseen.ends_with("everything else 9.60)"), "{unseen}");
     // it runs where the clients do
-    let embedded = said(used(all, None));
+    cell.embedded = true;
+    let embedded = said(used(all, None), &cell);
     assert!(embedded.ends_with("everything else 0.00)"), "{embedded}");
 }

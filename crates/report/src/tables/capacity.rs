@@ -8,6 +8,7 @@ use crate::{
     dimensions::NOT_THERE,
     distinct,
     figure::{bytes, nanoseconds, offered, rate, three_digits},
+    notes::OTHERS,
     price::Priceable,
     table::{Entry, Table, Worth},
 };
@@ -194,19 +195,19 @@ const CONFLICTING: f64 = 0.25;
 const STALLED: f64 = 0.5;
 const BUSY_CLIENTS: f64 = 0.75;
 
-/// Share of the machine's cores from which on what is neither clients nor server is worth a word.
-const FOREIGN: f64 = 0.2;
-
 /// What probably ran out at the limit, by what was used there.
-pub(crate) fn ran_out(used: &Used, result: &RunResult) -> String {
+pub(crate) fn ran_out(used: &Used, cell: &CellResult, result: &RunResult) -> String {
     let all = result.machine.cores as f64;
     if used.machine_cores >= BUSY_CORES * all {
         let server = used.server_cores.map_or_else(String::new, |server| format!(", the server {server:.2}"));
         let rest = used.machine_cores - used.client_cores - used.server_cores.unwrap_or(0.0);
-        // an embedded store has the clients' cores, and one that is not seen may be the rest
-        let more = if used.server_cores.is_some() && used.client_cores > used.machine_cores / 2.0 {
+        // what is not seen of the run's own servers, or serves its locks, is in the rest
+        let is_all_seen = (cell.embedded || used.server_cores.is_some())
+            && cell.trials.iter().all(|trial| trial.resources.others.is_empty());
+        // an embedded store has the clients' cores
+        let more = if !cell.embedded && used.client_cores > used.machine_cores / 2.0 {
             "; with cores of their own for the clients the store may carry more"
-        } else if rest >= FOREIGN * all {
+        } else if is_all_seen && rest > OTHERS * all {
             "; on a machine with nothing else to do the store may carry more"
         } else {
             ""
