@@ -144,7 +144,7 @@ Examples:
           mut_arg("demand", |arg| arg.help("Operations that come: 4051/s, 350M/day; the capacity is held against it")),
           mut_arg("arrivals", |arg| arg.help("How arrivals are spaced [default: poisson]")),
           mut_arg("trials", |arg| arg.hide(true)), mut_arg("ops", |arg| arg.hide(true)), mut_arg("rate", |arg| arg.hide(true)),
-          mut_arg("trace", |arg| arg.hide(true)), mut_arg("fault", |arg| arg.hide(true)), mut_arg("on_kill", |arg| arg.hide(true)),
+          mut_arg("trace", |arg| arg.hide(true)), mut_arg("duty", |arg| arg.hide(true)), mut_arg("fault", |arg| arg.hide(true)), mut_arg("on_kill", |arg| arg.hide(true)),
           mut_arg("on_stop", |arg| arg.hide(true)), mut_arg("on_start", |arg| arg.hide(true)),
           mut_arg("on_pause", |arg| arg.hide(true)), mut_arg("on_resume", |arg| arg.hide(true)),
           after_help = CAPACITY_EXAMPLES)]
@@ -304,6 +304,9 @@ pub(crate) struct Driving {
     /// What a client does after a refused operation; with --trace it tries again [default: count]
     #[arg(long)]
     pub(crate) on_refused: Option<OnRefused>,
+    /// Share of the time in which each client works, above 0 to 1; it rests in between [default: 1]
+    #[arg(long, value_name = "SHARE", conflicts_with = "rate")]
+    pub(crate) duty: Option<f64>,
     /// Replay a generated sequence of N operations (100,000 if not given) whose every capture succeeds
     /// in order; one that is refused waits 5 ms and is tried again by itself; the final stock must be the
     /// sequence's own
@@ -536,6 +539,7 @@ impl Run {
             ("arrivals", driving.arrivals.is_some()),
             ("max_retries", driving.max_retries.is_some()),
             ("on_refused", driving.on_refused.is_some()),
+            ("duty", driving.duty.is_some()),
             ("trace", driving.trace.is_some()),
             ("threads", driving.threads.is_some()),
             ("processes", driving.processes.is_some()),
@@ -593,6 +597,7 @@ impl Run {
         set(&mut plan.timeout, driving.timeout.as_ref());
         set(&mut plan.max_retries, driving.max_retries.as_ref());
         set(&mut plan.on_refused, driving.on_refused.map(RefusedKind::from).as_ref());
+        set(&mut plan.duty, driving.duty.as_ref());
         plan.trace = driving.trace.or(plan.trace);
         plan.threads = driving.threads.or(plan.threads);
         plan.processes = driving.processes.or(plan.processes);
@@ -643,7 +648,8 @@ mod tests {
     /// The help of an option names the default that a plan has.
     #[test]
     fn the_help_names_the_real_defaults() {
-        let plan = toml::Value::try_from(Plan::of("inventory")).unwrap();
+        let plan_of_inventory = Plan::of("inventory");
+        let plan = toml::Value::try_from(&plan_of_inventory).unwrap();
         let command = Arguments::command();
         let run = command.find_subcommand("run").unwrap();
         let mut seen = 0;
@@ -673,6 +679,7 @@ mod tests {
             let real = match value {
                 Some(toml::Value::Array(values)) => values[0].to_string(),
                 Some(value) => value.to_string(),
+                None if name == "duty" => plan_of_inventory.duty.to_string(),
                 None if name == "threads" => "one a core".to_owned(),
                 None if name == "fault" => "none".to_owned(),
                 None if name == "processes" => "this one; 2 with --fault stall".to_owned(),

@@ -69,6 +69,8 @@ pub struct Load {
     pub max_retries: u32,
     /// The way to go on when the store refuses an operation.
     pub on_refused: OnRefused,
+    /// The share of the time in which each client works, above 0 to 1; in between it rests. Below 1 only in a closed loop.
+    pub duty: f64,
     /// Operating-system threads; clients are distributed over them in turn.
     pub threads: usize,
     /// Seeds the random numbers of the schedule and of the back-offs.
@@ -93,6 +95,7 @@ impl Load {
             timeout: Duration::from_secs(10),
             max_retries: 100,
             on_refused: OnRefused::Count,
+            duty: 1.0,
             threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             seed: 1,
             patience: Duration::from_secs(10),

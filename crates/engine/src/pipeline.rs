@@ -82,11 +82,22 @@ impl Seat {
         // it was due
         let mut due: Option<(u64, bool)> = None;
         let mut over = false;
+        // since when something has been in flight
+        let mut busy_since = None;
         let mut now = self.now();
         let mut slice = now;
         loop {
             over |= self.stopping() || self.is_spent();
-            if !over && due.is_none() && flight.count < client.depth() {
+            let worked = busy_since.map_or(0, |since| now.saturating_sub(since));
+            let is_tired = self.is_tired(worked);
+            if is_tired && flight.count == 0 && !over {
+                self.rest(0).await;
+                now = self.now();
+                continue;
+            }
+            // a batch that is begun becomes as large as it is to be
+            let pauses = is_tired && client.settles_early();
+            if !over && !pauses && due.is_none() && flight.count < client.depth() {
                 due = self.claim(now).map(|due| (due, due < now));
                 over = due.is_none();
             }
@@ -115,6 +126,9 @@ impl Seat {
                     let deadline = start.saturating_add(self.timeout());
                     self.started(phase, late);
                     let sent = self.guard(client.send(&operation), deadline).await;
+                    if flight.count == 0 {
+                        busy_since = Some(start);
+                    }
                     flight.add(InFlight { operation, due: moment, start });
                     sent.unwrap_or_else(|| Err(Fault::lost(self.no_answer(deadline))))
                 }
@@ -152,6 +166,11 @@ impl Seat {
                     self.settled(client, sent, Outcome::Unknown, end, phase);
                 }
                 self.reconnect(async || client.connect().await).await;
+            }
+            if flight.count == 0
+                && let Some(since) = busy_since.take()
+            {
+                self.worked(end.saturating_sub(since));
             }
             slice = self.give_way(slice, end).await;
             // reading the clock is a large part of the cost of a message, so the last reading is used again

@@ -31,6 +31,10 @@ const TICK: u64 = 100_000_000;
 /// thread run.
 const SLICE: u64 = 100_000;
 
+/// Nanoseconds (1 ms) of rest that a client saves up, so that clients of a fast store do not wait for less than the
+/// kernel's timers can tell.
+const REST: f64 = 1e6;
+
 /// Nanoseconds (1 s) after which a client that has not yet come checks again whether the trial is being stopped: there may
 /// be many of them.
 const ABSENT: u64 = 1_000_000_000;
@@ -104,6 +108,8 @@ pub struct Seat {
     /// When the phase ends, in nanoseconds of the trial's clock.
     end: u64,
     cuts: Cuts,
+    /// Nanoseconds of rest that the client has not yet taken.
+    owed: f64,
     /// Whether the connection opened last can still be used. Once a connection is given up, no answer on it counts
     /// any more.
     connected: bool,
@@ -124,6 +130,7 @@ impl Seat {
             phase: Phase::WarmUp,
             end: 0,
             cuts: Cuts::default(),
+            owed: 0.0,
             connected: false,
         }
     }
@@ -329,6 +336,7 @@ impl Seat {
             (Phase::Measured, Extent::Operations(_)) => u64::MAX,
         };
         self.bench.borrow_mut().enter(phase, start, end);
+        self.owed = 0.0;
         self.phase = phase;
         self.end = end;
     }
@@ -368,9 +376,44 @@ impl Seat {
             if !self.scheduled && outcome != Outcome::Ok && self.shared.is_schedule_over() {
                 break;
             }
+            if self.is_tired(ended - begun) {
+                self.rest(ended - begun).await;
+                now = self.now();
+            } else {
+                self.worked(ended - begun);
+            }
             slice = self.give_way(slice, now).await;
             now = now.max(slice);
         }
+    }
+
+    /// Nanoseconds of rest for nanoseconds of work. Whoever is not on the schedule waits for those who are, and has none.
+    fn earned(&self, worked: u64) -> f64 {
+        let duty = self.shared.load.duty;
+        // of the least shares a rest is longer than any trial
+        let times = (1.0 / duty - 1.0).min(1e15);
+        if duty < 1.0 && self.scheduled { worked as f64 * times } else { 0.0 }
+    }
+
+    /// Counts work after which the client goes on at once.
+    pub(crate) fn worked(&mut self, worked: u64) {
+        self.owed += self.earned(worked);
+    }
+
+    /// Whether the client is to rest after this work.
+    pub(crate) fn is_tired(&self, worked: u64) -> bool {
+        self.owed + self.earned(worked) >= REST
+    }
+
+    /// Rests after this work, and after what was counted before, at most until the phase ends.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0; a longer one is cut by the phase's end
+    pub(crate) async fn rest(&mut self, worked: u64) {
+        self.worked(worked);
+        let begun = self.now();
+        self.sleep_until(begun.saturating_add(self.owed as u64).min(self.end)).await;
+        let now = self.now();
+        // a rest that was longer than it should have been shortens the next one; with the phase every rest is over
+        self.owed = if now < self.end { self.owed - (now - begun) as f64 } else { 0.0 };
     }
 
     /// When this client's next operation is due. [`take_turn`](Self::take_turn) decides at that moment whether it

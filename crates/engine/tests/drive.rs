@@ -450,6 +450,44 @@ fn a_number_of_operations_is_done_exactly() {
     assert_eq!(measurement.stopped, None);
 }
 
+/// How many operations of so many milliseconds a client that works for this share of 10 s does.
+fn done_in_turns(millis: u64, duty: f64) -> u64 {
+    let load = Load { duty, warmup: Duration::from_millis(300), ..for_millis(10_000) };
+    let (measurement, _) = simulate(load, 3, ok_after(millis));
+    measurement.operations[0].count(Outcome::Ok) / 3
+}
+
+#[test]
+fn a_client_works_for_its_share_of_the_time() {
+    for (millis, duty, least, most) in [
+        (4, 1.0, 2_490, 2_500),
+        (4, 0.5, 1_230, 1_260),
+        (4, 0.1, 240, 255),
+        (1, 0.9, 8_900, 9_050),
+        (500, 0.25, 5, 5),
+    ] {
+        let done = done_in_turns(millis, duty);
+        assert!((least..=most).contains(&done), "{done} of {millis} ms at {duty}");
+    }
+    // one that rests for longer than the measured part is over with it
+    assert_eq!(done_in_turns(10, 1e-9), 1);
+}
+
+#[test]
+fn a_trial_of_clients_that_rest_is_stopped_while_they_do() {
+    let script: Arc<Script> = Arc::new(ok_after(5));
+    let trial = Trial::new(Load { duty: 1e-6, ..patient() }, 2);
+    let running = trial.clone();
+    let world = Arc::default();
+    let tasks = tasks(2, &world, &script);
+    let begun = std::time::Instant::now();
+    let running = thread::spawn(move || running.run(tasks).unwrap());
+    until("both have done one", || world.attempts.load(SeqCst) == 2);
+    trial.stop(Stop::Interrupted);
+    assert_eq!(running.join().unwrap().operations[0].count(Outcome::Ok), 2);
+    assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn an_answer_without_an_end_is_out_of_time_too() {
     let load = Load { timeout: Duration::from_millis(100), ..operations(1) };
@@ -854,6 +892,26 @@ fn pipe(
 ) -> (Measurement, Vec<Arc<Pipe>>) {
     let (tasks, pipes) = pipelines(clients, shape, answers);
     (simulated(load, tasks), pipes)
+}
+
+/// With several in flight a client stops sending, waits for all of them, and rests.
+#[test]
+fn a_client_with_operations_in_flight_works_for_its_share_of_the_time() {
+    for (depth, settles_early) in [(1, true), (8, true), (5, false)] {
+        let done = |duty| {
+            let answers = move |flight: &BTreeSet<u64>| {
+                let ended = flight.iter().take(if settles_early { 1 } else { 5 }).map(|number| ok(*number));
+                (Duration::from_millis(50), ended.collect())
+            };
+            let load = Load { duty, ..for_millis(60_000) };
+            let (measurement, _) = pipe(load, 2, shape(depth, settles_early), answers);
+            measurement.operations[0].count(Outcome::Ok) as f64
+        };
+        let (least, most) = (done(f64::MIN_POSITIVE / 1e9), 2.0 * depth as f64);
+        assert!(least <= most, "{least}, but one batch each, and then a rest without an end, are {most}");
+        let (whole, half) = (done(1.0), done(0.5));
+        assert!((0.47..0.53).contains(&(half / whole)), "{half} of {whole} with {depth} in flight");
+    }
 }
 
 fn ok(number: u64) -> Completion {

@@ -9,6 +9,7 @@ use crate::{
     dimensions::Names,
     distinct,
     figure::{bytes, offered},
+    tables::percent,
 };
 
 pub(crate) fn headline(result: &RunResult, names: &Names) -> String {
@@ -106,6 +107,11 @@ pub(crate) fn driving(result: &RunResult) -> String {
         RefusedKind::Count if plan.trace.is_none() => "",
         RefusedKind::Count | RefusedKind::Retry => " · refused operations wait 5 ms and try again",
     };
+    let duty = if plan.duty < 1.0 {
+        format!(" · each client works for {} of the time", percent(plan.duty))
+    } else {
+        String::new()
+    };
     let all = clients(&distinct(result.cells.iter().map(|cell| cell.clients)));
     let scheduled = distinct(result.cells.iter().filter_map(|cell| cell.scheduled));
     let who = if plan.rates.is_empty() || scheduled.is_empty() {
@@ -116,7 +122,7 @@ pub(crate) fn driving(result: &RunResult) -> String {
     };
     let durability = common_durability(result)
         .map_or_else(String::new, |durability| format!(" · durability {durability}"));
-    format!("{who}, {arrivals}{durability}{extent} · {trials}{refused} · seed {}", plan.seed)
+    format!("{who}, {arrivals}{durability}{extent} · {trials}{refused}{duty} · seed {}", plan.seed)
 }
 
 /// How the clients of the first cell come and go, where they do.

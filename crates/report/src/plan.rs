@@ -90,6 +90,9 @@ pub struct Plan {
     /// there: clients that wait for items drawn at random may all come to wait.
     #[serde(default)]
     pub on_refused: RefusedKind,
+    /// The share of the time in which each client works, above 0 to 1; in between it rests, in a closed loop.
+    #[serde(default = "defaults::duty", skip_serializing_if = "defaults::is_duty")]
+    pub duty: f64,
     /// Number of operations of a generated sequence to replay, whose every capture succeeds in order; none to draw at
     /// random.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,6 +194,7 @@ impl Plan {
             timeout: defaults::timeout(),
             max_retries: defaults::max_retries(),
             on_refused: RefusedKind::default(),
+            duty: defaults::duty(),
             trace: None,
             threads: None,
             processes: None,
@@ -301,6 +305,15 @@ mod defaults {
 
     pub(super) fn max_retries() -> u32 {
         100
+    }
+
+    pub(super) fn duty() -> f64 {
+        1.0
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+    pub(super) fn is_duty(duty: &f64) -> bool {
+        *duty >= self::duty()
     }
 
     pub(super) fn seed() -> u64 {

@@ -69,6 +69,7 @@ impl Cell {
             warmup: if plan.trace.is_some() || !workload.warms_up() { Duration::ZERO } else { plan.warmup.0 },
             timeout: plan.timeout.0,
             max_retries: plan.max_retries,
+            duty: plan.duty,
             // a capture of a sequence succeeds once the operations before it are done, so it is tried again
             on_refused: if plan.trace.is_some() { OnRefused::Retry(REFUSED_WAIT) } else { OnRefused::Count },
             threads: match plan.threads {

@@ -54,6 +54,7 @@ impl<'a> GivenOptions<'a> {
             ("timeout", plan.timeout != usual.timeout),
             ("max_retries", plan.max_retries != usual.max_retries),
             ("on_refused", plan.on_refused != usual.on_refused),
+            ("duty", plan.duty < 1.0),
             ("trace", plan.trace.is_some()),
             ("threads", plan.threads.is_some()),
             ("processes", plan.processes.is_some()),
@@ -184,6 +185,7 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
     let limits = [
         ("rates", "between 0.001 and 10,000,000", plan.rates.iter().all(|rate| (1e-3..=1e7).contains(rate))),
         ("trials", "at most 10,000", plan.trials <= TRIALS),
+        ("duty", "above 0 and at most 1", plan.duty > 0.0 && plan.duty <= 1.0),
         ("duration", "at most 90 days", most(plan.duration, LONGEST)),
         ("warmup", "at most 90 days", most(plan.warmup, LONGEST)),
         ("timeout", "at most one day", most(plan.timeout, LONGEST_ANSWER)),
@@ -337,7 +339,7 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
     let grows = acidtest_workloads::workload(&plan.workload).is_some_and(|kind| kind.demand.is_some());
     let searches = plan.capacity.is_some();
     let chosen = "a search for a capacity chooses its rates and its number of probes itself";
-    let rows: [Row; 18] = [
+    let rows: [Row; 19] = [
         ("rates", searches, chosen),
         ("trials", searches, chosen),
         ("ops", searches, "every objective must hold for a time (--hold)"),
@@ -371,6 +373,11 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
         ),
         ("duration", plan.ops.is_some(), "the measured part is a number of operations (--ops)"),
         ("duration", traced, "a sequence is replayed to its end (--trace)"),
+        (
+            "duty",
+            plan.duty < 1.0 && (searches || !plan.rates.is_empty()),
+            "operations come at a rate, and clients rest between them by themselves",
+        ),
         ("ops", traced, "a sequence has its own number of operations (--trace)"),
         ("warmup", traced && !plan.warmup.0.is_zero(), "a sequence begins at its beginning (--trace)"),
         ("rates", traced, "a sequence is replayed in a closed loop (--trace)"),

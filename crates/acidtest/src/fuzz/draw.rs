@@ -157,6 +157,8 @@ fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
             plan.rates =
                 some(rng, if simulated { &[30.0, 200.0, 1_000.0, 5_000.0] } else { &[2_000.0, 10_000.0] });
             plan.arrivals = one(rng, &[ArrivalKind::Constant, ArrivalKind::Poisson]);
+        } else if chance(rng, 0.2) {
+            plan.duty = one(rng, &[0.1, 0.5, 0.9]);
         }
     }
     plan.parameters = match workload {

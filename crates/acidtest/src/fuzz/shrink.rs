@@ -69,6 +69,7 @@ fn plans(plan: &Plan) -> Vec<Plan> {
         Plan { ops: plan.ops.map(|ops| ops.div_ceil(2)), ..plan.clone() },
         Plan { trace: plan.trace.map(|length| length.div_ceil(2)), ..plan.clone() },
         Plan { max_retries: usual.max_retries, ..plan.clone() },
+        Plan { duty: usual.duty, ..plan.clone() },
     ];
     if plan.ops.is_none() && plan.trace.is_none() {
         let half = plan.duration.0.div_f64(2.0).max(Duration::from_millis(1));

@@ -357,6 +357,7 @@ fn differences(a: &RunResult, b: &RunResult) -> Vec<String> {
             ),
             ("client processes", plan.client_processes().unwrap_or(1).to_string()),
             ("arrivals", format!("{:?}", plan.arrivals)),
+            ("duty", crate::tables::percent(plan.duty)),
             ("on refused", format!("{:?}", plan.on_refused)),
             ("seed", plan.seed.to_string()),
         ]

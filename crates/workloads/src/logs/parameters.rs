@@ -318,6 +318,7 @@ impl Parameters {
             ("max_retries", false, "no entry conflicts with another"),
             ("on_refused", false, "--retry says whether a client tries again what was refused"),
             ("timeout", false, "--give-up says how long a client waits for an answer"),
+            ("duty", false, "--clients, --entries and --ramp say how much is sent in which time"),
             ("duration", false, lasts),
             ("ops", false, lasts),
             ("warmup", false, "clients come and go: those that come first are the warm-up of the others"),
