@@ -83,8 +83,14 @@ impl<'a> Trial<'a> {
         let place = Place { namespace: NAMESPACE.to_owned(), trial };
         let port = store.records().unwrap();
         port.load(&place, &LAYOUT, &LoadProgress::default()).await.unwrap();
-        let wanted =
-            Requirements { lock, isolation: None, transaction, refresh: Refresh::No, layout: LAYOUT };
+        let wanted = Requirements {
+            lock,
+            decides: true,
+            isolation: None,
+            transaction,
+            refresh: Refresh::No,
+            layout: LAYOUT,
+        };
         Self { port, place, wanted }
     }
 

@@ -64,6 +64,7 @@ impl RecordsStore for Elasticsearch {
             refresh: refresh(wanted.refresh),
             locks: self.locks.clone(),
             has_scripts: self.has_scripts(),
+            decides: wanted.decides,
         };
         records::task(connector, scenario)
     }
@@ -117,6 +118,8 @@ struct Clients {
     refresh: &'static str,
     locks: Option<LockService>,
     has_scripts: bool,
+    /// Whether anything would be scripted.
+    decides: bool,
 }
 
 /// One client's connection to the server, and to the lock service under the hard lock.
@@ -133,7 +136,7 @@ impl Connector for Clients {
     type Connection = Client;
 
     async fn connect(&self) -> Result<Client, String> {
-        if self.lock == Lock::Native && !self.has_scripts {
+        if self.lock == Lock::Native && self.decides && !self.has_scripts {
             return Err(format!(
                 "the server has no script engine for {LANGUAGE}: the native lock is a scripted _update; \
                  leave it out, or use a server with the module lang-painless, as Elastic's own packages have it"

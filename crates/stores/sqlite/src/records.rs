@@ -423,7 +423,14 @@ mod tests {
         let mut request = Request { action: Action::Update, key: key_name(0), ..Request::default() };
         request.fields.fill(&layout, 1);
         for lock in [Lock::None, Lock::Soft, Lock::Hard, Lock::Native] {
-            let wanted = Requirements { lock, isolation: None, transaction: 1, refresh: Refresh::No, layout };
+            let wanted = Requirements {
+                lock,
+                decides: true,
+                isolation: None,
+                transaction: 1,
+                refresh: Refresh::No,
+                layout,
+            };
             let mut client = wait(connector(&store, &place, wanted).connect()).unwrap();
             let ended = wait(client.single(&request, &mut Answer::default()));
             let fits = match &ended {

@@ -155,6 +155,8 @@ fn unwritten(why: String) -> Attempt {
 pub struct Requirements {
     /// The lock mode, which protects updates and modifies.
     pub lock: Lock,
+    /// Whether there are updates or modifies at all.
+    pub decides: bool,
     /// Isolation level of every transaction and single statement; `None` for the store's own default.
     pub isolation: Option<Isolation>,
     /// Number of operations in one transaction; 1 if operations run by themselves.

@@ -127,6 +127,7 @@ impl Workload for Records {
         let ledger = Arc::new(Ledger::of(setup.part, layout, setup.reusable.unwrap_or_default()));
         let wanted = Requirements {
             lock: setup.lock,
+            decides: self.decides(),
             isolation: self.isolation(),
             transaction: self.parameters.transaction,
             refresh: self.parameters.refresh,

@@ -31,6 +31,7 @@ fn clients(store: &Elasticsearch, place: &Place, wanted: Requirements) -> Client
         refresh: refresh(wanted.refresh),
         locks: store.locks.clone(),
         has_scripts: store.has_scripts(),
+        decides: wanted.decides,
     }
 }
 
@@ -85,8 +86,14 @@ fn a_write_on_what_has_changed_is_a_conflict_and_without_effect() {
     let Some((_service, _server, store)) = start() else { return };
     let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
-    let wanted =
-        Requirements { lock: Lock::Soft, isolation: None, transaction: 1, refresh: Refresh::No, layout };
+    let wanted = Requirements {
+        lock: Lock::Soft,
+        decides: true,
+        isolation: None,
+        transaction: 1,
+        refresh: Refresh::No,
+        layout,
+    };
     let key = records::key_name(0);
     let mut request = Request {
         action: Action::Update,
@@ -122,8 +129,14 @@ fn a_lock_that_another_holds_is_waited_for_and_then_a_conflict() {
     let Some((_service, _server, store)) = start() else { return };
     let layout = Layout { records: 1, fields: 2, field_bytes: 20, scans: false };
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 0 };
-    let wanted =
-        Requirements { lock: Lock::Hard, isolation: None, transaction: 1, refresh: Refresh::No, layout };
+    let wanted = Requirements {
+        lock: Lock::Hard,
+        decides: true,
+        isolation: None,
+        transaction: 1,
+        refresh: Refresh::No,
+        layout,
+    };
     let key = records::key_name(0);
     wait(async {
         store.load(&place, &layout, &LoadProgress::default()).await.unwrap();

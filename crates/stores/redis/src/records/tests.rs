@@ -149,8 +149,14 @@ fn answers_that_are_missing_are_not_taken_for_empty_ones() {
     let redis = wait(Redis::open(&address)).unwrap();
     let layout = Layout { records: 1, fields: 1, field_bytes: 16, scans: false };
     let place = Place { namespace: NAMESPACE.to_owned(), trial: 1 };
-    let wanted =
-        Requirements { lock: Lock::Native, isolation: None, transaction: 2, refresh: Refresh::No, layout };
+    let wanted = Requirements {
+        lock: Lock::Native,
+        decides: true,
+        isolation: None,
+        transaction: 2,
+        refresh: Refresh::No,
+        layout,
+    };
     let requests = vec![records::Request { key: key_name(0), ..records::Request::default() }; 2];
     let ended = wait(async {
         let mut client = connector(&redis)(&place, wanted).connect().await.unwrap();
