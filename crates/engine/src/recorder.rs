@@ -553,6 +553,11 @@ impl Totals {
         (self.completed.load(Ordering::Relaxed), inner.series.last().cloned(), inner.reconnects)
     }
 
+    /// The complete seconds from this number on.
+    pub(crate) fn seconds_from(&self, first: usize) -> Vec<Second> {
+        self.lock().series.get(first..).unwrap_or_default().to_vec()
+    }
+
     pub(crate) fn collect(&self) -> RecorderTotals {
         let mut inner = self.lock();
         inner.progress.fill(u64::MAX);

@@ -369,6 +369,19 @@ impl Trial {
         Progress { measured, completed, last, reconnects }
     }
 
+    /// Names of the operations, in the order of the counts of each second.
+    #[must_use]
+    pub fn operations(&self) -> &'static [&'static str] {
+        self.shared.load.operations
+    }
+
+    /// The complete seconds of the measured part from this number on; may be called from any thread while it runs. A
+    /// second is complete when every client thread has gone on from it.
+    #[must_use]
+    pub fn seconds_from(&self, first: usize) -> Vec<Second> {
+        self.shared.totals.seconds_from(first)
+    }
+
     /// What has become of the operations of the measured part so far. May be called from any thread while it runs.
     #[must_use]
     pub fn so_far(&self) -> SoFar {

@@ -11,5 +11,5 @@ mod resources;
 mod sampler;
 
 pub use machine::{Machine, machine};
-pub use resources::{MachineUse, MemoryKind, ProcessUse, Resources};
+pub use resources::{LatelyUsed, MachineUse, MemoryKind, ProcessUse, Resources};
 pub use sampler::Sampler;

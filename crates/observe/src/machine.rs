@@ -103,6 +103,13 @@ impl MachineWatch {
         }
     }
 
+    /// Cores kept busy between two readings that this is called after, or since the start.
+    pub(crate) fn cores_since(&self, told: &mut Option<Cpu>) -> Option<f64> {
+        let (from, to) = (told.or(self.first)?, self.last?);
+        *told = Some(to);
+        Some(rate(to.busy_since(&from), to.seconds_since(&from)))
+    }
+
     /// The use between the start and the last reading, which ended a span of `seconds`.
     pub(crate) fn result(&self, seconds: f64) -> MachineUse {
         let now = pressure();
@@ -139,7 +146,7 @@ impl MachineWatch {
 /// it. The sum of the sampled counters may therefore be less than what a single process used; the time that was not
 /// idle never is.
 #[derive(Clone, Copy)]
-struct Cpu {
+pub(crate) struct Cpu {
     at: Instant,
     /// Ticks with nothing to do, or waiting for storage, over all cores.
     idle: u64,

@@ -274,6 +274,11 @@ impl Group {
     }
 
     /// The group's use over `seconds`; `None` if it never had a member.
+    /// The memory that was last read, in bytes.
+    pub(crate) fn memory_now(&self) -> u64 {
+        self.memory.last_bytes
+    }
+
     pub(crate) fn result(&self, seconds: f64) -> Option<ProcessUse> {
         let mut spent = self.ended;
         for member in &self.members {
@@ -317,12 +322,14 @@ struct Memory {
     readings: u64,
     sum_bytes: u64,
     max_bytes: u64,
+    last_bytes: u64,
     refused: bool,
 }
 
 impl Memory {
     fn read(&mut self, members: &[Member]) {
         let bytes: u64 = members.iter().map(|member| self.of(member)).sum();
+        self.last_bytes = bytes;
         // a group that has ended has no memory left, and must not lower the mean over its life
         if members.iter().any(|member| !member.zombie) {
             self.readings += 1;

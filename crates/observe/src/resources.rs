@@ -24,6 +24,18 @@ pub struct Resources {
     pub machine: MachineUse,
 }
 
+/// Resources that were used in a short while, told while it goes on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatelyUsed {
+    /// Who used them: `clients`, `server`, the role of a server beside it, or `machine`.
+    pub who: String,
+    /// Cores kept busy: 1.0 is one core, all the time.
+    pub cores: f64,
+    /// The memory in use, in bytes; none of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+}
+
 /// Resources that a process, or a tree of processes taken as one, used over the whole span.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessUse {

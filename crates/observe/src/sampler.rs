@@ -13,9 +13,9 @@ use std::{
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::{
-    machine::MachineWatch,
+    machine::{Cpu, MachineWatch},
     process::{EndedProcess, Group, by_parent},
-    resources::{ProcessUse, Resources},
+    resources::{LatelyUsed, ProcessUse, Resources},
 };
 
 /// Shortest interval between samples: the kernel counts CPU in ticks of 10 ms, so a shorter one would cost more
@@ -89,6 +89,13 @@ impl Sampler {
         with(&self.watch, |watch| watch.client.join(pid));
     }
 
+    /// What was used since this was last called, or since the start, as far as samples were taken: of the client, the
+    /// server, the others by their names, and the machine.
+    #[must_use]
+    pub fn lately(&self) -> Vec<LatelyUsed> {
+        with(&self.watch, Watch::lately)
+    }
+
     /// Ends the thread, takes one last sample and returns the resources used. A server that has ended in the
     /// meantime is reported as far as it was seen.
     #[must_use]
@@ -117,6 +124,15 @@ struct Watch {
     /// The servers beside it, by name.
     others: Vec<(String, Group)>,
     machine: MachineWatch,
+    told: Told,
+}
+
+/// What [`Sampler::lately`] has told already.
+struct Told {
+    at: Instant,
+    /// CPU seconds of each group.
+    cpu: Vec<f64>,
+    machine: Option<Cpu>,
 }
 
 impl Watch {
@@ -139,6 +155,7 @@ impl Watch {
             server: server.and_then(tree),
             others: others.iter().filter_map(|(name, pid)| Some(((*name).to_owned(), tree(*pid)?))).collect(),
             machine,
+            told: Told { at: now, cpu: Vec::new(), machine: None },
         };
         watch.sample_closely();
         watch
@@ -171,6 +188,29 @@ impl Watch {
         let close_cost = thread_cpu().saturating_sub(before);
         self.next_close_look = self.looked + CLOSE_INTERVAL.max(close_cost * REST);
         cost
+    }
+
+    fn lately(&mut self) -> Vec<LatelyUsed> {
+        let Self { told, looked, .. } = self;
+        let seconds = looked.saturating_duration_since(told.at).as_secs_f64();
+        told.at = *looked;
+        let client = [("clients", &self.client)].into_iter();
+        let server = self.server.iter().map(|server| ("server", server));
+        let others = self.others.iter().map(|(name, group)| (name.as_str(), group));
+        let groups = client.chain(server).chain(others).enumerate();
+        let mut used: Vec<LatelyUsed> = groups
+            .map(|(index, (who, group))| {
+                let cpu = group.result(1.0).map_or(0.0, |used| used.cpu_seconds);
+                let before = told.cpu.get(index).copied().unwrap_or_default();
+                told.cpu.resize(told.cpu.len().max(index + 1), 0.0);
+                told.cpu[index] = cpu;
+                let cores = if seconds > 0.0 { ((cpu - before) / seconds).max(0.0) } else { 0.0 };
+                LatelyUsed { who: who.to_owned(), cores, memory_bytes: Some(group.memory_now()) }
+            })
+            .collect();
+        let machine = self.machine.cores_since(&mut told.machine);
+        used.extend(machine.map(|cores| LatelyUsed { who: "machine".to_owned(), cores, memory_bytes: None }));
+        used
     }
 
     fn finish(&mut self) -> Resources {

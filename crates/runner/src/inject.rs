@@ -317,6 +317,11 @@ impl<'a> Injector<'a> {
         !self.open.iter().any(is_stopping) && instance.member(Role::Server).is_some()
     }
 
+    /// What was done to the members so far.
+    pub(crate) fn done(&self) -> &[Injected] {
+        &self.done
+    }
+
     /// Whether something was done to a member, and all of them are back and answer.
     pub(crate) fn has_all_back(&self) -> bool {
         self.open.is_empty() && !self.done.is_empty()

@@ -37,7 +37,7 @@ pub use grid::{Cell, Grid, expected, kind_of};
 pub use host::Host;
 pub use inject::Injected;
 pub use instance::{Claim, Instance, address_of, remove_leftover};
-pub use observer::{Interrupt, Observer, Silent, Watcher};
+pub use observer::{FaultStage, Interrupt, Observer, SecondSeen, Silent, Watcher};
 pub use processes::{Processes, Worker};
 pub use run::{Environment, Finished, Order, run};
 pub use store::{OpenOptions, Opener};

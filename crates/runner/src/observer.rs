@@ -2,7 +2,36 @@
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
-use acidtest_engine::Progress;
+use acidtest_engine::{Progress, Second};
+use acidtest_model::Role;
+use acidtest_observe::LatelyUsed;
+use acidtest_report::RunResult;
+
+/// What is new a second later in the measured part of a trial.
+#[derive(Clone, Debug)]
+pub struct SecondSeen<'a> {
+    /// Names of the operations, in the order of the counts of each second.
+    pub operations: &'a [&'static str],
+    /// The seconds that have become complete. There may be none, while all clients wait, and several afterwards.
+    pub seconds: &'a [Second],
+    /// What clients, servers and machine have used; nothing at the end of the trial.
+    pub used: &'a [LatelyUsed],
+    /// The name and the level of a quantity that rises and falls, such as messages in a queue.
+    pub gauge: Option<(&'static str, u64)>,
+}
+
+/// What has become of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultStage {
+    /// It was brought about.
+    Begun,
+    /// The member was started again, or goes on.
+    Back,
+    /// The member answers.
+    Answers,
+    /// There was nothing to do it to.
+    Missed,
+}
 
 /// Is told how a run goes on. Whatever it has no use for, it may leave out.
 pub trait Observer {
@@ -19,6 +48,12 @@ pub trait Observer {
     fn loading(&mut self, _rows: u64, _all: u64, _passed: Duration) {}
     /// The clients are driven: how far, and the share of the measured part that is over, from 0 to 1.
     fn measured(&mut self, _progress: &Progress, _share: f64) {}
+    /// A second of the measured part is over, or the measured part is.
+    fn second(&mut self, _seen: &SecondSeen<'_>) {}
+    /// A fault of this name hits the member so long after the beginning of the measured part, or goes on.
+    fn fault(&mut self, _name: &str, _member: Role, _stage: FaultStage, _at: Duration) {}
+    /// A trial of the cell with this index has ended, and is in the result.
+    fn kept(&mut self, _result: &RunResult, _cell: usize) {}
     /// A trial is not run: its cell failed before, or it was run before the interruption.
     fn skip(&mut self) {}
     /// The trial ended with this verdict, or for this reason.

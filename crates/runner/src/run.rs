@@ -397,6 +397,7 @@ impl Runner<'_, '_> {
                 let is_empty = trial.throughput == 0.0 && trial.audit.verdict == Verdict::Unknown;
                 if !(is_empty && trial.was_interrupted()) {
                     self.result.cells[index].trials.push(trial);
+                    self.environment.watcher.observer.kept(&self.result, index);
                 }
                 let told =
                     self.result.last_probe(&self.result.cells[index]).map_err(|error| unreadable(&error))?;

@@ -10,7 +10,7 @@ use acidtest_report::GaugeFigures;
 use acidtest_workloads::{Crash, WorkloadTrial};
 
 use crate::{
-    Failure, Watcher,
+    Failure, FaultStage, SecondSeen, Watcher,
     driver::Driver,
     inject::{Injected, Injector},
     instance::{Instance, LostMember},
@@ -18,6 +18,9 @@ use crate::{
 
 /// Time between two checks of a running trial.
 const WATCH: Duration = Duration::from_millis(20);
+
+/// How long after its end a second is told: clients notice that it is over when their next operation has ended.
+const SETTLED: Duration = Duration::from_millis(100);
 
 /// How long clients may take to finish operations in flight once a trial is stopped.
 const GRACE: Duration = Duration::from_secs(2);
@@ -58,6 +61,64 @@ impl Gauge {
     }
 }
 
+/// What the observer of a trial was told.
+#[derive(Default)]
+struct Told {
+    /// How many seconds of the measured part are over.
+    passed: u64,
+    /// How many of those that are complete it knows.
+    seconds: usize,
+    /// How much of each fault it knows.
+    faults: Vec<usize>,
+}
+
+impl Told {
+    /// Tells of a second that is over.
+    fn second(
+        &mut self,
+        measured: Option<Duration>,
+        of: &dyn WorkloadTrial,
+        driver: &Driver,
+        sampler: &Sampler,
+        watcher: &mut Watcher<'_>,
+    ) {
+        let passed =
+            measured.and_then(|measured| measured.checked_sub(SETTLED)).map(|settled| settled.as_secs());
+        let Some(passed) = passed.filter(|passed| *passed > self.passed) else { return };
+        self.passed = passed;
+        let seconds = driver.trial.seconds_from(self.seconds);
+        self.seconds += seconds.len();
+        let (operations, used) = (driver.trial.operations(), sampler.lately());
+        let gauge = of.gauge();
+        watcher.observer.second(&SecondSeen { operations, seconds: &seconds, used: &used, gauge });
+    }
+
+    /// Tells of the seconds that nobody could know to be complete before the end.
+    fn rest(&mut self, operations: &[&'static str], measurement: &Measurement, watcher: &mut Watcher<'_>) {
+        let seconds = measurement.series.get(self.seconds..).unwrap_or_default();
+        if !seconds.is_empty() {
+            watcher.observer.second(&SecondSeen { operations, seconds, used: &[], gauge: None });
+        }
+    }
+
+    fn faults(&mut self, all: &[Injected], watcher: &mut Watcher<'_>) {
+        self.faults.resize(all.len(), 0);
+        for (injected, known) in all.iter().zip(&mut self.faults) {
+            let begun = if injected.missed { FaultStage::Missed } else { FaultStage::Begun };
+            let stages = [
+                (begun, injected.at),
+                (FaultStage::Back, injected.back),
+                (FaultStage::Answers, injected.answered),
+            ];
+            while let Some((stage, Some(at))) = stages.get(*known) {
+                let (name, member) = (injected.injection.disruption.name(), injected.injection.member);
+                watcher.observer.fault(name, member, *stage, *at);
+                *known += 1;
+            }
+        }
+    }
+}
+
 /// Runs the clients on threads of their own, and watches over them until they are done and every member that was
 /// disturbed is back.
 pub(crate) async fn drive(
@@ -75,6 +136,7 @@ pub(crate) async fn drive(
     let mut observed = instance.pids();
     let mut measuring = false;
     let mut gauge = Gauge::default();
+    let mut told = Told::default();
     let (mut lost, mut failed) = (None, None);
     let (mut crashed, mut is_ending) = (false, false);
     let mut stopped: Option<Instant> = None;
@@ -89,6 +151,7 @@ pub(crate) async fn drive(
         gauge.look(progress.measured, of);
         of.note_moment();
         watcher.observer.measured(&progress, share(extent, &progress));
+        told.second(progress.measured, of, &driver, &sampler, watcher);
         if lost.is_none() {
             lost = instance.lost(|role| injector.has_down(role));
             if let Some(LostMember { how, .. }) = &lost {
@@ -113,6 +176,7 @@ pub(crate) async fn drive(
                 is_ending = false;
             }
         }
+        told.faults(injector.done(), watcher);
         if lost.is_some() || failed.is_some() || trial.stopped().is_some() {
             // the trial would not end
             driver.go_on_all();
@@ -146,8 +210,10 @@ pub(crate) async fn drive(
     // one that was stopped at the very end still has its ledger to tell
     driver.go_on_all();
     let measurement = driver.join(of)?;
+    told.rest(trial.operations(), &measurement, watcher);
     injector.look(measurement.window, trial.so_far().last_acknowledged);
     let (injected, silent) = injector.end(measurement.window, || trial.so_far(), instance).await?;
+    told.faults(&injected, watcher);
     if let Some(failure) = failed {
         return Err(failure);
     }
