@@ -2,8 +2,9 @@
 
 use std::{fmt::Display, fs, path::Path};
 
+use acidtest_model::{UnknownName, expected};
 use acidtest_report::Plan;
-use acidtest_runner::{Failure, expected};
+use acidtest_runner::Failure;
 use acidtest_workloads::WORKLOADS;
 
 use crate::files;
@@ -34,26 +35,18 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
     let line = text.bytes().take(before).filter(|byte| *byte == b'\n').count() + 1;
     let at = format!("{}:{line}", path.display());
     let message = error.message();
-    let of_serde = |prefix: &str| message.strip_prefix(prefix)?.split_once('`');
-    let quoted = |expected: &str| -> Vec<String> {
-        expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-    };
-    if let Some((word, expected)) = of_serde("unknown field `") {
-        let known = quoted(expected);
+    if let Some(unknown) = UnknownName::of(message) {
+        let name = &unknown.name;
         let is_parameter = |kind: &acidtest_workloads::WorkloadKind| {
-            (kind.parameters)().iter().any(|each| each.name == word)
+            (kind.parameters)().iter().any(|each| each.name == name)
         };
-        let hint = if WORKLOADS.iter().any(is_parameter) {
+        let hint = if unknown.is_key && WORKLOADS.iter().any(is_parameter) {
             "; it belongs below a line [parameters]".to_owned()
         } else {
-            acidtest_model::hint(word, known.iter().map(String::as_str))
+            unknown.hint()
         };
-        return format!("{at}: unknown key \"{word}\"{hint}\n  known are {}", known.join(", "));
-    }
-    if let Some((word, expected)) = of_serde("unknown variant `") {
-        let known = quoted(expected);
-        let hint = acidtest_model::hint(word, known.iter().map(String::as_str));
-        return format!("{at}: unknown word \"{word}\"{hint}\n  known are {}", known.join(", "));
+        let sort = if unknown.is_key { "key" } else { "word" };
+        return format!("{at}: unknown {sort} \"{name}\"{hint}\n  known are {}", unknown.known.join(", "));
     }
     let key = error.span().and_then(|span| key_at(text, span.end));
     match (key, expected(message)) {

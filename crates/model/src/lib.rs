@@ -36,6 +36,7 @@ mod quantity;
 mod role;
 mod span;
 mod timeline;
+mod wording;
 
 pub use address::{Address, AddressError, Secret};
 pub use commands::Commands;
@@ -52,6 +53,7 @@ pub use quantity::{Bytes, PerSecond};
 pub use role::Role;
 pub use span::Span;
 pub use timeline::{Disruption, Fault, Faults, Injection, Moment, Timeline};
+pub use wording::{UnknownName, expected};
 
 use std::{future::Future, pin::Pin};
 

@@ -6,7 +6,7 @@ use acidtest_engine::{Arrivals, Extent, Load, OnRefused};
 use acidtest_model::{
     Address, Commands, Disruption, Durability, Fault, Faults, Hosting, Lock, Role, StoreKind, Support,
 };
-use acidtest_report::{ArrivalKind, Plan, count};
+use acidtest_report::{ArrivalKind, Plan};
 use acidtest_workloads::{Values, Visits, WORKLOADS, Workload, WorkloadKind};
 use serde_json::Value;
 
@@ -247,7 +247,7 @@ fn wrong(kind: &WorkloadKind, values: &Values, error: &str) -> Failure {
     });
     let Some((name, value)) = at_fault else { return Failure::Usage(format!("{}: {error}", kind.name)) };
     let parameter = (kind.parameters)().into_iter().find(|parameter| parameter.name == name);
-    let must = expected(error).zip(parameter).map(|(must, parameter)| {
+    let must = acidtest_model::expected(error).zip(parameter).map(|(must, parameter)| {
         format!("{name} must be {must}, as in {}; it is the {}", parameter.default, parameter.meaning)
     });
     // an address may have a password
@@ -533,34 +533,4 @@ pub(crate) fn lock_how(kind: &StoreKind, workload: &dyn Workload, lock: Lock) ->
         _ if !workload.decides() => NOTHING_TO_PROTECT,
         Support::Yes(how) | Support::No(how) => how,
     }
-}
-
-/// The type that a value must have, in plain words instead of type names; none if the error is not about a type.
-#[must_use]
-pub fn expected(message: &str) -> Option<String> {
-    let rest =
-        ["invalid type: ", "invalid value: "].into_iter().find_map(|head| message.strip_prefix(head))?;
-    // the value that was found may contain any text
-    let (_, expected) = rest.rsplit_once(", expected ")?;
-    // of a value of another type the range is not what is wrong; the plan's own check says what a number may be
-    let is_number = message.starts_with("invalid value: ");
-    let to = |most: u64| {
-        if is_number {
-            format!("a whole number from 0 to {}", count(most))
-        } else {
-            "a whole number".to_owned()
-        }
-    };
-    Some(match expected.lines().next().unwrap_or_default() {
-        "u8" => to(u8::MAX.into()),
-        "u16" => to(u16::MAX.into()),
-        "u32" => to(u32::MAX.into()),
-        "u64" => "a whole number, 0 or above".to_owned(),
-        "f64" => "a number".to_owned(),
-        "a boolean" => "true or false".to_owned(),
-        "a sequence" => "a list".to_owned(),
-        "a map" => "a table of values by name".to_owned(),
-        // a type that is read from words has a name of its own in the message
-        _ => "a word".to_owned(),
-    })
 }

@@ -33,7 +33,7 @@ pub use answer::{PATIENCE, first_answer, within};
 pub use description::TrialDescription;
 pub use driver::Spread;
 pub use failure::Failure;
-pub use grid::{Cell, Grid, expected, kind_of};
+pub use grid::{Cell, Grid, kind_of};
 pub use host::Host;
 pub use inject::Injected;
 pub use instance::{Claim, Instance, address_of, remove_leftover};
