@@ -46,6 +46,9 @@ pub(crate) enum Command {
     Gateway(Box<crate::gateway_arguments::Gateway>),
     #[cfg(feature = "gateway")]
     Collector(Box<crate::gateway_arguments::Collector>),
+    /// Start, watch, stop and compare runs over HTTP
+    #[cfg(feature = "serve")]
+    Serve(crate::commands::serve::Serve),
     /// List the stores: what is installed here, what each can do, and why it cannot do the rest
     Stores(Stores),
     /// List the workloads with their parameters
@@ -67,6 +70,10 @@ pub(crate) enum Command {
     /// Keep an embedded store in a process of its own, for another acidtest
     #[command(hide = true)]
     Host(Host),
+    /// Make a run for `acidtest serve`, over the standard streams
+    #[cfg(feature = "serve")]
+    #[command(hide = true)]
+    Runner,
     /// Drive clients for another acidtest, over the standard streams
     #[command(hide = true)]
     Worker,

@@ -28,7 +28,8 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    fn code(self) -> u8 {
+    /// The exit code.
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Held => 0,
             Self::Failed => 1,
@@ -76,6 +77,15 @@ pub(crate) fn status_after(failure: &Failure) -> Status {
     }
 }
 
+/// The exit code of a command that could not do its work.
+pub(crate) fn code_of(failure: &Failure) -> u8 {
+    match failure {
+        Failure::Other(_) => 1,
+        Failure::Usage(_) => 2,
+        Failure::Store(_) => 3,
+    }
+}
+
 /// Prints clap's message; for a request for help, the exit code is 0.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // standard output may be a closed pipe, and then nobody can be told
@@ -88,11 +98,7 @@ pub(crate) fn report(done: Result<Status, Failure>) -> ExitCode {
         Ok(status) => ExitCode::from(status.code()),
         Err(failure) => {
             output::say(&format!("error: {failure}"));
-            ExitCode::from(match failure {
-                Failure::Other(_) => 1,
-                Failure::Usage(_) => 2,
-                Failure::Store(_) => 3,
-            })
+            ExitCode::from(code_of(&failure))
         }
     }
 }

@@ -5,6 +5,8 @@
 //! ([`registry`]).
 
 mod args;
+#[cfg(feature = "serve")]
+mod command_line;
 mod commands;
 mod exit;
 mod files;
@@ -12,6 +14,7 @@ mod fuzz;
 #[cfg(feature = "gateway")]
 mod gateway_arguments;
 mod interrupt;
+mod order;
 mod output;
 #[cfg(test)]
 mod pages;
@@ -56,6 +59,10 @@ async fn dispatch(command: Command) -> Result<exit::Status, Failure> {
         Command::Gateway(gateway) => Box::pin(commands::gateway::gateway(*gateway)).await,
         #[cfg(feature = "gateway")]
         Command::Collector(collector) => Box::pin(commands::gateway::collector(*collector)).await,
+        #[cfg(feature = "serve")]
+        Command::Serve(serve) => commands::serve::serve(serve).await,
+        #[cfg(feature = "serve")]
+        Command::Runner => commands::runner::runner().await,
         Command::Stores(which) => commands::stores::stores(which.store.as_deref()),
         Command::Workloads => commands::workloads::workloads(),
         Command::Lab(lab) => commands::lab::lab(lab).await,

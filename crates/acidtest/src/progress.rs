@@ -19,15 +19,53 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
-    begun: Instant,
     said: Instant,
+    pace: Pace,
+    trial: String,
+}
+
+/// How fast trials are made, and how many are left.
+pub(crate) struct Pace {
+    begun: Instant,
     /// The time that a trial should take, where the plan says it.
     expected: Option<Duration>,
     /// At least and at most so many trials are made.
-    trials: (u64, u64),
-    done: u64,
+    pub(crate) trials: (u64, u64),
+    pub(crate) done: u64,
     skipped: u64,
-    trial: String,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { begun: Instant::now(), expected: None, trials: (0, 0), done: 0, skipped: 0 }
+    }
+}
+
+impl Pace {
+    pub(crate) fn start(&mut self, least: u64, most: u64, each: Option<Duration>) {
+        *self = Self { trials: (least, most), expected: each, ..Self::default() };
+    }
+
+    pub(crate) fn skip(&mut self) {
+        self.done += 1;
+        self.skipped += 1;
+    }
+
+    /// The seconds left, at least and at most, when this share of a trial is over; estimated from the trials so far, or
+    /// else from the plan.
+    pub(crate) fn left(&self, share: f64) -> Option<(f64, f64)> {
+        // trials that were skipped took no time
+        let each = match self.done - self.skipped {
+            0 => self.expected.map(|expected| expected.as_secs_f64()),
+            done => Some(self.begun.elapsed().as_secs_f64() / (done as f64 + share)),
+        };
+        let left = |trials: u64| {
+            let trials = (trials - self.done.min(trials)) as f64 - share;
+            each.map(|each| each * trials.max(0.0))
+        };
+        let (least, most) = self.trials;
+        left(least).zip(left(most))
+    }
 }
 
 impl Progress {
@@ -45,12 +83,8 @@ impl Progress {
         Self {
             bar,
             lines: !quiet && !terminal,
-            begun: Instant::now(),
             said: Instant::now(),
-            expected: None,
-            trials: (0, 0),
-            done: 0,
-            skipped: 0,
+            pace: Pace::default(),
             trial: String::new(),
         }
     }
@@ -70,32 +104,22 @@ impl Progress {
         }
     }
 
-    /// The time left, estimated from the trials so far, or else from the plan.
+    /// The time left, in words.
     fn left(&self, share: f64) -> String {
-        // trials that were skipped took no time
-        let each = match self.done - self.skipped {
-            0 => self.expected.map(|expected| expected.as_secs_f64()),
-            done => Some(self.begun.elapsed().as_secs_f64() / (done as f64 + share)),
-        };
-        let left = |trials: u64| {
-            let trials = (trials - self.done.min(trials)) as f64 - share;
-            each.map(|each| each * trials.max(0.0))
-        };
-        let (least, most) = self.trials;
-        match (left(least), left(most)) {
-            (_, None) | (None, _) => String::new(),
-            (Some(least), Some(most)) if most >= 99.5 && least < most => {
+        match self.pace.left(share) {
+            None => String::new(),
+            Some((least, most)) if most >= 99.5 && least < most => {
                 format!(" · {:.0} to {:.0} min left", least / 60.0, most / 60.0)
             }
-            (_, Some(left)) if left < 99.5 => format!(" · {left:.0} s left"),
-            (_, Some(left)) => format!(" · {:.0} min left", left / 60.0),
+            Some((_, left)) if left < 99.5 => format!(" · {left:.0} s left"),
+            Some((_, left)) => format!(" · {:.0} min left", left / 60.0),
         }
     }
 
     /// How many trials there are in all, in words.
     fn all(&self) -> String {
-        match self.trials {
-            (least, most) if self.done < least && least < most => format!("{least} to {most}"),
+        match self.pace.trials {
+            (least, most) if self.pace.done < least && least < most => format!("{least} to {most}"),
             (_, most) => most.to_string(),
         }
     }
@@ -103,8 +127,7 @@ impl Progress {
 
 impl Observer for Progress {
     fn start(&mut self, least: u64, most: u64, each: Option<Duration>) {
-        self.begun = Instant::now();
-        (self.trials, self.expected) = ((least, most), each);
+        self.pace.start(least, most, each);
         if let Some(bar) = &self.bar {
             bar.set_length(most * 1000);
         }
@@ -127,7 +150,7 @@ impl Observer for Progress {
 
     fn begin(&mut self, trial: &str) {
         self.said = Instant::now();
-        self.trial = format!("trial {} of {}: {trial}", self.done + 1, self.all());
+        self.trial = format!("trial {} of {}: {trial}", self.pace.done + 1, self.all());
         let what = self.trial.clone();
         self.doing(&what);
     }
@@ -138,7 +161,7 @@ impl Observer for Progress {
             return;
         }
         if let Some(bar) = &self.bar {
-            bar.set_position(self.done * 1000 + (share.clamp(0.0, 1.0) * 1000.0) as u64);
+            bar.set_position(self.pace.done * 1000 + (share.clamp(0.0, 1.0) * 1000.0) as u64);
         }
         self.show(format!("{} · {}{}", self.trial, figures(measured), self.left(share)));
     }
@@ -162,14 +185,13 @@ impl Observer for Progress {
     }
 
     fn skip(&mut self) {
-        self.done += 1;
-        self.skipped += 1;
+        self.pace.skip();
     }
 
     fn end(&mut self, verdict: &str) {
-        self.done += 1;
+        self.pace.done += 1;
         match &self.bar {
-            Some(bar) => bar.set_position(self.done * 1000),
+            Some(bar) => bar.set_position(self.pace.done * 1000),
             None if self.lines => output::say(&format!("{} · {verdict}", self.trial)),
             None => {}
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Stop};
+use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Second, SecondCounts, Stop};
 use acidtest_model::{Durability, EffectiveSettings, Faults, Lock, Role};
 use acidtest_observe::{Machine, Resources};
 use acidtest_workloads::{Audit, DURABILITY, Remarks, TableSize, Values, Verdict};
@@ -495,30 +495,7 @@ impl TrialResult {
                     }
                 })
                 .collect(),
-            series: measurement
-                .series
-                .iter()
-                .map(|second| SecondFigures {
-                    second: second.second,
-                    ended: names
-                        .iter()
-                        .zip(&second.counts)
-                        .filter(|(_, counts)| counts.iter().any(|count| *count > 0))
-                        .map(|(name, counts)| {
-                            let ended = Outcome::ALL
-                                .iter()
-                                .zip(counts)
-                                .filter(|(_, count)| **count > 0)
-                                .map(|(outcome, count)| (outcome.name().to_owned(), *count))
-                                .collect();
-                            ((*name).to_owned(), ended)
-                        })
-                        .collect(),
-                    p50_ns: second.p50,
-                    p99_ns: second.p99,
-                    max_ns: second.max,
-                })
-                .collect(),
+            series: measurement.series.iter().map(|second| SecondFigures::of(second, &names)).collect(),
             arrived: measurement.arrived.into(),
             reconnects: measurement.reconnects,
             faults: measurement.faults,
@@ -556,10 +533,17 @@ impl TrialResult {
         self.operations.iter().filter(|each| !self.counted.is_empty() && !self.counted.contains(&each.name))
     }
 
-    /// 99th percentile of the response time of acknowledged operations that throughput counts, in nanoseconds.
+    /// Response times of all acknowledged operations that throughput counts; none if there were none.
+    ///
+    /// # Errors
+    /// A histogram of the result cannot be read.
+    pub fn times(&self) -> Result<Option<LatencyFigures>, UnreadableHistogram> {
+        LatencyFigures::merged(self.counted_operations().filter_map(OperationFigures::ok))
+    }
+
+    /// 99th percentile of the same, in nanoseconds.
     pub(crate) fn p99(&self) -> Result<Option<f64>, UnreadableHistogram> {
-        let ok = self.counted_operations().filter_map(OperationFigures::ok);
-        Ok(LatencyFigures::merged(ok)?.map(|figures| figures.p99_ns as f64))
+        Ok(self.times()?.map(|figures| figures.p99_ns as f64))
     }
 
     /// Figures of one kind of operation; none if it was never tried.
@@ -649,6 +633,24 @@ pub(crate) fn is_kept_by(member: &str) -> bool {
 }
 
 impl SecondFigures {
+    /// A second, given the names of the operations in the order of its counts.
+    #[must_use]
+    pub fn of(second: &Second, names: &[&str]) -> Self {
+        let by_outcome = |counts: &SecondCounts| -> BTreeMap<String, u64> {
+            let counted = Outcome::ALL.into_iter().zip(counts).filter(|(_, count)| **count > 0);
+            counted.map(|(outcome, count)| (outcome.name().to_owned(), *count)).collect()
+        };
+        let ended =
+            names.iter().zip(&second.counts).map(|(name, counts)| ((*name).to_owned(), by_outcome(counts)));
+        Self {
+            second: second.second,
+            ended: ended.filter(|(_, counts)| !counts.is_empty()).collect(),
+            p50_ns: second.p50,
+            p99_ns: second.p99,
+            max_ns: second.max,
+        }
+    }
+
     /// Number of operations of these kinds that were acknowledged in the second; of all kinds if none is named.
     #[must_use]
     pub fn ok_of(&self, counted: &[String]) -> u64 {
@@ -706,7 +708,8 @@ impl CellResult {
     }
 
     /// The durability level that the settings read back amount to, followed by the one asked for if that is another.
-    pub(crate) fn durability(&self) -> String {
+    #[must_use]
+    pub fn durability(&self) -> String {
         let Some(effective) = &self.effective else { return NOT_THERE.to_owned() };
         match self.durability_asked.filter(|asked| *asked != effective.durability) {
             Some(asked) => format!("{} ({asked} asked)", effective.durability),

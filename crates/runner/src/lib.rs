@@ -30,7 +30,7 @@ mod watch;
 mod worker;
 
 pub use answer::{PATIENCE, first_answer, within};
-pub use description::TrialDescription;
+pub use description::{TrialDescription, WrittenAddress};
 pub use driver::Spread;
 pub use failure::Failure;
 pub use grid::{Cell, Grid, kind_of};

@@ -27,6 +27,8 @@ pub struct GivenOptions<'a> {
     file: Option<&'a str>,
     /// Whether the plan is of a search, whose options have other names.
     searches: bool,
+    /// Whether the plan is a document of its own: its keys are named as they are in it.
+    is_document: bool,
 }
 
 impl<'a> GivenOptions<'a> {
@@ -74,6 +76,23 @@ impl<'a> GivenOptions<'a> {
             given,
             file,
             searches: plan.capacity.is_some(),
+            is_document: false,
+        }
+    }
+
+    /// The keys that a plan asks for that is a document of its own, such as the body of a request.
+    #[must_use]
+    pub fn of_document(plan: &Plan) -> Self {
+        Self { is_document: true, ..Self::of(plan) }
+    }
+
+    /// What is wrong with the value of a key, with its place before it.
+    #[must_use]
+    pub fn said_of(&self, key: &str, said: &str) -> String {
+        match self.file {
+            Some(file) if self.is_of_file(key) => format!("{file}: in {key}: {said}"),
+            _ if self.is_document => format!("in {key}: {said}"),
+            _ => format!("{} {said}", self.option(key)),
         }
     }
 
@@ -95,7 +114,7 @@ impl<'a> GivenOptions<'a> {
     /// A key as the user wrote it: in the file, or as an option.
     #[must_use]
     pub fn named(&self, key: &str) -> String {
-        if self.is_of_file(key) { key.to_owned() } else { self.option(key) }
+        if self.is_document || self.is_of_file(key) { key.to_owned() } else { self.option(key) }
     }
 
     /// The error for a key without effect. `what` is the key in the plan, followed by the value where only that has
@@ -107,7 +126,7 @@ impl<'a> GivenOptions<'a> {
                 "{file}: {what} has no effect here: {why}\n  remedy: take it out of the file"
             )),
             _ => {
-                let option = what.replacen(key, &self.option(key), 1);
+                let option = what.replacen(key, &self.named(key), 1);
                 Failure::Usage(format!("{option} has no effect here: {why}\n  remedy: leave it out"))
             }
         }

@@ -8,7 +8,11 @@ pub(crate) mod lab;
 pub(crate) mod manual;
 pub(crate) mod report;
 pub(crate) mod run;
+#[cfg(feature = "serve")]
+pub(crate) mod runner;
 pub(crate) mod selftest;
+#[cfg(feature = "serve")]
+pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod stores;
 pub(crate) mod worker;

@@ -106,6 +106,13 @@ fn faults(rng: &mut Rng, clock: Clock) -> Faults {
     }
 }
 
+/// A plan of any workload.
+#[cfg(all(test, feature = "serve"))]
+pub(crate) fn any_plan(rng: &mut Rng) -> Plan {
+    let workload = one(rng, &WORKLOADS);
+    plan(rng, workload, Clock::System)
+}
+
 fn plan(rng: &mut Rng, workload: &'static str, clock: Clock) -> Plan {
     let mut plan = Plan {
         stores: vec!["memory".to_owned()],

@@ -23,6 +23,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::output;
 
 pub(crate) use case::FuzzCase;
+#[cfg(all(test, feature = "serve"))]
+pub(crate) use draw::any_plan;
 use judge::Misjudgement;
 pub(crate) use tally::Tally;
 

@@ -9,6 +9,7 @@ mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod database;
+#[path = "../common/http.rs"]
 mod http;
 mod kills;
 mod limits;

@@ -10,12 +10,14 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::{Figure, Pair};
 
 /// A condition on a figure's ratio B / A, as the command line takes it: `throughput<0.95`, `capture:p99>1.2`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(with = "String")]
 pub struct Condition {
     operation: Option<String>,
     figure: Figure,
@@ -70,7 +72,7 @@ impl Serialize for Condition {
 }
 
 /// Which value of a ratio must lie beyond a condition's bound for the condition to be met.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Judge {
     /// The whole 95 % interval, so that noise alone fails no comparison.
@@ -81,7 +83,7 @@ pub enum Judge {
 }
 
 /// A condition as applied to one pair of cells, with its ruling.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Judgement {
     /// The condition, as given on the command line.
     pub condition: Condition,
@@ -96,7 +98,7 @@ pub struct Judgement {
 }
 
 /// The result of judging a condition on a pair of cells.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ruling {
     /// The ratio is not shown to lie beyond the bound.

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::{
@@ -9,7 +10,8 @@ use crate::{
 };
 
 /// A figure of a trial that two cells are compared by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "String")]
 pub enum Figure {
     /// Acknowledged operations a second.
     Throughput,

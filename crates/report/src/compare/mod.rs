@@ -10,6 +10,7 @@ mod select;
 mod show;
 
 use acidtest_workloads::Verdict;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use condition::{Condition, Judge, Judgement, Ruling};
@@ -51,7 +52,7 @@ pub struct Side<'a> {
 }
 
 /// A comparison of B with A.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// The version of this JSON format, from 1.
     pub format: u32,
@@ -77,7 +78,7 @@ pub struct Comparison {
 }
 
 /// The file, the run and the selector of one side.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Source {
     /// The name of the result's file.
     pub file: String,
@@ -88,7 +89,7 @@ pub struct Source {
 }
 
 /// A cell of A and the cell of B that it is compared with.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Pair {
     /// The cell of A, named by the dimensions that vary.
     pub a: String,
@@ -109,7 +110,7 @@ pub struct Pair {
 }
 
 /// One figure of both cells, with their ratio.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FigureComparison {
     /// The operation or the span; none for all operations together.
     pub operation: Option<String>,
@@ -129,7 +130,7 @@ pub struct FigureComparison {
 }
 
 /// Whether a ratio shows that B is better or worse than A.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assessment {
     /// B is better: the interval excludes 1.

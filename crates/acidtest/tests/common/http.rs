@@ -1,5 +1,7 @@
 //! A client of HTTP/1.1 on one connection, with nothing between the test and the bytes.
 
+#![allow(dead_code, unreachable_pub)] // each test binary uses a part
+
 use std::{
     io::{BufRead, BufReader, Error, Read, Result, Write},
     net::TcpStream,
@@ -26,7 +28,8 @@ impl Answer {
 
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
-        assert_eq!(self.status, status, "{self:?}");
+        let said: String = self.body.chars().take(2_000).collect();
+        assert_eq!(self.status, status, "{}{said}", self.head);
         self
     }
 }
@@ -50,6 +53,19 @@ impl Http {
              content-length: {length}\r\n\r\n{body}"
         );
         self.write(request.as_bytes())?;
+        self.answer()
+    }
+
+    /// Sends a request with a body of JSON.
+    pub fn send(&mut self, method: &str, path: &str, body: &str) -> Result<Answer> {
+        let length = body.len();
+        self.write(
+            format!(
+                "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: \
+                 {length}\r\n\r\n{body}"
+            )
+            .as_bytes(),
+        )?;
         self.answer()
     }
 

@@ -1,0 +1,290 @@
+//! `acidtest serve`.
+
+use std::{net::SocketAddr, path::PathBuf, process::Command};
+
+use acidtest_lab::Lab;
+use acidtest_model::{Address, Durability, Hosting, Isolation, Lock, StoreKind, Support};
+use acidtest_report::Plan;
+use acidtest_runner::{Failure, Grid, Order, Target, WrittenAddress};
+use acidtest_serve::{
+    Assignment, CheckedPlan, Config, Error, Program, Refusal, StoreAbilities, Supported, Token,
+    WorkloadAbout, WorkloadParameter,
+};
+use acidtest_workloads::WORKLOADS;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{command_line::command_line, exit::Status, files, order, output, registry::STORES, target};
+
+/// The folder for results if no other one is named.
+const RESULTS: &str = "results";
+
+/// Length of the longest token, in bytes.
+const TOKEN: u64 = 4096;
+
+const EXAMPLES: &str = "\
+Examples:
+  acidtest serve
+      on this machine only: http://127.0.0.1:1730/api/openapi.json says what can be asked for
+  curl --json '{\"workload\":\"inventory\",\"trials\":3}' http://127.0.0.1:1730/api/runs
+      run a plan; its path is in the answer
+  ACIDTEST_PASSWORD=... acidtest serve --allow-store postgres://ann@db.example/shop
+      plans may name that server, without its password
+  openssl rand -hex 32 > token && chmod 600 token
+  acidtest serve --listen 192.0.2.7:1730 --token-file token
+      for others, too: requests need the header Authorization: Bearer TOKEN";
+
+/// Starts, watches, stops and compares runs over HTTP.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Serve {
+    /// Where to listen; elsewhere than on loopback only with --token-file
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1730")]
+    listen: SocketAddr,
+    /// A file with the token that every request must have: 16 letters, digits and signs or more
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// A name of this machine that requests may use, besides localhost and its addresses; may be repeated
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// An address that plans may name as a store or lock service, without its password; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    allow_store: Vec<String>,
+    /// The folder of results, and of what is kept of runs
+    #[arg(long, value_name = "FOLDER", default_value = RESULTS)]
+    out: PathBuf,
+}
+
+/// Serves until it is told to end.
+pub(crate) async fn serve(serve: Serve) -> Result<Status, Failure> {
+    let Serve { listen, token_file, allow_host, allow_store, out } = serve;
+    let token = token_file.as_deref().map(read_token).transpose()?;
+    let allowed = allow_store.iter().map(|text| allowed(text)).collect::<Result<Vec<Target>, Failure>>()?;
+    let config = Config { listen, token, hosts: allow_host, results: out.clone() };
+    let server = acidtest_serve::start(config, Bench { allowed }).await.map_err(|error| match error {
+        Error::Usage(said) => Failure::Usage(said),
+        Error::Other(said) => Failure::Other(said),
+    })?;
+    output::say(&format!(
+        "listening on http://{0}; results in {1}\n  what can be asked for: http://{0}/api/openapi.json",
+        server.address,
+        out.display()
+    ));
+    told_to_end().await?;
+    output::say("ending: the run that is made is stopped and can be resumed (again: end at once)");
+    tokio::select! {
+        () = server.stop() => {}
+        again = told_to_end() => {
+            again?;
+            output::say("ended at once: the run notices it, and ends by itself");
+        }
+    }
+    Ok(Status::Held)
+}
+
+async fn told_to_end() -> Result<(), Failure> {
+    let listen =
+        |kind| signal(kind).map_err(|error| Failure::Other(format!("cannot listen for signals: {error}")));
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let mut hangup = listen(SignalKind::hangup())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    Ok(())
+}
+
+fn read_token(file: &std::path::Path) -> Result<Token, Failure> {
+    let wrong = |why: String| Failure::Usage(format!("--token-file {}: {why}", file.display()));
+    let text = files::read(file, TOKEN).map_err(|error| wrong(error.to_string()))?;
+    Token::new(&text).map_err(wrong)
+}
+
+fn allowed(text: &str) -> Result<Target, Failure> {
+    let target = target::parse(text).map_err(|failure| match failure {
+        Failure::Usage(said) => Failure::Usage(format!("--allow-store {said}")),
+        other => other,
+    })?;
+    if target.address.is_none() {
+        return Err(Failure::Usage(format!(
+            "--allow-store {text}: private stores are allowed already; name the address of a server of your own"
+        )));
+    }
+    Ok(target)
+}
+
+/// This program, as its server needs it.
+struct Bench {
+    /// Servers of the user's own that plans may name, with their passwords.
+    allowed: Vec<Target>,
+}
+
+/// A run as its process is told of it, over its standard input and nowhere else.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct AssignedRun {
+    pub(crate) id: String,
+    pub(crate) plan: Plan,
+    pub(crate) stores: Vec<AssignedTarget>,
+    pub(crate) lock_service: Option<AssignedTarget>,
+    pub(crate) file: PathBuf,
+    pub(crate) turn: PathBuf,
+}
+
+/// A store of a run.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct AssignedTarget {
+    store: String,
+    address: Option<WrittenAddress>,
+}
+
+impl From<&Target> for AssignedTarget {
+    fn from(target: &Target) -> Self {
+        Self { store: target.kind().name.to_owned(), address: target.address.as_ref().map(Into::into) }
+    }
+}
+
+impl AssignedTarget {
+    pub(crate) fn target(self) -> Result<Target, Failure> {
+        Ok(Target { address: self.address.map(Into::into), ..target::parse(&self.store)? })
+    }
+}
+
+impl Bench {
+    /// A store by its name, or the address of one that was allowed.
+    fn find(&self, text: &str) -> Result<Target, Failure> {
+        let is_address = text.contains([':', '@']);
+        if !is_address {
+            return target::parse(text);
+        }
+        let refused = |why: &str| Err(Failure::Usage(why.to_owned()));
+        match Address::parse(text) {
+            Ok(address) if address.password.is_some() => refused(
+                "an address is named without its password: the server has it from --allow-store, or from ACIDTEST_PASSWORD",
+            ),
+            Ok(address) => {
+                let shown = address.to_string();
+                let Some(target) = self.allowed.iter().find(|target| target.shown() == shown) else {
+                    return refused(&format!(
+                        "{shown} is not among the addresses that this server was told; start it with --allow-store {shown}"
+                    ));
+                };
+                Ok(target.clone())
+            }
+            Err(error) => refused(&error.to_string()),
+        }
+    }
+
+    fn order(&self, id: &str, plan: &Plan) -> Result<Order, Refusal> {
+        let here_only = |key: &str, what: &str| {
+            Refusal::at(key, format!("{what} on the command line only: acidtest run"))
+        };
+        if !plan.commands.is_empty() {
+            return Err(here_only("commands", "commands that bring faults about are given"));
+        }
+        if plan.replace {
+            return Err(here_only("replace", "a namespace that is there already is replaced"));
+        }
+        if plan.parameters.contains_key("gateway") {
+            return Err(here_only("parameters/gateway", "a gateway that runs already is named"));
+        }
+        let found = |key: &str, failure: &Failure| Refusal::at(key, failure.to_string());
+        let targets = plan.stores.iter().map(|text| self.find(text));
+        let targets: Vec<Target> =
+            targets.collect::<Result<_, _>>().map_err(|failure| found("stores", &failure))?;
+        order::of_plan(id.to_owned(), plan.clone(), targets, &|text| self.find(text))
+            .map_err(|failure| Refusal::of(failure.to_string()))
+    }
+}
+
+impl Program for Bench {
+    fn check(&self, plan: &Plan) -> Result<CheckedPlan, Refusal> {
+        let mut order = self.order("", plan)?;
+        order::settle(&mut order);
+        let Order { plan, grid: Grid { cells, .. }, .. } = order;
+        let (seconds, command) = (order::driven_seconds(&plan, cells.len()), command_line(&plan));
+        Ok(CheckedPlan { plan, cells: cells.len(), seconds, command })
+    }
+
+    fn stores(&self) -> Vec<StoreAbilities> {
+        STORES.iter().map(|store| abilities(&store.kind)).collect()
+    }
+
+    fn here(&self, store: &str) -> (bool, String) {
+        let kind = STORES.iter().map(|store| &store.kind).find(|kind| kind.name == store);
+        kind.map_or_else(|| (false, "not in this build".to_owned()), here)
+    }
+
+    fn workloads(&self) -> Vec<WorkloadAbout> {
+        WORKLOADS.iter().map(about_workload).collect()
+    }
+
+    fn runner(&self) -> Command {
+        // the same program, even if its file is replaced meanwhile
+        let mut runner = Command::new("/proc/self/exe");
+        runner.arg("runner").env_remove("ACIDTEST_PASSWORD").env_remove("ACIDTEST_TOKEN");
+        runner
+    }
+
+    fn assign(&self, assignment: &Assignment<'_>) -> Result<String, Refusal> {
+        let Assignment { id, plan, file, turn } = *assignment;
+        let order = self.order(id, plan)?;
+        let assigned = AssignedRun {
+            id: id.to_owned(),
+            stores: order.targets.iter().map(Into::into).collect(),
+            lock_service: order.lock_service.as_ref().map(Into::into),
+            plan: plan.clone(),
+            file: file.to_owned(),
+            turn: turn.to_owned(),
+        };
+        serde_json::to_string(&assigned).map_err(|error| Refusal::of(error.to_string()))
+    }
+}
+
+fn supported(name: &str, support: Support) -> Supported {
+    let (Support::Yes(why) | Support::No(why)) = support;
+    Supported { name: name.to_owned(), supported: support.is_yes(), why: why.to_owned() }
+}
+
+/// Whether a store can be started here, and its version or how to get it.
+fn here(kind: &StoreKind) -> (bool, String) {
+    match kind.hosting {
+        Hosting::Embedded | Hosting::InMemory => (true, "built in: nothing to install".to_owned()),
+        Hosting::Program => match Lab::locate(kind.program()) {
+            Ok(found) => (true, found.version),
+            Err(error) => (false, error.to_string()),
+        },
+    }
+}
+
+fn abilities(kind: &StoreKind) -> StoreAbilities {
+    let isolation = Isolation::ALL.iter().map(|level| supported(level.name(), kind.isolation(*level)));
+    let durability = Durability::ALL.iter().map(|level| supported(level.name(), kind.durability(*level)));
+    StoreAbilities {
+        name: kind.name.to_owned(),
+        title: kind.title.to_owned(),
+        address: kind.address.to_owned(),
+        workloads: WORKLOADS.iter().map(|each| supported(each.name, kind.workload(each.name))).collect(),
+        locks: Lock::ALL.iter().map(|lock| supported(lock.name(), kind.lock(*lock))).collect(),
+        durability: durability.collect(),
+        isolation: isolation.collect(),
+    }
+}
+
+fn about_workload(kind: &acidtest_workloads::WorkloadKind) -> WorkloadAbout {
+    let parameter = |each: acidtest_workloads::Parameter| WorkloadParameter {
+        name: each.name.to_owned(),
+        default: each.default,
+        meaning: each.meaning.to_owned(),
+    };
+    let able = STORES.iter().filter(|store| store.kind.workload(kind.name).is_yes());
+    WorkloadAbout {
+        name: kind.name.to_owned(),
+        summary: kind.summary.to_owned(),
+        operations: kind.operations.iter().map(|&operation| operation.to_owned()).collect(),
+        audit: kind.audit.to_owned(),
+        stores: able.map(|store| store.kind.name.to_owned()).collect(),
+        parameters: (kind.parameters)().into_iter().map(parameter).collect(),
+    }
+}

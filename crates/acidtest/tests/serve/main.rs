@@ -1,0 +1,14 @@
+//! `acidtest serve`, as those use it who ask it over HTTP: with curl, from a page, or out of malice.
+
+#![allow(clippy::unwrap_used)] // a test's set-up may panic
+
+#[path = "../common/mod.rs"]
+mod common;
+mod hostile;
+#[path = "../common/http.rs"]
+mod http;
+mod interface;
+mod runs;
+mod safety;
+mod server;
+mod trigger;

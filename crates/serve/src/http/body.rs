@@ -1,0 +1,128 @@
+//! Bodies of requests, read strictly: what is not known is refused by its name.
+
+use std::{fmt::Write, time::Duration};
+
+use acidtest_model::{UnknownName, expected};
+use axum::{
+    body::Body,
+    extract::{FromRequest, Request},
+    http::{StatusCode, header},
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+
+use super::problem::Problem;
+
+/// Bytes of the longest body that is read: that of a plan.
+pub(crate) const LONGEST: usize = 64 << 10;
+
+/// How long a body may take to come.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The body of a request, read from JSON.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        read(&json_text(request).await?).map(Self)
+    }
+}
+
+/// The body of a request that says that it is JSON.
+pub(crate) async fn json_text(request: Request) -> Result<Bytes, Problem> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_json = kind.is_some_and(|kind| {
+        kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    });
+    if is_json {
+        return whole(request.into_body()).await;
+    }
+    Err(Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "content-type",
+        "The body is of another type",
+        "the body must be JSON: Content-Type: application/json",
+    ))
+}
+
+/// Reads a value from JSON.
+pub(crate) fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| wrong(&error))?;
+    reader.end().map_err(|error| Problem::bad_request(format!("after the JSON value: {error}")))?;
+    Ok(value)
+}
+
+async fn whole(body: Body) -> Result<Bytes, Problem> {
+    let collected = tokio::time::timeout(PATIENCE, Limited::new(body, LONGEST).collect()).await;
+    let too_late = |_| {
+        Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "timeout",
+            "The body did not come",
+            format!("the whole body must come within {} s", PATIENCE.as_secs()),
+        )
+    };
+    match collected.map_err(too_late)? {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too-large",
+            "The body is too long",
+            format!("a body has at most {} KiB", LONGEST >> 10),
+        )),
+        Err(error) => Err(Problem::bad_request(format!("the body ended early: {error}"))),
+    }
+}
+
+/// What is wrong with a body, and where.
+fn wrong(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    let pointer = pointer(error.path());
+    let inner = error.inner();
+    let message = inner.to_string();
+    // the place in the text is said by the pointer
+    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+    if !inner.is_data() {
+        return Problem::bad_request(format!("the body is no JSON: {inner}"));
+    }
+    let detail = if let Some(unknown) = UnknownName::of(message) {
+        let sort = if unknown.is_key { "key" } else { "word" };
+        format!(
+            "unknown {sort} \"{}\"{}; known are {}",
+            unknown.name,
+            unknown.hint(),
+            unknown.known.join(", ")
+        )
+    } else if let Some(must) = expected(message) {
+        let key = if pointer.is_empty() { "the body" } else { pointer.trim_start_matches('/') };
+        format!("{key} must be {must}")
+    } else {
+        message.to_owned()
+    };
+    let problem = Problem::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "body",
+        "The body does not say what is expected",
+        detail,
+    );
+    if pointer.is_empty() { problem } else { problem.at(pointer) }
+}
+
+/// A path in a document as a JSON Pointer (RFC 6901).
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    let mut pointer = String::new();
+    for segment in path {
+        // writing into a string cannot fail
+        let _ = match segment {
+            Segment::Seq { index } => write!(pointer, "/{index}"),
+            Segment::Map { key } => write!(pointer, "/{}", key.replace('~', "~0").replace('/', "~1")),
+            Segment::Enum { variant } => write!(pointer, "/{variant}"),
+            Segment::Unknown => Ok(()),
+        };
+    }
+    pointer
+}

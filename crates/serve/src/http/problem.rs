@@ -1,0 +1,144 @@
+//! Problem documents (RFC 9457): what is wrong with a request, where, and the remedy.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    Refusal,
+    runs::{NotTaken, WAITING},
+};
+
+/// What is wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem(Box<Document>);
+
+/// A problem document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct Document {
+    /// The sort of problem: a URN that begins with `urn:acidtest:problem:`.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The sort of problem, for people.
+    title: String,
+    /// The HTTP status.
+    status: u16,
+    /// What is wrong this time, and the remedy.
+    detail: String,
+    /// The values at fault, in the body of the request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<AtFault>,
+    #[serde(skip)]
+    headers: Vec<(header::HeaderName, HeaderValue)>,
+}
+
+/// A value at fault.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct AtFault {
+    /// Where it is in the body: a JSON Pointer (RFC 6901).
+    pointer: String,
+    /// What is wrong with it.
+    detail: String,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, kind: &str, title: &str, detail: impl Into<String>) -> Self {
+        Self(Box::new(Document {
+            kind: format!("urn:acidtest:problem:{kind}"),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            errors: Vec::new(),
+            headers: Vec::new(),
+        }))
+    }
+
+    /// The same, with the value at fault.
+    pub(crate) fn at(mut self, pointer: impl Into<String>) -> Self {
+        let detail = self.0.detail.clone();
+        self.0.errors.push(AtFault { pointer: pointer.into(), detail });
+        self
+    }
+
+    /// The same, with a header of the answer.
+    pub(crate) fn with(mut self, name: header::HeaderName, value: &'static str) -> Self {
+        self.0.headers.push((name, HeaderValue::from_static(value)));
+        self
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", "The request cannot be read", detail)
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", "There is no such thing", detail)
+    }
+
+    pub(crate) fn no_run(id: &str) -> Self {
+        // an id is shown only if it could be one
+        let id = if crate::runs::is_id(id) { id } else { "with that id" };
+        Self::not_found(format!("there is no run {id}; GET /api/runs lists them"))
+    }
+
+    pub(crate) fn too_much(kind: &str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, "The server has no room for it", detail)
+            .with(header::RETRY_AFTER, "5")
+    }
+
+    pub(crate) fn internal(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "acidtest itself failed", detail)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn status(&self) -> u16 {
+        self.0.status
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { detail, pointer } = refusal;
+        let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "plan", "The plan is not run", detail);
+        if pointer.is_empty() { problem } else { problem.at(pointer) }
+    }
+}
+
+impl From<NotTaken> for Problem {
+    fn from(not: NotTaken) -> Self {
+        match not {
+            NotTaken::Full => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "queue-full",
+                "Too many runs wait",
+                format!("{WAITING} runs wait already: stop some of them (DELETE), or ask again later"),
+            )
+            .with(header::RETRY_AFTER, "60"),
+            NotTaken::Storage(error) => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "storage",
+                "The run cannot be kept",
+                format!(
+                    "the folder of results cannot be written: {error}; free some space, or mend its permissions"
+                ),
+            ),
+            NotTaken::Ending => {
+                Self::too_much("ending", "the server is about to end, and takes no more runs")
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_string(&self.0).unwrap_or_default();
+        let mut response =
+            (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+        response.headers_mut().extend(self.0.headers);
+        response
+    }
+}

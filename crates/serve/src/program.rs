@@ -1,0 +1,144 @@
+//! What the server asks of the program that it belongs to.
+
+use std::{path::Path, process::Command};
+
+use acidtest_report::Plan;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A plan that was checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckedPlan {
+    /// The plan, its addresses without passwords.
+    pub plan: Plan,
+    /// How many cells it has.
+    pub cells: usize,
+    /// How long its trials will be driven, in seconds, at least and at most; none where it asks for a number of operations.
+    /// Loading, audits and starting servers come on top.
+    pub seconds: Option<(f64, f64)>,
+    /// The command line that runs it.
+    pub command: String,
+}
+
+/// Why a plan is not run: what is wrong, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is wrong, where, and the remedy.
+    pub detail: String,
+    /// The key of the plan that is at fault, as a JSON Pointer; empty if no single one is.
+    pub pointer: String,
+}
+
+impl Refusal {
+    /// A refusal of the whole.
+    #[must_use]
+    pub fn of(detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), pointer: String::new() }
+    }
+
+    /// A refusal of this key.
+    #[must_use]
+    pub fn at(key: &str, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), pointer: format!("/{key}") }
+    }
+}
+
+/// A run that a process is to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Assignment<'a> {
+    /// The run's id.
+    pub id: &'a str,
+    /// Its plan, as it was checked.
+    pub plan: &'a Plan,
+    /// The file of its result. If it is there, the run goes on in it.
+    pub file: &'a Path,
+    /// The file that a process locks while it makes a run, so that runs are made one at a time.
+    pub turn: &'a Path,
+}
+
+/// Whether a store has an ability.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Supported {
+    /// The name of the workload, the lock mode, the durability level, the isolation level.
+    pub name: String,
+    /// Whether the store has it.
+    pub supported: bool,
+    /// How it provides it, or why it does not.
+    pub why: String,
+}
+
+/// What a store can do, as `acidtest stores` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct StoreAbilities {
+    /// The name in plans.
+    pub name: String,
+    /// The name as its makers write it.
+    pub title: String,
+    /// What an address of a server of one's own looks like; empty if it has none.
+    pub address: String,
+    /// The workloads.
+    pub workloads: Vec<Supported>,
+    /// The lock modes.
+    pub locks: Vec<Supported>,
+    /// The durability levels.
+    pub durability: Vec<Supported>,
+    /// The isolation levels.
+    pub isolation: Vec<Supported>,
+}
+
+/// A parameter of a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WorkloadParameter {
+    /// The name, in a plan's `parameters`.
+    pub name: String,
+    /// The default, in words.
+    pub default: String,
+    /// The meaning.
+    pub meaning: String,
+}
+
+/// A workload, as `acidtest workloads` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WorkloadAbout {
+    /// The name in plans.
+    pub name: String,
+    /// What it does, and where it comes from.
+    pub summary: String,
+    /// Its operations.
+    pub operations: Vec<String>,
+    /// What its audit proves.
+    pub audit: String,
+    /// The stores that can carry it.
+    pub stores: Vec<String>,
+    /// Its parameters.
+    pub parameters: Vec<WorkloadParameter>,
+}
+
+/// The program that the server belongs to: it has the stores, checks plans and makes runs.
+pub trait Program: Send + Sync + 'static {
+    /// Checks a plan as the command line would, and whether it may be asked for from elsewhere.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    fn check(&self, plan: &Plan) -> Result<CheckedPlan, Refusal>;
+
+    /// What the stores that are built in can do.
+    fn stores(&self) -> Vec<StoreAbilities>;
+
+    /// Whether a private instance of a store can be started here: where it is and in which version, or how to get it. May
+    /// start programs, and take a second.
+    fn here(&self, store: &str) -> (bool, String);
+
+    /// The workloads.
+    fn workloads(&self) -> Vec<WorkloadAbout>;
+
+    /// The command that makes a run: it reads one line from its standard input, and ends tidily when its input ends. It
+    /// writes [`Event`](crate::Event)s to its standard output, a line of JSON each.
+    fn runner(&self) -> Command;
+
+    /// The line that the command reads. It may hold passwords.
+    ///
+    /// # Errors
+    /// The plan may not be run any more, because an address is no longer allowed.
+    fn assign(&self, assignment: &Assignment<'_>) -> Result<String, Refusal>;
+}
