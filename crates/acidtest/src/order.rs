@@ -320,6 +320,7 @@ mod tests {
             ("queue --phase publish --max-retries 3", "--max-retries", "is not tried again"),
             ("records --store elasticsearch --mix c --refresh yes", "--refresh", "nothing is written"),
             ("inventory --arrivals poisson", "--arrivals", "needs --rate"),
+            ("queue --store rabbitmq --ack none --duty 0.5", "--duty", "nobody confirms"),
             ("logs --duty 0.5", "--duty", "--clients, --entries and --ramp say"),
             ("inventory --store sqlite,rabbitmq --skip-unsupported --threads 2", "--threads", "embedded"),
             ("join --store sqlite,redis://127.0.0.1 --skip-unsupported --keep", "--keep", "private"),

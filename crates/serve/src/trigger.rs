@@ -9,7 +9,7 @@
 //! | `MODIFY_LOCKED` | records, mix `modify-locked`: the same under a hard lock |
 //! | `threads` | clients |
 //! | `timeInMilis` | how long they are measured; there is no warm-up, as in the study |
-//! | `load` | the share of the time in which each client works (`--duty`) |
+//! | `load` | the share of the time in which each client works (`--duty`); 1 where nothing confirms what is published |
 //! | `durable` | the highest durability level that the store has, or none; of a broker, whether messages are persistent |
 //! | `transactional` | of a broker, a transaction for each message, or nothing that confirms it; of `MODIFY`, whether a change that another came before is refused and tried again (soft lock); `READ` and `WRITE` of one record are one statement either way |
 
@@ -118,6 +118,9 @@ impl Trigger {
                 ),
             ));
         }
+        if self.threads == 0 {
+            return Err(Refusal::at("threads", "threads must be at least 1"));
+        }
         if !(1..=LONGEST).contains(&self.time_in_milis) {
             return Err(Refusal::at(
                 "timeInMilis",
@@ -126,11 +129,12 @@ impl Trigger {
         }
         let name = name_of(store);
         let Some(about) = stores.iter().find(|about| about.name == name) else {
-            let known: Vec<&str> = stores.iter().map(|about| about.name.as_str()).collect();
+            let known: Vec<String> = stores.iter().map(|about| about.name.replace('/', "_")).collect();
+            let near = known.iter().map(String::as_str).chain(["mysql_nt", "rmq", "es"]);
             return Err(Refusal::of(format!(
                 "there is no store \"{}\"{}; known are {}, and the study's mysql, mysql_nt, rmq and es",
                 store.chars().take(100).collect::<String>(),
-                hint(&name, known.iter().copied()),
+                hint(store, near),
                 known.join(", ")
             )));
         };

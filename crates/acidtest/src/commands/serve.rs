@@ -40,7 +40,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
     /// Where to listen; elsewhere than on loopback only with --token-file
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1730")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1730", value_parser = address)]
     listen: SocketAddr,
     /// A file with the token that every request must have: 16 letters, digits and signs or more
     #[arg(long, value_name = "FILE")]
@@ -54,6 +54,10 @@ pub(crate) struct Serve {
     /// The folder of results, and of what is kept of runs
     #[arg(long, value_name = "FOLDER", default_value = RESULTS)]
     out: PathBuf,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an address and a port, as in 127.0.0.1:1730 or [::1]:1730".to_owned())
 }
 
 /// Serves until it is told to end.
@@ -72,7 +76,7 @@ pub(crate) async fn serve(serve: Serve) -> Result<Status, Failure> {
         out.display()
     ));
     told_to_end().await?;
-    output::say("ending: the run that is made is stopped and can be resumed (again: end at once)");
+    output::say("ending: a run that is being made is stopped, and can be resumed (again: end at once)");
     tokio::select! {
         () = server.stop() => {}
         again = told_to_end() => {

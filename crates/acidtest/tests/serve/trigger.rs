@@ -107,9 +107,11 @@ fn what_the_trigger_cannot_do_is_refused_by_name() {
             "known are READ, WRITE, MODIFY, MODIFY_LOCKED",
         ),
         ("sqlite", json!({"timeInMilis": 0}), 422, "/timeInMilis", "1 to 600000"),
-        ("sqlite", json!({"threads": 0}), 422, "", "clients must not be empty or zero"),
+        ("sqlite", json!({"threads": 0}), 422, "/threads", "threads must be at least 1"),
         ("sqlite", json!({"threads": -5}), 422, "/threads", "threads must be a whole number"),
         ("sqlit", json!({}), 422, "", "did you mean \"sqlite\"?"),
+        ("rmqq", json!({}), 422, "", "did you mean \"rmq\"?"),
+        ("rmq", json!({"requestType": "WRITE", "load": 0.5}), 422, "", "nobody confirms"),
         ("rmq", json!({"requestType": "MODIFY"}), 422, "/requestType", "is not modified"),
         ("..%2F..%2Fetc%2Fpasswd", json!({}), 422, "", "there is no store"),
     ] {

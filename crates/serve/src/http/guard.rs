@@ -101,7 +101,7 @@ impl Guard {
             Err(Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "token",
-                "A token is missing",
+                "A token is needed",
                 "this server answers requests that have its token: Authorization: Bearer TOKEN",
             )
             .with(header::WWW_AUTHENTICATE, "Bearer"))

@@ -245,7 +245,7 @@ async fn whole<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static
 
 fn unreadable(record: &Record, why: Unreadable) -> Problem {
     match why {
-        Unreadable::Missing if record.exit_status.is_some_and(|status| status != 1) => Problem::new(
+        Unreadable::Missing if record.state == State::Done => Problem::new(
             StatusCode::NOT_FOUND,
             "result-gone",
             "The result is gone",
@@ -259,7 +259,7 @@ fn unreadable(record: &Record, why: Unreadable) -> Problem {
             "no-result",
             "There is no result",
             if record.state.has_ended() {
-                "no trial was made, so there is no result"
+                "no trial was made, or the file of its result has been removed"
             } else {
                 "no trial has been written yet; ask again later"
             },
@@ -584,7 +584,7 @@ async fn generate_load(
     let plan = trigger.plan(&store, &app.program.stores())?;
     let record = submit(&app, plan).await?;
     let record = app.runs.ended(&record.id).await.ok_or_else(|| Problem::no_run(&record.id))?;
-    let (state, error) = (record.state, record.error.clone());
+    let (state, error, run) = (record.state, record.error.clone(), format!("/api/runs/{}", record.id));
     let path = app.runs.file(&record);
     let answered = heavy(&app, move || Ok(triggered(&trigger, &record, &path))).await?;
     match answered {
@@ -593,7 +593,7 @@ async fn generate_load(
             StatusCode::BAD_GATEWAY,
             "store",
             "Nothing was measured",
-            error.unwrap_or_else(|| "no trial could be made".to_owned()),
+            format!("{}\n  the run is {run}", error.as_deref().unwrap_or("no trial could be made")),
         )),
         None => Err(Problem::new(
             StatusCode::CONFLICT,

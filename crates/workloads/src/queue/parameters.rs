@@ -180,6 +180,11 @@ impl Parameters {
                 consumes,
                 "a publish that conflicts is not tried again: others may be in flight after it",
             ),
+            (
+                "duty",
+                !publishes || self.ack != Ack::None,
+                "what nobody confirms is written as fast as the connection takes it: a share of that time says nothing",
+            ),
             ("batch", together, "there is neither a transaction to publish nor anything to acknowledge"),
         ])
     }
