@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 
-use acidtest_report::{ArrivalKind, CapacityPlan, Plan, RefusedKind};
+use acidtest_report::{CapacityPlan, Plan};
+use serde::Serialize;
 use serde_json::Value;
 
 /// The command line that runs this plan, as it would be typed into a shell. What has its default is left out.
@@ -29,26 +30,10 @@ pub(crate) fn command_line(plan: &Plan) -> String {
     let warmup = if plan.trace.is_some() { &usual.warmup } else { &plan.warmup };
     words.one("warmup", warmup, &usual.warmup);
     words.list("rate", &plan.rates, &usual.rates);
-    if plan.arrivals != usual.arrivals {
-        words.some(
-            "arrivals",
-            Some(&match plan.arrivals {
-                ArrivalKind::Constant => "constant",
-                ArrivalKind::Poisson => "poisson",
-            }),
-        );
-    }
+    words.one("arrivals", &written(&plan.arrivals), &written(&usual.arrivals));
     words.one("timeout", &plan.timeout, &usual.timeout);
     words.one("max-retries", &plan.max_retries, &usual.max_retries);
-    if plan.on_refused != usual.on_refused {
-        words.some(
-            "on-refused",
-            Some(&match plan.on_refused {
-                RefusedKind::Count => "count",
-                RefusedKind::Retry => "retry",
-            }),
-        );
-    }
+    words.one("on-refused", &written(&plan.on_refused), &written(&usual.on_refused));
     words.one("duty", &plan.duty, &usual.duty);
     words.some("trace", plan.trace.as_ref());
     words.some("threads", plan.threads.as_ref());
@@ -73,6 +58,12 @@ pub(crate) fn command_line(plan: &Plan) -> String {
         words.list(&name.replace('_', "-"), &values.iter().map(word).collect::<Vec<_>>(), &[]);
     }
     words.0.join(" ")
+}
+
+/// A value as it stands in a plan, which is how it is typed.
+fn written(value: &impl Serialize) -> String {
+    // a word without data always has JSON
+    word(&serde_json::to_value(value).unwrap_or_default())
 }
 
 /// A parameter's value as it is typed.

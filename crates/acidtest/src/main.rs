@@ -5,6 +5,7 @@
 //! ([`registry`]).
 
 mod args;
+mod carry_out;
 #[cfg(feature = "serve")]
 mod command_line;
 mod commands;

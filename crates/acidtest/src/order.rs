@@ -54,8 +54,8 @@ pub(crate) fn order(run: &Run) -> Result<Order, Failure> {
     completed(id(), plan, targets, grid, &asked, &target::parse)
 }
 
-#[cfg(feature = "serve")]
 /// The order of a plan that comes from no command line and whose stores were found, as `id`.
+#[cfg(feature = "serve")]
 pub(crate) fn of_plan(
     id: String,
     mut plan: Plan,

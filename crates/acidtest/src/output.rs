@@ -11,6 +11,9 @@ use acidtest_runner::Failure;
 
 use crate::{args::Format, files};
 
+/// The folder for results if no other one is named.
+pub(crate) const RESULTS: &str = "results";
+
 /// The file that a run's result is written to. It is made at the start, so that a folder that cannot be written or a
 /// full disk is known before hours are spent.
 pub(crate) struct ResultFile {

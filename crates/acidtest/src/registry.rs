@@ -203,6 +203,11 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     STORES.iter().map(|store| store.kind.name)
 }
 
+/// Names of the stores that can carry a workload.
+pub(crate) fn able(workload: &str) -> impl Iterator<Item = &'static str> {
+    STORES.iter().filter(move |store| store.kind.workload(workload).is_yes()).map(|store| store.kind.name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

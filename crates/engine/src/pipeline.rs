@@ -88,10 +88,9 @@ impl Seat {
         let mut slice = now;
         loop {
             over |= self.stopping() || self.is_spent();
-            let worked = busy_since.map_or(0, |since| now.saturating_sub(since));
-            let is_tired = self.is_tired(worked);
+            let is_tired = self.is_tired(busy_since.map_or(0, |since| now.saturating_sub(since)));
             if is_tired && flight.count == 0 && !over {
-                self.rest(0).await;
+                self.rest().await;
                 now = self.now();
                 continue;
             }

@@ -108,6 +108,9 @@ pub struct Seat {
     /// When the phase ends, in nanoseconds of the trial's clock.
     end: u64,
     cuts: Cuts,
+    /// How long the client rests for each nanosecond of work: not at all at full duty, nor if it is not on the schedule and
+    /// so waits for those who are.
+    rest_for_work: f64,
     /// Nanoseconds of rest that the client has not yet taken.
     owed: f64,
     /// Whether the connection opened last can still be used. Once a connection is given up, no answer on it counts
@@ -117,12 +120,15 @@ pub struct Seat {
 
 impl Seat {
     pub(crate) fn new(shared: Arc<Shared>, bench: Rc<RefCell<Bench>>, index: usize) -> Self {
+        let scheduled = index < shared.scheduled;
+        // of the least shares a rest is longer than any trial
+        let rest_for_work = if scheduled { (1.0 / shared.load.duty - 1.0).min(1e15) } else { 0.0 };
         let seed = shared.load.seed.wrapping_add(index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self {
             tick: Box::pin(tokio::time::sleep(Duration::from_nanos(TICK))),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             sleeper: if shared.clock.is_simulated() { Sleeper::coarse() } else { Sleeper::default() },
-            scheduled: index < shared.scheduled,
+            scheduled,
             shared,
             bench,
             index,
@@ -130,6 +136,7 @@ impl Seat {
             phase: Phase::WarmUp,
             end: 0,
             cuts: Cuts::default(),
+            rest_for_work,
             owed: 0.0,
             connected: false,
         }
@@ -376,39 +383,29 @@ impl Seat {
             if !self.scheduled && outcome != Outcome::Ok && self.shared.is_schedule_over() {
                 break;
             }
-            if self.is_tired(ended - begun) {
-                self.rest(ended - begun).await;
+            self.worked(ended - begun);
+            if self.is_tired(0) {
+                self.rest().await;
                 now = self.now();
-            } else {
-                self.worked(ended - begun);
             }
             slice = self.give_way(slice, now).await;
             now = now.max(slice);
         }
     }
 
-    /// Nanoseconds of rest for nanoseconds of work. Whoever is not on the schedule waits for those who are, and has none.
-    fn earned(&self, worked: u64) -> f64 {
-        let duty = self.shared.load.duty;
-        // of the least shares a rest is longer than any trial
-        let times = (1.0 / duty - 1.0).min(1e15);
-        if duty < 1.0 && self.scheduled { worked as f64 * times } else { 0.0 }
-    }
-
-    /// Counts work after which the client goes on at once.
+    /// Counts work that is done.
     pub(crate) fn worked(&mut self, worked: u64) {
-        self.owed += self.earned(worked);
+        self.owed += worked as f64 * self.rest_for_work;
     }
 
-    /// Whether the client is to rest after this work.
-    pub(crate) fn is_tired(&self, worked: u64) -> bool {
-        self.owed + self.earned(worked) >= REST
+    /// Whether the client is to rest, after what was counted and after this work that is under way.
+    pub(crate) fn is_tired(&self, working: u64) -> bool {
+        self.owed + working as f64 * self.rest_for_work >= REST
     }
 
-    /// Rests after this work, and after what was counted before, at most until the phase ends.
+    /// Rests after the work that was counted, at most until the phase ends.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0; a longer one is cut by the phase's end
-    pub(crate) async fn rest(&mut self, worked: u64) {
-        self.worked(worked);
+    pub(crate) async fn rest(&mut self) {
         let begun = self.now();
         self.sleep_until(begun.saturating_add(self.owed as u64).min(self.end)).await;
         let now = self.now();

@@ -58,7 +58,7 @@ fn show(value: Value) {
     let conditions = ["throughput<0.95", "p99>1.2"].map(|text| text.parse::<Condition>().unwrap());
     let sides = [vec![], vec!["lock=none".parse::<Choice>().unwrap()]].map(Selector::from_iter);
     for (one, two) in [(&sides[0], &sides[0]), (&sides[1], &sides[0])] {
-        let side = |selector| Side { result: &result, name: "result", selector };
+        let side = |selector| Side { result: &result, name: "result", choose: "--a ", selector };
         if let Ok(comparison) = compare(side(one), side(two), &conditions, Judge::Interval) {
             let _ = comparison.render(Style { color: false, width: None });
             let _ = serde_json::to_string(&comparison);

@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{Refusal, StoreAbilities};
+use crate::{Refusal, StoreAbilities, Supported};
 
 /// What the trigger is told.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -106,6 +106,11 @@ fn name_of(store: &str) -> String {
     }
 }
 
+/// Whether a store has the ability of this name.
+fn has(abilities: &[Supported], name: &str) -> bool {
+    abilities.iter().any(|each| each.name == name && each.supported)
+}
+
 impl Trigger {
     /// The plan that does what is asked of a store.
     pub(crate) fn plan(self, store: &str, stores: &[StoreAbilities]) -> Result<Plan, Refusal> {
@@ -138,8 +143,6 @@ impl Trigger {
                 known.join(", ")
             )));
         };
-        let has =
-            |of: &[crate::Supported], name: &str| of.iter().any(|each| each.name == name && each.supported);
         let mut plan = Plan {
             stores: vec![name],
             duration: Span(Duration::from_millis(self.time_in_milis)),
@@ -169,9 +172,7 @@ impl Trigger {
 
     /// The highest durability level that the store has, or none.
     fn level(self, about: &StoreAbilities) -> Durability {
-        let has = |level: &Durability| {
-            about.durability.iter().any(|each| each.name == level.name() && each.supported)
-        };
+        let has = |level: &Durability| has(&about.durability, level.name());
         let levels = [Durability::Disk, Durability::Process];
         if self.durable { levels.into_iter().find(has).unwrap_or(Durability::None) } else { Durability::None }
     }

@@ -75,8 +75,8 @@ pub(crate) fn compare(compare: Compare) -> Result<Status, Failure> {
         FailOn::Estimate => Judge::Estimate,
     };
     let comparison = compared(
-        Side { result: &a, name: &a_name, selector: &a_selector },
-        Side { result: &b, name: &b_name, selector: &b_selector },
+        Side { result: &a, name: &a_name, choose: "--a ", selector: &a_selector },
+        Side { result: &b, name: &b_name, choose: "--b ", selector: &b_selector },
         &compare.fail_if,
         judge,
     )

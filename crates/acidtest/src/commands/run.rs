@@ -1,16 +1,15 @@
 //! `acidtest run`.
 
-use std::{collections::BTreeSet, path::Path, process::Command as Program};
+use std::{collections::BTreeSet, path::Path};
 
-use acidtest_lab::Lab;
 use acidtest_model::Secret;
 use acidtest_report::CapacityPlan;
-use acidtest_runner::{Environment, Failure, Finished, Order, Watcher};
-use acidtest_store_memory::Null;
+use acidtest_runner::{Failure, Finished, Order};
 use tokio::task::LocalSet;
 
 use crate::{
     args::{Format, Run},
+    carry_out::carry_out,
     exit::{self, Status},
     interrupt,
     order::{driven_seconds, is_complete, order, resumed, settle},
@@ -19,9 +18,6 @@ use crate::{
     plan_file,
     progress::Progress,
 };
-
-/// The folder for results if no other one is named.
-const RESULTS: &str = "results";
 
 pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     idle_output(&run)?;
@@ -53,31 +49,14 @@ pub(crate) async fn run(run: Run) -> Result<Status, Failure> {
     let file = if let Some(file) = &run.resume {
         ResultFile::prepare(file.clone())?
     } else {
-        let out = run.output.out.as_deref().unwrap_or(Path::new(RESULTS));
+        let out = run.output.out.as_deref().unwrap_or(Path::new(output::RESULTS));
         ResultFile::new(out, &order.id, &order.plan.workload)?
-    };
-    let host = std::env::current_exe()
-        .map_err(|error| Failure::Other(format!("cannot find acidtest's own program: {error}")))?;
-    // the same program, even if its file is replaced meanwhile
-    let worker = || {
-        let mut worker = Program::new("/proc/self/exe");
-        worker.arg("worker");
-        worker
     };
     let token = gateway_token(&order)?;
     let Finished { result, failure } = LocalSet::new()
         .run_until(Box::pin(async {
             let interrupt = interrupt::listen()?;
-            let environment = Environment {
-                lab: Lab::open()?,
-                null: &Null,
-                watcher: Watcher { observer: &mut Progress::new(quiet), interrupt: &interrupt },
-                worker: &worker,
-                host: &host,
-                token,
-                write: &|result| file.write(result),
-            };
-            acidtest_runner::run(order, environment).await
+            carry_out(order, &mut Progress::new(quiet), &interrupt, token, &file).await
         }))
         .await?;
     if !quiet || format == Format::Json {

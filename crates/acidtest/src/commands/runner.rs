@@ -4,23 +4,19 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, Read, Write, stdin, stdout},
     path::Path,
-    process::Command as Program,
     time::{Duration, Instant},
 };
 
 use acidtest_engine::Progress as Measured;
-use acidtest_lab::Lab;
 use acidtest_model::Role;
 use acidtest_report::{RunResult, SecondFigures};
-use acidtest_runner::{
-    Environment, Failure, FaultStage, Finished, Interrupt, Observer, Order, SecondSeen, Target, Watcher,
-};
+use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Order, SecondSeen, Target};
 use acidtest_serve::{Ending, Event, FaultEvent, SecondEvent, VerdictEvent};
-use acidtest_store_memory::Null;
 use rustix::fs::{FlockOperation, flock};
 use tokio::{sync::oneshot, task::LocalSet};
 
 use crate::{
+    carry_out::carry_out,
     commands::serve::{AssignedRun, AssignedTarget},
     exit::{self, Status},
     interrupt,
@@ -42,23 +38,14 @@ pub(crate) async fn runner() -> Result<Status, Failure> {
     stdin().lock().read_line(&mut line).map_err(|error| cannot(&error))?;
     let assigned: AssignedRun = serde_json::from_str(&line).map_err(|error| cannot(&error))?;
     let made = LocalSet::new().run_until(Box::pin(make(assigned))).await;
-    let ended = made.unwrap_or_else(|failure| Ended {
+    tell(&made.unwrap_or_else(|failure| Event::Ended {
         // a store that cannot be reached is no failure of acidtest's
         how: if matches!(failure, Failure::Store(_)) { Ending::Incomplete } else { Ending::Failed },
         exit_status: exit::code_of(&failure),
         error: Some(failure.to_string()),
-    });
-    let Ended { how, exit_status, error } = ended;
-    tell(&Event::Ended { how, exit_status, error });
+    }));
     // the server is told by the event
     Ok(Status::Held)
-}
-
-/// How the run ended.
-struct Ended {
-    how: Ending,
-    exit_status: u8,
-    error: Option<String>,
 }
 
 /// Writes an event. If nobody reads it any more, the input has ended, too.
@@ -69,13 +56,18 @@ fn tell(event: &Event) {
     }
 }
 
-async fn make(assigned: AssignedRun) -> Result<Ended, Failure> {
+/// Makes a run; returns its last event.
+async fn make(assigned: AssignedRun) -> Result<Event, Failure> {
     let interrupt = interrupt::listen()?;
     end_with_input(&interrupt)?;
     let AssignedRun { id, plan, stores, lock_service, file, turn } = assigned;
     // another process may be about to write the result that this one goes on with
     let Some(_turn) = take_turn(&turn, &interrupt).await? else {
-        return Ok(Ended { how: Ending::Interrupted, exit_status: Status::Interrupted.code(), error: None });
+        return Ok(Event::Ended {
+            how: Ending::Interrupted,
+            exit_status: Status::Interrupted.code(),
+            error: None,
+        });
     };
     let targets = stores.into_iter().map(AssignedTarget::target).collect::<Result<Vec<Target>, Failure>>()?;
     let find = |_: &str| {
@@ -86,7 +78,7 @@ async fn make(assigned: AssignedRun) -> Result<Ended, Failure> {
     order::settle(&mut order);
     if let Some(begun) = begun(&file, &order)? {
         if is_complete(&begun) {
-            return Ok(Ended {
+            return Ok(Event::Ended {
                 how: Ending::Complete,
                 exit_status: exit::status(&begun).code(),
                 error: None,
@@ -95,7 +87,8 @@ async fn make(assigned: AssignedRun) -> Result<Ended, Failure> {
         order = order::going_on(begun, targets, &file, &find)?;
     }
     let file = ResultFile::prepare(file)?;
-    let Finished { result, failure } = run(order, &interrupt, &file).await?;
+    let Finished { result, failure } =
+        carry_out(order, &mut Teller::default(), &interrupt, None, &file).await?;
     let status = exit::status(&result);
     let how = match (&failure, result.interrupted) {
         (Some(Failure::Usage(_) | Failure::Other(_)), _) => Ending::Failed,
@@ -106,7 +99,7 @@ async fn make(assigned: AssignedRun) -> Result<Ended, Failure> {
     let of_cells = || result.cells.iter().find_map(|cell| cell.error.clone());
     let status = failure.as_ref().map_or(status, |failure| status.max(exit::status_after(failure)));
     let error = failure.map(|failure| failure.to_string()).or_else(of_cells);
-    Ok(Ended { how, exit_status: status.code(), error })
+    Ok(Event::Ended { how, exit_status: status.code(), error })
 }
 
 /// The result that the run goes on with, if there is one. What a file says is not run: its plan must be the one that was
@@ -126,26 +119,6 @@ fn begun(file: &Path, order: &Order) -> Result<Option<RunResult>, Failure> {
         )));
     }
     Ok(Some(begun))
-}
-
-async fn run(order: Order, interrupt: &Interrupt, file: &ResultFile) -> Result<Finished, Failure> {
-    let host = std::env::current_exe()
-        .map_err(|error| Failure::Other(format!("cannot find acidtest's own program: {error}")))?;
-    let worker = || {
-        let mut worker = Program::new("/proc/self/exe");
-        worker.arg("worker");
-        worker
-    };
-    let environment = Environment {
-        lab: Lab::open()?,
-        null: &Null,
-        watcher: Watcher { observer: &mut Teller::default(), interrupt },
-        worker: &worker,
-        host: &host,
-        token: None,
-        write: &|result| file.write(result),
-    };
-    acidtest_runner::run(order, environment).await
 }
 
 /// Has the run end tidily when the server says so, or is gone: then the input ends.

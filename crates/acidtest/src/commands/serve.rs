@@ -15,10 +15,14 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{command_line::command_line, exit::Status, files, order, output, registry::STORES, target};
-
-/// The folder for results if no other one is named.
-const RESULTS: &str = "results";
+use crate::{
+    carry_out,
+    command_line::command_line,
+    exit::Status,
+    files, order, output,
+    registry::{self, STORES},
+    target,
+};
 
 /// Length of the longest token, in bytes.
 const TOKEN: u64 = 4096;
@@ -52,7 +56,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS")]
     allow_store: Vec<String>,
     /// The folder of results, and of what is kept of runs
-    #[arg(long, value_name = "FOLDER", default_value = RESULTS)]
+    #[arg(long, value_name = "FOLDER", default_value = output::RESULTS)]
     out: PathBuf,
 }
 
@@ -225,9 +229,8 @@ impl Program for Bench {
     }
 
     fn runner(&self) -> Command {
-        // the same program, even if its file is replaced meanwhile
-        let mut runner = Command::new("/proc/self/exe");
-        runner.arg("runner").env_remove("ACIDTEST_PASSWORD").env_remove("ACIDTEST_TOKEN");
+        let mut runner = carry_out::this_program("runner");
+        runner.env_remove("ACIDTEST_PASSWORD").env_remove("ACIDTEST_TOKEN");
         runner
     }
 
@@ -282,13 +285,12 @@ fn about_workload(kind: &acidtest_workloads::WorkloadKind) -> WorkloadAbout {
         default: each.default,
         meaning: each.meaning.to_owned(),
     };
-    let able = STORES.iter().filter(|store| store.kind.workload(kind.name).is_yes());
     WorkloadAbout {
         name: kind.name.to_owned(),
         summary: kind.summary.to_owned(),
         operations: kind.operations.iter().map(|&operation| operation.to_owned()).collect(),
         audit: kind.audit.to_owned(),
-        stores: able.map(|store| store.kind.name.to_owned()).collect(),
+        stores: registry::able(kind.name).map(str::to_owned).collect(),
         parameters: (kind.parameters)().into_iter().map(parameter).collect(),
     }
 }

@@ -8,7 +8,7 @@ use acidtest_workloads::{WORKLOADS, WorkloadKind};
 use crate::{
     exit::Status,
     output::{self, wrapped},
-    registry::STORES,
+    registry,
 };
 
 /// Columns before what is said of a workload.
@@ -25,8 +25,7 @@ pub(crate) fn workloads() -> Result<Status, Failure> {
 }
 
 fn describe(kind: &WorkloadKind) -> String {
-    let able = STORES.iter().filter(|store| store.kind.workload(kind.name).is_yes());
-    let able: Vec<&str> = able.map(|store| store.kind.name).collect();
+    let able: Vec<&str> = registry::able(kind.name).collect();
     let mut text = format!("{:<11} {}\n", kind.name, kind.summary.replace('\n', "\n  "));
     let rows = [
         ("operations", kind.operations.join(", ")),

@@ -47,6 +47,8 @@ pub struct Side<'a> {
     pub result: &'a RunResult,
     /// The name of the result's file, for messages.
     pub name: &'a str,
+    /// What comes before `NAME=VALUE` where a cell is chosen, for messages: an option and a blank, or a key and `=`.
+    pub choose: &'a str,
     /// Selects the cells to compare; an empty selector takes all of them.
     pub selector: &'a Selector,
 }
@@ -406,8 +408,8 @@ mod tests {
     ) -> Result<Comparison, CompareError> {
         let (a, b) = (selector(a), selector(b));
         let conditions: Vec<Condition> = fail_if.iter().map(|text| text.parse().unwrap()).collect();
-        let side = |selector| Side { result, name: "result.json", selector };
-        compare(side(&a), side(&b), &conditions, Judge::Interval)
+        let side = |choose, selector| Side { result, name: "result.json", choose, selector };
+        compare(side("--a ", &a), side("--b ", &b), &conditions, Judge::Interval)
     }
 
     fn sample() -> RunResult {
@@ -498,7 +500,7 @@ mod tests {
             ..result.clone()
         });
         let (a, b) = (first(&result), first(&slower));
-        let side = |result, name| Side { result, name, selector: &all };
+        let side = |result, name| Side { result, name, choose: "--a ", selector: &all };
         let conditions = ["delivery:p99>1.5", "delivery:p50>1.1", "delivery:throughput<1"]
             .map(|text| text.parse::<Condition>().unwrap());
         let compared = compare(side(&a, "a.json"), side(&b, "b.json"), &conditions, Judge::Estimate).unwrap();
@@ -549,7 +551,7 @@ mod tests {
         let mut after = RunResult { run: "another".to_owned(), ..before.clone() };
         change(&mut after);
         let all = Selector::default();
-        let side = |result, name| Side { result, name, selector: &all };
+        let side = |result, name| Side { result, name, choose: "--a ", selector: &all };
         let conditions: Vec<Condition> = fail_if.iter().map(|text| text.parse().unwrap()).collect();
         compare(side(before, "a.json"), side(&after, "b.json"), &conditions, Judge::Interval).unwrap()
     }

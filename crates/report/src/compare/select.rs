@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, str::FromStr};
 
 use super::Side;
 use crate::{
-    CellResult, RunResult,
+    CellResult,
     dimensions::{ADDRESS, STORE, varying},
 };
 
@@ -85,7 +85,9 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, Selec
         let varying = varying(&a.result.cells);
         let example = varying.first().map_or("lock", String::as_str);
         return Err(SelectionError(format!(
-            "A and B are the same cells: say which are which, such as --a {example}=… --b {example}=…{}",
+            "A and B are the same cells: say which are which, such as {}{example}=… {}{example}=…{}",
+            a.choose,
+            b.choose,
             if varying.is_empty() {
                 String::new()
             } else {
@@ -93,7 +95,7 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, Selec
             }
         )));
     }
-    let (of_a, of_b) = (selected(a, "--a")?, selected(b, "--b")?);
+    let (of_a, of_b) = (selected(a)?, selected(b)?);
     let mut free: Vec<&str> =
         a.selector.0.iter().chain(&b.selector.0).map(|choice| choice.name.as_str()).collect();
     if free.contains(&STORE) {
@@ -120,10 +122,10 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, Selec
             [one] if one_result && one.dimensions() == cell.dimensions() => {}
             [one] => matched.pairs.push((one, cell)),
             [] if of_a.iter().any(|other| other.same_but(cell, free)) => {
-                return Err(ambiguous(&of_a, cell, free));
+                return Err(ambiguous(a, &of_a, cell, free));
             }
             [] => matched.only_b.push(cell),
-            _ => return Err(ambiguous(&of_a, cell, free)),
+            _ => return Err(ambiguous(a, &of_a, cell, free)),
         }
     }
     // cells of A that B's own selector excludes count as excluded, not as left without a partner
@@ -133,44 +135,54 @@ pub(super) fn pairs<'a>(a: Side<'a>, b: Side<'a>) -> Result<CellPairs<'a>, Selec
     let alone = |cell: &CellResult| !matched.pairs.iter().any(|(one, _)| std::ptr::eq(*one, cell));
     matched.only_a = of_a.iter().copied().filter(|cell| alone(cell) && meant(cell)).collect();
     if matched.pairs.is_empty() {
-        return Err(SelectionError(
+        return Err(SelectionError(format!(
             "no cell of B is equal to one of A in everything that no selector names: compare results of the same \
-             grid, or name what differs with --a and --b"
-                .to_owned(),
-        ));
+             grid, or name what differs with {} and {}",
+            a.option(),
+            b.option()
+        )));
     }
     Ok(matched)
 }
 
-fn ambiguous(of_a: &[&CellResult], cell: &CellResult, free: &[&str]) -> SelectionError {
+fn ambiguous(a: Side<'_>, of_a: &[&CellResult], cell: &CellResult, free: &[&str]) -> SelectionError {
     let fitting: Vec<&CellResult> = of_a.iter().copied().filter(|other| other.same_but(cell, free)).collect();
     let differ = varying(fitting.iter().copied());
     let name = differ.first().cloned().unwrap_or_default();
     let values: BTreeSet<String> = fitting.iter().map(|cell| cell.dimension(&name)).collect();
     let values = values.into_iter().collect::<Vec<_>>();
     SelectionError(format!(
-        "several cells of A fit one of B: they differ in {} ({}); name one, such as --a {name}={}",
+        "several cells of A fit one of B: they differ in {} ({}); name one, such as {}{name}={}",
         differ.join(", "),
         values.join(", "),
+        a.choose,
         values.first().map_or("", String::as_str)
     ))
 }
 
+impl Side<'_> {
+    /// The option, or the key, by which its cells are chosen.
+    fn option(&self) -> &str {
+        self.choose.trim_end_matches([' ', '='])
+    }
+}
+
 /// The cells that a side's selector fits.
-fn selected<'a>(side: Side<'a>, option: &str) -> Result<Vec<&'a CellResult>, SelectionError> {
+fn selected(side: Side<'_>) -> Result<Vec<&CellResult>, SelectionError> {
     for choice in &side.selector.0 {
-        known(choice, side.result, option)?;
+        known(choice, side)?;
     }
     let cells: Vec<&CellResult> = side.result.cells.iter().filter(|cell| side.selector.fits(cell)).collect();
     if cells.is_empty() {
         let asked = side.selector.words().join(" and ");
-        return Err(SelectionError(format!("{option}: no cell of {} has {asked}", side.name)));
+        return Err(SelectionError(format!("{}: no cell of {} has {asked}", side.option(), side.name)));
     }
     Ok(cells)
 }
 
 /// Checks that some cell has the dimension, and that some cell has this value of it.
-fn known(choice: &Choice, result: &RunResult, option: &str) -> Result<(), SelectionError> {
+fn known(choice: &Choice, side: Side<'_>) -> Result<(), SelectionError> {
+    let (result, option) = (side.result, side.option());
     let names: BTreeSet<String> =
         result.cells.iter().flat_map(CellResult::dimensions).map(|(name, _)| name).collect();
     if !names.contains(&choice.name) {

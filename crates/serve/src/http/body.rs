@@ -103,13 +103,8 @@ fn wrong(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
     } else {
         message.to_owned()
     };
-    let problem = Problem::new(
-        StatusCode::UNPROCESSABLE_ENTITY,
-        "body",
-        "The body does not say what is expected",
-        detail,
-    );
-    if pointer.is_empty() { problem } else { problem.at(pointer) }
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "body", "The body does not say what is expected", detail)
+        .at(pointer)
 }
 
 /// A path in a document as a JSON Pointer (RFC 6901).

@@ -57,10 +57,12 @@ impl Problem {
         }))
     }
 
-    /// The same, with the value at fault.
-    pub(crate) fn at(mut self, pointer: impl Into<String>) -> Self {
-        let detail = self.0.detail.clone();
-        self.0.errors.push(AtFault { pointer: pointer.into(), detail });
+    /// The same, with the value at fault; it is about the whole body if the pointer is empty.
+    pub(crate) fn at(mut self, pointer: String) -> Self {
+        if !pointer.is_empty() {
+            let detail = self.0.detail.clone();
+            self.0.errors.push(AtFault { pointer, detail });
+        }
         self
     }
 
@@ -102,8 +104,7 @@ impl Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let Refusal { detail, pointer } = refusal;
-        let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "plan", "The plan is not run", detail);
-        if pointer.is_empty() { problem } else { problem.at(pointer) }
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "plan", "The plan is not run", detail).at(pointer)
     }
 }
 

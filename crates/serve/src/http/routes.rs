@@ -16,8 +16,8 @@ use acidtest_report::{
 use axum::{
     Router,
     body::Body,
-    extract::{FromRequest, Path, Query, Request, State as Of},
-    http::{HeaderMap, StatusCode, header},
+    extract::{FromRequest, FromRequestParts, Path, Query, Request, State as Of},
+    http::{HeaderMap, StatusCode, header, request::Parts},
     middleware,
     response::{IntoResponse, Response},
 };
@@ -26,7 +26,10 @@ use futures_util::stream;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use tokio::sync::Semaphore;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -239,7 +242,7 @@ async fn turned<T: Send + 'static>(
 }
 
 /// Does what must not be left half done when whoever asked for it is gone.
-async fn whole<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T, Problem> {
+async fn to_its_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T, Problem> {
     tokio::spawn(work).await.map_err(|error| Problem::internal(error.to_string()))
 }
 
@@ -317,7 +320,7 @@ async fn start_run(Of(app): Of<App>, PlanBody(plan): PlanBody) -> Result<Respons
 async fn submit(app: &App, plan: Plan) -> Result<Record, Problem> {
     let (program, runs) = (Arc::clone(&app.program), Arc::clone(&app.runs));
     let checked = turned(&app.checks, move || Ok(program.check(&plan)?)).await?;
-    Ok(whole(async move { runs.submit(checked).await }).await??)
+    Ok(to_its_end(async move { runs.submit(checked).await }).await??)
 }
 
 /// A run with its plan
@@ -340,7 +343,8 @@ async fn show_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Proble
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn stop_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem> {
     let (runs, named) = (Arc::clone(&app.runs), id.clone());
-    let record = whole(async move { runs.stop(&named).await }).await?.ok_or_else(|| Problem::no_run(&id))?;
+    let record =
+        to_its_end(async move { runs.stop(&named).await }).await?.ok_or_else(|| Problem::no_run(&id))?;
     let status = if record.state.has_ended() { StatusCode::OK } else { StatusCode::ACCEPTED };
     json(status, &RunAbout::of(&app, &record))
 }
@@ -352,7 +356,7 @@ async fn stop_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Proble
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn resume_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem> {
     let (runs, named) = (Arc::clone(&app.runs), id.clone());
-    match whole(async move { runs.resume(&named).await }).await?.ok_or_else(|| Problem::no_run(&id))? {
+    match to_its_end(async move { runs.resume(&named).await }).await?.ok_or_else(|| Problem::no_run(&id))? {
         Ok(record) => accepted(&app, &record),
         Err(NotResumed::NotTaken(not)) => Err(not.into()),
         Err(NotResumed::Is(state)) => Err(Problem::new(
@@ -465,7 +469,7 @@ struct CompareQuery {
 async fn compare_runs(Of(app): Of<App>, query: AskedFor<CompareQuery>) -> Result<Response, Problem> {
     let CompareQuery { a, b, a_cells, b_cells } = query.0;
     let (a, b) = (found(&app, &a)?, b.map(|b| found(&app, &b)).transpose()?);
-    let compared = heavy(&app.clone(), move || {
+    let compared: Comparison = heavy(&app.clone(), move || {
         let (a_cells, b_cells) =
             (selector("a_cells", a_cells.as_deref())?, selector("b_cells", b_cells.as_deref())?);
         let a_result = result_of(&app, &a)?;
@@ -473,20 +477,14 @@ async fn compare_runs(Of(app): Of<App>, query: AskedFor<CompareQuery>) -> Result
         let (a_name, b_name) = (a.file_name(), b.as_ref().unwrap_or(&a).file_name());
         let b_result = b_result.as_ref().unwrap_or(&a_result);
         let compared = compare(
-            Side { result: &a_result, name: &a_name, selector: &a_cells },
-            Side { result: b_result, name: &b_name, selector: &b_cells },
+            Side { result: &a_result, name: &a_name, choose: "a_cells=", selector: &a_cells },
+            Side { result: b_result, name: &b_name, choose: "b_cells=", selector: &b_cells },
             &[],
             Judge::Interval,
         );
-        // it names the options of the command line
-        let named = |said: String| {
-            let said = said.replace("--a ", "a_cells=").replace("--b ", "b_cells=");
-            said.replace("--a", "a_cells").replace("--b", "b_cells")
-        };
-        compared.map_err(|error| uncompared(&named(error.to_string())))
+        compared.map_err(|error| uncompared(&error.to_string()))
     })
     .await?;
-    let compared: Comparison = compared;
     json(StatusCode::OK, &compared)
 }
 
@@ -667,10 +665,10 @@ impl<S: Send + Sync> FromRequest<S> for PlanBody {
 /// The word of a path that says which: a run's id, a store's name.
 struct Which(String);
 
-impl axum::extract::FromRequestParts<App> for Which {
+impl FromRequestParts<App> for Which {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut axum::http::request::Parts, app: &App) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         match Path::<String>::from_request_parts(parts, app).await {
             Ok(Path(word)) => Ok(Self(word)),
             Err(error) => {
@@ -683,10 +681,10 @@ impl axum::extract::FromRequestParts<App> for Which {
 /// The query of a request, read strictly.
 struct AskedFor<T>(T);
 
-impl<T: serde::de::DeserializeOwned> axum::extract::FromRequestParts<App> for AskedFor<T> {
+impl<T: DeserializeOwned> axum::extract::FromRequestParts<App> for AskedFor<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut axum::http::request::Parts, app: &App) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         match Query::<T>::from_request_parts(parts, app).await {
             Ok(Query(query)) => Ok(Self(query)),
             Err(error) => {
