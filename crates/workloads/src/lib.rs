@@ -71,4 +71,60 @@ pub struct Parameter {
     pub default: String,
     /// Its meaning, with the unit or the range.
     pub meaning: &'static str,
+    /// Its values, where they are a few words; empty where they are not.
+    pub choices: Vec<&'static str>,
+}
+
+/// The values of a parameter that is true or false.
+pub(crate) const TRUTHS: [&str; 2] = ["false", "true"];
+
+impl Parameter {
+    /// One whose values are not a few words.
+    #[expect(clippy::needless_pass_by_value, reason = "defaults are made where they are given")]
+    pub(crate) fn new(name: &'static str, default: impl ToString, meaning: &'static str) -> Self {
+        Self { name, default: default.to_string(), meaning, choices: Vec::new() }
+    }
+
+    /// The same, with these values and no others.
+    pub(crate) fn of(self, choices: impl Into<Vec<&'static str>>) -> Self {
+        Self { choices: choices.into(), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_of_a_few_words_takes_these_and_no_other() {
+        let takes = |kind: &WorkloadKind, name: &str, word: &str| {
+            let value = match word.parse::<bool>() {
+                Ok(truth) => truth.into(),
+                Err(_) => word.into(),
+            };
+            // whether they fit together is another question
+            match (kind.with)(&Values::from_iter([(name.to_owned(), value)])) {
+                Err(error) => acidtest_model::UnknownName::of(&error).is_none() && !error.contains("must be"),
+                Ok(_) => true,
+            }
+        };
+        let mut tested = 0;
+        for kind in WORKLOADS {
+            for Parameter { name, default, choices, .. } in (kind.parameters)() {
+                for choice in &choices {
+                    assert!(takes(kind, name, choice), "{}: {name} {choice}", kind.name);
+                    tested += 1;
+                }
+                if !choices.is_empty() {
+                    assert!(choices.contains(&&*default), "{}: {name} is {default}", kind.name);
+                    let wrong = (kind.with)(&Values::from_iter([(name.to_owned(), "other".into())]));
+                    let error = wrong.err().unwrap_or_default();
+                    let known = choices.iter().filter(|choice| choice.parse::<bool>().is_err());
+                    let unsaid: Vec<_> = known.filter(|choice| !error.contains(**choice)).collect();
+                    assert!(!error.is_empty() && unsaid.is_empty(), "{}: {name}: {error}", kind.name);
+                }
+            }
+        }
+        assert!(tested > 30, "{tested}");
+    }
 }

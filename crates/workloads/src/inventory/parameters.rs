@@ -128,31 +128,30 @@ impl Parameters {
     #[must_use]
     pub fn described() -> Vec<Parameter> {
         let defaults = Self::default();
-        let row = |name, default: String, meaning| Parameter { name, default, meaning };
         vec![
-            row("items", defaults.items.to_string(), "tuples in stock; fewer means more contention"),
-            row(
+            Parameter::new("items", defaults.items, "tuples in stock; fewer means more contention"),
+            Parameter::new(
                 "skus",
-                defaults.skus.to_string(),
+                defaults.skus,
                 "skus are drawn from 1 to this; fewer means captures across more warehouses",
             ),
-            row("warehouses", defaults.warehouses.to_string(), "warehouses, numbered from 1"),
-            row("conditions", defaults.conditions.to_string(), "conditions, numbered from 1"),
-            row("sources", defaults.sources.to_string(), "sources, numbered from 1"),
-            row("price_min", defaults.price_min.to_string(), "lowest price"),
-            row("price_max", defaults.price_max.to_string(), "highest price"),
-            row(
+            Parameter::new("warehouses", defaults.warehouses, "warehouses, numbered from 1"),
+            Parameter::new("conditions", defaults.conditions, "conditions, numbered from 1"),
+            Parameter::new("sources", defaults.sources, "sources, numbered from 1"),
+            Parameter::new("price_min", defaults.price_min, "lowest price"),
+            Parameter::new("price_max", defaults.price_max, "highest price"),
+            Parameter::new(
                 "initial_max",
-                defaults.initial_max.to_string(),
+                defaults.initial_max,
                 "initial counts are drawn from 0 to this, in units",
             ),
-            row("units_max", defaults.units_max.to_string(), "an operation moves 1 to this many units"),
-            row(
+            Parameter::new("units_max", defaults.units_max, "an operation moves 1 to this many units"),
+            Parameter::new(
                 "capture_share",
-                defaults.capture_share.to_string(),
+                defaults.capture_share,
                 "share of operations that are captures, 0 to 1",
             ),
-            row("skew", defaults.skew.to_string(), "uniform, or zipf:THETA (0 < THETA < 1)"),
+            Parameter::new("skew", defaults.skew, "uniform, or zipf:THETA (0 < THETA < 1)"),
         ]
     }
 }

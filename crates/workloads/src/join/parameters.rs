@@ -80,13 +80,12 @@ impl Parameters {
     #[must_use]
     pub fn described() -> Vec<Parameter> {
         let defaults = Self::default();
-        let row = |name, default: String, meaning| Parameter { name, default, meaning };
         vec![
-            row("records", defaults.records.to_string(), "records of usertable"),
-            row("fields", defaults.fields.to_string(), "fields of a record"),
-            row("field_bytes", defaults.field_bytes.to_string(), "bytes of a field"),
-            row("ext_rows", defaults.ext_rows.to_string(), "rows of ext"),
-            row("value", defaults.value.to_string(), "the value of ext that is asked for, 0 to 9"),
+            Parameter::new("records", defaults.records, "records of usertable"),
+            Parameter::new("fields", defaults.fields, "fields of a record"),
+            Parameter::new("field_bytes", defaults.field_bytes, "bytes of a field"),
+            Parameter::new("ext_rows", defaults.ext_rows, "rows of ext"),
+            Parameter::new("value", defaults.value, "the value of ext that is asked for, 0 to 9"),
         ]
     }
 }

@@ -331,54 +331,52 @@ impl Parameters {
     #[must_use]
     pub fn described() -> Vec<Parameter> {
         let defaults = Self::default();
-        let row =
-            |name, default: &dyn ToString, meaning| Parameter { name, default: default.to_string(), meaning };
         vec![
-            row(
+            Parameter::new(
                 "architecture",
-                &defaults.architecture.name(),
+                defaults.architecture.name(),
                 "how entries come into the database: direct (each in a transaction of its own), queued (collectors store \
                  many together)",
-            ),
-            row(
+            ).of(["direct", "queued"]),
+            Parameter::new(
                 "queue",
-                &defaults.queue.name(),
+                defaults.queue.name(),
                 "where acknowledged entries wait: disk (synced), memory (lost with the gateway), rabbitmq (synced by a quorum \
                  queue), nats (written to a stream, synced later)",
-            ),
-            row("entries", &defaults.entries, "entries of each client"),
-            row("entries_per_request", &defaults.entries_per_request, "entries that a client sends together"),
-            row("entry_bytes", &defaults.entry_bytes, "bytes of an entry's message, 10 of them its checksum"),
-            row("ramp", &defaults.ramp, "time over which clients come (10s, 5m)"),
-            row(
+            ).of(["disk", "memory", "rabbitmq", "nats"]),
+            Parameter::new("entries", defaults.entries, "entries of each client"),
+            Parameter::new("entries_per_request", defaults.entries_per_request, "entries that a client sends together"),
+            Parameter::new("entry_bytes", defaults.entry_bytes, "bytes of an entry's message, 10 of them its checksum"),
+            Parameter::new("ramp", defaults.ramp, "time over which clients come (10s, 5m)"),
+            Parameter::new(
                 "hold_open",
-                &defaults.hold_open,
+                defaults.hold_open,
                 "whether all clients are connected from the beginning to the end, and send at even distances over the ramp",
-            ),
-            row(
+            ).of(crate::TRUTHS),
+            Parameter::new(
                 "give_up",
-                &defaults.give_up,
+                defaults.give_up,
                 "time after which a client gives a request up, and sends the next one",
             ),
-            row(
+            Parameter::new(
                 "retry",
-                &defaults.retry,
+                defaults.retry,
                 "whether a client tries again, until it gives up, what a full queue refused",
-            ),
-            row("collectors", &"2, or 1 for SQLite", "how many store side by side"),
-            row("batch", &defaults.batch, "most entries of a collector's transaction"),
-            row(
+            ).of(crate::TRUTHS),
+            Parameter::new("collectors", "2, or 1 for SQLite", "how many store side by side"),
+            Parameter::new("batch", defaults.batch, "most entries of a collector's transaction"),
+            Parameter::new(
                 "sink_connections",
-                &defaults.sink_connections,
+                defaults.sink_connections,
                 "most connections to the database with architecture direct",
             ),
-            row(
+            Parameter::new(
                 "gateway",
-                &"one that is started for each trial",
+                "one that is started for each trial",
                 "a gateway that runs already, http://HOST:PORT, and stores in what --store names; a user's token is taken \
                  from ACIDTEST_TOKEN",
             ),
-            row("table", &TABLE, "the table of that gateway, TABLE or SCHEMA.TABLE"),
+            Parameter::new("table", TABLE, "the table of that gateway, TABLE or SCHEMA.TABLE"),
         ]
     }
 }

@@ -207,35 +207,36 @@ impl Parameters {
     #[must_use]
     pub fn described() -> Vec<Parameter> {
         let defaults = Self::default();
-        let row = |name, default: String, meaning| Parameter { name, default, meaning };
         vec![
-            row(
+            Parameter::new(
                 "mix",
-                defaults.mix.into(),
+                String::from(defaults.mix),
                 "insert, hash (all scans of a parcel), id (one scan); the study's 350+5000, 1400+5250, 2100+5500, \
                  3150+5750, 5250+6000, 6300+6500, 7350+7000, 8400+7500, 9450+8000 (inserts + reads); or shares such \
                  as insert:7+hash:3+id:1",
             ),
-            row("parcels", defaults.parcels.to_string(), "parcels on their way at a time, each with 7 scans"),
-            row("scans", defaults.scans.to_string(), "scans that are loaded before each trial"),
-            row(
+            Parameter::new("parcels", defaults.parcels, "parcels on their way at a time, each with 7 scans"),
+            Parameter::new("scans", defaults.scans, "scans that are loaded before each trial"),
+            Parameter::new(
                 "load",
-                "bulk".to_owned(),
+                "bulk",
                 "how these are loaded: bulk (the store's own way for many rows) or single (row by row)",
-            ),
-            row(
+            )
+            .of(["bulk", "single"]),
+            Parameter::new(
                 "index",
-                "hash".to_owned(),
+                "hash",
                 "hash: an index on SCAN_HASH; none, as published: every count scans the table",
-            ),
-            row(
+            )
+            .of(["hash", "none"]),
+            Parameter::new(
                 "insert_batch",
-                defaults.insert_batch.to_string(),
+                defaults.insert_batch,
                 "scans that are inserted at once, 1 to 1,000",
             ),
-            row(
+            Parameter::new(
                 "eighths",
-                defaults.eighths.to_string(),
+                defaults.eighths,
                 "share of inserts with a parcel's eighth scan, which is to be refused, 0 to 0.125",
             ),
         ]

@@ -193,61 +193,59 @@ impl Parameters {
     #[must_use]
     pub fn described() -> Vec<Parameter> {
         let defaults = Self::default();
-        let row =
-            |name, default: &dyn ToString, meaning| Parameter { name, default: default.to_string(), meaning };
         vec![
-            row(
+            Parameter::new(
                 "phase",
-                &"both",
+                "both",
                 "who is at work while it is measured: publish (producers only), consume (consumers drain the backlog), \
                  both",
-            ),
-            row(
+            ).of(["publish", "consume", "both"]),
+            Parameter::new(
                 "message_bytes",
-                &defaults.message_bytes,
+                defaults.message_bytes,
                 "bytes of a message, 24 of them its id, time and checksum",
             ),
-            row("producers", &defaults.producers, "clients that publish"),
-            row("consumers", &defaults.consumers, "clients that consume"),
-            row(
+            Parameter::new("producers", defaults.producers, "clients that publish"),
+            Parameter::new("consumers", defaults.consumers, "clients that consume"),
+            Parameter::new(
                 "ack",
-                &defaults.ack.name(),
+                defaults.ack.name(),
                 "when a message counts as published: none (sent), confirm (answered), transaction (committed)",
-            ),
-            row(
+            ).of(Ack::ALL.map(Ack::name)),
+            Parameter::new(
                 "consume",
-                &defaults.consume.name(),
+                defaults.consume.name(),
                 "when a message is gone: auto (handed out), ack (acknowledged), transaction (that committed)",
-            ),
-            row(
+            ).of(Consume::ALL.map(Consume::name)),
+            Parameter::new(
                 "batch",
-                &defaults.batch,
+                defaults.batch,
                 "messages of a transaction; acknowledgements that a consumer gives at once",
             ),
-            row("in_flight", &defaults.in_flight, "publishes that a producer may have unanswered"),
-            row(
+            Parameter::new("in_flight", defaults.in_flight, "publishes that a producer may have unanswered"),
+            Parameter::new(
                 "prefetch",
-                &format!("{PREFETCH}, or batch if that is more"),
+                format!("{PREFETCH}, or batch if that is more"),
                 "messages that a consumer may hold unacknowledged",
             ),
-            row(
+            Parameter::new(
                 "backlog",
-                &format!("{BACKLOG} with phase consume, else 0"),
+                format!("{BACKLOG} with phase consume, else 0"),
                 "messages that are in the queue before anybody is at work",
             ),
-            row(
+            Parameter::new(
                 "persistent",
-                &defaults.persistent,
+                defaults.persistent,
                 "whether messages are to outlive the server's process (RabbitMQ: persistent in a durable queue; NATS: a \
                  stream in files)",
-            ),
-            row("queue", &"default", "how RabbitMQ keeps the queue: default (classic), classic, quorum"),
-            row("replicas", &defaults.replicas, "copies of the queue on different servers (NATS)"),
-            row(
+            ).of(crate::TRUTHS),
+            Parameter::new("queue", "default", "how RabbitMQ keeps the queue: default (classic), classic, quorum").of(["default", "classic", "quorum"]),
+            Parameter::new("replicas", defaults.replicas, "copies of the queue on different servers (NATS)"),
+            Parameter::new(
                 "deduplicate",
-                &defaults.deduplicate,
+                defaults.deduplicate,
                 "whether the store drops a message whose id it has (NATS)",
-            ),
+            ).of(crate::TRUTHS),
         ]
     }
 }

@@ -272,36 +272,35 @@ impl Parameters {
     #[must_use]
     pub fn described() -> Vec<Parameter> {
         let defaults = Self::default();
-        let row = |name, default: String, meaning| Parameter { name, default, meaning };
         vec![
-            row(
+            Parameter::new(
                 "mix",
-                defaults.mix.into(),
+                String::from(defaults.mix),
                 "YCSB's a, b, c, d, e, f; the locks study's read, write, modify, modify-locked; or shares of read, \
                  update, insert, scan, rmw such as read:95+update:5",
             ),
-            row(
+            Parameter::new(
                 "keys",
-                defaults.keys.into(),
+                String::from(defaults.keys),
                 "which records are touched: own (the mix's own), zipfian (scrambled, 0.99), latest, uniform, \
                  hotspot or hotspot:RECORDS:OPERATIONS (shares, 0.2 and 0.8)",
             ),
-            row("records", defaults.records.to_string(), "records that are loaded"),
-            row("fields", defaults.fields.to_string(), "fields of a record"),
-            row("field_bytes", defaults.field_bytes.to_string(), "bytes of a field"),
-            row("scan_max", defaults.scan_max.to_string(), "a scan reads 1 to this many records"),
-            row("transaction", defaults.transaction.to_string(), "operations in one transaction"),
-            row(
+            Parameter::new("records", defaults.records, "records that are loaded"),
+            Parameter::new("fields", defaults.fields, "fields of a record"),
+            Parameter::new("field_bytes", defaults.field_bytes, "bytes of a field"),
+            Parameter::new("scan_max", defaults.scan_max, "a scan reads 1 to this many records"),
+            Parameter::new("transaction", defaults.transaction, "operations in one transaction"),
+            Parameter::new(
                 "isolation",
-                defaults.isolation.into(),
+                String::from(defaults.isolation),
                 "isolation level: default (the store's own), read-uncommitted, read-committed, repeatable-read, \
                  serializable",
-            ),
-            row(
+            ).of(["default"].into_iter().chain(Isolation::ALL.map(Isolation::name)).collect::<Vec<_>>()),
+            Parameter::new(
                 "refresh",
-                "no".to_owned(),
+                "no",
                 "when a written document is visible to searches (Elasticsearch): no, wait-for, yes",
-            ),
+            ).of(["no", "wait-for", "yes"]),
         ]
     }
 }
