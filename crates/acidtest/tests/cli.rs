@@ -8,6 +8,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::Path,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -1037,4 +1038,29 @@ fn a_result_that_was_changed_is_not_gone_on_with() {
     assert!(said.contains("other cells of its plan"), "{said}");
     let said = with("/machine/cores", serde_json::json!(1234));
     assert!(said.contains("another machine") && said.contains("1234 cores"), "{said}");
+}
+
+/// On a terminal that is wide enough a run is seen live; on another one there are plain lines.
+#[test]
+fn a_run_is_shown_live_where_there_is_room() {
+    let bench = Bench::new();
+    let run = format!(
+        "{} run inventory --store sqlite --durability none --clients 2 --duration 2s --warmup 0s",
+        env!("CARGO_BIN_EXE_acidtest")
+    );
+    let shown = |columns: u32| {
+        let mut command = Command::new("script");
+        command.args(["-qec", &format!("stty cols {columns} rows 40; {run}"), "/dev/null"]);
+        let envs = bench.command(&[]);
+        command.envs(envs.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = command.current_dir(bench.path(".")).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let live = shown(110);
+    assert!(live.contains("█ at most ") && live.contains(" ok/s · verdict so far: none yet"), "{live}");
+    assert!(live.contains("p99 ") && live.contains(" s left"), "{live}");
+    let plain = shown(70);
+    assert!(!plain.contains("so far") && !plain.contains('█'), "{plain}");
+    assert!(plain.contains("\r\ntrial 1 of 1: sqlite native · holds\r\n"), "{plain}");
 }

@@ -1,91 +1,62 @@
-//! Shows the progress of a run: a bar on a terminal, otherwise a line at intervals.
+//! Shows the progress of a run: live on a terminal that is wide enough, otherwise a line at intervals.
+
+mod pace;
+mod so_far;
 
 use std::{
-    io::IsTerminal,
+    io::{self, IsTerminal},
     time::{Duration, Instant},
 };
 
 use acidtest_engine::{Outcome, Progress as Measured};
-use acidtest_report::{count, nanoseconds, rate};
-use acidtest_runner::Observer;
+use acidtest_model::Role;
+use acidtest_report::{RunResult, count, nanoseconds, rate};
+use acidtest_runner::{FaultStage, Observer, SecondSeen};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+pub(crate) use self::pace::Pace;
+use self::so_far::SoFar;
 use crate::output;
 
-/// Time between two lines, where there is no terminal.
+/// Columns of the narrowest terminal on which a run is shown live.
+const WIDE: u16 = 80;
+
+/// Time between two lines, where a run is not shown live.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Shows progress on a terminal, as lines, or not at all.
+/// Shows progress live, as lines, or not at all.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
     said: Instant,
     pace: Pace,
     trial: String,
-}
-
-/// How fast trials are made, and how many are left.
-pub(crate) struct Pace {
-    begun: Instant,
-    /// The time that a trial should take, where the plan says it.
-    expected: Option<Duration>,
-    /// At least and at most so many trials are made.
-    pub(crate) trials: (u64, u64),
-    pub(crate) done: u64,
-    skipped: u64,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self { begun: Instant::now(), expected: None, trials: (0, 0), done: 0, skipped: 0 }
-    }
-}
-
-impl Pace {
-    pub(crate) fn start(&mut self, least: u64, most: u64, each: Option<Duration>) {
-        *self = Self { trials: (least, most), expected: each, ..Self::default() };
-    }
-
-    pub(crate) fn skip(&mut self) {
-        self.done += 1;
-        self.skipped += 1;
-    }
-
-    /// The seconds left, at least and at most, when this share of a trial is over; estimated from the trials so far, or
-    /// else from the plan.
-    pub(crate) fn left(&self, share: f64) -> Option<(f64, f64)> {
-        // trials that were skipped took no time
-        let each = match self.done - self.skipped {
-            0 => self.expected.map(|expected| expected.as_secs_f64()),
-            done => Some(self.begun.elapsed().as_secs_f64() / (done as f64 + share)),
-        };
-        let left = |trials: u64| {
-            let trials = (trials - self.done.min(trials)) as f64 - share;
-            each.map(|each| each * trials.max(0.0))
-        };
-        let (least, most) = self.trials;
-        left(least).zip(left(most))
-    }
+    so_far: SoFar,
+    /// How long the measured part of the trial has lasted.
+    passed: Duration,
 }
 
 impl Progress {
     /// Shows nothing if it is to be `quiet`.
     pub(crate) fn new(quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = (!quiet && terminal).then(|| {
+        let is_live = !quiet && columns().is_some_and(|columns| columns >= WIDE);
+        let bar = is_live.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
             // the template is a literal, so a mistake in it would show in every run
-            if let Ok(style) = ProgressStyle::with_template("{bar:10} {elapsed_precise} {wide_msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{bar:10} {elapsed_precise} {wide_msg}\n{prefix}")
+            {
                 bar.set_style(style);
             }
             bar
         });
         Self {
             bar,
-            lines: !quiet && !terminal,
+            lines: !quiet && !is_live,
             said: Instant::now(),
             pace: Pace::default(),
             trial: String::new(),
+            so_far: SoFar::default(),
+            passed: Duration::ZERO,
         }
     }
 
@@ -101,6 +72,13 @@ impl Progress {
         } else {
             self.said = Instant::now();
             output::say(&message);
+        }
+    }
+
+    /// Shows what has been seen so far, below the bar.
+    fn show_so_far(&self) {
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(self.so_far.line(columns().unwrap_or(WIDE).into()));
         }
     }
 
@@ -151,12 +129,15 @@ impl Observer for Progress {
     fn begin(&mut self, trial: &str) {
         self.said = Instant::now();
         self.trial = format!("trial {} of {}: {trial}", self.pace.done + 1, self.all());
+        self.so_far.begin();
+        self.show_so_far();
         let what = self.trial.clone();
         self.doing(&what);
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share times 1000
     fn measured(&mut self, measured: &Measured, share: f64) {
+        self.passed = measured.measured.unwrap_or_default();
         if !self.is_due() {
             return;
         }
@@ -184,6 +165,26 @@ impl Observer for Progress {
         ));
     }
 
+    fn second(&mut self, seen: &SecondSeen<'_>) {
+        self.so_far.add(seen, self.passed);
+        self.show_so_far();
+    }
+
+    fn fault(&mut self, name: &str, member: Role, stage: FaultStage, at: Duration) {
+        if stage == FaultStage::Begun {
+            self.so_far.hit(format!("{name} {member} at {:.1} s", at.as_secs_f64()));
+            self.show_so_far();
+        }
+    }
+
+    fn kept(&mut self, result: &RunResult, cell: usize) {
+        let trial = result.cells.get(cell).and_then(|cell| Some((cell, cell.trials.last()?)));
+        if let Some((cell, trial)) = trial {
+            self.so_far.judge(&trial.audit, &cell.without);
+            self.show_so_far();
+        }
+    }
+
     fn skip(&mut self) {
         self.pace.skip();
     }
@@ -202,6 +203,13 @@ impl Observer for Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// The columns of the terminal that progress is shown on; none if it is shown on no terminal, or its size is not known.
+fn columns() -> Option<u16> {
+    let stderr = io::stderr();
+    let size = stderr.is_terminal().then(|| rustix::termios::tcgetwinsize(&stderr).ok()).flatten()?;
+    Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
 fn figures(measured: &Measured) -> String {
