@@ -7,3 +7,6 @@ pub const SCRIPT: &str = include_str!("../vendor/uplot/uPlot.iife.min.js");
 pub const STYLE: &str = include_str!("../vendor/uplot/uPlot.min.css");
 /// Its licence, to be shown on each page.
 pub const LICENSE: &str = include_str!("../vendor/uplot/LICENSE");
+
+/// What charts share: figures as readers see them, axes, and marks, as `figures`.
+pub const FIGURES: &str = include_str!("figures.js");

@@ -42,7 +42,7 @@ pub use csv::{CsvError, csv};
 pub use figure::{bytes, nanoseconds, rate};
 pub use latency::{LatencyFigures, UnreadableHistogram};
 pub use markdown::markdown;
-pub use page::{NamedResult, page};
+pub use page::{NamedResult, STYLE, findings, page};
 pub use plan::{ArrivalKind, CELLS, CapacityPlan, Plan, RefusedKind, TRIALS};
 pub use price::Price;
 pub use result::{

@@ -1,10 +1,11 @@
-//! Formats a comparison for a terminal.
+//! Formats a comparison for a terminal, or for a page.
 
 use acidtest_workloads::Verdict;
+use maud::{Markup, html};
 
 use super::{Assessment, Comparison, Figure, FigureComparison, Pair, Ruling};
 use crate::{
-    Style, distinct,
+    Style, distinct, page,
     table::{Entry, Table, Tone, Worth, numbered, wrapped},
     tables::ratio,
 };
@@ -34,7 +35,11 @@ impl Comparison {
             let cells = distinct(self.judged.iter().map(|judged| judged.cell.clone()));
             sections.push(named(cells.clone(), style, |by| self.conditions(&cells, by)));
         }
-        sections.push(wrapped(&self.notes().join("\n"), style));
+        let mut notes = self.notes();
+        if self.pairs.len() > DETAILED {
+            notes.push(format!("{} pairs: all figures of each are in --output json.", self.pairs.len()));
+        }
+        sections.push(wrapped(&notes.join("\n"), style));
         let mut text = String::new();
         for section in sections {
             if !text.is_empty() {
@@ -44,6 +49,22 @@ impl Comparison {
             text.push('\n');
         }
         text
+    }
+
+    /// The comparison for a page: one row a pair, each pair figure by figure, and what to know.
+    #[must_use]
+    pub fn html(&self) -> Markup {
+        html! {
+            @for line in self.headline().lines() { p { (line) } }
+            @if self.pairs.len() > 1 { (page::table(&summary(&self.pairs, By::Name), false)) }
+            @for pair in &self.pairs {
+                details open[self.pairs.len() <= DETAILED] {
+                    summary { (heading(pair)) }
+                    (page::table(&detailed(pair), false))
+                }
+            }
+            ul { @for note in self.notes() { li { (note) } } }
+        }
     }
 
     fn headline(&self) -> String {
@@ -104,9 +125,6 @@ impl Comparison {
                  by chance.",
                 (tested + 10) / 20
             ));
-        }
-        if self.pairs.len() > DETAILED {
-            notes.push(format!("{} pairs: all figures of each are in --output json.", self.pairs.len()));
         }
         for (what, cells) in [("A", &self.only_a), ("B", &self.only_b)] {
             if !cells.is_empty() {

@@ -29,7 +29,9 @@ use crate::{
 };
 
 const SCRIPT: &str = include_str!("page.js");
-const CSS: &str = include_str!("page.css");
+
+/// The style sheet of a page, which other pages that show results share.
+pub const STYLE: &str = include_str!("page.css");
 
 /// A result with the name of its file.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +64,7 @@ pub fn page(results: &[NamedResult<'_>]) -> Result<String, UnreadableHistogram> 
                 meta http-equiv="Content-Security-Policy"
                     content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
                 title { (title) " · acidtest" }
-                style { (PreEscaped(acidtest_charts::STYLE)) (PreEscaped(CSS)) }
+                style { (PreEscaped(acidtest_charts::STYLE)) (PreEscaped(STYLE)) }
             }
             body {
                 @if results.len() > 1 {
@@ -79,7 +81,7 @@ pub fn page(results: &[NamedResult<'_>]) -> Result<String, UnreadableHistogram> 
                 }
                 script type="application/json" id="charts" { (PreEscaped(data)) }
                 script { (PreEscaped(acidtest_charts::SCRIPT)) }
-                script { (PreEscaped(SCRIPT)) }
+                script { (PreEscaped(acidtest_charts::FIGURES)) (PreEscaped(SCRIPT)) }
             }
         }
     };
@@ -187,6 +189,26 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
     Ok(markup)
 }
 
+/// What a result says so far, for a page that shows it while it grows: conclusion, cells and prices.
+#[must_use]
+pub fn findings(result: &RunResult) -> Markup {
+    let names = Names::of(&result.cells);
+    let columns = Columns::of(result, &names);
+    let searched = result.plan.capacity.is_some();
+    html! {
+        @for line in conclusion(result, &names).lines() { p.conclusion { (line) } }
+        @if let Some(waiting) = waiting(result, &names) { p.bad { (waiting) } }
+        h3 { @if searched { "Capacity" } @else { "Verdicts" } }
+        @if searched { (table(&capacities(result, &columns), false)) } @else { (table(&cells(result, &columns), false)) }
+        h3 { "Prices of guarantees" }
+        @if searched { (capacity_priced(result, &columns)) } @else { (priced(result, &columns)) }
+        @let notes = notes(result, &names, true);
+        @if !notes.is_empty() {
+            details { summary { "Notes" } ul { @for note in &notes { li { (note) } } } }
+        }
+    }
+}
+
 /// What the searches found, and the curves of latency over rate.
 fn capacity(result: &RunResult, columns: &Columns<'_>, curves: &[Chart], id: &str) -> Markup {
     html! {
@@ -198,8 +220,7 @@ fn capacity(result: &RunResult, columns: &Columns<'_>, curves: &[Chart], id: &st
         }
         section id={ (id) "-prices" } {
             h2 { "Prices of guarantees" }
-            p.quiet { "Capacity with the guarantee over capacity without it. ≈ marks a ratio inside the noise." }
-            (table(&capacity_prices(result, columns), true))
+            (capacity_priced(result, columns))
         }
         section id={ (id) "-sweeps" } {
             h2 { "Latency over rate" }
@@ -211,8 +232,16 @@ fn capacity(result: &RunResult, columns: &Columns<'_>, curves: &[Chart], id: &st
     }
 }
 
+/// Every price of every search.
+fn capacity_priced(result: &RunResult, columns: &Columns<'_>) -> Markup {
+    html! {
+        p.quiet { "Capacity with the guarantee over capacity without it. ≈ marks a ratio inside the noise." }
+        (table(&capacity_prices(result, columns), true))
+    }
+}
+
 /// A table that scrolls within the page; large tables can be filtered.
-fn table(table: &Table, filtered: bool) -> Markup {
+pub(crate) fn table(table: &Table, filtered: bool) -> Markup {
     html! {
         @if !table.rows.is_empty() {
             @if filtered && table.rows.len() > 12 {

@@ -2,33 +2,14 @@
 (() => {
   const charts = new Map(JSON.parse(document.getElementById("charts").textContent).map((chart) => [chart.id, chart]));
   const drawn = new Map();
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const { time, rate, short, plain, css, axis: axisOf, logarithmic: onLogarithms, marks } = figures;
 
-  const digits = (value) => (value < 9.995 ? value.toFixed(2) : value < 99.95 ? value.toFixed(1) : value.toFixed(0));
-  const time = (ns) => {
-    if (ns == null) return "–";
-    if (ns < 999.5) return ns.toFixed(0) + " ns";
-    if (ns < 999.5e3) return digits(ns / 1e3) + " µs";
-    return ns < 999.5e6 ? digits(ns / 1e6) + " ms" : digits(ns / 1e9) + " s";
-  };
-  const rate = (value) => (value == null ? "–" : value < 99.95 ? digits(value) : Math.round(value).toLocaleString("en"));
-  const plain = (text) => text.replace(/\.0+ /, " ").replace(/(\.\d*?)0+ /, "$1 ").replace(/\.0+$/, "");
   // 1 / (1 - p) as a percentile
   const percentile = (x) => {
     if (x == null) return "–";
     const nines = Math.max(0, Math.ceil(Math.log10(x) - 1e-9) - 1);
     return parseFloat((100 * (1 - 1 / x)).toFixed(Math.max(nines, x < 10 ? 0 : 1))) + " %";
   };
-  // of a logarithmic axis only the powers of ten and, where they are few, twice and five times them
-  const decades = (show) => (u, splits) => {
-    const few = splits.length < 25;
-    return splits.map((value) => {
-      if (value == null) return null;
-      const lead = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
-      return Math.abs(lead - 1) < 1e-6 || (few && (Math.abs(lead - 2) < 1e-6 || Math.abs(lead - 5) < 1e-6)) ? show(value) : null;
-    });
-  };
-
   // the intervals of points, as whiskers
   const whiskers = (lines) => (u) => {
     const { ctx } = u;
@@ -59,26 +40,6 @@
     ctx.restore();
   };
 
-  // the moments of faults, each with its name
-  const marks = (chart) => (u) => {
-    const { ctx } = u;
-    ctx.save();
-    ctx.lineWidth = devicePixelRatio;
-    ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
-    ctx.font = 11 * devicePixelRatio + "px system-ui, sans-serif";
-    (chart.marks || []).forEach((mark) => {
-      const x = u.valToPos(mark.x, "x", true);
-      if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) return;
-      ctx.strokeStyle = ctx.fillStyle = css("--c" + mark.color);
-      ctx.beginPath();
-      ctx.moveTo(x, u.bbox.top);
-      ctx.lineTo(x, u.bbox.top + u.bbox.height);
-      ctx.stroke();
-      ctx.fillText(mark.text, x + 3 * devicePixelRatio, u.bbox.top + 11 * devicePixelRatio);
-    });
-    ctx.restore();
-  };
-
   const draw = (place) => {
     const chart = charts.get(place.id);
     if (!chart || !place.clientWidth) return;
@@ -87,24 +48,12 @@
     const times = searched || chart.kind === "percentiles" || chart.kind === "times";
     const show = times ? time : rate;
     const logarithmic = chart.kind === "percentiles";
-    const axis = { stroke: css("--quiet"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
+    const axis = axisOf();
     const label = { sweep: "clients", percentiles: "percentile", capacity: "offered/s", rate: "second", times: "second" }[chart.kind];
     const x = { ...axis, space: 44, size: 34, incrs: logarithmic || searched ? undefined : [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] };
-    const y = { ...axis, size: 66, values: (u, splits) => splits.map((value) => (value == null ? null : plain(show(value)))) };
-    // lines at the powers of ten alone
-    const powers = (u, splits) => splits.map((value) => (Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-6 ? value : null));
-    const lined = { grid: { ...axis.grid, filter: powers }, ticks: { ...axis.ticks, filter: powers } };
-    if (logarithmic) {
-      Object.assign(x, lined);
-      x.values = decades(percentile);
-      x.filter = (u, splits) => splits;
-    }
-    if (times) {
-      Object.assign(y, lined);
-      y.values = decades((value) => plain(time(value)));
-      // all splits come here, the labels are chosen above
-      y.filter = (u, splits) => splits;
-    }
+    const y = { ...axis, size: 66, values: (u, splits) => splits.map((value) => (value == null ? null : times ? plain(time(value)) : short(value))) };
+    if (logarithmic) Object.assign(x, onLogarithms(percentile));
+    if (times) Object.assign(y, onLogarithms((value) => plain(time(value))));
     const highest = Math.max(...chart.lines.flatMap((line) => line.y.concat((line.high || []).filter((high) => high != null).map((high) => Math.min(high, 2 * Math.max(...line.y))))));
     const options = {
       width: place.clientWidth,
@@ -128,7 +77,7 @@
           value: (u, value) => show(value),
         })),
       ],
-      hooks: { draw: [whiskers(chart.lines), marks(chart)] },
+      hooks: { draw: [whiskers(chart.lines), marks(() => chart.marks || [])] },
       legend: { live: matchMedia("(hover: hover)").matches },
       cursor: { drag: { x: true, y: false } },
     };
