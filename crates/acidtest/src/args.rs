@@ -46,7 +46,7 @@ pub(crate) enum Command {
     Gateway(Box<crate::gateway_arguments::Gateway>),
     #[cfg(feature = "gateway")]
     Collector(Box<crate::gateway_arguments::Collector>),
-    /// Start, watch, stop and compare runs over HTTP
+    /// Start, watch, stop and compare runs, in a browser and over HTTP
     #[cfg(feature = "serve")]
     Serve(crate::commands::serve::Serve),
     /// List the stores: what is installed here, what each can do, and why it cannot do the rest

@@ -140,17 +140,23 @@ fn parsed(stores: &[String]) -> Result<Vec<Target>, Failure> {
     stores.iter().map(|text| target::parse(text)).collect()
 }
 
-/// For how many seconds the trials of so many cells are driven, at least and at most, where the plan says it.
-pub(crate) fn driven_seconds(plan: &Plan, cells: usize) -> Option<(f64, f64)> {
+/// For how many seconds the trials of the cells are driven, at least and at most, where the plan says it.
+pub(crate) fn driven_seconds(plan: &Plan, grid: &Grid) -> Option<(f64, f64)> {
     let each = plan.warmup.0 + plan.duration.0;
-    let cells = cells as f64;
     let Some(search) = &plan.capacity else {
-        let is_timed = plan.ops.is_none() && plan.trace.is_none();
-        let seconds = each.as_secs_f64() * f64::from(plan.trials) * cells;
-        return is_timed.then_some((seconds, seconds));
+        let of = |cell: &Cell| match grid.workloads[cell.workload].visits() {
+            // their clients come over the ramp, and do not stay for a time
+            Some(visits) => Some(visits.ramp),
+            None if plan.ops.is_some() || plan.trace.is_some() => None,
+            None => Some(each),
+        };
+        let all: Option<Vec<f64>> = grid.cells.iter().map(|cell| Some(of(cell)?.as_secs_f64())).collect();
+        let seconds = all?.iter().sum::<f64>() * f64::from(plan.trials);
+        return Some((seconds, seconds));
     };
     let (least, most) = search.expected_probes();
     let first = plan.warmup.0 + plan.duration.0.min(CapacityPlan::CLOSED_LOOP);
+    let cells = grid.cells.len() as f64;
     let of = |probes: usize| (each.as_secs_f64() * probes as f64 + first.as_secs_f64()) * cells;
     Some((of(least), of(most)))
 }

@@ -7,7 +7,7 @@ use acidtest_workloads::WORKLOADS;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
 
-/// Most numbers that a range may stand for.
+/// Most numbers that a range may stand for, and most values of a parameter.
 const MOST: usize = 10_000;
 
 /// A number, or several as `FIRST..LAST:STEP`, the last included.
@@ -138,9 +138,21 @@ impl FromArgMatches for ParameterArguments {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = options().into_iter().filter_map(|(name, _)| {
             let texts = matches.get_many::<String>(name)?;
-            Some((name, texts.cloned().collect()))
+            Some((name, texts.cloned().collect::<Vec<String>>()))
         });
-        Ok(Self(given.collect()))
+        let given: Vec<_> = given.collect();
+        for (name, texts) in &given {
+            let stands_for =
+                |text: &String| range(text).and_then(Result::ok).map_or(1, |numbers| numbers.len());
+            if texts.iter().map(stands_for).sum::<usize>() > MOST {
+                let name = name.replace('_', "-");
+                return Err(clap::Error::raw(
+                    clap::error::ErrorKind::InvalidValue,
+                    format!("--{name} has more than {MOST} values\n"),
+                ));
+            }
+        }
+        Ok(Self(given))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -1058,7 +1058,10 @@ fn a_run_is_shown_live_where_there_is_room() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let live = shown(110);
-    assert!(live.contains("█ at most ") && live.contains(" ok/s · verdict so far: none yet"), "{live}");
+    assert!(
+        live.contains("█ each second, at most ") && live.contains("/s · verdict so far: none yet"),
+        "{live}"
+    );
     assert!(live.contains("p99 ") && live.contains(" s left"), "{live}");
     let plain = shown(70);
     assert!(!plain.contains("so far") && !plain.contains('█'), "{plain}");

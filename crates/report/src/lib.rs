@@ -26,6 +26,7 @@ mod result;
 #[cfg(test)]
 mod sample;
 mod scalability;
+mod so_far;
 mod statistics;
 mod steadiness;
 mod table;
@@ -51,6 +52,7 @@ pub use result::{
     schema,
 };
 pub use scalability::{Coefficient, FEWEST, Law, Sweep, sweeps};
+pub use so_far::SoFar;
 pub use statistics::{ENOUGH, Mean, Method, Ratio};
 pub use steadiness::{Drift, SHORTEST, Steadiness};
 pub use table::{Entry, Style, Table, Tone, Worth};
@@ -58,7 +60,8 @@ pub use terminal::render;
 pub use upgrade::{StoredResult, UnreadableResult, read};
 
 /// Each value once, in the order in which they first occur.
-fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+#[must_use]
+pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();
     for value in values {
         if !once.contains(&value) {

@@ -35,6 +35,8 @@ pub enum FaultStage {
 
 /// Is told how a run goes on. Whatever it has no use for, it may leave out.
 pub trait Observer {
+    /// The run that will begin goes on with this result.
+    fn go_on(&mut self, _begun: &RunResult) {}
     /// A run of at least and at most so many trials begins, each of which should be driven for this long, where the plan says
     /// it.
     fn start(&mut self, _least: u64, _most: u64, _each: Option<Duration>) {}

@@ -126,6 +126,9 @@ pub async fn run(order: Order, environment: Environment<'_>) -> Result<Finished,
             None => plan.warmup.0 + plan.duration.0,
         };
     let timed = plan.ops.is_none() && plan.trace.is_none();
+    if let Some(begun) = &begun {
+        environment.watcher.observer.go_on(begun);
+    }
     environment.watcher.observer.start(least, most, timed.then_some(length));
     // with a number of operations the time is not known, and may be almost none
     let trials =

@@ -1,7 +1,7 @@
 //! What happens in a run, as its process tells it.
 
 use acidtest_observe::LatelyUsed;
-use acidtest_report::SecondFigures;
+use acidtest_report::{SecondFigures, SoFar};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ pub enum Event {
         least: u64,
         /// At most so many.
         most: u64,
+        /// What the trials show that are in the result already, if the run goes on.
+        so_far: SoFarEvent,
     },
     /// An activity whose progress cannot be measured.
     Doing {
@@ -139,6 +141,29 @@ pub struct VerdictEvent {
     pub p50_ns: Option<u64>,
     /// The 99th percentile of the same, in nanoseconds.
     pub p99_ns: Option<u64>,
+    /// What all trials in the result show.
+    pub so_far: SoFarEvent,
+}
+
+/// What all trials in the result show, those of earlier sessions of the run included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SoFarEvent {
+    /// The trials by what was found.
+    pub counts: SoFar,
+    /// What follows, in words.
+    pub said: String,
+    /// What follows for what was promised: `holds`, `broken` or `unknown`; none where that cannot be said yet.
+    pub verdict: Option<String>,
+}
+
+impl From<SoFar> for SoFarEvent {
+    fn from(counts: SoFar) -> Self {
+        Self {
+            counts,
+            said: counts.to_string(),
+            verdict: counts.verdict().map(|verdict| verdict.to_string()),
+        }
+    }
 }
 
 impl Event {

@@ -1,4 +1,4 @@
-//! Starts, watches, stops and compares runs over HTTP.
+//! Starts, watches, stops and compares runs, on pages and over HTTP.
 //!
 //! A run is made by a process of its own: the program that the server belongs to, started with an [`Assignment`] on its
 //! standard input. It writes what happens as lines ([`Event`]), and ends tidily when its input ends. So a run has the
@@ -10,13 +10,17 @@
 //! - `live`: what happens in a run, for any number of readers
 //! - `results`: the files of results
 //! - `trigger`: the published trigger of load, as plans
+//! - `app`: what can be asked of the server
 //! - `http`: who may ask for what, and what is answered
+//! - `pages`: the pages for people
 //!
 //! Invariants: it knows no store and runs nothing itself. No request names a file. Whoever asks learns no password.
 
+mod app;
 mod event;
 mod http;
 mod live;
+mod pages;
 mod process;
 mod program;
 mod results;
@@ -24,7 +28,7 @@ mod runs;
 mod server;
 mod trigger;
 
-pub use event::{Ending, Event, FaultEvent, SecondEvent, VerdictEvent};
+pub use event::{Ending, Event, FaultEvent, SecondEvent, SoFarEvent, VerdictEvent};
 pub use program::{
     Assignment, CheckedPlan, Program, Refusal, StoreAbilities, Supported, WorkloadAbout, WorkloadParameter,
 };

@@ -44,6 +44,8 @@ struct Next {
 
 #[derive(Debug, Default)]
 struct Events {
+    /// How many trials there will be, which a reader has to know, however late.
+    begun: Option<Bytes>,
     kept: VecDeque<Kept>,
     bytes: usize,
 }
@@ -85,6 +87,9 @@ impl Live {
             events.drop_one(VecDeque::pop_back);
         }
         let text = Bytes::from(format!("event: {name}\nid: {mark:x}-{number}\ndata: {data}\n\n"));
+        if matches!(event, Event::Begun { .. }) {
+            events.begun = Some(text.clone());
+        }
         events.bytes += text.len();
         events.kept.push_back(Kept { number, name, text });
         while events.kept.len() > KEPT || events.bytes > BYTES {
@@ -144,6 +149,10 @@ impl Reader {
         let (shared, from) = (Arc::clone(&self.shared), self.at);
         let events = shared.lock();
         let mut new = Vec::new();
+        let has_lost = events.kept.front().is_some_and(|first| first.number > 1);
+        if let Some(begun) = events.begun.as_ref().filter(|_| from == 0 && has_lost) {
+            new.extend_from_slice(begun);
+        }
         for event in events.kept.iter().filter(|event| event.number >= from) {
             if !new.is_empty() && new.len() + event.text.len() > AT_ONCE {
                 break;
@@ -158,6 +167,19 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn who_comes_late_knows_how_many_trials_there_are() {
+        let live = Live::default();
+        live.tell(&Event::Begun { least: 7, most: 9, so_far: crate::SoFarEvent::default() });
+        let first = read(&mut live.read_after(None)).await;
+        (0..KEPT as u64).for_each(|number| live.tell(&trial(number)));
+        live.end();
+        let late = read(&mut live.read_after(None)).await;
+        assert!(late.starts_with(&first) && late.matches("begun").count() == 2, "{first}");
+        let back = read(&mut live.read_after(Some(id(&first)))).await;
+        assert!(!back.contains("begun"), "whoever comes back knows it");
+    }
 
     fn doing(what: &str) -> Event {
         Event::Doing { what: what.to_owned(), seconds: 0.0 }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use acidtest_report::Plan;
+use acidtest_report::{Plan, RunResult};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,6 +18,8 @@ pub struct CheckedPlan {
     pub seconds: Option<(f64, f64)>,
     /// The command line that runs it.
     pub command: String,
+    /// What it asks for that no store of it can do, with the reasons, where it says to leave that out.
+    pub left_out: Vec<String>,
 }
 
 /// Why a plan is not run: what is wrong, and the remedy.
@@ -95,6 +97,8 @@ pub struct WorkloadParameter {
     pub default: String,
     /// The meaning.
     pub meaning: String,
+    /// Its values, where they are a few words; empty where they are not.
+    pub choices: Vec<String>,
 }
 
 /// A workload, as `acidtest workloads` shows it.
@@ -121,6 +125,19 @@ pub trait Program: Send + Sync + 'static {
     /// # Errors
     /// The first thing that is wrong.
     fn check(&self, plan: &Plan) -> Result<CheckedPlan, Refusal>;
+
+    /// The plan that options of the command line describe, as it reads them; nothing else is checked yet. An option is its
+    /// name without dashes, and its value, which may be a list. Those of a `search` are those of `acidtest capacity`.
+    ///
+    /// # Errors
+    /// A value that cannot be read, with what would do.
+    fn typed(&self, workload: &str, search: bool, options: &[(&str, String)]) -> Result<Plan, String>;
+
+    /// The exit status that the command line would have with a result.
+    fn exit_status(&self, result: &RunResult) -> u8;
+
+    /// The servers of the user's own that plans may name: their addresses without passwords, and the names of their stores.
+    fn addresses(&self) -> Vec<(String, String)>;
 
     /// What the stores that are built in can do.
     fn stores(&self) -> Vec<StoreAbilities>;

@@ -5,6 +5,7 @@ use std::{
     io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use acidtest_report::{RunResult, bytes};
@@ -29,6 +30,27 @@ impl From<io::Error> for Unreadable {
             _ => Self::Other(error.to_string()),
         }
     }
+}
+
+/// The name of the file of a run's result.
+pub(crate) fn file_name(id: &str, workload: &str) -> String {
+    format!("{id}-{workload}.json")
+}
+
+/// Whether a word can be the name of a workload in the name of a file.
+pub(crate) fn is_plain(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
+}
+
+/// The ids and workloads that names of files in the folder say, as those of results do.
+pub(crate) fn named(folder: &Path) -> Vec<(String, String)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let names = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let of = |name: &str| {
+        let (id, workload) = name.strip_suffix(".json")?.rsplit_once('-')?;
+        is_plain(workload).then(|| (id.to_owned(), workload.to_owned()))
+    };
+    names.filter_map(|entry| of(entry.file_name().to_str()?)).collect()
 }
 
 /// Opens a file of the folder, and nothing that a link leads to. With it comes its length in bytes.
@@ -60,6 +82,15 @@ pub(crate) fn text(path: &Path, longest: u64) -> Result<String, Unreadable> {
 pub(crate) fn result(path: &Path) -> Result<RunResult, Unreadable> {
     let read = acidtest_report::read(&text(path, LONGEST)?);
     read.map(|stored| stored.result).map_err(|error| Unreadable::Other(error.to_string()))
+}
+
+/// What tells a file from the one that was there before: its length, and when it was written.
+pub(crate) type Version = (u64, SystemTime);
+
+/// The version of a file; none if it is not there.
+pub(crate) fn version(path: &Path) -> Option<Version> {
+    let about = fs::symlink_metadata(path).ok()?;
+    Some((about.len(), about.modified().ok()?))
 }
 
 /// Whether the file is there, and is a file.

@@ -1,7 +1,7 @@
 //! The runs: in which order they are made, one at a time, and what is kept of them over a restart.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -24,7 +24,7 @@ use crate::{
     Assignment, CheckedPlan, Ending, Event, Program, Refusal,
     live::Live,
     process::{self, RunProcess},
-    results,
+    results::{self, Unreadable},
 };
 
 /// The folder in that of results in which the runs are kept.
@@ -47,6 +47,9 @@ const REMEMBERED: usize = 8;
 
 /// Runs that have ended of which something is kept. Results of earlier ones stay, and are no longer listed.
 const ENDED: usize = 2_000;
+
+/// Results of others that are listed.
+const OTHERS: usize = 1_000;
 
 /// How long a run may take to end tidily once it is told to: an audit, and the end of its servers. Then it is killed.
 const TIDYING: Duration = Duration::from_mins(10);
@@ -87,6 +90,11 @@ impl State {
         }
     }
 
+    /// The state in words.
+    pub(crate) fn words(self) -> String {
+        self.name().replace('_', " ")
+    }
+
     /// Whether nothing more happens to it by itself.
     pub(crate) fn has_ended(self) -> bool {
         matches!(self, Self::Done | Self::Stopped | Self::CutOff | Self::Failed)
@@ -112,6 +120,9 @@ pub(crate) struct Record {
     /// Whether every trial of its plan is in its result.
     pub(crate) is_complete: bool,
     pub(crate) error: Option<String>,
+    /// Whether it may still be made by somebody else: a result in the folder that is not complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_open: bool,
 }
 
 impl Record {
@@ -128,10 +139,24 @@ impl Record {
         }
     }
 
+    /// Whether it is being made, perhaps by the command line.
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.state.has_ended() || self.is_open
+    }
+
     /// The name of its result's file.
     pub(crate) fn file_name(&self) -> String {
-        format!("{}-{}.json", self.id, self.plan.workload)
+        results::file_name(&self.id, &self.plan.workload)
     }
+}
+
+/// A result in the folder that no run of the server has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct Other {
+    /// The id of the run that it is of.
+    pub(crate) id: String,
+    /// The workload.
+    pub(crate) workload: String,
 }
 
 struct Run {
@@ -203,7 +228,7 @@ impl Runs {
             let Ok(text) = results::text(&entry.path(), RECORD) else { continue };
             let Ok(mut record) = serde_json::from_str::<Record>(&text) else { continue };
             let is_named = entry.file_name().to_str() == Some(&format!("{}.json", record.id));
-            if !is_named || !is_id(&record.id) || !is_plain(&record.plan.workload) {
+            if !is_named || !is_id(&record.id) || !results::is_plain(&record.plan.workload) {
                 continue;
             }
             if matches!(record.state, State::Running | State::Stopping) {
@@ -263,6 +288,57 @@ impl Runs {
         self.lock().values().map(|run| run.record.state).collect()
     }
 
+    /// Whether a run is made.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.states().iter().any(|state| matches!(state, State::Running | State::Stopping))
+    }
+
+    /// Results in the folder that no run of the server has, the latest first.
+    pub(crate) fn others(&self) -> Vec<Other> {
+        let known: BTreeSet<String> = self.lock().keys().cloned().collect();
+        let mut others = results::named(&self.folder);
+        others.retain(|(id, _)| is_id(id) && !known.contains(id));
+        // an id begins with its time
+        others.sort_by(|(one, _), (other, _)| other.cmp(one));
+        others.into_iter().take(OTHERS).map(|(id, workload)| Other { id, workload }).collect()
+    }
+
+    /// The run with this id, as its result in the folder tells of it.
+    pub(crate) fn other(&self, id: &str) -> Result<Record, Unreadable> {
+        let mut named = results::named(&self.folder).into_iter();
+        let Some((id, workload)) = named.find(|(named, _)| named == id && is_id(id)) else {
+            return Err(Unreadable::Missing);
+        };
+        let result = results::result(&self.folder.join(results::file_name(&id, &workload)))?;
+        if result.run != id || result.plan.workload != workload {
+            return Err(Unreadable::Other("it is the result of another run".to_owned()));
+        }
+        let time = |text: &str| {
+            text.parse()
+                .map_err(|error| Unreadable::Other(format!("it says when it was made as {text}: {error}")))
+        };
+        let (started, finished) = (time(&result.started)?, time(&result.finished)?);
+        let is_open = result.interrupted;
+        Ok(Record {
+            number: 0,
+            cells: result.cells.len(),
+            seconds: None,
+            command: self.program.check(&result.plan).map(|checked| checked.command).unwrap_or_default(),
+            state: if is_open { State::CutOff } else { State::Done },
+            submitted: started,
+            started: Some(started),
+            ended: (!is_open).then_some(finished),
+            exit_status: (!is_open).then(|| self.program.exit_status(&result)),
+            is_complete: !is_open && result.cells.iter().all(|cell| cell.error.is_none()),
+            error: is_open.then(|| {
+                "it is not complete: the command line is making it, or it was interrupted".to_owned()
+            }),
+            is_open,
+            plan: result.plan,
+            id,
+        })
+    }
+
     /// How many runs come before this one, of those that wait; none if it does not wait.
     pub(crate) fn before(&self, record: &Record) -> Option<usize> {
         let is_before = |other: &&Run| !other.record.state.has_ended() && other.record.number < record.number;
@@ -286,10 +362,10 @@ impl Runs {
         let record = {
             let mut runs = self.lock();
             self.has_room(&runs)?;
-            let CheckedPlan { plan, cells, seconds, command } = checked;
+            let CheckedPlan { plan, cells, seconds, command, .. } = checked;
             let number = next_number(&runs);
             let is_taken =
-                |id: &str| results::is_there(&self.folder.join(format!("{id}-{}.json", plan.workload)));
+                |id: &str| results::is_there(&self.folder.join(results::file_name(id, &plan.workload)));
             let record = Record {
                 id: new_id(&runs, is_taken),
                 number,
@@ -304,6 +380,7 @@ impl Runs {
                 exit_status: None,
                 is_complete: false,
                 error: None,
+                is_open: false,
             };
             let (state, live) = (watch::Sender::new(State::Waiting), Some(Live::default()));
             let mut run = Run { state, record: record.clone(), is_kept: false, live };
@@ -596,10 +673,6 @@ fn new_id(runs: &BTreeMap<String, Run>, is_taken: impl Fn(&str) -> bool) -> Stri
 /// Whether it can be the id of a run.
 pub(crate) fn is_id(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}
-
-fn is_plain(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
 fn keep(folder: &Path, record: &Record) -> io::Result<()> {

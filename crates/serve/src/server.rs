@@ -18,7 +18,8 @@ use tokio_io_timeout::TimeoutStream;
 pub use crate::http::Token;
 use crate::{
     Program,
-    http::{App, Guard, router},
+    app::App,
+    http::{Guard, router},
     runs::Runs,
 };
 
@@ -32,7 +33,7 @@ const HEAD: Duration = Duration::from_secs(20);
 const DEAF: Duration = Duration::from_secs(30);
 
 /// Bytes of the longest head of a request.
-const HEAD_BYTES: usize = 16 << 10;
+const HEAD_BYTES: usize = 64 << 10;
 
 /// How the server is set up.
 pub struct Config {

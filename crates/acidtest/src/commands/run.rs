@@ -93,7 +93,7 @@ fn expected(search: &CapacityPlan, order: &Order) -> String {
     };
     let searches = if cells == 1 { "1 search".to_owned() } else { format!("{cells} searches") };
     let of = if least == most { most.to_string() } else { format!("{least} to {most}") };
-    let took = match driven_seconds(&order.plan, cells) {
+    let took = match driven_seconds(&order.plan, &order.grid) {
         Some((from, to)) if from < to => format!("{} to {}", time(from), time(to)),
         took => time(took.map_or(0.0, |(_, to)| to)),
     };

@@ -9,9 +9,9 @@ use std::{
 
 use acidtest_engine::Progress as Measured;
 use acidtest_model::Role;
-use acidtest_report::{RunResult, SecondFigures};
+use acidtest_report::{RunResult, SecondFigures, SoFar};
 use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Order, SecondSeen, Target};
-use acidtest_serve::{Ending, Event, FaultEvent, SecondEvent, VerdictEvent};
+use acidtest_serve::{Ending, Event, FaultEvent, SecondEvent, SoFarEvent, VerdictEvent};
 use rustix::fs::{FlockOperation, flock};
 use tokio::{sync::oneshot, task::LocalSet};
 
@@ -178,6 +178,8 @@ struct Teller {
     told: Option<Instant>,
     share: f64,
     passed: Duration,
+    /// What the trials show that the run begins with.
+    so_far: SoFarEvent,
 }
 
 impl Teller {
@@ -200,9 +202,13 @@ impl Teller {
 }
 
 impl Observer for Teller {
+    fn go_on(&mut self, begun: &RunResult) {
+        self.so_far = SoFar::of(begun).into();
+    }
+
     fn start(&mut self, least: u64, most: u64, each: Option<Duration>) {
         self.pace.start(least, most, each);
-        tell(&Event::Begun { least, most });
+        tell(&Event::Begun { least, most, so_far: self.so_far.clone() });
     }
 
     fn doing(&mut self, what: &str) {
@@ -281,6 +287,7 @@ impl Observer for Teller {
             per_second: trial.throughput,
             p50_ns: times.as_ref().map(|times| times.p50_ns),
             p99_ns: times.as_ref().map(|times| times.p99_ns),
+            so_far: SoFar::of(result).into(),
         }));
     }
 

@@ -4,21 +4,22 @@ use std::{net::SocketAddr, path::PathBuf, process::Command};
 
 use acidtest_lab::Lab;
 use acidtest_model::{Address, Durability, Hosting, Isolation, Lock, StoreKind, Support};
-use acidtest_report::Plan;
+use acidtest_report::{Plan, RunResult};
 use acidtest_runner::{Failure, Grid, Order, Target, WrittenAddress};
 use acidtest_serve::{
     Assignment, CheckedPlan, Config, Error, Program, Refusal, StoreAbilities, Supported, Token,
     WorkloadAbout, WorkloadParameter,
 };
 use acidtest_workloads::WORKLOADS;
-use clap::Args;
+use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
+    args::{self, Arguments, Run},
     carry_out,
     command_line::command_line,
-    exit::Status,
+    exit::{self, Status},
     files, order, output,
     registry::{self, STORES},
     target,
@@ -30,16 +31,17 @@ const TOKEN: u64 = 4096;
 const EXAMPLES: &str = "\
 Examples:
   acidtest serve
-      on this machine only: http://127.0.0.1:1730/api/openapi.json says what can be asked for
+      on this machine only: open http://127.0.0.1:1730 in a browser; what scripts can ask for is at
+      http://127.0.0.1:1730/api/openapi.json
   curl --json '{\"workload\":\"inventory\",\"trials\":3}' http://127.0.0.1:1730/api/runs
       run a plan; its path is in the answer
   ACIDTEST_PASSWORD=... acidtest serve --allow-store postgres://ann@db.example/shop
       plans may name that server, without its password
   openssl rand -hex 32 > token && chmod 600 token
   acidtest serve --listen 192.0.2.7:1730 --token-file token
-      for others, too: requests need the header Authorization: Bearer TOKEN";
+      for others, too: a browser asks for the token, requests have it as Authorization: Bearer TOKEN";
 
-/// Starts, watches, stops and compares runs over HTTP.
+/// Starts, watches, stops and compares runs, in a browser and over HTTP.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
@@ -75,7 +77,7 @@ pub(crate) async fn serve(serve: Serve) -> Result<Status, Failure> {
         Error::Other(said) => Failure::Other(said),
     })?;
     output::say(&format!(
-        "listening on http://{0}; results in {1}\n  what can be asked for: http://{0}/api/openapi.json",
+        "listening on http://{0}; results in {1}\n  open it in a browser; what scripts can ask for: http://{0}/api/openapi.json",
         server.address,
         out.display()
     ));
@@ -201,8 +203,26 @@ impl Bench {
         let targets = plan.stores.iter().map(|text| self.find(text));
         let targets: Vec<Target> =
             targets.collect::<Result<_, _>>().map_err(|failure| found("stores", &failure))?;
-        order::of_plan(id.to_owned(), plan.clone(), targets, &|text| self.find(text))
-            .map_err(|failure| Refusal::of(failure.to_string()))
+        order::of_plan(id.to_owned(), plan.clone(), targets, &|text| self.find(text)).map_err(|failure| {
+            let detail = failure.to_string();
+            Refusal { pointer: pointer(&detail, plan), detail }
+        })
+    }
+}
+
+/// The key of the plan that a refusal begins with, as a JSON Pointer; empty if it begins with none. Refusals say `KEY has no
+/// effect here`, `KEY must be`, `in KEY:`, `unknown workload`, or of a workload's parameter `WORKLOAD: KEY = VALUE:`.
+fn pointer(said: &str, plan: &Plan) -> String {
+    let said = said.strip_prefix("in ").or_else(|| said.strip_prefix("unknown ")).unwrap_or(said);
+    let said = said.strip_prefix(&format!("{}: ", plan.workload)).unwrap_or(said);
+    let key = said.split([' ', ':', ',']).next().unwrap_or_default();
+    let keys = serde_json::to_value(plan).unwrap_or_default();
+    if plan.parameters.contains_key(key) {
+        format!("/parameters/{key}")
+    } else if keys.get(key).is_some() {
+        format!("/{key}")
+    } else {
+        String::new()
     }
 }
 
@@ -210,9 +230,34 @@ impl Program for Bench {
     fn check(&self, plan: &Plan) -> Result<CheckedPlan, Refusal> {
         let mut order = self.order("", plan)?;
         order::settle(&mut order);
-        let Order { plan, grid: Grid { cells, .. }, .. } = order;
-        let (seconds, command) = (order::driven_seconds(&plan, cells.len()), command_line(&plan));
-        Ok(CheckedPlan { plan, cells: cells.len(), seconds, command })
+        let Order { plan, grid, .. } = order;
+        let (seconds, command) = (order::driven_seconds(&plan, &grid), command_line(&plan));
+        let Grid { cells, left_out, .. } = grid;
+        Ok(CheckedPlan { plan, cells: cells.len(), seconds, command, left_out })
+    }
+
+    fn typed(&self, workload: &str, search: bool, options: &[(&str, String)]) -> Result<Plan, String> {
+        let command = if search { "capacity" } else { "run" };
+        let options = options.iter().map(|(name, value)| format!("--{name}={value}"));
+        let words = ["acidtest", command, workload].map(str::to_owned).into_iter().chain(options);
+        let run = match Arguments::try_parse_from(words).map(|read| read.command) {
+            Ok(args::Command::Run(run)) => *run,
+            Ok(args::Command::Capacity(capacity)) => Run { search: Some(capacity.search), ..capacity.run },
+            Ok(_) => return Err(format!("{workload} is no workload")),
+            Err(error) => return Err(first_words(&error)),
+        };
+        let mut plan = Plan::of(workload);
+        run.apply_to(&mut plan);
+        Ok(plan)
+    }
+
+    fn exit_status(&self, result: &RunResult) -> u8 {
+        exit::status(result).code()
+    }
+
+    fn addresses(&self) -> Vec<(String, String)> {
+        let of = |target: &Target| (target.shown(), target.kind().name.to_owned());
+        self.allowed.iter().map(of).collect()
     }
 
     fn stores(&self) -> Vec<StoreAbilities> {
@@ -247,6 +292,13 @@ impl Program for Bench {
         };
         serde_json::to_string(&assigned).map_err(|error| Refusal::of(error.to_string()))
     }
+}
+
+/// What is wrong with a command line, without how to get help on it.
+fn first_words(error: &clap::Error) -> String {
+    let said = error.render().to_string();
+    let said = said.split("\n\n").next().unwrap_or_default();
+    said.trim_start_matches("error: ").to_owned()
 }
 
 fn supported(name: &str, support: Support) -> Supported {
@@ -284,6 +336,7 @@ fn about_workload(kind: &acidtest_workloads::WorkloadKind) -> WorkloadAbout {
         name: each.name.to_owned(),
         default: each.default,
         meaning: each.meaning.to_owned(),
+        choices: each.choices.into_iter().map(str::to_owned).collect(),
     };
     WorkloadAbout {
         name: kind.name.to_owned(),
@@ -291,6 +344,11 @@ fn about_workload(kind: &acidtest_workloads::WorkloadKind) -> WorkloadAbout {
         operations: kind.operations.iter().map(|&operation| operation.to_owned()).collect(),
         audit: kind.audit.to_owned(),
         stores: registry::able(kind.name).map(str::to_owned).collect(),
-        parameters: (kind.parameters)().into_iter().map(parameter).collect(),
+        // a gateway that runs already is for the command line only
+        parameters: (kind.parameters)()
+            .into_iter()
+            .filter(|each| !["gateway", "table"].contains(&each.name))
+            .map(parameter)
+            .collect(),
     }
 }

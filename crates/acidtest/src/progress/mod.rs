@@ -1,7 +1,7 @@
 //! Shows the progress of a run: live on a terminal that is wide enough, otherwise a line at intervals.
 
 mod pace;
-mod so_far;
+mod seen;
 
 use std::{
     io::{self, IsTerminal},
@@ -10,12 +10,12 @@ use std::{
 
 use acidtest_engine::{Outcome, Progress as Measured};
 use acidtest_model::Role;
-use acidtest_report::{RunResult, count, nanoseconds, rate};
+use acidtest_report::{RunResult, SoFar, count, nanoseconds, rate};
 use acidtest_runner::{FaultStage, Observer, SecondSeen};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 pub(crate) use self::pace::Pace;
-use self::so_far::SoFar;
+use self::seen::Seen;
 use crate::output;
 
 /// Columns of the narrowest terminal on which a run is shown live.
@@ -31,7 +31,7 @@ pub(crate) struct Progress {
     said: Instant,
     pace: Pace,
     trial: String,
-    so_far: SoFar,
+    seen: Seen,
     /// How long the measured part of the trial has lasted.
     passed: Duration,
 }
@@ -55,7 +55,7 @@ impl Progress {
             said: Instant::now(),
             pace: Pace::default(),
             trial: String::new(),
-            so_far: SoFar::default(),
+            seen: Seen::default(),
             passed: Duration::ZERO,
         }
     }
@@ -76,9 +76,9 @@ impl Progress {
     }
 
     /// Shows what has been seen so far, below the bar.
-    fn show_so_far(&self) {
+    fn show_seen(&self) {
         if let Some(bar) = &self.bar {
-            bar.set_prefix(self.so_far.line(columns().unwrap_or(WIDE).into()));
+            bar.set_prefix(self.seen.line(columns().unwrap_or(WIDE).into()));
         }
     }
 
@@ -104,6 +104,10 @@ impl Progress {
 }
 
 impl Observer for Progress {
+    fn go_on(&mut self, begun: &RunResult) {
+        self.seen.judge(SoFar::of(begun));
+    }
+
     fn start(&mut self, least: u64, most: u64, each: Option<Duration>) {
         self.pace.start(least, most, each);
         if let Some(bar) = &self.bar {
@@ -129,8 +133,8 @@ impl Observer for Progress {
     fn begin(&mut self, trial: &str) {
         self.said = Instant::now();
         self.trial = format!("trial {} of {}: {trial}", self.pace.done + 1, self.all());
-        self.so_far.begin();
-        self.show_so_far();
+        self.seen.begin();
+        self.show_seen();
         let what = self.trial.clone();
         self.doing(&what);
     }
@@ -166,23 +170,20 @@ impl Observer for Progress {
     }
 
     fn second(&mut self, seen: &SecondSeen<'_>) {
-        self.so_far.add(seen, self.passed);
-        self.show_so_far();
+        self.seen.add(seen, self.passed);
+        self.show_seen();
     }
 
     fn fault(&mut self, name: &str, member: Role, stage: FaultStage, at: Duration) {
         if stage == FaultStage::Begun {
-            self.so_far.hit(format!("{name} {member} at {:.1} s", at.as_secs_f64()));
-            self.show_so_far();
+            self.seen.hit(format!("{name} {member} at {:.1} s", at.as_secs_f64()));
+            self.show_seen();
         }
     }
 
-    fn kept(&mut self, result: &RunResult, cell: usize) {
-        let trial = result.cells.get(cell).and_then(|cell| Some((cell, cell.trials.last()?)));
-        if let Some((cell, trial)) = trial {
-            self.so_far.judge(&trial.audit, &cell.without);
-            self.show_so_far();
-        }
+    fn kept(&mut self, result: &RunResult, _: usize) {
+        self.seen.judge(SoFar::of(result));
+        self.show_seen();
     }
 
     fn skip(&mut self) {
@@ -207,6 +208,11 @@ impl Observer for Progress {
 
 /// The columns of the terminal that progress is shown on; none if it is shown on no terminal, or its size is not known.
 fn columns() -> Option<u16> {
+    // one that takes nothing back
+    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    if is_dumb {
+        return None;
+    }
     let stderr = io::stderr();
     let size = stderr.is_terminal().then(|| rustix::termios::tcgetwinsize(&stderr).ok()).flatten()?;
     Some(size.ws_col).filter(|columns| *columns > 0)

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub use condition::{Condition, Judge, Judgement, Ruling};
 pub use figures::Figure;
-pub use select::{Choice, SelectionError, Selector};
+pub use select::{Choice, SelectionError, Selector, selectors};
 
 use self::figures::TrialFigures;
 use crate::{

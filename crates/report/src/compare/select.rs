@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, str::FromStr};
 
 use super::Side;
 use crate::{
-    CellResult,
-    dimensions::{ADDRESS, STORE, varying},
+    CellResult, RunResult,
+    dimensions::{ADDRESS, Names, STORE, varying},
 };
 
 /// Selects the cells of a result that have all of these values; an empty selector fits every cell.
@@ -57,6 +57,18 @@ impl Choice {
             || (self.name == STORE && cell.dimension(ADDRESS) == self.value)
             || matches!((number(&value), number(&self.value)), (Some(one), Some(other)) if one.total_cmp(&other).is_eq())
     }
+}
+
+/// The cells of a result by their names, each with the choices that select it alone.
+#[must_use]
+pub fn selectors(result: &RunResult) -> Vec<(String, String)> {
+    let names = Names::of(&result.cells);
+    let varying = varying(&result.cells);
+    let of = |cell: &CellResult| {
+        let choices = varying.iter().map(|name| format!("{name}={}", cell.dimension(name)));
+        (names.cell(cell), choices.collect::<Vec<_>>().join(","))
+    };
+    result.cells.iter().map(of).collect()
 }
 
 /// A selector that fits no cell, or does not pair cells one to one; the text says which and why.

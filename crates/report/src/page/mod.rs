@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use self::charts::Chart;
 use crate::{
-    CellResult, RunResult, TrialResult, UnreadableHistogram, bytes,
+    CellResult, RunResult, SoFar, TrialResult, UnreadableHistogram, bytes,
     conclusion::conclusion,
     count,
     dimensions::Names,
@@ -189,24 +189,43 @@ fn section(file: NamedResult<'_>, id: &str, charts: &mut Vec<Chart>) -> Result<M
     Ok(markup)
 }
 
-/// What a result says so far, for a page that shows it while it grows: conclusion, cells and prices.
-#[must_use]
-pub fn findings(result: &RunResult) -> Markup {
-    let names = Names::of(&result.cells);
-    let columns = Columns::of(result, &names);
+/// What a result says: conclusion, cells and prices. Of a run that is under way it is what is known by then: prices are those
+/// of the trials so far, and it is no finding that other cells' turn has not come.
+///
+/// # Errors
+/// A histogram that cannot be read.
+pub fn findings(mut result: RunResult, is_under_way: bool) -> Result<Markup, UnreadableHistogram> {
+    let all = result.cells.len();
     let searched = result.plan.capacity.is_some();
-    html! {
-        @for line in conclusion(result, &names).lines() { p.conclusion { (line) } }
-        @if let Some(waiting) = waiting(result, &names) { p.bad { (waiting) } }
-        h3 { @if searched { "Capacity" } @else { "Verdicts" } }
-        @if searched { (table(&capacities(result, &columns), false)) } @else { (table(&cells(result, &columns), false)) }
-        h3 { "Prices of guarantees" }
-        @if searched { (capacity_priced(result, &columns)) } @else { (priced(result, &columns)) }
-        @let notes = notes(result, &names, true);
+    if is_under_way {
+        result.interrupted = false;
+        result.cells.retain(|cell| !cell.trials.is_empty() || cell.error.is_some());
+        if !searched {
+            result.price()?;
+        }
+    }
+    let missing = all - result.cells.len();
+    let trials = SoFar::of(&result).trials;
+    let names = Names::of(&result.cells);
+    let columns = Columns::of(&result, &names);
+    let notes = notes(&result, &names, true);
+    Ok(html! {
+        @if is_under_way { p.quiet data-trials=(trials) { "As of " (count(trials)) @if trials == 1 { " trial." } @else { " trials." } } }
+        // what a search says of itself before its end is that it has not come there
+        @if !searched || !is_under_way {
+            @for line in conclusion(&result, &names).lines() { p.conclusion { (line) } }
+        }
+        @if let Some(waiting) = waiting(&result, &names) { p.bad { (waiting) } }
+        @if missing > 0 { p.quiet { (count(missing as u64)) " of " (count(all as u64)) " cells have no trial yet." } }
+        h3 { @if searched { "Capacity" @if is_under_way { " so far" } } @else { "Verdicts" } }
+        @if searched { (table(&capacities(&result, &columns), false)) } @else { (table(&cells(&result, &columns), false)) }
+        // of a search that has not come to its end nothing has a price
+        @if !searched || !is_under_way { h3 { "Prices of guarantees" } }
+        @if !searched { (priced(&result, &columns)) } @else if !is_under_way { (capacity_priced(&result, &columns)) }
         @if !notes.is_empty() {
             details { summary { "Notes" } ul { @for note in &notes { li { (note) } } } }
         }
-    }
+    })
 }
 
 /// What the searches found, and the curves of latency over rate.
@@ -234,9 +253,21 @@ fn capacity(result: &RunResult, columns: &Columns<'_>, curves: &[Chart], id: &st
 
 /// Every price of every search.
 fn capacity_priced(result: &RunResult, columns: &Columns<'_>) -> Markup {
+    let prices = capacity_prices(result, columns);
     html! {
-        p.quiet { "Capacity with the guarantee over capacity without it. ≈ marks a ratio inside the noise." }
-        (table(&capacity_prices(result, columns), true))
+        @if prices.rows.is_empty() {
+            (no_prices())
+        } @else {
+            p.quiet { "Capacity with the guarantee over capacity without it. ≈ marks a ratio inside the noise." }
+            (table(&prices, true))
+        }
+    }
+}
+
+/// Where no two cells differ in a guarantee alone.
+fn no_prices() -> Markup {
+    html! {
+        p.quiet { "None: a guarantee is priced where the same cell was run without it, as with lock none beside lock native." }
     }
 }
 
@@ -278,7 +309,7 @@ fn priced(result: &RunResult, columns: &Columns<'_>) -> Markup {
     let (locks, others) = (locks(result, columns), prices(result, columns));
     html! {
         @if locks.rows.is_empty() && others.rows.is_empty() {
-            p.quiet { "The grid has no cell that lacks nothing but a guarantee." }
+            (no_prices())
         } @else {
             p.quiet { "With the guarantee over without it, 95 % intervals over paired trials. Throughput below 1 and p99 above 1 is
                 what it costs; ≈ marks a ratio inside the noise. A cell whose verdict is not “holds” has no price." }
@@ -444,6 +475,29 @@ mod tests {
 
     fn of(result: &RunResult) -> String {
         page(&[NamedResult { name: "result.json", result }]).unwrap()
+    }
+
+    #[test]
+    fn what_is_known_of_a_run_under_way_has_prices_and_no_blame() {
+        let grid = Grid { locks: &[Lock::None, Lock::Native], ..Grid::default() };
+        let mut result = grid.result();
+        result.interrupted = true;
+        for cell in &mut result.cells {
+            cell.prices.clear();
+        }
+        let last = result.cells.len() - 1;
+        result.cells[last].trials.clear();
+        let of =
+            |result: &RunResult, is_under_way| findings(result.clone(), is_under_way).unwrap().into_string();
+        let said = of(&result, true);
+        assert!(
+            !said.contains("nterrupted") && !said.contains("Not run") && said.contains("1 of "),
+            "{said}"
+        );
+        let after = of(&result, false);
+        assert!(after.contains("interrupted: cells") && after.contains("Not run"), "{after}");
+        let whole = of(&grid.result(), true);
+        assert!(whole.contains("×") && !whole.contains("no trial yet"), "{whole}");
     }
 
     #[test]

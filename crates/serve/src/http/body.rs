@@ -3,6 +3,7 @@
 use std::{fmt::Write, time::Duration};
 
 use acidtest_model::{UnknownName, expected};
+use acidtest_report::Plan;
 use axum::{
     body::Body,
     extract::{FromRequest, Request},
@@ -57,7 +58,8 @@ pub(crate) fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
-async fn whole(body: Body) -> Result<Bytes, Problem> {
+/// A body as a whole, if it is not too long and comes in time.
+pub(crate) async fn whole(body: Body) -> Result<Bytes, Problem> {
     let collected = tokio::time::timeout(PATIENCE, Limited::new(body, LONGEST).collect()).await;
     let too_late = |_| {
         Problem::new(
@@ -99,12 +101,21 @@ fn wrong(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
         )
     } else if let Some(must) = expected(message) {
         let key = if pointer.is_empty() { "the body" } else { pointer.trim_start_matches('/') };
-        format!("{key} must be {must}")
+        format!("{key} must be {must}{}", example(&pointer))
     } else {
         message.to_owned()
     };
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "body", "The body does not say what is expected", detail)
         .at(pointer)
+}
+
+/// What a plan has there by default, as an example.
+fn example(pointer: &str) -> String {
+    let usual = serde_json::to_value(Plan::of("inventory")).unwrap_or_default();
+    match usual.pointer(pointer) {
+        Some(value) if !pointer.is_empty() => format!(", as in {value}"),
+        _ => String::new(),
+    }
 }
 
 /// A path in a document as a JSON Pointer (RFC 6901).

@@ -6,8 +6,9 @@
 //! - The host that a request names is this machine by its address, `localhost`, or a name that the server was told.
 //! - A request that says where it comes from (`Origin`, `Sec-Fetch-Site`) comes from a page of this server. No other site
 //!   is given leave (CORS).
-//! - Whoever can send what a form cannot, a body of JSON, is no form.
-//! - Where there is a token, every request has it.
+//! - A body of JSON is what no form of another site can send. A form of a page says which page it comes from (`Origin`).
+//! - Where there is a token, every request has it, or the cookie that a browser gets for it; but for the page that asks
+//!   for it.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,11 +21,18 @@ use axum::{
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{App, problem::Problem};
+use super::problem::Problem;
+use crate::{app::App, pages};
 
 /// A token that requests must have.
 #[derive(Clone)]
-pub struct Token([u8; 32]);
+pub struct Token {
+    digest: [u8; 32],
+    /// What a browser has in its stead, from which the token does not follow.
+    session: String,
+    /// The name of the cookie in which it keeps that: browsers keep those of all servers of a host together.
+    cookie: String,
+}
 
 /// Length of the shortest token that is worth its name.
 const SHORTEST: usize = 16;
@@ -47,13 +55,41 @@ impl Token {
                 "a token has at least {SHORTEST} letters, digits and signs and no blanks, as from: openssl rand -hex 32"
             ));
         }
-        Ok(Self(Sha256::digest(text).into()))
+        let hex = |what: &str| {
+            let digest = Sha256::new().chain_update(what).chain_update(text).finalize();
+            digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+        };
+        let cookie = format!("acidtest-{}", &hex("acidtest cookie ")[..8]);
+        Ok(Self { digest: Sha256::digest(text).into(), session: hex("acidtest session "), cookie })
     }
 
     /// Whether it is this one, found out in a time that tells nothing of it.
-    fn is(&self, text: &[u8]) -> bool {
+    pub(crate) fn is(&self, text: &[u8]) -> bool {
         let digest: [u8; 32] = Sha256::digest(text).into();
-        self.0.ct_eq(&digest).into()
+        self.digest.ct_eq(&digest).into()
+    }
+
+    /// The cookie of a browser whose user knows the token, for 30 days. No script reads it, and of another site only a link
+    /// that is followed has it sent, which changes nothing.
+    pub(crate) fn cookie(&self) -> String {
+        format!("{}={}; Path=/; Max-Age=2592000; HttpOnly; SameSite=Lax", self.cookie, self.session)
+    }
+
+    /// Whether these headers have it: as a token, or in a cookie.
+    fn is_in(&self, headers: &HeaderMap) -> Result<bool, Problem> {
+        let bearer = one(headers, &header::AUTHORIZATION)?.and_then(|given| {
+            let (scheme, given) = given.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(given.trim())
+        });
+        if let Some(token) = bearer {
+            return Ok(self.is(token.as_bytes()));
+        }
+        // what other programs of this host keep in cookies is sent, too, and may be anything
+        let cookies =
+            headers.get_all(header::COOKIE).iter().flat_map(|all| all.as_bytes().split(|byte| *byte == b';'));
+        let mut ours = cookies
+            .filter_map(|each| each.trim_ascii().strip_prefix(self.cookie.as_bytes())?.strip_prefix(b"="));
+        Ok(ours.any(|value| bool::from(self.session.as_bytes().ct_eq(value))))
     }
 }
 
@@ -68,7 +104,13 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    fn admit(&self, method: &Method, headers: &HeaderMap, authority: Option<&str>) -> Result<(), Problem> {
+    fn admit(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        authority: Option<&str>,
+    ) -> Result<(), Problem> {
         let host = one(headers, &header::HOST)?.or(authority);
         let Some(host) = host else {
             return Err(Problem::bad_request("the request names no host (the header Host)"));
@@ -85,27 +127,29 @@ impl Guard {
                 return Err(forbidden("origin", "the request comes from a page of another site"));
             }
         }
+        // a link may lead here; nothing else of another site's page may, neither a picture nor a frame, as answers cost.
+        // Browsers that say nothing of it are old, or ask another host than loopback without TLS
         let is_reading = matches!(*method, Method::GET | Method::HEAD);
+        let says = |name, word| {
+            let said = one(headers, &header::HeaderName::from_static(name))?;
+            Ok::<_, Problem>(said.is_none_or(|said| said == word))
+        };
+        let is_link =
+            is_reading && says("sec-fetch-mode", "navigate")? && says("sec-fetch-dest", "document")?;
         let site = one(headers, &header::HeaderName::from_static("sec-fetch-site"))?;
-        if !is_reading && site.is_some_and(|site| !["same-origin", "none"].contains(&site)) {
+        if !is_link && site.is_some_and(|site| !["same-origin", "none"].contains(&site)) {
             return Err(forbidden("origin", "the request comes from a page of another site"));
         }
-        self.token.as_ref().map_or(Ok(()), |token| {
-            let given = one(headers, &header::AUTHORIZATION)?.and_then(|given| {
-                let (scheme, given) = given.split_once(' ')?;
-                scheme.eq_ignore_ascii_case("bearer").then_some(given.trim())
-            });
-            if given.is_some_and(|given| token.is(given.as_bytes())) {
-                return Ok(());
-            }
-            Err(Problem::new(
+        match &self.token {
+            Some(token) if !pages::is_open(path) && !token.is_in(headers)? => Err(Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "token",
                 "A token is needed",
                 "this server answers requests that have its token: Authorization: Bearer TOKEN",
             )
-            .with(header::WWW_AUTHENTICATE, "Bearer"))
-        })
+            .with(header::WWW_AUTHENTICATE, "Bearer")),
+            _ => Ok(()),
+        }
     }
 
     /// Whether it names this server: by an address, or by a name that is known.
@@ -163,16 +207,23 @@ const ALWAYS: [(header::HeaderName, &str); 6] = [
 
 /// Answers a request if it is to be answered, and counts it.
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let shown = pages::is_page(path).then(|| pages::to_login(&request));
     let admitted = app.guard.admit(
         request.method(),
+        path,
         request.headers(),
         request.uri().authority().map(Authority::as_str),
     );
     let mut response = match admitted {
         Ok(()) => next.run(request).await,
+        // whoever reads pages is asked for the token
         Err(problem) => {
             app.metrics.refused();
-            problem.into_response()
+            match shown {
+                Some(login) if problem.status() == StatusCode::UNAUTHORIZED => login,
+                _ => problem.into_response(),
+            }
         }
     };
     for (name, value) in ALWAYS {
@@ -202,7 +253,7 @@ mod tests {
         for (name, value) in headers {
             map.append(header::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
         }
-        guard.admit(method, &map, None).err().map(|problem| problem.status())
+        guard.admit(method, "/api/runs", &map, None).err().map(|problem| problem.status().as_u16())
     }
 
     #[test]
@@ -246,7 +297,16 @@ mod tests {
         };
         assert_eq!(of(Method::POST, &[]), None, "curl says nothing of where it comes from");
         assert_eq!(of(Method::POST, &[("origin", "http://127.0.0.1:1730")]), None);
-        assert_eq!(of(Method::GET, &[("sec-fetch-site", "cross-site")]), None, "a link leads here");
+        let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        assert_eq!(of(Method::GET, &link), None, "a link leads here");
+        assert_eq!(of(Method::POST, &link), Some(403));
+        assert_eq!(of(Method::GET, &[link[0], link[1], ("sec-fetch-dest", "iframe")]), Some(403));
+        assert_eq!(of(Method::GET, &[link[0], link[1], ("sec-fetch-dest", "document")]), None);
+        for mode in ["no-cors", "cors", "same-origin"] {
+            let picture = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", mode)];
+            assert_eq!(of(Method::GET, &picture), Some(403), "{mode}");
+            assert_eq!(of(Method::GET, &[("sec-fetch-site", "same-origin"), ("sec-fetch-mode", mode)]), None);
+        }
         for origin in
             ["http://evil.example", "null", "http://127.0.0.1:9999", "http://127.0.0.1", "", "file://"]
         {

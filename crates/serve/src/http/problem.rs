@@ -66,6 +66,12 @@ impl Problem {
         self
     }
 
+    /// The same, where the values at fault are not in the body of the request.
+    pub(crate) fn without_places(mut self) -> Self {
+        self.0.errors.clear();
+        self
+    }
+
     /// The same, with a header of the answer.
     pub(crate) fn with(mut self, name: header::HeaderName, value: &'static str) -> Self {
         self.0.headers.push((name, HeaderValue::from_static(value)));
@@ -86,6 +92,10 @@ impl Problem {
         Self::not_found(format!("there is no run {id}; GET /api/runs lists them"))
     }
 
+    pub(crate) fn uncompared(why: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "compare", "They cannot be compared", why)
+    }
+
     pub(crate) fn too_much(kind: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, "The server has no room for it", detail)
             .with(header::RETRY_AFTER, "5")
@@ -95,9 +105,16 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "acidtest itself failed", detail)
     }
 
-    #[cfg(test)]
-    pub(crate) fn status(&self) -> u16 {
-        self.0.status
+    pub(crate) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    pub(crate) fn title(&self) -> &str {
+        &self.0.title
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.0.detail
     }
 }
 
@@ -135,7 +152,7 @@ impl From<NotTaken> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = self.status();
         let body = serde_json::to_string(&self.0).unwrap_or_default();
         let mut response =
             (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();

@@ -4,15 +4,10 @@ use std::{
     convert::Infallible,
     io::{self, Read},
     path::Path as File,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use acidtest_report::{
-    CapacityPlan, NamedResult, Plan, RunResult,
-    compare::{Choice, Comparison, Judge, Selector, Side, compare},
-    page,
-};
+use acidtest_report::{CapacityPlan, NamedResult, Plan, page};
 use axum::{
     Router,
     body::Body,
@@ -30,20 +25,19 @@ use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
-use tokio::sync::Semaphore;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    App,
     body::{self, Json},
     guard::guard,
     openapi,
     problem::Problem,
 };
 use crate::{
-    Program, StoreAbilities, WorkloadAbout,
-    results::{self, Unreadable},
-    runs::{NotResumed, Record, State},
+    WorkloadAbout,
+    app::{App, Compared, StoreAbout, unreadable},
+    pages, results,
+    runs::{Other, Record, State},
     trigger::{TimesMs, Trigger, Triggered},
 };
 
@@ -85,6 +79,7 @@ pub(crate) fn router(app: App) -> Router {
             "/api/openapi.json",
             axum::routing::get(async move || ([(header::CONTENT_TYPE, "application/json")], document)),
         )
+        .merge(pages::router())
         .fallback(async || {
             Problem::not_found("there is nothing at this path; GET /api/openapi.json says what there is")
         })
@@ -168,6 +163,9 @@ pub(crate) struct RunList {
     runs: Vec<RunAbout>,
     /// Whether there are earlier ones: ask for those before the last one of these.
     more: bool,
+    /// Results in the folder that no run of this server has, such as those of the command line, the latest first; with the
+    /// latest runs only. What belongs to a run can be asked for of them, too.
+    others: Vec<Other>,
 }
 
 impl RunAbout {
@@ -214,69 +212,6 @@ fn accepted(app: &App, record: &Record) -> Result<Response, Problem> {
     Ok(response)
 }
 
-fn found(app: &App, id: &str) -> Result<Record, Problem> {
-    app.runs.get(id).ok_or_else(|| Problem::no_run(id))
-}
-
-/// Does what may take seconds and megabytes on a thread of its own; few at once, also where those who asked are gone.
-async fn heavy<T: Send + 'static>(
-    app: &App,
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    turned(&app.heavy, work).await
-}
-
-/// Does work on a thread of its own, as many at once as there are turns.
-async fn turned<T: Send + 'static>(
-    turns: &Arc<Semaphore>,
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    let internal = |error: &dyn std::fmt::Display| Problem::internal(error.to_string());
-    let turn = Arc::clone(turns).acquire_owned().await.map_err(|error| internal(&error))?;
-    let work = move || {
-        let done = work();
-        drop(turn);
-        done
-    };
-    tokio::task::spawn_blocking(work).await.map_err(|error| internal(&error))?
-}
-
-/// Does what must not be left half done when whoever asked for it is gone.
-async fn to_its_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T, Problem> {
-    tokio::spawn(work).await.map_err(|error| Problem::internal(error.to_string()))
-}
-
-fn unreadable(record: &Record, why: Unreadable) -> Problem {
-    match why {
-        Unreadable::Missing if record.state == State::Done => Problem::new(
-            StatusCode::NOT_FOUND,
-            "result-gone",
-            "The result is gone",
-            format!(
-                "the file of the result, {}, has been removed from the folder of results",
-                record.file_name()
-            ),
-        ),
-        Unreadable::Missing => Problem::new(
-            StatusCode::NOT_FOUND,
-            "no-result",
-            "There is no result",
-            if record.state.has_ended() {
-                "no trial was made, or the file of its result has been removed"
-            } else {
-                "no trial has been written yet; ask again later"
-            },
-        ),
-        Unreadable::Other(why) => {
-            Problem::internal(format!("cannot read the result {}: {why}", record.file_name()))
-        }
-    }
-}
-
-fn result_of(app: &App, record: &Record) -> Result<RunResult, Problem> {
-    results::result(&app.runs.file(record)).map_err(|why| unreadable(record, why))
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
@@ -296,10 +231,12 @@ async fn list_runs(Of(app): Of<App>, query: AskedFor<ListQuery>) -> Result<Respo
     if !(1..=MOST_LISTED).contains(&limit) {
         return Err(Problem::bad_request("limit must be 1 to 1000"));
     }
-    let before = before.map(|id| found(&app, &id)).transpose()?.map_or(u64::MAX, |record| record.number);
+    let known = |id: String| app.runs.get(&id).ok_or_else(|| Problem::no_run(&id));
+    let before = before.map(known).transpose()?.map_or(u64::MAX, |record| record.number);
     let (records, more) = app.runs.list(before, limit);
     let runs = records.iter().map(|record| RunAbout::of(&app, record)).collect();
-    json(StatusCode::OK, &RunList { runs, more })
+    let others = if before == u64::MAX { app.others().await? } else { Vec::new() };
+    json(StatusCode::OK, &RunList { runs, more, others })
 }
 
 /// Run a plan, when its turn comes
@@ -313,14 +250,8 @@ async fn list_runs(Of(app): Of<App>, query: AskedFor<ListQuery>) -> Result<Respo
               (status = 507, description = "It cannot be kept", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json"),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn start_run(Of(app): Of<App>, PlanBody(plan): PlanBody) -> Result<Response, Problem> {
-    let record = submit(&app, plan).await?;
+    let record = app.submit(plan).await?;
     accepted(&app, &record)
-}
-
-async fn submit(app: &App, plan: Plan) -> Result<Record, Problem> {
-    let (program, runs) = (Arc::clone(&app.program), Arc::clone(&app.runs));
-    let checked = turned(&app.checks, move || Ok(program.check(&plan)?)).await?;
-    Ok(to_its_end(async move { runs.submit(checked).await }).await??)
 }
 
 /// A run with its plan
@@ -328,7 +259,7 @@ async fn submit(app: &App, plan: Plan) -> Result<Record, Problem> {
     responses((status = 200, description = "The run", body = ref("#/components/schemas/RunDetail")),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn show_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem> {
-    let record = found(&app, &id)?;
+    let record = app.find(&id).await?;
     let run = RunAbout::of(&app, &record);
     let has_result = results::is_there(&app.runs.file(&record));
     json(StatusCode::OK, &RunDetail { run, plan: record.plan, command: record.command, has_result })
@@ -342,9 +273,7 @@ async fn show_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Proble
               (status = 202, description = "It ends tidily", body = ref("#/components/schemas/RunAbout")),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn stop_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem> {
-    let (runs, named) = (Arc::clone(&app.runs), id.clone());
-    let record =
-        to_its_end(async move { runs.stop(&named).await }).await?.ok_or_else(|| Problem::no_run(&id))?;
+    let record = app.stop(&id).await?;
     let status = if record.state.has_ended() { StatusCode::OK } else { StatusCode::ACCEPTED };
     json(status, &RunAbout::of(&app, &record))
 }
@@ -355,20 +284,7 @@ async fn stop_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Proble
               (status = 507, description = "It cannot be kept", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json"),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn resume_run(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem> {
-    let (runs, named) = (Arc::clone(&app.runs), id.clone());
-    match to_its_end(async move { runs.resume(&named).await }).await?.ok_or_else(|| Problem::no_run(&id))? {
-        Ok(record) => accepted(&app, &record),
-        Err(NotResumed::NotTaken(not)) => Err(not.into()),
-        Err(NotResumed::Is(state)) => Err(Problem::new(
-            StatusCode::CONFLICT,
-            "state",
-            "The run cannot go on",
-            format!(
-                "it is {}: a run goes on that has ended before its last trial",
-                state.name().replace('_', " ")
-            ),
-        )),
-    }
+    accepted(&app, &app.resume(&id).await?)
 }
 
 /// What happens in a run, as server-sent events
@@ -408,10 +324,10 @@ async fn events(Of(app): Of<App>, Which(id): Which, headers: HeaderMap) -> Resul
     responses((status = 200, description = "The result", body = ref("#/components/schemas/RunResult")),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn result(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem> {
-    let record = found(&app, &id)?;
+    let record = app.find(&id).await?;
     let path = app.runs.file(&record);
     let opened =
-        heavy(&app, move || results::open(&path).map_err(|error| unreadable(&record, error.into()))).await?;
+        app.heavy(move || results::open(&path).map_err(|error| unreadable(&record, error.into()))).await?;
     let (file, length) = opened;
     // in pieces: whoever reads slowly holds little
     let pieces = stream::try_unfold((file, length), async |(mut file, left)| {
@@ -436,26 +352,17 @@ async fn result(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem>
     responses((status = 200, description = "The page", body = String, content_type = "text/html"),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
 async fn report(Of(app): Of<App>, Which(id): Which) -> Result<Response, Problem> {
-    let record = found(&app, &id)?;
-    let text = heavy(&app.clone(), move || {
-        let result = result_of(&app, &record)?;
+    let record = app.find(&id).await?;
+    let result = app.result(&record).await?;
+    let draw = move || {
         let name = record.file_name();
         page(&[NamedResult { name: &name, result: &result }])
             .map_err(|error| Problem::internal(error.to_string()))
-    })
-    .await?;
+    };
+    let text = app.heavy(draw).await?;
     let headers =
         [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, OF_REPORT)];
     Ok((headers, text).into_response())
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CompareQuery {
-    a: String,
-    b: Option<String>,
-    a_cells: Option<String>,
-    b_cells: Option<String>,
 }
 
 /// Two runs, or cells of one, compared figure by figure
@@ -466,46 +373,15 @@ struct CompareQuery {
     ("b_cells" = Option<String>, Query, description = "Which cells of B")),
     responses((status = 200, description = "The comparison of B with A", body = ref("#/components/schemas/Comparison")),
               (status = "4XX", description = "What is wrong", body = ref("#/components/schemas/Problem"), content_type = "application/problem+json")))]
-async fn compare_runs(Of(app): Of<App>, query: AskedFor<CompareQuery>) -> Result<Response, Problem> {
-    let CompareQuery { a, b, a_cells, b_cells } = query.0;
-    let (a, b) = (found(&app, &a)?, b.map(|b| found(&app, &b)).transpose()?);
-    let compared: Comparison = heavy(&app.clone(), move || {
-        let (a_cells, b_cells) =
-            (selector("a_cells", a_cells.as_deref())?, selector("b_cells", b_cells.as_deref())?);
-        let a_result = result_of(&app, &a)?;
-        let b_result = b.as_ref().map(|b| result_of(&app, b)).transpose()?;
-        let (a_name, b_name) = (a.file_name(), b.as_ref().unwrap_or(&a).file_name());
-        let b_result = b_result.as_ref().unwrap_or(&a_result);
-        let compared = compare(
-            Side { result: &a_result, name: &a_name, choose: "a_cells=", selector: &a_cells },
-            Side { result: b_result, name: &b_name, choose: "b_cells=", selector: &b_cells },
-            &[],
-            Judge::Interval,
-        );
-        compared.map_err(|error| uncompared(&error.to_string()))
-    })
-    .await?;
-    json(StatusCode::OK, &compared)
-}
-
-fn uncompared(why: &str) -> Problem {
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "compare", "They cannot be compared", why)
-}
-
-/// Which cells are compared, as `lock=none,clients=16`.
-fn selector(name: &str, text: Option<&str>) -> Result<Selector, Problem> {
-    let choices = text.unwrap_or_default().split(',').filter(|each| !each.is_empty());
-    let choices: Result<Vec<Choice>, String> =
-        choices.map(|each| each.parse().map_err(|error| format!("{name}: {error}"))).collect();
-    choices.map(Selector::from_iter).map_err(|why| uncompared(&why))
+async fn compare_runs(Of(app): Of<App>, query: AskedFor<Compared>) -> Result<Response, Problem> {
+    json(StatusCode::OK, &app.compare(query.0).await?)
 }
 
 /// The stores: what is installed here, what each can do, and why it cannot do the rest
 #[utoipa::path(get, path = "/api/stores", tag = "about",
     responses((status = 200, description = "The stores", body = ref("#/components/schemas/StoreList"))))]
 async fn stores(Of(app): Of<App>) -> Result<Response, Problem> {
-    let stores = heavy(&app.clone(), move || Ok(app.stores.look(&*app.program))).await?;
-    json(StatusCode::OK, &StoreList { stores })
+    json(StatusCode::OK, &StoreList { stores: app.stores().await? })
 }
 
 /// Stores.
@@ -513,41 +389,6 @@ async fn stores(Of(app): Of<App>) -> Result<Response, Problem> {
 pub(crate) struct StoreList {
     /// The stores.
     stores: Vec<StoreAbout>,
-}
-
-/// A store, and whether it is here.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct StoreAbout {
-    #[serde(flatten)]
-    abilities: StoreAbilities,
-    /// Whether a private instance can be started here.
-    available: bool,
-    /// Its version, or how to get it.
-    here: String,
-}
-
-/// The stores as they were last looked for: that starts programs, and whoever asks often is not to start many.
-#[derive(Default)]
-pub(crate) struct Looked(Mutex<Option<(Instant, Vec<StoreAbout>)>>);
-
-/// For how long what was found is told again.
-const FRESH: Duration = Duration::from_mins(1);
-
-impl Looked {
-    fn look(&self, program: &dyn Program) -> Vec<StoreAbout> {
-        // others wait for what the first one finds
-        let mut looked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, stores)) = looked.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return stores.clone();
-        }
-        let about = |abilities: StoreAbilities| {
-            let (available, here) = program.here(&abilities.name);
-            StoreAbout { abilities, available, here }
-        };
-        let stores: Vec<StoreAbout> = program.stores().into_iter().map(about).collect();
-        *looked = Some((Instant::now(), stores.clone()));
-        stores
-    }
 }
 
 /// The workloads with their parameters
@@ -580,11 +421,11 @@ async fn generate_load(
     Json(trigger): Json<Trigger>,
 ) -> Result<Response, Problem> {
     let plan = trigger.plan(&store, &app.program.stores())?;
-    let record = submit(&app, plan).await?;
+    let record = app.submit(plan).await.map_err(Problem::without_places)?;
     let record = app.runs.ended(&record.id).await.ok_or_else(|| Problem::no_run(&record.id))?;
     let (state, error, run) = (record.state, record.error.clone(), format!("/api/runs/{}", record.id));
     let path = app.runs.file(&record);
-    let answered = heavy(&app, move || Ok(triggered(&trigger, &record, &path))).await?;
+    let answered = app.heavy(move || Ok(triggered(&trigger, &record, &path))).await?;
     match answered {
         Some(answer) => json(StatusCode::OK, &answer),
         None if state == State::Failed => Err(Problem::new(

@@ -1,11 +1,10 @@
-//! What has been seen of a run so far, in a line: a chart of the trial's seconds, its last fault, and the verdict.
+//! What has been seen of a run, in a line: a chart of the trial's seconds, its last fault, and the verdict so far.
 
 use std::time::Duration;
 
 use acidtest_engine::Outcome;
-use acidtest_report::rate;
+use acidtest_report::{SoFar, rate};
 use acidtest_runner::SecondSeen;
-use acidtest_workloads::{Audit, Verdict};
 
 /// Seconds that the chart has at most.
 const SECONDS: usize = 60;
@@ -17,20 +16,16 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 const SHORT: f64 = 0.3;
 
 #[derive(Debug, Default)]
-pub(super) struct SoFar {
+pub(super) struct Seen {
     /// Acknowledged operations of the trial's last seconds, the last one at the end.
     seconds: Vec<u64>,
     /// The last fault of the trial.
     fault: Option<String>,
-    /// Trials that have ended; of these, those whose audit found a promise broken, those that could not be judged, and those
-    /// that broke what was not promised.
-    trials: u32,
-    broken: u32,
-    unknown: u32,
-    excused: u32,
+    /// The verdict so far.
+    so_far: SoFar,
 }
 
-impl SoFar {
+impl Seen {
     /// A trial begins.
     pub(super) fn begin(&mut self) {
         self.seconds.clear();
@@ -52,37 +47,20 @@ impl SoFar {
         self.fault = Some(fault);
     }
 
-    /// A trial has ended with this audit, of a cell that does without these guarantees.
-    pub(super) fn judge(&mut self, audit: &Audit, without: &[String]) {
-        self.trials += 1;
-        if audit.breaks_promise(without) {
-            self.broken += 1;
-        } else if audit.verdict == Verdict::Unknown {
-            self.unknown += 1;
-        } else if audit.verdict == Verdict::Broken {
-            self.excused += 1;
-        }
-    }
-
-    fn verdict(&self) -> String {
-        match self {
-            Self { trials: 0, .. } => "none yet".to_owned(),
-            Self { broken: 1.., .. } => format!("broken in {} of {} trials", self.broken, self.trials),
-            Self { unknown: 1.., .. } => format!("unknown in {} of {} trials", self.unknown, self.trials),
-            Self { excused: 1.., .. } => "holds where promised".to_owned(),
-            _ => "holds".to_owned(),
-        }
+    /// A trial has ended.
+    pub(super) fn judge(&mut self, so_far: SoFar) {
+        self.so_far = so_far;
     }
 
     /// All of it, in so many columns.
     pub(super) fn line(&self, columns: usize) -> String {
         let most = self.seconds.iter().max().copied().unwrap_or(0);
         let fault = self.fault.as_ref().map_or_else(String::new, |fault| format!(" · {fault}"));
-        let verdict = format!("verdict so far: {}", self.verdict());
+        let verdict = format!("verdict so far: {}", self.so_far);
         if self.seconds.is_empty() {
             return cut(&format!("{verdict}{fault}"), columns);
         }
-        let words = format!(" at most {} ok/s{fault} · {verdict}", rate(most as f64));
+        let words = format!(" each second, at most {}/s{fault} · {verdict}", rate(most as f64));
         let room = columns.saturating_sub(words.chars().count() + 1);
         let shown = &self.seconds[self.seconds.len().saturating_sub(room)..];
         cut(&format!("{}{words}", shown.iter().map(|count| bar(*count, most)).collect::<String>()), columns)
@@ -104,10 +82,7 @@ fn cut(line: &str, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use acidtest_engine::Second;
-    use acidtest_workloads::{DURABILITY, Finding};
 
     use super::*;
 
@@ -117,21 +92,21 @@ mod tests {
         Second { second, counts: vec![counts], p50: 0, p99: 0, max: 0 }
     }
 
-    fn add(so_far: &mut SoFar, seconds: &[Second], passed: f64) {
+    fn add(seen_so_far: &mut Seen, seconds: &[Second], passed: f64) {
         let seen = SecondSeen { operations: &["capture"], seconds, used: &[], gauge: None };
-        so_far.add(&seen, Duration::from_secs_f64(passed));
+        seen_so_far.add(&seen, Duration::from_secs_f64(passed));
     }
 
     #[test]
     fn the_line_has_a_bar_for_each_whole_second_and_fits() {
-        let mut so_far = SoFar::default();
+        let mut so_far = Seen::default();
         assert_eq!(so_far.line(80), "verdict so far: none yet");
         add(&mut so_far, &[second(0, 800), second(1, 1), second(2, 0), second(3, 400)], 3.9);
         // what ended after the last whole second
         add(&mut so_far, &[second(4, 3)], 4.0);
-        assert_eq!(so_far.line(80), "█▁ ▄ at most 800 ok/s · verdict so far: none yet");
+        assert_eq!(so_far.line(80), "█▁ ▄ each second, at most 800/s · verdict so far: none yet");
         so_far.hit("kill server at 3.0 s".to_owned());
-        assert!(so_far.line(80).contains(" ok/s · kill server at 3.0 s · verdict"));
+        assert!(so_far.line(80).contains("/s · kill server at 3.0 s · verdict"));
         for at in 4..200 {
             add(&mut so_far, &[second(at, 800)], 200.0);
         }
@@ -141,24 +116,5 @@ mod tests {
         assert_eq!(so_far.line(300).matches('█').count(), SECONDS);
         so_far.begin();
         assert_eq!(so_far.line(80), "verdict so far: none yet");
-    }
-
-    #[test]
-    fn a_promise_that_was_broken_counts_before_all_else() {
-        let audit = |verdict, count| Audit {
-            verdict,
-            reason: None,
-            findings: vec![Finding::new("lost", count, "writes", DURABILITY)],
-            evidence: BTreeMap::new(),
-        };
-        let mut so_far = SoFar::default();
-        so_far.judge(&audit(Verdict::Holds, 0), &[]);
-        assert!(so_far.line(80).ends_with("holds"));
-        so_far.judge(&audit(Verdict::Broken, 1), &["durability".to_owned()]);
-        assert!(so_far.line(80).ends_with("holds where promised"));
-        so_far.judge(&audit(Verdict::Unknown, 0), &[]);
-        assert!(so_far.line(80).ends_with("unknown in 1 of 3 trials"));
-        so_far.judge(&audit(Verdict::Broken, 1), &[]);
-        assert!(so_far.line(80).ends_with("broken in 1 of 4 trials"));
     }
 }

@@ -1,0 +1,49 @@
+//! Giving the token of a server that needs one: a browser keeps what follows from it as a cookie.
+
+use axum::{
+    body::Body,
+    extract::State as Of,
+    http::{HeaderMap, StatusCode, Uri, header},
+    response::{IntoResponse, Redirect, Response},
+};
+use maud::{Markup, html};
+
+use super::{Asked, Page, Wrong, layout, page_of};
+use crate::app::App;
+
+pub(super) const PATH: &str = "/login";
+
+pub(super) async fn show(Of(app): Of<App>, uri: Uri) -> Response {
+    if app.guard.token.is_none() {
+        return Redirect::to("/").into_response();
+    }
+    let asked = Asked::read(uri.query().unwrap_or_default().as_bytes());
+    Page::ok(page(asked.one("next"), None)).into_response()
+}
+
+pub(super) async fn enter(Of(app): Of<App>, headers: HeaderMap, body: Body) -> Result<Response, Wrong> {
+    let asked = Asked::sent(&headers, body).await?;
+    let Some(token) = &app.guard.token else { return Ok(Redirect::to("/").into_response()) };
+    if !token.is(asked.one("token").as_bytes()) {
+        let markup = page(asked.one("next"), Some("That is not the token of this server."));
+        return Ok(Page { status: StatusCode::UNAUTHORIZED, markup }.into_response());
+    }
+    let next = Redirect::to(page_of(asked.one("next")).unwrap_or("/"));
+    Ok(([(header::SET_COOKIE, token.cookie())], next).into_response())
+}
+
+fn page(next: &str, wrong: Option<&str>) -> Markup {
+    let content = html! {
+        h1 { "Token" }
+        p { "This server answers whoever has its token: the text of the file that it was started with (--token-file)." }
+        form.login method="post" action=(PATH) {
+            input type="hidden" name="next" value=(next);
+            label for="token" { "Token" }
+            input id="token" name="token" type="password" autocomplete="current-password" required
+                aria-describedby=[wrong.map(|_| "wrong")];
+            @if let Some(wrong) = wrong { p.bad id="wrong" role="alert" { (wrong) } }
+            button type="submit" { "Enter" }
+        }
+    };
+    layout("Token", "", &[], &content)
+}

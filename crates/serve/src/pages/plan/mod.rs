@@ -1,0 +1,289 @@
+//! Choosing what to run. The form is answered while it is filled in: with what can be combined, why the rest cannot, the
+//! command line that runs the same, and how long it takes. What can be combined is asked of the check that plans go
+//! through, a value at a time, so that a form never knows better than a run.
+
+mod choices;
+mod markup;
+mod query;
+
+use std::sync::Arc;
+
+use acidtest_report::Plan;
+use axum::{
+    body::Body,
+    extract::State as Of,
+    http::{HeaderMap, StatusCode, Uri},
+    response::Redirect,
+};
+
+pub(super) use self::query::query;
+use self::{
+    choices::{Axis, Choice, Finder, store_choices},
+    markup::page,
+};
+use super::{Asked, Page, Wrong, run};
+use crate::{
+    CheckedPlan, Program, Refusal, WorkloadAbout, WorkloadParameter,
+    app::{App, StoreAbout},
+};
+
+/// The workload of a form that names none.
+const FIRST: &str = "inventory";
+
+/// How the workload is driven: the option, its name on the form, what to write, and what it is if nothing is written.
+const DRIVING: [(&str, &str, &str, &str); 6] = [
+    ("clients", "Clients", "at once; several, as 1,4,16 or 3..66:9, are each run", "16"),
+    ("trials", "Trials of each cell", "several give intervals", "1"),
+    ("duration", "Measured for", "of each trial, as 10s or 1m 30s", "10s"),
+    ("warmup", "Warm-up", "before it, not recorded", "2s"),
+    ("rate", "Offered rate", "operations a second; empty: as fast as the clients can", ""),
+    ("fault", "Faults", "as kill@3s; none,kill@3s runs both; also restart, pause, disconnect, stall", "none"),
+];
+
+/// What makes a search of a run: its objectives.
+const OBJECTIVES: (&str, &str, &str, &str) =
+    ("slo", "Search for the capacity under", "objectives, as p99<20ms,errors<0.1%; empty: no search", "");
+
+/// Letters of the longest value that is written.
+const LONGEST: usize = 1_000;
+
+/// What stands before a parameter's name, apart from the options that all workloads have.
+const PARAMETER: &str = "p-";
+
+pub(super) async fn show(Of(app): Of<App>, uri: Uri) -> Result<Page, Wrong> {
+    let asked = Asked::read(uri.query().unwrap_or_default().as_bytes());
+    let form = fill(&app, asked).await?;
+    Ok(Page::ok(page(&form, None)))
+}
+
+/// Starts the run that the form describes, and leads to its page. What is not on the form, or cannot be chosen, is not left
+/// out in silence: then the form is shown again.
+pub(super) async fn start(
+    Of(app): Of<App>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Result<Redirect, Page>, Wrong> {
+    let asked = Asked::sent(&headers, body).await?;
+    let form = fill(&app, asked).await?;
+    let plan = match &form.plan {
+        Ok(checked) if form.dropped.is_empty() => checked.plan.clone(),
+        Ok(_) => {
+            return Ok(Err(refused(
+                &form,
+                "this was asked for, and is not on the form; start again if it is right so",
+            )));
+        }
+        Err(wrong) => return Ok(Err(refused(&form, &wrong.detail))),
+    };
+    match app.submit(plan).await {
+        Ok(record) => Ok(Ok(run::to(&record))),
+        Err(problem) => Ok(Err(refused(&form, problem.detail()))),
+    }
+}
+
+fn refused(form: &Form, why: &str) -> Page {
+    Page { status: StatusCode::UNPROCESSABLE_ENTITY, markup: page(form, Some(why)) }
+}
+
+/// Fills the form in, on a thread of its own.
+async fn fill(app: &App, asked: Asked) -> Result<Form, Wrong> {
+    let stores = app.stores().await?;
+    let program = Arc::clone(&app.program);
+    Ok(app.check(move || Ok(Form::of(&*program, &stores, &asked))).await?)
+}
+
+/// How long a run is driven, at least and at most, in words.
+pub(super) fn spoken((least, most): (f64, f64)) -> String {
+    let time = |seconds: f64| match seconds {
+        ..99.5 => format!("{seconds:.0} s"),
+        ..5_970.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3_600.0),
+    };
+    if least < most { format!("{} to {}", time(least), time(most)) } else { time(most) }
+}
+
+/// A value that is written.
+struct Text {
+    name: String,
+    label: String,
+    meaning: String,
+    default: String,
+    written: String,
+    /// Why it would have no effect; none if it has one.
+    idle: Option<String>,
+    /// What is wrong with it.
+    wrong: Option<String>,
+}
+
+impl Text {
+    /// The option of the command line.
+    fn option(&self) -> String {
+        self.name.strip_prefix(PARAMETER).unwrap_or(&self.name).replace('_', "-")
+    }
+}
+
+/// The form as it is answered.
+struct Form {
+    workloads: Vec<WorkloadAbout>,
+    /// The index of the one that is chosen.
+    workload: usize,
+    stores: Axis,
+    guarantees: Vec<Axis>,
+    driving: Vec<Text>,
+    parameters: Vec<Text>,
+    /// What was asked for and is not on the form, or cannot be chosen.
+    dropped: Vec<String>,
+    /// The plan that follows, or what is wrong.
+    plan: Result<CheckedPlan, Refusal>,
+}
+
+impl Form {
+    fn of(program: &dyn Program, stores: &[StoreAbout], asked: &Asked) -> Self {
+        let workloads = program.workloads();
+        let named = |name: &str| workloads.iter().position(|each| each.name == name);
+        let workload = named(asked.one("workload")).or_else(|| named(FIRST)).unwrap_or_default();
+        let text = |name: String, label: &str, meaning: &str, default: &str| Text {
+            written: asked.one(&name).to_owned(),
+            label: label.to_owned(),
+            meaning: meaning.to_owned(),
+            default: default.to_owned(),
+            idle: None,
+            wrong: None,
+            name,
+        };
+        let of_driving = DRIVING.iter().chain([&OBJECTIVES]);
+        let driving: Vec<Text> = of_driving
+            .map(|(name, label, meaning, default)| text((*name).to_owned(), label, meaning, default))
+            .collect();
+        let mut form = Self {
+            stores: Axis {
+                name: "store".to_owned(),
+                label: "Stores".to_owned(),
+                meaning: "started here for the run, each alone, and removed after it".to_owned(),
+                choices: Vec::new(),
+            },
+            guarantees: Vec::new(),
+            driving,
+            parameters: Vec::new(),
+            dropped: Vec::new(),
+            plan: Err(Refusal::of("there is no workload in this build")),
+            workload,
+            workloads,
+        };
+        let Some(about) = form.workloads.get(workload) else { return form };
+        let (words, texts): (Vec<_>, Vec<_>) =
+            about.parameters.iter().partition(|parameter| !parameter.choices.is_empty());
+        form.parameters = texts
+            .into_iter()
+            .map(|WorkloadParameter { name, default, meaning, .. }| {
+                text(format!("{PARAMETER}{name}"), name, meaning, default)
+            })
+            .collect();
+        form.stores.choices = store_choices(program, stores, about, asked);
+        let usual = Plan::of(&about.name);
+        let written = typed(program, &form).unwrap_or_else(|_| usual.clone());
+        let mut finder = Finder::new(program, stores, &form.stores, written);
+        form.guarantees.extend([finder.durability(asked), finder.locks(asked)]);
+        form.guarantees.extend(words.into_iter().map(|parameter| finder.parameter(parameter, asked)));
+        form.guarantees.swap(0, 1);
+        for text in &mut form.driving {
+            text.idle = finder.idle(&text.name);
+        }
+        form.dropped = form.dropped(asked);
+        form.driving.iter_mut().filter(|text| text.idle.is_some()).for_each(|text| text.written.clear());
+        let chosen = finder.chosen();
+        form.plan = typed(program, &form).map_err(Refusal::of).and_then(|written| {
+            let mut plan = Plan { locks: chosen.locks, durability: chosen.durability, ..written };
+            plan.parameters.extend(chosen.parameters);
+            plan.stores = form.stores.chosen().into_iter().map(str::to_owned).collect();
+            check(program, plan)
+        });
+        form.place_error();
+        form
+    }
+
+    /// What was asked for and is not on the form, or cannot be chosen.
+    fn dropped(&self, fields: &Asked) -> Vec<String> {
+        let axes = || self.guarantees.iter().chain([&self.stores]);
+        let texts = || self.driving.iter().chain(&self.parameters);
+        let of = |name: &str, value: &str| {
+            if name == "workload" {
+                let is_it = self.workloads[self.workload].name == value;
+                return (!is_it).then(|| format!("there is no workload {value}"));
+            }
+            if let Some(axis) = axes().find(|axis| axis.name == name) {
+                // one of a few words may be a list, as in a query that a run's page makes
+                let values = value.split(if name.starts_with(PARAMETER) { ',' } else { '\n' });
+                return values.into_iter().find_map(|value| {
+                    match axis.choices.iter().find(|choice| choice.value == value) {
+                        Some(choice) if choice.chosen => None,
+                        Some(Choice { refused: Some(why), .. }) => {
+                            Some(format!("{} {value}: {why}", axis.label))
+                        }
+                        _ => Some(format!("{} has no {value}", axis.label)),
+                    }
+                });
+            }
+            match texts().find(|text| text.name == name) {
+                None => Some(format!("the form has no field {name}")),
+                Some(text) if fields.all(name).count() > 1 => Some(format!("{} is there twice", text.label)),
+                Some(Text { idle: Some(why), label, .. }) => Some(format!("{label}: {why}")),
+                Some(_) => None,
+            }
+        };
+        // an empty field asks for nothing
+        let asked = fields.0.iter().filter(|(name, value)| name == "workload" || !value.trim().is_empty());
+        let mut dropped: Vec<String> = asked.filter_map(|(name, value)| of(name, value)).collect();
+        dropped.dedup();
+        dropped
+    }
+
+    /// Says what is wrong with the plan beside the field that it is about.
+    fn place_error(&mut self) {
+        let Err(Refusal { detail, pointer }) = &self.plan else { return };
+        let key = pointer.trim_start_matches("/parameters").trim_start_matches('/');
+        let is_about = |text: &&mut Text| {
+            let option = text.option();
+            let is_named =
+                detail.contains(&format!("'--{option} ")) || detail.starts_with(&format!("--{option} "));
+            is_named
+                || key.trim_end_matches('s') == text.name.trim_start_matches(PARAMETER).trim_end_matches('s')
+                    && !key.is_empty()
+        };
+        let mut texts = self.driving.iter_mut().chain(&mut self.parameters);
+        if let Some(text) = texts.find(is_about) {
+            text.wrong = Some(detail.clone());
+        }
+    }
+}
+
+/// Checks the plan. Where stores cannot do a part of it, that is left out.
+fn check(program: &dyn Program, plan: Plan) -> Result<CheckedPlan, Refusal> {
+    if plan.stores.is_empty() {
+        return Err(Refusal::at("stores", "choose a store"));
+    }
+    program.check(&plan).or_else(|refused| {
+        let plan = Plan { skip_unsupported: true, ..plan };
+        program.check(&plan).map_err(|_| refused)
+    })
+}
+
+/// The plan as far as it is written.
+fn typed(program: &dyn Program, form: &Form) -> Result<Plan, String> {
+    let is_written = |text: &&Text| !text.written.is_empty();
+    let search = form.driving.iter().any(|text| text.name == OBJECTIVES.0 && !text.written.is_empty());
+    let texts = || form.driving.iter().chain(&form.parameters).filter(is_written);
+    if let Some(long) = texts().find(|text| text.written.len() > LONGEST) {
+        return Err(format!("--{} has more than {LONGEST} letters", long.option()));
+    }
+    let names: Vec<(String, String)> = texts()
+        .map(|text| {
+            let name = text.option();
+            let name = if search && name == "duration" { "hold".to_owned() } else { name };
+            (name, text.written.clone())
+        })
+        .collect();
+    let options: Vec<(&str, String)> =
+        names.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    program.typed(&form.workloads[form.workload].name, search, &options)
+}
