@@ -32,7 +32,7 @@ mod subject;
 
 pub use case::{InventoryRun, NAMESPACE, SEED, for_operations, for_time, to_the_end};
 pub use garbled::{Change, changes, garble};
-pub use private::{Private, wanted};
+pub use private::{Private, left_out, wanted};
 pub use rabbitmq::control;
 pub use relay::{Pace, Relay};
 pub use steps::{until, with_more_time};

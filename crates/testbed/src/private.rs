@@ -24,14 +24,23 @@ const READY: Duration = Duration::from_mins(10);
 /// the lab's error if the server is not installed.
 #[must_use = "return early from a test without its server"]
 pub fn wanted(store: &str) -> bool {
-    if is_named(&env::var(WITHOUT).unwrap_or_default(), store) {
-        eprintln!("left out: {store}, as {WITHOUT} names it");
+    if left_out(store) {
         return false;
     }
     if let Err(error) = Lab::locate(store) {
         panic!("{error}; or leave its tests out with {WITHOUT}={store}");
     }
     true
+}
+
+/// Whether the user leaves out the tests that need a program: a store, or a browser.
+#[must_use]
+pub fn left_out(name: &str) -> bool {
+    let is_left_out = is_named(&env::var(WITHOUT).unwrap_or_default(), name);
+    if is_left_out {
+        eprintln!("left out: {name}, as {WITHOUT} names it");
+    }
+    is_left_out
 }
 
 fn is_named(list: &str, store: &str) -> bool {

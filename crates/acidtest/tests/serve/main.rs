@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used)] // a test's set-up may panic
 
+mod browser;
 #[path = "../common/mod.rs"]
 mod common;
+mod form;
 mod hostile;
 #[path = "../common/http.rs"]
 mod http;
 mod interface;
+mod pages;
 mod runs;
 mod safety;
 mod server;

@@ -94,8 +94,12 @@ fn elsewhere_than_on_loopback_a_token_is_needed() {
     for wrong in ["", "authorization: Bearer x\r\n", "authorization: Basic x\r\n"] {
         assert_eq!(with(wrong), 401, "{wrong}");
     }
-    for path in ["/metrics", "/api/openapi.json", "/", "/nothing"] {
+    for path in ["/metrics", "/api/openapi.json", "/nothing", "/loginx", "/runs.json"] {
         assert_eq!(server.get(path).status, 401, "{path}");
+    }
+    // who reads pages is asked for it
+    for path in ["/", "/runs", "/runs/x", "/compare?a=x", "/licences"] {
+        assert!(server.get(path).expect(303).head.contains("location: /login?next=%2F"), "{path}");
     }
     let ended = server.end("TERM").expect(0);
     assert!(!ended.stderr.contains(token), "{}", ended.stderr);
@@ -136,7 +140,7 @@ fn a_plan_may_name_only_what_the_server_was_told() {
         refused(&json!({"stores": [store]}), "/stores", said);
     }
     let locked = json!({"workload": "records", "stores": ["elasticsearch"], "locks": ["hard"], "lock_service": "redis://10.0.0.1"});
-    refused(&locked, "", "is not among the addresses");
+    refused(&locked, "/lock_service", "is not among the addresses");
     refused(
         &json!({"faults": ["kill@500ms"], "commands": {"kill": "reboot"}}),
         "/commands",
@@ -145,8 +149,12 @@ fn a_plan_may_name_only_what_the_server_was_told() {
     refused(&json!({"replace": true}), "/replace", "on the command line only");
     let gateway = json!({"workload": "logs", "parameters": {"gateway": "http://10.0.0.1:80"}});
     refused(&gateway, "/parameters/gateway", "on the command line only");
-    refused(&json!({"stores": ["sqlite"], "threads": 2}), "", "threads has no effect here");
-    refused(&json!({"workload": "inventry"}), "", "unknown workload");
+    refused(&json!({"stores": ["sqlite"], "threads": 2}), "/threads", "threads has no effect here");
+    refused(&json!({"workload": "inventry"}), "/workload", "unknown workload");
+    refused(&json!({"trials": 0}), "/trials", "trials must not be");
+    refused(&json!({"parameters": {"items": 0}}), "/parameters/items", "items = 0");
+    refused(&json!({"stores": ["memory"]}), "", "memory has no durability disk");
+    refused(&json!({"duration": 2}), "/duration", "duration must be a word, as in \"10s\"");
     assert_eq!(server.get("/api/runs").json()["runs"], json!([]), "nothing was run");
     // the one that it was told is used, with the password that the server has
     let run = server.run(
