@@ -679,3 +679,78 @@ fn keep(folder: &Path, record: &Record) -> io::Result<()> {
     let text = serde_json::to_string_pretty(record)?;
     results::write(&folder.join(format!("{}.json", record.id)), &text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(number: u64, state: State) -> (String, Run) {
+        let ended = state.has_ended().then(|| Timestamp::UNIX_EPOCH + Duration::from_secs(number));
+        let record = Record {
+            id: format!("run-{number}"),
+            number,
+            plan: Plan::of("inventory"),
+            cells: 1,
+            seconds: None,
+            command: String::new(),
+            state,
+            submitted: Timestamp::UNIX_EPOCH,
+            started: None,
+            ended,
+            exit_status: None,
+            is_complete: false,
+            error: None,
+            is_open: false,
+        };
+        let run =
+            Run { state: watch::Sender::new(state), is_kept: true, live: Some(Live::default()), record };
+        (run.record.id.clone(), run)
+    }
+
+    #[test]
+    fn of_runs_that_ended_long_ago_nothing_is_kept_in_memory() {
+        let (ended, more) = (ENDED as u64, 7);
+        let mut runs: BTreeMap<String, Run> =
+            (0..ended + more).map(|number| run(number, State::Done)).collect();
+        // one that is older than all of them, and has not ended
+        runs.extend([run(ended + more, State::Waiting)]);
+        let mut forgotten = forget(&mut runs);
+        forgotten.sort();
+        assert_eq!(forgotten, (0..more).map(|number| format!("run-{number}")).collect::<Vec<_>>());
+        assert_eq!(runs.len(), ENDED + 1);
+        let mut told: Vec<u64> =
+            runs.values().filter(|run| run.live.is_some()).map(|run| run.record.number).collect();
+        told.sort_unstable();
+        let latest = ended + more - REMEMBERED as u64..=ended + more;
+        assert_eq!(told, latest.collect::<Vec<_>>(), "the latest, and the one that waits");
+        assert!(forget(&mut runs).is_empty());
+    }
+
+    #[test]
+    fn a_run_is_done_whatever_was_found_and_nothing_else_is() {
+        let end = |how| End { how, exit_status: Some(4), error: None };
+        for (how, was_told, server_ends, has_result, state) in [
+            (Some(Ending::Complete), false, false, true, State::Done),
+            (Some(Ending::Complete), true, false, true, State::Done),
+            (Some(Ending::Incomplete), false, false, true, State::Done),
+            (Some(Ending::Complete), false, false, false, State::Failed),
+            (Some(Ending::Interrupted), true, false, true, State::Stopped),
+            (Some(Ending::Interrupted), false, true, true, State::CutOff),
+            (Some(Ending::Interrupted), true, true, true, State::Stopped),
+            (Some(Ending::Failed), false, false, true, State::Failed),
+            (None, false, false, true, State::CutOff),
+        ] {
+            assert_eq!(
+                end(how).state(was_told, server_ends, has_result),
+                state,
+                "{how:?} {was_told} {server_ends}"
+            );
+        }
+        let (_, run) = run(1, State::Done);
+        let of = |exit_status| Record { exit_status, ..run.record.clone() }.verdict();
+        assert_eq!(
+            [Some(0), Some(4), Some(5), Some(3), None].map(of),
+            [Some("holds"), Some("broken"), Some("unknown"), None, None]
+        );
+    }
+}

@@ -1,11 +1,18 @@
 //! Who may ask, for what, and how much.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs,
+    io::Write,
+    net::TcpStream,
+    os::unix::fs::symlink,
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
 use crate::{
-    common::Bench,
+    common::{Bench, until},
     http::header,
     server::{Server, plan},
 };
@@ -330,4 +337,31 @@ fn a_client_that_hangs_up_leaves_nothing_half_done() {
     assert_eq!(about["command"], "acidtest capacity inventory --slo 'p99<20ms'");
     server.delete(&run);
     server.end("TERM").expect(0);
+}
+
+/// Whoever asks for much and takes nothing of it loses the connection, and what was made for him goes with it. It takes the
+/// 30 s that a client may be deaf.
+#[test]
+fn who_takes_nothing_loses_the_connection() {
+    let bench = Bench::new();
+    let server = Server::start(&bench, &[]);
+    let stream = TcpStream::connect(&server.address).unwrap();
+    let request = format!("GET /assets/uplot.js HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    let mut asks = stream.try_clone().unwrap();
+    // far more than the system keeps for a connection
+    let asking = thread::spawn(move || {
+        for _ in 0..2_000 {
+            if asks.write_all(request.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let begun = Instant::now();
+    // a connection that is gone cannot be written to
+    until("the connection is closed", || {
+        thread::sleep(Duration::from_millis(200));
+        asking.is_finished() && (&stream).write_all(b"x").is_err() || begun.elapsed() > Duration::from_mins(2)
+    });
+    assert!((25..110).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    server.get("/api/workloads").expect(200);
 }
