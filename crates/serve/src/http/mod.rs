@@ -19,4 +19,4 @@ pub(crate) use guard::Guard;
 pub use guard::Token;
 pub(crate) use metrics::Metrics;
 pub(crate) use problem::Problem;
-pub(crate) use routes::router;
+pub(crate) use routes::{Which, router};

@@ -504,7 +504,7 @@ impl<S: Send + Sync> FromRequest<S> for PlanBody {
 }
 
 /// The word of a path that says which: a run's id, a store's name.
-struct Which(String);
+pub(crate) struct Which(pub(crate) String);
 
 impl FromRequestParts<App> for Which {
     type Rejection = Problem;

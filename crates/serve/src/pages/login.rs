@@ -1,14 +1,13 @@
 //! Giving the token of a server that needs one: a browser keeps what follows from it as a cookie.
 
 use axum::{
-    body::Body,
     extract::State as Of,
-    http::{HeaderMap, StatusCode, Uri, header},
+    http::{StatusCode, Uri, header},
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
 
-use super::{Asked, Page, Wrong, layout, page_of};
+use super::{Asked, Page, Sent, Wrong, layout, page_of};
 use crate::app::App;
 
 pub(super) const PATH: &str = "/login";
@@ -21,8 +20,7 @@ pub(super) async fn show(Of(app): Of<App>, uri: Uri) -> Response {
     Page::ok(page(asked.one("next"), None)).into_response()
 }
 
-pub(super) async fn enter(Of(app): Of<App>, headers: HeaderMap, body: Body) -> Result<Response, Wrong> {
-    let asked = Asked::sent(&headers, body).await?;
+pub(super) async fn enter(Of(app): Of<App>, Sent(asked): Sent) -> Result<Response, Wrong> {
     let Some(token) = &app.guard.token else { return Ok(Redirect::to("/").into_response()) };
     if !token.is(asked.one("token").as_bytes()) {
         let markup = page(asked.one("next"), Some("That is not the token of this server."));

@@ -14,12 +14,11 @@ mod run;
 
 use axum::{
     Router,
-    extract::{FromRequestParts, Path, Request},
-    http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts},
+    extract::{FromRequest, FromRequestParts, Path, Request},
+    http::{Method, StatusCode, Uri, header, request::Parts},
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
-use bytes::Bytes;
 use maud::{DOCTYPE, Markup, html};
 use url::form_urlencoded;
 
@@ -142,12 +141,8 @@ impl FromRequestParts<App> for Which {
     type Rejection = Wrong;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Wrong> {
-        match Path::<String>::from_request_parts(parts, app).await {
-            Ok(Path(id)) => Ok(Self(id)),
-            Err(error) => {
-                Err(Problem::bad_request(format!("the path cannot be read: {}", error.body_text())).into())
-            }
-        }
+        let crate::http::Which(id) = crate::http::Which::from_request_parts(parts, app).await?;
+        Ok(Self(id))
     }
 }
 
@@ -225,21 +220,6 @@ impl Asked {
         Self(form_urlencoded::parse(text).into_owned().collect())
     }
 
-    /// The fields of a form that a page of this server sent.
-    async fn sent(headers: &HeaderMap, body: axum::body::Body) -> Result<Self, Problem> {
-        // where it comes from was checked, if it says so; and every browser does
-        if !headers.contains_key(header::ORIGIN) {
-            return Err(Problem::new(
-                StatusCode::FORBIDDEN,
-                "origin",
-                "The request is not answered",
-                "a form must say which page it comes from (Origin); what is no browser sends JSON to /api/runs",
-            ));
-        }
-        let body: Bytes = whole(body).await?;
-        Ok(Self::read(&body))
-    }
-
     fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -247,5 +227,26 @@ impl Asked {
     /// The value of a field, without the blanks around it; empty if it is not there.
     fn one(&self, name: &str) -> &str {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.trim())
+    }
+}
+
+/// The fields of a form that a page of this server sent.
+struct Sent(Asked);
+
+impl FromRequest<App> for Sent {
+    type Rejection = Wrong;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self, Wrong> {
+        // where it comes from was checked, if it says so; and every browser does
+        if !request.headers().contains_key(header::ORIGIN) {
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "origin",
+                "The request is not answered",
+                "a form must say which page it comes from (Origin); what is no browser sends JSON to /api/runs",
+            )
+            .into());
+        }
+        Ok(Self(Asked::read(&whole(request.into_body()).await?)))
     }
 }

@@ -1,10 +1,10 @@
 //! A run, live or past.
 
-use axum::{body::Body, extract::State as Of, http::HeaderMap, response::Redirect};
+use axum::{extract::State as Of, response::Redirect};
 use maud::{Markup, html};
 
 use super::{
-    Asked, Page, Which, Wrong, layout,
+    Page, Sent, Which, Wrong, layout,
     past::promises,
     plan::{query, spoken},
 };
@@ -123,23 +123,11 @@ fn live() -> Markup {
     }
 }
 
-pub(super) async fn stop(
-    Of(app): Of<App>,
-    Which(id): Which,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Redirect, Wrong> {
-    Asked::sent(&headers, body).await?;
+pub(super) async fn stop(Of(app): Of<App>, Which(id): Which, _: Sent) -> Result<Redirect, Wrong> {
     Ok(to(&app.stop(&id).await?))
 }
 
-pub(super) async fn resume(
-    Of(app): Of<App>,
-    Which(id): Which,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Redirect, Wrong> {
-    Asked::sent(&headers, body).await?;
+pub(super) async fn resume(Of(app): Of<App>, Which(id): Which, _: Sent) -> Result<Redirect, Wrong> {
     Ok(to(&app.resume(&id).await?))
 }
 

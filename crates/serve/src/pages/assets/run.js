@@ -106,7 +106,7 @@
   // what is no piece of this page is not put into it
   document.addEventListener("htmx:before:swap", (event) => { if (event.detail.ctx.response.status !== 200) event.preventDefault(); });
   const about = () => htmx.ajax("GET", "/runs/" + run, { target: "#about", select: "#about", swap: "outerMorph" });
-  const isOver = () => ["done", "stopped", "cut_off", "failed"].includes(by("about").dataset.state);
+  const isOver = (state = by("about").dataset.state) => ["done", "stopped", "cut_off", "failed"].includes(state);
   // until the server has said so itself: it may be starting again
   const end = async () => {
     try { await about(); } catch { /* another time */ }
@@ -142,7 +142,7 @@
 
   const on = {
     state(event) {
-      ended = ["done", "stopped", "cut_off", "failed"].includes(event.state);
+      ended = isOver(event.state);
       if (ended) {
         leave();
         end();

@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use acidtest_report::Plan;
 use axum::{
-    body::Body,
     extract::State as Of,
-    http::{HeaderMap, StatusCode, Uri},
+    http::{StatusCode, Uri},
     response::Redirect,
 };
 
@@ -21,7 +20,7 @@ use self::{
     choices::{Axis, Choice, Finder, store_choices},
     markup::page,
 };
-use super::{Asked, Page, Wrong, run};
+use super::{Asked, Page, Sent, Wrong, run};
 use crate::{
     CheckedPlan, Program, Refusal, WorkloadAbout, WorkloadParameter,
     app::{App, StoreAbout},
@@ -58,12 +57,7 @@ pub(super) async fn show(Of(app): Of<App>, uri: Uri) -> Result<Page, Wrong> {
 
 /// Starts the run that the form describes, and leads to its page. What is not on the form, or cannot be chosen, is not left
 /// out in silence: then the form is shown again.
-pub(super) async fn start(
-    Of(app): Of<App>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Result<Redirect, Page>, Wrong> {
-    let asked = Asked::sent(&headers, body).await?;
+pub(super) async fn start(Of(app): Of<App>, Sent(asked): Sent) -> Result<Result<Redirect, Page>, Wrong> {
     let form = fill(&app, asked).await?;
     let plan = match &form.plan {
         Ok(checked) if form.dropped.is_empty() => checked.plan.clone(),
@@ -119,6 +113,16 @@ impl Text {
     /// The option of the command line.
     fn option(&self) -> String {
         self.name.strip_prefix(PARAMETER).unwrap_or(&self.name).replace('_', "-")
+    }
+
+    /// Where it is in a plan, as a JSON Pointer.
+    fn pointer(&self) -> String {
+        match (self.name.strip_prefix(PARAMETER), &*self.name) {
+            (Some(parameter), _) => format!("/parameters/{parameter}"),
+            (None, "rate") => "/rates".to_owned(),
+            (None, "fault") => "/faults".to_owned(),
+            (None, key) => format!("/{key}"),
+        }
     }
 }
 
@@ -241,14 +245,12 @@ impl Form {
     /// Says what is wrong with the plan beside the field that it is about.
     fn place_error(&mut self) {
         let Err(Refusal { detail, pointer }) = &self.plan else { return };
-        let key = pointer.trim_start_matches("/parameters").trim_start_matches('/');
         let is_about = |text: &&mut Text| {
             let option = text.option();
-            let is_named =
-                detail.contains(&format!("'--{option} ")) || detail.starts_with(&format!("--{option} "));
-            is_named
-                || key.trim_end_matches('s') == text.name.trim_start_matches(PARAMETER).trim_end_matches('s')
-                    && !key.is_empty()
+            // the command line names the option, the plan's check the key
+            detail.contains(&format!("'--{option} "))
+                || detail.starts_with(&format!("--{option} "))
+                || *pointer == text.pointer()
         };
         let mut texts = self.driving.iter_mut().chain(&mut self.parameters);
         if let Some(text) = texts.find(is_about) {
