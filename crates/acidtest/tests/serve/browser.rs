@@ -22,6 +22,14 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Looks for barriers.
 const AXE: &str = include_str!("../vendor/axe/axe.min.js");
 
+/// What the browser answers where the page that was asked is left at that moment.
+const PAGE_LEFT: [&str; 4] = [
+    "Inspected target navigated or closed",
+    "Execution context was destroyed.",
+    "Cannot find context with specified id",
+    "Cannot find default execution context",
+];
+
 /// A page in a browser of its own.
 pub(crate) struct Browser {
     child: Child,
@@ -81,6 +89,12 @@ impl Browser {
 
     #[track_caller]
     pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.ask(method, parameters).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// What the browser answers, or the error that it answers with.
+    #[track_caller]
+    fn ask(&mut self, method: &str, parameters: &Value) -> Result<Value, Value> {
         self.asked += 1;
         let mut message = json!({"id": self.asked, "method": method, "params": parameters});
         if !self.session.is_empty() {
@@ -98,8 +112,10 @@ impl Browser {
                 }
             };
             if answer["id"] == self.asked {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].clone();
+                return match &answer["error"] {
+                    Value::Null => Ok(answer["result"].clone()),
+                    error => Err(error.clone()),
+                };
             }
             self.events.push_back(answer);
         }
@@ -138,7 +154,12 @@ impl Browser {
     #[track_caller]
     pub(crate) fn until(&mut self, expression: &str) {
         let asked = json!({"expression": format!("Boolean({expression})"), "returnByValue": true});
-        until(expression, || self.call("Runtime.evaluate", &asked)["result"]["value"] == true);
+        until(expression, || match self.ask("Runtime.evaluate", &asked) {
+            Ok(answer) => answer["result"]["value"] == true,
+            // the page was left while it was asked: the next one is asked
+            Err(error) if PAGE_LEFT.into_iter().any(|left| error["message"] == left) => false,
+            Err(error) => panic!("{expression}: {error}"),
+        });
     }
 
     /// The text that an element shows.
