@@ -16,7 +16,10 @@ use std::{
 };
 
 use acidtest_model::{Durability, Role};
-use rustix::process::geteuid;
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::geteuid,
+};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -168,7 +171,7 @@ impl Root {
     /// Makes a private folder with its journal. Its home may be written by `user`, if there is one.
     pub(crate) fn create(&self, journal: Journal, user: Option<User>) -> Result<Folder, LabError> {
         // another bench may have just removed the empty root
-        ensure(&self.path)?;
+        self.ensure()?;
         // servers that run as another user need a folder that this user may enter
         user.map_or(Ok(()), |user| user.check_reaches(&self.path))?;
         let path = self.path.join(format!("{}-{}", journal.store, suffix()));
@@ -208,10 +211,19 @@ impl Root {
         Ok(())
     }
 
-    /// Removes the root if it is empty and the user did not choose it; the system refuses to remove a folder that
-    /// holds anything.
+    /// Makes the root if it is not there.
+    pub(crate) fn ensure(&self) -> Result<(), LabError> {
+        ensure(&self.path)
+    }
+
+    /// Removes the root if it is empty, the user did not choose it, and nobody has its [turn](crate::Turn); the system
+    /// refuses to remove a folder that holds anything.
     pub(crate) fn tidy(&self) {
-        if self.ephemeral {
+        if !self.ephemeral {
+            return;
+        }
+        let Ok(folder) = fs::File::open(&self.path) else { return };
+        if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = fs::remove_dir(&self.path);
         }
     }
@@ -227,7 +239,7 @@ impl Root {
 
     /// Writes a journal as a file of its own, as a whole or not at all.
     pub(crate) fn write_note(&self, content: &impl Serialize) -> Result<PathBuf, LabError> {
-        ensure(&self.path)?;
+        self.ensure()?;
         let path = self.path.join(format!("namespace-{}.json", suffix()));
         let unfinished = unfinished(&path);
         write_json(&unfinished, content)?;

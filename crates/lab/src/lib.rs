@@ -21,6 +21,7 @@ mod port;
 mod process;
 mod search;
 mod source;
+mod turn;
 mod user;
 
 use std::{
@@ -39,6 +40,7 @@ pub use crate::{
     member::Member,
     note::{NamespaceEntry, Note},
     source::{MissingProgram, Source},
+    turn::Turn,
 };
 use crate::{
     folder::{Journal, PrivateFolder, Root},
@@ -110,6 +112,11 @@ impl Lab {
             folder.leave();
         }
         Ok(folder)
+    }
+
+    /// Takes the turn to make a run on this lab; none if another process has it.
+    pub fn turn(&self) -> Result<Option<Turn>, LabError> {
+        Turn::take(&self.root)
     }
 
     /// Every private server and folder of this lab, of any bench.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use acidtest_engine::Progress as Measured;
+use acidtest_lab::{Lab, Turn};
 use acidtest_model::Role;
 use acidtest_report::{RunResult, SecondFigures, SoFar};
 use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Order, SecondSeen, Target};
@@ -61,8 +62,8 @@ async fn make(assigned: AssignedRun) -> Result<Event, Failure> {
     let interrupt = interrupt::listen()?;
     end_with_input(&interrupt)?;
     let AssignedRun { id, plan, stores, lock_service, file, turn } = assigned;
-    // another process may be about to write the result that this one goes on with
-    let Some(_turn) = take_turn(&turn, &interrupt).await? else {
+    // another process may be about to write the result that this one goes on with, or would be disturbed
+    let Some(_turns) = take_turns(&turn, &interrupt).await? else {
         return Ok(Event::Ended {
             how: Ending::Interrupted,
             exit_status: Status::Interrupted.code(),
@@ -140,30 +141,48 @@ fn end_with_input(interrupt: &Interrupt) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until no other process makes a run for the same folder: that of an earlier server may still be ending. None if it
-/// was interrupted.
-async fn take_turn(path: &Path, interrupt: &Interrupt) -> Result<Option<File>, Failure> {
+/// What others wait for as long as a run is made: others that have the same folder of results, and the same lab.
+type Turns = (File, Turn);
+
+/// Waits until no other process makes a run for the same folder, as that of an earlier server may still do, and none on this
+/// lab, for a server of another folder. None if it was interrupted.
+async fn take_turns(path: &Path, interrupt: &Interrupt) -> Result<Option<Turns>, Failure> {
     let cannot =
         |error: &dyn std::fmt::Display| Failure::Other(format!("cannot use {}: {error}", path.display()));
     // nothing is written to it
     let file = OpenOptions::new().create(true).append(true).open(path).map_err(|error| cannot(&error))?;
+    let of_folder = || match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        locked => locked.map(Some).map_err(|error| cannot(&error)),
+    };
+    if wait_for("an earlier server", of_folder, interrupt).await?.is_none() {
+        return Ok(None);
+    }
+    let lab = Lab::open().map_err(|error| Failure::Other(error.to_string()))?;
+    let of_lab = || lab.turn().map_err(|error| Failure::Other(error.to_string()));
+    Ok(wait_for("another server", of_lab, interrupt).await?.map(|turn| (file, turn)))
+}
+
+/// Tries until there is a turn, and tells whose run is waited for. None if it was interrupted.
+async fn wait_for<T>(
+    whose: &str,
+    take: impl Fn() -> Result<Option<T>, Failure>,
+    interrupt: &Interrupt,
+) -> Result<Option<T>, Failure> {
     let begun = Instant::now();
     let mut told = None::<Instant>;
-    while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        if error.kind() != io::ErrorKind::WouldBlock {
-            return Err(cannot(&error));
-        }
-        if interrupt.is_set() {
-            return Ok(None);
+    loop {
+        let taken = take()?;
+        if taken.is_some() || interrupt.is_set() {
+            return Ok(taken);
         }
         if told.is_none_or(|told| told.elapsed() >= INTERVAL) {
             told = Some(Instant::now());
-            let what = "waiting for the run of an earlier server to end".to_owned();
+            let what = format!("waiting for the run of {whose} to end");
             tell(&Event::Doing { what, seconds: begun.elapsed().as_secs_f64() });
         }
         tokio::time::sleep(TURN).await;
     }
-    Ok(Some(file))
 }
 
 /// Tells the server what happens.

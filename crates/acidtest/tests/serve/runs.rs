@@ -212,6 +212,40 @@ fn a_server_that_ends_has_its_run_stopped() {
     assert_eq!(server.state(&run), "cut_off");
 }
 
+/// Two servers of one machine make their runs one after the other, too.
+#[test]
+fn two_servers_with_two_folders_do_not_make_runs_at_once() {
+    let bench = Bench::new();
+    let (one, other) = (Server::start(&bench, &[]), Server::start(&bench, &["--out", "elsewhere"]));
+    let first = one.run(&plan(60_000));
+    let begins = |server: &Server, run: &str| {
+        let mut watched = server.http();
+        watched.get(&format!("{run}/events"), "").unwrap().expect(200);
+        until("a trial begins", || watched.line().unwrap().starts_with("event: trial"));
+    };
+    begins(&one, &first);
+    let (second, third) = (other.run(&plan(60_000)), other.run(&plan(200)));
+    let mut watched = other.http();
+    watched.get(&format!("{second}/events"), "").unwrap().expect(200);
+    until("it waits", || {
+        let line = watched.line().unwrap();
+        assert!(!line.starts_with("event: trial"), "it is made at the same time");
+        line.contains("waiting for the run of another server to end")
+    });
+    // one that waits can be stopped
+    other.delete(&second).expect(202);
+    other.until_state(&second, "stopped");
+    other.get(&format!("{second}/result")).expect(404);
+    other.until_state(&third, "running");
+    assert_eq!(one.state(&first), "running");
+    one.delete(&first).expect(202);
+    other.until_state(&third, "done");
+    assert_eq!(one.state(&first), "stopped");
+    one.end("TERM").expect(0);
+    other.end("TERM").expect(0);
+    bench.assert_clean();
+}
+
 /// The process of a run that dies is no harm to the server, nor to the runs after it.
 #[test]
 fn a_run_whose_process_dies_is_cut_off() {
