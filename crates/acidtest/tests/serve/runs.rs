@@ -130,8 +130,7 @@ fn runs_are_made_one_at_a_time_in_their_order_and_stopped_tidily() {
     // one that waits is not made
     assert_eq!(server.delete(second).expect(200).json()["state"], "stopped");
     // one that is made ends with what it has measured
-    let mut watched = server.http();
-    watched.get(&format!("{first}/events"), "").unwrap().expect(200);
+    let mut watched = server.watch(first);
     until("seconds are told", || watched.line().unwrap().starts_with("event: second"));
     server.delete(first).expect(202);
     server.until_state(first, "stopped");
@@ -218,15 +217,10 @@ fn two_servers_with_two_folders_do_not_make_runs_at_once() {
     let bench = Bench::new();
     let (one, other) = (Server::start(&bench, &[]), Server::start(&bench, &["--out", "elsewhere"]));
     let first = one.run(&plan(60_000));
-    let begins = |server: &Server, run: &str| {
-        let mut watched = server.http();
-        watched.get(&format!("{run}/events"), "").unwrap().expect(200);
-        until("a trial begins", || watched.line().unwrap().starts_with("event: trial"));
-    };
-    begins(&one, &first);
+    let mut watched = one.watch(&first);
+    until("a trial begins", || watched.line().unwrap().starts_with("event: trial"));
     let (second, third) = (other.run(&plan(60_000)), other.run(&plan(200)));
-    let mut watched = other.http();
-    watched.get(&format!("{second}/events"), "").unwrap().expect(200);
+    let mut watched = other.watch(&second);
     until("it waits", || {
         let line = watched.line().unwrap();
         assert!(!line.starts_with("event: trial"), "it is made at the same time");

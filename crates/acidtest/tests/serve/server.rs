@@ -89,11 +89,18 @@ impl Server {
         });
     }
 
+    /// The events of a run, to be read a line at a time.
+    #[track_caller]
+    pub(crate) fn watch(&self, run: &str) -> Http {
+        let mut http = self.http();
+        http.get(&format!("{run}/events"), "").unwrap().expect(200);
+        http
+    }
+
     /// The events of a run to its end.
     #[track_caller]
     pub(crate) fn events(&self, run: &str) -> Vec<Value> {
-        let mut http = self.http();
-        http.get(&format!("{run}/events"), "").unwrap().expect(200);
+        let mut http = self.watch(run);
         let mut events = Vec::new();
         loop {
             let line = http.line().unwrap();
