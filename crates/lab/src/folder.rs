@@ -6,7 +6,8 @@
 //! the folder's name says which process is at work on it. Folders with neither are never touched.
 
 use std::{
-    env, fs,
+    env,
+    fs::{self, File, TryLockError},
     hash::{BuildHasher, RandomState},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown},
@@ -16,10 +17,7 @@ use std::{
 };
 
 use acidtest_model::{Durability, Role};
-use rustix::{
-    fs::{FlockOperation, flock},
-    process::geteuid,
-};
+use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -211,19 +209,34 @@ impl Root {
         Ok(())
     }
 
-    /// Makes the root if it is not there.
+    /// Makes the root if it is not there, and refuses one in which others could interfere.
     pub(crate) fn ensure(&self) -> Result<(), LabError> {
         ensure(&self.path)
+    }
+
+    /// Locks the folder itself, so that nothing is left of the lock. None if another has it locked, or has removed it.
+    pub(crate) fn lock(&self) -> io::Result<Option<File>> {
+        let folder = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        match folder.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // it may have been removed, and made anew, since it was opened
+        let locked = folder.metadata()?.ino();
+        let is_there = fs::metadata(&self.path).is_ok_and(|there| there.ino() == locked);
+        Ok(is_there.then_some(folder))
     }
 
     /// Removes the root if it is empty, the user did not choose it, and nobody has its [turn](crate::Turn); the system
     /// refuses to remove a folder that holds anything.
     pub(crate) fn tidy(&self) {
-        if !self.ephemeral {
-            return;
-        }
-        let Ok(folder) = fs::File::open(&self.path) else { return };
-        if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if self.ephemeral
+            && let Ok(Some(_locked)) = self.lock()
+        {
             let _ = fs::remove_dir(&self.path);
         }
     }

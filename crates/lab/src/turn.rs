@@ -1,8 +1,6 @@
 //! The turn to make a run, for those that do not want to disturb each other.
 
-use std::{fs::File, io, os::unix::fs::MetadataExt};
-
-use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
 
 use crate::{error::LabError, folder::Root};
 
@@ -14,26 +12,18 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// None if another has it. It is the lock of the root folder itself, so that it leaves nothing.
+    /// None if another has it.
     pub(crate) fn take(root: &Root) -> Result<Option<Self>, LabError> {
         root.ensure()?;
-        let cannot = |error: io::Error| LabError::at("locking", root.path())(error);
-        let folder = File::open(root.path()).map_err(cannot)?;
-        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            locked => locked.map_err(|error| cannot(error.into()))?,
-        }
-        // an empty root may have been removed, and made anew, since it was opened
-        let locked = folder.metadata().map_err(cannot)?;
-        let is_there = std::fs::metadata(root.path()).is_ok_and(|there| there.ino() == locked.ino());
-        Ok(is_there.then(|| Self { folder, root: root.clone() }))
+        let locked = root.lock().map_err(LabError::at("locking", root.path()))?;
+        Ok(locked.map(|folder| Self { folder, root: root.clone() }))
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         // closing the file would do it, but only after this
-        let _ = flock(&self.folder, FlockOperation::Unlock);
+        let _ = self.folder.unlock();
         self.root.tidy();
     }
 }
@@ -53,6 +43,7 @@ mod tests {
         assert!(Turn::take(&root).unwrap().is_none());
         drop(turn);
         assert!(!root.path().exists(), "nothing is left");
+        assert!(root.lock().unwrap().is_none(), "there is nothing to lock, which is no failure");
         assert!(Turn::take(&root).unwrap().is_some());
     }
 }

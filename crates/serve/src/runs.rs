@@ -12,7 +12,6 @@ use std::{
 
 use acidtest_report::Plan;
 use jiff::Timestamp;
-use rustix::fs::{FlockOperation, flock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -213,7 +212,7 @@ impl Runs {
         };
         fs::create_dir_all(&kept).map_err(|error| fail("keep runs", &error))?;
         let server = results::lock_file(&kept.join(SERVER)).map_err(|error| fail("keep runs", &error))?;
-        if flock(&server, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if server.try_lock().is_err() {
             return Err(format!(
                 "another acidtest serves {} already\n  remedy: use that one, or name another folder with --out",
                 folder.display()

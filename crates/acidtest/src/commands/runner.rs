@@ -1,7 +1,7 @@
 //! `acidtest runner`: makes a run for `acidtest serve`, which tells it which one, and is told what happens.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, BufRead, Read, Write, stdin, stdout},
     path::Path,
     time::{Duration, Instant},
@@ -13,7 +13,6 @@ use acidtest_model::Role;
 use acidtest_report::{RunResult, SecondFigures, SoFar};
 use acidtest_runner::{Failure, FaultStage, Finished, Interrupt, Observer, Order, SecondSeen, Target};
 use acidtest_serve::{Ending, Event, FaultEvent, SecondEvent, SoFarEvent, VerdictEvent};
-use rustix::fs::{FlockOperation, flock};
 use tokio::{sync::oneshot, task::LocalSet};
 
 use crate::{
@@ -151,9 +150,10 @@ async fn take_turns(path: &Path, interrupt: &Interrupt) -> Result<Option<Turns>,
         |error: &dyn std::fmt::Display| Failure::Other(format!("cannot use {}: {error}", path.display()));
     // nothing is written to it
     let file = OpenOptions::new().create(true).append(true).open(path).map_err(|error| cannot(&error))?;
-    let of_folder = || match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        locked => locked.map(Some).map_err(|error| cannot(&error)),
+    let of_folder = || match file.try_lock() {
+        Ok(()) => Ok(Some(())),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(cannot(&error)),
     };
     if wait_for("an earlier server", of_folder, interrupt).await?.is_none() {
         return Ok(None);

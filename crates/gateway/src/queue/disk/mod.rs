@@ -213,7 +213,7 @@ impl DiskQueue {
     pub(crate) fn open(options: DiskOptions, metrics: Arc<Metrics>) -> io::Result<Self> {
         folder::make(&options.folder)?;
         let lock = File::create(options.folder.join("lock"))?;
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        lock.try_lock().map_err(|_| {
             io::Error::other("another gateway uses this folder\n  remedy: a folder of its own by --data")
         })?;
         let (note, stored) = Note::open(&options.folder)?;
