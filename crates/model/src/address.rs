@@ -4,6 +4,8 @@ use std::fmt;
 
 use url::Url;
 
+use crate::tls::{self, Tls};
+
 /// A password: shown as `***` by every formatter, readable only on purpose.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -58,6 +60,8 @@ pub struct Address {
     pub port: Option<u16>,
     /// Database name, database number or file path; empty if not given.
     pub path: String,
+    /// What it says of TLS; none where it asks for none. The scheme is that of the same address without TLS.
+    pub tls: Option<Box<Tls>>,
 }
 
 /// Schemes whose address is the path of a file or folder, not a host.
@@ -69,7 +73,7 @@ impl Address {
     /// Parses an address.
     ///
     /// # Errors
-    /// The text is not a URL, has no host, or carries a query or fragment, which would be ignored.
+    /// The text is not a URL, has no host, or has options that mean nothing, or a fragment, which would be ignored.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let bad = |reason: &str| AddressError {
             shown: without_password(text),
@@ -87,22 +91,33 @@ impl Address {
         let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
             return Err(bad("it names no host"));
         };
-        if url.query().is_some() || url.fragment().is_some() {
-            return Err(bad("options after ? or # are not supported"));
+        if url.fragment().is_some() {
+            return Err(bad("a # and what follows it are not supported; in a password, write it as %23"));
         }
+        // a + is a plus here: a file may have one in its name
+        let options = url.query().into_iter().flat_map(|query| query.split('&')).map(|option| {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            Some((decoded(name)?, decoded(value)?))
+        });
+        let options: Option<Vec<_>> = options.collect();
+        let options = options.ok_or_else(|| bad("an option is not UTF-8"))?;
+        let tls::Read { scheme, port, tls } =
+            tls::read(url.scheme(), &options).map_err(|reason| bad(&reason))?;
         let user = decoded(url.username()).ok_or_else(|| bad("the user name is not UTF-8"))?;
         let password = match url.password() {
             Some(word) => Some(Secret::new(decoded(word).ok_or_else(|| bad("the password is not UTF-8"))?)),
             None => None,
         };
         Ok(Self {
-            scheme: url.scheme().to_owned(),
+            scheme,
             user: (!user.is_empty()).then_some(user),
             password,
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: url.port(),
+            // that of http is left out of a URL, though it was written
+            port: url.port_or_known_default().or(port),
             path: decoded(url.path().trim_start_matches('/'))
                 .ok_or_else(|| bad("the database name is not UTF-8"))?,
+            tls: tls.map(Box::new),
         })
     }
 
@@ -116,6 +131,7 @@ impl Address {
             host: String::new(),
             port: None,
             path: path.to_owned(),
+            tls: None,
         }
     }
 
@@ -129,6 +145,7 @@ impl Address {
             host: "127.0.0.1".to_owned(),
             port: Some(port),
             path: path.to_owned(),
+            tls: None,
         }
     }
 
@@ -149,7 +166,11 @@ impl fmt::Display for Address {
         if self.host.is_empty() {
             return write!(f, "{}:{}", self.scheme, self.path);
         }
-        write!(f, "{}://", self.scheme)?;
+        let (scheme, options) = self
+            .tls
+            .as_ref()
+            .map_or((self.scheme.as_str(), Vec::new()), |tls| tls::written(&self.scheme, tls));
+        write!(f, "{scheme}://")?;
         if let Some(user) = &self.user {
             f.write_str(&escaped(user))?;
         }
@@ -167,6 +188,11 @@ impl fmt::Display for Address {
         }
         if !self.path.is_empty() {
             write!(f, "/{}", escaped(&self.path))?;
+        }
+        for (place, (name, value)) in options.iter().enumerate() {
+            let between = if place == 0 { '?' } else { '&' };
+            // a path stays legible
+            write!(f, "{between}{name}={}", escaped(value).replace("%2F", "/"))?;
         }
         Ok(())
     }
@@ -265,7 +291,13 @@ mod tests {
 
     #[test]
     fn options_are_refused_rather_than_ignored() {
-        assert!(Address::parse("postgres://h/db?sslmode=require").is_err());
-        assert!(Address::parse("postgres:///db").is_err());
+        for text in [
+            "postgres:///db",
+            "postgres://h/db#x",
+            "postgres://h/db?timeout=1",
+            "tarantool://h?sslmode=require",
+        ] {
+            assert!(Address::parse(text).is_err(), "{text}");
+        }
     }
 }

@@ -36,16 +36,17 @@ mod quantity;
 mod role;
 mod span;
 mod timeline;
+pub mod tls;
 mod wording;
 
 pub use address::{Address, AddressError, Secret};
 pub use commands::Commands;
 pub use error::StoreError;
 pub use figure::count;
-pub use guarantee::{Durability, EffectiveSettings, Isolation, Lock, UnknownWord};
+pub use guarantee::{Durability, EffectiveSettings, Encryption, Isolation, Lock, UnknownWord};
 pub use kind::{
-    CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_REFRESH, NO_SINK, StoreKind, Support, all_has_effect,
-    never,
+    CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_NETWORK, NO_REFRESH, NO_SINK, OWN_TLS, StoreKind,
+    Support, all_has_effect, never,
 };
 pub use nearest::{hint, nearest};
 pub use objective::{Growth, Measure, Objective, Share};
@@ -53,6 +54,7 @@ pub use quantity::{Bytes, PerSecond};
 pub use role::Role;
 pub use span::Span;
 pub use timeline::{Disruption, Fault, Faults, Injection, Moment, Timeline};
+pub use tls::{CertificateCheck, ClientCertificate, NegotiatedTls, Tls};
 pub use wording::{UnknownName, expected};
 
 use std::{future::Future, pin::Pin};
