@@ -165,11 +165,11 @@ static FEATURES: &[Feature] = &[
     feature!("fjall", "fjall"),
     feature!("postgres", "postgres", "postgresql"),
     feature!("mariadb", "mariadb", "mysql"),
-    feature!("redis", "redis"),
+    feature!("redis", "redis", "rediss"),
     feature!("tarantool", "tarantool"),
-    feature!("elasticsearch", "elasticsearch", "es"),
-    feature!("rabbitmq", "rabbitmq", "amqp"),
-    feature!("nats", "nats"),
+    feature!("elasticsearch", "elasticsearch", "es", "http", "https"),
+    feature!("rabbitmq", "rabbitmq", "amqp", "amqps"),
+    feature!("nats", "nats", "tls"),
 ];
 
 /// The features that are not built in.

@@ -1,5 +1,7 @@
 //! Parses the values of `--store`: a store to start privately, or a server of the user's own.
 
+use std::path::Path;
+
 use acidtest_model::{Address, Hosting, Secret};
 use acidtest_runner::{Failure, Target};
 
@@ -39,13 +41,20 @@ fn address_of(text: &str, is_file: bool) -> Result<Address, Failure> {
     if address.password.is_none() && text.contains('@') {
         address.password = std::env::var("ACIDTEST_PASSWORD").ok().map(Secret::new);
     }
+    // made absolute, so that files are found again from any folder
+    let absolute = |path: &Path| {
+        std::path::absolute(path)
+            .map_err(|error| Failure::Usage(format!("cannot use {}: {error}", path.display())))
+    };
     if is_file {
-        // made absolute, so that the file is found again from any folder
-        let path = std::path::absolute(&address.path);
-        let path = path.map_err(|error| Failure::Usage(format!("cannot use {text}: {error}")))?;
+        let path = absolute(Path::new(&address.path))?;
         address.path = path.to_string_lossy().into_owned();
     }
-    Ok(address)
+    let mut tls = address.tls.clone();
+    for file in tls.iter_mut().flat_map(|tls| tls.files_mut()) {
+        *file = absolute(file)?;
+    }
+    Ok(Address { tls, ..address })
 }
 
 fn unknown_name(text: &str) -> Failure {

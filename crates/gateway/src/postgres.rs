@@ -3,14 +3,20 @@
 use std::{collections::HashMap, ops::Deref, sync::Arc, time::Duration};
 
 use acidtest_model::Address;
+use acidtest_transport::{CONNECT, TlsError, Transport};
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, Config, NoTls, Statement, config::SslMode};
+#[cfg(feature = "tls")]
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::Error;
 
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(5);
 const PORT: u16 = 5432;
+
+/// How to reach the server at an address.
+pub(crate) fn transport(address: &Address) -> Result<Transport, Error> {
+    Transport::new(address, PORT).map_err(|error| Error::Unreached(error.to_string()))
+}
 
 /// A connection with the statements that were prepared on it.
 #[derive(Debug)]
@@ -21,13 +27,17 @@ pub(crate) struct Session {
 
 impl Session {
     /// Opens one, on which names without a schema are of this one, or of the server's search path.
-    pub(crate) async fn open(address: &Address, schema: Option<&str>) -> Result<Self, tokio_postgres::Error> {
+    pub(crate) async fn open(
+        transport: &Transport,
+        schema: Option<&str>,
+    ) -> Result<Self, tokio_postgres::Error> {
+        let address = transport.address();
         let mut config = Config::new();
         config
             .host(&address.host)
             .port(address.port.unwrap_or(PORT))
             .application_name("acidtest gateway")
-            .ssl_mode(SslMode::Disable)
+            .ssl_mode(if transport.check().is_some() { SslMode::Require } else { SslMode::Disable })
             .connect_timeout(CONNECT);
         if let Some(user) = &address.user {
             config.user(user);
@@ -41,10 +51,7 @@ impl Session {
         if let Some(schema) = schema {
             config.options(format!("-c search_path={schema}"));
         }
-        let (client, connection) = config.connect(NoTls).await?;
-        // it ends with the client; why it ended is told by the next request
-        tokio::spawn(connection);
-        Ok(Self { client, prepared: Mutex::default() })
+        Ok(Self { client: connect(&config, transport).await?, prepared: Mutex::default() })
     }
 
     /// The statement, prepared once on this connection.
@@ -59,6 +66,21 @@ impl Session {
     }
 }
 
+/// The connection ends with the client; why it ended is told by the next request.
+#[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS depends on it"))]
+async fn connect(config: &Config, transport: &Transport) -> Result<Client, tokio_postgres::Error> {
+    #[cfg(feature = "tls")]
+    if let Some(security) = transport.security() {
+        let tls = MakeRustlsConnect::new((**security.config()).clone());
+        let (client, connection) = config.connect(tls).await?;
+        tokio::spawn(connection);
+        return Ok(client);
+    }
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
 impl Deref for Session {
     type Target = Client;
 
@@ -70,15 +92,15 @@ impl Deref for Session {
 /// A connection for many requests at once, opened again when it is lost.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    address: Address,
+    transport: Transport,
     schema: Option<String>,
     session: Mutex<Option<Arc<Session>>>,
 }
 
 impl Shared {
-    pub(crate) fn new(address: &Address, schema: Option<&str>) -> Self {
-        let (address, schema) = (address.clone(), schema.map(str::to_owned));
-        Self { address, schema, session: Mutex::default() }
+    pub(crate) fn new(address: &Address, schema: Option<&str>) -> Result<Self, Error> {
+        let (transport, schema) = (transport(address)?, schema.map(str::to_owned));
+        Ok(Self { transport, schema, session: Mutex::default() })
     }
 
     pub(crate) async fn client(&self) -> Result<Arc<Session>, Error> {
@@ -86,7 +108,7 @@ impl Shared {
         if let Some(open) = session.as_ref().filter(|session| !session.is_closed()) {
             return Ok(Arc::clone(open));
         }
-        let opened = Session::open(&self.address, self.schema.as_deref()).await;
+        let opened = Session::open(&self.transport, self.schema.as_deref()).await;
         let opened = Arc::new(opened.map_err(|error| self.failed(&error))?);
         *session = Some(Arc::clone(&opened));
         Ok(opened)
@@ -101,11 +123,24 @@ impl Shared {
 
     /// That the server has not answered for so long.
     pub(crate) fn silent(&self, span: Duration) -> Error {
-        Error::Unreached(format!("PostgreSQL at {}: no answer within {} s", self.address, span.as_secs()))
+        Error::Unreached(format!(
+            "PostgreSQL at {}: no answer within {} s",
+            self.transport.address(),
+            span.as_secs()
+        ))
     }
 
     pub(crate) fn failed(&self, error: &tokio_postgres::Error) -> Error {
-        Error::Unreached(format!("PostgreSQL at {}: {}", self.address, words(error)))
+        let address = self.transport.address();
+        Error::Unreached(format!("PostgreSQL at {address}: {}", unreached(error, address)))
+    }
+}
+
+/// Why the server was not reached; with a remedy where that lies in TLS.
+pub(crate) fn unreached(error: &tokio_postgres::Error, address: &Address) -> String {
+    match acidtest_transport::explain(error, address) {
+        Some(TlsError { cause, remedy }) => format!("{cause}\n  remedy: {remedy}"),
+        None => words(error),
     }
 }
 

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::NegotiatedTls;
+
 /// How a read-decide-write is protected from others that decide on the same data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -133,6 +135,45 @@ impl Durability {
     }
 }
 
+/// Whether the connections to a server are encrypted, by TLS.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Encryption {
+    /// They are not: who sees the network sees data and, with most stores, passwords.
+    #[default]
+    Off,
+    /// They are, and the server's certificate is checked as its address says.
+    On,
+}
+
+impl Encryption {
+    /// Both, the one without TLS first.
+    pub const ALL: [Self; 2] = [Self::Off, Self::On];
+
+    /// The word that names it on the command line, in plans and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+        }
+    }
+
+    /// Whether they are.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
+
+    /// Whether they are not: what a plan or a result that says nothing of it means.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        *self == Self::Off
+    }
+}
+
 /// A word that names none of the known values, with the words that do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} \"{word}\"{} (known are {})", crate::hint(word, known.iter().copied()), known.join(", "))]
@@ -170,6 +211,7 @@ macro_rules! words {
 words!(Lock, "lock mode");
 words!(Durability, "durability level");
 words!(Isolation, "isolation level");
+words!(Encryption, "setting of TLS");
 
 /// The version and settings that a server reports, read back after it was opened: never the ones that were asked
 /// for.
@@ -183,6 +225,9 @@ pub struct EffectiveSettings {
     pub because: String,
     /// The settings that bear on a guarantee or on speed, by the server's own names.
     pub settings: BTreeMap<String, String>,
+    /// The TLS that was agreed on; none for a connection without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<NegotiatedTls>,
 }
 
 #[cfg(test)]

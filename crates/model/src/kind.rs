@@ -68,6 +68,8 @@ pub struct StoreKind {
     pub transactions: Support,
     /// Whether a run can choose when a written document becomes visible to searches, or why not.
     pub refresh: Support,
+    /// How a private server of it speaks TLS, or why it does not.
+    pub tls: Support,
     /// Whether its hard lock is kept in another store, by a lock service.
     pub lock_service: bool,
     /// Whether clients in several processes can use it, or why not.
@@ -97,6 +99,12 @@ pub const NO_SINK: Support = Support::No("a gateway stores in SQLite, PostgreSQL
 
 /// For stores in which a write is visible to every search at once.
 pub const NO_REFRESH: Support = Support::No("what is written is found at once");
+
+/// For stores whose servers speak TLS themselves.
+pub const OWN_TLS: Support = Support::Yes("the server's own");
+
+/// For embedded stores, which have no network to protect.
+pub const NO_NETWORK: Support = Support::No("it runs in the process of its clients");
 
 /// For stores that are servers: clients of any process connect to them.
 pub const EACH_CONNECTS: Support = Support::Yes("each connects to the server");

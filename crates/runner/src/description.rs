@@ -1,7 +1,7 @@
 //! The description of what a process is to drive in a trial: data, and nothing that only this machine knows.
 
 use acidtest_engine::Load;
-use acidtest_model::{Address, Durability, Role, Secret, StoreError};
+use acidtest_model::{Address, Durability, Role, Secret, StoreError, Tls};
 use acidtest_workloads::{Place, TrialSetup, Values, Workload, WorkloadTrial, hosted::HostedTrial};
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,8 @@ pub struct WrittenAddress {
     host: String,
     port: Option<u16>,
     path: String,
+    #[serde(default)]
+    tls: Option<Box<Tls>>,
 }
 
 impl std::fmt::Debug for WrittenAddress {
@@ -55,16 +57,16 @@ impl std::fmt::Debug for WrittenAddress {
 
 impl From<&Address> for WrittenAddress {
     fn from(address: &Address) -> Self {
-        let Address { scheme, user, password, host, port, path } = address.clone();
+        let Address { scheme, user, password, host, port, path, tls } = address.clone();
         let password = password.map(|password| password.reveal().to_owned());
-        Self { scheme, user, password, host, port, path }
+        Self { scheme, user, password, host, port, path, tls }
     }
 }
 
 impl From<WrittenAddress> for Address {
     fn from(written: WrittenAddress) -> Self {
-        let WrittenAddress { scheme, user, password, host, port, path } = written;
-        Self { scheme, user, password: password.map(Secret::new), host, port, path }
+        let WrittenAddress { scheme, user, password, host, port, path, tls } = written;
+        Self { scheme, user, password: password.map(Secret::new), host, port, path, tls }
     }
 }
 

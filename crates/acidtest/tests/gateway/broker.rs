@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Connects once, to see whether a broker answers.
 pub async fn answers(address: &Address) -> Result<(), String> {
     if address.scheme == "amqp" {
-        let connected = RabbitOptions::new(address, RABBITMQ.default_port).connect().await;
+        let connected = RabbitOptions::new(address, RABBITMQ.default_port).unwrap().connect().await;
         return connected.map(drop).map_err(|error| error.to_string());
     }
     let options = NatsOptions::new(address, NATS.default_port).unwrap();
@@ -24,7 +24,7 @@ pub async fn answers(address: &Address) -> Result<(), String> {
 pub fn publish(address: &Address, queue: &str, message: &[u8]) {
     acidtest_testbed::wait(async {
         if address.scheme == "amqp" {
-            let options = RabbitOptions::new(address, RABBITMQ.default_port);
+            let options = RabbitOptions::new(address, RABBITMQ.default_port).unwrap();
             let mut connection = options.connect().await.unwrap();
             connection.publish(&Envelope::new(queue, true), message).await.unwrap();
             connection.close().await;
@@ -41,7 +41,7 @@ pub fn publish(address: &Address, queue: &str, message: &[u8]) {
 pub fn waiting(address: &Address, queue: &str) -> u64 {
     acidtest_testbed::wait(async {
         if address.scheme == "amqp" {
-            let options = RabbitOptions::new(address, RABBITMQ.default_port);
+            let options = RabbitOptions::new(address, RABBITMQ.default_port).unwrap();
             let mut connection = options.connect().await.unwrap();
             let passive = Arguments::default().short(0).name(queue).byte(1).table(&[]);
             let answer = connection.ask(ids::DECLARE, &passive, ids::DECLARE_OK).await.unwrap();
@@ -71,7 +71,7 @@ pub fn state(address: &Address, queue: &str) -> String {
 pub fn remove(address: &Address, queue: &str) {
     acidtest_testbed::wait(async {
         if address.scheme == "amqp" {
-            let options = RabbitOptions::new(address, RABBITMQ.default_port);
+            let options = RabbitOptions::new(address, RABBITMQ.default_port).unwrap();
             let mut connection = options.connect().await.unwrap();
             let named = Arguments::default().short(0).name(queue).byte(0);
             connection.ask(ids::DELETE, &named, ids::DELETE_OK).await.unwrap();
@@ -85,7 +85,7 @@ pub fn remove(address: &Address, queue: &str) {
 pub fn make_another(address: &Address, queue: &str, setting: (&str, Value)) {
     acidtest_testbed::wait(async {
         if address.scheme == "amqp" {
-            let options = RabbitOptions::new(address, RABBITMQ.default_port);
+            let options = RabbitOptions::new(address, RABBITMQ.default_port).unwrap();
             let mut connection = options.connect().await.unwrap();
             let durable = Arguments::default().short(0).name(queue).byte(2).table(&[]);
             connection.ask(ids::DECLARE, &durable, ids::DECLARE_OK).await.unwrap();

@@ -8,10 +8,14 @@
 use std::{fmt, io::Write};
 
 use acidtest_model::{Address, Secret};
+#[cfg(feature = "tls")]
+use acidtest_transport::Security;
+use acidtest_transport::{TlsError, Transport};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use mysql_async::{
-    Conn, DriverError as DriverFault, Error as DriverError, OptsBuilder, Params, Value, prelude::Queryable,
+    Conn, DriverError as DriverFault, Error as DriverError, Opts, OptsBuilder, Params, Value,
+    prelude::Queryable,
 };
 
 use super::{CONFLICT, OnConflict, Refused, SinkError, Stored, Tables};
@@ -36,7 +40,7 @@ const VALUES: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct MySqlSink {
-    address: Address,
+    options: Opts,
     tables: Tables,
     loads: bool,
 }
@@ -59,8 +63,13 @@ impl MySqlSink {
                 "{address} names no database\n  remedy: mysql://USER:PASSWORD@HOST/DATABASE"
             )));
         }
-        let mut sink = Self { address: address.clone(), tables, loads: false };
-        let mut connection = sink.connect().await.map_err(|error| unreached(error.to_string()))?;
+        let mut sink = Self { options: options(address)?, tables, loads: false };
+        let conn = Conn::new(sink.options.clone()).await;
+        let conn = conn.map_err(|error| match acidtest_transport::explain(&error, address) {
+            Some(TlsError { cause, remedy }) => unreached(format!("{cause}\n  remedy: {remedy}")),
+            None => unreached(words(&error)),
+        })?;
+        let mut connection = sink.over(conn);
         connection.make_tables().await.map_err(|error| unreached(words(&error)))?;
         let fault = connection.fault().await.map_err(|error| unreached(words(&error)))?;
         if let Some(fault) = fault {
@@ -97,22 +106,35 @@ impl MySqlSink {
     }
 
     pub(super) async fn connect(&self) -> Result<MySqlConnection, SinkError> {
-        let options = OptsBuilder::default()
-            .ip_or_hostname(&self.address.host)
-            .tcp_port(self.address.port.unwrap_or(PORT))
-            .user(self.address.user.as_ref())
-            .pass(self.address.password.as_ref().map(Secret::reveal))
-            .db_name(Some(&self.address.path))
-            .tcp_nodelay(true)
-            // otherwise the driver goes to a socket file that the server names
-            .prefer_socket(false)
-            // what does not fit is an error, and moments are those of UTC
-            .init(vec![
-                "SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'",
-            ]);
-        let conn = Conn::new(options).await.map_err(|error| failed(&error))?;
-        Ok(MySqlConnection { conn, tables: self.tables.clone(), loads: self.loads })
+        let conn = Conn::new(self.options.clone()).await.map_err(|error| failed(&error))?;
+        Ok(self.over(conn))
     }
+
+    fn over(&self, conn: Conn) -> MySqlConnection {
+        MySqlConnection { conn, tables: self.tables.clone(), loads: self.loads }
+    }
+}
+
+fn options(address: &Address) -> Result<Opts, Error> {
+    let transport = Transport::new(address, PORT).map_err(|error| Error::Unreached(error.to_string()))?;
+    let options = OptsBuilder::default()
+        .ip_or_hostname(&address.host)
+        .tcp_port(address.port.unwrap_or(PORT))
+        .user(address.user.as_ref())
+        .pass(address.password.as_ref().map(Secret::reveal))
+        .db_name(Some(&address.path))
+        .tcp_nodelay(true)
+        // otherwise the driver goes to a socket file that the server names
+        .prefer_socket(false)
+        // what does not fit is an error, and moments are those of UTC
+        .init(vec![
+            "SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'",
+        ]);
+    #[cfg(feature = "tls")]
+    let options = options.ssl_opts(transport.security().map(Security::mysql));
+    #[cfg(not(feature = "tls"))]
+    drop(transport);
+    Ok(options.into())
 }
 
 impl MySqlConnection {

@@ -7,6 +7,7 @@
 use std::error::Error as _;
 
 use acidtest_model::Address;
+use acidtest_transport::Transport;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::SinkExt;
 use postgres_types::{IsNull, ToSql, Type, accepts, to_sql_checked};
@@ -15,7 +16,7 @@ use tokio_postgres::error::SqlState;
 use super::{CONFLICT, OnConflict, Refused, SinkError, Stored, Tables};
 use crate::{
     Error,
-    postgres::{Session, words},
+    postgres::{self, Session, words},
     queue::Queued,
 };
 
@@ -24,7 +25,7 @@ const EPOCH: i64 = 946_684_800_000_000;
 
 #[derive(Debug)]
 pub(super) struct PostgresSink {
-    address: Address,
+    transport: Transport,
     statements: Statements,
 }
 
@@ -91,10 +92,11 @@ impl PostgresSink {
         let unreached = |error: tokio_postgres::Error| {
             Error::Unreached(format!(
                 "entries cannot be stored in PostgreSQL at {address}: {}",
-                words(&error)
+                postgres::unreached(&error, address)
             ))
         };
-        let session = Session::open(address, None).await.map_err(unreached)?;
+        let transport = postgres::transport(address)?;
+        let session = Session::open(&transport, None).await.map_err(unreached)?;
         session.batch_execute(&schema).await.map_err(unreached)?;
         for statement in [&statements.copy, &statements.insert, &statements.conflicts, &statements.refuse] {
             session.prepare(statement).await.map_err(|error| {
@@ -125,18 +127,18 @@ impl PostgresSink {
             "a commit survives a killed server only, because fsync is off"
         };
         let about = format!("PostgreSQL {version}, synchronous_commit on, fsync {fsync}: {survives}");
-        Ok((Self { address: address.clone(), statements }, about))
+        Ok((Self { transport, statements }, about))
     }
 
     pub(super) async fn connect(&self) -> Result<PostgresConnection, SinkError> {
         let opened = async {
-            let session = Session::open(&self.address, None).await?;
+            let session = Session::open(&self.transport, None).await?;
             // what is stored leaves the queue, and so must be synced
             session.batch_execute("SET synchronous_commit = on").await?;
             Ok(session)
         };
         let session = opened.await.map_err(|error: tokio_postgres::Error| {
-            SinkError::Away(format!("PostgreSQL at {}: {}", self.address, words(&error)))
+            SinkError::Away(format!("PostgreSQL at {}: {}", self.transport.address(), words(&error)))
         })?;
         Ok(PostgresConnection { session, statements: self.statements.clone() })
     }

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 impl PostgresUsers {
     pub(super) async fn open(address: &Address, schema: Option<&str>) -> Result<Self, Error> {
-        let server = Shared::new(address, schema);
+        let server = Shared::new(address, schema)?;
         let client = server.client().await?;
         client
             .batch_execute(&format!("BEGIN; {LOCK}; {SCHEMA} COMMIT;"))

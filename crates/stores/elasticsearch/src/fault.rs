@@ -1,6 +1,8 @@
 //! The meaning of answers other than success: for the operation, and for the user.
 
 use acidtest_engine::{Attempt, Fault};
+use acidtest_model::Address;
+use acidtest_transport::{TlsError, demand};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
@@ -20,6 +22,14 @@ pub(crate) enum Error {
         /// The network's error.
         cause: String,
     },
+    /// TLS did not come about, or ended.
+    #[error("{error}")]
+    Tls {
+        /// Whether any part of the request may have reached the server.
+        sent: bool,
+        /// What went wrong.
+        error: TlsError,
+    },
     /// The answer reports success and cannot be parsed.
     #[error("an answer that makes no sense: {0}")]
     Nonsense(String),
@@ -30,7 +40,7 @@ impl Error {
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
-            Self::Lost { .. } | Self::Nonsense(_) => None,
+            Self::Lost { .. } | Self::Tls { .. } | Self::Nonsense(_) => None,
         }
     }
 
@@ -176,10 +186,11 @@ pub(crate) fn attempt(error: &Error, effect: Effect) -> Attempt {
             Attempt::Failed(Fault::lost(refusal.words()))
         }
         (Error::Refused(refusal), Effect::Change) => Attempt::Unknown(Fault::lost(refusal.words())),
-        (Error::Lost { sent: false, .. }, _) | (Error::Lost { .. } | Error::Nonsense(_), Effect::None) => {
+        (Error::Lost { sent: false, .. } | Error::Tls { sent: false, .. }, _)
+        | (Error::Lost { .. } | Error::Tls { .. } | Error::Nonsense(_), Effect::None) => {
             Attempt::Failed(Fault::lost(error.to_string()))
         }
-        (Error::Lost { .. } | Error::Nonsense(_), Effect::Change) => {
+        (Error::Lost { .. } | Error::Tls { .. } | Error::Nonsense(_), Effect::Change) => {
             Attempt::Unknown(Fault::lost(error.to_string()))
         }
     }
@@ -193,11 +204,13 @@ pub(crate) fn ended(effect: Effect) -> impl Fn(Error) -> Attempt {
     move |error| attempt(&error, effect)
 }
 
-const LOGIN: &str = "check user and password: elasticsearch://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD";
+const LOGIN: &str = "check user and password: elasticsearch://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD; an \
+                     API key stands in the password's place, without a user";
 
 /// A hint for the user on how to mend a server that could not be opened.
-pub(crate) fn remedy(error: &Error) -> &'static str {
-    match error {
+pub(crate) fn remedy(error: &Error, address: &Address) -> String {
+    let remedy = match error {
+        Error::Tls { error, .. } => &error.remedy,
         Error::Refused(refusal) => match refusal.status {
             401 => LOGIN,
             403 => "log in as a user who may manage and write the indices of the namespace",
@@ -205,11 +218,17 @@ pub(crate) fn remedy(error: &Error) -> &'static str {
             _ => "check that the address is that of Elasticsearch's REST interface",
         },
         Error::Nonsense(_) => "check that the address is that of Elasticsearch's REST interface",
-        Error::Lost { sent: true, .. } => {
-            "check that the port is that of Elasticsearch's REST interface; acidtest speaks HTTP without TLS"
+        // a port for TLS closes a connection that begins otherwise
+        Error::Lost { sent: true, .. } if address.tls.is_none() => {
+            return format!(
+                "check that the port is that of Elasticsearch's REST interface; if it is one for TLS, {}",
+                demand(address)
+            );
         }
-        Error::Lost { .. } => "start the server, or check host and port; acidtest speaks HTTP without TLS",
-    }
+        Error::Lost { sent: true, .. } => "check that the port is that of Elasticsearch's REST interface",
+        Error::Lost { .. } => "start the server, or check host and port",
+    };
+    remedy.to_owned()
 }
 
 #[cfg(test)]

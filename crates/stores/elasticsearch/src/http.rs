@@ -8,9 +8,10 @@ use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
     task::{Context, Poll},
-    time::Duration,
 };
 
+use acidtest_model::NegotiatedTls;
+use acidtest_transport::{Stream, TlsError, Transport};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -22,12 +23,8 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
-use tokio::{net::TcpStream, time::timeout};
 
 use crate::fault::{Error, Refusal};
-
-/// How long the network may take to connect before a host counts as unreachable.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// Bytes of the longest answer that is read: the largest page of records with room to spare.
 const LONGEST: usize = 256 << 20;
@@ -45,8 +42,17 @@ impl Login {
         if user.contains(':') {
             return None;
         }
-        let words = STANDARD.encode(format!("{user}:{password}"));
-        let mut value = HeaderValue::from_str(&format!("Basic {words}")).ok()?;
+        Self::header(&format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+    }
+
+    /// An API key, in the encoded form that the server gives it out in, or as `id:key`. `None` for one that cannot be sent.
+    pub(crate) fn api_key(key: &str) -> Option<Self> {
+        let encoded = if key.contains(':') { STANDARD.encode(key) } else { key.to_owned() };
+        Self::header(&format!("ApiKey {encoded}"))
+    }
+
+    fn header(value: &str) -> Option<Self> {
+        let mut value = HeaderValue::from_str(value).ok()?;
         value.set_sensitive(true);
         Some(Self(value))
     }
@@ -73,15 +79,23 @@ pub(crate) struct Connection {
     wire: Wire,
     host: HeaderValue,
     login: Option<Login>,
+    tls: Option<NegotiatedTls>,
     answer: Vec<u8>,
 }
 
 /// The half that reads and writes the socket.
 struct Wire {
     /// `None` once it has ended.
-    connection: Option<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>,
+    connection: Option<http1::Connection<TokioIo<Stream>, Full<Bytes>>>,
     /// Why the connection ended, where that is known.
-    ended: Option<String>,
+    ended: Option<Ended>,
+}
+
+/// Why a connection ended: its error in words, and what that says of TLS.
+#[derive(Clone)]
+struct Ended {
+    words: String,
+    tls: Option<TlsError>,
 }
 
 /// The status and body of a response, of success or not.
@@ -127,19 +141,24 @@ pub(crate) fn beginning(body: &[u8]) -> String {
 }
 
 impl Connection {
-    /// Connects to `endpoint`, `host:port`.
-    pub(crate) async fn open(endpoint: &str, login: Option<Login>) -> Result<Self, Error> {
+    /// Connects to the server.
+    pub(crate) async fn open(transport: &Transport, login: Option<Login>) -> Result<Self, Error> {
         let lost = |cause: String| Error::Lost { sent: false, cause };
-        let connected = timeout(CONNECT, TcpStream::connect(endpoint)).await;
-        let stream = connected
-            .map_err(|_| lost(format!("no connection within {CONNECT:?}")))?
-            .map_err(|error| lost(error.to_string()))?;
-        stream.set_nodelay(true).map_err(|error| lost(error.to_string()))?;
-        let host = HeaderValue::from_str(endpoint).map_err(|error| lost(error.to_string()))?;
+        let stream = transport.connect().await.map_err(|error| match TlsError::within(&error) {
+            Some(error) => Error::Tls { sent: false, error },
+            None => lost(error.to_string()),
+        })?;
+        let tls = stream.negotiated();
+        let host = HeaderValue::from_str(transport.endpoint()).map_err(|error| lost(error.to_string()))?;
         let (sender, connection) =
             handshake(TokioIo::new(stream)).await.map_err(|error| lost(words(&error)))?;
         let wire = Wire { connection: Some(connection), ended: None };
-        Ok(Self { sender, wire, host, login, answer: Vec::new() })
+        Ok(Self { sender, wire, host, login, tls, answer: Vec::new() })
+    }
+
+    /// The TLS that was agreed on; none without TLS.
+    pub(crate) fn tls(&self) -> Option<NegotiatedTls> {
+        self.tls.clone()
     }
 
     /// Sends a GET without a body.
@@ -164,7 +183,7 @@ impl Connection {
         })
         .await;
         if wire.connection.is_none() {
-            return Err(Error::Lost { sent: false, cause: wire.words() });
+            return Err(wire.error(false, None));
         }
         answer.clear();
         answer.shrink_to(KEPT);
@@ -173,8 +192,7 @@ impl Connection {
             Ok(status) => Ok(Answer { status, body: &self.answer }),
             Err(Broken { sent, cause }) => {
                 // hyper's half that met the end of the connection knows the reason
-                let cause = self.wire.ended.take().unwrap_or(cause);
-                Err(Error::Lost { sent, cause })
+                Err(self.wire.error(sent, Some(cause)))
             }
         }
     }
@@ -206,13 +224,19 @@ impl Wire {
     fn poll(&mut self, context: &mut Context<'_>) {
         let Some(connection) = &mut self.connection else { return };
         if let Poll::Ready(ended) = Pin::new(connection).poll(context) {
-            self.ended = ended.err().map(|error| words(&error));
+            self.ended =
+                ended.err().map(|error| Ended { words: words(&error), tls: TlsError::within(&error) });
             self.connection = None;
         }
     }
 
-    fn words(&self) -> String {
-        self.ended.clone().unwrap_or_else(|| "connection closed".to_owned())
+    /// The error of a request that has no answer; `cause` is what the request itself met.
+    fn error(&self, sent: bool, cause: Option<String>) -> Error {
+        match self.ended.clone() {
+            Some(Ended { tls: Some(error), .. }) => Error::Tls { sent, error },
+            Some(Ended { words, .. }) => Error::Lost { sent, cause: words },
+            None => Error::Lost { sent, cause: cause.unwrap_or_else(|| "connection closed".to_owned()) },
+        }
     }
 }
 

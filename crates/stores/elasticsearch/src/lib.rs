@@ -41,7 +41,7 @@ use crate::{
 pub const KIND: StoreKind = StoreKind {
     name: "elasticsearch",
     title: "Elasticsearch",
-    schemes: &["elasticsearch", "es"],
+    schemes: &["elasticsearch", "es", "http", "https"],
     address: "elasticsearch://USER:PASSWORD@HOST:9200",
     hosting: acidtest_model::Hosting::Program,
     default_port: 9200,
@@ -69,6 +69,7 @@ pub const KIND: StoreKind = StoreKind {
     ],
     transactions: Support::No("Elasticsearch has no transactions: each document is by itself"),
     refresh: Support::Yes("refresh=wait_for or true; without, whenever the index is refreshed"),
+    tls: Support::Yes("stunnel in front of the server, whose open jars speak none"),
     lock_service: true,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
@@ -202,7 +203,7 @@ impl Store for Elasticsearch {
                 Ok(()) => Ok(()),
                 Err(error) if error.is(kind::INDEX_EXISTS) => Err(StoreError::Occupied {
                     namespace: format!("index prefix \"{}\"", names::prefix(namespace)),
-                    address: self.server.address().to_owned(),
+                    address: self.server.address().to_string(),
                 }),
                 Err(error) => Err(self.server.failed("making the namespace")(error)),
             }

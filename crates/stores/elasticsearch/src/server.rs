@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use acidtest_model::{Address, Secret, StoreError};
+use acidtest_transport::Transport;
 use bytes::Bytes;
 use hyper::Method;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -26,9 +27,9 @@ pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// Opens connections to the server, in the same way for clients and for work that is not timed.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectOptions {
-    endpoint: String,
+    transport: Transport,
     login: Option<Login>,
-    address: String,
+    address: Address,
 }
 
 /// The server's answer to a request for `/`.
@@ -66,23 +67,27 @@ impl ConnectOptions {
                     )
                 })?)
             }
-            (None, Some(_)) => {
-                return Err(unusable(
-                    "there is a password and no user",
-                    "name the user, as in elasticsearch://user@host:9200",
-                ));
+            // an API key is a secret, and so takes the password's place in the address
+            (None, Some(key)) => {
+                let login = Login::api_key(key.reveal());
+                Some(login.ok_or_else(|| {
+                    unusable(
+                        "the API key holds what no header may",
+                        "give it in the encoded form, or as id:key",
+                    )
+                })?)
             }
             (None, None) => None,
         };
-        Ok(Self { endpoint: address.endpoint(default_port), login, address: address.to_string() })
+        Ok(Self { transport: Transport::new(address, default_port)?, login, address: address.clone() })
     }
 
-    pub(crate) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection, Error> {
-        Connection::open(&self.endpoint, self.login.clone()).await
+        Connection::open(&self.transport, self.login.clone()).await
     }
 
     /// Connects for work that is not timed.
@@ -92,9 +97,9 @@ impl ConnectOptions {
 
     pub(crate) fn unreachable(&self, error: &Error) -> StoreError {
         StoreError::Unreachable {
-            address: self.address.clone(),
+            address: self.address.to_string(),
             cause: error.to_string(),
-            remedy: remedy(error).to_owned(),
+            remedy: remedy(error, &self.address),
         }
     }
 
@@ -102,7 +107,7 @@ impl ConnectOptions {
     pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(Error) -> StoreError + 'a {
         move |error| StoreError::Server {
             doing: doing.to_owned(),
-            address: self.address.clone(),
+            address: self.address.to_string(),
             cause: error.to_string(),
         }
     }

@@ -109,7 +109,13 @@ pub(crate) async fn read(
             Err(error) => return Err(error),
         }
     }
-    Ok(EffectiveSettings { version: version(&greeting.version), durability, because, settings })
+    Ok(EffectiveSettings {
+        version: version(&greeting.version),
+        durability,
+        because,
+        settings,
+        tls: connection.tls(),
+    })
 }
 
 async fn cluster(connection: &mut Connection) -> Result<BTreeMap<String, String>, Error> {

@@ -129,14 +129,36 @@ fn what_is_no_elasticsearch_is_told_with_a_remedy_and_without_the_password() {
         (says(200, "[7]"), rest),
         (says(200, ""), rest),
         (says(404, "not here"), rest),
-        (Reply::Bytes(b"\x15\x03\x01\x00\x02\x02\x28"), "HTTP without TLS"),
-        (Reply::Bytes(b"SSH-2.0-OpenSSH\r\n"), "HTTP without TLS"),
-        (Reply::Bytes(b""), "HTTP without TLS"),
-        (Reply::Half, "HTTP without TLS"),
+        (Reply::Bytes(b"\x15\x03\x01\x00\x02\x02\x28"), "https://"),
+        (Reply::Bytes(b"SSH-2.0-OpenSSH\r\n"), "https://"),
+        (Reply::Bytes(b""), "https://"),
+        (Reply::Half, "https://"),
     ];
     for (reply, remedy) in cases {
         let address = fake(move |_, _| reply.clone());
         ELASTICSEARCH.refuses(&login(&address, "ann", Some("hunter2")), &[remedy]);
+    }
+}
+
+/// The license of the server here has no API keys: what is sent of them is looked at instead.
+#[test]
+fn an_api_key_is_sent_as_elasticsearch_wants_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let heard = thread::spawn(move || {
+        let hear = |stream: TcpStream| {
+            let lines = BufReader::new(stream).lines().map_while(Result::ok);
+            lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+        };
+        [(); 2].map(|()| hear(listener.accept().unwrap().0))
+    });
+    for key in ["id:key", "aWQ6a2V5"] {
+        let mut address = Address::loopback("http", None, port, "");
+        address.password = Some(acidtest_model::Secret::new(key));
+        ELASTICSEARCH.refuses(&address, &[]);
+    }
+    for request in heard.join().unwrap() {
+        assert!(request.contains("authorization: ApiKey aWQ6a2V5"), "{request}");
     }
 }
 

@@ -54,6 +54,7 @@ pub const KIND: StoreKind = StoreKind {
     ],
     transactions: Support::Yes("write transaction: optimistic, under a hard lock of the single writer"),
     refresh: NO_REFRESH,
+    tls: acidtest_model::NO_NETWORK,
     lock_service: false,
     processes: Support::No("it locks its folder for the one process that has it open"),
     durability_of_data: false,
@@ -164,6 +165,7 @@ impl Store for Fjall {
                     durability,
                     because: because.to_owned(),
                     settings: BTreeMap::from(settings.map(|(name, value)| (name.to_owned(), value))),
+                    tls: None,
                 })
             })
         })

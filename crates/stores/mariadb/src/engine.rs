@@ -202,6 +202,7 @@ impl Variant {
             isolation: row.isolation,
             transactions: row.transactions,
             refresh: NO_REFRESH,
+            tls: acidtest_model::OWN_TLS,
             lock_service: false,
             processes: acidtest_model::EACH_CONNECTS,
             durability_of_data: false,

@@ -2,6 +2,8 @@
 
 use std::error::Error as _;
 
+use acidtest_model::Address;
+use acidtest_transport::{TlsError, demand};
 use acidtest_workloads::{Attempt, Fault};
 use mysql_async::{DriverError, Error, ServerError};
 
@@ -98,13 +100,33 @@ pub(crate) fn words(error: &Error) -> String {
     words
 }
 
-/// A hint for the user on how to mend a connection that could not be opened.
-pub(crate) fn remedy(error: &Error, product: Product) -> String {
+/// Error 3159: the server takes connections with TLS alone.
+const INSECURE: u16 = 3159;
+
+/// Why a connection could not be opened, and how the user can mend that.
+pub(crate) fn unreachable(error: &Error, product: Product, address: &Address) -> (String, String) {
+    let tls = match error {
+        Error::Driver(DriverError::NoClientSslFlagFromServer) => Some(TlsError::absent()),
+        Error::Server(answer) if answer.code == INSECURE => Some(TlsError::demanded(address)),
+        _ => acidtest_transport::explain(error, address),
+    };
+    match tls {
+        Some(TlsError { cause, remedy }) => (cause, remedy),
+        None => (words(error), remedy(error, product, address)),
+    }
+}
+
+fn remedy(error: &Error, product: Product, address: &Address) -> String {
     let remedy = match error {
         Error::Server(answer) => match answer.code {
             1045 | 1698 => {
+                // so does MariaDB answer where it demands TLS of everybody
+                let tls = match address.tls {
+                    None => format!("; if TLS is demanded, {}", demand(address)),
+                    Some(_) => String::new(),
+                };
                 return format!(
-                    "check user and password: {}://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD",
+                    "check user and password: {}://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD{tls}",
                     product.scheme()
                 );
             }
@@ -120,7 +142,7 @@ pub(crate) fn remedy(error: &Error, product: Product) -> String {
                 Product::MySql => "let the user log in by caching_sha2_password",
             }
         }
-        _ => "start the server, or check its host and port; acidtest speaks MySQL's protocol without TLS",
+        _ => "start the server, or check its host and port",
     };
     remedy.to_owned()
 }

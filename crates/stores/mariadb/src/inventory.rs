@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use acidtest_model::{Address, Lock, StoreError, Task};
+use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
@@ -14,7 +14,7 @@ use acidtest_workloads::{
 use mysql_async::{Conn, Error, Row, Statement, prelude::Queryable};
 
 use crate::{
-    MariaDb, connect,
+    ConnectOptions, MariaDb,
     fault::{self, SendState},
     object,
     session::{Bracket, Session, number, one, rows},
@@ -50,7 +50,7 @@ impl InventoryStore for MariaDb {
 
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
         let (table, procedure) = (object(place, "stock"), object(place, "capture"));
-        let connector = MariaDbConnector { address: self.address.clone(), lock, table, procedure };
+        let connector = MariaDbConnector { server: self.server.clone(), lock, table, procedure };
         inventory::task(connector, scenario)
     }
 
@@ -136,7 +136,7 @@ fn small(row: &Row, column: usize) -> Result<u8, String> {
 }
 
 struct MariaDbConnector {
-    address: Address,
+    server: ConnectOptions,
     lock: Lock,
     table: String,
     procedure: String,
@@ -147,7 +147,7 @@ impl Connector for MariaDbConnector {
 
     async fn connect(&self) -> Result<Self::Connection, String> {
         let words = |error: Error| fault::words(&error);
-        let mut conn = connect(&self.address).await.map_err(words)?;
+        let mut conn = self.server.connect().await.map_err(words)?;
         let statements = self.prepare(&mut conn).await.map_err(words)?;
         Ok(SqlConnection::new(Session { conn }, statements))
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use acidtest_model::{Address, StoreError, Task};
+use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, LoadProgress, Place,
     join::{self, Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder},
@@ -11,7 +11,7 @@ use acidtest_workloads::{
 use mysql_async::{Conn, Error, Row, Statement, prelude::Queryable};
 
 use crate::{
-    MariaDb, connect,
+    ConnectOptions, MariaDb,
     engine::Engine,
     fault,
     load::{self, KEY, primary_key, usertable},
@@ -84,7 +84,7 @@ impl JoinStore for MariaDb {
     }
 
     fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask {
-        let connector = JoinConnector { address: self.address.clone(), tables: Tables::of(place), value };
+        let connector = JoinConnector { server: self.server.clone(), tables: Tables::of(place), value };
         join::task(connector, scenario)
     }
 
@@ -125,7 +125,7 @@ fn explained(row: &Row) -> String {
 }
 
 struct JoinConnector {
-    address: Address,
+    server: ConnectOptions,
     tables: Tables,
     value: u8,
 }
@@ -142,7 +142,7 @@ impl Connector for JoinConnector {
 
     async fn connect(&self) -> Result<Connection, String> {
         let words = |error: Error| fault::words(&error);
-        let mut conn = connect(&self.address).await.map_err(words)?;
+        let mut conn = self.server.connect().await.map_err(words)?;
         let ext_first = conn.prep(self.tables.query(TableOrder::ExtFirst, "?")).await.map_err(words)?;
         let usertable_first =
             conn.prep(self.tables.query(TableOrder::UsertableFirst, "?")).await.map_err(words)?;

@@ -1,5 +1,5 @@
 //! `MariaDB` and `MySQL`, each with its engines as stores of their own ([`Variant`]): one connection per client, over
-//! TCP without TLS, statements prepared once.
+//! TCP, statements prepared once.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
@@ -15,9 +15,12 @@ mod queue;
 mod records;
 mod session;
 
-use std::{collections::BTreeMap, io, time::Duration};
+use std::{collections::BTreeMap, io};
 
-use acidtest_model::{Address, EffectiveSettings, Secret, StoreError, Task};
+use acidtest_model::{Address, CertificateCheck, EffectiveSettings, NegotiatedTls, Secret, StoreError, Task};
+#[cfg(feature = "tls")]
+use acidtest_transport::Security;
+use acidtest_transport::{CONNECT, Transport};
 use acidtest_workloads::{
     Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore, parcels::ParcelsStore,
     queue::QueueStore, records::RecordsStore,
@@ -30,9 +33,6 @@ use crate::{
 };
 
 pub use engine::{Engine, Product, Variant};
-
-/// How long the network may take to connect before a host counts as unreachable.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// Error 1007: the database to be created is there already.
 const DATABASE_EXISTS: u16 = 1007;
@@ -73,9 +73,18 @@ fn settings_of(engine: Engine) -> &'static [&'static str] {
 /// A `MariaDB` or `MySQL` server, with the engine in which tables are created.
 #[derive(Debug)]
 pub struct MariaDb {
-    address: Address,
+    server: ConnectOptions,
     product: Product,
     engine: Engine,
+}
+
+/// Address and login of the server. Connections are opened alike for clients and for work that is not timed.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectOptions {
+    address: Address,
+    options: Opts,
+    /// What is checked of the server's certificate; none without TLS.
+    check: Option<CertificateCheck>,
 }
 
 impl Variant {
@@ -86,7 +95,7 @@ impl Variant {
     /// [`StoreError::Unreachable`] where nobody answers, the login fails, or it is another server.
     pub async fn open(self, address: &Address) -> Result<MariaDb, StoreError> {
         let Self { product, engine, .. } = self;
-        let store = MariaDb { address: address.clone(), product, engine };
+        let store = MariaDb { server: ConnectOptions::new(address)?, product, engine };
         let (version, has) = store.on_server("looking at the server", server(engine)).await?;
         let unfit = |cause: String, remedy: String| StoreError::Unreachable {
             address: address.to_string(),
@@ -121,10 +130,9 @@ fn server(engine: Engine) -> impl AsyncFnOnce(&mut Conn) -> Result<(String, bool
 
 impl MariaDb {
     async fn conn(&self) -> Result<Conn, StoreError> {
-        connect(&self.address).await.map_err(|error| StoreError::Unreachable {
-            address: self.address.to_string(),
-            cause: fault::words(&error),
-            remedy: fault::remedy(&error, self.product),
+        self.server.connect().await.map_err(|error| {
+            let (cause, remedy) = fault::unreachable(&error, self.product, &self.server.address);
+            StoreError::Unreachable { address: self.server.address.to_string(), cause, remedy }
         })
     }
 
@@ -144,7 +152,7 @@ impl MariaDb {
     fn failed(&self, doing: &str, error: &Error) -> StoreError {
         StoreError::Server {
             doing: doing.to_owned(),
-            address: self.address.to_string(),
+            address: self.server.address.to_string(),
             cause: fault::words(error),
         }
     }
@@ -152,30 +160,42 @@ impl MariaDb {
     fn occupied(&self, namespace: &str) -> StoreError {
         StoreError::Occupied {
             namespace: format!("database `{namespace}`"),
-            address: self.address.to_string(),
+            address: self.server.address.to_string(),
         }
     }
 }
 
-async fn connect(address: &Address) -> Result<Conn, Error> {
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {CONNECT:?}"));
-    tokio::time::timeout(CONNECT, Conn::new(options(address))).await.map_err(late)?
-}
+impl ConnectOptions {
+    /// For the server at an address.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`]: a certificate that it names cannot be used.
+    fn new(address: &Address) -> Result<Self, StoreError> {
+        let transport = Transport::new(address, DEFAULT_PORT)?;
+        let database = (!address.path.is_empty()).then_some(&address.path);
+        let options = OptsBuilder::default()
+            .ip_or_hostname(&address.host)
+            .tcp_port(address.port.unwrap_or(DEFAULT_PORT))
+            .user(address.user.as_ref())
+            .pass(address.password.as_ref().map(Secret::reveal))
+            .db_name(database)
+            .tcp_nodelay(true)
+            // otherwise the driver switches from the address to a socket file that the server names
+            .prefer_socket(false)
+            .client_found_rows(true)
+            .init(vec!["SET autocommit=1"]);
+        #[cfg(feature = "tls")]
+        let options = options.ssl_opts(transport.security().map(Security::mysql));
+        Ok(Self { address: address.clone(), options: options.into(), check: transport.check() })
+    }
 
-fn options(address: &Address) -> Opts {
-    let database = (!address.path.is_empty()).then_some(&address.path);
-    OptsBuilder::default()
-        .ip_or_hostname(&address.host)
-        .tcp_port(address.port.unwrap_or(DEFAULT_PORT))
-        .user(address.user.as_ref())
-        .pass(address.password.as_ref().map(Secret::reveal))
-        .db_name(database)
-        .tcp_nodelay(true)
-        // otherwise the driver switches from the address to a socket file that the server names
-        .prefer_socket(false)
-        .client_found_rows(true)
-        .init(vec!["SET autocommit=1"])
-        .into()
+    async fn connect(&self) -> Result<Conn, Error> {
+        let late = |_| {
+            let tls = if self.check.is_some() { " with TLS" } else { "" };
+            io::Error::new(io::ErrorKind::TimedOut, format!("no connection{tls} within {CONNECT:?}"))
+        };
+        tokio::time::timeout(CONNECT, Conn::new(self.options.clone())).await.map_err(late)?
+    }
 }
 
 /// A quoted SQL name, which may hold any characters.
@@ -199,7 +219,13 @@ impl Store for MariaDb {
             let settings = self.on_server("reading the settings", read).await?;
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
             let (durability, because) = durability::durability(self.engine, value);
-            Ok(EffectiveSettings { version: value("version").to_owned(), durability, because, settings })
+            let tls = match self.server.check {
+                Some(checked) => {
+                    Some(self.on_server("reading the settings of TLS", negotiated(checked)).await?)
+                }
+                None => None,
+            };
+            Ok(EffectiveSettings { version: value("version").to_owned(), durability, because, settings, tls })
         })
     }
 
@@ -256,6 +282,18 @@ async fn settings(conn: &mut Conn, engine: Engine) -> Result<BTreeMap<String, St
     Ok(rows.iter().map(|row| (text(row, 0), text(row, 1))).collect())
 }
 
+/// The TLS of this connection, in the server's words.
+fn negotiated(checked: CertificateCheck) -> impl AsyncFnOnce(&mut Conn) -> Result<NegotiatedTls, Error> {
+    async move |conn| {
+        let rows = rows(conn, "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version', 'Ssl_cipher')", ())
+            .await?;
+        let value = |name: &str| rows.iter().find(|row| text(row, 0) == name).map(|row| text(row, 1));
+        let value =
+            |name| value(name).filter(|value| !value.is_empty()).unwrap_or_else(|| "unknown".to_owned());
+        Ok(NegotiatedTls { version: value("Ssl_version"), cipher: value("Ssl_cipher"), checked })
+    }
+}
+
 async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {
     // compared byte by byte: whether names differ by case depends on the server's files
     let there = "SELECT 1 FROM information_schema.schemata WHERE BINARY schema_name = BINARY ?";
@@ -304,7 +342,8 @@ mod tests {
     fn a_store_does_not_show_its_password() {
         let mut address = Address::loopback("mysql", Some("ann"), 1, "");
         address.password = Some(Secret::new("hunter2"));
-        let store = MariaDb { address, product: Product::MySql, engine: Engine::InnoDb };
+        let server = ConnectOptions::new(&address).unwrap();
+        let store = MariaDb { server, product: Product::MySql, engine: Engine::InnoDb };
         assert!(!format!("{store:?}").contains("hunter2"));
     }
 }

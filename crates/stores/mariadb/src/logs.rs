@@ -15,7 +15,7 @@ type Columns = (String, i64, String, String, String, Option<String>);
 impl MariaDb {
     /// A table of this name beside that of these rows, or that one.
     fn named(&self, rows: &Rows, suffix: &str) -> String {
-        let schema = rows.schema.as_ref().unwrap_or(&self.address.path);
+        let schema = rows.schema.as_ref().unwrap_or(&self.server.address.path);
         format!("{}.{}", quoted(schema), quoted(&format!("{}{suffix}", rows.table)))
     }
 }
@@ -25,8 +25,11 @@ const AMONG: &str = "left(id, char_length(?)) = ?";
 
 impl LogsStore for MariaDb {
     fn sink(&self, place: &Place) -> Option<Sink> {
-        let address =
-            Address { scheme: "mysql".to_owned(), path: place.namespace.clone(), ..self.address.clone() };
+        let address = Address {
+            scheme: "mysql".to_owned(),
+            path: place.namespace.clone(),
+            ..self.server.address.clone()
+        };
         Some(Sink { address, table: place.object("logs"), users: None })
     }
 

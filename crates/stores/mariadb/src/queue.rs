@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, mem, time::Duration};
 
-use acidtest_model::{Address, StoreError, Task};
+use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, Completion, Fault, Place,
     queue::{
@@ -13,7 +13,7 @@ use acidtest_workloads::{
 use mysql_async::{Error, Row, Statement, Value, prelude::Queryable};
 
 use crate::{
-    MariaDb, connect,
+    ConnectOptions, MariaDb,
     engine::Engine,
     fault::{self, SendState},
     load::drop_tables,
@@ -49,7 +49,7 @@ impl QueueAdapter for MariaDb {
     type Connector = MariaDbConnector;
 
     fn connector(&self, place: &Place, wanted: &Requirements) -> MariaDbConnector {
-        MariaDbConnector { address: self.address.clone(), table: table(place), wanted: *wanted }
+        MariaDbConnector { server: self.server.clone(), table: table(place), wanted: *wanted }
     }
 
     fn declare<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
@@ -90,7 +90,7 @@ impl QueueAdapter for MariaDb {
 
 /// Opens producers' and consumers' connections to one queue.
 pub struct MariaDbConnector {
-    address: Address,
+    server: ConnectOptions,
     table: String,
     wanted: Requirements,
 }
@@ -113,7 +113,7 @@ impl MariaDbConnector {
         let Delivery { ack, batch, .. } = self.wanted.delivery;
         let together = ack == Ack::Transaction;
         let rows = if together { self.wanted.at_once(batch) as usize } else { 1 };
-        let mut conn = connect(&self.address).await?;
+        let mut conn = self.server.connect().await?;
         if together {
             conn.query_drop(NO_AUTOCOMMIT).await?;
         }
@@ -125,7 +125,7 @@ impl MariaDbConnector {
 
     async fn open_subscriber(&self) -> Result<MariaDbSubscriber, Error> {
         let table = &self.table;
-        let mut conn = connect(&self.address).await?;
+        let mut conn = self.server.connect().await?;
         conn.query_drop(READ_COMMITTED).await?;
         conn.query_drop(NO_AUTOCOMMIT).await?;
         let lock = "WHERE id > ? ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED";

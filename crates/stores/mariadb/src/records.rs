@@ -1,6 +1,6 @@
 //! The records workload on `MariaDB` and `MySQL`, on every engine.
 
-use acidtest_model::{Address, Isolation, Lock, StoreError, Task};
+use acidtest_model::{Isolation, Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, LoadProgress, Place,
     records::{
@@ -11,7 +11,7 @@ use acidtest_workloads::{
 use mysql_async::{Conn, Error, Params, Row, Statement, Value, prelude::Queryable};
 
 use crate::{
-    MariaDb, connect,
+    ConnectOptions, MariaDb,
     engine::Engine,
     fault::{self, DUPLICATE, SendState},
     load::{self, bytes, fields, list, usertable},
@@ -37,7 +37,7 @@ impl RecordsStore for MariaDb {
 
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let connector = RecordsConnector {
-            address: self.address.clone(),
+            server: self.server.clone(),
             engine: self.engine,
             wanted: *wanted,
             table: usertable(place),
@@ -116,7 +116,7 @@ fn noting(table: &str, layout: &Layout) -> String {
 }
 
 struct RecordsConnector {
-    address: Address,
+    server: ConnectOptions,
     engine: Engine,
     wanted: Requirements,
     table: String,
@@ -152,7 +152,7 @@ impl Connector for RecordsConnector {
 
     async fn connect(&self) -> Result<Connection, String> {
         let words = |error: Error| fault::words(&error);
-        let mut conn = connect(&self.address).await.map_err(words)?;
+        let mut conn = self.server.connect().await.map_err(words)?;
         if let Some(level) = self.wanted.isolation {
             isolate(&mut conn, level).await?;
         }
@@ -420,7 +420,7 @@ mod tests {
             let store = private.open(async |address| variant.open(address).await);
             wait(store.create(NAMESPACE, "run 1")).unwrap();
             let connect = |place: &Place, wanted: Requirements| RecordsConnector {
-                address: store.address.clone(),
+                server: store.server.clone(),
                 engine: store.engine,
                 wanted,
                 table: usertable(place),

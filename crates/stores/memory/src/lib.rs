@@ -64,6 +64,7 @@ pub const KIND: StoreKind = StoreKind {
     isolation: &[(Isolation::Serializable, Support::Yes("what was read is compared when committing"))],
     transactions: Support::Yes("staged, and committed in one critical section"),
     refresh: NO_REFRESH,
+    tls: acidtest_model::NO_NETWORK,
     lock_service: false,
     processes: Support::No("it is the memory of one process"),
     durability_of_data: false,
@@ -248,6 +249,7 @@ impl Store for Memory {
                 durability: Durability::None,
                 because: "nothing is kept on disk".to_owned(),
                 settings: BTreeMap::from([("faults".to_owned(), self.world.faults.to_string())]),
+                tls: None,
             })
         })
     }

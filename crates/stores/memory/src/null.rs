@@ -31,6 +31,7 @@ impl Store for Null {
                 durability: Durability::None,
                 because: "nothing is kept at all".to_owned(),
                 settings: BTreeMap::new(),
+                tls: None,
             })
         })
     }

@@ -27,7 +27,7 @@ use crate::jetstream::{AccountInfo, Retention, Storage, StreamConfig};
 pub const KIND: StoreKind = StoreKind {
     name: "nats",
     title: "NATS JetStream",
-    schemes: &["nats"],
+    schemes: &["nats", "tls"],
     address: "nats://USER:PASSWORD@HOST:4222",
     hosting: acidtest_model::Hosting::Program,
     default_port: 4222,
@@ -46,6 +46,7 @@ pub const KIND: StoreKind = StoreKind {
     isolation: &[],
     transactions: Support::No("a publish is a message; 2.12's batches are not used here"),
     refresh: NO_REFRESH,
+    tls: acidtest_model::OWN_TLS,
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,
@@ -137,9 +138,10 @@ async fn settings(api: &mut Api<'_>) -> Result<(String, BTreeMap<String, String>
 impl Store for Nats {
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
-            let (version, settings) = settings(&mut self.server.reach().await?).await?;
+            let mut api = self.server.reach().await?;
+            let (version, settings) = settings(&mut api).await?;
             let (durability, because) = durability(&version);
-            Ok(EffectiveSettings { version, durability, because, settings })
+            Ok(EffectiveSettings { version, durability, because, settings, tls: api.connection().tls() })
         })
     }
 

@@ -13,8 +13,12 @@
 mod connection;
 mod error;
 mod message;
+mod nkey;
 mod wire;
 
 pub use connection::{Connection, Info, Login, Place};
 pub use error::{ApiError, Error};
 pub use message::{DeliveredMessage, Message};
+#[cfg(feature = "tls")]
+pub use nkey::UserKey;
+pub use nkey::looks_like_seed;

@@ -226,7 +226,7 @@ fn effective(
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
-    EffectiveSettings { version: server.version.clone(), durability, because, settings }
+    EffectiveSettings { durability, because, settings, ..server.clone() }
 }
 
 #[cfg(test)]
@@ -266,6 +266,7 @@ mod tests {
             durability: Durability::Process,
             because: String::new(),
             settings: std::collections::BTreeMap::new(),
+            tls: None,
         };
         let place = Place { namespace: "acidtest".to_owned(), trial: 3 };
         let of = |ack, persistent| {

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use acidtest_model::{Address, StoreError};
+use acidtest_model::{Address, Secret, StoreError};
+use acidtest_transport::{TlsError, Transport};
 use serde_json::Value;
 use tokio::time::timeout;
 
+#[cfg(feature = "tls")]
+use crate::protocol::UserKey;
 use crate::{
     jetstream::{AccountInfo, Api},
-    protocol::{ApiError, Connection, Error, Login},
+    protocol::{ApiError, Connection, Error, Login, looks_like_seed},
 };
 
 /// How long connecting and logging in may take.
@@ -20,7 +23,7 @@ const ENABLE: &str =
 /// Address and login of the server. Connections are opened alike for clients and for requests that are not measured.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    endpoint: String,
+    transport: Transport,
     login: Login,
     address: String,
     /// The server's id when the store was opened. It has another once it was restarted.
@@ -31,7 +34,7 @@ impl ConnectOptions {
     /// For the server at an address.
     ///
     /// # Errors
-    /// If something follows the port: there are no databases.
+    /// If something follows the port: there are no databases. If a certificate that it names cannot be used.
     pub fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
         if !address.path.is_empty() {
             return Err(StoreError::Unreachable {
@@ -42,13 +45,17 @@ impl ConnectOptions {
         }
         let login = match (&address.user, &address.password) {
             (Some(user), Some(password)) => Login::User(user.clone(), password.clone()),
-            (Some(user), None) => Login::User(user.clone(), acidtest_model::Secret::new("")),
-            // a token is a secret, and so takes the password's place in the address
-            (None, Some(token)) => Login::Token(token.clone()),
+            (Some(user), None) => Login::User(user.clone(), Secret::new("")),
+            // a token or a seed is a secret, and so takes the password's place in the address
+            (None, Some(secret)) => token_or_seed(secret).map_err(|cause| StoreError::Unreachable {
+                address: address.to_string(),
+                cause: cause.to_owned(),
+                remedy: "give the seed of a user, which begins with SU, as nk -gen user makes it".to_owned(),
+            })?,
             (None, None) => Login::Anonymous,
         };
         Ok(Self {
-            endpoint: address.endpoint(default_port),
+            transport: Transport::new(address, default_port)?,
             login,
             address: address.to_string(),
             id: String::new(),
@@ -69,7 +76,7 @@ impl ConnectOptions {
     /// # Errors
     /// If the server does not answer, or refuses the login.
     pub async fn connect(&self) -> Result<Connection, Error> {
-        let connected = timeout(CONNECT, Connection::connect(&self.endpoint, &self.login)).await;
+        let connected = timeout(CONNECT, Connection::connect(&self.transport, &self.login)).await;
         connected.unwrap_or_else(|_| Err(Error::Lost(format!("no greeting within {CONNECT:?}"))))
     }
 
@@ -103,7 +110,10 @@ impl ConnectOptions {
                 Error::NoResponders(_) => "JetStream is not enabled".to_owned(),
                 _ => error.to_string(),
             },
-            remedy: remedy(error).to_owned(),
+            remedy: match error {
+                Error::Tls(TlsError { remedy, .. }) => remedy.clone(),
+                _ => remedy(error).to_owned(),
+            },
         }
     }
 
@@ -123,6 +133,22 @@ impl ConnectOptions {
     }
 }
 
+/// What a secret without a user is: the seed of an `NKey`, which is known by its form, or a token.
+fn token_or_seed(secret: &Secret) -> Result<Login, &'static str> {
+    if !looks_like_seed(secret.reveal()) {
+        return Ok(Login::Token(secret.clone()));
+    }
+    #[cfg(feature = "tls")]
+    return match UserKey::of_seed(secret.reveal()) {
+        Some(_) => Ok(Login::NKey(secret.clone())),
+        None => {
+            Err("what stands in the password's place looks like the seed of an NKey, and is not a user's")
+        }
+    };
+    #[cfg(not(feature = "tls"))]
+    Err("this acidtest was built without the feature tls, which NKeys need")
+}
+
 fn remedy(error: &Error) -> &'static str {
     match error {
         Error::NoResponders(_) | Error::Api(ApiError { err_code: ApiError::NOT_ENABLED, .. }) => ENABLE,
@@ -130,10 +156,9 @@ fn remedy(error: &Error) -> &'static str {
             "enable JetStream for the account, or log in as a user of another"
         }
         Error::Closed(words) if words.contains("Authorization") || words.contains("Authentication") => {
-            "check the user and the password, in the address or in ACIDTEST_PASSWORD; a token stands in the \
-             password's place, without a user"
+            "check the user and the password, in the address or in ACIDTEST_PASSWORD; a token, or the seed of \
+             an NKey, stands in the password's place, without a user"
         }
-        Error::Closed(words) if words.contains("TLS") => "name a server that also talks without TLS",
         Error::Closed(words) if words.contains("Permissions") => {
             "log in as a user who may publish to $JS.API.>, $JS.ACK.> and the namespace, and subscribe to _INBOX.>"
         }
@@ -151,7 +176,7 @@ mod tests {
         let parse = |text| ConnectOptions::new(&Address::parse(text).unwrap(), 4222);
         assert!(parse("nats://host/shop").is_err());
         let server = parse("nats://ann:hunter2@host").unwrap();
-        assert_eq!(server.endpoint, "host:4222");
+        assert_eq!(server.transport.endpoint(), "host:4222");
         let token = parse("nats://:hunter2@host").unwrap();
         assert!(matches!(&token.login, Login::Token(token) if token.reveal() == "hunter2"));
         assert_eq!(parse("nats://host").unwrap().login, Login::Anonymous);

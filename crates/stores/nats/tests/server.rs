@@ -9,6 +9,8 @@ use std::{
 };
 
 use acidtest_lab::Lab;
+#[cfg(feature = "tls")]
+use acidtest_model::Secret;
 use acidtest_model::{Address, Durability, StoreError};
 use acidtest_store_nats::{KIND, Nats};
 use acidtest_testbed::{AfterRemoval, Subject, World, login, wait, wanted};
@@ -61,20 +63,21 @@ fn where_nobody_listens_is_told_with_a_remedy() {
     NATS.refuses(&Address::loopback("nats", None, free, ""), &["refused", "start the server"]);
 }
 
-/// A server such as the lab does not start: without `JetStream`, and for one user only. Dropping it ends it.
+/// A server such as the lab does not start: without `JetStream`, and not for everybody. Dropping it ends it.
 struct Other {
     child: Child,
     port: u16,
 }
 
 impl Other {
-    fn start() -> Option<Self> {
+    fn start(arguments: &[&str]) -> Option<Self> {
         if !wanted("nats") {
             return None;
         }
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let child = Command::new(Lab::locate("nats").unwrap().program)
-            .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--user", "ann", "--pass", "hunter2"])
+            .args(["--addr", "127.0.0.1", "--port", &port.to_string()])
+            .args(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -97,7 +100,7 @@ impl Drop for Other {
 
 #[test]
 fn a_login_or_jetstream_that_is_missing_is_told_with_a_remedy() {
-    let Some(server) = Other::start() else { return };
+    let Some(server) = Other::start(&["--user", "ann", "--pass", "hunter2"]) else { return };
     let anonymous = Address::loopback("nats", None, server.port, "");
     let wrong = login(&anonymous, "ann", Some("swordfish"));
     for address in [&anonymous, &wrong] {
@@ -105,4 +108,21 @@ fn a_login_or_jetstream_that_is_missing_is_told_with_a_remedy() {
     }
     let right = login(&anonymous, "ann", Some("hunter2"));
     NATS.refuses(&right, &["JetStream is not enabled", "nats-server --jetstream"]);
+}
+
+/// The seed and the public key are those of the documentation of NATS.
+#[cfg(feature = "tls")]
+#[test]
+fn a_user_proves_who_it_is_by_an_nkey() {
+    const SEED: &str = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
+    const PUBLIC: &str = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("authorization {{ users = [ {{ nkey: {PUBLIC} }} ] }}")).unwrap();
+    let Some(server) = Other::start(&["--config", file.path().to_str().unwrap()]) else { return };
+    let anonymous = Address::loopback("nats", None, server.port, "");
+    NATS.refuses(&anonymous, &["Authorization Violation", "the seed of an NKey"]);
+    let with = |seed: &str| Address { password: Some(Secret::new(seed)), ..anonymous.clone() };
+    // let in, this server lacks something else
+    NATS.refuses(&with(SEED), &["JetStream is not enabled"]);
+    NATS.refuses(&with(&SEED.replace("CSSL", "CSSM")), &["looks like the seed of an NKey", "begins with SU"]);
 }

@@ -13,14 +13,100 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::Address;
+use acidtest_model::{Address, StoreError};
+use acidtest_transport::{CONNECT, Transport};
 use futures_util::future::maybe_done;
-use tokio_postgres::{Client, Config, Error, NoTls, Socket, config::SslMode, tls::NoTlsStream};
+use tokio::time::timeout;
+#[cfg(feature = "tls")]
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{
+    Client, Config, Error, NoTls, Socket,
+    config::{ChannelBinding, SslMode},
+    tls::NoTlsStream,
+};
+#[cfg(feature = "tls")]
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::{DEFAULT_PORT, fault};
 
-/// How long the network may take to connect before a host counts as unreachable.
-const CONNECT: Duration = Duration::from_secs(5);
+/// How long connecting, a handshake of TLS and logging in may take together; a server that starts may keep a client waiting.
+const LOGIN: Duration = Duration::from_secs(8);
+
+/// Address and login of the server. Connections are opened alike for clients and for work that is not timed.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    address: Address,
+    config: Config,
+    transport: Transport,
+}
+
+impl ConnectOptions {
+    /// For the server at an address.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`]: a certificate that it names cannot be used.
+    pub fn new(address: &Address) -> Result<Self, StoreError> {
+        let transport = Transport::new(address, DEFAULT_PORT)?;
+        let mut config = Config::new();
+        config
+            .host(&address.host)
+            .port(address.port.unwrap_or(DEFAULT_PORT))
+            .application_name("acidtest")
+            // with TLS, a server that says it has none is told nothing
+            .ssl_mode(if transport.check().is_some() { SslMode::Require } else { SslMode::Disable })
+            .connect_timeout(CONNECT);
+        if address.tls.as_ref().is_some_and(|tls| tls.binds) {
+            config.channel_binding(ChannelBinding::Require);
+        }
+        if let Some(user) = &address.user {
+            config.user(user);
+        }
+        if let Some(password) = &address.password {
+            config.password(password.reveal());
+        }
+        if !address.path.is_empty() {
+            config.dbname(&address.path);
+        }
+        Ok(Self { address: address.clone(), config, transport })
+    }
+
+    /// The address.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// Connects and logs in.
+    pub(crate) async fn connect(&self) -> Result<Connection, ConnectError> {
+        Ok(timeout(LOGIN, self.log_in()).await.map_err(|_| ConnectError::Silent)??)
+    }
+
+    async fn log_in(&self) -> Result<Connection, Error> {
+        #[cfg(feature = "tls")]
+        if let Some(security) = self.transport.security() {
+            let tls = MakeRustlsConnect::new((**security.config()).clone());
+            let (client, connection) = self.config.connect(tls).await?;
+            return Ok(Connection::new(client, Half::Secured(Box::new(connection))));
+        }
+        let (client, connection) = self.config.connect(NoTls).await?;
+        Ok(Connection::new(client, Half::Open(Box::new(connection))))
+    }
+}
+
+/// Why no connection came about.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    /// The driver's reason.
+    #[error("{}", fault::words(.0))]
+    Driver(#[from] Error),
+    /// Something accepts connections there, and does not answer.
+    #[error("no answer within {LOGIN:?}")]
+    Silent,
+}
 
 /// One client's connection to a PostgreSQL server, driven by whoever awaits an answer on it.
 pub struct Connection {
@@ -31,15 +117,21 @@ pub struct Connection {
 /// The half that reads and writes the socket.
 struct Wire {
     /// `None` once it has ended: only when it is dropped do requests that wait for it learn that.
-    connection: Option<tokio_postgres::Connection<Socket, NoTlsStream>>,
+    connection: Option<Half>,
     /// Why the connection ended, where that is known.
     ended: Option<String>,
 }
 
+/// The driver's own half, with TLS or without.
+enum Half {
+    Open(Box<tokio_postgres::Connection<Socket, NoTlsStream>>),
+    #[cfg(feature = "tls")]
+    Secured(Box<tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>>),
+}
+
 impl Connection {
-    pub(crate) async fn open(address: &Address) -> Result<Self, Error> {
-        let (client, connection) = config(address).connect(NoTls).await?;
-        Ok(Self { client: Arc::new(client), wire: Wire { connection: Some(connection), ended: None } })
+    fn new(client: Client, half: Half) -> Self {
+        Self { client: Arc::new(client), wire: Wire { connection: Some(half), ended: None } }
     }
 
     /// Sends one or more requests at once, and waits for all answers.
@@ -90,7 +182,12 @@ impl Connection {
 impl Wire {
     fn poll(&mut self, context: &mut Context<'_>) {
         let Some(connection) = &mut self.connection else { return };
-        if let Poll::Ready(ended) = Pin::new(connection).poll(context) {
+        let ended = match connection {
+            Half::Open(connection) => Pin::new(connection).poll(context),
+            #[cfg(feature = "tls")]
+            Half::Secured(connection) => Pin::new(connection).poll(context),
+        };
+        if let Poll::Ready(ended) = ended {
             self.ended = ended.err().map(|error| fault::words(&error));
             self.connection = None;
         }
@@ -118,24 +215,4 @@ pub(crate) async fn in_order<F: Future>(requests: impl Iterator<Item = F>) -> Ve
     })
     .await;
     requests.iter_mut().filter_map(|request| request.as_mut().take_output()).collect()
-}
-
-fn config(address: &Address) -> Config {
-    let mut config = Config::new();
-    config
-        .host(&address.host)
-        .port(address.port.unwrap_or(DEFAULT_PORT))
-        .application_name("acidtest")
-        .ssl_mode(SslMode::Disable)
-        .connect_timeout(CONNECT);
-    if let Some(user) = &address.user {
-        config.user(user);
-    }
-    if let Some(password) = &address.password {
-        config.password(password.reveal());
-    }
-    if !address.path.is_empty() {
-        config.dbname(&address.path);
-    }
-    config
 }

@@ -3,11 +3,14 @@
 use std::{error::Error as _, io};
 
 use acidtest_model::Address;
+use acidtest_transport::{TlsError, demand};
 use acidtest_workloads::{Attempt, Fault};
 use tokio_postgres::{
     Error,
     error::{DbError, Severity, SqlState},
 };
+
+use crate::connection::ConnectError;
 
 /// How far an operation had got when it failed, which tells whether it may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,20 +77,43 @@ pub fn words(error: &Error) -> String {
 const LOGIN: &str =
     "check user and password: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or ACIDTEST_PASSWORD";
 
-/// A hint for the user on how to mend a connection that could not be opened.
-pub(crate) fn remedy(error: &Error, address: &Address) -> String {
+/// Why a connection could not be opened, and how the user can mend that.
+pub(crate) fn unreachable(error: &ConnectError, address: &Address) -> (String, String) {
+    let ConnectError::Driver(error) = error else {
+        let remedy = "check host and port, and that the server is not stopped or overloaded";
+        return (error.to_string(), remedy.to_owned());
+    };
+    let tls = match acidtest_transport::explain(error, address) {
+        // these are the driver's words for a server that answers that it has no TLS
+        None if words(error).contains("server does not support TLS") => Some(TlsError::absent()),
+        known => known,
+    };
+    match tls {
+        Some(TlsError { cause, remedy }) => (cause, remedy),
+        None => (words(error), remedy(error, address)),
+    }
+}
+
+fn remedy(error: &Error, address: &Address) -> String {
     let network = error.source().is_some_and(<dyn std::error::Error>::is::<io::Error>);
     let Some(code) = error.code() else {
         return match (network, &address.password) {
             (false, None) => LOGIN,
-            _ => "start the server, or check its host and port; acidtest speaks PostgreSQL without TLS",
+            _ => "start the server, or check its host and port",
         }
         .to_owned();
     };
     if *code == SqlState::INVALID_PASSWORD {
         LOGIN.to_owned()
     } else if *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION {
-        format!("{LOGIN}; the server's pg_hba.conf must let the user in from here without TLS")
+        // a server that lets the user in by TLS alone says "no encryption"
+        match address.tls {
+            Some(_) => format!("{LOGIN}; the server's pg_hba.conf must let the user in from here"),
+            None => format!(
+                "{LOGIN}; the server's pg_hba.conf must let the user in from here. If it does so by TLS alone, {}",
+                demand(address)
+            ),
+        }
     } else if *code == SqlState::INVALID_CATALOG_NAME {
         "create the database, or name another after the address's last slash".to_owned()
     } else if *code == SqlState::TOO_MANY_CONNECTIONS {

@@ -1,6 +1,6 @@
 //! The inventory workload on PostgreSQL: one table, one row for each tuple, captured under each lock mode.
 
-use acidtest_model::{Address, Lock, StoreError, Task};
+use acidtest_model::{Lock, StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, Fault, Place,
     inventory::{
@@ -11,7 +11,7 @@ use acidtest_workloads::{
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::{
-    Postgres,
+    ConnectOptions, Postgres,
     connection::in_order,
     fault::{self, SendState},
     quoted,
@@ -40,7 +40,7 @@ impl InventoryStore for Postgres {
     }
 
     fn client(&self, place: &Place, lock: Lock, scenario: Scenario) -> ClientTask {
-        let connector = PostgresConnector { address: self.address.clone(), lock, table: table(place) };
+        let connector = PostgresConnector { server: self.server.clone(), lock, table: table(place) };
         inventory::task(connector, scenario)
     }
 
@@ -99,7 +99,7 @@ fn small(row: &Row, column: usize) -> Result<u8, String> {
 }
 
 struct PostgresConnector {
-    address: Address,
+    server: ConnectOptions,
     lock: Lock,
     table: String,
 }
@@ -109,7 +109,7 @@ impl Connector for PostgresConnector {
 
     async fn connect(&self) -> Result<Self::Connection, String> {
         let prepare = async |client: &Client| prepare(client, self.lock, &self.table).await;
-        let (session, statements) = Session::open(&self.address, prepare).await?;
+        let (session, statements) = Session::open(&self.server, prepare).await?;
         Ok(SqlConnection::new(session, statements))
     }
 }

@@ -1,6 +1,6 @@
 //! The join workload on PostgreSQL.
 
-use acidtest_model::{Address, StoreError, Task};
+use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, ClientTask, LoadProgress, Place,
     join::{self, Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder},
@@ -9,7 +9,7 @@ use acidtest_workloads::{
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::{
-    Postgres,
+    ConnectOptions, Postgres,
     fault::SendState,
     quoted, records,
     session::{PLANNED_ONCE, Session},
@@ -97,8 +97,8 @@ impl JoinStore for Postgres {
     }
 
     fn client(&self, place: &Place, value: u8, scenario: Scenario) -> ClientTask {
-        let (address, tables) = (self.address.clone(), Tables::of(place));
-        join::task(PostgresConnector { address, tables, value: value.into() }, scenario)
+        let (server, tables) = (self.server.clone(), Tables::of(place));
+        join::task(PostgresConnector { server, tables, value: value.into() }, scenario)
     }
 
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
@@ -110,7 +110,7 @@ impl JoinStore for Postgres {
 }
 
 struct PostgresConnector {
-    address: Address,
+    server: ConnectOptions,
     tables: Tables,
     value: i16,
 }
@@ -130,7 +130,7 @@ impl Connector for PostgresConnector {
             let ext_first = client.prepare(&self.tables.query(TableOrder::ExtFirst)).await?;
             Ok((ext_first, client.prepare(&self.tables.query(TableOrder::UsertableFirst)).await?))
         };
-        let (session, (ext_first, usertable_first)) = Session::open(&self.address, prepare).await?;
+        let (session, (ext_first, usertable_first)) = Session::open(&self.server, prepare).await?;
         Ok(Connection { session, ext_first, usertable_first, value: self.value })
     }
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL: one connection per client, over TCP without TLS, statements prepared once.
+//! PostgreSQL: one connection per client, over TCP, statements prepared once.
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
@@ -17,8 +17,8 @@ mod value;
 use std::collections::BTreeMap;
 
 use acidtest_model::{
-    Address, Durability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
-    Support, Task,
+    Address, Durability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH, NegotiatedTls, StoreError,
+    StoreKind, Support, Task,
 };
 use acidtest_workloads::{
     Owner, Store,
@@ -31,7 +31,10 @@ use acidtest_workloads::{
 };
 use tokio_postgres::{Client, Error, error::SqlState};
 
-pub use crate::{connection::Connection, point::Point};
+pub use crate::{
+    connection::{ConnectOptions, Connection},
+    point::Point,
+};
 
 const DEFAULT_PORT: u16 = 5432;
 
@@ -66,6 +69,7 @@ pub const KIND: StoreKind = StoreKind {
     ],
     transactions: Support::Yes("BEGIN … COMMIT"),
     refresh: NO_REFRESH,
+    tls: acidtest_model::OWN_TLS,
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
@@ -101,7 +105,7 @@ const NAME_MAX: usize = 63;
 /// A PostgreSQL server, as a store.
 #[derive(Debug)]
 pub struct Postgres {
-    address: Address,
+    server: ConnectOptions,
 }
 
 impl Postgres {
@@ -110,7 +114,7 @@ impl Postgres {
     /// # Errors
     /// [`StoreError::Unreachable`] where nobody answers or the login fails.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let store = Self { address: address.clone() };
+        let store = Self { server: ConnectOptions::new(address)? };
         store.connection().await?.ask(async |_| ()).await;
         Ok(store)
     }
@@ -118,7 +122,7 @@ impl Postgres {
     /// The address that the store was opened with.
     #[must_use]
     pub fn address(&self) -> &Address {
-        &self.address
+        self.server.address()
     }
 
     /// Opens a connection to the server that is not counted as a client's.
@@ -126,10 +130,10 @@ impl Postgres {
     /// # Errors
     /// [`StoreError::Unreachable`] where nobody answers or the login fails.
     pub async fn connection(&self) -> Result<Connection, StoreError> {
-        Connection::open(&self.address).await.map_err(|error| StoreError::Unreachable {
-            address: self.address.to_string(),
-            cause: fault::words(&error),
-            remedy: fault::remedy(&error, &self.address),
+        let address = self.address();
+        self.server.connect().await.map_err(|error| {
+            let (cause, remedy) = fault::unreachable(&error, address);
+            StoreError::Unreachable { address: address.to_string(), cause, remedy }
         })
     }
 
@@ -145,13 +149,13 @@ impl Postgres {
     }
 
     fn failed(&self, doing: &str, cause: String) -> StoreError {
-        StoreError::Server { doing: doing.to_owned(), address: self.address.to_string(), cause }
+        StoreError::Server { doing: doing.to_owned(), address: self.address().to_string(), cause }
     }
 
     fn occupied(&self, namespace: &str) -> StoreError {
         StoreError::Occupied {
             namespace: format!("schema \"{namespace}\""),
-            address: self.address.to_string(),
+            address: self.address().to_string(),
         }
     }
 }
@@ -169,7 +173,11 @@ fn marker(namespace: &str) -> String {
 impl Store for Postgres {
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
-            let settings = self.on_server("reading the settings", settings).await?;
+            let (settings, tls) = self.on_server("reading the settings", settings).await?;
+            let tls = self.server.transport().check().map(|checked| {
+                let (version, cipher) = tls;
+                NegotiatedTls { version, cipher, checked }
+            });
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
             let (durability, because) = durability(value);
             Ok(EffectiveSettings {
@@ -177,6 +185,7 @@ impl Store for Postgres {
                 durability,
                 because,
                 settings,
+                tls,
             })
         })
     }
@@ -232,10 +241,18 @@ impl Store for Postgres {
     }
 }
 
-async fn settings(client: &Client) -> Result<BTreeMap<String, String>, Error> {
+/// The settings, and the version and cipher of this connection's TLS, in the server's words.
+async fn settings(client: &Client) -> Result<(BTreeMap<String, String>, (String, String)), Error> {
     let sql = "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY($1)";
     let rows = client.query(sql, &[&SETTINGS]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    let settings: Result<_, Error> = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect();
+    let sql = "SELECT coalesce(version, 'none'), coalesce(cipher, 'none') FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    let tls = client.query_opt(sql, &[]).await?;
+    let tls = tls.map_or_else(
+        || Ok(("unknown".to_owned(), "unknown".to_owned())),
+        |row| Ok((row.try_get(0)?, row.try_get(1)?)),
+    );
+    Ok((settings?, tls?))
 }
 
 async fn owner(client: &Client, namespace: &str) -> Result<Owner, Error> {

@@ -21,7 +21,7 @@ fn table(rows: &Rows) -> String {
 impl LogsStore for Postgres {
     fn sink(&self, place: &Place) -> Option<Sink> {
         let users = Some(place.namespace.clone());
-        Some(Sink { address: self.address.clone(), table: table(&self.rows(place)), users })
+        Some(Sink { address: self.server.address().clone(), table: table(&self.rows(place)), users })
     }
 
     fn rows(&self, place: &Place) -> Rows {

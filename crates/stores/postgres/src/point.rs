@@ -4,7 +4,7 @@ use acidtest_model::Address;
 use acidtest_workloads::{Attempt, Fault};
 use tokio_postgres::{Client, Statement};
 
-use crate::{fault::SendState, session::Session};
+use crate::{ConnectOptions, fault::SendState, session::Session};
 
 /// A client's connection, with a statement that reads and one that changes a row of the table `points (id bigint
 /// PRIMARY KEY, value bigint)`.
@@ -22,12 +22,13 @@ impl Point {
     /// # Errors
     /// The reason of the failure, in the server's words.
     pub async fn open(address: &Address) -> Result<Self, String> {
+        let server = ConnectOptions::new(address).map_err(|error| error.to_string())?;
         let prepare = async |client: &Client| {
             let select = client.prepare("SELECT value FROM points WHERE id = $1").await?;
             let update = client.prepare("UPDATE points SET value = value + 1 WHERE id = $1").await?;
             Ok((select, update))
         };
-        let (session, (select, update)) = Session::open(address, prepare).await?;
+        let (session, (select, update)) = Session::open(&server, prepare).await?;
         Ok(Self { session, select, update })
     }
 

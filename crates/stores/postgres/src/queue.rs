@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use acidtest_model::{Address, StoreError, Task};
+use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     Attempt, Completion, Fault, Place,
     queue::{
@@ -21,7 +21,7 @@ use futures_util::future::{MaybeDone, maybe_done};
 use tokio_postgres::{Client, Error, Row, Statement, error::SqlState};
 
 use crate::{
-    Postgres,
+    ConnectOptions, Postgres,
     fault::SendState,
     quoted,
     records::BY_KEY,
@@ -37,7 +37,7 @@ impl QueueAdapter for Postgres {
     type Connector = PostgresConnector;
 
     fn connector(&self, place: &Place, wanted: &Requirements) -> PostgresConnector {
-        PostgresConnector { address: self.address.clone(), table: table(place), wanted: *wanted }
+        PostgresConnector { server: self.server.clone(), table: table(place), wanted: *wanted }
     }
 
     fn declare<'a>(&'a self, place: &'a Place, _: &'a Requirements) -> Task<'a, Result<(), StoreError>> {
@@ -82,7 +82,7 @@ impl QueueAdapter for Postgres {
 
 /// Opens producers' and consumers' connections to one queue.
 pub struct PostgresConnector {
-    address: Address,
+    server: ConnectOptions,
     table: String,
     wanted: Requirements,
 }
@@ -101,7 +101,7 @@ impl Connector for PostgresConnector {
             Ack::Transaction => format!("INSERT INTO {table} (body) SELECT unnest($1::bytea[])"),
         };
         let (session, insert) =
-            Session::open(&self.address, async |client| client.prepare(&sql).await).await?;
+            Session::open(&self.server, async |client| client.prepare(&sql).await).await?;
         let sent = match self.wanted.delivery.ack {
             Ack::None | Ack::Confirm => Sending::Each(Requests::default()),
             Ack::Transaction => Sending::Together(Vec::new()),
@@ -127,7 +127,7 @@ impl Connector for PostgresConnector {
                 }
             })
         };
-        let (session, taking) = Session::open(&self.address, prepare).await?;
+        let (session, taking) = Session::open(&self.server, prepare).await?;
         Ok(PostgresSubscriber { session, taking, stopped: false })
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use acidtest_model::Address;
 use acidtest_workloads::{Attempt, Fault};
 use tokio_postgres::{Client, Error};
 
 use crate::{
+    ConnectOptions,
     connection::Connection,
     fault::{self, SendState},
 };
@@ -72,10 +72,10 @@ impl Session {
     /// Connects, and has `prepare` make settings and prepared statements. Each statement of a client is planned
     /// once: it finds its rows by their keys, whatever the values.
     pub(crate) async fn open<T>(
-        address: &Address,
+        server: &ConnectOptions,
         prepare: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<(Self, T), String> {
-        let mut connection = Connection::open(address).await.map_err(|error| fault::words(&error))?;
+        let mut connection = server.connect().await.map_err(|error| error.to_string())?;
         let ready = connection.ask(async |client| {
             client.batch_execute(PLANNED_ONCE).await?;
             prepare(client).await

@@ -24,7 +24,7 @@ use crate::amqp::{Arguments, Connection, Envelope, Error, Value, ids};
 pub const KIND: StoreKind = StoreKind {
     name: "rabbitmq",
     title: "RabbitMQ",
-    schemes: &["amqp"],
+    schemes: &["amqp", "amqps"],
     address: "amqp://USER:PASSWORD@HOST:5672/VHOST",
     hosting: acidtest_model::Hosting::Program,
     default_port: 5672,
@@ -37,6 +37,7 @@ pub const KIND: StoreKind = StoreKind {
     isolation: &[],
     transactions: Support::No("its transactions are of messages: --ack transaction, --consume transaction"),
     refresh: NO_REFRESH,
+    tls: acidtest_model::OWN_TLS,
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: true,
@@ -76,7 +77,7 @@ impl RabbitMq {
     /// # Errors
     /// If the server does not answer, or refuses this user and password.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
-        let server = ConnectOptions::new(address, KIND.default_port);
+        let server = ConnectOptions::new(address, KIND.default_port)?;
         let connection = server.reach().await?;
         let about = |name| connection.about(name).unwrap_or("unknown").to_owned();
         let version = format!("{} {}", about("product"), about("version"));
@@ -150,6 +151,7 @@ impl Store for RabbitMq {
                 durability: Durability::Disk,
                 because: "each queue has its own durability level".to_owned(),
                 settings: settings.collect::<BTreeMap<_, _>>(),
+                tls: connection.tls(),
             })
         })
     }

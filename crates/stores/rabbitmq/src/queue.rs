@@ -110,7 +110,7 @@ impl QueueAdapter for RabbitMq {
                 ("queue.x-queue-type".to_owned(), kind.to_owned()),
                 ("message.delivery_mode".to_owned(), if delivery.persistent { "2" } else { "1" }.to_owned()),
             ]);
-            Ok(EffectiveSettings { version: server.version.clone(), durability, because, settings })
+            Ok(EffectiveSettings { durability, because, settings, ..server.clone() })
         })
     }
 

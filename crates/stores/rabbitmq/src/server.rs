@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use acidtest_model::{Address, Secret, StoreError};
+use acidtest_transport::{TlsError, Transport, demand};
 use tokio::time::timeout;
 
 use crate::amqp::{Connection, Error, Login};
@@ -17,25 +18,27 @@ const GUEST: &str = "guest";
 /// Address and login of the server. Connections are opened alike for clients and for requests that are not measured.
 #[derive(Clone)]
 pub struct ConnectOptions {
-    endpoint: String,
+    transport: Transport,
     login: Login,
-    address: String,
+    address: Address,
 }
 
 impl ConnectOptions {
     /// For the server at an address; what follows the port is the virtual host.
-    #[must_use]
-    pub fn new(address: &Address, default_port: u16) -> Self {
+    ///
+    /// # Errors
+    /// If a certificate that it names cannot be used.
+    pub fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
         let user = address.user.clone().unwrap_or_else(|| GUEST.to_owned());
         let default = if user == GUEST { GUEST } else { "" };
         let password = address.password.clone().unwrap_or_else(|| Secret::new(default));
         let vhost = if address.path.is_empty() { "/" } else { &address.path };
-        Self {
-            endpoint: address.endpoint(default_port),
+        Ok(Self {
+            transport: Transport::new(address, default_port)?,
             // the engine has timeouts of its own
             login: Login { user, password, vhost: vhost.to_owned(), heartbeat: 0 },
-            address: address.to_string(),
-        }
+            address: address.clone(),
+        })
     }
 
     /// Has the broker take connections for lost that say nothing for this number of seconds.
@@ -50,7 +53,7 @@ impl ConnectOptions {
     /// # Errors
     /// If the server does not answer, or refuses the login or the virtual host.
     pub async fn connect(&self) -> Result<Connection, Error> {
-        let opened = timeout(CONNECT, Connection::open(&self.endpoint, &self.login)).await;
+        let opened = timeout(CONNECT, Connection::open(&self.transport, &self.login)).await;
         opened.unwrap_or_else(|_| Err(Error::Network(format!("no answer within {CONNECT:?}"))))
     }
 
@@ -60,9 +63,9 @@ impl ConnectOptions {
     /// As `connect`, with the address and a remedy.
     pub async fn reach(&self) -> Result<Connection, StoreError> {
         self.connect().await.map_err(|error| StoreError::Unreachable {
-            address: self.address.clone(),
+            address: self.address.to_string(),
             cause: error.to_string(),
-            remedy: remedy(&error).to_owned(),
+            remedy: remedy(&error, &self.address),
         })
     }
 
@@ -72,26 +75,36 @@ impl ConnectOptions {
     }
 
     pub(crate) fn refused(&self, doing: &str, cause: String) -> StoreError {
-        StoreError::Server { doing: doing.to_owned(), address: self.address.clone(), cause }
+        StoreError::Server { doing: doing.to_owned(), address: self.address.to_string(), cause }
     }
 
     pub(crate) fn occupied(&self, name: &str) -> StoreError {
-        StoreError::Occupied { namespace: format!("queue \"{name}\""), address: self.address.clone() }
+        StoreError::Occupied { namespace: format!("queue \"{name}\""), address: self.address.to_string() }
     }
 }
 
-fn remedy(error: &Error) -> &'static str {
-    match (error.code(), error) {
+fn remedy(error: &Error, address: &Address) -> String {
+    let remedy = match (error.code(), error) {
+        (_, Error::Tls(TlsError { remedy, .. })) => remedy,
         (Some(403), _) => {
             "check the user and the password, in the address or in ACIDTEST_PASSWORD; the user guest may log in from \
              the server's own machine only"
         }
         (Some(530), _) => "name a virtual host that exists and that the user may use, behind the port",
+        // a port for TLS answers a greeting without it by an alert, and closes
+        (_, Error::Protocol(_)) if address.tls.is_none() => {
+            return format!(
+                "name the port of a RabbitMQ server for AMQP 0-9-1, 5672 by default; if it is one for TLS, 5671 by \
+                 default, {}",
+                demand(address)
+            );
+        }
         (_, Error::Protocol(_)) => {
-            "name the port of a RabbitMQ server for AMQP 0-9-1 without TLS, 5672 by default"
+            "name the port of a RabbitMQ server for AMQP 0-9-1 with TLS, 5671 by default"
         }
         _ => "start the server, or check host and port",
-    }
+    };
+    remedy.to_owned()
 }
 
 #[cfg(test)]
@@ -100,14 +113,14 @@ mod tests {
 
     #[test]
     fn an_address_is_used_whole() {
-        let parse = |text| ConnectOptions::new(&Address::parse(text).unwrap(), 5672);
+        let parse = |text| ConnectOptions::new(&Address::parse(text).unwrap(), 5672).unwrap();
         let plain = parse("amqp://localhost");
-        assert_eq!((plain.endpoint.as_str(), plain.login.vhost.as_str()), ("localhost:5672", "/"));
+        assert_eq!((plain.transport.endpoint(), plain.login.vhost.as_str()), ("localhost:5672", "/"));
         assert_eq!((plain.login.user.as_str(), plain.login.password.reveal()), ("guest", "guest"));
         let whole = parse("amqp://me:secret@host:1234/orders");
-        assert_eq!((whole.endpoint.as_str(), whole.login.vhost.as_str()), ("host:1234", "orders"));
+        assert_eq!((whole.transport.endpoint(), whole.login.vhost.as_str()), ("host:1234", "orders"));
         assert_eq!((whole.login.user.as_str(), whole.login.password.reveal()), ("me", "secret"));
-        assert!(!whole.address.contains("secret"));
+        assert!(!whole.address.to_string().contains("secret"));
         assert_eq!(parse("amqp://me@host").login.password.reveal(), "");
     }
 }

@@ -11,13 +11,13 @@ use acidtest_workloads::{
         Withdrawal, plan_capture,
     },
 };
-use redis::{Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection, cmd, pipe};
+use redis::{Cmd, Pipeline, RedisResult, Value, cmd, pipe};
 
 use crate::{
     Redis,
     keys::{self, Scan},
     lock::{self, Locked, Locks},
-    server::{ConnectOptions, Request, ended},
+    server::{ConnectOptions, Connection, Request, ended},
     session::{Script, Session, Step},
 };
 
@@ -148,7 +148,7 @@ fn lay_in(batch: &mut Pipeline, keys: &Keys, items: &[Item]) {
     }
 }
 
-async fn read_stock(connection: &mut MultiplexedConnection, keys: &Keys) -> RedisResult<Vec<StockRow>> {
+async fn read_stock(connection: &mut Connection, keys: &Keys) -> RedisResult<Vec<StockRow>> {
     // SCAN may return a key twice
     let mut found = BTreeSet::new();
     let mut scan = Scan::of(&keys.counts());

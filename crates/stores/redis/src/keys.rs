@@ -1,6 +1,8 @@
 //! Names of keys, and finding keys by their prefix.
 
-use redis::{RedisResult, aio::MultiplexedConnection, cmd};
+use redis::{RedisResult, cmd};
+
+use crate::server::Connection;
 
 /// Keys that one SCAN looks at: enough to pass over a large database of the user's quickly, and done in a
 /// millisecond or so.
@@ -53,10 +55,7 @@ impl Scan {
 
     /// The next few keys, which may be none; `None` at the end. Each has the prefix, even if the server ignores
     /// the pattern: the keys are read, and removed, as acidtest's own.
-    pub(crate) async fn next(
-        &mut self,
-        connection: &mut MultiplexedConnection,
-    ) -> RedisResult<Option<Vec<Vec<u8>>>> {
+    pub(crate) async fn next(&mut self, connection: &mut Connection) -> RedisResult<Option<Vec<Vec<u8>>>> {
         let Some(cursor) = self.cursor else { return Ok(None) };
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(&self.pattern).arg("COUNT").arg(SCANNED);
@@ -68,7 +67,7 @@ impl Scan {
 }
 
 /// Whether any key has the prefix.
-pub(crate) async fn any(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResult<bool> {
+pub(crate) async fn any(connection: &mut Connection, prefix: &str) -> RedisResult<bool> {
     let mut scan = Scan::of(prefix);
     while let Some(keys) = scan.next(connection).await? {
         if !keys.is_empty() {
@@ -79,11 +78,7 @@ pub(crate) async fn any(connection: &mut MultiplexedConnection, prefix: &str) ->
 }
 
 /// Removes every key with the prefix, except one to keep.
-pub(crate) async fn remove(
-    connection: &mut MultiplexedConnection,
-    prefix: &str,
-    keep: Option<&str>,
-) -> RedisResult<()> {
+pub(crate) async fn remove(connection: &mut Connection, prefix: &str, keep: Option<&str>) -> RedisResult<()> {
     let mut scan = Scan::of(prefix);
     while let Some(mut keys) = scan.next(connection).await? {
         keys.retain(|key| keep.is_none_or(|keep| key != keep.as_bytes()));

@@ -40,7 +40,7 @@ pub use crate::{
 pub const KIND: StoreKind = StoreKind {
     name: "redis",
     title: "Redis",
-    schemes: &["redis"],
+    schemes: &["redis", "rediss"],
     address: "redis://USER:PASSWORD@HOST:6379/NUMBER",
     hosting: acidtest_model::Hosting::Program,
     default_port: 6379,
@@ -63,6 +63,7 @@ pub const KIND: StoreKind = StoreKind {
     ],
     transactions: Support::Yes("MULTI … EXEC, after WATCH under soft locks; native: one Lua script"),
     refresh: NO_REFRESH,
+    tls: acidtest_model::OWN_TLS,
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
@@ -153,8 +154,12 @@ impl Redis {
 impl Store for Redis {
     fn effective(&self) -> Task<'_, Result<EffectiveSettings, StoreError>> {
         Box::pin(async {
+            let failed = self.server.failed("reading the settings");
             let mut connection = self.server.reach().await?;
-            settings::read(&mut connection).await.map_err(self.server.failed("reading the settings"))
+            let settings = settings::read(&mut connection).await.map_err(&failed)?;
+            // the driver keeps its stream to itself: that of another connection, opened in the same way, is asked
+            let stream = self.server.transport().connect().await.map_err(|error| failed(error.into()))?;
+            Ok(EffectiveSettings { tls: stream.negotiated(), ..settings })
         })
     }
 
@@ -188,7 +193,7 @@ impl Store for Redis {
             if made == Value::Nil {
                 return Err(StoreError::Occupied {
                     namespace: format!("key prefix \"{}\"", keys::prefix(namespace)),
-                    address: self.server.address().to_owned(),
+                    address: self.server.address(),
                 });
             }
             Ok(())

@@ -19,10 +19,7 @@ use acidtest_workloads::{
         ScanVisitor, Scenario, StoredScan,
     },
 };
-use redis::{
-    Cmd, ErrorKind, Pipeline, RedisError, RedisResult, RedisWrite, ToRedisArgs, Value,
-    aio::MultiplexedConnection, cmd, pipe,
-};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, RedisWrite, ToRedisArgs, Value, cmd, pipe};
 
 use crate::{
     Redis,
@@ -30,7 +27,7 @@ use crate::{
     lock::Locks,
     parcels::client::Client,
     records::{bytes, digits, number},
-    server::ConnectOptions,
+    server::{ConnectOptions, Connection},
     session::{Script, Session},
 };
 
@@ -232,7 +229,7 @@ impl ParcelsStore for Redis {
 
 /// Loads batches of scans until all are taken, by this connection or another.
 async fn load_some(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     names: &Names,
     batches: &RefCell<Batches>,
     loaded: &LoadProgress,
@@ -256,7 +253,7 @@ async fn load_some(
 }
 
 async fn load_one_by_one(
-    connection: MultiplexedConnection,
+    connection: Connection,
     names: &Names,
     loading: &Loading,
     loaded: &LoadProgress,
@@ -274,7 +271,7 @@ async fn load_one_by_one(
 }
 
 async fn read_state(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     names: &Names,
     each: &mut ScanVisitor<'_>,
 ) -> RedisResult<()> {

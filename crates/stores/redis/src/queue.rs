@@ -18,14 +18,12 @@ use acidtest_workloads::{
         QueueAdapter, QueueKind, ReceivedMessage, Requirements, Subscriber,
     },
 };
-use redis::{
-    Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection, cmd, pipe,
-};
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, cmd, pipe};
 
 use crate::{
     Redis, keys,
     queue::wire::{Reply, Wire},
-    server::{ConnectOptions, Request, attempt, ended},
+    server::{ConnectOptions, Connection, Request, attempt, ended},
     session::{Script, Session, Step},
 };
 
@@ -86,7 +84,7 @@ impl QueueAdapter for Redis {
             if found {
                 return Err(StoreError::Server {
                     doing: doing.to_owned(),
-                    address: self.server.address().to_owned(),
+                    address: self.server.address(),
                     cause: format!("the key \"{key}\" exists already"),
                 });
             }
@@ -120,7 +118,7 @@ impl QueueAdapter for Redis {
 
 /// Counts the entries that the group has yet to receive, and those that it holds. The server's own count of the
 /// former, `lag`, is unknown or wrong once entries were deleted.
-async fn depth(connection: &mut MultiplexedConnection, key: &str) -> RedisResult<Depth> {
+async fn depth(connection: &mut Connection, key: &str) -> RedisResult<Depth> {
     let groups: RedisResult<Vec<HashMap<String, Value>>> =
         cmd("XINFO").arg("GROUPS").arg(key).query_async(connection).await;
     let groups = match groups {

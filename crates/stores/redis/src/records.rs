@@ -16,14 +16,14 @@ use acidtest_workloads::{
         Requirements, Scenario, key_name, tag_of,
     },
 };
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value, aio::MultiplexedConnection, cmd, pipe};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value, cmd, pipe};
 
 use crate::{
     Redis,
     keys::{self, Scan},
     lock::{self, Locks},
     records::client::Client,
-    server::ConnectOptions,
+    server::{ConnectOptions, Connection},
     session::{Script, Session, Step},
 };
 
@@ -167,7 +167,7 @@ impl RecordsStore for Redis {
 
 /// Loads batches of records until all are taken, by this connection or another.
 async fn load_some(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     names: &Names,
     layout: &Layout,
     batches: &Batches,
@@ -199,7 +199,7 @@ async fn load_some(
 }
 
 async fn read_state(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     names: &Names,
     layout: &Layout,
     each: &mut RecordVisitor<'_>,

@@ -1,14 +1,17 @@
 //! Connections to the server, and the meaning of its errors.
 
-use std::{fmt, time::Duration};
+use std::{fmt, io, time::Duration};
 
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::{Address, Secret, StoreError};
+use acidtest_transport::{Stream, TlsError, Transport, demand};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
-    RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, aio::MultiplexedConnection, cmd,
-    io::tcp::TcpSettings,
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisFuture,
+    RedisResult, ServerErrorKind, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
+    cmd,
 };
+use tokio::{task::AbortHandle, time::timeout};
 
 /// How long connecting and logging in may take.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
@@ -16,32 +19,59 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// Opens connections to the server, in the same way for clients and for work that is not timed.
 #[derive(Clone)]
 pub(crate) struct ConnectOptions {
-    client: Client,
+    transport: Transport,
+    login: RedisConnectionInfo,
     database: u16,
-    address: String,
+    address: Address,
 }
 
 impl fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // left out: the driver's client holds the password
+        // left out: the login holds the password
         f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// One connection, by the driver. When it is dropped its socket closes at once, whatever is in flight.
+pub(crate) struct Connection {
+    connection: MultiplexedConnection,
+    /// The task that reads and writes the socket.
+    driver: AbortHandle,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl ConnectionLike for Connection {
+    fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
+        self.connection.req_packed_command(cmd)
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.connection.req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.connection.get_db()
     }
 }
 
 impl ConnectOptions {
     pub(crate) fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
-        let unusable = |cause: String, remedy: &str| StoreError::Unreachable {
-            address: address.to_string(),
-            cause,
-            remedy: remedy.to_owned(),
-        };
         let database = match address.path.as_str() {
             "" => 0,
-            number => number.parse::<u16>().map_err(|_| {
-                unusable(
-                    format!("\"{number}\" is no database number"),
-                    "end the address with the number of a database, as in redis://host:6379/0",
-                )
+            number => number.parse::<u16>().map_err(|_| StoreError::Unreachable {
+                address: address.to_string(),
+                cause: format!("\"{number}\" is no database number"),
+                remedy: "end the address with the number of a database, as in redis://host:6379/0".to_owned(),
             })?,
         };
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
@@ -51,24 +81,21 @@ impl ConnectOptions {
         if let Some(password) = address.password.as_ref().map(Secret::reveal) {
             login = login.set_password(password);
         }
-        let port = address.port.unwrap_or(default_port);
-        let info = ConnectionAddr::Tcp(address.host.clone(), port).into_connection_info();
-        // otherwise the driver lets Nagle's algorithm hold requests back
-        let settings = |info: ConnectionInfo| {
-            info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(login)
-        };
-        let client = info.map(settings).and_then(Client::open);
-        let client = client.map_err(|error| unusable(error.to_string(), "check the address"))?;
-        Ok(Self { client, database, address: address.to_string() })
+        let transport = Transport::new(address, default_port)?;
+        Ok(Self { transport, login, database, address: address.clone() })
     }
 
-    pub(crate) fn address(&self) -> &str {
-        &self.address
+    pub(crate) fn address(&self) -> String {
+        self.address.to_string()
     }
 
-    /// The driver's address and login.
-    pub(crate) fn info(&self) -> &ConnectionInfo {
-        self.client.get_connection_info()
+    pub(crate) fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// The driver's user and password.
+    pub(crate) fn login(&self) -> &RedisConnectionInfo {
+        &self.login
     }
 
     pub(crate) fn database(&self) -> u16 {
@@ -77,11 +104,14 @@ impl ConnectOptions {
 
     /// Opens a connection to a server that is ready to answer. The driver neither reconnects it nor sends
     /// anything twice.
-    pub(crate) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        // without a limit of the driver's, which is half a second: the engine times answers itself
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
-        let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+    pub(crate) async fn connect(&self) -> RedisResult<Connection> {
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {CONNECT:?}"));
+        timeout(CONNECT, self.log_in()).await.map_err(late)?
+    }
+
+    async fn log_in(&self) -> RedisResult<Connection> {
+        let stream = self.transport.connect().await?;
+        let mut connection = self.drive(stream).await?;
         // a server that is still loading its data, or wants a password, accepts connections all the same
         cmd("PING").exec_async(&mut connection).await?;
         // done here, since the driver would not say why the server refuses a database
@@ -91,12 +121,22 @@ impl ConnectOptions {
         Ok(connection)
     }
 
+    async fn drive(&self, stream: Stream) -> RedisResult<Connection> {
+        // without a limit of the driver's, which is half a second: the engine times answers itself
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let opened = MultiplexedConnection::new_with_config(&self.login, stream, config).await;
+        let (connection, driver) = opened?;
+        Ok(Connection { connection, driver: tokio::spawn(driver).abort_handle() })
+    }
+
     /// Connects for work that is not timed.
-    pub(crate) async fn reach(&self) -> Result<MultiplexedConnection, StoreError> {
-        self.connect().await.map_err(|error| StoreError::Unreachable {
-            address: self.address.clone(),
-            remedy: remedy(&error).to_owned(),
-            cause: error.to_string(),
+    pub(crate) async fn reach(&self) -> Result<Connection, StoreError> {
+        self.connect().await.map_err(|error| {
+            let (cause, remedy) = match acidtest_transport::explain(&error, &self.address) {
+                Some(TlsError { cause, remedy }) => (cause, remedy),
+                None => (error.to_string(), remedy(&error, &self.address)),
+            };
+            StoreError::Unreachable { address: self.address(), cause, remedy }
         })
     }
 
@@ -104,14 +144,14 @@ impl ConnectOptions {
     pub(crate) fn failed<'a>(&'a self, doing: &'a str) -> impl Fn(RedisError) -> StoreError + 'a {
         move |error| StoreError::Server {
             doing: doing.to_owned(),
-            address: self.address.clone(),
+            address: self.address(),
             cause: words(&error),
         }
     }
 }
 
-fn remedy(error: &RedisError) -> &'static str {
-    match (error.kind(), error.code()) {
+fn remedy(error: &RedisError, address: &Address) -> String {
+    let remedy = match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS")) => {
             "check the user and the password, in the address or in ACIDTEST_PASSWORD"
         }
@@ -120,8 +160,13 @@ fn remedy(error: &RedisError) -> &'static str {
         }
         (ErrorKind::Server(ServerErrorKind::BusyLoading), _) => "wait until the server has loaded its data",
         (ErrorKind::Server(_), _) => "check the number of the database, and that the server accepts clients",
+        // a port for TLS closes a connection that begins otherwise
+        _ if address.tls.is_none() && error.is_connection_dropped() && !error.is_connection_refusal() => {
+            return format!("check host and port; if the port is one for TLS, {}", demand(address));
+        }
         _ => "start the server, or check host and port",
-    }
+    };
+    remedy.to_owned()
 }
 
 /// The server's own message; the first one where it refused several commands.

@@ -2,11 +2,10 @@
 
 use acidtest_engine::{Attempt, Fault};
 use redis::{
-    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisResult, ServerErrorKind, ToRedisArgs, Value,
-    aio::MultiplexedConnection, cmd, pipe,
+    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisResult, ServerErrorKind, ToRedisArgs, Value, cmd, pipe,
 };
 
-use crate::server::attempt_exec;
+use crate::server::{Connection, attempt_exec};
 
 /// The wanted result, or the outcome that ended the attempt without it.
 pub(crate) type Step<T> = Result<T, Attempt>;
@@ -30,7 +29,7 @@ impl Script {
     }
 
     /// Loads the script into the server.
-    pub(crate) async fn keep(&self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    pub(crate) async fn keep(&self, connection: &mut Connection) -> RedisResult<()> {
         cmd("SCRIPT").arg("LOAD").arg(self.code).exec_async(connection).await
     }
 
@@ -44,7 +43,7 @@ impl Script {
 
 /// A client's connection, with the state of its scripts and transactions.
 pub struct Session {
-    pub(crate) connection: MultiplexedConnection,
+    pub(crate) connection: Connection,
     /// The current call, kept to reuse its memory.
     call: Cmd,
     /// Whether the server still watches keys for this connection, as no EXEC has followed.
@@ -52,7 +51,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(connection: MultiplexedConnection) -> Self {
+    pub(crate) fn new(connection: Connection) -> Self {
         Self { connection, call: Cmd::new(), watching: false }
     }
 

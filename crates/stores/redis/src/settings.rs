@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use acidtest_model::{Durability, EffectiveSettings};
-use redis::{RedisResult, aio::MultiplexedConnection, cmd, pipe};
+use redis::{RedisResult, cmd, pipe};
+
+use crate::server::Connection;
 
 const SETTINGS: [&str; 8] = [
     "appendonly",
@@ -16,7 +18,7 @@ const SETTINGS: [&str; 8] = [
     "databases",
 ];
 
-pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<EffectiveSettings> {
+pub(crate) async fn read(connection: &mut Connection) -> RedisResult<EffectiveSettings> {
     let info: String = cmd("INFO").arg("server").query_async(connection).await?;
     let (settings, forbidden) = config(connection).await?;
     let (durability, because) = match forbidden {
@@ -26,13 +28,11 @@ pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<
             format!("the settings cannot be read, so nothing is promised: CONFIG GET was refused ({cause})"),
         ),
     };
-    Ok(EffectiveSettings { version: version(&info), durability, because, settings })
+    Ok(EffectiveSettings { version: version(&info), durability, because, settings, tls: None })
 }
 
 /// The settings, and the reason if they could not be read: managed servers forbid CONFIG.
-async fn config(
-    connection: &mut MultiplexedConnection,
-) -> RedisResult<(BTreeMap<String, String>, Option<String>)> {
+async fn config(connection: &mut Connection) -> RedisResult<(BTreeMap<String, String>, Option<String>)> {
     let mut asked = pipe();
     for name in SETTINGS {
         asked.cmd("CONFIG").arg("GET").arg(name);

@@ -64,6 +64,7 @@ pub const KIND: StoreKind = StoreKind {
     ],
     transactions: Support::Yes("BEGIN … COMMIT; IMMEDIATE if it writes under a hard or native lock"),
     refresh: NO_REFRESH,
+    tls: acidtest_model::NO_NETWORK,
     lock_service: false,
     processes: Support::Yes("each opens the file; SQLite locks it between processes"),
     durability_of_data: false,
@@ -262,6 +263,7 @@ impl Store for Sqlite {
                     durability,
                     because: because.to_owned(),
                     settings,
+                    tls: None,
                 })
             })
         })

@@ -58,6 +58,7 @@ pub const KIND: StoreKind = StoreKind {
     ],
     transactions: Support::Yes("native: one stored procedure, between box.begin and box.commit"),
     refresh: NO_REFRESH,
+    tls: Support::No("only Tarantool Enterprise speaks TLS; the open server and its clients do not"),
     lock_service: false,
     processes: acidtest_model::EACH_CONNECTS,
     durability_of_data: false,
@@ -150,7 +151,7 @@ impl Store for Tarantool {
             let read = self.server.run("reading the settings", code, nothing, read_settings);
             let (version, settings) = read.await?;
             let (durability, because) = durability(settings.get("wal_mode").map_or("", String::as_str));
-            Ok(EffectiveSettings { version, durability, because, settings })
+            Ok(EffectiveSettings { version, durability, because, settings, tls: None })
         })
     }
 

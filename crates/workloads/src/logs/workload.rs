@@ -591,6 +591,7 @@ mod tests {
             durability: Durability::Disk,
             because: String::new(),
             settings: BTreeMap::new(),
+            tls: None,
         };
         for (queue, at_gateway, at_queue) in [
             (LogQueue::Disk, Durability::Disk, Durability::Disk),

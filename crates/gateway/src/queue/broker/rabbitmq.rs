@@ -57,7 +57,8 @@ impl RabbitMq {
     ) -> Result<(Box<dyn Broker>, String), Error> {
         let unreached = |error: StoreError| Error::Unreached(error.to_string());
         let most_bytes = for_what.most_bytes();
-        let server = ConnectOptions::new(address, KIND.default_port).with_heartbeat(HEARTBEAT);
+        let server =
+            ConnectOptions::new(address, KIND.default_port).map_err(unreached)?.with_heartbeat(HEARTBEAT);
         let broker = Self { server, queue: queue.to_owned(), most_bytes, is_gone: Arc::default() };
         let mut connection = broker.server.reach().await.map_err(unreached)?;
         let version = connection.about("version").unwrap_or("of an unknown version").to_owned();

@@ -4,7 +4,7 @@ mod connection;
 mod statements;
 mod table;
 
-use acidtest_model::{Address, CellRequest, Lock, StoreError, Task};
+use acidtest_model::{CellRequest, Lock, StoreError, Task};
 use acidtest_workloads::{
     ClientTask, LoadProgress, Place, TableSize,
     parcels::{self, Connector, Loading, ParcelsStore, Requirements, ScanVisitor, Scenario},
@@ -12,7 +12,7 @@ use acidtest_workloads::{
 use mysql_async::{Conn, Error, prelude::Queryable};
 
 use crate::{
-    MariaDb, connect,
+    ConnectOptions, MariaDb,
     engine::{Engine, Product},
     fault, load, object,
     session::Session,
@@ -81,7 +81,7 @@ impl ParcelsStore for MariaDb {
 impl MariaDb {
     fn connector(&self, place: &Place, wanted: Requirements) -> ScansConnector {
         ScansConnector {
-            address: self.address.clone(),
+            server: self.server.clone(),
             product: self.product,
             engine: self.engine,
             names: Names::of(place),
@@ -113,7 +113,7 @@ impl Names {
 }
 
 struct ScansConnector {
-    address: Address,
+    server: ConnectOptions,
     product: Product,
     engine: Engine,
     names: Names,
@@ -129,7 +129,7 @@ impl Connector for ScansConnector {
 
     async fn connect(&self) -> Result<Connection, String> {
         let words = |error: Error| fault::words(&error);
-        let conn = connect(&self.address).await.map_err(words)?;
+        let conn = self.server.connect().await.map_err(words)?;
         self.prepare(conn).await.map_err(words)
     }
 }
@@ -261,7 +261,7 @@ mod tests {
                 let scans = [single.scan(5), single.scan(u64::from(MOST))];
                 let last = scans.iter().map(acidtest_workloads::parcels::Scan::hash).max().unwrap();
                 let held = format!("SELECT GET_LOCK('{}{last}', 0)", Names::of(&single.place).lock);
-                let mut holder = connect(&store.address).await.unwrap();
+                let mut holder = store.server.connect().await.unwrap();
                 assert_eq!(holder.query_first(held).await.unwrap(), Some(1_u8));
                 let connector = store.connector(&single.place, single.wanted);
                 let mut connection = connector.connect().await.unwrap();

@@ -10,15 +10,15 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use acidtest_model::Secret;
+use acidtest_model::{NegotiatedTls, Secret};
+use acidtest_transport::{Stream, TlsError, Transport};
 use rand::{TryRng, rngs::SysRng};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+#[cfg(feature = "tls")]
+use super::UserKey;
 use super::{
     Error, Message,
     wire::{self, Op, Places, Split},
@@ -41,6 +41,7 @@ const SUBSCRIPTION: &str = "1";
 /// The server's description of itself, which it sends when a client connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the protocol's")]
 pub struct Info {
     /// The server's id, a new one each time it starts.
     pub server_id: String,
@@ -52,8 +53,12 @@ pub struct Info {
     pub headers: bool,
     /// Whether `JetStream` is enabled.
     pub jetstream: bool,
+    /// What a user with an `NKey` is to sign; empty where the server knows none.
+    pub nonce: String,
     /// Whether the server refuses connections without TLS.
     pub tls_required: bool,
+    /// Whether it offers TLS, too.
+    pub tls_available: bool,
 }
 
 /// The credentials to log in with.
@@ -65,6 +70,9 @@ pub enum Login {
     User(String, Secret),
     /// A token.
     Token(Secret),
+    /// The seed of a user's `NKey`, which is not sent.
+    #[cfg(feature = "tls")]
+    NKey(Secret),
 }
 
 /// The beginning of a message in the stream of all bytes that were ever to be sent on a connection.
@@ -77,7 +85,7 @@ pub struct Place(u64);
 /// futures of these may be dropped at any time without losing anything. After any error but [`Error::TooLong`] the
 /// connection is not usable any more, and every later call returns the same error.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     info: Info,
     /// The beginning of the subjects to which requests are answered.
     inbox: String,
@@ -101,13 +109,10 @@ enum ServerEvent {
 }
 
 impl Connection {
-    /// Connects to `host:port`, logs in and waits until the server has accepted the login.
-    pub async fn connect(endpoint: &str, login: &Login) -> Result<Self, Error> {
-        let lost = |error: io::Error| Error::Lost(error.to_string());
-        let stream = TcpStream::connect(endpoint).await.map_err(lost)?;
-        stream.set_nodelay(true).map_err(lost)?;
+    /// Connects, logs in and waits until the server has accepted the login.
+    pub async fn connect(transport: &Transport, login: &Login) -> Result<Self, Error> {
         let mut connection = Self {
-            stream,
+            stream: transport.connect_openly().await?,
             info: Info::default(),
             inbox: inbox()?,
             output: Vec::new(),
@@ -119,12 +124,32 @@ impl Connection {
             ended: None,
         };
         connection.greeting().await?;
-        if connection.info.tls_required {
-            return Err(Error::Closed("it wants TLS, which is not spoken here".to_owned()));
-        }
+        let mut connection = connection.secured(transport).await?;
         connection.say_hello(login);
         connection.ping().await?;
         Ok(connection)
+    }
+
+    /// Goes over to TLS, if it was asked for. The server greets without.
+    async fn secured(self, transport: &Transport) -> Result<Self, Error> {
+        let Info { tls_required, tls_available, .. } = self.info;
+        match transport.check() {
+            None if tls_required => return Err(TlsError::demanded(transport.address()).into()),
+            None => return Ok(self),
+            Some(_) if !tls_required && !tls_available => return Err(TlsError::absent().into()),
+            Some(_) => {}
+        }
+        if self.unread() > 0 {
+            // somebody in between might have put it there, to pass for what the server says with TLS
+            return Err(Error::Protocol("more than a greeting before TLS".to_owned()));
+        }
+        Ok(Self { stream: transport.secure(self.stream).await?, ..self })
+    }
+
+    /// The TLS that was agreed on; none without TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<NegotiatedTls> {
+        self.stream.negotiated()
     }
 
     /// Waits for the line INFO, with which every NATS server begins.
@@ -157,6 +182,14 @@ impl Connection {
                 hello["pass"] = json!(password.reveal());
             }
             Login::Token(token) => hello["auth_token"] = json!(token.reveal()),
+            #[cfg(feature = "tls")]
+            Login::NKey(seed) => {
+                // a seed that is none was refused when the address was read
+                if let Some(key) = UserKey::of_seed(seed.reveal()) {
+                    hello["nkey"] = json!(key.public());
+                    hello["sig"] = json!(key.sign(&self.info.nonce));
+                }
+            }
         }
         let hello = format!("CONNECT {hello}\r\nSUB {}* {SUBSCRIPTION}\r\n", self.inbox);
         self.output.extend_from_slice(hello.as_bytes());
@@ -272,8 +305,8 @@ impl Connection {
         self.input.reserve(READ_ROOM);
         match self.stream.try_read_buf(&mut self.input) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(error) => Err(self.lost(&error.to_string())),
-            Ok(0) => Err(self.lost("the server closed the connection")),
+            Err(error) => Err(self.lost(error)),
+            Ok(0) => Err(self.lost(ended())),
             Ok(_) => Ok(()),
         }
     }
@@ -296,10 +329,17 @@ impl Connection {
         }
         while let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
             match ready!(pin!(self.stream.write(rest)).poll(context)) {
-                Ok(0) => return Poll::Ready(Err(self.lost("the connection takes nothing more"))),
+                Ok(0) => {
+                    return Poll::Ready(
+                        Err(self.lost(io::Error::other("the connection takes nothing more"))),
+                    );
+                }
                 Ok(written) => self.written += written,
-                Err(error) => return Poll::Ready(Err(self.lost(&error.to_string()))),
+                Err(error) => return Poll::Ready(Err(self.lost(error))),
             }
+        }
+        if let Err(error) = ready!(pin!(self.stream.flush()).poll(context)) {
+            return Poll::Ready(Err(self.lost(error)));
         }
         self.before += self.output.len() as u64;
         self.output.clear();
@@ -314,15 +354,15 @@ impl Connection {
         }
         self.make_room();
         Poll::Ready(match ready!(pin!(self.stream.read_buf(&mut self.input)).poll(context)) {
-            Ok(0) => Err(self.lost("the server closed the connection")),
+            Ok(0) => Err(self.lost(ended())),
             Ok(_) => Ok(()),
-            Err(error) => Err(self.lost(&error.to_string())),
+            Err(error) => Err(self.lost(error)),
         })
     }
 
     /// Notes that the connection has ended. The reason is the error that the server sent last, if it can still be
     /// read, else `cause`.
-    fn lost(&mut self, cause: &str) -> Error {
+    fn lost(&mut self, cause: io::Error) -> Error {
         while self.unread() <= UNREAD_MAX {
             self.make_room();
             if !matches!(self.stream.try_read_buf(&mut self.input), Ok(read) if read > 0) {
@@ -330,7 +370,7 @@ impl Connection {
             }
         }
         let last = parting_words(self.input.get(self.consumed..).unwrap_or_default());
-        let error = last.map_or_else(|| Error::Lost(cause.to_owned()), Error::Closed);
+        let error = last.map_or_else(|| cause.into(), Error::Closed);
         self.ended.get_or_insert(error).clone()
     }
 
@@ -428,6 +468,10 @@ impl fmt::Debug for Connection {
             .field("ended", &self.ended)
             .finish_non_exhaustive()
     }
+}
+
+fn ended() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")
 }
 
 /// A random prefix for subjects, so that no other client has the same.

@@ -1,11 +1,18 @@
 //! Errors of a connection, and refusals of requests.
 
+use std::io;
+
+use acidtest_transport::TlsError;
+
 /// The reason why a request has no answer, or a refusal that was the answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The connection broke.
     #[error("{0}")]
     Lost(String),
+    /// TLS did not come about, or ended.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The server closed the connection or is about to, for the reason that it gave.
     #[error("the server closed the connection: {0}")]
     Closed(String),
@@ -27,6 +34,12 @@ pub enum Error {
     /// `JetStream` refused the request.
     #[error(transparent)]
     Api(#[from] ApiError),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        TlsError::within(&error).map_or_else(|| Self::Lost(error.to_string()), Self::Tls)
+    }
 }
 
 /// A refusal by `JetStream`.

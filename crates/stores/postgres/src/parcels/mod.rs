@@ -5,14 +5,14 @@ mod connection;
 mod statements;
 mod table;
 
-use acidtest_model::{Address, StoreError, Task};
+use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     ClientTask, LoadProgress, Place, TableSize,
     parcels::{self, Connector, Loading, ParcelsStore, Requirements, ScanVisitor, Scenario},
 };
 use tokio_postgres::Client;
 
-use crate::{Postgres, session::Session};
+use crate::{ConnectOptions, Postgres, session::Session};
 use connection::Connection;
 use statements::Statements;
 use table::Names;
@@ -32,7 +32,7 @@ impl ParcelsStore for Postgres {
 
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let connector =
-            ScansConnector { address: self.address.clone(), names: Names::of(place), wanted: *wanted };
+            ScansConnector { server: self.server.clone(), names: Names::of(place), wanted: *wanted };
         parcels::task(connector, scenario)
     }
 
@@ -60,7 +60,7 @@ impl ParcelsStore for Postgres {
 }
 
 struct ScansConnector {
-    address: Address,
+    server: ConnectOptions,
     names: Names,
     wanted: Requirements,
 }
@@ -82,7 +82,7 @@ impl Connector for ScansConnector {
             client.batch_execute(SETTINGS).await?;
             Statements::prepare(client, &self.names, &self.wanted).await
         };
-        let (session, statements) = Session::open(&self.address, prepare).await?;
+        let (session, statements) = Session::open(&self.server, prepare).await?;
         Ok(Connection::new(session, statements))
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn connector(store: &Postgres, place: &Place, wanted: Requirements) -> ScansConnector {
-        ScansConnector { address: store.address.clone(), names: Names::of(place), wanted }
+        ScansConnector { server: store.server.clone(), names: Names::of(place), wanted }
     }
 
     /// Inserts rows of a parcel behind the store's back.

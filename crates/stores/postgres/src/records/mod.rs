@@ -4,14 +4,14 @@ mod connection;
 mod statements;
 mod table;
 
-use acidtest_model::{Address, Isolation, StoreError, Task};
+use acidtest_model::{Isolation, StoreError, Task};
 use acidtest_workloads::{
     ClientTask, LoadProgress, Place,
     records::{self, Connector, Layout, RecordVisitor, RecordsStore, Requirements, Scenario},
 };
 use tokio_postgres::{Client, Error};
 
-use crate::{Postgres, session::Session};
+use crate::{ConnectOptions, Postgres, session::Session};
 use connection::Connection;
 use statements::Statements;
 pub(crate) use table::{load, table};
@@ -30,7 +30,7 @@ impl RecordsStore for Postgres {
 
     fn client(&self, place: &Place, wanted: &Requirements, scenario: Scenario) -> ClientTask {
         let connector =
-            PostgresConnector { address: self.address.clone(), table: table(place), wanted: *wanted };
+            PostgresConnector { server: self.server.clone(), table: table(place), wanted: *wanted };
         records::task(connector, scenario)
     }
 
@@ -53,7 +53,7 @@ impl RecordsStore for Postgres {
 }
 
 struct PostgresConnector {
-    address: Address,
+    server: ConnectOptions,
     table: String,
     wanted: Requirements,
 }
@@ -72,7 +72,7 @@ impl Connector for PostgresConnector {
             let level = isolate(client, self.wanted.isolation).await?;
             Ok((level, Statements::prepare(client, &self.table, &self.wanted).await?))
         };
-        let (session, (level, statements)) = Session::open(&self.address, prepare).await?;
+        let (session, (level, statements)) = Session::open(&self.server, prepare).await?;
         match self.wanted.isolation {
             Some(wanted) if !wanted.sql().eq_ignore_ascii_case(&level) => {
                 Err(format!("the isolation level is {level}, though {} was set", wanted.sql()))
@@ -106,7 +106,7 @@ mod tests {
         let store = private.open(Postgres::open);
         wait(store.create(NAMESPACE, "run 1")).unwrap();
         let connect = |place: &Place, wanted: Requirements| PostgresConnector {
-            address: store.address.clone(),
+            server: store.server.clone(),
             table: table(place),
             wanted,
         };

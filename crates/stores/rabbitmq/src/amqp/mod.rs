@@ -7,13 +7,18 @@
 mod decoder;
 mod wire;
 
-use std::{collections::VecDeque, io};
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
 use acidtest_engine::Fault;
-use tokio::{
-    io::{AsyncReadExt, Interest},
-    net::TcpStream,
-};
+use acidtest_model::NegotiatedTls;
+use acidtest_transport::{Stream, TlsError, Transport};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 pub use wire::{Arguments, Envelope, Id, Value};
 
 use self::{
@@ -35,6 +40,9 @@ pub enum Error {
     /// The network failed, or the server did not answer.
     #[error("{0}")]
     Network(String),
+    /// TLS did not come about, or ended.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The server closed the channel or the connection, with this reply code and text.
     #[error("the broker closed the {what}: {code} {text}")]
     Closed {
@@ -74,7 +82,7 @@ impl From<Error> for Fault {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        Self::Network(error.to_string())
+        TlsError::within(&error).map_or_else(|| Self::Network(error.to_string()), Self::Tls)
     }
 }
 
@@ -146,7 +154,7 @@ impl Event {
 
 /// A connection with one channel.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     out: Vec<u8>,
     /// Bytes of `out` that were written.
     written: usize,
@@ -166,11 +174,9 @@ impl Connection {
     ///
     /// # Errors
     /// If the network fails, or the server refuses the login or the virtual host.
-    pub async fn open(endpoint: &str, login: &Login) -> Result<Self, Error> {
-        let stream = TcpStream::connect(endpoint).await?;
-        stream.set_nodelay(true)?;
+    pub async fn open(transport: &Transport, login: &Login) -> Result<Self, Error> {
         let mut connection = Self {
-            stream,
+            stream: transport.connect().await?,
             out: wire::GREETING.to_vec(),
             written: 0,
             decoder: Decoder::new(FRAME_MAX as usize),
@@ -219,6 +225,12 @@ impl Connection {
         Ok(())
     }
 
+    /// The TLS that was agreed on; none without TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<NegotiatedTls> {
+        self.stream.negotiated()
+    }
+
     /// The server's property of this name.
     pub fn about(&self, name: &str) -> Option<&str> {
         self.about.iter().find(|(each, _)| each == name).map(|(_, text)| text.as_str())
@@ -256,24 +268,32 @@ impl Connection {
 
     /// Writes everything that was queued. Reads meanwhile, so that a server can tell that it blocks publishers.
     pub async fn flush(&mut self) -> Result<(), Error> {
-        while self.written < self.out.len() {
+        if self.written < self.out.len() {
+            poll_fn(|context| self.poll_written(context)).await?;
+            self.out.clear();
+            self.written = 0;
+        }
+        Ok(())
+    }
+
+    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        loop {
             self.still()?;
-            match self.stream.try_write(&self.out[self.written..]) {
-                Ok(count) => {
-                    self.written += count;
-                    continue;
+            let written = match self.out.get(self.written..).filter(|rest| !rest.is_empty()) {
+                Some(rest) => Pin::new(&mut self.stream).poll_write(context, rest),
+                None => Pin::new(&mut self.stream).poll_flush(context).map_ok(|()| 0),
+            };
+            match written {
+                Poll::Ready(Ok(0)) if self.written == self.out.len() => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.broken(io::ErrorKind::WriteZero.into()))),
+                Poll::Ready(Ok(count)) => self.written += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.broken(error))),
+                Poll::Pending => {
+                    let read = ready!(self.stream.poll_read_buf(context, self.decoder.room()));
+                    self.received(read)?;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(self.broken(error)),
-            }
-            let ready = self.stream.ready(Interest::READABLE | Interest::WRITABLE).await?;
-            if ready.is_readable() {
-                self.read_what_is_there()?;
             }
         }
-        self.out.clear();
-        self.written = 0;
-        Ok(())
     }
 
     /// Waits for the next event, after writing everything that was queued.
@@ -451,8 +471,11 @@ pub fn declared(arguments: &[u8]) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::Secret;
-    use tokio::{io::AsyncWriteExt, net::TcpListener};
+    use acidtest_model::{Address, Secret};
+    use tokio::{
+        io::AsyncWriteExt,
+        net::{TcpListener, TcpStream},
+    };
 
     use super::*;
 
@@ -460,7 +483,8 @@ mod tests {
     /// greetings.
     async fn connected() -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = listener.local_addr().unwrap().to_string();
+        let address = Address::parse(&format!("amqp://{}", listener.local_addr().unwrap())).unwrap();
+        let transport = Transport::new(&address, 5672).unwrap();
         let mut greetings = Vec::new();
         let start = Arguments::default().short(9).table(&[("product", Value::Text("made up"))]);
         wire::method(&mut greetings, CONNECTION, wire::START, &start);
@@ -474,7 +498,7 @@ mod tests {
             broker.write_all(&greetings).await.unwrap();
             broker
         };
-        let (connection, broker) = tokio::join!(Connection::open(&endpoint, &login), broker);
+        let (connection, broker) = tokio::join!(Connection::open(&transport, &login), broker);
         (connection.unwrap(), broker)
     }
 

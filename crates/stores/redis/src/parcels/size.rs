@@ -6,10 +6,10 @@ use std::{
 };
 
 use acidtest_workloads::{Medium, TableSize};
-use redis::{RedisResult, aio::MultiplexedConnection, pipe};
+use redis::{RedisResult, pipe};
 
 use super::{BATCH, Names};
-use crate::keys::Scan as Walk;
+use crate::{keys::Scan as Walk, server::Connection};
 
 /// Keys of which the memory is asked for at most.
 const SAMPLE: usize = 100_000;
@@ -60,7 +60,7 @@ impl Keys {
 }
 
 /// The memory of the lists, which are the index, and of all other keys of the trial.
-pub(super) async fn measure(connection: &mut MultiplexedConnection, names: &Names) -> RedisResult<TableSize> {
+pub(super) async fn measure(connection: &mut Connection, names: &Names) -> RedisResult<TableSize> {
     let is_list = |key: &[u8]| key.starts_with(names.parcel.as_bytes());
     let (mut rows, mut data, mut index) = (0, Keys::default(), Keys::default());
     // SCAN may return a key twice; of each key only a hash is kept

@@ -187,7 +187,7 @@ fn the_lists_are_the_index_and_all_other_keys_the_data() {
     wait(async {
         let mut connection = redis.server.reach().await.unwrap();
         let names = Names::of(&run.place);
-        let usage = async |connection: &mut MultiplexedConnection, key: String| -> u64 {
+        let usage = async |connection: &mut Connection, key: String| -> u64 {
             cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query_async(connection).await.unwrap()
         };
         let mut data = usage(&mut connection, names.ids.clone()).await;

@@ -5,10 +5,9 @@
 
 use std::io::{self, Write as _};
 
-use redis::ConnectionAddr;
+use acidtest_transport::Stream;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     time::timeout,
 };
 
@@ -33,7 +32,7 @@ pub(super) enum Reply {
 
 /// A connection that speaks RESP2. Its futures may be dropped: nothing is written twice, and no answer is lost.
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: Stream,
     output: Vec<u8>,
     /// How many bytes of `output` have been written.
     written: usize,
@@ -51,15 +50,10 @@ impl Wire {
 
     async fn greet(server: &ConnectOptions, answers: bool) -> Result<Self, String> {
         let words = |error: io::Error| error.to_string();
-        let info = server.info();
-        let ConnectionAddr::Tcp(host, port) = info.addr() else {
-            return Err(format!("{} is no TCP address", info.addr()));
-        };
-        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(words)?;
-        stream.set_nodelay(true).map_err(words)?;
+        let stream = server.transport().connect().await.map_err(words)?;
         let mut wire = Self { stream, output: Vec::new(), written: 0, input: Vec::new(), taken: 0 };
         let mut asked = 1;
-        let login = info.redis_settings();
+        let login = server.login();
         if let Some(password) = login.password() {
             let user = login.username().unwrap_or("default");
             wire.push(&[b"AUTH", user.as_bytes(), password.as_bytes()]);
@@ -107,6 +101,7 @@ impl Wire {
                 written => self.written += written,
             }
         }
+        self.stream.flush().await?;
         self.output.clear();
         self.written = 0;
         Ok(())

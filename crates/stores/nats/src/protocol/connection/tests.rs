@@ -1,6 +1,7 @@
 use std::{future::Future, time::Duration};
 
-use tokio::{io::AsyncReadExt, net::TcpListener, net::TcpStream, time::timeout};
+use acidtest_model::Address;
+use tokio::{net::TcpListener, net::TcpStream, time::timeout};
 
 use super::*;
 
@@ -38,7 +39,8 @@ impl Peer {
 /// Connects a client to a server that sends `greeting` and, once it has been pinged, `after`.
 async fn meet(greeting: &str, after: &str) -> (Result<Connection, Error>, Peer) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let endpoint = listener.local_addr().unwrap().to_string();
+    let address = Address::parse(&format!("nats://{}", listener.local_addr().unwrap())).unwrap();
+    let transport = Transport::new(&address, 4222).unwrap();
     let login = Login::User("ann".to_owned(), Secret::new("hunter2"));
     let server = async {
         let mut peer = Peer { stream: listener.accept().await.unwrap().0, heard: Vec::new() };
@@ -49,7 +51,7 @@ async fn meet(greeting: &str, after: &str) -> (Result<Connection, Error>, Peer) 
         }
         peer
     };
-    tokio::join!(Connection::connect(&endpoint, &login), server)
+    tokio::join!(Connection::connect(&transport, &login), server)
 }
 
 async fn connected() -> (Connection, Peer) {

@@ -1,0 +1,143 @@
+//! Connections over TCP, with TLS where an address asks for it.
+//!
+//! A [`Transport`] is made of an address, once for a store, and opens its connections. There is one configuration of TLS
+//! for all stores: rustls with its own choice of ciphers, TLS 1.2 and 1.3, no early data. Drivers that open their
+//! connections themselves are given it. What goes wrong with TLS is a [`TlsError`], which has a remedy.
+//!
+//! Where TLS was asked for, nothing is said without it: no byte of a login is written before the handshake is done. Without
+//! the feature `tls`, addresses that ask for TLS are refused.
+
+mod error;
+#[cfg(feature = "mysql")]
+mod mysql;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
+
+use std::{io, sync::Arc, time::Duration};
+
+use acidtest_model::{Address, CertificateCheck, StoreError};
+use tokio::{net::TcpStream, time::timeout};
+
+#[cfg(feature = "tls")]
+pub use crate::tls::Security;
+pub use crate::{
+    error::{TlsError, demand, explain},
+    stream::Stream,
+};
+
+/// How long the network may take to connect before a host counts as unreachable.
+pub const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long the handshake of TLS may take: less than what stores allow for connecting and logging in, so that it is named
+/// as what takes so long.
+#[cfg(feature = "tls")]
+const HANDSHAKE: Duration = Duration::from_secs(4);
+
+/// Opens connections to one server.
+#[derive(Clone, Debug)]
+pub struct Transport(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    endpoint: String,
+    address: Address,
+    #[cfg(feature = "tls")]
+    security: Option<Security>,
+}
+
+impl Transport {
+    /// For the server at an address. Reads the certificates that it names, or those that the system trusts.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`]: a certificate cannot be read or used, or this acidtest was built without TLS.
+    pub fn new(address: &Address, default_port: u16) -> Result<Self, StoreError> {
+        let endpoint = address.endpoint(default_port);
+        #[cfg(feature = "tls")]
+        {
+            let security = address.tls.as_ref().map(|tls| Security::new(address, tls)).transpose();
+            let security = security.map_err(|TlsError { cause, remedy }| StoreError::Unreachable {
+                address: address.to_string(),
+                cause,
+                remedy,
+            })?;
+            Ok(Self(Arc::new(Shared { endpoint, address: address.clone(), security })))
+        }
+        #[cfg(not(feature = "tls"))]
+        {
+            if address.tls.is_some() {
+                return Err(StoreError::Unreachable {
+                    address: address.to_string(),
+                    cause: "this acidtest was built without TLS".to_owned(),
+                    remedy: "build it with the feature tls, or give an address without TLS".to_owned(),
+                });
+            }
+            Ok(Self(Arc::new(Shared { endpoint, address: address.clone() })))
+        }
+    }
+
+    /// Host and port, as one would type them to reach the server.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.0.endpoint
+    }
+
+    /// The address.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.0.address
+    }
+
+    /// What is checked of the server's certificate; none without TLS.
+    #[must_use]
+    pub fn check(&self) -> Option<CertificateCheck> {
+        #[cfg(feature = "tls")]
+        return self.0.security.as_ref().map(Security::check);
+        #[cfg(not(feature = "tls"))]
+        None
+    }
+
+    /// The TLS of its connections, for a driver that opens them itself; none without TLS.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn security(&self) -> Option<&Security> {
+        self.0.security.as_ref()
+    }
+
+    /// Opens a connection, with TLS if the address asks for it.
+    ///
+    /// # Errors
+    /// The network's; that no connection came about within 5 s; or a [`TlsError`] in an [`io::Error`].
+    pub async fn connect(&self) -> io::Result<Stream> {
+        let stream = self.connect_openly().await?;
+        self.secure(stream).await
+    }
+
+    /// Opens a connection without TLS, for a protocol in which the server speaks first and openly. Whoever calls this must
+    /// [`secure`](Self::secure) it before saying anything.
+    ///
+    /// # Errors
+    /// The network's, or that no connection came about within 5 s.
+    pub async fn connect_openly(&self) -> io::Result<Stream> {
+        let connected = timeout(CONNECT, TcpStream::connect(&self.0.endpoint)).await;
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {CONNECT:?}"));
+        let stream = connected.map_err(late)??;
+        // otherwise Nagle's algorithm holds requests back
+        stream.set_nodelay(true)?;
+        Ok(Stream::open(stream))
+    }
+
+    /// Goes over to TLS on a connection without, if the address asks for it.
+    ///
+    /// # Errors
+    /// A [`TlsError`] in an [`io::Error`].
+    #[cfg_attr(not(feature = "tls"), expect(clippy::unused_async, reason = "it waits where there is TLS"))]
+    pub async fn secure(&self, stream: Stream) -> io::Result<Stream> {
+        #[cfg(feature = "tls")]
+        if let Some(security) = &self.0.security {
+            let secured = timeout(HANDSHAKE, security.handshake(stream)).await;
+            return secured.unwrap_or_else(|_| Err(TlsError::silent(HANDSHAKE).into()));
+        }
+        Ok(stream)
+    }
+}

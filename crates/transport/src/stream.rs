@@ -1,0 +1,150 @@
+//! A connection, with TLS or without.
+
+use std::{
+    fmt,
+    future::Future,
+    io,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+};
+
+use acidtest_model::NegotiatedTls;
+use bytes::BufMut;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+#[cfg(feature = "tls")]
+use crate::tls::Secured;
+
+/// A connection to a server.
+pub struct Stream(Kind);
+
+enum Kind {
+    Open(TcpStream),
+    #[cfg(feature = "tls")]
+    Secured(Box<Secured>),
+}
+
+impl Stream {
+    pub(crate) fn open(stream: TcpStream) -> Self {
+        Self(Kind::Open(stream))
+    }
+
+    /// The connection under it, if it has no TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) fn into_open(self) -> Option<TcpStream> {
+        match self.0 {
+            Kind::Open(stream) => Some(stream),
+            Kind::Secured(_) => None,
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn secured(secured: Secured) -> Self {
+        Self(Kind::Secured(Box::new(secured)))
+    }
+
+    /// The TLS that was agreed on; none without TLS.
+    #[must_use]
+    pub fn negotiated(&self) -> Option<NegotiatedTls> {
+        match &self.0 {
+            Kind::Open(_) => None,
+            #[cfg(feature = "tls")]
+            Kind::Secured(secured) => Some(secured.negotiated()),
+        }
+    }
+
+    /// Reads what has arrived, without waiting.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if nothing has; else the connection's.
+    pub fn try_read_buf(&mut self, room: &mut impl BufMut) -> io::Result<usize> {
+        match &mut self.0 {
+            Kind::Open(stream) => stream.try_read_buf(room),
+            #[cfg(feature = "tls")]
+            Kind::Secured(_) => at_once(|context| self.poll_read_buf(context, room)),
+        }
+    }
+
+    /// Writes as much as can be written without waiting.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if that is nothing; else the connection's.
+    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Kind::Open(stream) => stream.try_write(bytes),
+            #[cfg(feature = "tls")]
+            Kind::Secured(_) => at_once(|context| Pin::new(&mut *self).poll_write(context, bytes)),
+        }
+    }
+
+    /// Reads into the spare room of a buffer, and returns how many bytes came; 0 at the connection's end.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn poll_read_buf(
+        &mut self,
+        context: &mut Context<'_>,
+        room: &mut impl BufMut,
+    ) -> Poll<io::Result<usize>> {
+        pin!(self.read_buf(room)).poll(context)
+    }
+}
+
+/// What a poll returns at once. Whoever waits for the same later is woken, because it then polls by itself.
+#[cfg(feature = "tls")]
+fn at_once<T>(poll: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<T>>) -> io::Result<T> {
+    match poll(&mut Context::from_waker(std::task::Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+macro_rules! each_kind {
+    ($this:ident, $stream:ident => $call:expr) => {
+        match &mut $this.get_mut().0 {
+            Kind::Open(stream) => {
+                let $stream = Pin::new(stream);
+                $call
+            }
+            #[cfg(feature = "tls")]
+            Kind::Secured(secured) => {
+                let Secured { stream, security } = &mut **secured;
+                let $stream = Pin::new(stream);
+                $call.map_err(|error| security.explained(error))
+            }
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        each_kind!(self, stream => stream.poll_read(context, room))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        each_kind!(self, stream => stream.poll_write(context, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each_kind!(self, stream => stream.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each_kind!(self, stream => stream.poll_shutdown(context))
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("tls", &self.negotiated()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,445 @@
+//! TLS by rustls: its configuration, its handshake, and what its errors mean.
+
+use std::{error::Error, fmt, fs, io, path::Path, sync::Arc};
+
+use acidtest_model::{
+    Address, CertificateCheck, ClientCertificate, NegotiatedTls, Tls,
+    tls::{checked_less, file_options},
+};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::{Stream, TlsError};
+
+/// The TLS of one server's connections.
+#[derive(Clone)]
+pub struct Security(Arc<Shared>);
+
+struct Shared {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    address: Address,
+    check: CertificateCheck,
+    issuers: Vec<CertificateDer<'static>>,
+}
+
+impl fmt::Debug for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // left out: the configuration holds the client's private key
+        f.debug_struct("Security").field("address", &self.0.address).finish_non_exhaustive()
+    }
+}
+
+impl Security {
+    pub(crate) fn new(address: &Address, tls: &Tls) -> Result<Self, TlsError> {
+        let host = address.host.clone();
+        let name = ServerName::try_from(host).map_err(|_| {
+            TlsError::new(
+                format!("no certificate can be for \"{}\"", address.host),
+                "give the server's name or its IP address",
+            )
+        })?;
+        let issuers = match &tls.issuers {
+            Some(file) => certificates(file, file_options(&address.scheme)[0])?,
+            None if tls.check == CertificateCheck::Nothing => Vec::new(),
+            None => trusted_by_the_system(&address.scheme)?,
+        };
+        // some that systems trust are of forms that nothing here can read
+        let issuers: Vec<_> = issuers.into_iter().filter(is_usable).collect();
+        let provider = Arc::new(ring::default_provider());
+        let verifier = verifier(tls, &issuers, &provider)?;
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::new(error.to_string(), "this is a defect of acidtest"))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let config = match &tls.certificate {
+            None => config.with_no_client_auth(),
+            Some(certificate) => {
+                let (chain, key) = own(certificate, &address.scheme)?;
+                config.with_client_auth_cert(chain, key).map_err(|error| {
+                    let [_, chain, key] = file_options(&address.scheme);
+                    TlsError::new(
+                        format!(
+                            "the key {} does not belong to the certificate {}, or cannot be used: {error}",
+                            certificate.key.display(),
+                            certificate.chain.display()
+                        ),
+                        format!("name a certificate by {chain} and its own key by {key}"),
+                    )
+                })?
+            }
+        };
+        let (config, address) = (Arc::new(config), address.clone());
+        Ok(Self(Arc::new(Shared { config, name, address, check: tls.check, issuers })))
+    }
+
+    /// What is checked of the server's certificate.
+    #[must_use]
+    pub fn check(&self) -> CertificateCheck {
+        self.0.check
+    }
+
+    /// The configuration, for a driver that uses rustls itself.
+    #[must_use]
+    pub fn config(&self) -> &Arc<ClientConfig> {
+        &self.0.config
+    }
+
+    /// The client's own certificate.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn certificate(&self) -> Option<&ClientCertificate> {
+        self.0.address.tls.as_ref()?.certificate.as_ref()
+    }
+
+    /// The certificates (DER) whose owners may issue the server's; none if that is not checked.
+    #[must_use]
+    pub fn issuers(&self) -> &[CertificateDer<'static>] {
+        &self.0.issuers
+    }
+
+    pub(crate) async fn handshake(&self, stream: Stream) -> io::Result<Stream> {
+        let stream = stream.into_open().ok_or_else(|| io::Error::other("it has TLS already"))?;
+        let connector = TlsConnector::from(Arc::clone(&self.0.config));
+        let connected = connector.connect(self.0.name.clone(), stream).await;
+        let stream = connected.map_err(|error| self.explained(error))?;
+        Ok(Stream::secured(Secured { stream, security: self.clone() }))
+    }
+
+    /// The same error, with what it says of TLS in words.
+    pub(crate) fn explained(&self, error: io::Error) -> io::Error {
+        match crate::explain(&error, &self.0.address) {
+            Some(known) => io::Error::new(error.kind(), known),
+            None => error,
+        }
+    }
+}
+
+/// A connection with TLS.
+pub(crate) struct Secured {
+    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) security: Security,
+}
+
+impl Secured {
+    pub(crate) fn negotiated(&self) -> NegotiatedTls {
+        let (_, session) = self.stream.get_ref();
+        let unknown = || "unknown".to_owned();
+        let version = session.protocol_version().map_or_else(unknown, |version| match version {
+            rustls::ProtocolVersion::TLSv1_2 => "TLSv1.2".to_owned(),
+            rustls::ProtocolVersion::TLSv1_3 => "TLSv1.3".to_owned(),
+            other => format!("{other:?}"),
+        });
+        let cipher = session.negotiated_cipher_suite();
+        let cipher = cipher.map_or_else(unknown, |cipher| format!("{:?}", cipher.suite()));
+        // as the servers name them: TLS_AES_256_GCM_SHA384
+        let cipher = cipher.strip_prefix("TLS13_").map_or(cipher.clone(), |rest| format!("TLS_{rest}"));
+        NegotiatedTls { version, cipher, checked: self.security.check() }
+    }
+}
+
+fn certificates(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let content = read(file, option)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(TlsError::new(
+            format!("{} ({option}) holds no certificates that can be read", file.display()),
+            "name a file in the form PEM, which has lines BEGIN CERTIFICATE",
+        )),
+    }
+}
+
+fn read(file: &Path, option: &str) -> Result<Vec<u8>, TlsError> {
+    fs::read(file).map_err(|error| {
+        TlsError::new(
+            format!("cannot read {} ({option}): {error}", file.display()),
+            "check the path, and that you may read the file",
+        )
+    })
+}
+
+fn own(
+    certificate: &ClientCertificate,
+    scheme: &str,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let [_, chain_option, key_option] = file_options(scheme);
+    let chain = certificates(&certificate.chain, chain_option)?;
+    let content = read(&certificate.key, key_option)?;
+    let key = PrivateKeyDer::from_pem_slice(&content).map_err(|_| {
+        let is_encrypted = content.windows(9).any(|word| word == b"ENCRYPTED");
+        let what = if is_encrypted { "is encrypted" } else { "holds no private key that can be read" };
+        TlsError::new(
+            format!("{} ({key_option}) {what}", certificate.key.display()),
+            "name a file in the form PEM, which has a line BEGIN PRIVATE KEY; openssl pkey takes a password away",
+        )
+    })?;
+    Ok((chain, key))
+}
+
+fn trusted_by_the_system(scheme: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    if found.certs.is_empty() {
+        let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+        return Err(TlsError::new(
+            format!("no certificates of issuers that the system trusts were found{why}"),
+            format!(
+                "install the package ca-certificates, or name the issuer's certificate by {}=FILE",
+                file_options(scheme)[0]
+            ),
+        ));
+    }
+    Ok(found.certs)
+}
+
+fn is_usable(issuer: &CertificateDer<'static>) -> bool {
+    RootCertStore::empty().add(issuer.clone()).is_ok()
+}
+
+fn verifier(
+    tls: &Tls,
+    issuers: &[CertificateDer<'static>],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
+    if tls.check == CertificateCheck::Nothing {
+        return Ok(Arc::new(Anybody(Arc::clone(provider))));
+    }
+    let mut roots = RootCertStore::empty();
+    let (usable, _) = roots.add_parsable_certificates(issuers.iter().cloned());
+    let unusable = |why: String| {
+        let file =
+            tls.issuers.as_deref().map_or_else(|| "the system".to_owned(), |file| file.display().to_string());
+        TlsError::new(
+            format!("no certificate of {file} can be that of an issuer{why}"),
+            "name a file with the certificate of the server's issuer (CA), in the form PEM",
+        )
+    };
+    if usable == 0 {
+        return Err(unusable(String::new()));
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
+    let verifier = verifier.map_err(|error| unusable(format!(": {error}")))?;
+    Ok(if tls.check == CertificateCheck::Issuer { Arc::new(AnyName(verifier)) } else { verifier })
+}
+
+/// Takes whoever has the private key of the certificate that is shown.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+/// Takes every server with a certificate of the issuers, whatever its name.
+#[derive(Debug)]
+struct AnyName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        // the name is the last thing that is looked at
+        match self.0.verify_server_cert(certificate, between, name, ocsp, now) {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// What an error of rustls, or of a connection under it, says of TLS.
+pub(crate) fn explain(error: &(dyn Error + 'static), address: &Address) -> Option<TlsError> {
+    if let Some(error) = error.downcast_ref::<rustls::Error>() {
+        return Some(of_rustls(error, address));
+    }
+    // these are tokio-rustls' words for a connection that ends within the handshake
+    let cut = error.downcast_ref::<io::Error>().is_some_and(|error| {
+        error.kind() == io::ErrorKind::UnexpectedEof && error.to_string().contains("handshake")
+    });
+    cut.then(|| {
+        TlsError::new(
+            "the connection was cut in the middle of the handshake of TLS",
+            "check that the port is one of TLS, and what the server's log says of it",
+        )
+    })
+}
+
+fn of_rustls(error: &rustls::Error, address: &Address) -> TlsError {
+    let [_, chain, key] = file_options(&address.scheme);
+    match error {
+        rustls::Error::InvalidCertificate(why) => of_certificate(why, address),
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => TlsError::new(
+            "the server wants to see a certificate of the client's",
+            format!("name one by {chain}=FILE, and its key by {key}=FILE"),
+        ),
+        rustls::Error::AlertReceived(AlertDescription::ProtocolVersion)
+        | rustls::Error::PeerIncompatible(_) => TlsError::new(
+            "the server and acidtest have no version or cipher of TLS in common",
+            "have the server speak TLS 1.2 or 1.3, with the ciphers that are in use today",
+        ),
+        rustls::Error::AlertReceived(alert) => {
+            let alert = format!("{alert:?}");
+            match address.tls.as_ref().and_then(|tls| tls.certificate.as_ref()) {
+                Some(own) => TlsError::new(
+                    format!("the server ended the handshake (alert {alert})"),
+                    format!("check that it takes the client's certificate {}", own.chain.display()),
+                ),
+                None => TlsError::new(
+                    format!("the server ended the handshake (alert {alert})"),
+                    format!(
+                        "look into its log; if it wants a certificate of the client's, name one by {chain}=FILE and \
+                         {key}=FILE"
+                    ),
+                ),
+            }
+        }
+        rustls::Error::InvalidMessage(_)
+        | rustls::Error::InappropriateMessage { .. }
+        | rustls::Error::InappropriateHandshakeMessage { .. } => TlsError::new(
+            "the server does not answer in TLS",
+            "check the port: this one may be for connections without TLS, for which an address does not ask for it",
+        ),
+        other => TlsError::new(format!("TLS failed: {other}"), "look into the server's log"),
+    }
+}
+
+fn of_certificate(why: &CertificateError, address: &Address) -> TlsError {
+    let [issuers, ..] = file_options(&address.scheme);
+    let less = |check| checked_less(&address.scheme, check);
+    let nothing = less(CertificateCheck::Nothing);
+    match why {
+        CertificateError::ExpiredContext { time, not_after } => TlsError::new(
+            format!(
+                "the server's certificate has expired, {} ago",
+                span(time.as_secs().saturating_sub(not_after.as_secs()))
+            ),
+            "have the server's certificate renewed; or set this machine's clock",
+        ),
+        CertificateError::NotValidYetContext { time, not_before } => TlsError::new(
+            format!(
+                "the server's certificate is not valid yet, but in {}",
+                span(not_before.as_secs().saturating_sub(time.as_secs()))
+            ),
+            "set this machine's clock, or that of the one that issued the certificate",
+        ),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => TlsError::new(
+            format!("the server's certificate is not for \"{}\"{}", address.host, names(why)),
+            format!(
+                "write a name that the certificate has into the address; or have its name not checked, by {}",
+                less(CertificateCheck::Issuer)
+            ),
+        ),
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            let by = address.tls.as_ref().and_then(|tls| tls.issuers.as_deref());
+            let by = by.map_or_else(
+                || "anybody that the system trusts".to_owned(),
+                |file| file.display().to_string(),
+            );
+            TlsError::new(
+                format!("the server's certificate was not issued by {by}"),
+                format!(
+                    "name its issuer's certificate by {issuers}=FILE; or have nothing checked, by {nothing}"
+                ),
+            )
+        }
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => TlsError::new(
+            "the server's certificate is one for an issuer, and not for a server (CA:TRUE)",
+            format!("have it issue one for the server; or have nothing checked, by {nothing}"),
+        ),
+        other => TlsError::new(
+            format!("the server's certificate cannot be accepted: {other}"),
+            format!("have another one issued; or have nothing checked, by {nothing}"),
+        ),
+    }
+}
+
+/// The names that a certificate is for, in words that follow its description.
+fn names(why: &CertificateError) -> String {
+    let CertificateError::NotValidForNameContext { presented, .. } = why else { return String::new() };
+    // as rustls writes them: DnsName("localhost"), IpAddress(127.0.0.1)
+    let bare = |name: &String| {
+        let inner = name.split_once('(').map_or(name.as_str(), |(_, inner)| inner);
+        inner.trim_end_matches(')').trim_matches('"').to_owned()
+    };
+    let names: Vec<String> = presented.iter().map(bare).collect();
+    if names.is_empty() {
+        ", and has no other name".to_owned()
+    } else {
+        format!(", but for {}", names.join(", "))
+    }
+}
+
+/// A span of time of seconds, in the largest unit of which it has two.
+fn span(seconds: u64) -> String {
+    let units = [("days", 86_400), ("hours", 3600), ("minutes", 60)];
+    let unit = units.into_iter().find(|(_, length)| seconds >= 2 * length);
+    unit.map_or_else(|| format!("{seconds} s"), |(name, length)| format!("{} {name}", seconds / length))
+}
