@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use acidtest_model::{Bytes, Commands, Durability, Faults, Growth, Lock, Objective, PerSecond, Share, Span};
+use acidtest_model::{
+    Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
+};
 use acidtest_report::{ArrivalKind, CapacityPlan, Plan, RefusedKind, RunResult};
 use acidtest_runner::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -216,6 +218,9 @@ pub(crate) struct Grid {
     /// Durability levels of private servers: none, process, disk [default: disk]
     #[arg(long, value_delimiter = ',', value_name = "DURABILITY,...")]
     pub(crate) durability: Option<Vec<Durability>>,
+    /// TLS to private servers: off, on; your own server's address says it by itself [default: off]
+    #[arg(long, value_delimiter = ',', value_name = "off|on,...")]
+    pub(crate) tls: Option<Vec<Encryption>>,
     /// Faults in each trial: none; of servers kill@3s, kill@3s:500ms (down for so long), kill*5 (five at random),
     /// restart@5s, pause@4s:2s, kill:locks@3s, of logs kill:gateway@3s and of sink, queue, collector; of clients
     /// disconnect@3s, stall@3s:2s; together as kill@3s+pause@6s:1s [default: none]
@@ -444,6 +449,9 @@ pub(crate) enum LabCommand {
         /// A free loopback port of your choice
         #[arg(long)]
         port: Option<u16>,
+        /// Has it speak TLS, and nothing else, with certificates that are made for it
+        #[arg(long)]
+        tls: bool,
     },
     /// Stop and remove every private server that was kept, and what killed runs left behind
     Down {
@@ -535,6 +543,7 @@ impl Run {
             ("namespace", output.namespace.is_some()),
             ("locks", grid.lock.is_some()),
             ("durability", grid.durability.is_some()),
+            ("tls", grid.tls.is_some()),
             ("faults", grid.fault.is_some()),
             ("commands", !grid.commands.given().is_empty()),
             ("clients", grid.clients.is_some()),
@@ -573,6 +582,7 @@ impl Run {
         set(&mut plan.stores, grid.store.as_ref());
         set(&mut plan.locks, grid.lock.as_ref());
         set(&mut plan.durability, grid.durability.as_ref());
+        set(&mut plan.tls, grid.tls.as_ref());
         set(&mut plan.faults, grid.fault.as_ref());
         let Commands { kill, stop, start, pause, resume } = grid.commands.given();
         let commands = &mut plan.commands;
@@ -689,6 +699,7 @@ mod tests {
                 None if name == "duty" => plan_of_inventory.duty.to_string(),
                 None if name == "threads" => "one a core".to_owned(),
                 None if name == "fault" => "none".to_owned(),
+                None if name == "tls" => plan_of_inventory.tls[0].to_string(),
                 None if name == "processes" => "this one; 2 with --fault stall".to_owned(),
                 None => "closed loop".to_owned(),
             };

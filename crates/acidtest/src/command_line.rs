@@ -6,6 +6,8 @@ use acidtest_report::{CapacityPlan, Plan};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::output::quoted;
+
 /// The command line that runs this plan, as it would be typed into a shell. What has its default is left out.
 pub(crate) fn command_line(plan: &Plan) -> String {
     let usual = Plan::of(&plan.workload);
@@ -18,6 +20,7 @@ pub(crate) fn command_line(plan: &Plan) -> String {
     words.list("store", &plan.stores, &usual.stores);
     words.list("lock", &plan.locks, &usual.locks);
     words.list("durability", &plan.durability, &usual.durability);
+    words.list("tls", &plan.tls, &usual.tls);
     words.list("fault", &plan.faults, &usual.faults);
     words.list("clients", &plan.clients, &usual.clients);
     words.one("trials", &plan.trials, &usual.trials);
@@ -96,15 +99,6 @@ impl Words {
             self.0.push(format!("--{option}"));
         }
     }
-}
-
-/// A word as a shell takes it for one.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:,=@+%".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

@@ -242,6 +242,7 @@ pub(crate) fn going_on(
             == (then.store.as_str(), then.address.clone(), then.lock)
             && (cell.clients, cell.rate) == (then.clients, then.rate)
             && then.durability_asked.is_none_or(|durability| durability == cell.durability)
+            && then.tls == cell.tls
             && grid.faults[cell.faults] == then.faults
             && grid.workloads[cell.workload].values() == then.parameters
     };

@@ -15,7 +15,7 @@ use crate::registry::{Feature, STORES, left_out};
 const WORKLOADS: [&str; 6] = ["inventory", "records", "join", "queue", "logs", "parcels"];
 
 /// First words of the rows that speak of something that `KIND` has too.
-const KEYS: [&str; 6] = ["workload", "lock", "durability", "isolation", "transactions", "refresh"];
+const KEYS: [&str; 7] = ["workload", "lock", "durability", "isolation", "transactions", "refresh", "tls"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -85,7 +85,8 @@ fn said(kind: &StoreKind) -> Vec<(&'static str, &'static str, Support)> {
     let durability =
         Durability::ALL.map(|durability| ("durability", durability.name(), kind.durability(durability)));
     let levels = kind.isolation.iter().map(|(level, support)| ("isolation", level.name(), *support));
-    let rest = [("transactions", "", kind.transactions), ("refresh", "", kind.refresh)];
+    let rest =
+        [("transactions", "", kind.transactions), ("refresh", "", kind.refresh), ("tls", "", kind.tls)];
     // a page needs no row to say that a write is found at once
     let rest = rest.into_iter().filter(|(key, _, support)| *key != "refresh" || support.is_yes());
     workloads.into_iter().chain(locks).chain(durability).chain(levels).chain(rest).collect()
@@ -253,7 +254,7 @@ fn tables_over_all_stores_say_what_the_stores_say() {
         let levels = kind.isolation.iter().filter(|(_, support)| support.is_yes());
         let levels: Vec<&str> = levels.map(|(level, _)| level.name()).collect();
         let levels = if levels.is_empty() { "none to set".to_owned() } else { levels.join(", ") };
-        vec![kind.transactions.to_string(), levels, kind.refresh.to_string()]
+        vec![kind.transactions.to_string(), levels, kind.refresh.to_string(), kind.tls.to_string()]
     };
     let queues = ["a consumer that is lost", "order"];
     for (file, name, made) in [
@@ -267,7 +268,15 @@ fn tables_over_all_stores_say_what_the_stores_say() {
         (
             "guarantees",
             "transactions",
-            table(&["transactions of several operations", "isolation levels", "refresh"], of_rest),
+            table(
+                &[
+                    "transactions of several operations",
+                    "isolation levels",
+                    "refresh",
+                    "TLS to a private server",
+                ],
+                of_rest,
+            ),
         ),
         ("queues", "queues", table(&["a queue is", queues[0], queues[1]], |kind| of_queue(kind, &queues))),
         ("queues", "refused", refused()),

@@ -18,7 +18,7 @@ use std::{
 
 use acidtest_engine::{Extent, Load, Outcome};
 use acidtest_lab::Lab;
-use acidtest_model::{Address, Durability, Lock, StoreError, StoreKind, Task, Timeline};
+use acidtest_model::{Address, Durability, Encryption, Lock, StoreError, StoreKind, Task, Timeline};
 use acidtest_runner::{
     Claim, Failure, Instance, Interrupt, OpenOptions, Opener, Silent, Spread, Target, TrialRun, Watcher,
 };
@@ -61,7 +61,9 @@ fn trial(
         let claim = Claim { locks: None, namespace: "acidtest", run: "run 1", replace: false, host: None };
         let interrupt = Interrupt::default();
         let mut instance =
-            Instance::open(&lab, &target, Durability::Process, &claim, &interrupt).await.unwrap();
+            Instance::open(&lab, &target, Durability::Process, Encryption::Off, &claim, &interrupt)
+                .await
+                .unwrap();
         let parameters: Values = parameters.as_object().unwrap().clone();
         let of_kind = (acidtest_workloads::workload(workload).unwrap().with)(&parameters).unwrap();
         let clients = of_kind.clients().unwrap_or(4);

@@ -28,6 +28,8 @@ pub struct MemberSpec<'a> {
     pub host: Option<&'a Path>,
     /// What such a service is told on its command line; it is journaled.
     pub arguments: &'a [String],
+    /// Whether it is to speak TLS, and nothing else. Its certificates are made when it is, and gone with it.
+    pub tls: bool,
     /// Passwords for its environment, which are not.
     pub secrets: &'a [(&'static str, Secret)],
 }
@@ -36,7 +38,7 @@ impl<'a> MemberSpec<'a> {
     /// A server of this store, on a free port.
     #[must_use]
     pub fn server(role: Role, store: &'a str, durability: Durability) -> Self {
-        Self { role, store, durability, port: None, host: None, arguments: &[], secrets: &[] }
+        Self { role, store, durability, port: None, host: None, arguments: &[], tls: false, secrets: &[] }
     }
 }
 
@@ -141,7 +143,20 @@ fn record(spec: &MemberSpec<'_>) -> Result<MemberRecord, LabError> {
     // never none here: a script that is not known to turn into the server is not taken for its program
     let binary = installed::process_of(kind, &program).unwrap_or_else(|| program.clone());
     let port = port::choose(spec.port)?;
+    if let (true, Err(why)) = (spec.tls, kind.tls) {
+        return Err(LabError::NoTls { why });
+    }
     let (role, store, durability) = (spec.role, spec.store.to_owned(), spec.durability);
     let arguments = spec.arguments.to_vec();
-    Ok(MemberRecord { role, store, program, binary, port, durability, arguments, is_lone: false })
+    Ok(MemberRecord {
+        role,
+        store,
+        program,
+        binary,
+        port,
+        durability,
+        arguments,
+        tls: spec.tls,
+        is_lone: false,
+    })
 }

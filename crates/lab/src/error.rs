@@ -18,6 +18,12 @@ pub enum LabError {
         /// The stores that the lab can start.
         known: Vec<&'static str>,
     },
+    /// The lab cannot start this one with TLS.
+    #[error("no private server with TLS: {why}")]
+    NoTls {
+        /// The reason.
+        why: &'static str,
+    },
     /// A program is not installed.
     #[error(transparent)]
     MissingProgram(#[from] MissingProgram),

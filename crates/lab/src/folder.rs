@@ -62,6 +62,9 @@ pub(crate) struct MemberRecord {
     /// What a service of acidtest's own is told on its command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) arguments: Vec<String>,
+    /// Whether it speaks TLS.
+    #[serde(default)]
+    pub(crate) tls: bool,
     /// Whether its folder is the private folder itself: that of an earlier acidtest, which had one server at most.
     #[serde(skip)]
     pub(crate) is_lone: bool,
@@ -115,6 +118,7 @@ impl TryFrom<ReadJournal> for Journal {
                     port,
                     durability,
                     arguments,
+                    tls: false,
                     is_lone: true,
                 }]
             }
@@ -516,6 +520,7 @@ mod tests {
             port: 1,
             durability: Durability::None,
             arguments: Vec::new(),
+            tls: false,
             is_lone: false,
         };
         Journal::new("redis", false, vec![member(Role::Server), member(Role::Locks)])

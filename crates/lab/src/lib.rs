@@ -8,6 +8,7 @@
 //! written over its environment, runs the journaled binary *and* works in the journaled folder. A folder is removed
 //! only if it holds a journal of this lab and none of these processes is left.
 
+mod certificates;
 mod deployment;
 mod error;
 mod folder;
@@ -31,6 +32,8 @@ use std::{
 
 use acidtest_model::{Address, Durability, Role};
 
+#[cfg(feature = "tls")]
+pub use crate::certificates::{Issued, Issuer};
 pub use crate::{
     deployment::{Deployment, MemberSpec},
     error::LabError,

@@ -11,6 +11,7 @@ use std::{
 use acidtest_model::{Address, Role, Secret};
 
 use crate::{
+    certificates::ServerFiles,
     error::LabError,
     folder::{MemberRecord, PrivateFolder, home_of},
     kinds::{self, Kind, Site},
@@ -55,6 +56,9 @@ impl Member {
         let (place, record) = (place.clone(), record.clone());
         let folder = place.member(&record);
         let running = Running::of(&place, &record)?;
+        if let Some(files) = &running.site.tls {
+            files.make(user)?;
+        }
         running.init(user, secrets)?;
         let (child, address) = (running.spawn(user, secrets)?, running.address());
         let mut member = Self { place, record, folder, address, secrets: secrets.to_vec(), child };
@@ -237,12 +241,15 @@ impl<'a> Running<'a> {
         let kind = kinds::find_member(&record.store)?;
         let folder = place.member(record);
         let MemberRecord { program, binary, port, durability, arguments, .. } = record.clone();
-        let site = Site { program, binary, home: home_of(&folder), port, durability, arguments };
+        let (home, tls) = (home_of(&folder), record.tls.then(|| ServerFiles::of(&folder)));
+        let user = kind.user()?;
+        let site = Site { program, binary, home, port, durability, arguments, tls, user };
         Ok(Self { place, folder, kind, site })
     }
 
     pub(crate) fn address(&self) -> Address {
-        (self.kind.address)(self.site.port)
+        let tls = self.site.tls.as_ref().map(|files| Box::new(files.tls()));
+        Address { tls, ..(self.kind.address)(self.site.port) }
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {

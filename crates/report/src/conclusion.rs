@@ -7,7 +7,7 @@ use acidtest_workloads::{Guarantee, Verdict};
 
 use crate::{
     CellResult, LatencyFigures, Ratio, RunResult, TrialResult, capacity, count,
-    dimensions::{CLIENTS, Names, spoken},
+    dimensions::{CLIENTS, Names, TLS, spoken},
     distinct,
     figure::{nanoseconds, rate, total},
     price::{Priceable, guarantees},
@@ -111,11 +111,12 @@ fn fastest(result: &RunResult, names: &Names) -> Vec<String> {
     said.collect()
 }
 
-/// The name of the group that a cell belongs to: two cells are compared only if they have the same durability level, the same
-/// rate, and the same value of every parameter that is no guarantee.
+/// The name of the group that a cell belongs to: two cells are compared only if they have the same durability level, TLS or
+/// not, the same rate, and the same value of every parameter that is no guarantee.
 fn group(result: &RunResult, cell: &CellResult, names: &Names) -> String {
     let asked: Vec<&str> = Priceable::of(result).map(Priceable::name).collect();
-    let alike = names.others().filter(|name| *name != CLIENTS && !asked.contains(name));
+    // like a weaker durability level, a connection without TLS is faster because it does less
+    let alike = names.others().filter(|name| *name != CLIENTS && (*name == TLS || !asked.contains(name)));
     let mut parts: Vec<String> = alike.map(|name| spoken(cell, name)).collect();
     let levels: Vec<String> = result.cells.iter().map(CellResult::durability).collect();
     if levels.iter().any(|durability| *durability != levels[0]) {
@@ -271,6 +272,14 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.lines().count(), 3, "{text}");
+    }
+
+    #[test]
+    fn a_connection_without_tls_is_not_compared_with_one_that_has_it() {
+        let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
+        result.cells[0].tls = acidtest_model::Encryption::On;
+        let text = said(&result);
+        assert!(text.contains("soft, TLS on, ") && text.contains("native, TLS off, "), "{text}");
     }
 
     /// A cell that promised nothing and held by luck cannot be the fastest.

@@ -3,7 +3,7 @@
 
 use std::{fmt::Display, io};
 
-use acidtest_model::{Durability, Lock};
+use acidtest_model::{Durability, Encryption, Lock};
 use acidtest_workloads::Verdict;
 use csv::{Terminator, Writer, WriterBuilder};
 use serde::{Serialize, Serializer};
@@ -85,6 +85,7 @@ struct About {
     lock: Option<Lock>,
     durability_asked: Option<Durability>,
     durability_effective: Option<Durability>,
+    tls: Encryption,
     fault: Text,
     clients: u32,
     offered_per_second: Option<Decimal>,
@@ -108,6 +109,7 @@ impl About {
             lock: Some(cell.lock),
             durability_asked: cell.durability_asked,
             durability_effective: effective.map(|effective| effective.durability),
+            tls: cell.tls,
             fault: text(cell.faults.to_string()),
             clients: cell.clients,
             offered_per_second: trial.rate.or(cell.rate).map(Decimal),

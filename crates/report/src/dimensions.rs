@@ -14,6 +14,8 @@ pub const ADDRESS: &str = "address";
 pub const LOCK: &str = "lock";
 /// The durability level asked for; its value is `as it is` on a user's own server.
 pub const DURABILITY: &str = "durability";
+/// Whether connections are encrypted by TLS.
+pub const TLS: &str = "tls";
 /// The faults that its trials have.
 pub const FAULT: &str = "fault";
 /// The number of clients.
@@ -24,7 +26,7 @@ pub const RATE: &str = "rate";
 /// Shown for a parameter that a cell does not have.
 pub(crate) const NOT_THERE: &str = "–";
 
-const OWN: [&str; 7] = [STORE, ADDRESS, LOCK, DURABILITY, FAULT, CLIENTS, RATE];
+const OWN: [&str; 8] = [STORE, ADDRESS, LOCK, DURABILITY, TLS, FAULT, CLIENTS, RATE];
 
 /// Names and values of a cell's dimensions.
 pub type Dimensions = Vec<(String, String)>;
@@ -53,6 +55,7 @@ impl CellResult {
             DURABILITY => self
                 .durability_asked
                 .map_or_else(|| "as it is".to_owned(), |durability| durability.to_string()),
+            TLS => self.tls.to_string(),
             FAULT => self.faults.to_string(),
             CLIENTS => self.clients.to_string(),
             // printed in full, so that two different rates never look alike
@@ -180,6 +183,7 @@ pub(crate) fn spoken(cell: &CellResult, name: &str) -> String {
         CLIENTS => format!("{} {}", cell.clients, if cell.clients == 1 { "client" } else { "clients" }),
         RATE => cell.rate.map_or_else(|| "closed loop".to_owned(), |rate| offered(rate) + "/s"),
         DURABILITY => format!("durability {}", cell.durability_in_name()),
+        TLS => format!("TLS {}", cell.tls),
         _ => format!("{name} {}", cell.dimension(name)),
     }
 }

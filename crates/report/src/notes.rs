@@ -26,10 +26,11 @@ const SHOWN: usize = 6;
 const NAMED: usize = 4;
 
 /// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 15] = [
+const SORTS: [&str; 16] = [
     "cells not run",
     "limits",
     "settings",
+    "TLS",
     "trials cut short",
     "faults brought about",
     "crashes",
@@ -327,6 +328,9 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
         }
         if cell.address.is_some() {
             note("settings", format!("its settings, as they are, amount to {}", because()));
+        }
+        if let Some(tls) = &effective.tls {
+            note("TLS", format!("connections with {tls}"));
         }
     }
     if let Some(steadiness) = cell.steadiness_of_trials() {

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use acidtest_model::{Bytes, Commands, Durability, Faults, Growth, Lock, Objective, PerSecond, Share, Span};
+use acidtest_model::{
+    Bytes, Commands, Durability, Encryption, Faults, Growth, Lock, Objective, PerSecond, Share, Span,
+};
 use acidtest_workloads::Values;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,7 +38,7 @@ pub const CELLS: usize = 10_000;
 pub const TRIALS: u32 = 10_000;
 
 /// The plan of a run: a grid of cells, each driven alike for a number of trials. Every list is an axis of the grid:
-/// stores, locks, durability, faults, clients, rates, and each parameter of the workload that has a list.
+/// stores, locks, durability, TLS, faults, clients, rates, and each parameter of the workload that has a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -51,6 +53,10 @@ pub struct Plan {
     /// Durability levels that private servers are set to; a user's own server keeps its settings.
     #[serde(default = "defaults::durability")]
     pub durability: Vec<Durability>,
+    /// Whether the connections to private servers are encrypted by TLS, an axis of the grid: `off`, `on`; to a user's own
+    /// server they are if its address says so.
+    #[serde(default = "defaults::tls", skip_serializing_if = "defaults::is_tls")]
+    pub tls: Vec<Encryption>,
     /// Faults that are brought about in each trial, an axis of the grid: `none`, `kill@3s`, `kill*5`,
     /// `kill@3s+pause@6s:1s` and the like; empty for none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -182,6 +188,7 @@ impl Plan {
             stores: defaults::stores(),
             locks: defaults::locks(),
             durability: defaults::durability(),
+            tls: defaults::tls(),
             faults: Vec::new(),
             commands: Commands::default(),
             clients: defaults::clients(),
@@ -224,9 +231,9 @@ impl Plan {
     /// The number of cells that its lists make at most; `None` if that is too large to count.
     #[must_use]
     pub fn most_cells(&self) -> Option<usize> {
-        let Self { stores, locks, durability, faults, clients, rates, parameters, .. } = self;
+        let Self { stores, locks, durability, tls, faults, clients, rates, parameters, .. } = self;
         let (faults, rates) = (faults.len().max(1), rates.len().max(1));
-        let lists = [stores.len(), locks.len(), durability.len(), faults, clients.len(), rates];
+        let lists = [stores.len(), locks.len(), durability.len(), tls.len(), faults, clients.len(), rates];
         let values = parameters.values().map(|value| value.as_array().map_or(1, Vec::len));
         lists.into_iter().chain(values).try_fold(1, usize::checked_mul)
     }
@@ -256,7 +263,7 @@ impl Plan {
 mod defaults {
     use std::time::Duration;
 
-    use acidtest_model::{Durability, Lock, Objective, Share, Span};
+    use acidtest_model::{Durability, Encryption, Lock, Objective, Share, Span};
 
     pub(super) fn slo() -> Vec<Objective> {
         ["p99<20ms", "errors<0.1%"].into_iter().filter_map(|text| text.parse().ok()).collect()
@@ -280,6 +287,14 @@ mod defaults {
 
     pub(super) fn durability() -> Vec<Durability> {
         vec![Durability::Disk]
+    }
+
+    pub(super) fn tls() -> Vec<Encryption> {
+        vec![Encryption::Off]
+    }
+
+    pub(super) fn is_tls(tls: &Vec<Encryption>) -> bool {
+        *tls == self::tls()
     }
 
     /// The number of clients of the inventory study.

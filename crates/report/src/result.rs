@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acidtest_engine::{ArrivalCounts, Measurement, Outcome, Second, SecondCounts, Stop};
-use acidtest_model::{Durability, EffectiveSettings, Faults, Lock, Role};
+use acidtest_model::{Durability, EffectiveSettings, Encryption, Faults, Lock, Role};
 use acidtest_observe::{Machine, Resources};
 use acidtest_workloads::{Audit, DURABILITY, Remarks, TableSize, Values, Verdict};
 use schemars::JsonSchema;
@@ -109,6 +109,9 @@ pub struct CellResult {
     pub without: Vec<String>,
     /// The durability level asked for; none on a user's own server, which keeps its settings.
     pub durability_asked: Option<Durability>,
+    /// Whether the connections are encrypted by TLS: as asked for, or, to a user's own server, as its address says.
+    #[serde(default, skip_serializing_if = "Encryption::is_off")]
+    pub tls: Encryption,
     /// The faults that each of its trials has.
     #[serde(default, skip_serializing_if = "Faults::is_none")]
     pub faults: Faults,

@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use acidtest_engine::{Arrivals, Extent, Load, OnRefused};
 use acidtest_model::{
-    Address, Commands, Disruption, Durability, Fault, Faults, Hosting, Lock, Role, StoreKind, Support,
+    Address, Commands, Disruption, Durability, Encryption, Fault, Faults, Hosting, Lock, Role, StoreKind,
+    Support,
 };
 use acidtest_report::{ArrivalKind, Plan};
 use acidtest_workloads::{Values, Visits, WORKLOADS, Workload, WorkloadKind};
@@ -30,6 +31,8 @@ pub struct Cell {
     pub workload: usize,
     /// The durability level that a private server is set to.
     pub durability: Durability,
+    /// Whether the connections are encrypted.
+    pub tls: Encryption,
     /// The lock mode.
     pub lock: Lock,
     /// How many clients are driven.
@@ -40,7 +43,20 @@ pub struct Cell {
     pub faults: usize,
 }
 
+/// How a store is opened; cells that have the same share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Setting {
+    pub(crate) target: usize,
+    pub(crate) durability: Durability,
+    pub(crate) tls: Encryption,
+}
+
 impl Cell {
+    /// How its store is opened.
+    pub(crate) fn setting(&self) -> Setting {
+        Setting { target: self.target, durability: self.durability, tls: self.tls }
+    }
+
     /// Whether it has a hard lock that its store cannot keep by itself.
     #[must_use]
     pub fn needs_lock_service(&self, targets: &[Target]) -> bool {
@@ -132,13 +148,22 @@ impl Grid {
             // a user's own server keeps the durability level that it has, and so does a store whose queues have their
             // own
             let levels = plan.durability.iter().take(if each.keeps_durability() { 1 } else { usize::MAX });
+            // so does the address of a user's own server
+            let encryptions = match &each.address {
+                Some(address) if address.tls.is_some() => vec![Encryption::On],
+                Some(_) => vec![Encryption::Off],
+                None => plan.tls.clone(),
+            };
             for (workload, with) in grid.workloads.iter().enumerate() {
                 let loads = loads(plan, &**with);
                 let locks = locks(&**with, &plan.locks);
-                for (&durability, &lock) in
-                    levels.clone().flat_map(|durability| locks.iter().map(move |lock| (durability, lock)))
+                let with_lock = |durability| locks.iter().map(move |lock| (durability, lock));
+                let settings = levels.clone().flat_map(with_lock);
+                for ((&durability, &lock), &tls) in
+                    settings.flat_map(|setting| encryptions.iter().map(move |tls| (setting, tls)))
                 {
-                    if let Err(why) = check(each, kind.name, &**with, durability, lock) {
+                    let able = check(each, kind.name, &**with, durability, lock);
+                    if let Err(why) = able.and_then(|()| check_tls(each, &**with, tls)) {
                         refused.lacking.insert(why);
                         continue;
                     }
@@ -157,6 +182,7 @@ impl Grid {
                             target,
                             workload,
                             durability,
+                            tls,
                             lock,
                             clients,
                             rate,
@@ -308,6 +334,20 @@ fn check(
         }
         Some(why) => Err(format!("{} cannot carry {workload_name} as asked: {why}", kind.name)),
         None => Ok(()),
+    }
+}
+
+/// Whether the connections to a private server can be encrypted as asked; the error is the reason why not.
+fn check_tls(target: &Target, workload: &dyn Workload, tls: Encryption) -> Result<(), String> {
+    let kind = target.kind();
+    match kind.tls {
+        _ if target.address.is_some() || tls == Encryption::Off => Ok(()),
+        Support::No(why) => Err(format!("{} has no TLS: {why}; leave --tls out", kind.name)),
+        Support::Yes(_) if !workload.front().is_empty() => {
+            Err("the workload's clients speak to a gateway, which is reached without TLS: leave --tls out"
+                .to_owned())
+        }
+        Support::Yes(_) => Ok(()),
     }
 }
 

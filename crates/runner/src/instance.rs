@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use acidtest_lab::{Deployment, Folder, Lab, Lifetime, Member, MemberSpec, Note};
-use acidtest_model::{Address, Durability, EffectiveSettings, Hosting, Role, StoreError, Task};
+use acidtest_model::{Address, Durability, EffectiveSettings, Encryption, Hosting, Role, StoreError, Task};
 use acidtest_workloads::{
     Owner, Place, ReusableData, Store,
     hosted::{Hosted, HostedTrial},
@@ -90,6 +90,7 @@ struct Wanted<'a> {
     role: Role,
     target: &'a Target,
     durability: Durability,
+    tls: Encryption,
     namespace: String,
 }
 
@@ -127,6 +128,7 @@ impl Instance {
         lab: &Lab,
         target: &Target,
         durability: Durability,
+        tls: Encryption,
         claim: &Claim<'_>,
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
@@ -135,9 +137,11 @@ impl Instance {
             target: service,
             // a lock service that forgets its tokens when it is killed fences nothing
             durability: durability.max(Durability::Process),
+            tls,
             namespace: lock_namespace(claim.namespace),
         });
-        let server = Wanted { role: Role::Server, target, durability, namespace: claim.namespace.to_owned() };
+        let server =
+            Wanted { role: Role::Server, target, durability, tls, namespace: claim.namespace.to_owned() };
         let servers = deploy(lab, &server, locks.as_ref(), claim.host)?;
         let mut private = Private { servers, folder: None };
         let mut others = Vec::new();
@@ -391,6 +395,7 @@ fn deploy(
     let specs: Vec<MemberSpec<'_>> = private
         .map(|wanted| MemberSpec {
             host: wanted.host(host),
+            tls: wanted.tls.is_on() && wanted.is_private_server(),
             ..MemberSpec::server(wanted.role, wanted.target.kind().program(), wanted.durability)
         })
         .collect();
@@ -409,7 +414,7 @@ async fn open_member(
     claim: &Claim<'_>,
     interrupt: &Interrupt,
 ) -> Result<(OpenMember, EffectiveSettings), Failure> {
-    let Wanted { role, target, durability, namespace } = wanted;
+    let Wanted { role, target, durability, namespace, .. } = wanted;
     let mut kept_server = None;
     let (store, address) = if let Some(address) = &target.address {
         let store = open(target, address, OpenOptions { durability: None, locks }).await?;

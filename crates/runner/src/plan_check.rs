@@ -45,6 +45,7 @@ impl<'a> GivenOptions<'a> {
         let differs = [
             ("locks", plan.locks != usual.locks),
             ("durability", plan.durability != usual.durability),
+            ("tls", plan.tls != usual.tls),
             ("faults", !plan.faults.is_empty()),
             ("commands", !plan.commands.is_empty()),
             ("clients", plan.clients != usual.clients),
@@ -172,6 +173,7 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
         ("stores", plan.stores.is_empty()),
         ("locks", plan.locks.is_empty()),
         ("durability", plan.durability.is_empty()),
+        ("tls", plan.tls.is_empty()),
         ("clients", plan.clients.is_empty() || plan.clients.contains(&0)),
         ("trials", plan.trials == 0),
         ("duration", plan.duration.0.is_zero()),
@@ -192,6 +194,7 @@ pub fn in_range(plan: &Plan, named: impl Fn(&str) -> String) -> Result<(), Failu
         repeated(&plan.stores),
         repeated(&plan.locks),
         repeated(&plan.durability),
+        repeated(&plan.tls),
         repeated(&plan.faults),
         repeated(&plan.clients),
         repeated(&plan.rates),
@@ -415,6 +418,7 @@ fn contradictions(plan: &Plan, asked: &GivenOptions<'_>) -> Result<(), Failure> 
 ///
 /// # Errors
 /// The first option or parameter that would be without effect, with the reason.
+#[expect(clippy::too_many_lines, reason = "a row for each option")]
 pub fn check_effect(
     plan: &Plan,
     asked: &GivenOptions<'_>,
@@ -434,7 +438,7 @@ pub fn check_effect(
     let (ruled, warmed) = (plan.locks.as_slice(), !plan.warmup.0.is_zero());
     let retries = plan.trace.is_none() && plan.on_refused == RefusedKind::Retry;
     let alone = |cell: &crate::Cell| cell.clients < 2 && grid.faults[cell.faults].stall();
-    let rows: [Row; 19] = [
+    let rows: [Row; 20] = [
         (
             "locks",
             workloads.iter().all(|workload| !workload.decides()),
@@ -455,6 +459,11 @@ pub fn check_effect(
             used.iter().all(|target| target.keeps_durability()),
             "your own server keeps its settings, and a message broker has the durability of its messages and queues \
              (--persistent, --queue); the report says which level they amount to",
+        ),
+        (
+            "tls",
+            used.iter().all(|target| target.address.is_some()),
+            "the address of your own server says whether TLS is spoken (docs/tls.md has how)",
         ),
         (
             "warmup",

@@ -25,7 +25,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::{
     Failure, Interrupt, Observer, Spread, Target, Watcher,
     answer::READY,
-    grid::{self, Cell, Grid},
+    grid::{self, Cell, Grid, Setting},
     harness,
     inject::Injected,
     instance::{Claim, EarlierData, Instance},
@@ -50,8 +50,8 @@ struct Runner<'a, 'e> {
     workloads: Vec<Box<dyn Workload>>,
     faults: Vec<Faults>,
     cells: Vec<Cell>,
-    /// The open stores, by target and durability level.
-    instances: BTreeMap<(usize, Durability), Instance>,
+    /// The open stores, by how they were opened.
+    instances: BTreeMap<Setting, Instance>,
     result: RunResult,
     /// The number of this session of the run, from 1.
     session: u32,
@@ -252,6 +252,7 @@ fn empty(cell: &Cell, target: &Target, workload: &dyn Workload, faults: &Faults)
         decides: workload.decides(),
         without: workload.without(cell.lock).iter().map(|guarantee| guarantee.name.to_owned()).collect(),
         durability_asked: (!target.keeps_durability()).then_some(cell.durability),
+        tls: cell.tls,
         faults: faults.clone(),
         clients: cell.clients,
         scheduled: workload.scheduled(),
@@ -357,12 +358,15 @@ impl Runner<'_, '_> {
 
     /// The name of a cell: the values that tell it from the others of the run.
     fn name(&self, index: usize) -> String {
-        let Cell { target, durability, lock, clients, rate, workload, faults } = self.cells[index];
+        let Cell { target, durability, tls, lock, clients, rate, workload, faults } = self.cells[index];
         let shown = self.targets[target].shown();
         let decides = self.workloads[workload].decides();
         let mut parts = vec![if decides { format!("{shown} {lock}") } else { shown }];
         if self.plan.durability.len() > 1 {
             parts.push(format!("durability {durability}"));
+        }
+        if self.plan.tls.len() > 1 {
+            parts.push(format!("TLS {tls}"));
         }
         if self.plan.faults.len() > 1 {
             parts.push(format!("fault {}", self.faults[faults]));
@@ -420,11 +424,12 @@ impl Runner<'_, '_> {
     }
 
     async fn trial(&mut self, index: usize, round: u32) -> Result<TrialResult, Failure> {
-        let Cell { target, durability, faults, .. } = self.cells[index];
+        let cell = self.cells[index];
+        let faults = cell.faults;
         // taken out while it is in use: a store that lost a server is not put back
-        let mut instance = match self.instances.remove(&(target, durability)) {
+        let mut instance = match self.instances.remove(&cell.setting()) {
             Some(instance) => instance,
-            None => self.open(target, durability).await?,
+            None => self.open(cell.setting()).await?,
         };
         let trial = self.trial_on(&mut instance, index, round).await;
         // one that failed, or lost a server, has left it
@@ -440,7 +445,7 @@ impl Runner<'_, '_> {
         // a trial that failed may have left a member paused or down
         let is_spent = trial.as_ref().map_or(strikes, is_spent);
         if instance.lost(|_| false).is_none() && !is_spent {
-            self.instances.insert((target, durability), instance);
+            self.instances.insert(cell.setting(), instance);
         } else {
             // closes what is left of it: perhaps a lock service, or the store whose lock service died
             let _ = instance.close(self.plan.keep).await;
@@ -449,10 +454,10 @@ impl Runner<'_, '_> {
     }
 
     /// Opens a store. A store that cannot be opened is not tried again for other cells.
-    async fn open(&mut self, target: usize, durability: Durability) -> Result<Instance, Failure> {
+    async fn open(&mut self, setting: Setting) -> Result<Instance, Failure> {
+        let Setting { target, durability, tls } = setting;
         let locked = |cell: &Cell| {
-            (cell.target, cell.durability, cell.lock) == (target, durability, Lock::Hard)
-                && self.workloads[cell.workload].decides()
+            (cell.setting(), cell.lock) == (setting, Lock::Hard) && self.workloads[cell.workload].decides()
         };
         let needs_locks = self.targets[target].kind().lock_service && self.cells.iter().any(locked);
         let shown = self.targets[target].shown();
@@ -471,12 +476,10 @@ impl Runner<'_, '_> {
             }),
         };
         let (lab, interrupt) = (&self.environment.lab, self.environment.watcher.interrupt);
-        let opened = Instance::open(lab, &self.targets[target], durability, &claim, interrupt).await;
+        let opened = Instance::open(lab, &self.targets[target], durability, tls, &claim, interrupt).await;
         if let (Err(failure @ Failure::Store(_)), false) = (&opened, interrupt.is_set()) {
             let cells = self.cells.iter().zip(&mut self.result.cells);
-            for (_, result) in
-                cells.filter(|(cell, _)| (cell.target, cell.durability) == (target, durability))
-            {
+            for (_, result) in cells.filter(|(cell, _)| cell.setting() == setting) {
                 result.error = Some(failure.to_string());
             }
         }

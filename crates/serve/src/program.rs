@@ -86,6 +86,8 @@ pub struct StoreAbilities {
     pub durability: Vec<Supported>,
     /// The isolation levels.
     pub isolation: Vec<Supported>,
+    /// TLS to a private server.
+    pub tls: Supported,
 }
 
 /// A parameter of a workload.

@@ -5,8 +5,8 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::Duration};
 use acidtest_engine::{Load, Measurement, Outcome, Progress, Stop};
 use acidtest_lab::Lab;
 use acidtest_model::{
-    Address, Disruption, Durability, EffectiveSettings, Injection, Lock, Role, Span, StoreError, StoreKind,
-    Task, Timeline,
+    Address, Disruption, Durability, EffectiveSettings, Encryption, Injection, Lock, Role, Span, StoreError,
+    StoreKind, Task, Timeline,
 };
 use acidtest_report::Plan;
 use acidtest_runner::{
@@ -86,7 +86,7 @@ impl Victim {
         let target = Target { opener, address: None };
         let claim = Claim { locks: None, namespace: NAMESPACE, run: "run 1", replace: false, host: None };
         let interrupt = Interrupt::default();
-        let instance = wait(Instance::open(&lab, &target, durability, &claim, &interrupt));
+        let instance = wait(Instance::open(&lab, &target, durability, Encryption::Off, &claim, &interrupt));
         Some(Self { instance: instance.unwrap(), trials: 0, _folder: folder })
     }
 
@@ -151,7 +151,16 @@ impl Victim {
         let (warmup, timeout) = (Span(Duration::ZERO), Span(Duration::from_mins(5)));
         let plan = Plan { duration: length, warmup, timeout, ..Plan::of("") };
         let durability = Durability::None;
-        let cell = Cell { target: 0, workload: 0, durability, lock, clients, rate: None, faults: 0 };
+        let cell = Cell {
+            target: 0,
+            workload: 0,
+            durability,
+            tls: Encryption::Off,
+            lock,
+            clients,
+            rate: None,
+            faults: 0,
+        };
         cell.load(&plan, workload, self.instance.store().blocking(), SEED)
     }
 }

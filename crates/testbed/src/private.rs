@@ -58,6 +58,20 @@ impl Private {
     /// Starts a server at this durability level; none if the store is left out of the tests, see [`wanted`].
     #[must_use]
     pub fn start(store: &str, durability: Durability) -> Option<Self> {
+        Self::start_as(MemberSpec::server(Role::Server, store, durability))
+    }
+
+    /// Starts a server that speaks TLS, and nothing else, with certificates of its own.
+    #[must_use]
+    pub fn start_with_tls(store: &str) -> Option<Self> {
+        Self::start_as(MemberSpec {
+            tls: true,
+            ..MemberSpec::server(Role::Server, store, Durability::Process)
+        })
+    }
+
+    fn start_as(spec: MemberSpec<'_>) -> Option<Self> {
+        let store = spec.store;
         if !wanted(store) {
             return None;
         }
@@ -65,7 +79,6 @@ impl Private {
         let passable = Permissions::from_mode(0o711);
         let folder = tempfile::Builder::new().prefix("lab-").permissions(passable).tempdir().unwrap();
         let lab = Lab::at(folder.path()).unwrap();
-        let spec = MemberSpec::server(Role::Server, store, durability);
         let started = lab.deploy(store, &[spec], Lifetime::Run);
         let deployment = started.unwrap_or_else(|error| panic!("{error}"));
         Some(Self { deployment, _folder: folder })

@@ -68,6 +68,9 @@ pub const DURABILITY: Guarantee = Guarantee {
     ..Guarantee::option("durability", Levels::Ordered(&["none", "process", "disk"]))
 };
 
+/// Nobody who sees the network sees what goes over it.
+pub const TLS: Guarantee = Guarantee::option("tls", Levels::Ordered(&["off", "on"]));
+
 /// Concurrent transactions see no more of each other than their isolation level allows.
 pub const ISOLATION: Guarantee = Guarantee::option("isolation", Levels::Without(&["default"]));
 
@@ -86,4 +89,4 @@ pub const ORDER: Guarantee = Guarantee::always("order");
 /// The guarantees of a workload that reads, decides and writes; also used for a workload that this acidtest does
 /// not know.
 pub const OF_READ_DECIDE_WRITE: &[Guarantee] =
-    &[LOCK, DURABILITY, ISOLATION, TRANSACTION, ATOMICITY, INTEGRITY];
+    &[LOCK, DURABILITY, ISOLATION, TRANSACTION, TLS, ATOMICITY, INTEGRITY];

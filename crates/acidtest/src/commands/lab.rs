@@ -10,12 +10,19 @@ use acidtest_runner::{
 use acidtest_workloads::Store;
 use tokio::task::LocalSet;
 
-use crate::{args, exit::Status, interrupt, output, registry::STORES, target};
+use crate::{
+    args,
+    exit::Status,
+    interrupt,
+    output::{self, quoted},
+    registry::STORES,
+    target,
+};
 
 pub(crate) async fn lab(lab: args::Lab) -> Result<Status, Failure> {
     match lab.command {
-        args::LabCommand::Up { store, durability, port } => {
-            LocalSet::new().run_until(up(&store, durability, port)).await
+        args::LabCommand::Up { store, durability, port, tls } => {
+            LocalSet::new().run_until(up(&store, durability, port, tls)).await
         }
         args::LabCommand::Down { store, forget } => down(&store, forget).await,
         args::LabCommand::List => list(),
@@ -23,14 +30,14 @@ pub(crate) async fn lab(lab: args::Lab) -> Result<Status, Failure> {
 }
 
 /// Starts a private server, waits for its first answer, and leaves it running.
-async fn up(store: &str, durability: Durability, port: Option<u16>) -> Result<Status, Failure> {
+async fn up(store: &str, durability: Durability, port: Option<u16>, tls: bool) -> Result<Status, Failure> {
     let target = target::parse(store)?;
     if target.address.is_some() || target.kind().hosting != Hosting::Program {
         return Err(Failure::Usage(format!("{} has no server to start", target.shown())));
     }
     let interrupt = interrupt::listen()?;
     let program = target.kind().program();
-    let spec = MemberSpec { port, ..MemberSpec::server(Role::Server, program, durability) };
+    let spec = MemberSpec { port, tls, ..MemberSpec::server(Role::Server, program, durability) };
     let mut deployment = Lab::open()?.deploy(program, &[spec], Lifetime::Kept)?;
     let Some(server) = deployment.member(Role::Server) else {
         return Err(Failure::Other(format!("{program} was not started: a defect of acidtest")));
@@ -46,8 +53,9 @@ async fn up(store: &str, durability: Durability, port: Option<u16>) -> Result<St
             output::print_text(&format!("{address}\n"))?;
             output::say(&started(target.kind(), durability, &*running).await);
             output::say(&format!(
-                "log and data in {}\nuse it with: acidtest run WORKLOAD --store {address}\nstop it with: acidtest lab down",
-                folder.display()
+                "log and data in {}\nuse it with: acidtest run WORKLOAD --store {}\nstop it with: acidtest lab down",
+                folder.display(),
+                quoted(&address.to_string())
             ));
             Ok(Status::Held)
         }

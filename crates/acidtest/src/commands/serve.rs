@@ -328,6 +328,7 @@ fn abilities(kind: &StoreKind) -> StoreAbilities {
         locks: Lock::ALL.iter().map(|lock| supported(lock.name(), kind.lock(*lock))).collect(),
         durability: durability.collect(),
         isolation: isolation.collect(),
+        tls: supported("tls", kind.tls),
     }
 }
 

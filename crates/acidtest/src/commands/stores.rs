@@ -63,6 +63,7 @@ fn describe(kind: &StoreKind) -> String {
     for durability in Durability::ALL {
         row("durability", durability.name(), kind.durability(durability));
     }
+    row("tls", "", kind.tls);
     let _ = writeln!(text, "  {:<11} {}", "here", here(kind));
     if !kind.address.is_empty() {
         let _ = writeln!(text, "  {:<11} --store {}", "your own", kind.address);

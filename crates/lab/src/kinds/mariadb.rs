@@ -6,6 +6,7 @@ use acidtest_model::{Address, Durability};
 
 use super::{Kind, Site, nowhere_else};
 use crate::{
+    certificates::ServerFiles,
     error::LabError,
     invocation::{Invocation, Stop},
     search,
@@ -23,6 +24,7 @@ pub(super) static KIND: Kind = Kind {
     places: nowhere_else,
     stop: Stop::Terminate,
     address: |port| Address::loopback("mariadb", Some("root"), port, ""),
+    tls: Ok(()),
     init,
     run,
     sweep: None,
@@ -44,7 +46,7 @@ fn run(site: &Site) -> Invocation {
         Durability::Process => (2, "soft", "BACKUP"),
         Durability::Disk => (1, "none", "BACKUP"),
     };
-    common(&site.program, site)
+    with_tls(common(&site.program, site), site)
         // relative to the data: an absolute path may not be longer than 107 bytes
         .args(["--socket=sock", "--pid-file=pid"])
         .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=2000"])
@@ -60,6 +62,18 @@ fn run(site: &Site) -> Invocation {
         // engines that Debian packages as plugins
         .args(["--plugin-maturity=experimental", "--plugin-load-add=ha_archive"])
         .arg("--plugin-load-add=ha_blackhole")
+}
+
+/// The same, taking connections with TLS alone where that is asked for.
+pub(super) fn with_tls(command: Invocation, site: &Site) -> Invocation {
+    match &site.tls {
+        None => command,
+        Some(ServerFiles { issuer, certificate, key, .. }) => command
+            .path("--ssl-ca=", issuer)
+            .path("--ssl-cert=", certificate)
+            .path("--ssl-key=", key)
+            .arg("--require-secure-transport=ON"),
+    }
 }
 
 /// The options that the preparation and the server must agree on. No file of the system's settings is read.

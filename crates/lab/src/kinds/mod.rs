@@ -21,6 +21,7 @@ use acidtest_model::{Address, Durability};
 use rustix::process::geteuid;
 
 use crate::{
+    certificates::ServerFiles,
     error::LabError,
     invocation::{Invocation, Stop},
     source::Source,
@@ -67,6 +68,8 @@ pub(crate) struct Kind {
     pub(crate) stop: Stop,
     /// The address at which clients reach the server on this port.
     pub(crate) address: fn(u16) -> Address,
+    /// Whether it can be started with TLS, or why not. What an address says of TLS is added to the one above.
+    pub(crate) tls: Result<(), &'static str>,
     /// Prepares an empty home: writes files, or returns the program that prepares it.
     pub(crate) init: fn(&Site) -> Result<Option<Invocation>, LabError>,
     /// The command that runs the server, in the foreground.
@@ -124,6 +127,7 @@ const fn ours(
         places: nowhere_else,
         stop: Stop::Terminate,
         address,
+        tls: Err("acidtest's own services have none in a trial"),
         init,
         run,
         sweep: None,
@@ -158,6 +162,10 @@ pub(crate) struct Site {
     pub(crate) durability: Durability,
     /// What a service of acidtest's own is told on its command line.
     pub(crate) arguments: Vec<String>,
+    /// Its certificates, if it is to speak TLS, and nothing else.
+    pub(crate) tls: Option<ServerFiles>,
+    /// The user that it runs as, if that is another than ours.
+    pub(crate) user: Option<User>,
 }
 
 /// For kinds that are installed in the usual places only.

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use acidtest_model::{Address, Durability};
 
-use super::{Kind, Site, kit};
+use super::{Kind, Site, kit, mariadb::with_tls};
 use crate::{
     error::LabError,
     invocation::{Invocation, Stop},
@@ -21,6 +21,7 @@ pub(super) static KIND: Kind = Kind {
     places: || kit("mysql"),
     stop: Stop::Terminate,
     address: |port| Address::loopback("mysql", Some("root"), port, ""),
+    tls: Ok(()),
     init,
     run,
     sweep: None,
@@ -45,7 +46,7 @@ fn run(site: &Site) -> Invocation {
         Durability::Process => (2, "BACKUP"),
         Durability::Disk => (1, "BACKUP"),
     };
-    common(site)
+    with_tls(common(site), site)
         // relative to the data: an absolute path may not be longer than 107 bytes
         .args(["--socket=sock", "--pid-file=pid", "--mysqlx=OFF"])
         .args(["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=2000"])

@@ -5,6 +5,7 @@ use acidtest_model::Address;
 
 use super::{Kind, Site, no_init, nowhere_else};
 use crate::{
+    certificates::ServerFiles,
     invocation::{Invocation, Stop},
     source::Source,
 };
@@ -21,14 +22,21 @@ pub(super) static KIND: Kind = Kind {
     // the server stops on SIGTERM too, but 2.9 then exits with status 1
     stop: Stop::Interrupt,
     address: |port| Address::loopback("nats", None, port, ""),
+    tls: Ok(()),
     init: no_init,
     run,
     sweep: None,
 };
 
 fn run(site: &Site) -> Invocation {
-    Invocation::new(&site.program)
+    let command = Invocation::new(&site.program)
         .args(["--addr", "127.0.0.1", "--port", &site.port.to_string()])
         .args(["--name", "acidtest", "--jetstream", "--store_dir"])
-        .arg(site.home.join("jetstream"))
+        .arg(site.home.join("jetstream"));
+    match &site.tls {
+        None => command,
+        Some(ServerFiles { certificate, key, .. }) => {
+            command.arg("--tls").arg("--tlscert").arg(certificate).arg("--tlskey").arg(key)
+        }
+    }
 }

@@ -6,6 +6,7 @@ use acidtest_model::{Address, Durability};
 
 use super::{Kind, Site};
 use crate::{
+    certificates::{ServerFiles, write},
     error::LabError,
     invocation::{Invocation, Stop},
     search,
@@ -24,6 +25,7 @@ pub(super) static KIND: Kind = Kind {
     // SIGTERM would wait for the clients to disconnect
     stop: Stop::Interrupt,
     address: |port| Address::loopback("postgres", Some("acidtest"), port, "postgres"),
+    tls: Ok(()),
     init,
     run,
     sweep: Some(sweep),
@@ -42,9 +44,17 @@ fn places() -> Vec<PathBuf> {
 }
 
 fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
+    if let Some(tls) = &site.tls {
+        // instead of that of initdb, which lets connections in without TLS, too
+        write(&hba(tls), 0o644, "hostssl all all 127.0.0.1/32 trust\n", site.user)?;
+    }
     let initdb = search::companion(&site.binary, "initdb", SOURCE)?;
     let settings = ["-U", "acidtest", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"];
     Ok(Some(Invocation::new(&initdb).arg("-D").arg(&site.home).args(settings)))
+}
+
+fn hba(tls: &ServerFiles) -> PathBuf {
+    tls.folder.join("pg_hba.conf")
 }
 
 fn run(site: &Site) -> Invocation {
@@ -65,6 +75,17 @@ fn run(site: &Site) -> Invocation {
         format!("synchronous_commit={synchronous_commit}"),
     ];
     let command = Invocation::new(&site.program).arg("-D").arg(&site.home);
+    let command = match &site.tls {
+        None => command,
+        Some(tls) => command
+            .args(["-c", "ssl=on"])
+            .arg("-c")
+            .path("ssl_cert_file=", &tls.certificate)
+            .arg("-c")
+            .path("ssl_key_file=", &tls.key)
+            .arg("-c")
+            .path("hba_file=", &hba(tls)),
+    };
     settings.into_iter().fold(command, |command, setting| command.arg("-c").arg(setting))
 }
 

@@ -18,6 +18,7 @@ use acidtest_model::Address;
 
 use super::{Kind, Script, Site};
 use crate::{
+    certificates::ServerFiles,
     error::LabError,
     invocation::{Invocation, Stop},
     port, search,
@@ -34,6 +35,7 @@ pub(super) static KIND: Kind = Kind {
     places: || vec![PathBuf::from("/usr/lib/rabbitmq/bin")],
     stop: Stop::Terminate,
     address: |port| Address::loopback("amqp", Some("guest"), port, ""),
+    tls: Ok(()),
     init,
     run,
     sweep: None,
@@ -72,7 +74,7 @@ fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
     let files = [
         (SCRIPT, include_str!("rabbitmq.sh").to_owned()),
         ("ports", format!("{mapper} {distribution}\n")),
-        ("rabbitmq.conf", "# the server's own defaults\n".to_owned()),
+        ("rabbitmq.conf", settings(site)),
     ];
     for (name, text) in files {
         let file = site.home.join(name);
@@ -82,6 +84,21 @@ fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
             .map_err(LabError::at("opening to all", &file))?;
     }
     Ok(None)
+}
+
+fn settings(site: &Site) -> String {
+    match &site.tls {
+        None => "# the server's own defaults\n".to_owned(),
+        Some(ServerFiles { issuer, certificate, key, .. }) => format!(
+            "listeners.tcp = none\nlisteners.ssl.1 = 127.0.0.1:{}\nssl_options.cacertfile = {}\n\
+             ssl_options.certfile = {}\nssl_options.keyfile = {}\nssl_options.verify = verify_none\n\
+             ssl_options.fail_if_no_peer_cert = false\n",
+            site.port,
+            issuer.display(),
+            certificate.display(),
+            key.display()
+        ),
+    }
 }
 
 fn run(site: &Site) -> Invocation {

@@ -4,6 +4,7 @@ use acidtest_model::{Address, Durability};
 
 use super::{Kind, Site, no_init, nowhere_else};
 use crate::{
+    certificates::ServerFiles,
     invocation::{Invocation, Stop},
     source::Source,
 };
@@ -19,6 +20,7 @@ pub(super) static KIND: Kind = Kind {
     places: nowhere_else,
     stop: Stop::Terminate,
     address: |port| Address::loopback("redis", None, port, ""),
+    tls: Ok(()),
     init: no_init,
     run,
     sweep: None,
@@ -30,10 +32,23 @@ fn run(site: &Site) -> Invocation {
         Durability::Process => ("yes", "no"),
         Durability::Disk => ("yes", "always"),
     };
-    Invocation::new(&site.program)
-        .arg("--dir")
-        .arg(&site.home)
-        .args(["--bind", "127.0.0.1", "--port", &site.port.to_string()])
-        .args(["--daemonize", "no", "--save", ""])
-        .args(["--appendonly", appendonly, "--appendfsync", appendfsync])
+    let port = site.port.to_string();
+    let command = Invocation::new(&site.program).arg("--dir").arg(&site.home).args(["--bind", "127.0.0.1"]);
+    let command = match &site.tls {
+        None => command.args(["--port", &port]),
+        Some(ServerFiles { issuer, certificate, key, .. }) => command
+            .args(["--port", "0", "--tls-port", &port, "--tls-auth-clients", "no"])
+            .arg("--tls-cert-file")
+            .arg(certificate)
+            .arg("--tls-key-file")
+            .arg(key)
+            .arg("--tls-ca-cert-file")
+            .arg(issuer),
+    };
+    command.args(["--daemonize", "no", "--save", ""]).args([
+        "--appendonly",
+        appendonly,
+        "--appendfsync",
+        appendfsync,
+    ])
 }

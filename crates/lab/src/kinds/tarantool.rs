@@ -22,6 +22,7 @@ pub(super) static KIND: Kind = Kind {
     places: nowhere_else,
     stop: Stop::Terminate,
     address: |port| Address::loopback("tarantool", None, port, ""),
+    tls: Err("only Tarantool Enterprise speaks TLS; the open server and its clients do not"),
     init,
     run,
     sweep: None,

@@ -454,6 +454,7 @@ fn settings(result: &RunResult) -> Markup {
             details {
                 summary { (store) " " (effective.version) " · durability " (effective.durability) }
                 p { (effective.because) }
+                @if let Some(tls) = &effective.tls { p { "TLS: " (tls) } }
                 div.scroll tabindex="0" { table { tbody {
                     @for (name, value) in &effective.settings { tr { th scope="row" { (name) } td { (value) } } }
                 } } }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     AuditResult, Crash, Guarantee, LoadProgress, Place, Served, Side, Store, TrialSetup, Values, Workload,
     WorkloadKind, WorkloadTrial, WrittenLedger,
-    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK},
+    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, LOCK, TLS},
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
 
@@ -54,7 +54,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
 const DEMAND: f64 = 50_000_000.0 * 7.0 / 86_400.0;
 
 /// What its findings break, and what has a price.
-const GUARANTEES: &[Guarantee] = &[LOCK, DURABILITY, ATOMICITY, INTEGRITY];
+const GUARANTEES: &[Guarantee] = &[LOCK, DURABILITY, TLS, ATOMICITY, INTEGRITY];
 
 /// The parcels workload with its parameters.
 #[derive(Clone, Debug)]

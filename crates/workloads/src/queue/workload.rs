@@ -14,7 +14,7 @@ use super::{
 use crate::{
     AuditResult, Crash, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store, Tally, TrialSetup,
     Values, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
-    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER},
+    guarantee::{ATOMICITY, DURABILITY, INTEGRITY, ORDER, TLS},
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
 
@@ -66,6 +66,7 @@ const GUARANTEES: &[Guarantee] = {
     const SWITCH: Levels = Levels::Ordered(&["false", "true"]);
     &[
         DURABILITY,
+        TLS,
         Guarantee::option("ack", Levels::Ordered(&["none", "confirm", "transaction"])).paid_by(PUBLISH),
         Guarantee::option("consume", Levels::Ordered(&["auto", "ack", "transaction"])).paid_by(OPERATIONS[1]),
         Guarantee::option("persistent", SWITCH).paid_by(PUBLISH),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use acidtest_model::{Durability, Lock, Span};
+use acidtest_model::{Durability, Encryption, Lock, Span};
 use acidtest_report::{Plan, distinct};
 use serde_json::Value;
 
@@ -182,6 +182,19 @@ impl<'a> Finder<'a> {
             self.plan.locks = chosen;
         }
         axis("lock", "Lock", "what keeps read, decide and write together", choices)
+    }
+
+    pub(super) fn tls(&mut self, asked: &Asked) -> Axis {
+        let (choices, chosen) = self.axis(
+            &asked.all("tls").collect::<Vec<_>>(),
+            &Encryption::ALL.map(|tls| (tls.name(), tls)),
+            &["off"],
+            &|plan, tls| plan.tls = vec![tls],
+        );
+        if !chosen.is_empty() {
+            self.plan.tls = chosen;
+        }
+        axis("tls", "TLS", "whether connections to private servers are encrypted", choices)
     }
 
     pub(super) fn parameter(&mut self, parameter: &WorkloadParameter, asked: &Asked) -> Axis {

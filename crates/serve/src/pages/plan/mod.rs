@@ -187,7 +187,7 @@ impl Form {
         let usual = Plan::of(&about.name);
         let written = typed(program, &form).unwrap_or_else(|_| usual.clone());
         let mut finder = Finder::new(program, stores, &form.stores, written);
-        form.guarantees.extend([finder.durability(asked), finder.locks(asked)]);
+        form.guarantees.extend([finder.durability(asked), finder.locks(asked), finder.tls(asked)]);
         form.guarantees.extend(words.into_iter().map(|parameter| finder.parameter(parameter, asked)));
         form.guarantees.swap(0, 1);
         for text in &mut form.driving {
@@ -197,7 +197,8 @@ impl Form {
         form.driving.iter_mut().filter(|text| text.idle.is_some()).for_each(|text| text.written.clear());
         let chosen = finder.chosen();
         form.plan = typed(program, &form).map_err(Refusal::of).and_then(|written| {
-            let mut plan = Plan { locks: chosen.locks, durability: chosen.durability, ..written };
+            let mut plan =
+                Plan { locks: chosen.locks, durability: chosen.durability, tls: chosen.tls, ..written };
             plan.parameters.extend(chosen.parameters);
             plan.stores = form.stores.chosen().into_iter().map(str::to_owned).collect();
             check(program, plan)

@@ -17,6 +17,7 @@ pub(in crate::pages) fn query(plan: &Plan) -> Option<String> {
         stores: plan.stores.clone(),
         locks: plan.locks.clone(),
         durability: plan.durability.clone(),
+        tls: plan.tls.clone(),
         faults: plan.faults.clone(),
         clients: plan.clients.clone(),
         trials: plan.trials,
@@ -36,7 +37,8 @@ pub(in crate::pages) fn query(plan: &Plan) -> Option<String> {
     let stores = plan.stores.iter().map(|store| ("store", store.as_str()));
     let locks = plan.locks.iter().map(|lock| ("lock", lock.name()));
     let levels = plan.durability.iter().map(|level| ("durability", level.name()));
-    query.extend_pairs(stores.chain(locks).chain(levels));
+    let tls = plan.tls.iter().filter(|_| plan.tls != usual.tls).map(|tls| ("tls", tls.name()));
+    query.extend_pairs(stores.chain(locks).chain(levels).chain(tls));
     let list = |texts: Vec<String>| texts.join(",");
     let length = if plan.capacity.is_some() { CapacityPlan::HOLD } else { usual.duration };
     let written = [
