@@ -279,7 +279,7 @@ mod tests {
         let mut result = Grid { locks: &[Lock::Soft, Lock::Native], ..Grid::default() }.result();
         result.cells[0].tls = acidtest_model::Encryption::On;
         let text = said(&result);
-        assert!(text.contains("soft, TLS on, ") && text.contains("native, TLS off, "), "{text}");
+        assert!(text.contains("soft, TLS on holds") && text.contains("native, TLS off holds"), "{text}");
     }
 
     /// A cell that promised nothing and held by luck cannot be the fastest.

@@ -183,7 +183,9 @@ impl Parameters {
     pub(super) fn running_gateway(&self) -> Option<Address> {
         let address = Address::parse(self.gateway.as_ref()?).ok()?;
         let has_login = address.user.is_some() || address.password.is_some();
-        (address.scheme == "http" && address.path.is_empty() && !has_login).then_some(address)
+        // a gateway is spoken to without TLS, and so must not be asked for it
+        let is_open = address.scheme == "http" && address.tls.is_none();
+        (is_open && address.path.is_empty() && !has_login).then_some(address)
     }
 
     /// The table of a gateway that runs already, if there is one.

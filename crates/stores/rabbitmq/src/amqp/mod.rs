@@ -268,7 +268,8 @@ impl Connection {
 
     /// Writes everything that was queued. Reads meanwhile, so that a server can tell that it blocks publishers.
     pub async fn flush(&mut self) -> Result<(), Error> {
-        if self.written < self.out.len() {
+        // also where all is written, and an earlier call was given up before it was on its way
+        if !self.out.is_empty() {
             poll_fn(|context| self.poll_written(context)).await?;
             self.out.clear();
             self.written = 0;

@@ -80,7 +80,7 @@ fn who_is_not_let_in_is_told_why() {
         let (refused, _peer) = meet("HTTP/1.1 400 Bad Request\r\n", "").await;
         assert!(matches!(refused, Err(Error::Protocol(_))));
         let (refused, _peer) = meet("INFO {\"version\":\"2.9.10\",\"tls_required\":true}\r\n", "").await;
-        assert!(matches!(refused, Err(Error::Closed(words)) if words.contains("TLS")));
+        assert!(matches!(refused, Err(Error::Tls(error)) if error.remedy.contains("tls://")));
         for garbage in ["INFO {}\r\n", "INFO [\r\n", "PONG\r\n"] {
             let (refused, _peer) = meet(garbage, "").await;
             assert!(matches!(refused, Err(Error::Protocol(_))), "{garbage}: {refused:?}");
