@@ -38,7 +38,6 @@ const NOT_LOADED: [u16; 3] = [1148, 3948, 4166];
 /// Values of a row.
 const VALUES: usize = 8;
 
-#[derive(Debug)]
 pub(super) struct MySqlSink {
     options: Opts,
     tables: Tables,
@@ -51,6 +50,13 @@ pub(crate) struct MySqlConnection {
     tables: Tables,
     /// Whether the server takes `LOAD DATA LOCAL`.
     loads: bool,
+}
+
+impl fmt::Debug for MySqlSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // left out: the driver's options hold the password
+        f.debug_struct("MySqlSink").field("tables", &self.tables).finish_non_exhaustive()
+    }
 }
 
 impl MySqlSink {

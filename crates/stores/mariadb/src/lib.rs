@@ -15,7 +15,7 @@ mod queue;
 mod records;
 mod session;
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, fmt, io};
 
 use acidtest_model::{Address, CertificateCheck, EffectiveSettings, NegotiatedTls, Secret, StoreError, Task};
 #[cfg(feature = "tls")]
@@ -79,7 +79,7 @@ pub struct MariaDb {
 }
 
 /// Address and login of the server. Connections are opened alike for clients and for work that is not timed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct ConnectOptions {
     address: Address,
     options: Opts,
@@ -162,6 +162,13 @@ impl MariaDb {
             namespace: format!("database `{namespace}`"),
             address: self.server.address.to_string(),
         }
+    }
+}
+
+impl fmt::Debug for ConnectOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // left out: the driver's options hold the password
+        f.debug_struct("ConnectOptions").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
