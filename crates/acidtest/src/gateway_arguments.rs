@@ -5,6 +5,8 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, str::FromStr, time:
 use acidtest_model::Span;
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::certificate_arguments::ListenCertificate;
+
 const EXAMPLES: &str = "\
 Examples:
   acidtest gateway user add ann
@@ -17,7 +19,9 @@ Examples:
   ACIDTEST_PASSWORD=... acidtest gateway --sink postgres://ann@db.example/logs --collectors 4
       store in PostgreSQL, by four collectors
   acidtest gateway --queue amqp://ann:...@mq.example --collectors 0
-      leave entries in RabbitMQ, for collectors on other machines";
+      leave entries in RabbitMQ, for collectors on other machines
+  acidtest gateway --listen 192.0.2.7:1731 --tls-cert server.pem --tls-key server.key
+      take entries from other machines, at https://192.0.2.7:1731/logs";
 
 const COLLECTOR_EXAMPLES: &str = "\
 Examples:
@@ -146,6 +150,11 @@ impl FromStr for Queue {
     }
 }
 
+/// Whether it is the address of a broker, with TLS or without; what is wrong with one that is is said later.
+fn is_of_broker(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, _)| ["amqp", "amqps", "nats", "tls"].contains(&scheme))
+}
+
 impl FromStr for Broker {
     type Err = String;
 
@@ -153,7 +162,7 @@ impl FromStr for Broker {
         match text {
             "rabbitmq" => Ok(Self("amqp://127.0.0.1".to_owned())),
             "nats" => Ok(Self("nats://127.0.0.1".to_owned())),
-            _ if text.starts_with("amqp://") || text.starts_with("nats://") => Ok(Self(text.to_owned())),
+            _ if is_of_broker(text) => Ok(Self(text.to_owned())),
             _ => Err("write rabbitmq, nats, amqp://USER@HOST:5672/VHOST or nats://USER@HOST:4222".to_owned()),
         }
     }
@@ -174,6 +183,8 @@ pub(crate) struct Serve {
     /// Where to listen; beyond loopback the page and the metrics need an operator's token
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1731")]
     pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) certificate: ListenCertificate,
     /// How entries come into the database
     #[arg(long, value_enum, default_value = "queued")]
     pub(crate) architecture: Architecture,

@@ -6,6 +6,8 @@
 
 mod args;
 mod carry_out;
+#[cfg(any(feature = "gateway", feature = "serve"))]
+mod certificate_arguments;
 #[cfg(feature = "serve")]
 mod command_line;
 mod commands;

@@ -16,8 +16,7 @@ use std::{
 
 use acidtest_lab::{Issued, Issuer};
 use acidtest_model::{
-    Address, CertificateCheck, ClientCertificate, Durability, EffectiveSettings, Secret, StoreError, Task,
-    Tls,
+    Address, CertificateCheck, Durability, EffectiveSettings, OwnCertificate, Secret, StoreError, Task, Tls,
 };
 use acidtest_store_elasticsearch::Elasticsearch;
 use acidtest_store_mariadb::Variant;
@@ -365,12 +364,12 @@ fn mysql_is_believed_by_the_issuer_that_it_made_for_itself() {
 }
 
 /// A certificate of a client, and its key, of this issuer.
-fn client(issuer: &Issuer, folder: &Path) -> ClientCertificate {
+fn client(issuer: &Issuer, folder: &Path) -> OwnCertificate {
     let Issued { certificate, key } = issuer.issue(&["root"]).unwrap();
     let [chain, own] = ["client.pem", "client.key"].map(|name| folder.join(name));
     fs::write(&chain, certificate).unwrap();
     fs::write(&own, key).unwrap();
-    ClientCertificate { chain, key: own }
+    OwnCertificate { chain, key: own }
 }
 
 fn redis_asks(address: &Address) {
@@ -521,7 +520,6 @@ fn tls_is_refused_where_it_means_nothing() {
         ("inventory --store tarantool --tls on", "only Tarantool Enterprise speaks TLS"),
         ("inventory --store sqlite --tls on", "runs in the process of its clients"),
         ("inventory --store rediss://localhost --tls on", "--tls has no effect"),
-        ("logs --store postgres --tls on", "a gateway, which is reached without TLS"),
         ("inventory --store redis://localhost?sslmode=require", "rediss://"),
         ("inventory --store rediss://localhost?sslrootcert=nowhere.pem", "nowhere.pem"),
         ("inventory --store redis --tls maybe", "known are off, on"),

@@ -29,7 +29,7 @@ mod users;
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use acidtest_model::Address;
+use acidtest_model::{Address, OwnCertificate};
 
 pub use self::{
     service::{Ended, Left, Running, start, start_collector},
@@ -90,6 +90,8 @@ pub struct Storage {
 pub struct Config {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Its certificate, by which it speaks TLS, and nothing else; none for HTTP without TLS.
+    pub certificate: Option<OwnCertificate>,
     /// How entries come into the database.
     pub architecture: Architecture,
     /// Where acknowledged entries wait.

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use acidtest_transport::{Acceptor, TlsError};
 use tokio::{
     net::{TcpListener, TcpSocket},
     runtime::{Builder, Handle},
@@ -20,7 +21,7 @@ use crate::{
     Architecture, CollectorConfig, Config, Error, QueueKind, Storage,
     collector::Collectors,
     direct::Direct,
-    http::{self, Keeper, Limits, Service},
+    http::{self, Keeper, Limits, Listener, Service},
     limit::{Look, Seconds, Setup, Watch},
     metrics::Metrics,
     queue::{BrokerQueue, Depth, DiskOptions, DiskQueue, MemoryQueue, Queue, Use},
@@ -41,8 +42,8 @@ const SEGMENT: u64 = 64 << 20;
 /// A gateway that runs.
 #[derive(Debug)]
 pub struct Running {
-    /// Where it listens, if it does.
-    pub address: Option<SocketAddr>,
+    /// Where it listens, if it does, such as `http://127.0.0.1:1731`.
+    pub url: Option<String>,
     /// What it runs with, for people: names and words.
     pub about: Vec<(&'static str, String)>,
     stop: watch::Sender<bool>,
@@ -107,9 +108,10 @@ async fn launch(
                 Ok(gateway) => gateway,
                 Err(error) => return drop(ready.send(Err(error))),
             };
-            let address = gateway.listener.is_some().then_some(gateway.service.address);
+            let Service { scheme, address, .. } = &*gateway.service;
+            let url = gateway.listener.as_ref().map(|_| format!("{scheme}://{address}"));
             // whoever started it may have left: then it is stopped
-            let _ = ready.send(Ok((address, gateway.service.about.clone())));
+            let _ = ready.send(Ok((url, gateway.service.about.clone())));
             let _ = end.send(gateway.serve(stops, drain).await);
         });
         // what still waits for a database is not waited for
@@ -118,8 +120,8 @@ async fn launch(
     let started = thread::Builder::new().name("gateway".to_owned()).spawn(main);
     started.map_err(|error| Error::Other(format!("cannot start a thread: {error}")))?;
     let gone = |_| Error::Other("the gateway ended at its start: a defect of acidtest".to_owned());
-    let (address, about) = is_ready.await.map_err(gone)??;
-    Ok(Running { address, about, stop, ended })
+    let (url, about) = is_ready.await.map_err(gone)??;
+    Ok(Running { url, about, stop, ended })
 }
 
 impl Running {
@@ -138,7 +140,7 @@ impl Running {
 
 struct Gateway {
     /// None for a collector that shows nothing.
-    listener: Option<TcpListener>,
+    listener: Option<Listener>,
     service: Arc<Service>,
     watch: Watch,
     seconds: watch::Sender<Arc<Seconds>>,
@@ -147,8 +149,11 @@ struct Gateway {
 
 impl Gateway {
     async fn open(config: &Config) -> Result<Self, Error> {
-        // a port that is taken shows before anything is made
+        // a port that is taken, or a certificate that cannot be used, shows before anything is made
         let socket = bind(config.listen)?;
+        let acceptor = Acceptor::new(config.certificate.as_ref());
+        let acceptor = acceptor
+            .map_err(|TlsError { cause, remedy }| Error::Usage(format!("{cause}\n  remedy: {remedy}")))?;
         let users = Users::open(&config.users, config.users_schema.as_deref()).await?;
         if users.list().await?.is_empty() {
             tracing::warn!(
@@ -197,7 +202,7 @@ impl Gateway {
             config.storage.as_ref().zip(sink.as_deref()).map(|(storage, sink)| stored(storage, sink)),
         );
         about.push(("users", config.users.to_string()));
-        let listener = listen(socket, config.listen)?;
+        let listener = Listener { tcp: listen(socket, config.listen)?, acceptor };
         let limits = Limits {
             connections: config.connections,
             body: config.body,
@@ -243,7 +248,10 @@ impl Gateway {
         ];
         let keeper = Keeper::Queued { queue, recent: Recent::new(), collectors: Some(collectors) };
         let listener = match (socket, config.listen) {
-            (Some(socket), Some(address)) => Some(listen(socket, address)?),
+            (Some(socket), Some(address)) => {
+                // it is for this machine only
+                Some(Listener { tcp: listen(socket, address)?, acceptor: Acceptor::default() })
+            }
             _ => None,
         };
         let threads = COLLECTOR_THREADS.get();
@@ -265,11 +273,13 @@ impl Gateway {
         keeper: Keeper,
         setup: Setup,
         limits: Limits,
-        listener: Option<TcpListener>,
+        listener: Option<Listener>,
         about: Vec<(&'static str, String)>,
     ) -> Self {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok()).unwrap_or(nowhere);
+        let scheme = listener.as_ref().map_or("http", |listener| listener.acceptor.scheme());
+        let bound = listener.as_ref().and_then(|listener| listener.tcp.local_addr().ok());
+        let address = (scheme, bound.unwrap_or(nowhere));
         let watch = Watch::new(setup, &metrics);
         let (seconds, seen) = watch::channel(Arc::default());
         let collecting = match &keeper {
@@ -441,7 +451,6 @@ fn stored(storage: &Storage, sink: &Sink) -> (&'static str, String) {
     ("sink", format!("{}, table {}; {}", storage.sink, storage.table, sink.about))
 }
 
-/// Takes an address, at which nobody can connect yet.
 /// The name of the broker at an address.
 fn broker_name(address: &acidtest_model::Address) -> &'static str {
     if address.scheme == "nats" { "nats" } else { "rabbitmq" }
@@ -459,6 +468,7 @@ impl Config {
     }
 }
 
+/// Takes an address, at which nobody can connect yet.
 fn bind(address: SocketAddr) -> Result<TcpSocket, Error> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };

@@ -54,7 +54,7 @@ pub use quantity::{Bytes, PerSecond};
 pub use role::Role;
 pub use span::Span;
 pub use timeline::{Disruption, Fault, Faults, Injection, Moment, Timeline};
-pub use tls::{CertificateCheck, ClientCertificate, NegotiatedTls, Tls};
+pub use tls::{CertificateCheck, NegotiatedTls, OwnCertificate, Tls};
 pub use wording::{UnknownName, expected};
 
 use std::{future::Future, pin::Pin};

@@ -43,16 +43,16 @@ pub struct Tls {
     /// A file of certificates (PEM) whose owners may issue the server's; none for those that the system trusts.
     pub issuers: Option<PathBuf>,
     /// The client's own certificate, for servers that ask for one.
-    pub certificate: Option<ClientCertificate>,
+    pub certificate: Option<OwnCertificate>,
     /// Whether the login must be bound to this very connection (`channel_binding=require` of PostgreSQL): whoever stands in
     /// between cannot log in with it. Otherwise it is where the server can.
     #[serde(default)]
     pub binds: bool,
 }
 
-/// The files (PEM) by which a client proves who it is.
+/// The files (PEM) by which a client, or a server of acidtest's own, proves who it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClientCertificate {
+pub struct OwnCertificate {
     /// Its certificate, and those between it and its issuer's.
     pub chain: PathBuf,
     /// Its private key, which is not encrypted.
@@ -75,7 +75,7 @@ impl Tls {
     /// The files that it names.
     pub fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let certificate = self.certificate.as_mut();
-        let own = certificate.map(|ClientCertificate { chain, key }| [chain, key]);
+        let own = certificate.map(|OwnCertificate { chain, key }| [chain, key]);
         self.issuers.iter_mut().chain(own.into_iter().flatten())
     }
 }
@@ -317,7 +317,7 @@ pub(crate) fn read(scheme: &str, options: &[(String, String)]) -> Result<Read, S
     };
     let [issuers, chain, key] = files;
     let certificate = match (chain, key) {
-        (Some(chain), Some(key)) => Some(ClientCertificate { chain, key }),
+        (Some(chain), Some(key)) => Some(OwnCertificate { chain, key }),
         (None, None) => None,
         (chain, _) => {
             let [_, certificate, key] = spelling.files;

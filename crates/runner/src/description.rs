@@ -113,7 +113,7 @@ impl TrialDescription {
         store: &dyn acidtest_workloads::Store,
     ) -> Result<Vec<acidtest_engine::ClientTask>, StoreError> {
         if let Some((address, token)) = &self.gateway {
-            trial.reach(Role::Gateway, &address.clone().into(), Some(token));
+            trial.reach(Role::Gateway, &address.clone().into(), Some(token))?;
         }
         let own = (0..self.setup.clients as usize).filter(|client| self.setup.part.has(*client));
         own.map(|_| trial.client(store, &self.place)).collect()

@@ -148,15 +148,10 @@ impl Grid {
             // a user's own server keeps the durability level that it has, and so does a store whose queues have their
             // own
             let levels = plan.durability.iter().take(if each.keeps_durability() { 1 } else { usize::MAX });
-            // so does the address of a user's own server
-            let encryptions = match &each.address {
-                Some(address) if address.tls.is_some() => vec![Encryption::On],
-                Some(_) => vec![Encryption::Off],
-                None => plan.tls.clone(),
-            };
             for (workload, with) in grid.workloads.iter().enumerate() {
                 let loads = loads(plan, &**with);
                 let locks = locks(&**with, &plan.locks);
+                let encryptions = encryptions(plan, each, &**with);
                 let with_lock = |durability| locks.iter().map(move |lock| (durability, lock));
                 let settings = levels.clone().flat_map(with_lock);
                 for ((&durability, &lock), &tls) in
@@ -337,16 +332,24 @@ fn check(
     }
 }
 
+/// Whether clients' connections have TLS: as the plan says, but where an address of the user's own says it by itself.
+fn encryptions(plan: &Plan, target: &Target, workload: &dyn Workload) -> Vec<Encryption> {
+    let said = workload.speaks_tls().or(target.address.as_ref().map(|address| address.tls.is_some()));
+    match said {
+        Some(true) => vec![Encryption::On],
+        Some(false) => vec![Encryption::Off],
+        None => plan.tls.clone(),
+    }
+}
+
 /// Whether the connections to a private server can be encrypted as asked; the error is the reason why not.
 fn check_tls(target: &Target, workload: &dyn Workload, tls: Encryption) -> Result<(), String> {
     let kind = target.kind();
     match kind.tls {
         _ if target.address.is_some() || tls == Encryption::Off => Ok(()),
+        // its clients speak to a gateway
+        Support::No(_) if kind.hosting == Hosting::Embedded && !workload.front().is_empty() => Ok(()),
         Support::No(why) => Err(format!("{} has no TLS: {why}; leave --tls out", kind.name)),
-        Support::Yes(_) if !workload.front().is_empty() => {
-            Err("the workload's clients speak to a gateway, which is reached without TLS: leave --tls out"
-                .to_owned())
-        }
         Support::Yes(_) => Ok(()),
     }
 }

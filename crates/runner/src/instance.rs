@@ -156,7 +156,7 @@ impl Instance {
                 server,
                 others,
                 private,
-                services: Services::default(),
+                services: Services::new(tls),
                 round_trip: None,
                 earlier: BTreeMap::new(),
             }),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use acidtest_lab::{Deployment, Lab, LabError, Lifetime, Member, MemberSpec};
-use acidtest_model::{Address, Durability, Role};
+use acidtest_model::{Address, Durability, Encryption, Role};
 use acidtest_workloads::Front;
 
 use crate::{
@@ -26,12 +26,8 @@ pub(crate) struct Services {
     started: Vec<Service>,
     /// How long one may not reach what it needs, which may be down for a while.
     pub(crate) patience: Duration,
-}
-
-impl Default for Services {
-    fn default() -> Self {
-        Self { started: Vec::new(), patience: READY }
-    }
+    /// Whether the connections to them have TLS.
+    tls: Encryption,
 }
 
 struct Service {
@@ -75,6 +71,11 @@ impl Service {
 }
 
 impl Services {
+    /// None yet.
+    pub(crate) fn new(tls: Encryption) -> Self {
+        Self { started: Vec::new(), patience: READY, tls }
+    }
+
     /// Starts the next one, and waits until it takes connections. Returns its address, and the token of the trial's clients
     /// if it has clients.
     ///
@@ -94,6 +95,8 @@ impl Services {
             host: version.is_none().then_some(program),
             arguments: &front.arguments,
             secrets: &front.secrets,
+            // a collector takes none, but from whoever looks at how it stands
+            tls: self.tls.is_on() && role != Role::Collector,
             ..MemberSpec::server(role, front.server.unwrap_or(role.name()), Durability::Disk)
         };
         let deployment = lab.deploy(spec.store, &[spec], Lifetime::Run)?;

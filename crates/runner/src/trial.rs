@@ -139,7 +139,7 @@ impl<'a> TrialRun<'a> {
                 "nobody takes connections at {address}\n  remedy: start the gateway, or name its host and port (--gateway)"
             )));
         }
-        self.trial.reach(Role::Gateway, &address, Some(token.reveal()));
+        self.trial.reach(Role::Gateway, &address, Some(token.reveal()))?;
         self.gateway = Some((address, token.reveal().to_owned()));
         // it is looked for among rows of others
         let trying = within(AMONG_OTHERS, "trying the gateway", self.trial.try_gateway(instance.store()));
@@ -166,7 +166,7 @@ impl<'a> TrialRun<'a> {
         while let Some(front) = self.trial.front(instance.store(), &self.hosted.place, &started)? {
             watcher.observer.doing(&format!("starting the {}", front.role));
             let (address, token) = instance.services.start(lab, program, &front, watcher.interrupt).await?;
-            self.trial.reach(front.role, &address, token.as_deref());
+            self.trial.reach(front.role, &address, token.as_deref())?;
             started.push((front.role, address.clone()));
             self.gateway = token.map(|token| (address, token)).or(self.gateway.take());
         }

@@ -2,17 +2,15 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use acidtest_model::OwnCertificate;
+use acidtest_transport::{Acceptor, Stream, TlsError};
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    task::JoinHandle,
-};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
 use tokio_io_timeout::TimeoutStream;
 
 pub use crate::http::Token;
@@ -39,6 +37,8 @@ const HEAD_BYTES: usize = 64 << 10;
 pub struct Config {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Its certificate, by which it speaks TLS, and nothing else; none for HTTP without TLS.
+    pub certificate: Option<OwnCertificate>,
     /// What requests must have; none if they need nothing, which is for loopback only.
     pub token: Option<Token>,
     /// Names of this machine that requests may use, besides `localhost` and its addresses.
@@ -60,8 +60,8 @@ pub enum Error {
 
 /// A server that runs.
 pub struct Server {
-    /// Where it listens.
-    pub address: SocketAddr,
+    /// Where it listens, such as `http://127.0.0.1:1730`.
+    pub url: String,
     runs: Arc<Runs>,
     making: JoinHandle<()>,
     listening: JoinHandle<()>,
@@ -70,9 +70,10 @@ pub struct Server {
 /// Starts a server on the current runtime.
 ///
 /// # Errors
-/// The address would let others in without a token, it cannot be listened on, or the folder of results cannot be used.
+/// The address would let others in without a token, it cannot be listened on, or the certificate or the folder of results
+/// cannot be used.
 pub async fn start(config: Config, program: impl Program) -> Result<Server, Error> {
-    let Config { listen, token, hosts, results } = config;
+    let Config { listen, certificate, token, hosts, results } = config;
     let is_local = listen.ip().is_loopback();
     if !is_local && token.is_none() {
         return Err(Error::Usage(format!(
@@ -80,6 +81,9 @@ pub async fn start(config: Config, program: impl Program) -> Result<Server, Erro
             listen.ip()
         )));
     }
+    let acceptor = Acceptor::new(certificate.as_ref());
+    let acceptor = acceptor
+        .map_err(|TlsError { cause, remedy }| Error::Usage(format!("{cause}\n  remedy: {remedy}")))?;
     let program: Arc<dyn Program> = Arc::new(program);
     let runs = Arc::new(Runs::open(&results, Arc::clone(&program)).map_err(Error::Other)?);
     let listener = TcpListener::bind(listen).await.map_err(|error| {
@@ -89,11 +93,16 @@ pub async fn start(config: Config, program: impl Program) -> Result<Server, Erro
     })?;
     let address = listener.local_addr().map_err(|error| Error::Other(error.to_string()))?;
     let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect();
-    let app = App::new(Arc::clone(&runs), program, Guard { token, is_local, hosts });
-    let listening = tokio::spawn(listen_on(listener, router(app)));
+    let app = App::new(
+        Arc::clone(&runs),
+        program,
+        Guard { token, is_local, is_secure: acceptor.is_secure(), hosts },
+    );
+    let url = format!("{}://{address}", acceptor.scheme());
+    let listening = tokio::spawn(listen_on(listener, acceptor, router(app)));
     let makes = Arc::clone(&runs);
     let making = tokio::spawn(async move { makes.make_all().await });
-    Ok(Server { address, runs, making, listening })
+    Ok(Server { url, runs, making, listening })
 }
 
 impl Server {
@@ -106,16 +115,18 @@ impl Server {
     }
 }
 
-async fn listen_on(listener: TcpListener, router: Router) {
+async fn listen_on(listener: TcpListener, acceptor: Acceptor, router: Router) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // whoever comes when there is no room waits to be accepted
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let router = router.clone();
+                let (acceptor, router) = (acceptor.clone(), router.clone());
                 tokio::spawn(async move {
-                    serve(stream, router).await;
+                    if let Ok(stream) = acceptor.accept(stream, HEAD).await {
+                        serve(stream, router).await;
+                    }
                     drop(place);
                 });
             }
@@ -125,9 +136,7 @@ async fn listen_on(listener: TcpListener, router: Router) {
     }
 }
 
-async fn serve(stream: TcpStream, router: Router) {
-    // an event is small, and is to be seen at once
-    let _ = stream.set_nodelay(true);
+async fn serve(stream: Stream, router: Router) {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(DEAF));
     let served = http1::Builder::new()

@@ -1,12 +1,14 @@
-//! Connections over TCP, with TLS where an address asks for it.
+//! Connections over TCP, with TLS where an address asks for it, or a certificate was given.
 //!
-//! A [`Transport`] is made of an address, once for a store, and opens its connections. There is one configuration of TLS
+//! A [`Transport`] is made of an address, once for a store, and opens its connections. An [`Acceptor`] makes those ready that
+//! acidtest's own servers accept. There is one configuration of TLS
 //! for all stores: rustls with its own choice of ciphers, TLS 1.2 and 1.3, no early data. Drivers that open their
 //! connections themselves are given it. What goes wrong with TLS is a [`TlsError`], which has a remedy.
 //!
 //! Where TLS was asked for, nothing is said without it: no byte of a login is written before the handshake is done. Without
 //! the feature `tls`, addresses that ask for TLS are refused.
 
+mod acceptor;
 mod error;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -22,6 +24,7 @@ use tokio::{net::TcpStream, time::timeout};
 #[cfg(feature = "tls")]
 pub use crate::tls::Security;
 pub use crate::{
+    acceptor::Acceptor,
     error::{TlsError, demand, explain},
     stream::Stream,
 };

@@ -1,4 +1,4 @@
-//! A connection, with TLS or without.
+//! A connection, with TLS or without, that was opened or accepted.
 
 use std::{
     fmt,
@@ -18,13 +18,15 @@ use tokio::{
 #[cfg(feature = "tls")]
 use crate::tls::Secured;
 
-/// A connection to a server.
+/// A connection to a server, or from a client.
 pub struct Stream(Kind);
 
 enum Kind {
     Open(TcpStream),
     #[cfg(feature = "tls")]
     Secured(Box<Secured>),
+    #[cfg(feature = "tls")]
+    Accepted(Box<tokio_rustls::server::TlsStream<TcpStream>>),
 }
 
 impl Stream {
@@ -37,7 +39,7 @@ impl Stream {
     pub(crate) fn into_open(self) -> Option<TcpStream> {
         match self.0 {
             Kind::Open(stream) => Some(stream),
-            Kind::Secured(_) => None,
+            Kind::Secured(_) | Kind::Accepted(_) => None,
         }
     }
 
@@ -46,11 +48,39 @@ impl Stream {
         Self(Kind::Secured(Box::new(secured)))
     }
 
-    /// The TLS that was agreed on; none without TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) fn accepted(stream: tokio_rustls::server::TlsStream<TcpStream>) -> Self {
+        Self(Kind::Accepted(Box::new(stream)))
+    }
+
+    /// Waits until something has arrived that was not read, and leaves it there. Returns whether something has; if not,
+    /// the connection has ended. With TLS, what has arrived need not be data.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub async fn arrives(&mut self) -> io::Result<bool> {
+        match &mut self.0 {
+            Kind::Open(stream) => has_come(stream).await,
+            #[cfg(feature = "tls")]
+            Kind::Secured(secured) => {
+                let (stream, session) = secured.stream.get_mut();
+                Ok(holds_data(session)? || has_come(stream).await?)
+            }
+            #[cfg(feature = "tls")]
+            Kind::Accepted(stream) => {
+                let (stream, session) = stream.get_mut();
+                Ok(holds_data(session)? || has_come(stream).await?)
+            }
+        }
+    }
+
+    /// The TLS that was agreed on with a server; none without TLS, and of a connection that was accepted.
     #[must_use]
     pub fn negotiated(&self) -> Option<NegotiatedTls> {
         match &self.0 {
             Kind::Open(_) => None,
+            #[cfg(feature = "tls")]
+            Kind::Accepted(_) => None,
             #[cfg(feature = "tls")]
             Kind::Secured(secured) => Some(secured.negotiated()),
         }
@@ -64,7 +94,7 @@ impl Stream {
         match &mut self.0 {
             Kind::Open(stream) => stream.try_read_buf(room),
             #[cfg(feature = "tls")]
-            Kind::Secured(_) => at_once(|context| self.poll_read_buf(context, room)),
+            _ => at_once(|context| self.poll_read_buf(context, room)),
         }
     }
 
@@ -76,7 +106,7 @@ impl Stream {
         match &mut self.0 {
             Kind::Open(stream) => stream.try_write(bytes),
             #[cfg(feature = "tls")]
-            Kind::Secured(_) => at_once(|context| Pin::new(&mut *self).poll_write(context, bytes)),
+            _ => at_once(|context| Pin::new(&mut *self).poll_write(context, bytes)),
         }
     }
 
@@ -91,6 +121,18 @@ impl Stream {
     ) -> Poll<io::Result<usize>> {
         pin!(self.read_buf(room)).poll(context)
     }
+}
+
+/// Waits until a byte has come, or the connection has ended.
+async fn has_come(stream: &TcpStream) -> io::Result<bool> {
+    Ok(stream.peek(&mut [0]).await? > 0)
+}
+
+/// Whether data were read from the network already: what follows a handshake may come with its end.
+#[cfg(feature = "tls")]
+fn holds_data<Side>(session: &mut rustls::ConnectionCommon<Side>) -> io::Result<bool> {
+    let state = session.process_new_packets().map_err(io::Error::other)?;
+    Ok(state.plaintext_bytes_to_read() > 0)
 }
 
 /// What a poll returns at once. Whoever waits for the same later is woken, because it then polls by itself.
@@ -114,6 +156,11 @@ macro_rules! each_kind {
                 let Secured { stream, security } = &mut **secured;
                 let $stream = Pin::new(stream);
                 $call.map_err(|error| security.explained(error))
+            }
+            #[cfg(feature = "tls")]
+            Kind::Accepted(stream) => {
+                let $stream = Pin::new(&mut **stream);
+                $call
             }
         }
     };
@@ -140,6 +187,24 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         each_kind!(self, stream => stream.poll_shutdown(context))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each_kind!(self, stream => stream.poll_write_vectored(context, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.0 {
+            Kind::Open(stream) => stream.is_write_vectored(),
+            #[cfg(feature = "tls")]
+            Kind::Secured(secured) => secured.stream.is_write_vectored(),
+            #[cfg(feature = "tls")]
+            Kind::Accepted(stream) => stream.is_write_vectored(),
+        }
     }
 }
 

@@ -3,11 +3,12 @@
 use std::{error::Error, fmt, fs, io, path::Path, sync::Arc};
 
 use acidtest_model::{
-    Address, CertificateCheck, ClientCertificate, NegotiatedTls, Tls,
+    Address, CertificateCheck, NegotiatedTls, OwnCertificate, Tls,
     tls::{checked_less, file_options},
 };
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig,
+    SignatureScheme,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -16,7 +17,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 use tokio::net::TcpStream;
-use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
 
 use crate::{Stream, TlsError};
 
@@ -65,18 +66,10 @@ impl Security {
         let config = match &tls.certificate {
             None => config.with_no_client_auth(),
             Some(certificate) => {
-                let (chain, key) = own(certificate, &address.scheme)?;
-                config.with_client_auth_cert(chain, key).map_err(|error| {
-                    let [_, chain, key] = file_options(&address.scheme);
-                    TlsError::new(
-                        format!(
-                            "the key {} does not belong to the certificate {}, or cannot be used: {error}",
-                            certificate.key.display(),
-                            certificate.chain.display()
-                        ),
-                        format!("name a certificate by {chain} and its own key by {key}"),
-                    )
-                })?
+                let [_, options @ ..] = file_options(&address.scheme);
+                let (chain, key) = own(certificate, options)?;
+                let config = config.with_client_auth_cert(chain, key);
+                config.map_err(|error| unfit(certificate, options, &error))?
             }
         };
         let (config, address) = (Arc::new(config), address.clone());
@@ -97,7 +90,7 @@ impl Security {
 
     /// The client's own certificate.
     #[cfg(feature = "mysql")]
-    pub(crate) fn certificate(&self) -> Option<&ClientCertificate> {
+    pub(crate) fn certificate(&self) -> Option<&OwnCertificate> {
         self.0.address.tls.as_ref()?.certificate.as_ref()
     }
 
@@ -168,11 +161,11 @@ fn read(file: &Path, option: &str) -> Result<Vec<u8>, TlsError> {
     })
 }
 
+/// Reads a certificate and its key, which were named by these options.
 fn own(
-    certificate: &ClientCertificate,
-    scheme: &str,
+    certificate: &OwnCertificate,
+    [chain_option, key_option]: [&str; 2],
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-    let [_, chain_option, key_option] = file_options(scheme);
     let chain = certificates(&certificate.chain, chain_option)?;
     let content = read(&certificate.key, key_option)?;
     let key = PrivateKeyDer::from_pem_slice(&content).map_err(|_| {
@@ -184,6 +177,32 @@ fn own(
         )
     })?;
     Ok((chain, key))
+}
+
+fn unfit(certificate: &OwnCertificate, [chain, key]: [&str; 2], error: &rustls::Error) -> TlsError {
+    TlsError::new(
+        format!(
+            "the key {} does not belong to the certificate {}, or cannot be used: {error}",
+            certificate.key.display(),
+            certificate.chain.display()
+        ),
+        format!("name a certificate by {chain} and its own key by {key}"),
+    )
+}
+
+/// What a server of acidtest's own speaks TLS by, which has this certificate.
+pub(crate) fn accepting(certificate: &OwnCertificate) -> Result<TlsAcceptor, TlsError> {
+    let options = ["--tls-cert", "--tls-key"];
+    let (chain, key) = own(certificate, options)?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::new(error.to_string(), "this is a defect of acidtest"))?
+        .with_no_client_auth()
+        .with_single_cert(chain, key);
+    let mut config = config.map_err(|error| unfit(certificate, options, &error))?;
+    // others than HTTP/1.1 are not spoken, which browsers would choose
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 fn trusted_by_the_system(scheme: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -178,6 +178,11 @@ pub trait Workload: Send + Sync {
         None
     }
 
+    /// Whether its clients' connections have TLS, where its own parameters say so: by the address of a gateway.
+    fn speaks_tls(&self) -> Option<bool> {
+        None
+    }
+
     /// The roles of the services that are started for its trials in front of a store with a process or a file.
     fn front(&self) -> Vec<Role> {
         Vec::new()
@@ -473,7 +478,12 @@ pub trait WorkloadTrial: Send + Sync {
     }
 
     /// Tells where the service with this role is, and the token by which it knows the trial's clients, if it has clients.
-    fn reach(&self, _role: Role, _address: &Address, _token: Option<&str>) {}
+    ///
+    /// # Errors
+    /// A certificate that the address names cannot be used.
+    fn reach(&self, _role: Role, _address: &Address, _token: Option<&str>) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Collects facts that are needed once, after loading and before the clients start.
     fn prepare<'a>(

@@ -50,8 +50,7 @@ async fn serve(asked: args::Serve) -> Result<Status, Failure> {
     log(asked.log);
     let config = config(&asked)?;
     run_until_stopped(Box::pin(acidtest_gateway::start(config)), |running| {
-        let at = running.address.map(|address| address.to_string()).unwrap_or_default();
-        format!("the gateway takes entries at http://{at}/logs")
+        format!("the gateway takes entries at {}/logs", running.url.as_deref().unwrap_or_default())
     })
     .await
 }
@@ -102,8 +101,8 @@ async fn run_until_stopped(
     for (name, words) in &running.about {
         let _ = writeln!(text, "  {name:width$}  {words}");
     }
-    if let Some(address) = running.address {
-        let _ = writeln!(text, "  {:width$}  http://{address}/", "page");
+    if let Some(url) = &running.url {
+        let _ = writeln!(text, "  {:width$}  {url}/", "page");
     }
     output::print_text(&text)?;
     let by_itself = tokio::select! {
@@ -253,6 +252,7 @@ fn config(asked: &args::Serve) -> Result<Config, Failure> {
     };
     Ok(Config {
         listen: asked.listen,
+        certificate: asked.certificate.clone().files(),
         architecture,
         queue,
         queue_folder: data.join("queue"),

@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     args::{self, Arguments, Run},
     carry_out,
+    certificate_arguments::ListenCertificate,
     command_line::command_line,
     exit::{self, Status},
     files, order, output,
@@ -39,7 +40,8 @@ Examples:
       plans may name that server, without its password
   openssl rand -hex 32 > token && chmod 600 token
   acidtest serve --listen 192.0.2.7:1730 --token-file token
-      for others, too: a browser asks for the token, requests have it as Authorization: Bearer TOKEN";
+      for others, too: a browser asks for the token, requests have it as Authorization: Bearer TOKEN; with --tls-cert
+      server.pem --tls-key server.key nobody in between reads it";
 
 /// Starts, watches, stops and compares runs, in a browser and over HTTP.
 #[derive(Debug, Args)]
@@ -48,6 +50,8 @@ pub(crate) struct Serve {
     /// Where to listen; elsewhere than on loopback only with --token-file
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1730", value_parser = address)]
     listen: SocketAddr,
+    #[command(flatten)]
+    certificate: ListenCertificate,
     /// A file with the token that every request must have: 16 letters, digits and signs or more
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -68,17 +72,18 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Serves until it is told to end.
 pub(crate) async fn serve(serve: Serve) -> Result<Status, Failure> {
-    let Serve { listen, token_file, allow_host, allow_store, out } = serve;
+    let Serve { listen, certificate, token_file, allow_host, allow_store, out } = serve;
     let token = token_file.as_deref().map(read_token).transpose()?;
     let allowed = allow_store.iter().map(|text| allowed(text)).collect::<Result<Vec<Target>, Failure>>()?;
-    let config = Config { listen, token, hosts: allow_host, results: out.clone() };
+    let certificate = certificate.files();
+    let config = Config { listen, certificate, token, hosts: allow_host, results: out.clone() };
     let server = acidtest_serve::start(config, Bench { allowed }).await.map_err(|error| match error {
         Error::Usage(said) => Failure::Usage(said),
         Error::Other(said) => Failure::Other(said),
     })?;
     output::say(&format!(
-        "listening on http://{0}; results in {1}\n  open it in a browser; what scripts can ask for: http://{0}/api/openapi.json",
-        server.address,
+        "listening on {0}; results in {1}\n  open it in a browser; what scripts can ask for: {0}/api/openapi.json",
+        server.url,
         out.display()
     ));
     told_to_end().await?;

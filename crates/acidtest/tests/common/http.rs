@@ -10,8 +10,14 @@ use std::{
 
 use serde_json::Value;
 
+use crate::certificate::Certificate;
+
+trait Duplex: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Duplex for T {}
+
 pub struct Http {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Duplex>>,
 }
 
 #[derive(Debug)]
@@ -36,14 +42,18 @@ impl Answer {
 
 impl Http {
     pub fn open(address: &str) -> Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_mins(1)))?;
-        Ok(Self { stream: BufReader::new(stream) })
+        Ok(Self { stream: BufReader::new(Box::new(connect(address)?)) })
+    }
+
+    /// Opens one with TLS, to a server that has this certificate; what is said first comes with the end of the handshake.
+    pub fn open_secure(address: &str, certificate: &Certificate, first: &[u8]) -> Result<Self> {
+        let stream = certificate.secure(connect(address)?, first)?;
+        Ok(Self { stream: BufReader::new(Box::new(stream)) })
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.stream.get_mut().write_all(bytes)
+        self.stream.get_mut().write_all(bytes)?;
+        self.stream.get_mut().flush()
     }
 
     pub fn post(&mut self, token: &str, kind: &str, body: &str) -> Result<Answer> {
@@ -100,6 +110,13 @@ impl Http {
     pub fn is_closed(&mut self) -> bool {
         matches!(self.stream.fill_buf(), Ok([]) | Err(_))
     }
+}
+
+fn connect(address: &str) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_mins(1)))?;
+    Ok(stream)
 }
 
 pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {

@@ -5,6 +5,8 @@
 mod away;
 mod broker;
 mod brokers;
+#[path = "../common/certificate.rs"]
+mod certificate;
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,6 +17,7 @@ mod kills;
 mod limits;
 mod measured;
 mod running;
+mod tls;
 mod users;
 
 use acidtest_model::Address;

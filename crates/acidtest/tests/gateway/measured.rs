@@ -118,7 +118,7 @@ fn what_a_running_gateway_needs_is_said() {
     let in_namespace = [&theirs[..], &["acidtest_logs_2026"]].concat();
     let in_schema = [&theirs[..], &["other.logs"]].concat();
     let with_password = ["--gateway", "http://ann:secret@a", "--store", "sqlite:a"];
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&in_namespace, "in the run's namespace acidtest"),
         (&in_schema, "sqlite has no schemas"),
         (&with_password, "http://HOST:PORT"),
@@ -129,7 +129,8 @@ fn what_a_running_gateway_needs_is_said() {
             &["--gateway", url, "--store", "sqlite:a", "--fault", "kill:gateway@1s"],
             "unless --gateway names another",
         ),
-        (&["--gateway", "https://a", "--store", "sqlite:a"], "http://HOST:PORT"),
+        (&["--gateway", "https://a/logs", "--store", "sqlite:a"], "https://HOST:PORT"),
+        (&["--gateway", "https://a", "--store", "sqlite:a", "--tls", "on"], "--tls has no effect"),
         (&["--table", "a"], "a gateway that the run starts has a table of its own"),
     ];
     for (words, said) in cases {

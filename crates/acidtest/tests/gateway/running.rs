@@ -350,7 +350,7 @@ fn command(folder: &Path, words: &[String]) -> Command {
 
 fn begin(command: Command) -> Result<(Child, String), (Option<i32>, String)> {
     let (child, line) = spawn(command);
-    match line.split_once("http://") {
+    match line.split_once("://") {
         Some((_, rest)) => Ok((child, rest.trim().trim_end_matches("/logs").to_owned())),
         None => Err(ended(child)),
     }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // a test's set-up may panic
 
 mod browser;
+#[path = "../common/certificate.rs"]
+mod certificate;
 #[path = "../common/mod.rs"]
 mod common;
 mod form;
@@ -14,4 +16,5 @@ mod pages;
 mod runs;
 mod safety;
 mod server;
+mod tls;
 mod trigger;

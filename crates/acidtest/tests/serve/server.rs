@@ -36,7 +36,8 @@ impl Server {
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
-        let address = line.strip_prefix("listening on http://").and_then(|rest| rest.split(';').next());
+        let address =
+            line.strip_prefix("listening on ").and_then(|url| url.split_once("://")?.1.split(';').next());
         let Some(address) = address.map(str::to_owned) else {
             child.kill().unwrap();
             panic!("it did not start: {line}{}", rest(stderr));

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use acidtest_transport::{Acceptor, Stream};
 use bytes::Bytes;
 use hyper::{
     body::{Body, Frame, SizeHint},
@@ -21,7 +22,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpListener, TcpStream},
     sync::watch,
     time::{sleep, sleep_until, timeout},
@@ -43,18 +44,27 @@ const LOOK: Duration = Duration::from_secs(1);
 const HEAD: usize = 16 << 10;
 
 /// Serves connections until `stop` says so, and then those requests that have begun.
-pub(crate) async fn accept(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn accept(
+    Listener { tcp, acceptor }: Listener,
+    service: Arc<Service>,
+    mut stop: watch::Receiver<bool>,
+) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = tcp.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((stream, _)) if open.load(Relaxed) >= service.limits.connections => refuse(&stream),
+            Ok((stream, _)) if open.load(Relaxed) >= service.limits.connections => {
+                // a handshake would cost more than what it is refused for
+                if !acceptor.is_secure() {
+                    refuse(&stream);
+                }
+            }
             Ok((stream, _)) => {
                 let held = Held::new(&open, &service);
-                tokio::spawn(serve(stream, Arc::clone(&service), stop.clone(), held));
+                tokio::spawn(serve(stream, acceptor.clone(), Arc::clone(&service), stop.clone(), held));
             }
             Err(error) => {
                 // file descriptors have run out, most likely: some are given back
@@ -63,7 +73,7 @@ pub(crate) async fn accept(listener: TcpListener, service: Arc<Service>, mut sto
             }
         }
     }
-    drop(listener);
+    drop(tcp);
     // pages are told of the present second, and of no more
     service.watchers.close();
     let until = Instant::now() + ENDING;
@@ -75,6 +85,13 @@ pub(crate) async fn accept(listener: TcpListener, service: Arc<Service>, mut sto
 fn refuse(stream: &TcpStream) {
     // whoever does not read it is not waited for
     let _ = stream.try_write(TOO_MANY);
+}
+
+/// Where connections come in, and what makes them ready to be read.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) tcp: TcpListener,
+    pub(crate) acceptor: Acceptor,
 }
 
 /// A place among the connections.
@@ -101,16 +118,31 @@ impl Drop for Held {
 
 /// Serves a connection. While it is idle, nothing is held of it but its socket and this future: the buffers of HTTP
 /// would take ten times as much, and most connections are idle.
-async fn serve(mut stream: TcpStream, service: Arc<Service>, mut stop: watch::Receiver<bool>, held: Held) {
+async fn serve(
+    stream: TcpStream,
+    acceptor: Acceptor,
+    service: Arc<Service>,
+    mut stop: watch::Receiver<bool>,
+    held: Held,
+) {
     service.metrics.stage(Stage::Accept, held.accepted.elapsed());
-    // without it an answer may wait for the client's acknowledgement of the one before
-    let _ = stream.set_nodelay(true);
-    let mut first = [0];
+    let Limits { idle_time, head_time, .. } = service.limits;
+    let accepted = async {
+        // a client that says nothing yet is idle, and not slow
+        timeout(idle_time, stream.peek(&mut [0])).await.ok()?.ok()?;
+        acceptor.accept(stream, head_time).await.ok()
+    };
+    let Some(mut stream) = (tokio::select! {
+        stream = accepted => stream,
+        _ = stop.wait_for(|stop| *stop) => return,
+    }) else {
+        return;
+    };
     loop {
         tokio::select! {
             // that something can be read may be said too early: it is looked at what it is, which leaves it there
-            came = timeout(service.limits.idle_time, stream.peek(&mut first)) => match came {
-                Ok(Ok(1)) => {}
+            came = timeout(idle_time, stream.arrives()) => match came {
+                Ok(Ok(true)) => {}
                 _ => return,
             },
             _ = stop.wait_for(|stop| *stop) => return,
@@ -124,10 +156,10 @@ async fn serve(mut stream: TcpStream, service: Arc<Service>, mut stop: watch::Re
 
 /// Serves requests for as long as they follow each other. Returns the stream when it has become idle.
 async fn serve_requests(
-    stream: TcpStream,
+    stream: Stream,
     service: &Arc<Service>,
     stop: &mut watch::Receiver<bool>,
-) -> Option<TcpStream> {
+) -> Option<Stream> {
     let activity = Arc::new(Activity::new());
     let limits = service.limits;
     let watched = Watched { stream, activity: Arc::clone(&activity) };
@@ -166,9 +198,14 @@ async fn serve_requests(
         }
     }
     let parts = connection.into_parts();
-    let Watched { stream, activity } = parts.io.into_inner();
+    let Watched { mut stream, activity } = parts.io.into_inner();
     let is_idle = activity.has_parked.load(Relaxed) && activity.phase() == Phase::Idle as u64;
-    (is_idle && parts.read_buf.is_empty() && !is_ending).then_some(stream)
+    if is_idle && parts.read_buf.is_empty() && !is_ending {
+        return Some(stream);
+    }
+    // with TLS, a client is told that nothing is missing
+    let _ = timeout(LOOK, stream.shutdown()).await;
+    None
 }
 
 /// What a connection does.
@@ -284,7 +321,7 @@ impl Drop for Sent {
 
 /// A stream that notes when something comes, and when what is written is not taken.
 struct Watched {
-    stream: TcpStream,
+    stream: Stream,
     activity: Arc<Activity>,
 }
 

@@ -11,7 +11,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::sync::{Semaphore, watch};
 
 use self::body::Bodies;
-pub(crate) use self::connection::accept;
+pub(crate) use self::connection::{Listener, accept};
 use crate::{
     collector::Collectors, direct::Direct, limit::Seconds, metrics::Metrics, queue::Queue, recent::Recent,
     users::Authenticator,
@@ -34,6 +34,8 @@ pub(crate) struct Service {
     pub(crate) limits: Limits,
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// What its addresses begin with: `http` or `https`.
+    pub(crate) scheme: &'static str,
     /// What it runs with, in words for its page.
     pub(crate) about: Vec<(&'static str, String)>,
 }
@@ -67,11 +69,11 @@ impl Service {
         keeper: Keeper,
         seconds: watch::Receiver<Arc<Seconds>>,
         limits: Limits,
-        address: SocketAddr,
+        (scheme, address): (&'static str, SocketAddr),
         about: Vec<(&'static str, String)>,
     ) -> Self {
         let (bodies, watchers) = (Bodies::default(), Arc::new(Semaphore::new(WATCHERS)));
-        Self { authenticator, metrics, keeper, seconds, bodies, watchers, limits, address, about }
+        Self { authenticator, metrics, keeper, seconds, bodies, watchers, limits, address, scheme, about }
     }
 
     /// Why entries are not taken at present, if they are not; of a collector, why none are stored.

@@ -128,7 +128,12 @@ async fn may_look(service: &Service, request: &Request<Incoming>) -> Result<(), 
     Err(Problem::new(
         StatusCode::FORBIDDEN,
         "the host is not this machine's",
-        format!("open http://{}/ or http://localhost:{}/", service.address, service.address.port()),
+        format!(
+            "open {0}://{1}/ or {0}://localhost:{2}/",
+            service.scheme,
+            service.address,
+            service.address.port()
+        ),
     ))
 }
 

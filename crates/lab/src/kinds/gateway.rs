@@ -5,7 +5,8 @@ use acidtest_model::Address;
 use super::{Kind, Site, TOKEN, ours};
 use crate::{error::LabError, invocation::Invocation};
 
-pub(super) static KIND: Kind = ours("gateway", |port| Address::loopback("http", None, port, ""), init, run);
+pub(super) static KIND: Kind =
+    Kind { tls: Ok(()), ..ours("gateway", |port| Address::loopback("http", None, port, ""), init, run) };
 
 /// The options of the gateway that say where its users are.
 const OF_USERS: [&str; 2] = ["--users", "--users-schema"];
@@ -25,9 +26,13 @@ fn init(site: &Site) -> Result<Option<Invocation>, LabError> {
 }
 
 fn run(site: &Site) -> Invocation {
-    Invocation::new(&site.program)
+    let command = Invocation::new(&site.program)
         .args(["gateway", "--data"])
         .arg(&site.home)
         .args(["--listen", &format!("127.0.0.1:{}", site.port)])
-        .args(&site.arguments)
+        .args(&site.arguments);
+    match &site.tls {
+        Some(tls) => command.arg("--tls-cert").arg(&tls.certificate).arg("--tls-key").arg(&tls.key),
+        None => command,
+    }
 }

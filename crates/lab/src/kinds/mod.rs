@@ -127,7 +127,7 @@ const fn ours(
         places: nowhere_else,
         stop: Stop::Terminate,
         address,
-        tls: Err("acidtest's own services have none in a trial"),
+        tls: Err("it is not asked to speak any"),
         init,
         run,
         sweep: None,

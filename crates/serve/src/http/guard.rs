@@ -70,9 +70,10 @@ impl Token {
     }
 
     /// The cookie of a browser whose user knows the token, for 30 days. No script reads it, and of another site only a link
-    /// that is followed has it sent, which changes nothing.
-    pub(crate) fn cookie(&self) -> String {
-        format!("{}={}; Path=/; Max-Age=2592000; HttpOnly; SameSite=Lax", self.cookie, self.session)
+    /// that is followed has it sent, which changes nothing. From a server with TLS, it is never sent without.
+    pub(crate) fn cookie(&self, is_secure: bool) -> String {
+        let secure = if is_secure { "; Secure" } else { "" };
+        format!("{}={}; Path=/; Max-Age=2592000; HttpOnly; SameSite=Lax{secure}", self.cookie, self.session)
     }
 
     /// Whether these headers have it: as a token, or in a cookie.
@@ -99,6 +100,8 @@ pub(crate) struct Guard {
     pub(crate) token: Option<Token>,
     /// Whether requests can come from this machine only, so that an address of another one is no name of this one.
     pub(crate) is_local: bool,
+    /// Whether it speaks TLS.
+    pub(crate) is_secure: bool,
     /// Names of this machine besides `localhost`, in small letters.
     pub(crate) hosts: Vec<String>,
 }
@@ -122,7 +125,9 @@ impl Guard {
             ));
         }
         if let Some(origin) = one(headers, &header::ORIGIN)? {
-            let of = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+            // something in front of a server without TLS may add it; nothing takes it away
+            let open = origin.strip_prefix("http://").filter(|_| !self.is_secure);
+            let of = open.or_else(|| origin.strip_prefix("https://"));
             if of.is_none_or(|of| !of.eq_ignore_ascii_case(host)) {
                 return Err(forbidden("origin", "the request comes from a page of another site"));
             }
@@ -244,7 +249,12 @@ mod tests {
 
     fn guard_of(token: Option<&str>, is_local: bool, hosts: &[&str]) -> Guard {
         let token = token.map(|token| Token::new(token).unwrap());
-        Guard { token, is_local, hosts: hosts.iter().map(|host| (*host).to_owned()).collect() }
+        Guard {
+            token,
+            is_local,
+            is_secure: false,
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        }
     }
 
     /// The status of the refusal of a request with these headers; none if it is admitted.

@@ -27,7 +27,7 @@ pub(super) async fn enter(Of(app): Of<App>, Sent(asked): Sent) -> Result<Respons
         return Ok(Page { status: StatusCode::UNAUTHORIZED, markup }.into_response());
     }
     let next = Redirect::to(page_of(asked.one("next")).unwrap_or("/"));
-    Ok(([(header::SET_COOKIE, token.cookie())], next).into_response())
+    Ok(([(header::SET_COOKIE, token.cookie(app.guard.is_secure))], next).into_response())
 }
 
 fn page(next: &str, wrong: Option<&str>) -> Markup {

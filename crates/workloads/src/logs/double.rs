@@ -26,7 +26,7 @@ pub(super) fn gateway(mut answer: impl FnMut(&[u8]) -> (u16, String) + Send + 's
             let _ = write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         }
     });
-    Gateway::new(&Address::loopback("http", None, port, ""), "token")
+    Gateway::new(&Address::loopback("http", None, port, ""), "token").unwrap()
 }
 
 /// A store that has these entries when it is looked at for the first, second or a later time.

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use acidtest_model::StoreError;
+use acidtest_transport::TlsError;
 
 use super::{Id, LogQueue, LogsStore, Request, Rows, http::Gateway};
 
@@ -93,8 +94,17 @@ async fn take(gateway: &Gateway, request: &Request, patience: Patience) -> Resul
             // it is full, or what it needs is away
             Ok(Ok((429 | 503, why))) => (why, "wait until it takes entries; its log says more", true),
             Ok(Ok((404 | 405, why))) => (why, "name with --gateway where `acidtest gateway` listens", false),
+            // so say servers, and others than ours, to whoever does not speak TLS
+            Ok(Ok((400, why))) if why.to_ascii_lowercase().contains("https") => {
+                (why, "write https:// in the address (--gateway)", false)
+            }
             Ok(Ok((_, why))) => (why, "see what its log says: the entry is one as clients send them", false),
-            Ok(Err(error)) => (error.to_string(), "see what its log says", true),
+            Ok(Err(error)) => match TlsError::within(&error) {
+                Some(TlsError { cause, remedy }) => {
+                    return Err(with(gateway.failed(SENDING, cause), &remedy));
+                }
+                None => (error.to_string(), "see what its log says", true),
+            },
             Err(_) => ("no answer".to_owned(), "see what its log says", true),
         };
         if !may_change || begun.elapsed() >= patience.most {

@@ -4,12 +4,10 @@
 use std::{io, time::Duration};
 
 use acidtest_engine::{Attempt, Fault};
-use acidtest_model::{Address, StoreError};
+use acidtest_model::{Address, NegotiatedTls, StoreError};
+use acidtest_transport::{Stream, TlsError, Transport};
 use serde::Deserialize;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Architecture, Connector, LogQueue, Operations, Request};
 
@@ -21,8 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A gateway, and what its clients need to be let in.
 #[derive(Clone, Debug)]
 pub(super) struct Gateway {
-    /// Host and port.
-    endpoint: String,
+    transport: Transport,
     token: String,
 }
 
@@ -42,8 +39,20 @@ pub struct GatewayState {
 }
 
 impl Gateway {
-    pub(super) fn new(address: &Address, token: &str) -> Self {
-        Self { endpoint: address.endpoint(80), token: token.to_owned() }
+    /// # Errors
+    /// A certificate that the address names cannot be used.
+    pub(super) fn new(address: &Address, token: &str) -> Result<Self, StoreError> {
+        Ok(Self { transport: Transport::new(address, 80)?, token: token.to_owned() })
+    }
+
+    /// The TLS that is agreed on with it; none without TLS.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub(super) async fn negotiated(&self) -> Result<Option<NegotiatedTls>, StoreError> {
+        let stream = self.transport.connect().await;
+        let stream = stream.map_err(|error| self.failed("connecting to the gateway", in_words(&error)))?;
+        Ok(stream.negotiated())
     }
 
     /// How the gateway stands, or a collector at this address, by its metrics.
@@ -70,10 +79,11 @@ impl Gateway {
     async fn told<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
         let asked = async {
             let mut connection = Connection::open(self).await?;
-            let Self { endpoint, token } = self;
+            let (endpoint, token) = (self.transport.endpoint(), &self.token);
             let request =
                 format!("GET /metrics HTTP/1.1\r\nHost: {endpoint}\r\nAuthorization: Bearer {token}\r\n\r\n");
             connection.stream.write_all(request.as_bytes()).await?;
+            connection.stream.flush().await?;
             connection.answer().await
         };
         let asked = tokio::time::timeout(PATIENCE, asked).await;
@@ -83,7 +93,7 @@ impl Gateway {
                 None => "its metrics are not those of acidtest gateway".to_owned(),
             },
             Ok(Ok(Response { status, body, .. })) => said(status, &body),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => in_words(&error),
             Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
         };
         Err(self.failed("asking the gateway how it stands (/metrics)", cause))
@@ -100,7 +110,15 @@ impl Gateway {
 
     /// That this has failed there.
     pub(super) fn failed(&self, doing: &str, cause: String) -> StoreError {
-        StoreError::Server { doing: doing.to_owned(), address: self.endpoint.clone(), cause }
+        StoreError::Server { doing: doing.to_owned(), address: self.transport.endpoint().to_owned(), cause }
+    }
+}
+
+/// What went wrong with a connection; where it was TLS, with what to do about it.
+fn in_words(error: &io::Error) -> String {
+    match TlsError::within(error) {
+        Some(TlsError { cause, remedy }) => format!("{cause}\n  remedy: {remedy}"),
+        None => error.to_string(),
     }
 }
 
@@ -165,14 +183,14 @@ impl Connector for Gateway {
     type Connection = Connection;
 
     async fn connect(&self) -> Result<Connection, String> {
-        Connection::open(self).await.map_err(|error| error.to_string())
+        Connection::open(self).await.map_err(|error| in_words(&error))
     }
 }
 
 /// A connection to a gateway.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// The head of every request, up to the length of its body.
     head: String,
     /// What is sent, and what was read of the answer. Their memory is reused.
@@ -210,9 +228,8 @@ fn said(status: u16, body: &str) -> String {
 
 impl Connection {
     async fn open(gateway: &Gateway) -> io::Result<Self> {
-        let Gateway { endpoint, token } = gateway;
-        let stream = TcpStream::connect(endpoint).await?;
-        stream.set_nodelay(true)?;
+        let (endpoint, token) = (gateway.transport.endpoint(), &gateway.token);
+        let stream = gateway.transport.connect().await?;
         let head = format!(
             "POST /logs HTTP/1.1\r\nHost: {endpoint}\r\nAuthorization: Bearer {token}\r\n\
              Content-Type: application/x-ndjson\r\nContent-Length: "
@@ -227,6 +244,8 @@ impl Connection {
         self.sent.extend(b"\r\n\r\n");
         self.sent.extend(body.as_bytes());
         self.stream.write_all(&self.sent).await?;
+        // with TLS, a part of it may be kept until then
+        self.stream.flush().await?;
         self.answer().await
     }
 

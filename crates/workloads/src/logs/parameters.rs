@@ -183,9 +183,7 @@ impl Parameters {
     pub(super) fn running_gateway(&self) -> Option<Address> {
         let address = Address::parse(self.gateway.as_ref()?).ok()?;
         let has_login = address.user.is_some() || address.password.is_some();
-        // a gateway is spoken to without TLS, and so must not be asked for it
-        let is_open = address.scheme == "http" && address.tls.is_none();
-        (is_open && address.path.is_empty() && !has_login).then_some(address)
+        (address.scheme == "http" && address.path.is_empty() && !has_login).then_some(address)
     }
 
     /// The table of a gateway that runs already, if there is one.
@@ -274,7 +272,7 @@ impl Parameters {
             (
                 self.gateway.is_none() || self.running_gateway().is_some(),
                 "gateway",
-                "the address of a gateway, http://HOST:PORT, without a path or a user; TLS is not spoken",
+                "the address of a gateway, http://HOST:PORT or https://HOST:PORT, without a path or a user",
             ),
             (
                 self.table.as_deref().is_none_or(is_table),
@@ -375,8 +373,8 @@ impl Parameters {
             Parameter::new(
                 "gateway",
                 "one that is started for each trial",
-                "a gateway that runs already, http://HOST:PORT, and stores in what --store names; a user's token is taken \
-                 from ACIDTEST_TOKEN",
+                "a gateway that runs already, http://HOST:PORT or https://HOST:PORT, and stores in what --store names; a user's \
+                 token is taken from ACIDTEST_TOKEN",
             ),
             Parameter::new("table", TABLE, "the table of that gateway, TABLE or SCHEMA.TABLE"),
         ]
@@ -418,9 +416,14 @@ mod tests {
         assert!(wrong(Parameters { ramp: Span(Duration::ZERO), ..defaults() }).contains("ramp"));
         let large = Parameters { entries: 1000, entries_per_request: 1000, entry_bytes: 2000, ..defaults() };
         assert!(wrong(large).contains("at most 2 MiB"));
-        for url in
-            ["https://a:1", "a:1", "http://a:1/logs", "http://me@a:1", "http://:word@a:1", "postgres://a"]
-        {
+        for url in [
+            "https://a:1/logs",
+            "a:1",
+            "http://a:1/logs",
+            "http://me@a:1",
+            "http://:word@a:1",
+            "postgres://a",
+        ] {
             let gateway = Some(url.to_owned());
             assert!(wrong(Parameters { gateway, ..defaults() }).contains("http://HOST:PORT"), "{url}");
         }

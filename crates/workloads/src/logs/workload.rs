@@ -21,7 +21,7 @@ use super::{
 use crate::{
     AuditResult, Crash, DURABILITY, Front, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store,
     TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
-    guarantee::INTEGRITY,
+    guarantee::{INTEGRITY, TLS},
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
 
@@ -35,6 +35,7 @@ pub const KIND: WorkloadKind = WorkloadKind {
     guarantees: &[
         DURABILITY,
         Guarantee::option("queue", Levels::Without(&["memory"])).paid_by(OPERATIONS[0]),
+        TLS,
         INTEGRITY,
     ],
     counts: &[
@@ -146,6 +147,10 @@ impl Workload for Logs {
         collectors.filter(|_| *architecture == Architecture::Queued && gateway.is_none())
     }
 
+    fn speaks_tls(&self) -> Option<bool> {
+        self.parameters.running_gateway().map(|gateway| gateway.tls.is_some())
+    }
+
     fn front(&self) -> Vec<Role> {
         if self.parameters.gateway.is_some() {
             return Vec::new();
@@ -198,6 +203,9 @@ struct LogsTrial {
     /// What all ids begin with that the trial sends to such a gateway.
     mark: String,
 }
+
+/// The setting that says which TLS is spoken with the database behind a gateway.
+const DATABASE_TLS: &str = "TLS to the database";
 
 /// How often a gateway that runs already is asked what it is, if it does not say so.
 const ASKED: u32 = 10;
@@ -410,13 +418,15 @@ impl WorkloadTrial for LogsTrial {
         })
     }
 
-    fn reach(&self, role: Role, address: &Address, token: Option<&str>) {
+    fn reach(&self, role: Role, address: &Address, token: Option<&str>) -> Result<(), StoreError> {
         let service = match role {
             Role::Gateway => &self.gateway,
             Role::Collector => &self.collector,
-            _ => return,
+            _ => return Ok(()),
         };
-        service.get_or_init(|| Gateway::new(address, token.unwrap_or_default()));
+        let gateway = Gateway::new(address, token.unwrap_or_default())?;
+        service.get_or_init(|| gateway);
+        Ok(())
     }
 
     fn settings<'a>(
@@ -426,7 +436,12 @@ impl WorkloadTrial for LogsTrial {
         server: &'a EffectiveSettings,
     ) -> Task<'a, Result<EffectiveSettings, StoreError>> {
         Box::pin(async move {
-            let settings = port(store)?.settings(server);
+            let mut settings = port(store)?.settings(server);
+            if let Some(gateway) = self.gateway.get() {
+                // the clients' connections are to the gateway
+                let behind = std::mem::replace(&mut settings.tls, gateway.negotiated().await?);
+                settings.settings.extend(behind.map(|tls| (DATABASE_TLS.to_owned(), tls.to_string())));
+            }
             if let (Some(gateway), true) = (self.gateway.get(), self.parameters.gateway.is_some()) {
                 let found = found(gateway).await;
                 self.found.get_or_init(|| found);
@@ -513,7 +528,7 @@ mod tests {
             let trial = LogsTrial {
                 parameters: Parameters { gateway: Some("http://a".to_owned()), ..Parameters::default() },
                 scenario: scenario(),
-                gateway: OnceLock::from(Gateway::new(&Address::loopback("http", None, 1, ""), "")),
+                gateway: OnceLock::from(reached()),
                 collector: OnceLock::new(),
                 found: OnceLock::from(Some((Architecture::Queued, queue, before))),
                 sink: OnceLock::new(),
@@ -548,7 +563,7 @@ mod tests {
             let trial = LogsTrial {
                 parameters: Parameters { architecture, queue, ..Parameters::default() },
                 scenario: scenario(),
-                gateway: OnceLock::from(Gateway::new(&Address::loopback("http", None, 1, ""), "")),
+                gateway: OnceLock::from(reached()),
                 collector: OnceLock::new(),
                 found: OnceLock::new(),
                 sink: OnceLock::new(),
@@ -570,6 +585,10 @@ mod tests {
         assert!(noticed(queued, LogQueue::Disk, Role::Clients, "disconnect@1s"));
     }
 
+    fn reached() -> Gateway {
+        Gateway::new(&Address::loopback("http", None, 1, ""), "").unwrap()
+    }
+
     fn scenario() -> Scenario {
         let ledger = Arc::new(Ledger::new(1, Instant::now()));
         Scenario { ledger, together: 1, message_bytes: 50 }
@@ -580,7 +599,7 @@ mod tests {
         let trial = |queue| LogsTrial {
             parameters: Parameters { queue, ..Parameters::default() },
             scenario: scenario(),
-            gateway: OnceLock::from(Gateway::new(&Address::loopback("http", None, 1, ""), "")),
+            gateway: OnceLock::from(reached()),
             collector: OnceLock::new(),
             found: OnceLock::new(),
             sink: OnceLock::from(Durability::Disk),
