@@ -193,6 +193,9 @@ fn privacy(subject: &Subject) {
     assert_eq!((tls.version.as_str(), tls.checked), ("TLSv1.3", CertificateCheck::Name));
     assert!(tls.cipher.starts_with("TLS_"), "{tls:?}");
 
+    let took = wait(opened.connecting()).unwrap().expect("it has connections");
+    assert!((Duration::from_micros(50)..Duration::from_secs(5)).contains(&took), "{took:?}");
+
     // a client without TLS, and one that does not know the issuer
     subject.refuses(&Address { tls: None, ..address.clone() }, &[subject.asked]);
     let unknown = with(&address, |tls| tls.issuers = None);
@@ -491,7 +494,9 @@ fn a_run_prices_tls() {
     let short = ["--clients", "4", "--duration", "1s", "--warmup", "0s"];
     let words = ["run", "inventory", "--store", "redis,postgres", "--tls", "off,on", "--processes", "2"];
     let ended = bench.run(&[&words[..], &short, &["--trials", "2"]].concat()).expect(0);
-    assert!(ended.stdout.contains("tls on") && ended.stdout.contains("TLSv1.3"), "{}", ended.stdout);
+    for said in ["tls on", "TLSv1.3", "opening a connection takes"] {
+        assert!(ended.stdout.contains(said), "{}", ended.stdout);
+    }
     let result = bench.result();
     let cells = result["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 4);
@@ -502,6 +507,9 @@ fn a_run_prices_tls() {
         if cell["tls"] == "on" {
             assert_eq!(agreed, "TLSv1.3", "{cell}");
             assert_eq!(price.unwrap()["against"], "off", "{cell}");
+            for figure in ["throughput", "client_cpu", "server_cpu", "connecting"] {
+                assert!(price.unwrap()[figure]["estimate"].as_f64().is_some_and(|ratio| ratio > 0.0), "{cell}");
+            }
         } else {
             assert!(agreed.is_null() && price.is_none(), "{cell}");
         }

@@ -223,6 +223,7 @@ struct OfTrial {
     late: Option<u64>,
     dropped: Option<u64>,
     reconnects: Option<u64>,
+    connect_ns: Option<Decimal>,
     faults: Option<u64>,
     rows_at_start: Option<u64>,
     load_seconds: Option<Decimal>,
@@ -254,6 +255,7 @@ impl OfTrial {
             late: Some(arrived.late),
             dropped: Some(arrived.dropped),
             reconnects: Some(trial.reconnects),
+            connect_ns: trial.connect_ns.map(Decimal),
             faults: Some(total(trial.faults.values().copied())),
             rows_at_start: Some(trial.data.rows),
             load_seconds: trial.data.load_seconds.map(Decimal),
@@ -328,7 +330,7 @@ mod tests {
     fn nothing_is_a_header() {
         let header = columns().unwrap();
         assert_eq!(csv([]).unwrap(), header.join(",") + "\r\n");
-        assert_eq!((header[0].as_str(), header.len()), ("run", 63));
+        assert_eq!((header[0].as_str(), header.len()), ("run", 64));
     }
 
     #[test]

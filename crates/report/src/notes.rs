@@ -10,7 +10,7 @@ use crate::{
     capacity,
     conclusion::excuses,
     count,
-    dimensions::{LOCK, Names},
+    dimensions::{LOCK, Names, TLS},
     distinct,
     figure::{nanoseconds, rate, total},
     price::Priceable,
@@ -26,11 +26,12 @@ const SHOWN: usize = 6;
 const NAMED: usize = 4;
 
 /// The sorts of notes, in the order in which they are shown.
-const SORTS: [&str; 16] = [
+const SORTS: [&str; 17] = [
     "cells not run",
     "limits",
     "settings",
     "TLS",
+    "price of TLS",
     "trials cut short",
     "faults brought about",
     "crashes",
@@ -164,8 +165,8 @@ fn statistics(result: &RunResult) -> Vec<String> {
             None => each.name().to_owned(),
         });
         notes.push(format!(
-            "price of {}: against the cell with the least of it in the grid that is otherwise the same; for p99 higher \
-             is worse.",
+            "price of {}: against the cell with the least of it in the grid that is otherwise the same; for p99, and for the \
+             CPU time of an operation, higher is worse.",
             shown.collect::<Vec<_>>().join(", ")
         ));
     }
@@ -315,6 +316,27 @@ fn listed(about: &[String], most: usize) -> String {
     if about.len() > most { format!("{named}; and {} more", about.len() - most) } else { named }
 }
 
+/// What TLS costs in a cell besides throughput and response times: opening a connection, and the CPU of both sides.
+fn price_of_tls(cell: &CellResult, result: &RunResult) -> Option<String> {
+    let tls = Priceable::of(result).find(|guarantee| guarantee.name() == TLS)?;
+    let price = tls.price(cell)?;
+    let mut parts = Vec::new();
+    if let Some(times) = &price.connecting {
+        let took: Vec<f64> = cell.measured_trials().iter().filter_map(|trial| trial.connect_ns).collect();
+        let mean = took.iter().sum::<f64>() / took.len().max(1) as f64;
+        parts.push(format!(
+            "opening a connection takes {}, {} as long as without",
+            nanoseconds(mean),
+            ratio(times)
+        ));
+    }
+    let sides = [("clients", &price.client_cpu), ("the server", &price.server_cpu)];
+    parts.extend(sides.into_iter().filter_map(|(side, times)| {
+        Some(format!("CPU of {side} for an operation {}", ratio(times.as_ref()?)))
+    }));
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
 fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut note = |sort, text: String| notes.push(Note { sort, text, about: name.to_owned() });
@@ -332,6 +354,9 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
         if let Some(tls) = &effective.tls {
             note("TLS", format!("connections with {tls}"));
         }
+    }
+    if let Some(what) = price_of_tls(cell, result) {
+        note("price of TLS", what);
     }
     if let Some(steadiness) = cell.steadiness_of_trials() {
         let drift = steadiness.drift;

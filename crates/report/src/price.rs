@@ -1,12 +1,13 @@
 //! The price of a guarantee: the ratio of a cell to the same cell without the guarantee.
 
+use acidtest_observe::Resources;
 use acidtest_workloads::{Guarantee, Levels, Verdict, guarantee::OF_READ_DECIDE_WRITE, workload};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     CellResult, Limit, RateEstimate, Ratio, RunResult, TrialResult, UnreadableHistogram,
-    dimensions::{DURABILITY, FAULT, NOT_THERE},
+    dimensions::{DURABILITY, FAULT, NOT_THERE, TLS},
     figure::total,
     result::Turn,
 };
@@ -144,6 +145,16 @@ pub struct Price {
     /// Ratio of the 99th percentile of acknowledged operations' response times with the guarantee to that without. In
     /// an open loop this is the price, because its throughput is the rate that was offered.
     pub p99: Option<Ratio>,
+    /// Ratio of the CPU time that clients used for an acknowledged operation, of those whose throughput this is; of a store that
+    /// is embedded in them, its own is in it. None where it was too little to be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cpu: Option<Ratio>,
+    /// The same of the server, and of those beside it (gateway, broker, lock service); none where it is not on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cpu: Option<Ratio>,
+    /// Ratio of the time that opening a connection takes; only of TLS, which other guarantees do not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connecting: Option<Ratio>,
 }
 
 /// The figures of a trial that prices are computed from.
@@ -152,6 +163,10 @@ struct Priced {
     throughput: f64,
     p99: Option<f64>,
     operations: Vec<(String, f64, Option<f64>)>,
+    /// Cores that clients and servers kept busy.
+    client_cpu: f64,
+    server_cpu: Option<f64>,
+    connecting: Option<f64>,
 }
 
 impl Priced {
@@ -222,14 +237,19 @@ impl RunResult {
         };
         let pays = guarantee.one.paid_by;
         let throughput: Vec<_> = turns().map(|(one, other)| (one.of(pays).0, other.of(pays).0)).collect();
-        let p99: Vec<_> =
-            turns().filter_map(|(one, other)| Some((one.of(pays).1?, other.of(pays).1?))).collect();
+        let ratio = |figure: &dyn Fn(&Priced) -> Option<f64>| {
+            let pairs = turns().filter_map(|(one, other)| Some((figure(one)?, figure(other)?)));
+            Ratio::of_pairs(&pairs.collect::<Vec<_>>())
+        };
         Some(Price {
             guarantee: guarantee.one.name.to_owned(),
             of: guarantee.value(cell, base),
             against: guarantee.value(base, cell),
             throughput: Ratio::of_pairs(&throughput)?,
-            p99: Ratio::of_pairs(&p99),
+            p99: ratio(&|trial| trial.of(pays).1),
+            client_cpu: ratio(&|trial| Some(trial.client_cpu / trial.of(pays).0)),
+            server_cpu: ratio(&|trial| Some(trial.server_cpu? / trial.of(pays).0)),
+            connecting: ratio(&|trial| trial.connecting.filter(|_| guarantee.name() == TLS)),
         })
     }
 
@@ -274,12 +294,25 @@ impl RunResult {
                 trials: probes.min(of_base),
             },
             p99: None,
+            client_cpu: None,
+            server_cpu: None,
+            connecting: None,
         })
     }
 
     /// Whether the grid has the same cell without the guarantee.
     pub(crate) fn has_baseline(&self, guarantee: Priceable, cell: &CellResult) -> bool {
         self.cells.iter().any(|other| guarantee.is_without(other, cell))
+    }
+}
+
+/// CPU seconds of the server and of those beside it; none where it is not on this machine.
+fn server_cpu(cell: &CellResult, used: &Resources) -> Option<f64> {
+    let beside = used.others.values().map(|each| each.cpu_seconds);
+    match &used.server {
+        Some(server) => Some(server.cpu_seconds + beside.sum::<f64>()),
+        None if cell.embedded && !used.others.is_empty() => Some(beside.sum()),
+        None => None,
     }
 }
 
@@ -292,11 +325,15 @@ fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
             let operations = own.map(|each| {
                 (each.name.clone(), each.ok_per_second, each.ok().map(|times| times.p99_ns as f64))
             });
+            let used = &trial.resources;
             Ok(Priced {
                 turn: trial.turn(),
                 throughput: trial.throughput,
                 p99: trial.p99()?,
                 operations: operations.collect(),
+                client_cpu: used.client.cpu_seconds / trial.seconds,
+                server_cpu: server_cpu(cell, used).map(|seconds| seconds / trial.seconds),
+                connecting: trial.connect_ns,
             })
         })
         .collect()
@@ -304,10 +341,10 @@ fn priced(cell: &CellResult) -> Result<Vec<Priced>, UnreadableHistogram> {
 
 #[cfg(test)]
 mod tests {
-    use acidtest_model::{Durability, Lock};
+    use acidtest_model::{Durability, Encryption, Lock};
 
     use super::*;
-    use crate::sample;
+    use crate::{dimensions::LOCK, sample};
 
     /// The price of a guarantee in a cell, and the baseline's value.
     fn price<'a>(cell: &'a CellResult, guarantee: &str) -> Option<(f64, &'a str)> {
@@ -368,6 +405,51 @@ mod tests {
     fn is(price: Option<(f64, &str)>, ratio: f64, against: &str) {
         let (found, base) = price.unwrap();
         assert!((found / ratio - 1.0).abs() < 1e-9 && base == against, "{found} against {base}");
+    }
+
+    /// CPU time is that of an operation, and of every server of a cell; what opening a connection takes is TLS's alone.
+    #[test]
+    fn tls_is_priced_by_the_cpu_of_both_sides_and_by_connecting() {
+        let mut result =
+            sample::Grid { locks: &[Lock::None, Lock::Native], ..sample::Grid::default() }.result();
+        for trial in result.cells.iter_mut().flat_map(|cell| &mut cell.trials) {
+            trial.connect_ns = Some(1e6);
+        }
+        let mut secured = result.cells[1].clone();
+        secured.tls = Encryption::On;
+        for trial in &mut secured.trials {
+            trial.throughput *= 0.5;
+            trial.connect_ns = Some(3e6);
+            trial.resources.client.cpu_seconds *= 0.75;
+            let server = trial.resources.server.clone().unwrap();
+            trial.resources.others.insert("locks".to_owned(), server);
+        }
+        result.cells.push(secured);
+        let of = |result: &mut RunResult, guarantee: &str| {
+            result.price().unwrap();
+            let prices = result.cells.iter().flat_map(|cell| &cell.prices);
+            let price = prices.into_iter().find(|price| price.guarantee == guarantee).unwrap();
+            let ratio =
+                |ratio: &Option<Ratio>| ratio.as_ref().map(|ratio| (ratio.estimate * 1e9).round() / 1e9);
+            (ratio(&price.client_cpu), ratio(&price.server_cpu), ratio(&price.connecting))
+        };
+        assert_eq!(of(&mut result, TLS), (Some(1.5), Some(4.0), Some(3.0)));
+        assert_eq!(of(&mut result, LOCK).2, None);
+        // the server of one of the two is on another machine: nothing is known of what it uses
+        for trial in &mut result.cells[1].trials {
+            trial.resources.server = None;
+        }
+        assert_eq!(of(&mut result, TLS), (Some(1.5), None, Some(3.0)));
+        // the server of an embedded store is what stands before it
+        for cell in &mut result.cells[1..] {
+            cell.embedded = true;
+            for trial in &mut cell.trials {
+                let server = trial.resources.client.clone();
+                trial.resources.server = None;
+                trial.resources.others = [("gateway".to_owned(), server)].into();
+            }
+        }
+        assert_eq!(of(&mut result, TLS), (Some(1.5), Some(1.5), Some(3.0)));
     }
 
     /// Guarantees to publishers are priced by publishing, although the table counts consumed messages; all of them

@@ -209,6 +209,10 @@ pub struct TrialResult {
     pub arrived: ArrivalFigures,
     /// Number of connections that were opened in place of retired ones.
     pub reconnects: u64,
+    /// How long opening a connection took before the clients came, login included, in nanoseconds: the median of 15, one after
+    /// the other. None for a store without connections, or an older acidtest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_ns: Option<f64>,
     /// How often each fault occurred, by the store's words.
     pub faults: BTreeMap<String, u64>,
     /// The audit: the ledger held against the final state.
@@ -501,6 +505,7 @@ impl TrialResult {
             series: measurement.series.iter().map(|second| SecondFigures::of(second, &names)).collect(),
             arrived: measurement.arrived.into(),
             reconnects: measurement.reconnects,
+            connect_ns: None,
             faults: measurement.faults,
             audit,
             resources,

@@ -238,6 +238,7 @@ impl Grid<'_> {
             series,
             arrived: ArrivalFigures { offered: 100, started: 100, completed: 100, late: 0, dropped: 0 },
             reconnects: 0,
+            connect_ns: None,
             faults: BTreeMap::new(),
             audit: Audit {
                 verdict: if broken { Verdict::Broken } else { Verdict::Holds },

@@ -549,6 +549,7 @@ impl Runner<'_, '_> {
         if self.plan.capacity.is_some() && cell.rate.is_none() {
             load.extent = Extent::Time(self.plan.duration.0.min(CapacityPlan::CLOSED_LOOP));
         }
+        let connect_ns = trial.connecting(instance).await?;
         let faults = &self.faults[cell.faults];
         if !faults.is_none() {
             // a server that was killed may take its time to recover
@@ -571,6 +572,7 @@ impl Runner<'_, '_> {
         // what was due while nobody was served is done afterwards
         let is_scheduled = cell.rate.is_some() || self.workloads[cell.workload].visits().is_some();
         result.note_injections(injections, is_scheduled);
+        result.connect_ns = connect_ns;
         result.gauge = driven.gauge;
         result.limits = limits;
         result.size = size;

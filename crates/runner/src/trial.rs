@@ -33,6 +33,10 @@ const STALLED: Duration = Duration::from_mins(10);
 /// How long it may take to find a trial's rows among those of others.
 const AMONG_OTHERS: Duration = Duration::from_mins(10);
 
+/// How many connections are opened to find out how long that takes, and within which time at most.
+const CONNECTIONS: usize = 15;
+const CONNECTING: Duration = Duration::from_secs(2);
+
 /// Time allowed for each row when a trial is prepared or its final state is read.
 const ROW: Duration = Duration::from_micros(100);
 
@@ -213,6 +217,25 @@ impl<'a> TrialRun<'a> {
         let preparing = self.trial.prepare(instance.store(), &self.hosted.place);
         let preparing = within(most, "preparing the trial", preparing);
         unless_interrupted(preparing, watcher, "preparing the trial").await
+    }
+
+    /// How long opening a connection takes, as the trial's clients do: the median of several, one after the other, in
+    /// nanoseconds. `None` for a store without connections.
+    ///
+    /// # Errors
+    /// The store's own; that it does not answer.
+    pub async fn connecting(&self, instance: &Instance) -> Result<Option<f64>, Failure> {
+        let begun = Instant::now();
+        let mut took = Vec::new();
+        while took.len() < CONNECTIONS && begun.elapsed() < CONNECTING {
+            let connecting = self.trial.connecting(instance.store());
+            match within(PATIENCE, "connecting", connecting).await? {
+                Some(span) => took.push(span),
+                None => return Ok(None),
+            }
+        }
+        took.sort_unstable();
+        Ok(took.get(took.len() / 2).map(|span| span.as_nanos() as f64))
     }
 
     /// The settings that the trial is driven at, read back.

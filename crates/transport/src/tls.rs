@@ -10,7 +10,7 @@ use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig,
     SignatureScheme,
     client::{
-        WebPkiServerVerifier,
+        Resumption, WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
@@ -72,6 +72,10 @@ impl Security {
                 config.map_err(|error| unfit(certificate, options, &error))?
             }
         };
+        let mut config = config;
+        // every connection makes a handshake of its own, as with most clients: otherwise what the first one pays depends on
+        // how many others come with it
+        config.resumption = Resumption::disabled();
         let (config, address) = (Arc::new(config), address.clone());
         Ok(Self(Arc::new(Shared { config, name, address, check: tls.check, issuers })))
     }

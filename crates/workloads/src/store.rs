@@ -1,5 +1,7 @@
 //! The operations that every store offers, whatever the workload.
 
+use std::time::{Duration, Instant};
+
 use acidtest_model::{EffectiveSettings, StoreError, Task};
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +63,12 @@ pub trait Store: Send + Sync {
     /// Removes the namespace and everything in it.
     fn remove<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<(), StoreError>>;
 
+    /// Opens a connection as clients do, with its login, and closes it. Returns how long the opening took; `None` for a store
+    /// without connections.
+    fn connecting(&self) -> Task<'_, Result<Option<Duration>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Whether an operation blocks its thread until it is done, as in an embedded store: every client then needs a
     /// thread of its own.
     fn blocking(&self) -> bool {
@@ -96,4 +104,18 @@ pub trait Store: Send + Sync {
     fn parcels(&self) -> Option<&dyn ParcelsStore> {
         None
     }
+}
+
+/// Opens a connection, and drops it. Returns how long the opening took.
+///
+/// # Errors
+/// It cannot be opened.
+pub async fn time_opening<C>(
+    open: impl Future<Output = Result<C, StoreError>>,
+) -> Result<Option<Duration>, StoreError> {
+    let begun = Instant::now();
+    let opened = open.await?;
+    let took = begun.elapsed();
+    drop(opened);
+    Ok(Some(took))
 }

@@ -485,6 +485,12 @@ pub trait WorkloadTrial: Send + Sync {
         Ok(())
     }
 
+    /// Opens a connection as the trial's clients do, and closes it. Returns how long the opening took; `None` where there are no
+    /// connections.
+    fn connecting<'a>(&'a self, store: &'a dyn Store) -> Task<'a, Result<Option<Duration>, StoreError>> {
+        store.connecting()
+    }
+
     /// Collects facts that are needed once, after loading and before the clients start.
     fn prepare<'a>(
         &'a self,

@@ -311,8 +311,8 @@ fn priced(result: &RunResult, columns: &Columns<'_>) -> Markup {
         @if locks.rows.is_empty() && others.rows.is_empty() {
             (no_prices())
         } @else {
-            p.quiet { "With the guarantee over without it, 95 % intervals over paired trials. Throughput below 1 and p99 above 1 is
-                what it costs; ≈ marks a ratio inside the noise. A cell whose verdict is not “holds” has no price." }
+            p.quiet { "With the guarantee over without it, 95 % intervals over paired trials. Throughput below 1, and p99 and the CPU of an
+                operation above 1, is what it costs; ≈ marks a ratio inside the noise. A cell whose verdict is not “holds” has no price." }
             (table(&locks, true))
             (table(&others, true))
         }

@@ -2,7 +2,7 @@
 
 use super::{Columns, ratio, unpriced};
 use crate::{
-    CellResult, RunResult,
+    CellResult, Price, Ratio, RunResult,
     dimensions::{LOCK, NOT_THERE},
     price::Priceable,
     table::{Entry, Table, Worth},
@@ -25,6 +25,8 @@ fn of(result: &RunResult, columns: &Columns<'_>, wanted: impl Fn(Priceable) -> b
         ("against", Worth::Low),
         ("throughput", Worth::Needed),
         ("p99", Worth::Middle),
+        ("CPU of clients", Worth::Low),
+        ("CPU of server", Worth::Low),
     ]);
     for cell in &result.cells {
         let guarantees = Priceable::of(result).filter(|guarantee| wanted(*guarantee));
@@ -35,14 +37,20 @@ fn of(result: &RunResult, columns: &Columns<'_>, wanted: impl Fn(Priceable) -> b
     table
 }
 
-fn row(cell: &CellResult, guarantee: Priceable) -> [Entry; 5] {
+fn row(cell: &CellResult, guarantee: Priceable) -> [Entry; 7] {
     let price = guarantee.price(cell);
-    let p99 = price.and_then(|price| price.p99.as_ref());
+    let of = |figure: fn(&Price) -> Option<&Ratio>| {
+        Entry::right(
+            price.map_or_else(|| unpriced(cell), |price| figure(price).map_or(NOT_THERE.to_owned(), ratio)),
+        )
+    };
     [
         Entry::verdict(cell.verdict(), cell.verdict()),
         Entry::left(guarantee.priced(cell, price)).or(guarantee.name()),
         Entry::left(price.map_or(NOT_THERE, |price| price.against.as_str())),
         Entry::right(price.map_or_else(|| unpriced(cell), |price| ratio(&price.throughput))),
-        Entry::right(p99.map_or_else(|| unpriced(cell), ratio)),
+        of(|price| price.p99.as_ref()),
+        of(|price| price.client_cpu.as_ref()),
+        of(|price| price.server_cpu.as_ref()),
     ]
 }

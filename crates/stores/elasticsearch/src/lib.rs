@@ -14,7 +14,7 @@ mod records;
 mod server;
 mod settings;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_locks::LockService;
 use acidtest_model::{
@@ -25,6 +25,7 @@ use acidtest_workloads::{
     Owner, Store,
     parcels::{ParcelsStore, lacks_index},
     records::RecordsStore,
+    time_opening,
 };
 use hyper::Method;
 use serde::Deserialize;
@@ -176,6 +177,10 @@ impl Store for Elasticsearch {
             let read = settings::read(&mut connection, self.translog, self.languages.as_deref()).await;
             read.map_err(self.server.failed("reading the settings"))
         })
+    }
+
+    fn connecting(&self) -> Task<'_, Result<Option<Duration>, StoreError>> {
+        Box::pin(time_opening(self.server.reach()))
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {

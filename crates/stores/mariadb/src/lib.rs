@@ -15,11 +15,13 @@ mod queue;
 mod records;
 mod session;
 
-use std::{collections::BTreeMap, fmt, io};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    time::{Duration, Instant},
+};
 
 use acidtest_model::{Address, CertificateCheck, EffectiveSettings, NegotiatedTls, Secret, StoreError, Task};
-#[cfg(feature = "tls")]
-use acidtest_transport::Security;
 use acidtest_transport::{CONNECT, Transport};
 use acidtest_workloads::{
     Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore, parcels::ParcelsStore,
@@ -81,10 +83,8 @@ pub struct MariaDb {
 /// Address and login of the server. Connections are opened alike for clients and for work that is not timed.
 #[derive(Clone)]
 pub(crate) struct ConnectOptions {
-    address: Address,
+    transport: Transport,
     options: Opts,
-    /// What is checked of the server's certificate; none without TLS.
-    check: Option<CertificateCheck>,
 }
 
 impl Variant {
@@ -131,8 +131,8 @@ fn server(engine: Engine) -> impl AsyncFnOnce(&mut Conn) -> Result<(String, bool
 impl MariaDb {
     async fn conn(&self) -> Result<Conn, StoreError> {
         self.server.connect().await.map_err(|error| {
-            let (cause, remedy) = fault::unreachable(&error, self.product, &self.server.address);
-            StoreError::Unreachable { address: self.server.address.to_string(), cause, remedy }
+            let (cause, remedy) = fault::unreachable(&error, self.product, self.server.address());
+            StoreError::Unreachable { address: self.server.address().to_string(), cause, remedy }
         })
     }
 
@@ -152,7 +152,7 @@ impl MariaDb {
     fn failed(&self, doing: &str, error: &Error) -> StoreError {
         StoreError::Server {
             doing: doing.to_owned(),
-            address: self.server.address.to_string(),
+            address: self.server.address().to_string(),
             cause: fault::words(error),
         }
     }
@@ -160,7 +160,7 @@ impl MariaDb {
     fn occupied(&self, namespace: &str) -> StoreError {
         StoreError::Occupied {
             namespace: format!("database `{namespace}`"),
-            address: self.server.address.to_string(),
+            address: self.server.address().to_string(),
         }
     }
 }
@@ -168,7 +168,7 @@ impl MariaDb {
 impl fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // left out: the driver's options hold the password
-        f.debug_struct("ConnectOptions").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("ConnectOptions").field("address", self.address()).finish_non_exhaustive()
     }
 }
 
@@ -191,17 +191,26 @@ impl ConnectOptions {
             .prefer_socket(false)
             .client_found_rows(true)
             .init(vec!["SET autocommit=1"]);
-        #[cfg(feature = "tls")]
-        let options = options.ssl_opts(transport.security().map(Security::mysql));
-        Ok(Self { address: address.clone(), options: options.into(), check: transport.check() })
+        Ok(Self { options: options.into(), transport })
+    }
+
+    fn address(&self) -> &Address {
+        self.transport.address()
     }
 
     async fn connect(&self) -> Result<Conn, Error> {
+        let options = self.options.clone();
+        // made anew, so that the driver does not resume the session of another connection
+        #[cfg(feature = "tls")]
+        let options = match self.transport.security() {
+            Some(security) => OptsBuilder::from_opts(options).ssl_opts(security.mysql()).into(),
+            None => options,
+        };
         let late = |_| {
-            let tls = if self.check.is_some() { " with TLS" } else { "" };
+            let tls = if self.transport.check().is_some() { " with TLS" } else { "" };
             io::Error::new(io::ErrorKind::TimedOut, format!("no connection{tls} within {CONNECT:?}"))
         };
-        tokio::time::timeout(CONNECT, Conn::new(self.options.clone())).await.map_err(late)?
+        tokio::time::timeout(CONNECT, Conn::new(options)).await.map_err(late)?
     }
 }
 
@@ -226,13 +235,24 @@ impl Store for MariaDb {
             let settings = self.on_server("reading the settings", read).await?;
             let value = |name: &str| settings.get(name).map_or("", String::as_str);
             let (durability, because) = durability::durability(self.engine, value);
-            let tls = match self.server.check {
+            let tls = match self.server.transport.check() {
                 Some(checked) => {
                     Some(self.on_server("reading the settings of TLS", negotiated(checked)).await?)
                 }
                 None => None,
             };
             Ok(EffectiveSettings { version: value("version").to_owned(), durability, because, settings, tls })
+        })
+    }
+
+    fn connecting(&self) -> Task<'_, Result<Option<Duration>, StoreError>> {
+        Box::pin(async {
+            let begun = Instant::now();
+            let conn = self.conn().await?;
+            let took = begun.elapsed();
+            // one that is dropped is ended by the driver in a task of its own
+            let _ = conn.disconnect().await;
+            Ok(Some(took))
         })
     }
 

@@ -15,7 +15,7 @@ type Columns = (String, i64, String, String, String, Option<String>);
 impl MariaDb {
     /// A table of this name beside that of these rows, or that one.
     fn named(&self, rows: &Rows, suffix: &str) -> String {
-        let schema = rows.schema.as_ref().unwrap_or(&self.server.address.path);
+        let schema = rows.schema.as_ref().unwrap_or(&self.server.address().path);
         format!("{}.{}", quoted(schema), quoted(&format!("{}{suffix}", rows.table)))
     }
 }
@@ -28,7 +28,7 @@ impl LogsStore for MariaDb {
         let address = Address {
             scheme: "mysql".to_owned(),
             path: place.namespace.clone(),
-            ..self.server.address.clone()
+            ..self.server.address().clone()
         };
         Some(Sink { address, table: place.object("logs"), users: None })
     }

@@ -9,7 +9,7 @@ mod jetstream;
 mod queue;
 mod server;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{
     Address, Durability, EffectiveSettings, NO_REFRESH, StoreError, StoreKind, Support, Task,
@@ -17,6 +17,7 @@ use acidtest_model::{
 use acidtest_workloads::{
     Owner, Store,
     queue::{LOCKS_OF_QUEUES, NO_CONFLICTS, QueueStore},
+    time_opening,
 };
 use serde_json::Value;
 
@@ -143,6 +144,10 @@ impl Store for Nats {
             let (durability, because) = durability(&version);
             Ok(EffectiveSettings { version, durability, because, settings, tls: api.connection().tls() })
         })
+    }
+
+    fn connecting(&self) -> Task<'_, Result<Option<Duration>, StoreError>> {
+        Box::pin(time_opening(self.server.reach()))
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {

@@ -14,7 +14,7 @@ mod records;
 mod session;
 mod value;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{
     Address, Durability, EffectiveSettings, Hosting, Isolation, Lock, NO_REFRESH, NegotiatedTls, StoreError,
@@ -28,6 +28,7 @@ use acidtest_workloads::{
     parcels::{ParcelsStore, beyond_a_table},
     queue::{Delivery, QueueStore, idle_on_tables},
     records::RecordsStore,
+    time_opening,
 };
 use tokio_postgres::{Client, Error, error::SqlState};
 
@@ -188,6 +189,10 @@ impl Store for Postgres {
                 tls,
             })
         })
+    }
+
+    fn connecting(&self) -> Task<'_, Result<Option<Duration>, StoreError>> {
+        Box::pin(time_opening(self.connection()))
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {

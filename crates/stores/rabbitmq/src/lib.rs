@@ -14,6 +14,7 @@ use acidtest_model::{
 use acidtest_workloads::{
     Owner, Store,
     queue::{LOCKS_OF_QUEUES, QueueStore},
+    time_opening,
 };
 use tokio::time::timeout;
 
@@ -154,6 +155,10 @@ impl Store for RabbitMq {
                 tls: connection.tls(),
             })
         })
+    }
+
+    fn connecting(&self) -> Task<'_, Result<Option<Duration>, StoreError>> {
+        Box::pin(time_opening(self.server.reach()))
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {

@@ -15,6 +15,8 @@ mod server;
 mod session;
 mod settings;
 
+use std::time::Duration;
+
 use acidtest_model::{
     Address, CellRequest, Durability, EffectiveSettings, IdleOption, Isolation, Lock, NO_REFRESH, StoreError,
     StoreKind, Support, Task,
@@ -25,6 +27,7 @@ use acidtest_workloads::{
     parcels::{ParcelsStore, lacks_index},
     queue::{Delivery, QueueStore},
     records::RecordsStore,
+    time_opening,
 };
 use redis::{RedisResult, Value, cmd};
 
@@ -161,6 +164,10 @@ impl Store for Redis {
             let stream = self.server.transport().connect().await.map_err(|error| failed(error.into()))?;
             Ok(EffectiveSettings { tls: stream.negotiated(), ..settings })
         })
+    }
+
+    fn connecting(&self) -> Task<'_, Result<Option<Duration>, StoreError>> {
+        Box::pin(time_opening(self.server.reach()))
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {

@@ -11,7 +11,7 @@ mod records;
 mod server;
 mod trial;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use acidtest_model::{
     Address, CellRequest, Durability, EffectiveSettings, Isolation, Lock, NO_REFRESH, StoreError, StoreKind,
@@ -23,6 +23,7 @@ use acidtest_workloads::{
     parcels::ParcelsStore,
     queue::{Delivery, QueueStore},
     records::RecordsStore,
+    time_opening,
 };
 
 use crate::{
@@ -153,6 +154,10 @@ impl Store for Tarantool {
             let (durability, because) = durability(settings.get("wal_mode").map_or("", String::as_str));
             Ok(EffectiveSettings { version, durability, because, settings, tls: None })
         })
+    }
+
+    fn connecting(&self) -> Task<'_, Result<Option<Duration>, StoreError>> {
+        Box::pin(time_opening(self.server.reach()))
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {

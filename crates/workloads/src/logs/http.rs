@@ -50,9 +50,16 @@ impl Gateway {
     /// # Errors
     /// It cannot be reached.
     pub(super) async fn negotiated(&self) -> Result<Option<NegotiatedTls>, StoreError> {
+        Ok(self.opened().await?.negotiated())
+    }
+
+    /// A connection on which nothing has been asked yet.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub(super) async fn opened(&self) -> Result<Stream, StoreError> {
         let stream = self.transport.connect().await;
-        let stream = stream.map_err(|error| self.failed("connecting to the gateway", in_words(&error)))?;
-        Ok(stream.negotiated())
+        stream.map_err(|error| self.failed("connecting to the gateway", in_words(&error)))
     }
 
     /// How the gateway stands, or a collector at this address, by its metrics.

@@ -22,6 +22,7 @@ use crate::{
     AuditResult, Crash, DURABILITY, Front, Guarantee, Levels, LoadProgress, Over, Place, Served, Side, Store,
     TrialSetup, Values, Visits, Workload, WorkloadKind, WorkloadTrial, WrittenLedger,
     guarantee::{INTEGRITY, TLS},
+    time_opening,
     workload::{no_host, no_port, read, read_ledger, written, written_ledger},
 };
 
@@ -427,6 +428,13 @@ impl WorkloadTrial for LogsTrial {
         let gateway = Gateway::new(address, token.unwrap_or_default())?;
         service.get_or_init(|| gateway);
         Ok(())
+    }
+
+    fn connecting<'a>(&'a self, store: &'a dyn Store) -> Task<'a, Result<Option<Duration>, StoreError>> {
+        match self.gateway.get() {
+            Some(gateway) => Box::pin(time_opening(gateway.opened())),
+            None => store.connecting(),
+        }
     }
 
     fn settings<'a>(
