@@ -120,7 +120,11 @@ fn the_grid_holds_where_it_promises_and_breaks_where_it_does_not() {
         let server = &cell["trials"][0]["resources"]["server"];
         assert_eq!(server.is_null(), store == "sqlite", "{store} {server}");
         let connecting = cell["trials"][0]["connect_ns"].as_f64();
-        assert_eq!(connecting.is_some_and(|took| took > 10_000.0), store != "sqlite", "{store} {connecting:?}");
+        assert_eq!(
+            connecting.is_some_and(|took| took > 10_000.0),
+            store != "sqlite",
+            "{store} {connecting:?}"
+        );
     }
     assert!(ended.stdout.contains("broken: oversold"), "{}", ended.stdout);
     bench.assert_clean();

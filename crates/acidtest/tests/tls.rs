@@ -7,9 +7,13 @@ use std::{
     fs,
     future::Future,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
     path::Path,
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{Receiver, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -22,12 +26,16 @@ use acidtest_store_elasticsearch::Elasticsearch;
 use acidtest_store_mariadb::Variant;
 use acidtest_store_nats::Nats;
 use acidtest_store_postgres::Postgres;
-use acidtest_store_rabbitmq::RabbitMq;
+use acidtest_store_rabbitmq::{
+    ConnectOptions, RabbitMq,
+    amqp::{Arguments, Envelope, Event, ids},
+};
 use acidtest_store_redis::Redis;
 use acidtest_testbed::{Private, left_out, wait};
 use acidtest_transport::{Security, Transport};
 use acidtest_workloads::Store;
 use mysql_async::{Conn, OptsBuilder, prelude::Queryable};
+use tokio::time::timeout;
 
 type Opened = Result<Box<dyn Store>, StoreError>;
 
@@ -483,6 +491,63 @@ fn a_login_is_bound_to_its_connection() {
     POSTGRES.refuses(&with(&trusted, |tls| tls.binds = true), &["channel binding"]);
 }
 
+/// Stands between one client and a server, and takes nothing more of the client's while it is held.
+fn in_between(server: &Address) -> (Address, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address { port: Some(listener.local_addr().unwrap().port()), ..server.clone() };
+    let (held, server) = (Arc::new(AtomicBool::new(false)), server.endpoint(0));
+    let is_held = Arc::clone(&held);
+    thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut to = TcpStream::connect(server).unwrap();
+        let (mut from, mut back) = (to.try_clone().unwrap(), client.try_clone().unwrap());
+        thread::spawn(move || std::io::copy(&mut from, &mut back));
+        let mut bytes = vec![0; 1 << 16];
+        loop {
+            while is_held.load(Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            match client.read(&mut bytes) {
+                Ok(0) | Err(_) => return to.shutdown(Shutdown::Both),
+                Ok(read) => to.write_all(&bytes[..read])?,
+            }
+        }
+    });
+    (address, held)
+}
+
+/// What TLS has taken and not sent when a flush is given up is sent as soon as something is waited for again.
+#[test]
+fn a_flush_that_is_given_up_is_made_up_for() {
+    let Some(mut private) = Private::start_with_tls("rabbitmq") else { return };
+    let _: Box<dyn Store> = private.open(async |address| (RABBITMQ.open)(address).await);
+    let (address, held) = in_between(private.address());
+    wait(async {
+        let mut connection = ConnectOptions::new(&address, 5672).unwrap().connect().await.unwrap();
+        let declaration = Arguments::default().short(0).name("given up").byte(0).table(&[]);
+        connection.ask(ids::DECLARE, &declaration, ids::DECLARE_OK).await.unwrap();
+        connection.ask(ids::CONFIRM, &Arguments::default().byte(0), ids::CONFIRM_OK).await.unwrap();
+        let (envelope, body) = (Envelope::new("given up", false), [7; 1000]);
+        held.store(true, Relaxed);
+        let mut published = 0;
+        loop {
+            connection.publish(&envelope, &body).await.unwrap();
+            published += 1;
+            if timeout(Duration::from_millis(300), connection.flush()).await.is_err() {
+                break;
+            }
+        }
+        held.store(false, Relaxed);
+        let mut confirmed = 0;
+        while confirmed < published {
+            match timeout(Duration::from_secs(20), connection.event()).await {
+                Ok(Ok(Event::Confirmed { tag, .. })) => confirmed = confirmed.max(tag),
+                other => panic!("{confirmed} of {published} are confirmed: {other:?}"),
+            }
+        }
+    });
+}
+
 /// Private servers with TLS and without, in one run: TLS has a price, and holds through clients in processes of their own
 /// and through a kill of the server.
 #[test]
@@ -508,7 +573,10 @@ fn a_run_prices_tls() {
             assert_eq!(agreed, "TLSv1.3", "{cell}");
             assert_eq!(price.unwrap()["against"], "off", "{cell}");
             for figure in ["throughput", "client_cpu", "server_cpu", "connecting"] {
-                assert!(price.unwrap()[figure]["estimate"].as_f64().is_some_and(|ratio| ratio > 0.0), "{cell}");
+                assert!(
+                    price.unwrap()[figure]["estimate"].as_f64().is_some_and(|ratio| ratio > 0.0),
+                    "{cell}"
+                );
             }
         } else {
             assert!(agreed.is_null() && price.is_none(), "{cell}");
