@@ -72,6 +72,29 @@ fn a_request_over_tls_is_answered_whenever_it_comes() {
     assert!(said.contains("all entries that were acknowledged are stored"), "{said}");
 }
 
+/// Whoever takes answers slowly gets all of them, also where TLS has taken the end of the last one and could not send it.
+#[test]
+fn a_client_that_reads_slowly_gets_its_answers_over_tls() {
+    let certificate = Certificate::of(OURS);
+    let gateway = start(&certificate, &[]);
+    // some of so many fill what the network takes by itself, and a part of what TLS takes
+    let clients = (1..=90).map(|pages| {
+        let mut http = Http::open_secure(&gateway.address, &certificate, b"").unwrap();
+        http.write("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(pages).as_bytes()).unwrap();
+        (pages, http)
+    });
+    let clients: Vec<(usize, Http)> = clients.collect();
+    thread::sleep(Duration::from_millis(2500));
+    let mut length = 0;
+    for (pages, mut http) in clients {
+        for page in 1..=pages {
+            let answer = http.answer().unwrap_or_else(|error| panic!("page {page} of {pages}: {error}"));
+            length = answer.expect(200).body.len();
+        }
+    }
+    assert!(length * 90 > 3 << 20, "{length}: more than the network takes by itself");
+}
+
 /// Whoever speaks without TLS is told so; whoever does not end the handshake, or says nothing, is let go, and holds nobody
 /// up; what is no TLS ends nothing but its connection.
 #[test]

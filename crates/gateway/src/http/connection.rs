@@ -355,7 +355,10 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        // TLS takes more than it has sent
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.activity.is_behind.store(flushed.is_pending(), Relaxed);
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
