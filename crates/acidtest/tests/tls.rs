@@ -589,6 +589,24 @@ fn a_run_prices_tls() {
     bench.assert_clean();
 }
 
+/// Where the server does not speak TLS itself, the report says what does, and what that uses is the server's.
+#[test]
+fn a_proxy_in_front_of_a_server_is_told() {
+    if left_out("stunnel") || !acidtest_testbed::wanted("elasticsearch") {
+        return;
+    }
+    let bench = common::Bench::new();
+    let words =
+        ["run", "records", "--store", "elasticsearch", "--tls", "on", "--lock", "soft", "--records", "100"];
+    let ended = bench
+        .run(&[&words[..], &["--duration", "500ms", "--warmup", "0s", "--clients", "2"]].concat())
+        .expect(0);
+    assert!(ended.stdout.contains(", by stunnel in front of the server"), "{}", ended.stdout);
+    let server = &bench.result()["cells"][0]["trials"][0]["resources"]["server"];
+    assert!(server["processes"].as_u64().unwrap() > 1, "{server}");
+    bench.assert_clean();
+}
+
 #[test]
 fn tls_is_refused_where_it_means_nothing() {
     let bench = common::Bench::new();

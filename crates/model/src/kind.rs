@@ -103,6 +103,9 @@ pub const NO_REFRESH: Support = Support::No("what is written is found at once");
 /// For stores whose servers speak TLS themselves.
 pub const OWN_TLS: Support = Support::Yes("the server's own");
 
+/// The name of the setting that says what speaks TLS in a private server's place, where it is not the server.
+pub const TLS_HOW: &str = "TLS by";
+
 /// For embedded stores, which have no network to protect.
 pub const NO_NETWORK: Support = Support::No("it runs in the process of its clients");
 

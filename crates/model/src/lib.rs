@@ -46,7 +46,7 @@ pub use figure::count;
 pub use guarantee::{Durability, EffectiveSettings, Encryption, Isolation, Lock, UnknownWord};
 pub use kind::{
     CellRequest, EACH_CONNECTS, Hosting, IdleOption, NO_NETWORK, NO_REFRESH, NO_SINK, OWN_TLS, StoreKind,
-    Support, all_has_effect, never,
+    Support, TLS_HOW, all_has_effect, never,
 };
 pub use nearest::{hint, nearest};
 pub use objective::{Growth, Measure, Objective, Share};

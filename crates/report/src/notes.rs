@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acidtest_model::{Durability, Lock, PerSecond, Role};
+use acidtest_model::{Durability, Lock, PerSecond, Role, TLS_HOW};
 use acidtest_workloads::{DURABILITY, Finding, OLDEST_LOST, Verdict, queue::HOLES, workload};
 
 use crate::{
@@ -352,7 +352,8 @@ fn cell_notes(cell: &CellResult, result: &RunResult, name: &str) -> Vec<Note> {
             note("settings", format!("its settings, as they are, amount to {}", because()));
         }
         if let Some(tls) = &effective.tls {
-            note("TLS", format!("connections with {tls}"));
+            let how = effective.settings.get(TLS_HOW).map_or_else(String::new, |how| format!(", by {how}"));
+            note("TLS", format!("connections with {tls}{how}"));
         }
     }
     if let Some(what) = price_of_tls(cell, result) {

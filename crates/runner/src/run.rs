@@ -10,7 +10,9 @@ use std::{
 
 use acidtest_engine::Extent;
 use acidtest_lab::Lab;
-use acidtest_model::{Durability, EffectiveSettings, Faults, Hosting, Lock, PerSecond, Role, Secret};
+use acidtest_model::{
+    Durability, EffectiveSettings, Faults, Hosting, Lock, OWN_TLS, PerSecond, Role, Secret, Support, TLS_HOW,
+};
 use acidtest_observe::machine;
 use acidtest_report::{
     CapacityPlan, CellResult, DataFigures, FORMAT, Harness, Next, Plan, RunResult, StopFigures, TrialFacts,
@@ -538,7 +540,7 @@ impl Runner<'_, '_> {
             None => trial.start_services(instance, lab, host, watcher).await?,
         }
         let mut settings = trial.settings(instance).await?;
-        settings.settings.extend(instance.services.versions());
+        settings.settings.extend(instance.services.versions().chain(self.tls_proxy(&cell)));
         let forgets = self.faults[cell.faults].0.iter().any(|fault| {
             fault.disruption.ends_processes() && trial.kept_by(fault.member, &settings) == Durability::None
         });
@@ -588,6 +590,15 @@ impl Runner<'_, '_> {
             self.clear_away(&trial, instance, data, reusable).await;
         }
         Ok(result)
+    }
+
+    /// What speaks TLS in the place of a cell's private server, if that does not speak it itself.
+    fn tls_proxy(&self, cell: &Cell) -> Option<(String, String)> {
+        let target = &self.targets[cell.target];
+        let tls = target.kind().tls;
+        let Support::Yes(how) = tls else { return None };
+        let is_other = target.address.is_none() && cell.tls.is_on() && tls != OWN_TLS;
+        is_other.then(|| (TLS_HOW.to_owned(), how.to_owned()))
     }
 
     /// Notes the settings that a cell is measured at. Trials at other settings would not be of the same cell.

@@ -40,8 +40,9 @@ Examples:
       plans may name that server, without its password
   openssl rand -hex 32 > token && chmod 600 token
   acidtest serve --listen 192.0.2.7:1730 --token-file token
-      for others, too: a browser asks for the token, requests have it as Authorization: Bearer TOKEN; with --tls-cert
-      server.pem --tls-key server.key nobody in between reads it";
+      for others, too: a browser asks for the token, requests have it as Authorization: Bearer TOKEN
+  acidtest serve --listen 192.0.2.7:1730 --token-file token --tls-cert server.pem --tls-key server.key
+      the same with TLS, so that nobody in between reads it";
 
 /// Starts, watches, stops and compares runs, in a browser and over HTTP.
 #[derive(Debug, Args)]
