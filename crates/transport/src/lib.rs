@@ -15,6 +15,7 @@ mod mysql;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
+mod wire;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -27,6 +28,7 @@ pub use crate::{
     acceptor::Acceptor,
     error::{TlsError, demand, explain},
     stream::Stream,
+    wire::{Place, Wire},
 };
 
 /// How long the network may take to connect before a host counts as unreachable.

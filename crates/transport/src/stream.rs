@@ -86,6 +86,17 @@ impl Stream {
         }
     }
 
+    /// What binds a login to this connection of TLS and to no other, as `tls-server-end-point` of RFC 5929 has it: the hash
+    /// of the server's certificate. None without TLS, and where the certificate's signature names no hash.
+    #[must_use]
+    pub fn end_point(&self) -> Option<Vec<u8>> {
+        match &self.0 {
+            #[cfg(feature = "tls")]
+            Kind::Secured(secured) => secured.end_point(),
+            _ => None,
+        }
+    }
+
     /// Reads what has arrived, without waiting.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use acidtest_model::{
     Address, CertificateCheck, NegotiatedTls, OwnCertificate, Tls,
     tls::{checked_less, file_options},
 };
+use ring::digest;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig,
     SignatureScheme,
@@ -13,11 +14,15 @@ use rustls::{
         Resumption, WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    crypto::{CryptoProvider, ring as by_ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
+use x509_cert::{
+    Certificate,
+    der::{Decode, oid::db::rfc5912},
+};
 
 use crate::{Stream, TlsError};
 
@@ -56,7 +61,7 @@ impl Security {
         };
         // some that systems trust are of forms that nothing here can read
         let issuers: Vec<_> = issuers.into_iter().filter(is_usable).collect();
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(by_ring::default_provider());
         let verifier = verifier(tls, &issuers, &provider)?;
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -142,6 +147,27 @@ impl Secured {
         let cipher = cipher.strip_prefix("TLS13_").map_or(cipher.clone(), |rest| format!("TLS_{rest}"));
         NegotiatedTls { version, cipher, checked: self.security.check() }
     }
+
+    pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
+        let (_, session) = self.stream.get_ref();
+        end_point(session.peer_certificates()?.first()?)
+    }
+}
+
+/// The hash of a certificate by the algorithm of its signature, but SHA-256 in the place of SHA-1 and MD5 (RFC 5929, 4.1).
+fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    let algorithm = Certificate::from_der(certificate).ok()?.signature_algorithm.oid;
+    let hash = match algorithm {
+        rfc5912::MD_5_WITH_RSA_ENCRYPTION
+        | rfc5912::SHA_1_WITH_RSA_ENCRYPTION
+        | rfc5912::SHA_256_WITH_RSA_ENCRYPTION
+        | rfc5912::ECDSA_WITH_SHA_256 => &digest::SHA256,
+        rfc5912::SHA_384_WITH_RSA_ENCRYPTION | rfc5912::ECDSA_WITH_SHA_384 => &digest::SHA384,
+        rfc5912::SHA_512_WITH_RSA_ENCRYPTION | rfc5912::ECDSA_WITH_SHA_512 => &digest::SHA512,
+        // such as Ed25519, which names none
+        _ => return None,
+    };
+    Some(digest::digest(hash, certificate).as_ref().to_vec())
 }
 
 fn certificates(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -198,7 +224,7 @@ fn unfit(certificate: &OwnCertificate, [chain, key]: [&str; 2], error: &rustls::
 pub(crate) fn accepting(certificate: &OwnCertificate) -> Result<TlsAcceptor, TlsError> {
     let options = ["--tls-cert", "--tls-key"];
     let (chain, key) = own(certificate, options)?;
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(by_ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::new(error.to_string(), "this is a defect of acidtest"))?
         .with_no_client_auth()
