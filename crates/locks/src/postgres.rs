@@ -3,12 +3,12 @@
 
 use acidtest_model::StoreError;
 use acidtest_store_postgres::{
-    Connection, Postgres,
+    Postgres, Value,
     fault::{self, SendState},
+    protocol::{Connection, Error, Rows, Statement},
     quoted,
 };
 use acidtest_workloads::{Fault, Place};
-use tokio_postgres::{Client, Error, Statement};
 
 use crate::{
     LockError,
@@ -57,9 +57,9 @@ fn table(place: &Place) -> String {
 }
 
 impl Statements {
-    async fn prepare(client: &Client, place: &Place) -> Result<Self, Error> {
+    async fn prepare(connection: &mut Connection, place: &Place) -> Result<Self, Error> {
         let table = table(place);
-        client.batch_execute(SETTINGS).await?;
+        connection.command(SETTINGS).await?;
         // ON CONFLICT alone would do: under the row's lock it sees what the grant before has left. But it locks the
         // row before it looks, which is a write, so every request for a lock that another client holds would wait for
         // the log to be synced. Therefore a lock that is seen to be held is not requested at all
@@ -82,9 +82,9 @@ impl Statements {
              WHERE name = $1 AND owner = $2 AND expires > clock_timestamp()"
         );
         Ok(Self {
-            acquire: client.prepare(&acquire).await?,
-            renew: client.prepare(&renew).await?,
-            release: client.prepare(&release).await?,
+            acquire: connection.prepare(&acquire).await?,
+            renew: connection.prepare(&renew).await?,
+            release: connection.prepare(&release).await?,
         })
     }
 }
@@ -92,50 +92,39 @@ impl Statements {
 impl Session {
     pub(crate) async fn open(store: &Postgres, place: &Place) -> Result<Self, StoreError> {
         let mut connection = store.connection().await?;
-        let prepared = connection.ask(async |client| Statements::prepare(client, place).await).await;
+        let prepared = Statements::prepare(&mut connection, place).await;
         let statements = prepared.map_err(|error| StoreError::Server {
             doing: "preparing the locks' statements".to_owned(),
             address: store.address().to_string(),
-            cause: connection.words(&error),
+            cause: error.to_string(),
         })?;
         Ok(Self { connection, statements })
     }
 
     pub(crate) async fn acquire(&mut self, name: &str, request: &Request) -> Result<Option<u64>, LockError> {
-        self.ask(async |client, statements| {
-            let row = client.query_opt(&statements.acquire, &[&name, &request.owner, &request.lease]).await?;
-            row.map(|row| row.try_get::<_, i64>(0)).transpose()
-        })
-        .await
-        .and_then(|found| found.map(token).transpose())
+        let values = [Value::Text(name), Value::Text(&request.owner), Value::Number(request.lease)];
+        let rows = self.run(self.statements.acquire, values).await?;
+        let unreadable = |words| LockError::of(fault::lost(SendState::Commit, words));
+        rows.first().map(|row| row.get(0).map_err(unreadable).and_then(token)).transpose()
     }
 
     pub(crate) async fn renew(&mut self, grant: &Grant, request: &Request) -> Result<bool, LockError> {
-        let renewed = self.ask(async |client, statements| {
-            client.execute(&statements.renew, &[&grant.name(), &grant.owner(), &request.lease]).await
-        });
-        Ok(renewed.await? == 1)
+        let values = [Value::Text(grant.name()), Value::Text(grant.owner()), Value::Number(request.lease)];
+        Ok(self.run(self.statements.renew, values).await?.count() == 1)
     }
 
     pub(crate) async fn release(&mut self, grant: &Grant) -> Result<bool, LockError> {
-        let released = self.ask(async |client, statements| {
-            client.execute(&statements.release, &[&grant.name(), &grant.owner()]).await
-        });
-        Ok(released.await? == 1)
+        let values = [Value::Text(grant.name()), Value::Text(grant.owner())];
+        Ok(self.run(self.statements.release, values).await?.count() == 1)
     }
 
-    async fn ask<T>(
+    async fn run<const N: usize>(
         &mut self,
-        request: impl AsyncFnOnce(&Client, &Statements) -> Result<T, Error>,
-    ) -> Result<T, LockError> {
-        let Self { connection, statements } = self;
-        if !connection.is_open().await {
-            return Err(LockError::of(fault::lost(SendState::Nothing, connection.ended())));
-        }
-        let answer = connection.ask(async |client| request(client, statements).await).await;
-        answer.map_err(|error| {
-            LockError::of(fault::attempt(&error, SendState::Commit, connection.words(&error)))
-        })
+        statement: Statement,
+        values: [Value<'_>; N],
+    ) -> Result<Rows<'_>, LockError> {
+        let rows = self.connection.run(statement, values).await;
+        rows.map_err(|error| LockError::of(fault::attempt(&error, SendState::Commit)))
     }
 }
 

@@ -5,12 +5,12 @@ use std::{error::Error as _, io};
 use acidtest_model::Address;
 use acidtest_transport::{TlsError, demand};
 use acidtest_workloads::{Attempt, Fault};
-use tokio_postgres::{
-    Error,
-    error::{DbError, Severity, SqlState},
-};
+use tokio_postgres::error::SqlState;
 
-use crate::connection::ConnectError;
+use crate::{
+    connection::ConnectError,
+    protocol::{Error, ServerError},
+};
 
 /// How far an operation had got when it failed, which tells whether it may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,17 +21,19 @@ pub enum SendState {
     Commit,
 }
 
-/// How an error ends the operation that met it; `words` is the message to report.
+/// How an error ends the operation that met it.
 ///
 /// An error that the server reports proves that the statement, and with it the transaction, had no effect: past
 /// the moment of commit PostgreSQL reports none, it panics. That does not hold where the server goes down or the
 /// answer does not come.
 #[must_use]
-pub fn attempt(error: &Error, sent: SendState, words: String) -> Attempt {
-    match error.as_db_error() {
-        Some(answer) if is_conflict(answer.code()) => Attempt::Conflict,
-        Some(answer) if !ends_connection(answer) => Attempt::Failed(Fault::answered(words)),
-        _ => lost(sent, words),
+pub fn attempt(error: &Error, sent: SendState) -> Attempt {
+    let words = error.to_string();
+    match error {
+        Error::NotSent(_) => lost(SendState::Nothing, words),
+        Error::Answered(answer) if is_conflict(&answer.code) => Attempt::Conflict,
+        Error::Answered(answer) if !ends_connection(answer) => Attempt::Failed(Fault::answered(words)),
+        Error::Answered(_) | Error::Lost(_) => lost(sent, words),
     }
 }
 
@@ -49,19 +51,16 @@ fn is_conflict(code: &SqlState) -> bool {
         .contains(code)
 }
 
-fn ends_connection(answer: &DbError) -> bool {
-    let code = answer.code().code();
+fn ends_connection(answer: &ServerError) -> bool {
+    let code = answer.code.code();
     let unsettled = [SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN.code()].contains(&code);
     // class 08: connection exceptions; class 57P: the server goes down or comes up
-    matches!(answer.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
-        || unsettled
-        || code.starts_with("08")
-        || code.starts_with("57P")
+    answer.ends_connection || unsettled || code.starts_with("08") || code.starts_with("57P")
 }
 
-/// An error's message with all its causes, which the driver's own message leaves out.
+/// The message of a driver's error with all its causes, which the driver's own message leaves out.
 #[must_use]
-pub fn words(error: &Error) -> String {
+pub(crate) fn words(error: &tokio_postgres::Error) -> String {
     if let Some(answer) = error.as_db_error() {
         return format!("{} ({})", answer.message(), answer.code().code());
     }
@@ -74,7 +73,8 @@ pub fn words(error: &Error) -> String {
     words
 }
 
-const LOGIN: &str =
+/// The remedy where a login fails, or lacks something.
+pub(crate) const LOGIN: &str =
     "check user and password: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or ACIDTEST_PASSWORD";
 
 /// Why a connection could not be opened, and how the user can mend that.
@@ -94,7 +94,7 @@ pub(crate) fn unreachable(error: &ConnectError, address: &Address) -> (String, S
     }
 }
 
-fn remedy(error: &Error, address: &Address) -> String {
+fn remedy(error: &tokio_postgres::Error, address: &Address) -> String {
     let network = error.source().is_some_and(<dyn std::error::Error>::is::<io::Error>);
     let Some(code) = error.code() else {
         return match (network, &address.password) {

@@ -8,14 +8,14 @@ use acidtest_workloads::{
         SqlSession, Step, Stock, StockLevel, StockRow, Withdrawal,
     },
 };
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error, Row};
 
 use crate::{
-    ConnectOptions, Postgres,
-    connection::in_order,
+    ConnectOptions, Postgres, Value,
     fault::{self, SendState},
+    protocol::{self, Connection, Rows, Statement},
     quoted,
-    session::{Answered, Part, Session, changed_one, may_have_changed, unless_stale},
+    session::{Part, Session, changed_one, may_have_changed, unless_stale},
 };
 
 /// Tuples inserted by one statement.
@@ -92,9 +92,13 @@ fn held(row: &Row) -> Result<StockRow, String> {
     Ok(StockRow { key: (sku, small(row, 1)?, small(row, 2)?, small(row, 3)?), count: count.into() })
 }
 
-/// Reads a condition, source or warehouse: kept as a `smallint`, of which only 0 to 255 are valid.
+/// Reads a condition, source or warehouse.
 fn small(row: &Row, column: usize) -> Result<u8, String> {
-    let value: i16 = row.try_get(column).map_err(|error| fault::words(&error))?;
+    byte(row.try_get(column).map_err(|error| fault::words(&error))?, column)
+}
+
+/// A condition, source or warehouse: kept as a `smallint`, of which only 0 to 255 are valid.
+fn byte(value: i16, column: usize) -> Result<u8, String> {
     u8::try_from(value).map_err(|_| format!("a tuple with {value} in column {column}"))
 }
 
@@ -108,44 +112,44 @@ impl Connector for PostgresConnector {
     type Connection = SqlConnection<Session>;
 
     async fn connect(&self) -> Result<Self::Connection, String> {
-        let prepare = async |client: &Client| prepare(client, self.lock, &self.table).await;
+        let prepare = async |connection: &mut Connection| prepare(connection, self.lock, &self.table).await;
         let (session, statements) = Session::open(&self.server, prepare).await?;
         Ok(SqlConnection::new(session, statements))
     }
 }
 
 async fn prepare(
-    client: &Client,
+    connection: &mut Connection,
     lock: Lock,
     table: &str,
-) -> Result<(SqlCapture<Statement>, Statement), Error> {
+) -> Result<(SqlCapture<Statement>, Statement), protocol::Error> {
     let group = "sku = $1 AND condition = $2 AND source = $3";
     let tuple = format!("{group} AND warehouse = $4");
     let read = format!("SELECT warehouse, count, version FROM {table} WHERE {group} ORDER BY warehouse");
     let update = |set: &str| format!("UPDATE {table} SET {set} WHERE {tuple}");
     let capture = match lock {
         Lock::None => SqlCapture::Unprotected {
-            read: client.prepare(&read).await?,
-            set: client.prepare(&update("count = $5::bigint")).await?,
+            read: connection.prepare(&read).await?,
+            set: connection.prepare(&update("count = $5::bigint")).await?,
         },
         Lock::Soft => SqlCapture::IfUnchanged {
-            read: client.prepare(&read).await?,
+            read: connection.prepare(&read).await?,
             take: {
                 let take = update("count = count - $5::bigint, version = version + 1");
-                client.prepare(&format!("{take} AND version = $6")).await?
+                connection.prepare(&format!("{take} AND version = $6")).await?
             },
         },
         Lock::Hard => SqlCapture::Locked {
-            read: client.prepare(&format!("{read} FOR UPDATE")).await?,
-            take: client.prepare(&update("count = count - $5::bigint")).await?,
+            read: connection.prepare(&format!("{read} FOR UPDATE")).await?,
+            take: connection.prepare(&update("count = count - $5::bigint")).await?,
         },
-        Lock::Native => SqlCapture::InOne { take: client.prepare(&take_in_one(table, group)).await? },
+        Lock::Native => SqlCapture::InOne { take: connection.prepare(&take_in_one(table, group)).await? },
     };
     let release = match lock {
         Lock::Soft => update("count = count + $5::bigint, version = version + 1"),
         _ => update("count = count + $5::bigint"),
     };
-    Ok((capture, client.prepare(&release).await?))
+    Ok((capture, connection.prepare(&release).await?))
 }
 
 /// A statement that locks the group, decides which withdrawals to take and takes them.
@@ -174,30 +178,27 @@ impl SqlSession for Session {
     type Statement = Statement;
 
     async fn ready(&mut self) -> Step {
-        Session::ready(self).await
+        Session::ready(self)
     }
 
     async fn read_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
-        let rows = self.ask(async |client| group(client, read, capture).await).await;
-        fill(seen, &rows.map_err(|error| self.failed(&error, SendState::Nothing))?)
+        fill(seen, self.run(*read, group(capture), SendState::Nothing).await?)
     }
 
     /// Sends BEGIN and the SELECT at once, to save a round trip.
     async fn lock_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
-        let lock = async |client: &Client| group(client, read, capture).await;
-        let Answered { begun, came, .. } = self.part(Part::First, lock).await;
-        self.begun(begun, false)?;
-        fill(seen, &came.map_err(|error| self.failed(&error, SendState::Nothing))?)
+        let answered = self.part(Part::First, |pipeline| pipeline.run(*read, group(capture))).await?;
+        answered.begun(false)?;
+        let rows = answered.came().get(0).map_err(|error| fault::attempt(error, SendState::Nothing))?;
+        fill(seen, rows)
     }
 
     async fn change(&mut self, change: &Statement, withdrawal: &Withdrawal, value: i64) -> Step {
-        let changed = self.ask(async |client| write(client, change, withdrawal, value).await).await;
-        changed_one(changed.map_err(|error| self.failed(&error, SendState::Commit))?)
+        changed_one(self.run(*change, with(withdrawal, value), SendState::Commit).await?.count())
     }
 
     async fn take_if_unchanged(&mut self, take: &Statement, withdrawal: &Withdrawal, seen: &Reading) -> Step {
-        let changed = self.ask(async |client| write_if(client, take, withdrawal, seen).await).await;
-        unless_stale(changed.map_err(|error| self.failed(&error, SendState::Commit))?)
+        unless_stale(self.run(*take, if_unchanged(withdrawal, seen), SendState::Commit).await?.count())
     }
 
     /// Sends BEGIN and the UPDATEs at once, to save a round trip.
@@ -207,31 +208,30 @@ impl SqlSession for Session {
         withdrawals: &[Withdrawal],
         seen: &Reading,
     ) -> Step {
-        let updates = async |client: &Client| {
-            in_order(withdrawals.iter().map(|withdrawal| write_if(client, take, withdrawal, seen))).await
-        };
-        let Answered { begun, came, .. } = self.part(Part::First, updates).await;
-        self.begun(begun, came.iter().any(|changed| may_have_changed(changed.as_ref().copied())))?;
-        came.into_iter().try_for_each(|changed| {
-            unless_stale(changed.map_err(|error| self.failed(&error, SendState::Nothing))?)
+        let answered = self.part(Part::First, |pipeline| {
+            withdrawals.iter().try_for_each(|withdrawal| pipeline.run(*take, if_unchanged(withdrawal, seen)))
+        });
+        let answered = answered.await?;
+        answered.begun(answered.came().iter().any(may_have_changed))?;
+        answered.came().iter().try_for_each(|changed| {
+            unless_stale(changed.map_err(|error| fault::attempt(error, SendState::Nothing))?.count())
         })
     }
 
     /// Sends the UPDATEs and COMMIT at once, to save a round trip.
     async fn take_locked(&mut self, take: &Statement, withdrawals: &[Withdrawal]) -> Step {
-        let updates = async |client: &Client| {
-            in_order(
-                withdrawals.iter().map(|withdrawal| write(client, take, withdrawal, withdrawal.count.into())),
-            )
-            .await
-        };
-        let Answered { came, committed, .. } = self.part(Part::Last, updates).await;
-        for changed in came {
-            let rows = changed.map_err(|error| self.failed(&error, Part::Last.sent(&error)))?;
+        let answered = self.part(Part::Last, |pipeline| {
+            withdrawals
+                .iter()
+                .try_for_each(|withdrawal| pipeline.run(*take, with(withdrawal, withdrawal.count.into())))
+        });
+        let answered = answered.await?;
+        for changed in answered.came().iter() {
+            let rows = changed.map_err(|error| fault::attempt(error, Part::Last.sent(error)))?;
             // the row was read and locked but has vanished, while COMMIT keeps the units that other UPDATEs took
-            changed_one(rows).map_err(Attempt::after_a_part)?;
+            changed_one(rows.count()).map_err(Attempt::after_a_part)?;
         }
-        self.committed(committed)
+        answered.committed()
     }
 
     async fn take_in_one(
@@ -240,20 +240,16 @@ impl SqlSession for Session {
         capture: &Capture,
         taken: &mut Vec<Withdrawal>,
     ) -> Step {
-        let Capture { sku, condition, source, units } = *capture;
-        let (sku, condition, source) = (i64::from(sku), i16::from(condition), i16::from(source));
-        let units = i64::from(units);
-        let rows =
-            self.ask(async |client| client.query(take, &[&sku, &condition, &source, &units]).await).await;
-        for row in &rows.map_err(|error| self.failed(&error, SendState::Commit))? {
-            taken.push(withdrawal(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
+        let [sku, condition, source] = group(capture);
+        let values = [sku, condition, source, Value::Number(capture.units.into())];
+        for row in self.run(*take, values, SendState::Commit).await? {
+            taken.push(withdrawal(capture, &row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
         }
         Ok(())
     }
 
     async fn commit(&mut self) -> Step {
-        let committed = self.ask(async |client| client.batch_execute("COMMIT").await).await;
-        self.committed(committed)
+        Session::commit(self).await
     }
 
     async fn roll_back(&mut self, ended: Attempt) -> Attempt {
@@ -261,59 +257,38 @@ impl SqlSession for Session {
     }
 }
 
-fn fill(seen: &mut Reading, rows: &[Row]) -> Step {
-    let filled = seen.fill(rows.iter().map(tuple));
+fn fill(seen: &mut Reading, rows: Rows<'_>) -> Step {
+    let filled = seen.fill(rows.into_iter().map(|row| tuple(&row)));
     filled.map_err(|words| Attempt::Failed(Fault::answered(words)))
 }
 
-fn tuple(row: &Row) -> Result<StockLevel, String> {
-    let words = |error: Error| fault::words(&error);
-    let count: i32 = row.try_get(1).map_err(words)?;
-    let version = row.try_get(2).map_err(words)?;
-    Ok(StockLevel { warehouse: small(row, 0)?, count: count.into(), version })
+fn tuple(row: &protocol::Row<'_>) -> Result<StockLevel, String> {
+    let count: i32 = row.get(1)?;
+    Ok(StockLevel { warehouse: byte(row.get(0)?, 0)?, count: count.into(), version: row.get(2)? })
 }
 
-fn withdrawal(capture: &Capture, row: &Row) -> Result<Withdrawal, String> {
-    let count: i64 = row.try_get(1).map_err(|error| fault::words(&error))?;
+fn withdrawal(capture: &Capture, row: &protocol::Row<'_>) -> Result<Withdrawal, String> {
+    let count: i64 = row.get(1)?;
     let count = u32::try_from(count).map_err(|_| format!("{count} units were taken"))?;
-    Ok(capture.withdrawal(small(row, 0)?, count))
+    Ok(capture.withdrawal(byte(row.get(0)?, 0)?, count))
 }
 
-async fn group(client: &Client, read: &Statement, capture: &Capture) -> Result<Vec<Row>, Error> {
+/// What names a group.
+fn group(capture: &Capture) -> [Value<'static>; 3] {
     let Capture { sku, condition, source, .. } = *capture;
-    client.query(read, &[&i64::from(sku), &i16::from(condition), &i16::from(source)]).await
+    [sku.into(), condition.into(), source.into()].map(Value::Number)
 }
 
-/// Runs a statement on the row of a withdrawal's tuple, with `value` as its first parameter. Returns the rows changed.
-async fn write(
-    client: &Client,
-    statement: &Statement,
-    withdrawal: &Withdrawal,
-    value: i64,
-) -> Result<u64, Error> {
-    let (sku, condition, source, warehouse) = key(withdrawal);
-    client.execute(statement, &[&sku, &condition, &source, &warehouse, &value]).await
+/// What names a withdrawal's tuple, and a value.
+fn with(withdrawal: &Withdrawal, value: i64) -> [Value<'static>; 5] {
+    let Withdrawal { sku, condition, source, warehouse, .. } = *withdrawal;
+    [sku.into(), condition.into(), source.into(), warehouse.into(), value].map(Value::Number)
 }
 
-/// Runs a statement that takes a withdrawal's units if its tuple still has the version that was read.
-async fn write_if(
-    client: &Client,
-    take: &Statement,
-    withdrawal: &Withdrawal,
-    seen: &Reading,
-) -> Result<u64, Error> {
-    let (sku, condition, source, warehouse) = key(withdrawal);
-    let (units, version) = (i64::from(withdrawal.count), seen.of(withdrawal).version);
-    client.execute(take, &[&sku, &condition, &source, &warehouse, &units, &version]).await
-}
-
-fn key(withdrawal: &Withdrawal) -> (i64, i16, i16, i16) {
-    (
-        withdrawal.sku.into(),
-        withdrawal.condition.into(),
-        withdrawal.source.into(),
-        withdrawal.warehouse.into(),
-    )
+/// What names a withdrawal's tuple, its units, and the version that the tuple must still have.
+fn if_unchanged(withdrawal: &Withdrawal, seen: &Reading) -> [Value<'static>; 6] {
+    let [sku, condition, source, warehouse, units] = with(withdrawal, withdrawal.count.into());
+    [sku, condition, source, warehouse, units, Value::Number(seen.of(withdrawal).version)]
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use acidtest_workloads::{
     join::{self, Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder},
     records::Layout,
 };
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error};
 
 use crate::{
-    ConnectOptions, Postgres,
+    ConnectOptions, Postgres, Value,
     fault::SendState,
+    protocol::{self, Statement},
     quoted, records,
     session::{PLANNED_ONCE, Session},
 };
@@ -126,38 +127,30 @@ impl Connector for PostgresConnector {
     type Connection = Connection;
 
     async fn connect(&self) -> Result<Connection, String> {
-        let prepare = async |client: &Client| {
-            let ext_first = client.prepare(&self.tables.query(TableOrder::ExtFirst)).await?;
-            Ok((ext_first, client.prepare(&self.tables.query(TableOrder::UsertableFirst)).await?))
+        let prepare = async |connection: &mut protocol::Connection| {
+            let ext_first = connection.prepare(&self.tables.query(TableOrder::ExtFirst)).await?;
+            Ok((ext_first, connection.prepare(&self.tables.query(TableOrder::UsertableFirst)).await?))
         };
         let (session, (ext_first, usertable_first)) = Session::open(&self.server, prepare).await?;
         Ok(Connection { session, ext_first, usertable_first, value: self.value })
     }
 }
 
-impl Connection {
-    async fn rows(&mut self, order: TableOrder) -> Result<Vec<Row>, Attempt> {
-        let Self { session, ext_first, usertable_first, value } = self;
-        let query = match order {
-            TableOrder::ExtFirst => ext_first,
-            TableOrder::UsertableFirst => usertable_first,
-        };
-        session.ready().await?;
-        let rows = session.ask(async |client| client.query(query, &[value]).await).await;
-        rows.map_err(|error| session.failed(&error, SendState::Nothing))
-    }
-}
-
 impl Operations for Connection {
     async fn join(&mut self, order: TableOrder, joined: &mut JoinAnswer) -> Attempt {
-        let rows = match self.rows(order).await {
-            Ok(rows) => rows,
-            Err(trouble) => return trouble,
+        let query = match order {
+            TableOrder::ExtFirst => self.ext_first,
+            TableOrder::UsertableFirst => self.usertable_first,
         };
-        for row in &rows {
-            // a value that is no text cannot be a record's key, and counts as an empty one
-            joined.row(row.try_get(0).unwrap_or_default());
+        match self.session.run(query, [Value::Number(self.value.into())], SendState::Nothing).await {
+            Ok(rows) => {
+                for row in rows {
+                    // a value that is no text cannot be a record's key, and counts as an empty one
+                    joined.row(row.get(0).unwrap_or_default());
+                }
+                Attempt::Ok
+            }
+            Err(trouble) => trouble,
         }
-        Attempt::Ok
     }
 }

@@ -1,14 +1,18 @@
 //! PostgreSQL: one connection per client, over TCP, statements prepared once.
 //!
+//! A client's operations go by [`protocol`], all that is not timed by the driver.
+//!
 #![doc = include_str!("../GUARANTEES.md")]
 
 mod connection;
+mod driver;
 pub mod fault;
 mod inventory;
 mod join;
 mod logs;
 mod parcels;
 mod point;
+pub mod protocol;
 mod queue;
 mod records;
 mod session;
@@ -32,10 +36,8 @@ use acidtest_workloads::{
 };
 use tokio_postgres::{Client, Error, error::SqlState};
 
-pub use crate::{
-    connection::{ConnectOptions, Connection},
-    point::Point,
-};
+use crate::driver::Driver;
+pub use crate::{connection::ConnectOptions, point::Point, value::Value};
 
 const DEFAULT_PORT: u16 = 5432;
 
@@ -116,7 +118,7 @@ impl Postgres {
     /// [`StoreError::Unreachable`] where nobody answers or the login fails.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let store = Self { server: ConnectOptions::new(address)? };
-        store.connection().await?.ask(async |_| ()).await;
+        store.driver().await?;
         Ok(store)
     }
 
@@ -126,13 +128,21 @@ impl Postgres {
         self.server.address()
     }
 
-    /// Opens a connection to the server that is not counted as a client's.
+    /// Opens a connection as each client has one.
     ///
     /// # Errors
     /// [`StoreError::Unreachable`] where nobody answers or the login fails.
-    pub async fn connection(&self) -> Result<Connection, StoreError> {
+    pub async fn connection(&self) -> Result<protocol::Connection, StoreError> {
+        self.server.connect().await.map_err(|cause| StoreError::Unreachable {
+            address: self.address().to_string(),
+            cause,
+            remedy: "see the server's log".to_owned(),
+        })
+    }
+
+    async fn driver(&self) -> Result<Driver, StoreError> {
         let address = self.address();
-        self.server.connect().await.map_err(|error| {
+        self.server.connect_driver().await.map_err(|error| {
             let (cause, remedy) = fault::unreachable(&error, address);
             StoreError::Unreachable { address: address.to_string(), cause, remedy }
         })
@@ -144,9 +154,9 @@ impl Postgres {
         doing: &str,
         work: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
-        let mut connection = self.connection().await?;
-        let done = connection.ask(work).await;
-        done.map_err(|error| self.failed(doing, connection.words(&error)))
+        let mut driver = self.driver().await?;
+        let done = driver.ask(work).await;
+        done.map_err(|error| self.failed(doing, driver.words(&error)))
     }
 
     fn failed(&self, doing: &str, cause: String) -> StoreError {

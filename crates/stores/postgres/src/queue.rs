@@ -1,13 +1,6 @@
 //! The queue on PostgreSQL: a table, whose consumers skip messages that others have locked.
 
-use std::{
-    collections::VecDeque,
-    future::{Future, poll_fn},
-    mem,
-    pin::Pin,
-    task::Poll,
-    time::Duration,
-};
+use std::{collections::VecDeque, mem, ops::Range, time::Duration};
 
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
@@ -17,15 +10,15 @@ use acidtest_workloads::{
         QueueAdapter, ReceivedMessage, Requirements, Subscriber,
     },
 };
-use futures_util::future::{MaybeDone, maybe_done};
-use tokio_postgres::{Client, Error, Row, Statement, error::SqlState};
+use tokio_postgres::error::SqlState;
 
 use crate::{
-    ConnectOptions, Postgres,
-    fault::SendState,
+    ConnectOptions, Postgres, Value,
+    fault::{self, SendState},
+    protocol::{Connection, Row, Statement},
     quoted,
     records::BY_KEY,
-    session::{Answered, Part, Session, may_have_changed},
+    session::{Part, Session, may_have_changed},
 };
 
 /// The quoted name of the trial's table, with its schema.
@@ -101,9 +94,9 @@ impl Connector for PostgresConnector {
             Ack::Transaction => format!("INSERT INTO {table} (body) SELECT unnest($1::bytea[])"),
         };
         let (session, insert) =
-            Session::open(&self.server, async |client| client.prepare(&sql).await).await?;
+            Session::open(&self.server, async |connection| connection.prepare(&sql).await).await?;
         let sent = match self.wanted.delivery.ack {
-            Ack::None | Ack::Confirm => Sending::Each(Requests::default()),
+            Ack::None | Ack::Confirm => Sending::Each,
             Ack::Transaction => Sending::Together(Vec::new()),
         };
         Ok(PostgresPublisher { session, insert, sent, numbers: MessageNumbers::default() })
@@ -117,12 +110,13 @@ impl Connector for PostgresConnector {
         // compared with one value instead of looked up in a set, so that the subquery runs only once
         let first = format!("SELECT id FROM {table} ORDER BY id LIMIT 1 {skipping}");
         let take = format!("DELETE FROM {table} WHERE id = ({first}) RETURNING body");
-        let prepare = async |client: &Client| {
-            client.batch_execute(&format!("{BY_KEY}; {READ_COMMITTED}")).await?;
+        let prepare = async |connection: &mut Connection| {
+            connection.command(&format!("{BY_KEY}; {READ_COMMITTED}")).await?;
             Ok(match self.wanted.delivery.consume {
-                Consume::Auto => ConsumeStatements::AtOnce(client.prepare(&take).await?),
+                Consume::Auto => ConsumeStatements::AtOnce(connection.prepare(&take).await?),
                 Consume::Ack | Consume::Transaction => {
-                    let (lock, delete) = (client.prepare(&lock).await?, client.prepare(&delete).await?);
+                    let (lock, delete) =
+                        (connection.prepare(&lock).await?, connection.prepare(&delete).await?);
                     ConsumeStatements::Locked(Box::new(Locked::new(lock, delete, self.wanted)))
                 }
             })
@@ -140,23 +134,19 @@ pub struct PostgresPublisher {
     numbers: MessageNumbers,
 }
 
-/// Messages that were sent and whose outcome is not known yet.
+/// How messages are sent.
 enum Sending {
-    /// One transaction for each message.
-    Each(Requests),
+    /// One transaction for each message, several of which may be in flight.
+    Each,
     /// Bodies of the messages of one transaction, sent when it is settled.
     Together(Vec<Vec<u8>>),
 }
 
 impl Publisher for PostgresPublisher {
     async fn send(&mut self, message: &Message) -> Result<(), Fault> {
-        let body = message.body.clone();
         match &mut self.sent {
-            Sending::Each(requests) => {
-                let (client, insert) = (self.session.client(), self.insert.clone());
-                requests.add(async move { client.execute_raw(&insert, [body]).await });
-            }
-            Sending::Together(bodies) => bodies.push(body),
+            Sending::Each => self.session.connection().add(self.insert, [Value::Bytes(&message.body)]),
+            Sending::Together(bodies) => bodies.push(message.body.clone()),
         }
         Ok(())
     }
@@ -164,78 +154,35 @@ impl Publisher for PostgresPublisher {
     async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         let Self { session, insert, sent, numbers } = self;
         match sent {
-            Sending::Each(requests) => {
-                if requests.written == 0
-                    && let Err(lost) = session.ready().await
-                {
-                    return numbers.end(requests.waiting.len(), lost, ended);
-                }
-                for answer in session.ask(async |_| requests.answers().await).await {
-                    numbers.end(1, inserted(session, answer), ended)?;
-                }
-                Ok(())
+            Sending::Each => {
+                let mut settled = Ok(());
+                let each = |answer: Result<u64, _>| {
+                    let outcome = answer
+                        .map_or_else(|error| fault::attempt(&error, SendState::Commit), |_| Attempt::Ok);
+                    if settled.is_ok() {
+                        settled = numbers.end(1, outcome, ended);
+                    }
+                };
+                session.connection().answered(each).await;
+                settled
             }
             Sending::Together(bodies) => {
                 let bodies = mem::take(bodies);
-                let done = insert_all(session, insert, &bodies).await;
+                let done = insert_all(session, *insert, &bodies).await;
                 numbers.end(bodies.len(), done.map_or_else(|trouble| trouble, |()| Attempt::Ok), ended)
             }
         }
     }
 }
 
-fn inserted(session: &Session, answer: Inserted) -> Attempt {
-    answer.map_or_else(|error| session.failed(&error, SendState::Commit), |_| Attempt::Ok)
-}
-
 /// Inserts messages in one transaction; BEGIN, INSERT and COMMIT are sent at once.
-async fn insert_all(session: &mut Session, insert: &Statement, bodies: &[Vec<u8>]) -> Result<(), Attempt> {
-    session.ready().await?;
-    let run = async |client: &Client| client.execute(insert, &[&bodies]).await;
-    let Answered { begun, came, committed } = session.part(Part::Whole, run).await;
-    session.begun(begun, may_have_changed(came.as_ref().copied()))?;
-    came.map_err(|error| session.failed(&error, Part::Whole.sent(&error)))?;
-    session.committed(committed)
-}
-
-type Inserted = Result<u64, Error>;
-
-/// Requests that are answered in their order, several of which may be in flight.
-#[derive(Default)]
-struct Requests {
-    /// Requests without an answer, oldest first.
-    waiting: VecDeque<MaybeDone<Pin<Box<dyn Future<Output = Inserted>>>>>,
-    /// How many of them have been written to the socket: a request is written when it is first polled.
-    written: usize,
-}
-
-impl Requests {
-    fn add(&mut self, request: impl Future<Output = Inserted> + 'static) {
-        self.waiting.push_back(maybe_done(Box::pin(request)));
-    }
-
-    /// Writes requests not written yet, then waits for one answer and returns all that have arrived. May be
-    /// dropped while it waits.
-    async fn answers(&mut self) -> Vec<Inserted> {
-        let mut answers = Vec::new();
-        poll_fn(|context| {
-            for request in self.waiting.iter_mut().skip(self.written) {
-                let _ = Pin::new(request).poll(context);
-            }
-            self.written = self.waiting.len();
-            while let Some(oldest) = self.waiting.front_mut()
-                && Pin::new(&mut *oldest).poll(context).is_ready()
-            {
-                answers.extend(Pin::new(oldest).take_output());
-                self.waiting.pop_front();
-            }
-            let nothing = answers.is_empty() && !self.waiting.is_empty();
-            self.written = self.waiting.len();
-            if nothing { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
-        answers
-    }
+async fn insert_all(session: &mut Session, insert: Statement, bodies: &[Vec<u8>]) -> Result<(), Attempt> {
+    let answered =
+        session.part(Part::Whole, |pipeline| pipeline.run(insert, [Value::Other(&bodies)])).await?;
+    let came = answered.came().get(0);
+    answered.begun(may_have_changed(came))?;
+    came.map_err(|error| fault::attempt(error, Part::Whole.sent(error)))?;
+    answered.committed()
 }
 
 /// A consumer's connection, in a transaction while it holds messages that it must acknowledge.
@@ -261,7 +208,7 @@ impl Subscriber for PostgresSubscriber {
         }
         received.redelivered = None;
         queue::poll(patience, async || match taking {
-            ConsumeStatements::AtOnce(take) => remove_one(session, take, received).await,
+            ConsumeStatements::AtOnce(take) => remove_one(session, *take, received).await,
             ConsumeStatements::Locked(locked) => locked.take(session, received).await,
         })
         .await
@@ -285,22 +232,23 @@ impl Subscriber for PostgresSubscriber {
 }
 
 /// Takes and deletes a message in one statement: it is lost if the consumer fails.
-async fn remove_one(session: &mut Session, take: &Statement, received: &mut ReceivedMessage) -> Attempt {
-    if let Err(lost) = session.ready().await {
-        return lost;
-    }
-    let taken = session.ask(async |client| client.query(take, &[]).await).await;
-    match taken.map(|rows| rows.first().map(|row| read(row, 0, received))) {
-        Ok(Some(())) => Attempt::Ok,
-        Ok(None) => Attempt::Refused,
-        Err(error) => session.failed(&error, SendState::Commit),
+async fn remove_one(session: &mut Session, take: Statement, received: &mut ReceivedMessage) -> Attempt {
+    match session.run(take, [], SendState::Commit).await {
+        Ok(rows) => match rows.first() {
+            Some(row) => {
+                received.body.clear();
+                received.body.extend_from_slice(body(&row, 0));
+                Attempt::Ok
+            }
+            None => Attempt::Refused,
+        },
+        Err(trouble) => trouble,
     }
 }
 
-/// Takes a message's body. A value that cannot be read still counts as a message, with an empty body.
-fn read(row: &Row, column: usize, received: &mut ReceivedMessage) {
-    received.body.clear();
-    received.body.extend_from_slice(row.try_get(column).unwrap_or_default());
+/// A message's body. A value that cannot be read still counts as a message, with an empty body.
+fn body<'a>(row: &Row<'a>, column: usize) -> &'a [u8] {
+    row.get(column).unwrap_or_default()
 }
 
 /// A consumer's transaction, and the messages that it has locked.
@@ -309,15 +257,24 @@ struct Locked {
     delete: Statement,
     wanted: Requirements,
     open: bool,
-    /// Messages that were locked and not taken, in the order of their ids.
-    ahead: VecDeque<Row>,
+    /// Messages that were locked and not taken, in the order of their ids: the id, and the place of the body in `bodies`.
+    ahead: VecDeque<(i64, Range<usize>)>,
+    bodies: Vec<u8>,
     /// Ids of the messages that were taken, to be deleted when they are acknowledged.
     taken: Vec<i64>,
 }
 
 impl Locked {
     fn new(lock: Statement, delete: Statement, wanted: Requirements) -> Self {
-        Self { lock, delete, wanted, open: false, ahead: VecDeque::new(), taken: Vec::new() }
+        Self {
+            lock,
+            delete,
+            wanted,
+            open: false,
+            ahead: VecDeque::new(),
+            bodies: Vec::new(),
+            taken: Vec::new(),
+        }
     }
 
     async fn take(&mut self, session: &mut Session, received: &mut ReceivedMessage) -> Attempt {
@@ -326,36 +283,35 @@ impl Locked {
         {
             return self.failed(session, trouble).await;
         }
-        let Some(row) = self.ahead.pop_front() else { return Attempt::Refused };
-        match row.try_get(0) {
-            Ok(id) => {
-                read(&row, 1, received);
-                self.taken.push(id);
-                Attempt::Ok
-            }
-            Err(error) => {
-                let trouble = session.failed(&error, SendState::Nothing);
-                self.failed(session, trouble).await
-            }
-        }
+        let Some((id, place)) = self.ahead.pop_front() else { return Attempt::Refused };
+        received.body.clear();
+        received.body.extend_from_slice(self.bodies.get(place).unwrap_or_default());
+        self.taken.push(id);
+        Attempt::Ok
     }
 
     /// Locks as many messages as are acknowledged at once, from behind those already held.
     async fn lock(&mut self, session: &mut Session) -> Result<(), Attempt> {
-        if !self.open {
-            session.ready().await?;
-        }
         // every id is above 0; messages below the last one that are committed late wait for the next transaction
         let last = self.taken.last().copied().unwrap_or(0);
         let held = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
         let due = self.wanted.delivery.batch.saturating_sub(held).max(1);
         let most = i64::from(self.wanted.at_once(due));
-        let run = async |client: &Client| client.query(&self.lock, &[&last, &most]).await;
-        let Answered { begun, came, .. } = session.part(Part::of(!self.open, false), run).await;
-        session.begun(begun, false)?;
+        let lock = self.lock;
+        let answered = session.part(Part::of(!self.open, false), |pipeline| {
+            pipeline.run(lock, [Value::Number(last), Value::Number(most)])
+        });
+        let answered = answered.await?;
+        answered.begun(false)?;
         self.open = true;
-        let rows = came.map_err(|error| session.failed(&error, SendState::Nothing))?;
-        self.ahead.extend(rows);
+        let rows = answered.came().get(0).map_err(|error| fault::attempt(error, SendState::Nothing))?;
+        self.bodies.clear();
+        for row in rows {
+            let id = row.get(0).map_err(|words| fault::lost(SendState::Nothing, words))?;
+            let start = self.bodies.len();
+            self.bodies.extend_from_slice(body(&row, 1));
+            self.ahead.push_back((id, start..self.bodies.len()));
+        }
         Ok(())
     }
 
@@ -379,13 +335,21 @@ impl Locked {
             return Ok(AckAnswer::Answered);
         }
         let taken = mem::take(&mut self.taken);
-        let run = async |client: &Client| client.execute(&self.delete, &[&taken]).await;
-        let Answered { came, committed, .. } = session.part(Part::Last, run).await;
+        let delete = self.delete;
+        let answered = session.part(Part::Last, |pipeline| pipeline.run(delete, [Value::Other(&taken)]));
+        let deleted = match answered.await {
+            Ok(answered) => match answered.came().get(0) {
+                Ok(rows) => answered.committed().map(|()| rows.count()),
+                Err(error) => Err(fault::lost(SendState::Nothing, error.to_string())),
+            },
+            Err(trouble) => Err(trouble),
+        };
         self.forget();
-        let deleted = came.and_then(|deleted| committed.map(|()| deleted));
-        match deleted.map_err(|error| Fault::lost(session.words(&error)))? {
-            deleted if deleted == taken.len() as u64 => Ok(AckAnswer::Answered),
-            deleted => Err(Fault::lost(format!("{deleted} of {} messages were there", taken.len()))),
+        match deleted {
+            Ok(deleted) if deleted == taken.len() as u64 => Ok(AckAnswer::Answered),
+            Ok(deleted) => Err(Fault::lost(format!("{deleted} of {} messages were there", taken.len()))),
+            Err(Attempt::Failed(fault) | Attempt::Unknown(fault)) => Err(Fault::lost(fault.message)),
+            Err(_) => Err(Fault::lost("rolled back in favour of another transaction")),
         }
     }
 
@@ -400,6 +364,7 @@ impl Locked {
     fn forget(&mut self) {
         self.open = false;
         self.ahead.clear();
+        self.bodies.clear();
         self.taken.clear();
     }
 }
@@ -408,6 +373,7 @@ impl Locked {
 mod tests {
     use acidtest_model::Durability;
     use acidtest_testbed::{Private, queue, wait};
+    use tokio_postgres::Client;
 
     use super::*;
 

@@ -1,14 +1,11 @@
 //! A client's session: requests, transactions, and how their answers end an operation.
 
-use std::sync::Arc;
-
 use acidtest_workloads::{Attempt, Fault};
-use tokio_postgres::{Client, Error};
 
 use crate::{
-    ConnectOptions,
-    connection::Connection,
+    ConnectOptions, Value,
     fault::{self, SendState},
+    protocol::{Answers, Connection, Error, Pipeline, Rows, Statement},
 };
 
 /// One client's connection after its settings are made.
@@ -51,21 +48,54 @@ impl Part {
     /// Which effects an error with a statement of this part leaves possible: an error that the server reports for
     /// the statement has ended the transaction, so that a COMMIT sent behind it only rolled back.
     pub(crate) fn sent(self, error: &Error) -> SendState {
-        match error.as_db_error() {
-            None if self.commits() => SendState::Commit,
+        match error {
+            Error::Lost(_) if self.commits() => SendState::Commit,
             _ => SendState::Nothing,
         }
     }
 }
 
 /// The answers to the parts of a transaction that were sent at once.
-pub(crate) struct Answered<T> {
-    /// BEGIN's answer; `Ok` where it was not sent.
-    pub(crate) begun: Result<(), Error>,
+pub(crate) struct Answered<'a> {
+    part: Part,
+    answers: Answers<'a>,
+}
+
+impl<'a> Answered<'a> {
     /// Answers to the statements between BEGIN and COMMIT.
-    pub(crate) came: T,
-    /// COMMIT's answer; `Ok` where it was not sent.
-    pub(crate) committed: Result<(), Error>,
+    pub(crate) fn came(&self) -> Answers<'a> {
+        self.answers.between(self.part.begins().into(), self.part.commits().into())
+    }
+
+    /// Fails if BEGIN was sent and did. Statements sent behind a BEGIN that failed ran as a transaction by themselves,
+    /// which may have `changed` something.
+    pub(crate) fn begun(&self, changed: bool) -> Result<(), Attempt> {
+        if !self.part.begins() {
+            return Ok(());
+        }
+        self.answers.get(0).map(|_| ()).map_err(|error| {
+            let trouble = fault::attempt(error, SendState::Nothing);
+            if changed { trouble.after_a_part() } else { trouble }
+        })
+    }
+
+    /// Fails if COMMIT was sent and did; whether it took effect may then be unknown. The answers to the statements tell
+    /// more of what went wrong, and must have been looked at before.
+    pub(crate) fn committed(&self) -> Result<(), Attempt> {
+        if !self.part.commits() {
+            return Ok(());
+        }
+        committed(self.answers.get(self.answers.len() - 1))
+    }
+}
+
+/// Fails if COMMIT did. A transaction that has failed is answered as if all were well, but for one word.
+pub(crate) fn committed(answer: Result<Rows<'_>, &Error>) -> Result<(), Attempt> {
+    let answer = answer.map_err(|error| fault::attempt(error, SendState::Commit))?;
+    if answer.rolled_back() {
+        return Err(Attempt::Failed(Fault::answered("COMMIT was answered with ROLLBACK")));
+    }
+    Ok(())
 }
 
 impl Session {
@@ -73,62 +103,81 @@ impl Session {
     /// once: it finds its rows by their keys, whatever the values.
     pub(crate) async fn open<T>(
         server: &ConnectOptions,
-        prepare: impl AsyncFnOnce(&Client) -> Result<T, Error>,
+        prepare: impl AsyncFnOnce(&mut Connection) -> Result<T, Error>,
     ) -> Result<(Self, T), String> {
-        let mut connection = server.connect().await.map_err(|error| error.to_string())?;
-        let ready = connection.ask(async |client| {
-            client.batch_execute(PLANNED_ONCE).await?;
-            prepare(client).await
-        });
-        let ready = ready.await.map_err(|error| connection.words(&error))?;
+        let mut connection = server.connect().await?;
+        let ready = async {
+            connection.command(PLANNED_ONCE).await?;
+            prepare(&mut connection).await
+        };
+        let ready = ready.await.map_err(|error| error.to_string())?;
         Ok((Self { connection }, ready))
     }
 
     /// Fails if the connection has closed, with the outcome of an operation that was not sent.
-    pub(crate) async fn ready(&mut self) -> Result<(), Attempt> {
-        if self.connection.is_open().await {
-            return Ok(());
-        }
-        Err(fault::lost(SendState::Nothing, self.connection.ended()))
+    pub(crate) fn ready(&mut self) -> Result<(), Attempt> {
+        self.connection.check().map_err(|error| fault::attempt(&error, SendState::Nothing))
     }
 
-    /// Sends one or more requests at once, and waits for all answers.
-    pub(crate) async fn ask<T>(&mut self, request: impl AsyncFnOnce(&Client) -> T) -> T {
-        self.connection.ask(request).await
+    /// Its connection, for requests that outlive a call.
+    pub(crate) fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
     }
 
-    /// See [`Connection::client`].
-    pub(crate) fn client(&self) -> Arc<Client> {
-        self.connection.client()
+    /// Runs a statement as a transaction by itself, or in one that is open; `sent` says which effects it has if it is not
+    /// answered.
+    pub(crate) async fn run<'v>(
+        &mut self,
+        statement: Statement,
+        values: impl IntoIterator<Item = Value<'v>>,
+        sent: SendState,
+    ) -> Result<Rows<'_>, Attempt> {
+        self.connection.run(statement, values).await.map_err(|error| fault::attempt(&error, sent))
     }
 
     /// Sends a part of a transaction at once: BEGIN, `statements`, COMMIT, as far as they belong to the part.
-    pub(crate) async fn part<T>(
+    ///
+    /// # Errors
+    /// Nothing was sent.
+    pub(crate) async fn part(
         &mut self,
         part: Part,
-        statements: impl AsyncFnOnce(&Client) -> T,
-    ) -> Answered<T> {
-        let request = async |client: &Client| {
-            let send =
-                async |wanted, command| if wanted { client.batch_execute(command).await } else { Ok(()) };
-            tokio::join!(biased; send(part.begins(), "BEGIN"), statements(client), send(part.commits(), "COMMIT"))
-        };
-        let (begun, came, committed) = self.connection.ask(request).await;
-        Answered { begun, came, committed }
+        statements: impl FnOnce(&mut Pipeline<'_>) -> Result<(), Error>,
+    ) -> Result<Answered<'_>, Attempt> {
+        let answers = self.at_once(|pipeline| {
+            if part.begins() {
+                pipeline.command("BEGIN")?;
+            }
+            statements(pipeline)?;
+            if part.commits() {
+                pipeline.command("COMMIT")?;
+            }
+            Ok(())
+        });
+        Ok(Answered { part, answers: answers.await? })
     }
 
-    /// Fails if BEGIN did. Statements sent behind a BEGIN that failed ran as a transaction by themselves, which
-    /// may have `changed` something.
-    pub(crate) fn begun(&self, begun: Result<(), Error>, changed: bool) -> Result<(), Attempt> {
-        begun.map_err(|error| {
-            let trouble = self.failed(&error, SendState::Nothing);
-            if changed { trouble.after_a_part() } else { trouble }
-        })
+    /// Sends one or more statements at once, each a transaction by itself if none is open.
+    ///
+    /// # Errors
+    /// Nothing was sent.
+    pub(crate) async fn at_once(
+        &mut self,
+        statements: impl FnOnce(&mut Pipeline<'_>) -> Result<(), Error>,
+    ) -> Result<Answers<'_>, Attempt> {
+        let pipeline = self.connection.pipeline().and_then(|mut pipeline| {
+            statements(&mut pipeline)?;
+            Ok(pipeline)
+        });
+        match pipeline {
+            Ok(pipeline) => Ok(pipeline.answers().await),
+            Err(error) => Err(fault::attempt(&error, SendState::Nothing)),
+        }
     }
 
-    /// Fails if COMMIT did; whether it took effect may then be unknown.
-    pub(crate) fn committed(&self, committed: Result<(), Error>) -> Result<(), Attempt> {
-        committed.map_err(|error| self.failed(&error, SendState::Commit))
+    /// Commits the transaction.
+    pub(crate) async fn commit(&mut self) -> Result<(), Attempt> {
+        self.part(Part::Last, |_| Ok(())).await?.committed()
     }
 
     /// Rolls back a transaction that was not told to commit. It has no effect even if nobody answers, but the
@@ -139,18 +188,8 @@ impl Session {
         {
             return outcome;
         }
-        let done = self.connection.ask(async |client| client.batch_execute("ROLLBACK").await).await;
-        done.map_or_else(|error| fault::lost(SendState::Nothing, self.connection.words(&error)), |()| outcome)
-    }
-
-    /// See [`Connection::words`].
-    pub(crate) fn words(&self, error: &Error) -> String {
-        self.connection.words(error)
-    }
-
-    /// How an error ends the operation that met it.
-    pub(crate) fn failed(&self, error: &Error, sent: SendState) -> Attempt {
-        fault::attempt(error, sent, self.connection.words(error))
+        let done = self.connection.command("ROLLBACK").await;
+        done.map_or_else(|error| fault::lost(SendState::Nothing, error.to_string()), |()| outcome)
     }
 }
 
@@ -169,6 +208,9 @@ pub(crate) fn unless_stale(rows: u64) -> Result<(), Attempt> {
 }
 
 /// Whether a write with this answer may have changed something.
-pub(crate) fn may_have_changed(changed: Result<u64, &Error>) -> bool {
-    changed.map_or_else(|error| error.as_db_error().is_none(), |rows| rows > 0)
+pub(crate) fn may_have_changed(answer: Result<Rows<'_>, &Error>) -> bool {
+    match answer {
+        Ok(rows) => rows.count() > 0,
+        Err(error) => matches!(error, Error::Lost(_)),
+    }
 }

@@ -1,4 +1,4 @@
-//! Values of records, sent to the server and read from it without a list being allocated for them.
+//! Values that are given to statements, and read from rows.
 
 use bytes::BytesMut;
 use tokio_postgres::{
@@ -6,25 +6,41 @@ use tokio_postgres::{
     types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
 };
 
+use crate::protocol;
+
 type BoxedError = Box<dyn std::error::Error + Sync + Send>;
 
-/// One parameter of a statement: `text` or `bigint`.
+/// The value of one parameter of a statement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Value<'a> {
+pub enum Value<'a> {
+    /// Of a parameter that is a text of any kind.
     Text(&'a str),
+    /// Of a parameter of the type `bytea`.
+    Bytes(&'a [u8]),
+    /// Of a parameter that is a whole number, whatever its size.
     Number(i64),
+    /// Of any other, such as an array.
+    Other(&'a (dyn ToSql + Sync)),
 }
 
 impl ToSql for Value<'_> {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, BoxedError> {
-        match self {
-            Self::Text(text) => text.to_sql(kind, out),
-            Self::Number(number) => number.to_sql(kind, out),
+        match *self {
+            Self::Text(text) if <&str as ToSql>::accepts(kind) => text.to_sql(kind, out),
+            Self::Bytes(bytes) if *kind == Type::BYTEA => bytes.to_sql(kind, out),
+            Self::Number(number) if *kind == Type::INT8 => number.to_sql(kind, out),
+            Self::Number(number) if *kind == Type::INT4 => i32::try_from(number)?.to_sql(kind, out),
+            Self::Number(number) if *kind == Type::INT2 => i16::try_from(number)?.to_sql(kind, out),
+            Self::Other(value) => value.to_sql_checked(kind, out),
+            Self::Text(_) | Self::Bytes(_) | Self::Number(_) => {
+                Err(format!("{self:?} for a parameter of the type {kind}").into())
+            }
         }
     }
 
-    fn accepts(kind: &Type) -> bool {
-        <&str as ToSql>::accepts(kind) || <i64 as ToSql>::accepts(kind)
+    /// Whether it does depends on the value, too, and is looked at when that is written.
+    fn accepts(_: &Type) -> bool {
+        true
     }
 
     to_sql_checked!();
@@ -58,6 +74,24 @@ impl<I: Iterator> Iterator for ValueList<I> {
 
 impl<I: Iterator> ExactSizeIterator for ValueList<I> {}
 
+/// A row, on the connection of a client or that of the driver.
+pub(crate) trait Columns {
+    /// The value in a column; none where the column holds anything else.
+    fn read<'a, T: FromSql<'a>>(&'a self, column: usize) -> Option<T>;
+}
+
+impl Columns for Row {
+    fn read<'a, T: FromSql<'a>>(&'a self, column: usize) -> Option<T> {
+        self.try_get(column).ok()
+    }
+}
+
+impl Columns for protocol::Row<'_> {
+    fn read<'a, T: FromSql<'a>>(&'a self, column: usize) -> Option<T> {
+        self.get(column).ok()
+    }
+}
+
 /// A record's version: a `bigint` that is not negative.
 struct Version(u64);
 
@@ -72,13 +106,6 @@ impl<'a> FromSql<'a> for Version {
 }
 
 /// The version in a column; `None` where the column holds anything else.
-pub(crate) fn version(row: &Row, column: usize) -> Option<u64> {
-    row.try_get(column).ok().map(|Version(version)| version)
-}
-
-/// The texts in the columns from `first` on. One that cannot be read counts as empty, which no field of a record
-/// is.
-pub(crate) fn texts(row: &Row, first: usize) -> impl Iterator<Item = &[u8]> {
-    let text = |column| row.try_get(column).map_or(&[][..], str::as_bytes);
-    (first..row.len()).map(text)
+pub(crate) fn version(row: &impl Columns, column: usize) -> Option<u64> {
+    row.read(column).map(|Version(version)| version)
 }

@@ -5,14 +5,12 @@ mod connection;
 mod statements;
 mod table;
 
+use crate::{ConnectOptions, Postgres, protocol, session::Session};
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     ClientTask, LoadProgress, Place, TableSize,
     parcels::{self, Connector, Loading, ParcelsStore, Requirements, ScanVisitor, Scenario},
 };
-use tokio_postgres::Client;
-
-use crate::{ConnectOptions, Postgres, session::Session};
 use connection::Connection;
 use statements::Statements;
 use table::Names;
@@ -78,9 +76,9 @@ impl Connector for ScansConnector {
     type Connection = Connection;
 
     async fn connect(&self) -> Result<Connection, String> {
-        let prepare = async |client: &Client| {
-            client.batch_execute(SETTINGS).await?;
-            Statements::prepare(client, &self.names, &self.wanted).await
+        let prepare = async |connection: &mut protocol::Connection| {
+            connection.command(SETTINGS).await?;
+            Statements::prepare(connection, &self.names, &self.wanted).await
         };
         let (session, statements) = Session::open(&self.server, prepare).await?;
         Ok(Connection::new(session, statements))
@@ -92,6 +90,7 @@ mod tests {
     use acidtest_model::{Durability, Lock};
     use acidtest_testbed::{NAMESPACE, Private, parcels as checks, wait};
     use acidtest_workloads::{Store, parcels::Parcel};
+    use tokio_postgres::Client;
 
     use super::*;
 

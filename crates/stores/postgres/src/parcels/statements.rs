@@ -1,13 +1,15 @@
 //! The statements of each lock mode.
 
-use acidtest_model::Lock;
-use acidtest_workloads::parcels::{Batch, Index, MOST, Requirements, Scan};
-use tokio_postgres::{Client, Error, Row, Statement};
-
 use super::{
     arrays::{Column, Counts},
-    table::{Names, oid},
+    table::{Names, OID},
 };
+use crate::{
+    Value,
+    protocol::{Connection, Error, Pipeline, Statement},
+};
+use acidtest_model::Lock;
+use acidtest_workloads::parcels::{Batch, Index, MOST, Requirements, Scan};
 
 pub(crate) struct Statements {
     pub(crate) by_hash: Statement,
@@ -40,49 +42,50 @@ const GIVEN: &str = "scan_hash, scan_type, scan_count, machine_type, sequence_co
 
 impl Statements {
     pub(crate) async fn prepare(
-        client: &Client,
+        connection: &mut Connection,
         names: &Names,
         wanted: &Requirements,
     ) -> Result<Self, Error> {
         let table = &names.table;
-        let count = async || {
+        let count = async |connection: &mut Connection| {
             let one =
                 format!("SELECT scan_hash, count(*) FROM {table} WHERE scan_hash = $1 GROUP BY scan_hash");
-            BatchStatement::prepare(client, &one, &counts(table, wanted.index, "$1::text[]")).await
+            BatchStatement::prepare(connection, &one, &counts(table, wanted.index, "$1::text[]")).await
         };
-        let insert = async || {
+        let insert = async |connection: &mut Connection| {
             let (into, ids) = (format!("INSERT INTO {table} ({GIVEN})"), "RETURNING scan_hash, scan_id");
             let arrays = "$1::text[], $2::text[], $3::int[], $4::text[], $5::text[]";
             let one = format!("{into} VALUES ($1, $2, $3, $4, $5) {ids}");
             let several = format!("{into} SELECT * FROM unnest({arrays}) {ids}");
-            BatchStatement::prepare(client, &one, &several).await
+            BatchStatement::prepare(connection, &one, &several).await
         };
         let how = match wanted.lock {
-            Lock::None | Lock::Soft => {
-                InsertStatements::InSteps { count: count().await?, insert: insert().await? }
-            }
+            Lock::None | Lock::Soft => InsertStatements::InSteps {
+                count: count(connection).await?,
+                insert: insert(connection).await?,
+            },
             Lock::Hard => {
-                let lock = lock(oid(client, names).await?);
+                let lock = lock(number(connection, names).await?);
                 InsertStatements::Locked {
                     lock: BatchStatement::prepare(
-                        client,
+                        connection,
                         &format!("SELECT {lock} FROM (VALUES ($1::text)) AS given (hash)"),
                         &format!("SELECT {lock} FROM unnest($1::text[]) AS given (hash)"),
                     )
                     .await?,
-                    count: count().await?,
-                    insert: insert().await?,
+                    count: count(connection).await?,
+                    insert: insert(connection).await?,
                 }
             }
             Lock::Native => {
                 let call = format!("SELECT * FROM {}($1, $2, $3, $4)", names.function);
-                InsertStatements::InOne { call: client.prepare(&call).await? }
+                InsertStatements::InOne { call: connection.prepare(&call).await? }
             }
         };
         let read = format!("SELECT {COLUMNS} FROM {table} WHERE");
         Ok(Self {
-            by_hash: client.prepare(&format!("{read} scan_hash = $1")).await?,
-            by_id: client.prepare(&format!("{read} scan_id = $1")).await?,
+            by_hash: connection.prepare(&format!("{read} scan_hash = $1")).await?,
+            by_id: connection.prepare(&format!("{read} scan_id = $1")).await?,
             how,
         })
     }
@@ -134,49 +137,57 @@ pub(crate) fn function(names: &Names, index: Index, number: u32) -> String {
 }
 
 impl BatchStatement {
-    async fn prepare(client: &Client, one: &str, several: &str) -> Result<Self, Error> {
-        Ok(Self { one: client.prepare(one).await?, several: client.prepare(several).await? })
+    async fn prepare(connection: &mut Connection, one: &str, several: &str) -> Result<Self, Error> {
+        Ok(Self { one: connection.prepare(one).await?, several: connection.prepare(several).await? })
     }
 
-    /// Locks or counts parcels, for which the statement is given their hashes.
-    pub(crate) async fn ask(
+    /// Adds that parcels are locked or counted, for which the statement is given their hashes.
+    pub(crate) fn ask(
         &self,
-        client: &Client,
+        pipeline: &mut Pipeline<'_>,
         scans: &[Scan],
         batch: &Batch,
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<(), Error> {
         match batch.only(scans) {
-            Some((scan, _)) => client.query(&self.one, &[&scan.hash()]).await,
-            None => client.query(&self.several, &[&Column { scans, batch, of: Scan::hash }]).await,
+            Some((scan, _)) => pipeline.run(self.one, [Value::Text(scan.hash())]),
+            None => pipeline.run(self.several, [Value::Other(&Column { scans, batch, of: Scan::hash })]),
         }
     }
 
-    /// Inserts the scans with the counts that are noted.
-    pub(crate) async fn insert(
+    /// Adds that the scans are inserted with the counts that are noted.
+    pub(crate) fn insert(
         &self,
-        client: &Client,
+        pipeline: &mut Pipeline<'_>,
         scans: &[Scan],
         batch: &Batch,
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<(), Error> {
         if let Some((scan, count)) = batch.only(scans) {
-            let texts = [scan.hash(), scan.kind(), scan.machine(), scan.code()];
-            let count = i32::from(count);
-            return client.query(&self.one, &[&texts[0], &texts[1], &count, &texts[2], &texts[3]]).await;
+            let [hash, kind, machine, code] =
+                [scan.hash(), scan.kind(), scan.machine(), scan.code()].map(Value::Text);
+            return pipeline.run(self.one, [hash, kind, Value::Number(count.into()), machine, code]);
         }
-        let [hash, kind, machine, code] =
+        let columns =
             [Scan::hash, Scan::kind, Scan::machine, Scan::code].map(|of| Column { scans, batch, of });
-        client.query(&self.several, &[&hash, &kind, &Counts { scans, batch }, &machine, &code]).await
+        let [hash, kind, machine, code] = columns.each_ref().map(|column| Value::Other(column));
+        pipeline.run(self.several, [hash, kind, Value::Other(&Counts { scans, batch }), machine, code])
     }
 }
 
-/// Has the function insert the scans.
-pub(crate) async fn insert_in_one(
-    client: &Client,
-    call: &Statement,
+/// Adds that the function inserts the scans.
+pub(crate) fn insert_in_one(
+    pipeline: &mut Pipeline<'_>,
+    call: Statement,
     scans: &[Scan],
     batch: &Batch,
-) -> Result<Vec<Row>, Error> {
-    let [hash, kind, machine, code] =
-        [Scan::hash, Scan::kind, Scan::machine, Scan::code].map(|of| Column { scans, batch, of });
-    client.query(call, &[&hash, &kind, &machine, &code]).await
+) -> Result<(), Error> {
+    let columns = [Scan::hash, Scan::kind, Scan::machine, Scan::code].map(|of| Column { scans, batch, of });
+    pipeline.run(call, columns.each_ref().map(|column| Value::Other(column)))
+}
+
+/// The number by which the server knows the table.
+async fn number(connection: &mut Connection, names: &Names) -> Result<u32, Error> {
+    let statement = connection.prepare(OID).await?;
+    let rows = connection.run(statement, [Value::Text(&names.table)]).await?;
+    let number = rows.first().and_then(|row| row.get(0).ok());
+    number.ok_or_else(|| Error::Lost("the server does not tell the table's number".to_owned()))
 }

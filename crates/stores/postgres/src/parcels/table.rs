@@ -9,15 +9,15 @@ use acidtest_workloads::{
 };
 use futures_util::TryStreamExt;
 use tokio_postgres::{
-    Client, Error, Row,
+    Client, Error,
     binary_copy::BinaryCopyInWriter,
     types::{ToSql, Type},
 };
 
 use super::statements::{COLUMNS, function};
 use crate::{
-    quoted,
-    value::{Value, version},
+    Value, quoted,
+    value::{Columns, version},
 };
 
 /// Scans in one COPY: an error in one of them is only reported at its end.
@@ -73,9 +73,11 @@ impl Names {
     }
 }
 
-/// The number by which the server knows the table.
-pub(crate) async fn oid(client: &Client, names: &Names) -> Result<u32, Error> {
-    client.query_one("SELECT $1::text::regclass::oid", &[&names.table]).await?.try_get(0)
+/// Asks for the number by which the server knows a table.
+pub(crate) const OID: &str = "SELECT $1::text::regclass::oid";
+
+async fn oid(client: &Client, names: &Names) -> Result<u32, Error> {
+    client.query_one(OID, &[&names.table]).await?.try_get(0)
 }
 
 /// Creates the table and loads its scans by the method that is asked for.
@@ -161,10 +163,10 @@ pub(crate) async fn state(client: &Client, names: &Names, each: &mut ScanVisitor
 }
 
 /// A row of the columns [`COLUMNS`]. What cannot be read is handed on as such.
-pub(crate) fn stored(row: &Row) -> StoredScan {
-    let text = |column: usize| row.try_get(column).map_or(&[][..], str::as_bytes);
-    let count = row.try_get(3).ok().and_then(|count: i32| u64::try_from(count).ok());
-    let is_dated = row.try_get(6).unwrap_or(false);
+pub(crate) fn stored(row: &impl Columns) -> StoredScan {
+    let text = |column: usize| row.read(column).map_or(&[][..], str::as_bytes);
+    let count = row.read(3).and_then(|count: i32| u64::try_from(count).ok());
+    let is_dated = row.read(6).unwrap_or(false);
     StoredScan::new(version(row, 0), count, is_dated, [text(1), text(2), text(4), text(5)])
 }
 

@@ -6,14 +6,14 @@ use acidtest_workloads::{
     Attempt,
     records::{Answer, Lookup, Operations, Request},
 };
-use tokio_postgres::{Client, Error, Row, error::SqlState};
+use tokio_postgres::error::SqlState;
 
-use super::statements::{Guard, StatementKind, Statements, Step, StepAnswer};
+use super::statements::{Guard, StatementKind, Statements, Step};
 use crate::{
-    connection::in_order,
     fault::{self, SendState},
-    session::{self, Answered, Part, Session, changed_one, unless_stale},
-    value::{texts, version},
+    protocol::{Error, Row, Rows},
+    session::{Part, Session, changed_one, may_have_changed, unless_stale},
+    value::version,
 };
 
 pub(crate) struct Connection {
@@ -29,13 +29,12 @@ impl Connection {
     /// Runs every statement of an operation as a transaction by itself.
     async fn by_itself(&mut self, request: &Request, answer: &mut Answer) -> Result<(), Attempt> {
         let Self { session, statements } = self;
-        session.ready().await?;
         let mut step = Some(statements.first(request));
         while let Some(now) = step {
-            let came = session.ask(async |client| now.run(client).await).await;
+            let came = session.connection().run(now.statement, now.values()).await;
             let sent = if now.what.writes() { SendState::Commit } else { SendState::Nothing };
-            let came = came.map_err(|error| failed(session, &now, &error, sent))?;
-            let read = take(&now, &came, sent, answer)?;
+            let came = came.map_err(|error| failed(&now, &error, sent))?;
+            let read = take(&now, came, sent, answer)?;
             step = read.and_then(|version| statements.then(&now, version));
         }
         Ok(())
@@ -43,9 +42,6 @@ impl Connection {
 
     async fn transaction(&mut self, requests: &[Request], answers: &mut [Answer]) -> Attempt {
         let Self { session, statements } = self;
-        if let Err(lost) = session.ready().await {
-            return lost;
-        }
         let mut transaction =
             Transaction { session, statements, answers, steps: Vec::new(), begun: false, ended: false };
         match transaction.run(requests).await {
@@ -104,73 +100,71 @@ impl<'a> Transaction<'a> {
     async fn send(&mut self, commits: bool) -> Result<(), Attempt> {
         let steps = mem::take(&mut self.steps);
         let part = Part::of(!self.begun, commits);
-        let run = async |client: &Client| in_order(steps.iter().map(|(_, step)| step.run(client))).await;
-        let Answered { begun, came, committed } = self.session.part(part, run).await;
+        let answered = self.session.part(part, |pipeline| {
+            steps.iter().try_for_each(|(_, step)| pipeline.run(step.statement, step.values()))
+        });
         self.ended = commits;
-        self.session.begun(begun, steps.iter().zip(&came).any(may_have_changed))?;
+        let answered = answered.await?;
+        let came = || steps.iter().zip(answered.came().iter());
+        answered.begun(came().any(|((_, step), came)| step.what.writes() && may_have_changed(came)))?;
         self.begun = true;
-        for ((place, step), came) in steps.iter().zip(came) {
-            let came = came.map_err(|error| {
-                let sent = part.sent(&error);
-                failed(self.session, step, &error, sent)
-            })?;
-            let read = take(step, &came, SendState::Nothing, &mut self.answers[*place])
+        for ((place, step), came) in came() {
+            let came = came.map_err(|error| failed(step, error, part.sent(error)))?;
+            let read = take(step, came, SendState::Nothing, &mut self.answers[*place])
                 .map_err(|trouble| if commits { trouble.after_a_part() } else { trouble })?;
             let next = read.and_then(|version| self.statements.then(step, version));
             self.steps.extend(next.map(|next| (*place, next)));
         }
-        self.session.committed(committed)
+        answered.committed()
     }
 }
 
-fn may_have_changed(((_, step), came): (&(usize, Step<'_>), &Result<StepAnswer, Error>)) -> bool {
-    step.what.writes() && session::may_have_changed(came.as_ref().map(|came| came.count))
-}
-
 /// How an error ends the operation whose step met it. A record that is there already is no fault.
-fn failed(session: &Session, step: &Step<'_>, error: &Error, sent: SendState) -> Attempt {
-    match (step.what, error.code()) {
-        (StatementKind::Insert, Some(code)) if *code == SqlState::UNIQUE_VIOLATION => Attempt::Refused,
-        _ => session.failed(error, sent),
+fn failed(step: &Step<'_>, error: &Error, sent: SendState) -> Attempt {
+    match (step.what, error.answer()) {
+        (StatementKind::Insert, Some(answer)) if answer.code == SqlState::UNIQUE_VIOLATION => {
+            Attempt::Refused
+        }
+        _ => fault::attempt(error, sent),
     }
 }
 
 /// Takes a step's answer. Returns the version that the next step has to write, if one follows.
 fn take(
     step: &Step<'_>,
-    came: &StepAnswer,
+    came: Rows<'_>,
     sent: SendState,
     answer: &mut Answer,
 ) -> Result<Option<u64>, Attempt> {
-    let one = || came.rows.first().ok_or(Attempt::Refused);
+    let one = || came.first().ok_or(Attempt::Refused);
     // the statement has been carried out, but an answer that cannot be read is as good as no answer
     let unreadable = || fault::lost(sent, "the version that it has written is none".to_owned());
     match step.what {
         StatementKind::Read => {
-            found(one()?, true, answer);
+            found(&one()?, true, answer);
             Ok(None)
         }
         StatementKind::Scan => {
-            for row in &came.rows {
-                found(row, true, answer);
+            for row in came {
+                found(&row, true, answer);
             }
             Ok(None)
         }
-        StatementKind::Insert => changed_one(came.count).map(|()| None),
-        StatementKind::UpdateFrom => found(one()?, false, answer).above().map(Some),
-        StatementKind::ModifyFrom => found(one()?, true, answer).above().map(Some),
+        StatementKind::Insert => changed_one(came.count()).map(|()| None),
+        StatementKind::UpdateFrom => found(&one()?, false, answer).above().map(Some),
+        StatementKind::ModifyFrom => found(&one()?, true, answer).above().map(Some),
         StatementKind::Write(version, guard) => {
             let changed = if guard == Guard::Version { unless_stale } else { changed_one };
-            changed(came.count)?;
+            changed(came.count())?;
             answer.wrote(version);
             Ok(None)
         }
         StatementKind::Update => {
-            answer.wrote(version(one()?, 0).ok_or_else(unreadable)?);
+            answer.wrote(version(&one()?, 0).ok_or_else(unreadable)?);
             Ok(None)
         }
         StatementKind::Modify => {
-            let above = found(one()?, true, answer).above();
+            let above = found(&one()?, true, answer).above();
             answer.wrote(above.map_err(|_| unreadable())?);
             Ok(None)
         }
@@ -179,13 +173,14 @@ fn take(
 
 /// Looks up the version in a row that was read. The answer gets the record if `whole`, and is marked torn in any
 /// case if the row is no record.
-fn found(row: &Row, whole: bool, answer: &mut Answer) -> Lookup {
+fn found(row: &Row<'_>, whole: bool, answer: &mut Answer) -> Lookup {
     let Some(version) = version(row, 0) else {
         answer.torn();
         return Lookup::Torn;
     };
     if whole {
-        answer.record(version, texts(row, 1));
+        // a value that is NULL counts as empty, which no field of a record is
+        answer.record(version, row.raw_from(1));
     }
     Lookup::Record(version)
 }

@@ -4,14 +4,16 @@ mod connection;
 mod statements;
 mod table;
 
+use crate::{
+    ConnectOptions, Postgres,
+    protocol::{self, Error},
+    session::Session,
+};
 use acidtest_model::{Isolation, StoreError, Task};
 use acidtest_workloads::{
     ClientTask, LoadProgress, Place,
     records::{self, Connector, Layout, RecordVisitor, RecordsStore, Requirements, Scenario},
 };
-use tokio_postgres::{Client, Error};
-
-use crate::{ConnectOptions, Postgres, session::Session};
 use connection::Connection;
 use statements::Statements;
 pub(crate) use table::{load, table};
@@ -67,10 +69,10 @@ impl Connector for PostgresConnector {
     type Connection = Connection;
 
     async fn connect(&self) -> Result<Connection, String> {
-        let prepare = async |client: &Client| {
-            client.batch_execute(BY_KEY).await?;
-            let level = isolate(client, self.wanted.isolation).await?;
-            Ok((level, Statements::prepare(client, &self.table, &self.wanted).await?))
+        let prepare = async |connection: &mut protocol::Connection| {
+            connection.command(BY_KEY).await?;
+            let level = isolate(connection, self.wanted.isolation).await?;
+            Ok((level, Statements::prepare(connection, &self.table, &self.wanted).await?))
         };
         let (session, (level, statements)) = Session::open(&self.server, prepare).await?;
         match self.wanted.isolation {
@@ -84,12 +86,15 @@ impl Connector for PostgresConnector {
 
 /// Sets the isolation level of the session's transactions, single statements among them, if one is asked for.
 /// Returns the level that the server then reports.
-async fn isolate(client: &Client, wanted: Option<Isolation>) -> Result<String, Error> {
+async fn isolate(connection: &mut protocol::Connection, wanted: Option<Isolation>) -> Result<String, Error> {
     if let Some(level) = wanted {
         let set = format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {}", level.sql());
-        client.batch_execute(&set).await?;
+        connection.command(&set).await?;
     }
-    client.query_one("SELECT current_setting('transaction_isolation')", &[]).await?.try_get(0)
+    let level = connection.prepare("SELECT current_setting('transaction_isolation')").await?;
+    let rows = connection.run(level, []).await?;
+    let level = rows.first().and_then(|row| row.get(0).ok());
+    level.ok_or_else(|| Error::Lost("the server does not tell its isolation level".to_owned()))
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The statements of each lock mode, and the steps in which operations run them.
 
-use std::pin::pin;
-
 use acidtest_model::Lock;
 use acidtest_workloads::records::{Action, Request, Requirements};
-use futures_util::TryStreamExt;
-use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::table::{each_field, values};
+use crate::{
+    Value,
+    protocol::{Connection, Error, Statement},
+};
 
 pub(crate) struct Statements {
     read: Statement,
@@ -43,7 +43,7 @@ pub(crate) enum Guard {
 }
 
 pub(crate) struct Step<'a> {
-    statement: &'a Statement,
+    pub(crate) statement: Statement,
     request: &'a Request,
     pub(crate) what: StatementKind,
 }
@@ -68,14 +68,12 @@ pub(crate) enum StatementKind {
     Modify,
 }
 
-pub(crate) struct StepAnswer {
-    pub(crate) rows: Vec<Row>,
-    /// Rows that a write changed, or that a read returned.
-    pub(crate) count: u64,
-}
-
 impl Statements {
-    pub(crate) async fn prepare(client: &Client, table: &str, wanted: &Requirements) -> Result<Self, Error> {
+    pub(crate) async fn prepare(
+        connection: &mut Connection,
+        table: &str,
+        wanted: &Requirements,
+    ) -> Result<Self, Error> {
         let layout = &wanted.layout;
         let names = each_field(layout, |field| format!("field{field}"));
         let set = |first: u16| each_field(layout, |field| format!("field{field} = ${}", first + field));
@@ -84,35 +82,35 @@ impl Statements {
         let version = format!("SELECT version FROM {table} WHERE key = $1");
         let scan =
             format!("SELECT version, {names} FROM {table} WHERE key >= $1 ORDER BY key LIMIT $2::bigint");
-        let in_steps = async |locking: &str, write: String, guard| {
-            Ok(ChangeStatements::InSteps {
-                version: client.prepare(&format!("{version}{locking}")).await?,
-                record: client.prepare(&format!("{record}{locking}")).await?,
-                write: client.prepare(&write).await?,
+        let in_steps = async |connection: &mut Connection, locking: &str, write: String, guard| {
+            Ok::<_, Error>(ChangeStatements::InSteps {
+                version: connection.prepare(&format!("{version}{locking}")).await?,
+                record: connection.prepare(&format!("{record}{locking}")).await?,
+                write: connection.prepare(&write).await?,
                 guard,
             })
         };
         let computed = || format!("UPDATE {table} SET version = $2, {} WHERE key = $1", set(3));
         let raise = |first| format!("version = version + 1, {}", set(first));
         let how = match wanted.lock {
-            Lock::None => in_steps("", computed(), Guard::None).await?,
+            Lock::None => in_steps(connection, "", computed(), Guard::None).await?,
             Lock::Soft => {
                 let write = format!("UPDATE {table} SET {} WHERE key = $1 AND version = $2", raise(3));
-                in_steps("", write, Guard::Version).await?
+                in_steps(connection, "", write, Guard::Version).await?
             }
-            Lock::Hard => in_steps(" FOR UPDATE", computed(), Guard::Locked).await?,
+            Lock::Hard => in_steps(connection, " FOR UPDATE", computed(), Guard::Locked).await?,
             Lock::Native => {
                 let update = format!("UPDATE {table} SET {} WHERE key = $1 RETURNING version", raise(2));
                 ChangeStatements::InOne {
-                    update: client.prepare(&update).await?,
-                    modify: client.prepare(&modify(table, &record, &set(2))).await?,
+                    update: connection.prepare(&update).await?,
+                    modify: connection.prepare(&modify(table, &record, &set(2))).await?,
                 }
             }
         };
         Ok(Self {
-            read: client.prepare(&record).await?,
-            scan: client.prepare(&scan).await?,
-            insert: client.prepare(&format!("INSERT INTO {table} VALUES ($1, 0, {given})")).await?,
+            read: connection.prepare(&record).await?,
+            scan: connection.prepare(&scan).await?,
+            insert: connection.prepare(&format!("INSERT INTO {table} VALUES ($1, 0, {given})")).await?,
             how,
         })
     }
@@ -120,15 +118,17 @@ impl Statements {
     /// The first step of a request.
     pub(crate) fn first<'a>(&'a self, request: &'a Request) -> Step<'a> {
         let (what, statement) = match (request.action, &self.how) {
-            (Action::Read, _) => (StatementKind::Read, &self.read),
-            (Action::Scan, _) => (StatementKind::Scan, &self.scan),
-            (Action::Insert, _) => (StatementKind::Insert, &self.insert),
+            (Action::Read, _) => (StatementKind::Read, self.read),
+            (Action::Scan, _) => (StatementKind::Scan, self.scan),
+            (Action::Insert, _) => (StatementKind::Insert, self.insert),
             (Action::Update, ChangeStatements::InSteps { version, .. }) => {
-                (StatementKind::UpdateFrom, version)
+                (StatementKind::UpdateFrom, *version)
             }
-            (Action::Update, ChangeStatements::InOne { update, .. }) => (StatementKind::Update, update),
-            (Action::Modify, ChangeStatements::InSteps { record, .. }) => (StatementKind::ModifyFrom, record),
-            (Action::Modify, ChangeStatements::InOne { modify, .. }) => (StatementKind::Modify, modify),
+            (Action::Update, ChangeStatements::InOne { update, .. }) => (StatementKind::Update, *update),
+            (Action::Modify, ChangeStatements::InSteps { record, .. }) => {
+                (StatementKind::ModifyFrom, *record)
+            }
+            (Action::Modify, ChangeStatements::InOne { modify, .. }) => (StatementKind::Modify, *modify),
         };
         Step { statement, request, what }
     }
@@ -137,7 +137,7 @@ impl Statements {
     pub(crate) fn then<'a>(&'a self, step: &Step<'a>, version: u64) -> Option<Step<'a>> {
         match &self.how {
             ChangeStatements::InSteps { write, guard, .. } if step.what.is_followed() => Some(Step {
-                statement: write,
+                statement: *write,
                 request: step.request,
                 what: StatementKind::Write(version, *guard),
             }),
@@ -183,8 +183,8 @@ impl StatementKind {
 }
 
 impl Step<'_> {
-    /// Sends the statement and waits for its answer.
-    pub(crate) async fn run(&self, client: &Client) -> Result<StepAnswer, Error> {
+    /// The values of the statement.
+    pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = Value<'_>> {
         let Request { key, length, fields, .. } = self.request;
         let number = match self.what {
             StatementKind::Scan => Some(i64::from(*length)),
@@ -193,12 +193,6 @@ impl Step<'_> {
             StatementKind::Write(version, _) => Some(version.cast_signed()),
             _ => None,
         };
-        let fields = self.what.writes().then_some(fields);
-        let mut answers = pin!(client.query_raw(self.statement, values(key, number, fields)).await?);
-        let mut rows = Vec::new();
-        while let Some(row) = answers.try_next().await? {
-            rows.push(row);
-        }
-        Ok(StepAnswer { rows, count: answers.rows_affected().unwrap_or(0) })
+        values(key, number, self.what.writes().then_some(fields))
     }
 }

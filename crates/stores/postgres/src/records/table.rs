@@ -7,11 +7,11 @@ use acidtest_workloads::{
     records::{Fields, Layout, RecordVisitor, key_name, tag_of},
 };
 use futures_util::TryStreamExt;
-use tokio_postgres::{Client, Error, binary_copy::BinaryCopyInWriter, types::Type};
+use tokio_postgres::{Client, Error, Row, binary_copy::BinaryCopyInWriter, types::Type};
 
 use crate::{
-    quoted,
-    value::{Value, ValueList, texts, version},
+    Value, quoted,
+    value::{ValueList, version},
 };
 
 /// Records in one COPY: an error in one of them is only reported at its end.
@@ -102,4 +102,11 @@ pub(crate) async fn state(
         each(row.try_get(0).unwrap_or_default(), version.unwrap_or_default(), tag);
     }
     Ok(())
+}
+
+/// The texts in the columns from `first` on. One that cannot be read counts as empty, which no field of a record
+/// is.
+fn texts(row: &Row, first: usize) -> impl Iterator<Item = &[u8]> {
+    let text = |column| row.try_get(column).map_or(&[][..], str::as_bytes);
+    (first..row.len()).map(text)
 }

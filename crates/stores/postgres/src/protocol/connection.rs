@@ -1,0 +1,532 @@
+//! The connection: requests, and what is made of what the server says.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    io, mem,
+    task::{Context, Poll, ready},
+};
+
+use acidtest_transport::{Place, Wire};
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::{
+    backend::{Header, Message},
+    frontend,
+};
+use tokio_postgres::types::{IsNull, ToSql, Type};
+
+use super::{
+    Answers, Error, Rows, ServerError,
+    answer::{Answer, Field},
+};
+use crate::Value;
+
+/// A statement that is prepared on a connection, and known there alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statement(usize);
+
+/// What is known of a prepared statement.
+#[derive(Debug)]
+pub(super) struct Known {
+    name: String,
+    parameters: Vec<Type>,
+    columns: Vec<Type>,
+}
+
+impl Known {
+    pub(super) fn columns(&self) -> &[Type] {
+        &self.columns
+    }
+}
+
+/// One client's connection, which is driven by whoever awaits an answer on it.
+///
+/// Requests are answered in their order. Where a future of one is dropped before the answer has come, the connection can
+/// be used no more: whether the server has carried it out is not known.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) wire: Wire,
+    pub(super) statements: Vec<Known>,
+    /// Requests without an answer, oldest first.
+    pending: VecDeque<Pending>,
+    /// What has come of the answer to the oldest.
+    coming: Coming,
+    pub(super) answers: VecDeque<Answer>,
+    /// Whether the answers are those to requests that were [added](Self::add), which nobody else waits for.
+    adds: bool,
+    /// The fields of all rows of the answers.
+    pub(super) fields: Vec<Field>,
+    /// Bytes that the next message lacks, as far as that is known.
+    missing: usize,
+    /// Why the connection cannot be used any more.
+    ended: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    place: Place,
+    request: Request,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    /// A prepared statement is run.
+    Run(usize),
+    /// A statement that answers no rows, as a simple query.
+    Command,
+    /// A statement is prepared.
+    Prepare,
+}
+
+#[derive(Debug, Default)]
+struct Coming {
+    error: Option<Error>,
+    /// Whether all has come but `ReadyForQuery`.
+    is_complete: bool,
+    first_field: usize,
+    rows: usize,
+    count: u64,
+    rolled_back: bool,
+    parameters: Vec<Type>,
+    columns: Vec<Type>,
+}
+
+impl Connection {
+    /// On a connection that is logged in.
+    pub(super) fn new(wire: Wire) -> Self {
+        Self {
+            wire,
+            statements: Vec::new(),
+            pending: VecDeque::new(),
+            coming: Coming::default(),
+            answers: VecDeque::new(),
+            adds: false,
+            fields: Vec::new(),
+            missing: 0,
+            ended: None,
+        }
+    }
+
+    /// Whether the connection can still be used, as far as is known without asking the server. Costs no system call as long
+    /// as the server has said nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`], with the reason why it cannot.
+    pub fn check(&mut self) -> Result<(), Error> {
+        let is_sent = self.pending.front().is_some_and(|oldest| self.wire.reached(oldest.place));
+        if self.ended.is_none() && !is_sent {
+            match self.wire.try_read() {
+                Ok(false) => {}
+                Ok(true) => self.understand(),
+                Err(error) => self.lose(&error),
+            }
+        }
+        self.ended.clone().map_or(Ok(()), |ended| Err(Error::NotSent(ended)))
+    }
+
+    /// Runs a statement that answers no rows that matter.
+    ///
+    /// # Errors
+    /// Why there is no answer, or the server's.
+    pub async fn command(&mut self, sql: &str) -> Result<(), Error> {
+        self.begin()?;
+        self.push_command(sql)?;
+        self.only_answer().await.map(|_| ())
+    }
+
+    /// Prepares a statement.
+    ///
+    /// # Errors
+    /// Why there is no answer, or the server's.
+    pub async fn prepare(&mut self, sql: &str) -> Result<Statement, Error> {
+        self.begin()?;
+        let name = format!("s{}", self.statements.len());
+        self.push(Request::Prepare, |_, out| {
+            frontend::parse(&name, sql, [], out)?;
+            frontend::describe(b'S', &name, out)?;
+            frontend::sync(out);
+            Ok(())
+        })?;
+        let answer = self.only_answer().await.map(|_| ());
+        let Coming { parameters, columns, .. } = mem::take(&mut self.coming);
+        answer?;
+        self.statements.push(Known { name, parameters, columns });
+        Ok(Statement(self.statements.len() - 1))
+    }
+
+    /// Runs a prepared statement, and waits for all of its rows.
+    ///
+    /// # Errors
+    /// Why there is no answer, or the server's.
+    pub async fn run<'v>(
+        &mut self,
+        statement: Statement,
+        values: impl IntoIterator<Item = Value<'v>>,
+    ) -> Result<Rows<'_>, Error> {
+        self.begin()?;
+        self.push_run(statement, values)?;
+        self.only_answer().await
+    }
+
+    /// Requests that are sent at once.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`]: the connection cannot be used any more.
+    pub fn pipeline(&mut self) -> Result<Pipeline<'_>, Error> {
+        self.begin()?;
+        Ok(Pipeline { connection: self })
+    }
+
+    /// Adds a request to run a statement whose rows do not matter; it is sent when answers are
+    /// [waited for](Self::answered). If it cannot be made, its answer says so.
+    pub fn add<'v>(&mut self, statement: Statement, values: impl IntoIterator<Item = Value<'v>>) {
+        let ready = if self.adds { self.check() } else { self.begin() };
+        self.adds = true;
+        if let Err(error) = ready.and_then(|()| self.push_run(statement, values)) {
+            // the answers to the requests before it stand before its own
+            self.end(&error.to_string());
+            self.answer(Request::Run(statement.0), Some(error));
+        }
+    }
+
+    /// Sends the requests that were [added](Self::add), waits for one answer at least if any is due, and hands over those
+    /// that have come, in their order: how many rows each statement has changed. May be dropped while it waits.
+    pub async fn answered(&mut self, mut each: impl FnMut(Result<u64, Error>)) {
+        if !self.adds {
+            return;
+        }
+        // if the connection has ended meanwhile, the end of what is about to be sent is known
+        let _ = self.check();
+        poll_fn(|context| self.poll_answers(context, 1)).await;
+        for answer in self.answers.drain(..) {
+            each(answer.outcome.map(|()| answer.count));
+        }
+        self.fields.clear();
+        self.wire.clear_away();
+    }
+
+    /// Makes ready for new requests: gives up the answers to earlier ones.
+    fn begin(&mut self) -> Result<(), Error> {
+        if !self.pending.is_empty() {
+            self.end("an earlier request was given up");
+        }
+        self.adds = false;
+        self.answers.clear();
+        self.fields.clear();
+        // one long answer must not take memory for good
+        self.fields.shrink_to(FIELDS_KEPT);
+        self.wire.clear_away();
+        self.check()
+    }
+
+    fn push_command(&mut self, sql: &str) -> Result<(), Error> {
+        self.push(Request::Command, |_, out| frontend::query(sql, out))
+    }
+
+    fn push_run<'v>(
+        &mut self,
+        statement: Statement,
+        values: impl IntoIterator<Item = Value<'v>>,
+    ) -> Result<(), Error> {
+        self.push(Request::Run(statement.0), |statements, out| {
+            let foreign = || io::Error::other("the statement was not prepared on this connection");
+            let Known { name, parameters, .. } = statements.get(statement.0).ok_or_else(foreign)?;
+            let mut kinds = parameters.iter();
+            let put = |value: Value<'_>, out: &mut BytesMut| match kinds.next() {
+                Some(kind) => Ok(match value.to_sql(kind, out)? {
+                    IsNull::Yes => postgres_protocol::IsNull::Yes,
+                    IsNull::No => postgres_protocol::IsNull::No,
+                }),
+                None => Err("there are more values than parameters".into()),
+            };
+            frontend::bind("", name, [BINARY], values, put, [BINARY], out).map_err(|error| match error {
+                frontend::BindError::Conversion(error) => io::Error::other(error),
+                frontend::BindError::Serialization(error) => error,
+            })?;
+            frontend::execute("", ALL_ROWS, out)?;
+            frontend::sync(out);
+            Ok(())
+        })
+    }
+
+    /// Appends a request, whole or not at all.
+    fn push(
+        &mut self,
+        request: Request,
+        write: impl FnOnce(&[Known], &mut BytesMut) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let place = self.wire.place();
+        let out = self.wire.output();
+        let start = out.len();
+        if let Err(error) = write(&self.statements, out) {
+            out.truncate(start);
+            return Err(Error::NotSent(error.to_string()));
+        }
+        self.pending.push_back(Pending { place, request });
+        Ok(())
+    }
+
+    async fn only_answer(&mut self) -> Result<Rows<'_>, Error> {
+        poll_fn(|context| self.poll_answers(context, 1)).await;
+        match self.answers.front() {
+            Some(Answer { outcome: Err(error), .. }) => Err(error.clone()),
+            Some(answer) => Ok(Rows::of(self, answer)),
+            // there is an answer to each request, also where the connection has ended
+            None => Err(Error::Lost("no answer".to_owned())),
+        }
+    }
+
+    /// Sends what is to be sent, until so many answers have come, or all that are due.
+    fn poll_answers(&mut self, context: &mut Context<'_>, wanted: usize) -> Poll<()> {
+        loop {
+            self.understand();
+            if self.answers.len() >= wanted || self.pending.is_empty() {
+                return Poll::Ready(());
+            }
+            if let Err(error) = ready!(self.wire.poll_exchange(context, self.missing)) {
+                self.understand();
+                self.lose(&error);
+            }
+        }
+    }
+
+    /// Takes the messages that have arrived whole.
+    fn understand(&mut self) {
+        while self.ended.is_none() {
+            let unread = self.wire.unread();
+            let header = match Header::parse(unread) {
+                Ok(Some(header)) => header,
+                Ok(None) => break,
+                Err(error) => return self.end(&error.to_string()),
+            };
+            // the length counts itself and the body, and was found to be 4 at least
+            let length = 1 + header.len().unsigned_abs() as usize;
+            if let Some(missing) = length.checked_sub(unread.len()).filter(|missing| *missing > 0) {
+                self.missing = missing;
+                return;
+            }
+            let heard = self.hear(header.tag(), length);
+            self.wire.take(length);
+            if let Err(words) = heard {
+                self.end(&words);
+            }
+        }
+        self.missing = 0;
+    }
+
+    /// Makes of the next message, which is whole, what it means.
+    fn hear(&mut self, tag: u8, length: usize) -> Result<(), String> {
+        let Self { wire, statements, pending, coming, fields, .. } = self;
+        let message = wire.unread().get(..length).unwrap_or_default();
+        let body = message.get(HEADER..).unwrap_or_default();
+        let oldest = pending.front().map(|pending| pending.request);
+        match (tag, oldest) {
+            (tag::NOTICE | tag::PARAMETER | tag::NOTIFICATION, _) => {}
+            (tag::ERROR, oldest) => coming.fail(message, oldest.is_some())?,
+            (_, None) => return Err(format!("the server answers what was not asked ({})", shown(tag))),
+            (_, Some(_)) if coming.error.is_some() && tag != tag::READY => {
+                return Err(format!("the server goes on after an error ({})", shown(tag)));
+            }
+            (tag::ROW, Some(Request::Run(statement))) if !coming.is_complete => {
+                let columns = statements.get(statement).map_or(0, |known| known.columns.len());
+                if coming.rows == 0 {
+                    coming.first_field = fields.len();
+                }
+                let found = Field::find(body, wire.taken() + HEADER, columns, fields);
+                found.ok_or("the server sends a row that is none")?;
+                coming.rows += 1;
+            }
+            // a command may be several statements
+            (tag::COMPLETE, Some(Request::Command | Request::Run(_)))
+                if !coming.is_complete || oldest == Some(Request::Command) =>
+            {
+                coming.is_complete = true;
+                coming.count = count(body);
+                coming.rolled_back = body.starts_with(b"ROLLBACK");
+            }
+            (tag::EMPTY, Some(Request::Run(_) | Request::Command)) => coming.is_complete = true,
+            // what a command answers besides is of no interest
+            (tag::BOUND, Some(Request::Run(_)))
+            | (tag::PARSED, Some(Request::Prepare))
+            | (tag::ROW | tag::COLUMNS, Some(Request::Command)) => {}
+            (tag::PARAMETERS | tag::COLUMNS | tag::NO_COLUMNS, Some(Request::Prepare)) => {
+                coming.describe(message)?;
+            }
+            (tag::READY, Some(_)) => self.ready()?,
+            (tag, Some(_)) => return Err(format!("the server's answer has no place here ({})", shown(tag))),
+        }
+        Ok(())
+    }
+
+    /// The oldest request has its answer.
+    fn ready(&mut self) -> Result<(), String> {
+        if self.coming.error.is_none() && !self.coming.is_complete {
+            return Err("the server's answer lacks its end".to_owned());
+        }
+        let Some(Pending { request, .. }) = self.pending.pop_front() else { return Ok(()) };
+        self.answer(request, None);
+        Ok(())
+    }
+
+    /// Ends a request with what has come, or else with this error.
+    fn answer(&mut self, request: Request, lacking: Option<Error>) {
+        let Coming { error, first_field, rows, count, rolled_back, .. } = &mut self.coming;
+        let error = error.take().or(lacking);
+        let statement = match request {
+            Request::Run(statement) => Some(statement),
+            Request::Command | Request::Prepare => None,
+        };
+        self.answers.push_back(Answer {
+            outcome: error.map_or(Ok(()), Err),
+            statement,
+            fields: *first_field..self.fields.len(),
+            rows: *rows,
+            count: *count,
+            rolled_back: *rolled_back,
+        });
+        if request == Request::Prepare {
+            // whoever waits for it takes what is known of the statement
+            self.coming.is_complete = false;
+        } else {
+            self.coming = Coming::default();
+        }
+    }
+
+    fn lose(&mut self, error: &io::Error) {
+        let words = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "the server closed the connection".to_owned(),
+            _ => error.to_string(),
+        };
+        self.end(&words);
+    }
+
+    /// The connection can be used no more, for this reason if there was none before. What becomes of requests without an
+    /// answer depends on whether they were sent.
+    fn end(&mut self, why: &str) {
+        let why = self.ended.get_or_insert_with(|| why.to_owned()).clone();
+        while let Some(Pending { place, request }) = self.pending.pop_front() {
+            let lacking =
+                if self.wire.reached(place) { Error::Lost(why.clone()) } else { Error::NotSent(why.clone()) };
+            self.answer(request, Some(lacking));
+        }
+    }
+}
+
+impl Coming {
+    /// Takes an error that the server reports. It is the connection's end if the server says so, or was not asked.
+    fn fail(&mut self, message: &[u8], is_awaited: bool) -> Result<(), String> {
+        let Ok(Some(Message::ErrorResponse(body))) = Message::parse(&mut BytesMut::from(message)) else {
+            return Err("the server's error cannot be read".to_owned());
+        };
+        let error = ServerError::read(body.fields()).map_err(|error| error.to_string())?;
+        let ends = error.ends_connection || !is_awaited;
+        let error = Error::Answered(Box::new(error));
+        let words = error.to_string();
+        if is_awaited {
+            self.error.get_or_insert(error);
+        }
+        if ends { Err(words) } else { Ok(()) }
+    }
+
+    /// Takes a part of what the server says of a statement that is prepared.
+    fn describe(&mut self, message: &[u8]) -> Result<(), String> {
+        let unreadable = || "what the server says of a statement cannot be read".to_owned();
+        match Message::parse(&mut BytesMut::from(message)) {
+            Ok(Some(Message::ParameterDescription(body))) => {
+                let parameters = body.parameters().map(kind).collect();
+                self.parameters = parameters.map_err(|error: io::Error| error.to_string())?;
+            }
+            Ok(Some(Message::RowDescription(body))) => {
+                let columns = body.fields().map(|field| kind(field.type_oid())).collect();
+                self.columns = columns.map_err(|error: io::Error| error.to_string())?;
+                self.is_complete = true;
+            }
+            Ok(Some(Message::NoData)) => {
+                self.columns.clear();
+                self.is_complete = true;
+            }
+            _ => return Err(unreadable()),
+        }
+        Ok(())
+    }
+}
+
+/// Requests that are sent at once, and answered in their order.
+#[derive(Debug)]
+pub struct Pipeline<'a> {
+    connection: &'a mut Connection,
+}
+
+impl<'a> Pipeline<'a> {
+    /// Adds a statement that answers no rows that matter.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`]: it is too long.
+    pub fn command(&mut self, sql: &str) -> Result<(), Error> {
+        self.connection.push_command(sql)
+    }
+
+    /// Adds a prepared statement.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`]: the values do not fit.
+    pub fn run<'v>(
+        &mut self,
+        statement: Statement,
+        values: impl IntoIterator<Item = Value<'v>>,
+    ) -> Result<(), Error> {
+        self.connection.push_run(statement, values)
+    }
+
+    /// Sends all at once, and waits for all answers.
+    pub async fn answers(self) -> Answers<'a> {
+        let connection = self.connection;
+        poll_fn(|context| connection.poll_answers(context, usize::MAX)).await;
+        Answers::of(connection)
+    }
+}
+
+/// The form of values and of columns in messages.
+const BINARY: i16 = 1;
+/// An Execute without a limit of rows.
+const ALL_ROWS: i32 = 0;
+/// Most fields for which an emptied list keeps room.
+const FIELDS_KEPT: usize = 64 * 1024;
+/// Bytes of a message before its body: tag and length.
+const HEADER: usize = 5;
+
+/// The tags of the messages that are understood
+/// ([formats](https://www.postgresql.org/docs/15/protocol-message-formats.html)).
+mod tag {
+    pub(super) const PARSED: u8 = b'1';
+    pub(super) const BOUND: u8 = b'2';
+    pub(super) const COMPLETE: u8 = b'C';
+    pub(super) const EMPTY: u8 = b'I';
+    pub(super) const ERROR: u8 = b'E';
+    pub(super) const NOTICE: u8 = b'N';
+    pub(super) const NOTIFICATION: u8 = b'A';
+    pub(super) const NO_COLUMNS: u8 = b'n';
+    pub(super) const PARAMETER: u8 = b'S';
+    pub(super) const PARAMETERS: u8 = b't';
+    pub(super) const READY: u8 = b'Z';
+    pub(super) const ROW: u8 = b'D';
+    pub(super) const COLUMNS: u8 = b'T';
+}
+
+fn shown(tag: u8) -> String {
+    format!("message {}", tag.escape_ascii())
+}
+
+/// The type with this number; one that a user has made is not known.
+fn kind(oid: u32) -> io::Result<Type> {
+    Type::from_oid(oid).ok_or_else(|| io::Error::other(format!("the type {oid} is none of PostgreSQL's own")))
+}
+
+/// The number of rows at the end of a command's tag, such as `UPDATE 3` or `INSERT 0 1`; 0 where there is none.
+fn count(body: &[u8]) -> u64 {
+    let tag = body.strip_suffix(b"\0").unwrap_or(body);
+    let digits = tag.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let digits = tag.get(tag.len() - digits..).unwrap_or_default();
+    digits.iter().fold(0_u64, |count, digit| count.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+}
