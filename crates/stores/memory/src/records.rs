@@ -418,8 +418,7 @@ impl Pending {
         match attempt {
             Attempt::Ok => {
                 for (request, answer) in self.requests.iter().zip(answers) {
-                    let read: Vec<RecordVersion> =
-                        answer.read().map(|(version, fields)| (version, tag_of(fields))).collect();
+                    let read: Vec<RecordVersion> = answer.read().collect();
                     witness.acknowledged(request, &read, answer.written());
                 }
             }
@@ -501,8 +500,7 @@ impl Connection {
 /// The operation and its outcome as a line of the history.
 fn shown(requests: &[Request], answers: &[Answer], attempt: &Attempt) -> String {
     let one = |(request, answer): (&Request, &Answer)| {
-        let read: Vec<RecordVersion> =
-            answer.read().map(|(version, fields)| (version, tag_of(fields))).collect();
+        let read: Vec<RecordVersion> = answer.read().collect();
         let (tag, wrote) = (request.fields.tag(), answer.written());
         format!("{:?} {} tag {tag:x}: read {read:x?}, wrote {wrote:?}", request.action, request.number)
     };

@@ -205,17 +205,3 @@ impl Store for Hosted {
         Some(self)
     }
 }
-
-/// Writes bytes as base64: most are letters, and JSON has no bytes.
-pub(crate) mod bytes {
-    use base64::{Engine as _, engine::general_purpose::STANDARD};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-
-    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        STANDARD.encode(bytes).serialize(to)
-    }
-
-    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<u8>, D::Error> {
-        STANDARD.decode(<&str>::deserialize(from)?).map_err(D::Error::custom)
-    }
-}

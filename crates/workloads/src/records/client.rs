@@ -1,6 +1,6 @@
 //! The client: draws operations, sends them to the store, keeps the ledger.
 
-use std::{fmt::Write, ops::Range, sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use acidtest_engine::{Attempt, Client, ClientTask, Fault, Outcome};
 use rand::{RngExt, SeedableRng};
@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     Action, Answer, Connector, Fields, Layout, Ledger, Mix, Operations, Parameters, Request,
-    content::{hash, whole},
+    content::put_key,
     keys::KeyChooser,
     ledger::{InsertState, WrittenVersion},
 };
@@ -129,9 +129,7 @@ impl<C: Connector> RecordsClient<C> {
             Action::Insert => ledger.draw_insert(),
             _ => draw_number(&mut self.numbers, ledger, &mut self.rng),
         };
-        request.key.clear();
-        // writing into a string cannot fail
-        let _ = write!(request.key, "user{}", hash(request.number));
+        put_key(&mut request.key, request.number);
         match request.action {
             Action::Scan => request.length = self.rng.random_range(1..=*scan_max),
             Action::Update | Action::Insert | Action::Modify => {
@@ -173,15 +171,15 @@ impl<C: Connector> RecordsClient<C> {
         }
     }
 
-    /// Checks the records that were read, after the clock has stopped. A scan does not say which record is which,
+    /// Looks at the records that were read, after the clock has stopped. A scan does not say which record is which,
     /// so versions are not checked there.
     fn look(&self, request: &Request, known: Known, answer: &Answer) {
         let Scenario { ledger, layout, .. } = &self.scenario;
         let is_within_life = known.is_of(ledger.life());
         let mut found = answer.torn_records();
-        for (version, fields) in answer.read() {
+        for (version, content) in answer.read_as(layout) {
             found += 1;
-            match whole(layout, fields) {
+            match content {
                 None => ledger.torn(1),
                 Some(tag) if request.action != Action::Scan && known.newest.contradicts(version, tag) => {
                     ledger.mismatched(is_within_life);

@@ -1,22 +1,27 @@
 //! The content of a record: its key, and fields that carry the tag of their writer.
 
-use std::{cell::Cell, ops::Range, sync::LazyLock};
+use std::{cell::Cell, iter, ops::Range, sync::LazyLock};
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
 
 use crate::workload::in_range;
 
 /// Length of the tag at the start of each field, in hexadecimal digits.
 pub(crate) const TAG: usize = 16;
 
-/// The text that fields are filled from: letters, digits, `-` and `_` only, so that no store has to escape any.
-static POOL: LazyLock<String> = LazyLock::new(|| {
+/// The text that fields are slices of: letters, digits, `-` and `_` only, so that no store has to escape any.
+static BLOCK: LazyLock<String> = LazyLock::new(|| {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(0x5EED);
-    (0..POOL_BYTES).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())])).collect()
+    (0..STARTS + LONGEST as usize).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())])).collect()
 });
-const POOL_BYTES: usize = 1 << 20;
+/// Places of the block at which a slice may begin: so many that what a store compresses at once seldom holds one twice, and
+/// a prime, so that no two fields of a record begin at the same.
+const STARTS: usize = 1_048_573;
+/// The longest field.
+const LONGEST: u32 = 65_536;
 
 /// The layout of records, and how many are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +45,7 @@ impl Layout {
         in_range(&[
             ((1..=1_000_000_000).contains(&self.records), "records", "between 1 and 1,000,000,000"),
             ((1..=100).contains(&self.fields), "fields", "between 1 and 100"),
-            ((16..=65_536).contains(&self.field_bytes), "field_bytes", "between 16 (its tag) and 65,536"),
+            ((16..=LONGEST).contains(&self.field_bytes), "field_bytes", "between 16 (its tag) and 65,536"),
         ])
     }
 
@@ -86,7 +91,9 @@ impl Batches {
 /// (`CoreWorkload.buildKeyName`), so that records with neighbouring numbers have distant keys.
 #[must_use]
 pub fn key_name(number: u64) -> String {
-    format!("user{}", hash(number))
+    let mut key = String::new();
+    put_key(&mut key, number);
+    key
 }
 
 /// YCSB's `Utils.fnvhash64`: FNV-1 of the number's eight bytes, lowest first, without its sign.
@@ -106,6 +113,7 @@ pub(crate) fn hash(number: u64) -> u64 {
 pub struct Fields {
     text: String,
     each: usize,
+    count: usize,
     tag: u64,
 }
 
@@ -114,10 +122,15 @@ impl Fields {
     pub fn fill(&mut self, layout: &Layout, tag: u64) {
         self.text.clear();
         self.each = layout.field_bytes as usize;
+        self.count = layout.fields.into();
         self.tag = tag;
-        for field in 0..layout.fields {
-            push_hex(&mut self.text, tag);
-            self.text.push_str(filler(tag, field, self.each));
+        let tag_digits = digits(tag);
+        let block = BLOCK.as_str();
+        // digits are text
+        let header = str::from_utf8(&tag_digits).unwrap_or_default();
+        for place in places(tag, self.each).take(layout.fields.into()) {
+            self.text.push_str(header);
+            self.text.push_str(&block[place]);
         }
     }
 
@@ -130,26 +143,45 @@ impl Fields {
     /// Each field in turn.
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
-        let count = self.text.len().checked_div(self.each).unwrap_or(0);
-        (0..count).map(|field| &self.text[field * self.each..(field + 1) * self.each])
+        (0..self.count).map(|field| &self.text[field * self.each..(field + 1) * self.each])
     }
 }
 
-fn push_hex(text: &mut String, tag: u64) {
+/// Where the block has what follows the tag in each field of a record, in turn. These slices follow each other, so that they
+/// are read from the memory as one.
+fn places(tag: u64, field_bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let length = field_bytes.saturating_sub(TAG).min(LONGEST as usize);
+    let mixed = tag.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    #[allow(clippy::cast_possible_truncation)] // below STARTS
+    let mut start = ((u128::from(mixed) * STARTS as u128) >> 64) as usize;
+    iter::repeat_with(move || {
+        let place = start..start + length;
+        start = if place.end < STARTS { place.end } else { place.end - STARTS };
+        place
+    })
+}
+
+fn digits(tag: u64) -> [u8; TAG] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in tag.to_be_bytes() {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    let mut digits = [0; TAG];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(tag.to_be_bytes()) {
+        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
+    digits
 }
 
-fn filler(tag: u64, field: u16, field_bytes: usize) -> &'static str {
-    let length = field_bytes.saturating_sub(TAG);
-    let room = (POOL_BYTES - length) as u64;
-    let mixed = (tag ^ (u64::from(field) << 56)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    #[allow(clippy::cast_possible_truncation)] // below the pool's size
-    let start = ((u128::from(mixed) * u128::from(room)) >> 64) as usize;
-    &POOL[start..start + length]
+/// The tag with exactly these digits.
+fn tag_with(header: &[u8; TAG]) -> Option<u64> {
+    let mut tag = 0;
+    for digit in header {
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        tag = tag << 4 | u64::from(digit);
+    }
+    Some(tag)
 }
 
 /// The tag that all of a record's fields begin with; `None` where they disagree or were not written by acidtest.
@@ -158,33 +190,64 @@ fn filler(tag: u64, field: u16, field_bytes: usize) -> &'static str {
 #[must_use]
 pub fn tag_of<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
     let mut fields = fields.into_iter();
-    let first = fields.next()?.get(..TAG)?;
-    let ours = first.iter().all(|letter| matches!(letter, b'0'..=b'9' | b'a'..=b'f'));
-    if !ours || !fields.all(|field| field.get(..TAG) == Some(first)) {
-        return None;
-    }
-    u64::from_str_radix(std::str::from_utf8(first).ok()?, 16).ok()
+    let header = fields.next()?.first_chunk()?;
+    let tag = tag_with(header)?;
+    fields.all(|field| field.first_chunk() == Some(header)).then_some(tag)
 }
 
-/// The tag of a record that was read in full; `None` unless its fields are letter for letter those that are written
-/// with the tag.
-#[must_use]
-pub(crate) fn whole<'a>(layout: &Layout, fields: impl Iterator<Item = &'a [u8]> + Clone) -> Option<u64> {
-    let tag = tag_of(fields.clone())?;
-    let each = layout.field_bytes as usize;
-    let as_many = fields.clone().count() == usize::from(layout.fields);
-    let mut numbered = (0..layout.fields).zip(fields);
-    let same = |(number, field): (u16, &[u8])| {
-        field.len() == each && field.get(TAG..) == Some(filler(tag, number, each).as_bytes())
-    };
-    (as_many && numbered.all(same)).then_some(tag)
+/// What the fields of a record that was read are, letter for letter: those that are written with a tag, so many and so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Content {
+    pub(crate) tag: u64,
+    fields: usize,
+    field_bytes: usize,
+}
+
+impl Content {
+    /// Compares the fields with the block, where they are. `None` unless all are as they are written with one tag.
+    pub(crate) fn read<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
+        let mut fields = fields.into_iter();
+        let first = fields.next()?;
+        let field_bytes = first.len();
+        let header: &[u8; TAG] = first.first_chunk()?;
+        let tag = tag_with(header)?;
+        let block = BLOCK.as_bytes();
+        let mut count = 0;
+        for (field, place) in iter::once(first).chain(fields).zip(places(tag, field_bytes)) {
+            let (own, rest) = field.split_first_chunk()?;
+            if own != header || Some(rest) != block.get(place) {
+                return None;
+            }
+            count += 1;
+        }
+        Some(Self { tag, fields: count, field_bytes })
+    }
+
+    /// Whether it is a whole record of this layout.
+    pub(crate) fn fits(&self, layout: &Layout) -> bool {
+        self.fields == usize::from(layout.fields) && self.field_bytes == layout.field_bytes as usize
+    }
+}
+
+/// The key of a record, in the place of another.
+pub(crate) fn put_key(key: &mut String, number: u64) {
+    let mut digits = itoa::Buffer::new();
+    key.clear();
+    key.push_str("user");
+    key.push_str(digits.format(hash(number)));
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const LAYOUT: Layout = Layout { records: 10, fields: 10, field_bytes: 100, scans: false };
+
+    fn whole<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
+        Content::read(fields).filter(|content| content.fits(&LAYOUT)).map(|content| content.tag)
+    }
 
     #[test]
     fn keys_are_ycsb_s() {
@@ -212,7 +275,7 @@ mod tests {
         two.fill(&LAYOUT, u64::MAX);
         let bytes =
             |fields: &Fields| fields.iter().map(|field| field.as_bytes().to_vec()).collect::<Vec<_>>();
-        let read = |fields: &[Vec<u8>]| whole(&LAYOUT, fields.iter().map(Vec::as_slice));
+        let read = |fields: &[Vec<u8>]| whole(fields.iter().map(Vec::as_slice));
         assert_eq!(one.iter().map(str::len).collect::<Vec<_>>(), [100; 10]);
         assert_eq!((read(&bytes(&one)), read(&bytes(&two))), (Some(0xABCD), Some(u64::MAX)));
 
@@ -227,6 +290,62 @@ mod tests {
         let mut more = bytes(&one);
         more.push(more[9].clone());
         assert_eq!(read(&more), None);
+        // as many as there were, but one of them a letter shorter, or all
+        let mut short = bytes(&one);
+        short[4].pop();
+        assert_eq!(read(&short), None);
+        for field in &mut short {
+            field.truncate(50);
+        }
+        assert_eq!(read(&short), None);
+    }
+
+    /// Whatever becomes of a record's fields, or of their letters, it is found: that a record is whole is said of no other.
+    #[test]
+    fn nothing_but_a_whole_record_passes_for_one() {
+        proptest!(|(
+            tag in prop_oneof![0_u64..1000, any::<u64>()],
+            other in any::<u64>(),
+            fields in 1_u16..30,
+            field_bytes in prop_oneof![17_u32..40, 17_u32..2_000, Just(32_784), Just(65_536)],
+            place in any::<prop::sample::Index>(),
+            second in any::<prop::sample::Index>(),
+            letter in any::<prop::sample::Index>(),
+            bits in 1_u8..,
+        )| {
+            let layout = Layout { fields, field_bytes, ..LAYOUT };
+            let written = |tag| {
+                let mut filled = Fields::default();
+                filled.fill(&layout, tag);
+                filled.iter().map(|field| field.as_bytes().to_vec()).collect::<Vec<_>>()
+            };
+            let read = |fields: &[Vec<u8>]| {
+                let content = Content::read(fields.iter().map(Vec::as_slice));
+                content.filter(|content| content.fits(&layout)).map(|content| content.tag)
+            };
+            let ours = written(tag);
+            prop_assert_eq!(read(&ours), Some(tag));
+            prop_assert_eq!(tag_of(ours.iter().map(Vec::as_slice)), Some(tag));
+            let (place, second) = (place.index(ours.len()), second.index(ours.len()));
+            let letter = letter.index(ours[place].len());
+            let mut bent = ours.clone();
+            bent[place][letter] ^= bits;
+            let mut missing = ours.clone();
+            missing.remove(place);
+            let mut swapped = ours.clone();
+            swapped.swap(place, second);
+            // in part another writer's: from a letter of a field on, or a whole field
+            let theirs = written(other);
+            let mut torn = ours.clone();
+            torn[place].truncate(letter);
+            torn[place].extend_from_slice(&theirs[place][letter..]);
+            let mut mixed = ours.clone();
+            mixed[place].clone_from(&theirs[place]);
+            for (changed, what) in [(bent, "bent"), (missing, "missing"), (swapped, "swapped"), (torn, "torn"), (mixed, "mixed")] {
+                let same = changed == ours || changed == theirs;
+                prop_assert!(same || read(&changed).is_none(), "{}", what);
+            }
+        });
     }
 
     #[test]
@@ -236,7 +355,7 @@ mod tests {
         let with = |tag: &str| {
             let changed: Vec<String> = fields.iter().map(|field| format!("{tag}{}", &field[TAG..])).collect();
             let bytes = || changed.iter().map(String::as_bytes);
-            (tag_of(bytes()), whole(&LAYOUT, bytes()))
+            (tag_of(bytes()), whole(bytes()))
         };
         assert_eq!(with("000000000000abcd"), (Some(0xABCD), Some(0xABCD)));
         for other in ["000000000000ABCD", "+00000000000abcd", " 00000000000abcd", "00000000000abcdé"] {

@@ -537,8 +537,10 @@ fn answers_of_a_hundred_megabytes_are_read() {
         assert_eq!((text.len(), row.get::<i64>(1)), (100_000_000, Ok(1)));
         assert!(text.iter().all(|letter| *letter == b'x'));
 
-        let many =
-            connection.prepare("SELECT n, repeat('y', 80) FROM generate_series(1::bigint, $1) AS n").await.unwrap();
+        let many = connection
+            .prepare("SELECT n, repeat('y', 80) FROM generate_series(1::bigint, $1) AS n")
+            .await
+            .unwrap();
         let rows = connection.run(many, [Value::Number(1_000_000)]).await.unwrap();
         assert_eq!(rows.len(), 1_000_000);
         for (row, number) in rows.into_iter().zip(1_i64..) {
