@@ -2,20 +2,19 @@
 
 use std::{
     fmt,
-    future::{Future, poll_fn},
+    future::poll_fn,
     io,
     ops::Range,
-    pin::pin,
     str,
     task::{Context, Poll, ready},
 };
 
 use acidtest_model::{NegotiatedTls, Secret};
-use acidtest_transport::{Stream, TlsError, Transport};
+pub use acidtest_transport::Place;
+use acidtest_transport::{TlsError, Transport, Wire};
 use rand::{TryRng, rngs::SysRng};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[cfg(feature = "tls")]
 use super::UserKey;
@@ -24,11 +23,6 @@ use super::{
     wire::{self, Op, Places, Split},
 };
 
-/// The least room for a read, in bytes.
-const READ_ROOM: usize = 64 * 1024;
-/// The most bytes that the read buffer has room for ahead of those that have arrived, so that a length claimed by a
-/// broken server does not decide how much memory is taken.
-const READ_AHEAD: usize = 1024 * 1024;
 /// Bytes that may have arrived and not been taken by a caller until no more are read, so that the server has to
 /// wait.
 const UNREAD_MAX: usize = 4 * 1024 * 1024;
@@ -75,30 +69,18 @@ pub enum Login {
     NKey(Secret),
 }
 
-/// The beginning of a message in the stream of all bytes that were ever to be sent on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(u64);
-
 /// One connection to a server.
 ///
 /// Messages to be sent are kept until [`flush`](Connection::flush) or [`next`](Connection::next) writes them. The
 /// futures of these may be dropped at any time without losing anything. After any error but [`Error::TooLong`] the
 /// connection is not usable any more, and every later call returns the same error.
 pub struct Connection {
-    stream: Stream,
+    wire: Wire,
     info: Info,
     /// The beginning of the subjects to which requests are answered.
     inbox: String,
-    output: Vec<u8>,
-    /// Bytes of `output` that have been written.
-    written: usize,
-    /// Bytes that were written until `output` was last empty.
-    before: u64,
-    /// Pings that were answered since `output` was last empty.
+    /// Pings that were answered since all that was to be sent had last been.
     pongs: usize,
-    input: Vec<u8>,
-    /// Bytes of `input` that have been parsed.
-    consumed: usize,
     ended: Option<Error>,
 }
 
@@ -112,15 +94,10 @@ impl Connection {
     /// Connects, logs in and waits until the server has accepted the login.
     pub async fn connect(transport: &Transport, login: &Login) -> Result<Self, Error> {
         let mut connection = Self {
-            stream: transport.connect_openly().await?,
+            wire: Wire::new(transport.connect_openly().await?),
             info: Info::default(),
             inbox: inbox()?,
-            output: Vec::new(),
-            written: 0,
-            before: 0,
             pongs: 0,
-            input: Vec::with_capacity(READ_ROOM),
-            consumed: 0,
             ended: None,
         };
         connection.greeting().await?;
@@ -139,17 +116,13 @@ impl Connection {
             Some(_) if !tls_required && !tls_available => return Err(TlsError::absent().into()),
             Some(_) => {}
         }
-        if self.unread() > 0 {
-            // somebody in between might have put it there, to pass for what the server says with TLS
-            return Err(Error::Protocol("more than a greeting before TLS".to_owned()));
-        }
-        Ok(Self { stream: transport.secure(self.stream).await?, ..self })
+        Ok(Self { wire: self.wire.secure(transport).await?, ..self })
     }
 
     /// The TLS that was agreed on; none without TLS.
     #[must_use]
     pub fn tls(&self) -> Option<NegotiatedTls> {
-        self.stream.negotiated()
+        self.wire.negotiated()
     }
 
     /// Waits for the line INFO, with which every NATS server begins.
@@ -192,7 +165,7 @@ impl Connection {
             }
         }
         let hello = format!("CONNECT {hello}\r\nSUB {}* {SUBSCRIPTION}\r\n", self.inbox);
-        self.output.extend_from_slice(hello.as_bytes());
+        self.wire.output().extend_from_slice(hello.as_bytes());
     }
 
     /// The server's description of itself.
@@ -214,15 +187,16 @@ impl Connection {
         payload: &[u8],
     ) -> Result<Place, Error> {
         self.look()?;
-        let place = Place(self.before + self.output.len() as u64);
-        let start = self.output.len();
+        let place = self.wire.place();
+        let output = self.wire.output();
+        let start = output.len();
         let reply = token.map(|token| (self.inbox.as_str(), token));
-        wire::publish(&mut self.output, subject, reply, header, payload);
+        wire::publish(output, subject, reply, header, payload);
         // the server counts the headers too, here with the rest of the command, which only matters very near the
         // limit
-        let room = self.output.len() - start;
+        let room = output.len() - start;
         if payload.len() > self.info.max_payload || (header.is_some() && room > self.info.max_payload) {
-            self.output.truncate(start);
+            output.truncate(start);
             return Err(Error::TooLong { bytes: payload.len(), limit: self.info.max_payload });
         }
         Ok(place)
@@ -231,13 +205,13 @@ impl Connection {
     /// Whether any byte of the message at this place was handed to the network. If not, the server has not seen it.
     #[must_use]
     pub fn reached(&self, place: Place) -> bool {
-        self.before + self.written as u64 > place.0
+        self.wire.reached(place)
     }
 
     /// Number of bytes that wait to be written.
     #[must_use]
     pub fn unwritten(&self) -> usize {
-        self.output.len() - self.written
+        self.wire.unwritten()
     }
 
     /// Writes all bytes that are to be sent.
@@ -281,7 +255,7 @@ impl Connection {
     /// Waits until the server has processed everything that was sent. Messages that arrive meanwhile are dropped.
     pub async fn ping(&mut self) -> Result<(), Error> {
         self.look()?;
-        self.output.extend_from_slice(b"PING\r\n");
+        self.wire.output().extend_from_slice(b"PING\r\n");
         while !matches!(poll_fn(|context| self.poll_heard(context)).await?, ServerEvent::Pong) {}
         Ok(())
     }
@@ -301,13 +275,10 @@ impl Connection {
         if self.unread() > UNREAD_MAX {
             return Ok(());
         }
-        self.give_back();
-        self.input.reserve(READ_ROOM);
-        match self.stream.try_read_buf(&mut self.input) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(error) => Err(self.lost(error)),
-            Ok(0) => Err(self.lost(ended())),
+        self.wire.clear_away();
+        match self.wire.try_read() {
             Ok(_) => Ok(()),
+            Err(error) => Err(self.lost(error)),
         }
     }
 
@@ -327,23 +298,9 @@ impl Connection {
         if let Some(error) = &self.ended {
             return Poll::Ready(Err(error.clone()));
         }
-        while let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match ready!(pin!(self.stream.write(rest)).poll(context)) {
-                Ok(0) => {
-                    return Poll::Ready(
-                        Err(self.lost(io::Error::other("the connection takes nothing more"))),
-                    );
-                }
-                Ok(written) => self.written += written,
-                Err(error) => return Poll::Ready(Err(self.lost(error))),
-            }
-        }
-        if let Err(error) = ready!(pin!(self.stream.flush()).poll(context)) {
+        if let Err(error) = ready!(self.wire.poll_write(context)) {
             return Poll::Ready(Err(self.lost(error)));
         }
-        self.before += self.output.len() as u64;
-        self.output.clear();
-        self.written = 0;
         self.pongs = 0;
         Poll::Ready(Ok(()))
     }
@@ -352,24 +309,19 @@ impl Connection {
         if let Some(error) = &self.ended {
             return Poll::Ready(Err(error.clone()));
         }
-        self.make_room();
-        Poll::Ready(match ready!(pin!(self.stream.read_buf(&mut self.input)).poll(context)) {
-            Ok(0) => Err(self.lost(ended())),
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.lost(error)),
-        })
+        let missing = match wire::split(self.wire.unread()) {
+            Ok(Split::Missing(missing)) => missing,
+            _ => 0,
+        };
+        self.wire.clear_away();
+        Poll::Ready(ready!(self.wire.poll_read(context, missing)).map_err(|error| self.lost(error)))
     }
 
     /// Notes that the connection has ended. The reason is the error that the server sent last, if it can still be
     /// read, else `cause`.
     fn lost(&mut self, cause: io::Error) -> Error {
-        while self.unread() <= UNREAD_MAX {
-            self.make_room();
-            if !matches!(self.stream.try_read_buf(&mut self.input), Ok(read) if read > 0) {
-                break;
-            }
-        }
-        let last = parting_words(self.input.get(self.consumed..).unwrap_or_default());
+        while self.unread() <= UNREAD_MAX && self.wire.try_read().is_ok_and(|some| some) {}
+        let last = parting_words(self.wire.unread());
         let error = last.map_or_else(|| cause.into(), Error::Closed);
         self.ended.get_or_insert(error).clone()
     }
@@ -377,53 +329,31 @@ impl Connection {
     /// Number of bytes that have arrived and that no caller has taken.
     #[must_use]
     pub fn unread(&self) -> usize {
-        self.input.len() - self.consumed
-    }
-
-    /// Frees the room of the bytes that have been parsed.
-    fn give_back(&mut self) {
-        if self.consumed == self.input.len() {
-            self.input.clear();
-            self.consumed = 0;
-        } else if self.consumed >= READ_ROOM {
-            self.input.drain(..self.consumed);
-            self.consumed = 0;
-        }
-    }
-
-    /// Makes room in the read buffer for the bytes that are expected next.
-    fn make_room(&mut self) {
-        self.give_back();
-        let missing = match wire::split(self.input.get(self.consumed..).unwrap_or_default()) {
-            Ok(Split::Missing(missing)) => missing,
-            _ => 0,
-        };
-        self.input.reserve(missing.clamp(READ_ROOM, READ_AHEAD));
+        self.wire.unread().len()
     }
 
     /// Parses the bytes that have arrived up to the next event that a caller may wait for, if there is one.
     fn hear(&mut self) -> Result<Option<ServerEvent>, Error> {
         loop {
-            let unread = self.input.get(self.consumed..).unwrap_or_default();
-            let (op, length) = match wire::split(unread) {
+            let (op, length) = match wire::split(self.wire.unread()) {
                 Ok(Split::Whole(op, length)) => (op, length),
                 // events that arrived before the connection ended are returned first
                 Ok(Split::Missing(_)) => return self.ended.clone().map_or(Ok(None), Err),
                 Err(error) => return Err(self.ended.get_or_insert(error).clone()),
             };
-            let start = self.consumed;
-            self.consumed += length;
+            let start = self.wire.taken();
+            self.wire.take(length);
             match op {
                 Op::Message(places) => return Ok(Some(ServerEvent::Message(start, places))),
                 Op::Pong => return Ok(Some(ServerEvent::Pong)),
                 Op::Ping if self.pongs < PONGS_MAX => {
                     self.pongs += 1;
-                    self.output.extend_from_slice(b"PONG\r\n");
+                    self.wire.output().extend_from_slice(b"PONG\r\n");
                 }
                 Op::Ping | Op::Ok => {}
                 Op::Info(place) => self.learn(start, place)?,
                 Op::Error(place) => {
-                    let words = words(self.input.get(start + place.start..start + place.end));
+                    let words = words(self.wire.arrived().get(start + place.start..start + place.end));
                     return Err(self.ended.get_or_insert(Error::Closed(words)).clone());
                 }
             }
@@ -431,7 +361,7 @@ impl Connection {
     }
 
     fn learn(&mut self, start: usize, place: Range<usize>) -> Result<(), Error> {
-        let json = self.input.get(start + place.start..start + place.end).unwrap_or_default();
+        let json = self.wire.arrived().get(start + place.start..start + place.end).unwrap_or_default();
         match serde_json::from_slice::<Info>(json) {
             Ok(info) if !info.version.is_empty() => self.info = info,
             Ok(_) => return Err(self.garbled("an INFO without a version")),
@@ -441,7 +371,7 @@ impl Connection {
     }
 
     fn message(&self, start: usize, places: Places) -> Result<Message<'_>, Error> {
-        let bytes = self.input.get(start..).unwrap_or_default();
+        let bytes = self.wire.arrived().get(start..).unwrap_or_default();
         let part = |place: Range<usize>| bytes.get(place).unwrap_or_default();
         let text = |place| {
             str::from_utf8(part(place)).map_err(|_| Error::Protocol("a subject that is not text".to_owned()))
@@ -468,10 +398,6 @@ impl fmt::Debug for Connection {
             .field("ended", &self.ended)
             .finish_non_exhaustive()
     }
-}
-
-fn ended() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")
 }
 
 /// A random prefix for subjects, so that no other client has the same.

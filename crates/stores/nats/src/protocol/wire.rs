@@ -2,6 +2,8 @@
 
 use std::{ops::Range, str};
 
+use bytes::{BufMut, BytesMut};
+
 use super::Error;
 
 /// The longest line that is accepted, in bytes. The longest that a server sends is INFO, which lists the servers of a
@@ -145,7 +147,7 @@ fn lines(headers: &[u8]) -> impl Iterator<Item = &str> {
 
 /// Writes the command that publishes a message, `PUB` or, with a header, `HPUB`.
 pub(super) fn publish(
-    output: &mut Vec<u8>,
+    output: &mut BytesMut,
     subject: &str,
     reply: Option<(&str, u64)>,
     header: Option<(&str, &str)>,
@@ -155,15 +157,15 @@ pub(super) fn publish(
     let head = header.map_or(0, |(name, value)| frame(name, value));
     output.extend_from_slice(if header.is_some() { b"HPUB " } else { b"PUB " });
     output.extend_from_slice(subject.as_bytes());
-    output.push(b' ');
+    output.put_u8(b' ');
     if let Some((inbox, token)) = reply {
         output.extend_from_slice(inbox.as_bytes());
         number(output, token);
-        output.push(b' ');
+        output.put_u8(b' ');
     }
     if header.is_some() {
         number(output, head as u64);
-        output.push(b' ');
+        output.put_u8(b' ');
     }
     number(output, (head + payload.len()) as u64);
     output.extend_from_slice(NEWLINE);
@@ -177,19 +179,8 @@ pub(super) fn publish(
 }
 
 /// Writes a decimal number, without `format!` because up to three are written for each message.
-fn number(output: &mut Vec<u8>, value: u64) {
-    let start = output.len();
-    let mut rest = value;
-    loop {
-        output.push(b'0' + u8::try_from(rest % 10).unwrap_or_default());
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if let Some(digits) = output.get_mut(start..) {
-        digits.reverse();
-    }
+fn number(output: &mut BytesMut, value: u64) {
+    output.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 #[cfg(test)]
@@ -281,9 +272,9 @@ mod tests {
     #[test]
     fn what_is_published_says_how_long_it_is() {
         let written = |reply, header, payload: &[u8]| {
-            let mut output = Vec::new();
+            let mut output = BytesMut::new();
             publish(&mut output, "a.b", reply, header, payload);
-            String::from_utf8(output).unwrap()
+            String::from_utf8(output.to_vec()).unwrap()
         };
         assert_eq!(written(None, None, b"hello"), "PUB a.b 5\r\nhello\r\n");
         assert_eq!(written(Some(("_INBOX.x.", 120)), None, b""), "PUB a.b _INBOX.x.120 0\r\n\r\n");
