@@ -1,6 +1,8 @@
-//! Measures the cost of an operation on a store that does nothing, through the code that drives every store: drawing
-//! a zipfian key, choosing the operation, making the fields that it writes, two clock reads, recording the time,
-//! accounting in the ledger. Prints its results; asserts nothing.
+//! Measures the cost of an operation of each workload on a store that does nothing, through the code that drives every
+//! store: drawing a key, choosing the operation, making what it writes, two clock reads, recording the time, looking at what
+//! is read, accounting in the ledger. Prints its results; asserts nothing.
+//!
+//! Names of workloads after `--` choose the rows: `cargo bench -p acidtest-store-memory --bench null -- records`.
 
 use std::{fs, time::Duration};
 
@@ -10,8 +12,18 @@ use acidtest_store_memory::Null;
 use acidtest_workloads::{ClientTask, Place, TrialSetup, Values, Workload};
 
 /// The rows to measure: a workload, one parameter and its value.
-const DRIVEN: [(&str, &str, &str); 3] =
-    [("inventory", "skew", "zipf:0.99"), ("records", "mix", "c"), ("records", "mix", "a")];
+const DRIVEN: [(&str, &str, &str); 10] = [
+    ("inventory", "skew", "zipf:0.99"),
+    ("records", "mix", "c"),
+    ("records", "mix", "a"),
+    ("records", "mix", "e"),
+    ("join", "records", "1000"),
+    ("queue", "phase", "publish"),
+    ("queue", "phase", "consume"),
+    ("logs", "batch", "100"),
+    ("parcels", "mix", "insert:1"),
+    ("parcels", "mix", "hash:1"),
+];
 
 fn workload(name: &str, parameter: &str, value: &str) -> Result<Box<dyn Workload>, String> {
     let kind = acidtest_workloads::workload(name).ok_or("no such workload")?;
@@ -55,14 +67,22 @@ fn setting(name: &str, default: u64) -> u64 {
 fn main() -> Result<(), String> {
     let seconds = setting("ACIDTEST_BENCH_SECONDS", 2);
     let runs = setting("ACIDTEST_BENCH_RUNS", 5);
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     println!("null store, {seconds} s each, {runs} runs a row");
     println!(
         "{:<28} {:>8} {:>8} {:>12} {:>14} {:>14} {:>10}",
         "workload", "clients", "threads", "ns/op min", "ns/op median", "Mop/s/core", "RSS MiB"
     );
     for (name, parameter, value) in DRIVEN {
+        if !chosen.is_empty() && !chosen.iter().any(|chosen| chosen == name) {
+            continue;
+        }
         let workload = workload(name, parameter, value)?;
-        for (clients, threads) in [(1, 1), (10, 1), (10, 2)] {
+        // a workload whose parameters say how many clients there are has as many, however many threads drive them
+        let clients = workload.clients().map(|clients| clients as usize);
+        let shapes = [(1, 1), (10, 1), (10, 2)].map(|(usual, threads)| (clients.unwrap_or(usual), threads));
+        let shapes = if clients.is_some() { &shapes[1..] } else { &shapes };
+        for &(clients, threads) in shapes {
             let costs = (0..runs).map(|_| cost(&*workload, clients, threads, Duration::from_secs(seconds)));
             let mut costs = costs.collect::<Result<Vec<f64>, String>>()?;
             costs.sort_unstable_by(f64::total_cmp);
