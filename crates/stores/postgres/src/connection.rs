@@ -81,15 +81,9 @@ impl ConnectOptions {
     }
 
     /// Connects and logs in, for a client.
-    ///
-    /// # Errors
-    /// Why that did not come about, in the server's words or the network's.
-    pub async fn connect(&self) -> Result<protocol::Connection, String> {
+    pub(crate) async fn connect(&self) -> Result<protocol::Connection, ConnectError> {
         let opened = timeout(LOGIN, protocol::Connection::open(&self.transport, &self.login)).await;
-        match opened {
-            Ok(opened) => opened.map_err(|error| error.to_string()),
-            Err(_) => Err(ConnectError::Silent.to_string()),
-        }
+        Ok(opened.map_err(|_| ConnectError::Silent)??)
     }
 
     /// Connects and logs in by the driver, for work that is not timed.
@@ -106,6 +100,9 @@ pub(crate) const APPLICATION: &str = "acidtest";
 /// Why no connection came about.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
+    /// A client's reason.
+    #[error(transparent)]
+    Client(#[from] protocol::Error),
     /// The driver's reason.
     #[error("{}", fault::words(.0))]
     Driver(#[from] tokio_postgres::Error),

@@ -79,24 +79,34 @@ pub(crate) const LOGIN: &str =
 
 /// Why a connection could not be opened, and how the user can mend that.
 pub(crate) fn unreachable(error: &ConnectError, address: &Address) -> (String, String) {
-    let ConnectError::Driver(error) = error else {
-        let remedy = "check host and port, and that the server is not stopped or overloaded";
-        return (error.to_string(), remedy.to_owned());
+    let cause = error.to_string();
+    let remedy = match error {
+        ConnectError::Silent => {
+            "check host and port, and that the server is not stopped or overloaded".to_owned()
+        }
+        ConnectError::Client(error) => {
+            let code = error.answer().map(|answer| &answer.code);
+            remedy(code, true, address)
+        }
+        ConnectError::Driver(error) => {
+            let tls = match acidtest_transport::explain(error, address) {
+                // these are the driver's words for a server that answers that it has no TLS
+                None if words(error).contains("server does not support TLS") => Some(TlsError::absent()),
+                known => known,
+            };
+            if let Some(TlsError { cause, remedy }) = tls {
+                return (cause, remedy);
+            }
+            let network = error.source().is_some_and(<dyn std::error::Error>::is::<io::Error>);
+            remedy(error.code(), network, address)
+        }
     };
-    let tls = match acidtest_transport::explain(error, address) {
-        // these are the driver's words for a server that answers that it has no TLS
-        None if words(error).contains("server does not support TLS") => Some(TlsError::absent()),
-        known => known,
-    };
-    match tls {
-        Some(TlsError { cause, remedy }) => (cause, remedy),
-        None => (words(error), remedy(error, address)),
-    }
+    (cause, remedy)
 }
 
-fn remedy(error: &tokio_postgres::Error, address: &Address) -> String {
-    let network = error.source().is_some_and(<dyn std::error::Error>::is::<io::Error>);
-    let Some(code) = error.code() else {
+/// The remedy where the server has answered with this code; or with none, because of the `network` or of something else.
+fn remedy(code: Option<&SqlState>, network: bool, address: &Address) -> String {
+    let Some(code) = code else {
         return match (network, &address.password) {
             (false, None) => LOGIN,
             _ => "start the server, or check its host and port",

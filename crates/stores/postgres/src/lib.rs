@@ -36,7 +36,7 @@ use acidtest_workloads::{
 };
 use tokio_postgres::{Client, Error, error::SqlState};
 
-use crate::driver::Driver;
+use crate::{connection::ConnectError, driver::Driver};
 pub use crate::{connection::ConnectOptions, point::Point, value::Value};
 
 const DEFAULT_PORT: u16 = 5432;
@@ -133,19 +133,17 @@ impl Postgres {
     /// # Errors
     /// [`StoreError::Unreachable`] where nobody answers or the login fails.
     pub async fn connection(&self) -> Result<protocol::Connection, StoreError> {
-        self.server.connect().await.map_err(|cause| StoreError::Unreachable {
-            address: self.address().to_string(),
-            cause,
-            remedy: "see the server's log".to_owned(),
-        })
+        self.server.connect().await.map_err(|error| self.unreachable(&error))
     }
 
     async fn driver(&self) -> Result<Driver, StoreError> {
+        self.server.connect_driver().await.map_err(|error| self.unreachable(&error))
+    }
+
+    fn unreachable(&self, error: &ConnectError) -> StoreError {
         let address = self.address();
-        self.server.connect_driver().await.map_err(|error| {
-            let (cause, remedy) = fault::unreachable(&error, address);
-            StoreError::Unreachable { address: address.to_string(), cause, remedy }
-        })
+        let (cause, remedy) = fault::unreachable(error, address);
+        StoreError::Unreachable { address: address.to_string(), cause, remedy }
     }
 
     /// Runs work that is not timed, on a connection of its own.

@@ -105,7 +105,7 @@ impl Session {
         server: &ConnectOptions,
         prepare: impl AsyncFnOnce(&mut Connection) -> Result<T, Error>,
     ) -> Result<(Self, T), String> {
-        let mut connection = server.connect().await?;
+        let mut connection = server.connect().await.map_err(|error| error.to_string())?;
         let ready = async {
             connection.command(PLANNED_ONCE).await?;
             prepare(&mut connection).await

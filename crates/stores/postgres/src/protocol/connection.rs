@@ -320,7 +320,8 @@ impl Connection {
         let Self { wire, statements, pending, coming, fields, .. } = self;
         let message = wire.unread().get(..length).unwrap_or_default();
         let body = message.get(HEADER..).unwrap_or_default();
-        let oldest = pending.front().map(|pending| pending.request);
+        // what was not sent is not answered
+        let oldest = pending.front().filter(|oldest| wire.reached(oldest.place)).map(|oldest| oldest.request);
         match (tag, oldest) {
             (tag::NOTICE | tag::PARAMETER | tag::NOTIFICATION, _) => {}
             (tag::ERROR, oldest) => coming.fail(message, oldest.is_some())?,

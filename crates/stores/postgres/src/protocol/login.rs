@@ -23,6 +23,7 @@ use postgres_protocol::{
 };
 
 use super::{Connection, Error, ServerError};
+use crate::connection::APPLICATION;
 
 /// Most bytes of a message before the login is done: a stranger must not take memory without end.
 const MESSAGE_MAX: usize = 1024 * 1024;
@@ -90,7 +91,7 @@ impl<'a> Opening<'a> {
     async fn log_in(&mut self) -> Result<(), Error> {
         let Login { user, database, .. } = self.login;
         let mut settings =
-            vec![("client_encoding", "UTF8"), ("user", user), ("application_name", "acidtest")];
+            vec![("client_encoding", "UTF8"), ("user", user), ("application_name", APPLICATION)];
         settings.extend(database.as_ref().map(|database| ("database", &**database)));
         self.say(|out| frontend::startup_message(settings, out))?;
         match self.hear().await? {

@@ -132,7 +132,10 @@ fn with_server<T>(
         let address = format!("postgres://ann:secret@{}/db", listener.local_addr().unwrap());
         let options = ConnectOptions::new(&Address::parse(&address).unwrap()).unwrap();
         let played = tokio::spawn(async { drop(play(listener, sayings, pace).await) });
-        let done = timeout(PATIENCE, async { test(options.connect().await).await }).await;
+        let done = timeout(PATIENCE, async {
+            test(options.connect().await.map_err(|error| error.to_string())).await
+        })
+        .await;
         played.abort();
         done.expect("it does not end")
     })
@@ -347,6 +350,33 @@ fn a_connection_that_has_ended_between_two_requests_sends_nothing() {
     }
 }
 
+/// What the server says before a request was sent does not answer it, whatever it is.
+#[test]
+fn what_was_added_and_not_sent_is_not_answered() {
+    for (last, words) in [
+        (error("FATAL", "57P01"), "this went wrong (57P01)"),
+        (changed(), "the server answers what was not asked (message 2)"),
+    ] {
+        wait(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address =
+                Address::parse(&format!("postgres://ann@{}/db", listener.local_addr().unwrap())).unwrap();
+            let played = tokio::spawn(play(listener, vec![welcome(), prepared(&[])], Pace::AtOnce));
+            let mut connection = ConnectOptions::new(&address).unwrap().connect().await.unwrap();
+            let statement = connection.prepare("…").await.unwrap();
+            let mut stream = played.await.unwrap();
+            connection.add(statement, ONE);
+            stream.write_all(&last).await.unwrap();
+            while connection.check().is_ok() {
+                tokio::task::yield_now().await;
+            }
+            let mut answers = Vec::new();
+            connection.answered(|answer| answers.push(answer)).await;
+            assert_eq!(answers, [Err(Error::NotSent(words.to_owned()))]);
+        });
+    }
+}
+
 #[test]
 fn a_request_that_was_given_up_ends_the_connection() {
     with_statement(&[], &[Vec::new(), changed()], Pace::AtOnce, async |mut connection, statement| {
@@ -506,7 +536,8 @@ fn every_way_to_log_in_is_known() {
     let connect = |user: &str, password: Option<&str>| {
         let address = login(store.address(), user, password);
         wait(async {
-            let mut connection = ConnectOptions::new(&address).unwrap().connect().await?;
+            let mut connection =
+                ConnectOptions::new(&address).unwrap().connect().await.map_err(|error| error.to_string())?;
             let name = connection.prepare("SELECT current_user::text").await.unwrap();
             Ok(connection.run(name, []).await.unwrap().first().unwrap().get::<&str>(0).unwrap().to_owned())
         })
