@@ -28,7 +28,8 @@ const DRIVEN: [(&str, &str, &str); 10] = [
 fn workload(name: &str, parameter: &str, value: &str) -> Result<Box<dyn Workload>, String> {
     let kind = acidtest_workloads::workload(name).ok_or("no such workload")?;
     let mut values = Values::new();
-    values.insert(parameter.to_owned(), value.into());
+    let value = value.parse::<u64>().map_or_else(|_| value.into(), Into::into);
+    values.insert(parameter.to_owned(), value);
     (kind.with)(&values)
 }
 
