@@ -177,10 +177,6 @@ fn take_in_one(table: &str, group: &str) -> String {
 impl SqlSession for Session {
     type Statement = Statement;
 
-    async fn ready(&mut self) -> Step {
-        Session::ready(self)
-    }
-
     async fn read_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
         fill(seen, self.run(*read, group(capture), SendState::Nothing).await?)
     }

@@ -114,11 +114,6 @@ impl Session {
         Ok((Self { connection }, ready))
     }
 
-    /// Fails if the connection has closed, with the outcome of an operation that was not sent.
-    pub(crate) fn ready(&mut self) -> Result<(), Attempt> {
-        self.connection.check().map_err(|error| fault::attempt(&error, SendState::Nothing))
-    }
-
     /// Its connection, for requests that outlive a call.
     pub(crate) fn connection(&mut self) -> &mut Connection {
         &mut self.connection

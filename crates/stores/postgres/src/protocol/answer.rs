@@ -212,18 +212,6 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// How many columns it has.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.fields.len()
-    }
-
-    /// Whether it has none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.fields.is_empty()
-    }
-
     /// The value in a column.
     ///
     /// # Errors

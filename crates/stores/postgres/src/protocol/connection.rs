@@ -26,6 +26,12 @@ use crate::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statement(usize);
 
+impl Statement {
+    fn name(self) -> String {
+        format!("s{}", self.0)
+    }
+}
+
 /// What is known of a prepared statement.
 #[derive(Debug)]
 pub(super) struct Known {
@@ -141,18 +147,16 @@ impl Connection {
     /// Why there is no answer, or the server's.
     pub async fn prepare(&mut self, sql: &str) -> Result<Statement, Error> {
         self.begin()?;
-        let name = format!("s{}", self.statements.len());
+        let statement = Statement(self.statements.len());
         self.push(Request::Prepare, |_, out| {
+            let name = statement.name();
             frontend::parse(&name, sql, [], out)?;
             frontend::describe(b'S', &name, out)?;
             frontend::sync(out);
             Ok(())
         })?;
-        let answer = self.only_answer().await.map(|_| ());
-        let Coming { parameters, columns, .. } = mem::take(&mut self.coming);
-        answer?;
-        self.statements.push(Known { name, parameters, columns });
-        Ok(Statement(self.statements.len() - 1))
+        self.only_answer().await?;
+        Ok(statement)
     }
 
     /// Runs a prepared statement, and waits for all of its rows.
@@ -295,18 +299,16 @@ impl Connection {
     fn understand(&mut self) {
         while self.ended.is_none() {
             let unread = self.wire.unread();
-            let header = match Header::parse(unread) {
-                Ok(Some(header)) => header,
+            let (tag, length) = match message_head(unread) {
+                Ok(Some(head)) => head,
                 Ok(None) => break,
                 Err(error) => return self.end(&error.to_string()),
             };
-            // the length counts itself and the body, and was found to be 4 at least
-            let length = 1 + header.len().unsigned_abs() as usize;
-            if let Some(missing) = length.checked_sub(unread.len()).filter(|missing| *missing > 0) {
-                self.missing = missing;
+            if length > unread.len() {
+                self.missing = length - unread.len();
                 return;
             }
-            let heard = self.hear(header.tag(), length);
+            let heard = self.hear(tag, length);
             self.wire.take(length);
             if let Err(words) = heard {
                 self.end(&words);
@@ -372,8 +374,14 @@ impl Connection {
 
     /// Ends a request with what has come, or else with this error.
     fn answer(&mut self, request: Request, lacking: Option<Error>) {
-        let Coming { error, first_field, rows, count, rolled_back, .. } = &mut self.coming;
+        let Coming { error, first_field, rows, count, rolled_back, parameters, columns, .. } =
+            &mut self.coming;
         let error = error.take().or(lacking);
+        if request == Request::Prepare && error.is_none() {
+            let name = Statement(self.statements.len()).name();
+            let (parameters, columns) = (mem::take(parameters), mem::take(columns));
+            self.statements.push(Known { name, parameters, columns });
+        }
         let statement = match request {
             Request::Run(statement) => Some(statement),
             Request::Command | Request::Prepare => None,
@@ -386,12 +394,7 @@ impl Connection {
             count: *count,
             rolled_back: *rolled_back,
         });
-        if request == Request::Prepare {
-            // whoever waits for it takes what is known of the statement
-            self.coming.is_complete = false;
-        } else {
-            self.coming = Coming::default();
-        }
+        self.coming = Coming::default();
     }
 
     fn lose(&mut self, error: &io::Error) {
@@ -443,10 +446,7 @@ impl Coming {
                 self.columns = columns.map_err(|error: io::Error| error.to_string())?;
                 self.is_complete = true;
             }
-            Ok(Some(Message::NoData)) => {
-                self.columns.clear();
-                self.is_complete = true;
-            }
+            Ok(Some(Message::NoData)) => self.is_complete = true,
             _ => return Err(unreadable()),
         }
         Ok(())
@@ -486,6 +486,13 @@ impl<'a> Pipeline<'a> {
         poll_fn(|context| connection.poll_answers(context, usize::MAX)).await;
         Answers::of(connection)
     }
+}
+
+/// The tag of the next message, and its length in bytes with all that belongs to it; none if too little has come.
+pub(super) fn message_head(unread: &[u8]) -> io::Result<Option<(u8, usize)>> {
+    // the length that is sent counts itself and the body, and was found to be 4 at least
+    let head = |header: Header| (header.tag(), 1 + header.len().unsigned_abs() as usize);
+    Ok(Header::parse(unread)?.map(head))
 }
 
 /// The form of values and of columns in messages.

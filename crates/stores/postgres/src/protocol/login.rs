@@ -17,12 +17,12 @@ use postgres_protocol::{
         sasl::{ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256},
     },
     message::{
-        backend::{AuthenticationSaslBody, Header, Message},
+        backend::{AuthenticationSaslBody, Message},
         frontend,
     },
 };
 
-use super::{Connection, Error, ServerError};
+use super::{Connection, Error, ServerError, connection::message_head};
 use crate::connection::APPLICATION;
 
 /// Most bytes of a message before the login is done: a stranger must not take memory without end.
@@ -200,9 +200,7 @@ impl<'a> Opening<'a> {
         loop {
             let unread = self.wire.unread();
             let mut missing = 1;
-            if let Some(header) = Header::parse(unread)? {
-                // the length counts itself and the body, and was found to be 4 at least
-                let length = 1 + header.len().unsigned_abs() as usize;
+            if let Some((_, length)) = message_head(unread)? {
                 if length > MESSAGE_MAX {
                     return Poll::Ready(Err(io::Error::other("the server says too much before the login")));
                 }
