@@ -12,6 +12,7 @@ mod acceptor;
 mod error;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod requests;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
@@ -27,6 +28,7 @@ pub use crate::tls::Security;
 pub use crate::{
     acceptor::Acceptor,
     error::{TlsError, demand, explain},
+    requests::{RequestError, Requests},
     stream::Stream,
     wire::{Place, Wire},
 };

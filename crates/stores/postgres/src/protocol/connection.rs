@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use acidtest_transport::{Place, Wire};
+use acidtest_transport::{Requests, Wire};
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::{
@@ -54,8 +54,7 @@ impl Known {
 pub struct Connection {
     pub(super) wire: Wire,
     pub(super) statements: Vec<Known>,
-    /// Requests without an answer, oldest first.
-    pending: VecDeque<Pending>,
+    requests: Requests<Request>,
     /// What has come of the answer to the oldest.
     coming: Coming,
     pub(super) answers: VecDeque<Answer>,
@@ -65,14 +64,6 @@ pub struct Connection {
     pub(super) fields: Vec<Field>,
     /// Bytes that the next message lacks, as far as that is known.
     missing: usize,
-    /// Why the connection cannot be used any more.
-    ended: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    place: Place,
-    request: Request,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,13 +95,12 @@ impl Connection {
         Self {
             wire,
             statements: Vec::new(),
-            pending: VecDeque::new(),
+            requests: Requests::default(),
             coming: Coming::default(),
             answers: VecDeque::new(),
             adds: false,
             fields: Vec::new(),
             missing: 0,
-            ended: None,
         }
     }
 
@@ -120,15 +110,14 @@ impl Connection {
     /// # Errors
     /// [`Error::NotSent`], with the reason why it cannot.
     pub fn check(&mut self) -> Result<(), Error> {
-        let is_sent = self.pending.front().is_some_and(|oldest| self.wire.reached(oldest.place));
-        if self.ended.is_none() && !is_sent {
+        if self.requests.ended().is_none() && self.requests.oldest(&self.wire).is_none() {
             match self.wire.try_read() {
                 Ok(false) => {}
                 Ok(true) => self.understand(),
                 Err(error) => self.lose(&error),
             }
         }
-        self.ended.clone().map_or(Ok(()), |ended| Err(Error::NotSent(ended)))
+        self.requests.usable()
     }
 
     /// Runs a statement that answers no rows that matter.
@@ -212,7 +201,7 @@ impl Connection {
 
     /// Makes ready for new requests: gives up the answers to earlier ones.
     fn begin(&mut self) -> Result<(), Error> {
-        if !self.pending.is_empty() {
+        if !self.requests.is_empty() {
             self.end("an earlier request was given up");
         }
         self.adds = false;
@@ -260,15 +249,8 @@ impl Connection {
         request: Request,
         write: impl FnOnce(&[Known], &mut BytesMut) -> io::Result<()>,
     ) -> Result<(), Error> {
-        let place = self.wire.place();
-        let out = self.wire.output();
-        let start = out.len();
-        if let Err(error) = write(&self.statements, out) {
-            out.truncate(start);
-            return Err(Error::NotSent(error.to_string()));
-        }
-        self.pending.push_back(Pending { place, request });
-        Ok(())
+        let Self { wire, statements, requests, .. } = self;
+        requests.push(wire, |out| write(statements, out).map(|()| request))
     }
 
     async fn only_answer(&mut self) -> Result<Rows<'_>, Error> {
@@ -285,7 +267,7 @@ impl Connection {
     fn poll_answers(&mut self, context: &mut Context<'_>, wanted: usize) -> Poll<()> {
         loop {
             self.understand();
-            if self.answers.len() >= wanted || self.pending.is_empty() {
+            if self.answers.len() >= wanted || self.requests.is_empty() {
                 return Poll::Ready(());
             }
             if let Err(error) = ready!(self.wire.poll_exchange(context, self.missing)) {
@@ -297,7 +279,7 @@ impl Connection {
 
     /// Takes the messages that have arrived whole.
     fn understand(&mut self) {
-        while self.ended.is_none() {
+        while self.requests.ended().is_none() {
             let unread = self.wire.unread();
             let (tag, length) = match message_head(unread) {
                 Ok(Some(head)) => head,
@@ -319,11 +301,11 @@ impl Connection {
 
     /// Makes of the next message, which is whole, what it means.
     fn hear(&mut self, tag: u8, length: usize) -> Result<(), String> {
-        let Self { wire, statements, pending, coming, fields, .. } = self;
+        let Self { wire, statements, requests, coming, fields, .. } = self;
         let message = wire.unread().get(..length).unwrap_or_default();
         let body = message.get(HEADER..).unwrap_or_default();
         // what was not sent is not answered
-        let oldest = pending.front().filter(|oldest| wire.reached(oldest.place)).map(|oldest| oldest.request);
+        let oldest = requests.oldest(wire);
         match (tag, oldest) {
             (tag::NOTICE | tag::PARAMETER | tag::NOTIFICATION, _) => {}
             (tag::ERROR, oldest) => coming.fail(message, oldest.is_some())?,
@@ -367,8 +349,9 @@ impl Connection {
         if self.coming.error.is_none() && !self.coming.is_complete {
             return Err("the server's answer lacks its end".to_owned());
         }
-        let Some(Pending { request, .. }) = self.pending.pop_front() else { return Ok(()) };
-        self.answer(request, None);
+        if let Some(request) = self.requests.answered() {
+            self.answer(request, None);
+        }
         Ok(())
     }
 
@@ -398,20 +381,19 @@ impl Connection {
     }
 
     fn lose(&mut self, error: &io::Error) {
-        let words = match error.kind() {
-            io::ErrorKind::UnexpectedEof => "the server closed the connection".to_owned(),
-            _ => error.to_string(),
-        };
-        self.end(&words);
+        self.requests.lose(error);
+        self.give_up();
     }
 
     /// The connection can be used no more, for this reason if there was none before. What becomes of requests without an
     /// answer depends on whether they were sent.
     fn end(&mut self, why: &str) {
-        let why = self.ended.get_or_insert_with(|| why.to_owned()).clone();
-        while let Some(Pending { place, request }) = self.pending.pop_front() {
-            let lacking =
-                if self.wire.reached(place) { Error::Lost(why.clone()) } else { Error::NotSent(why.clone()) };
+        self.requests.end(why);
+        self.give_up();
+    }
+
+    fn give_up(&mut self) {
+        while let Some((request, lacking)) = self.requests.given_up(&self.wire) {
             self.answer(request, Some(lacking));
         }
     }

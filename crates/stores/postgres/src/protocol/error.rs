@@ -1,24 +1,14 @@
 //! What can go wrong with a request, and what then is known of it.
 
-use std::io;
+use std::{fmt, io};
 
+use acidtest_transport::RequestError;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
 use tokio_postgres::error::SqlState;
 
 /// Why a request has no answer, or what the server has answered in its place.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// No byte of the request was handed to the network: the server has not seen it.
-    #[error("{0}")]
-    NotSent(String),
-    /// The server has answered with an error.
-    #[error("{} ({})", .0.message, .0.code.code())]
-    Answered(Box<ServerError>),
-    /// The request was sent, or a part of it; no answer has come that could be understood.
-    #[error("{0}")]
-    Lost(String),
-}
+pub type Error = RequestError<Box<ServerError>>;
 
 /// An error that the server has reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,13 +50,8 @@ impl ServerError {
     }
 }
 
-impl Error {
-    /// The error that the server has reported, if it is one.
-    #[must_use]
-    pub fn answer(&self) -> Option<&ServerError> {
-        match self {
-            Self::Answered(answer) => Some(answer),
-            Self::NotSent(_) | Self::Lost(_) => None,
-        }
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.code.code())
     }
 }
