@@ -22,6 +22,7 @@ pub mod inventory;
 pub mod join;
 pub mod operations;
 pub mod parcels;
+mod played;
 mod private;
 pub mod queue;
 mod rabbitmq;
@@ -32,6 +33,7 @@ mod subject;
 
 pub use case::{InventoryRun, NAMESPACE, SEED, for_operations, for_time, to_the_end};
 pub use garbled::{Change, changes, garble};
+pub use played::Played;
 pub use private::{Private, left_out, wanted};
 pub use rabbitmq::control;
 pub use relay::{Pace, Relay};

@@ -7,13 +7,9 @@ use std::{
 };
 
 use acidtest_model::{Address, Durability};
-use acidtest_testbed::{Private, login, until, wait};
+use acidtest_testbed::{Played, Private, login, until, wait};
 use proptest::prelude::*;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    time::timeout,
-};
+use tokio::{io::AsyncWriteExt, net::TcpListener, time::timeout};
 
 use super::*;
 use crate::{ConnectOptions, Postgres, Value};
@@ -88,68 +84,27 @@ fn changed() -> Vec<u8> {
     [message(b'2', b""), complete("UPDATE 1"), ready()].concat()
 }
 
-/// How the server sends what it says.
-#[derive(Clone, Debug)]
-enum Pace {
-    AtOnce,
-    /// Cut at these places, which are taken as parts of 256 of the whole.
-    InParts(Vec<u8>),
-}
-
-/// Plays a server that greets with the first of these, and says the next whenever it has heard something. Whoever drops what
-/// it returns closes the connection.
-async fn play(listener: TcpListener, sayings: Vec<Vec<u8>>, pace: Pace) -> TcpStream {
-    let (mut stream, _) = listener.accept().await.unwrap();
-    let mut room = vec![0; 1 << 16];
-    for saying in sayings {
-        if stream.read(&mut room).await.unwrap_or(0) == 0 {
-            break;
-        }
-        let mut rest = &saying[..];
-        if let Pace::InParts(cuts) = &pace {
-            for cut in cuts {
-                let (part, behind) = rest.split_at(rest.len() * usize::from(*cut) / 256);
-                stream.write_all(part).await.unwrap();
-                stream.flush().await.unwrap();
-                tokio::task::yield_now().await;
-                rest = behind;
-            }
-        }
-        // whoever has enough of it may have gone
-        let _ = stream.write_all(rest).await;
-    }
-    stream
-}
-
 /// Runs a test on a connection to a server that says these things.
-fn with_server<T>(
-    sayings: Vec<Vec<u8>>,
-    pace: Pace,
-    test: impl AsyncFnOnce(Result<Connection, String>) -> T,
-) -> T {
-    wait(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("postgres://ann:secret@{}/db", listener.local_addr().unwrap());
+fn with_server<T>(played: Played, test: impl AsyncFnOnce(Result<Connection, String>) -> T) -> T {
+    played.during(async |address| {
+        let address = format!("postgres://ann:secret@{address}/db");
         let options = ConnectOptions::new(&Address::parse(&address).unwrap()).unwrap();
-        let played = tokio::spawn(async { drop(play(listener, sayings, pace).await) });
-        let done = timeout(PATIENCE, async {
-            test(options.connect().await.map_err(|error| error.to_string())).await
-        })
-        .await;
-        played.abort();
-        done.expect("it does not end")
+        test(options.connect().await.map_err(|error| error.to_string())).await
     })
+}
+
+/// A server that lets its client in, prepares a statement with these columns, and says these things.
+fn logged_in(columns: &[u32], sayings: &[Vec<u8>]) -> Played {
+    Played::new(Vec::new(), [&[welcome(), prepared(columns)], sayings].concat())
 }
 
 /// The same, on a connection that is logged in and has prepared a statement with these columns.
 fn with_statement<T>(
     columns: &[u32],
     sayings: &[Vec<u8>],
-    pace: Pace,
     test: impl AsyncFnOnce(Connection, Statement) -> T,
 ) -> T {
-    let sayings = [&[welcome(), prepared(columns)], sayings].concat();
-    with_server(sayings, pace, async |connection| {
+    with_server(logged_in(columns, sayings), async |connection| {
         let mut connection = connection.unwrap();
         let statement = connection.prepare("…").await.unwrap();
         test(connection, statement).await
@@ -183,7 +138,10 @@ proptest! {
             }
             said.extend(part);
         }
-        let found = with_statement(&[INT8, TEXT], &[said.clone(), said], Pace::InParts(cuts), async |mut connection, statement| {
+        let played = logged_in(&[INT8, TEXT], &[said.clone(), said]).in_parts(cuts);
+        let found = with_server(played, async |connection| {
+            let mut connection = connection.unwrap();
+            let statement = connection.prepare("…").await.unwrap();
             let first = read(connection.run(statement, ONE).await.unwrap());
             let rows = connection.run(statement, ONE).await.unwrap();
             assert_eq!((rows.count(), rows.len()), (2, 2));
@@ -218,7 +176,7 @@ proptest! {
             sayings
         };
         for at in 0..3 {
-            with_server(sayings(at), Pace::AtOnce, async |connection| {
+            with_server(Played::new(Vec::new(), sayings(at)), async |connection| {
                 let Ok(mut connection) = connection else { return };
                 let Ok(statement) = connection.prepare("…").await else { return };
                 if let Ok(rows) = connection.run(statement, ONE).await {
@@ -243,7 +201,7 @@ proptest! {
         if let Some(claimed) = claimed {
             said[1..5].copy_from_slice(&claimed.to_be_bytes());
         }
-        with_server(vec![said], Pace::AtOnce, async |connection| assert!(connection.is_err()));
+        with_server(Played::new(Vec::new(), vec![said]), async |connection| assert!(connection.is_err()));
     }
 }
 
@@ -253,7 +211,7 @@ fn an_error_in_one_of_several_requests_is_its_own() {
         let said: Vec<u8> = (0..3)
             .flat_map(|at| if at == place { [error("ERROR", "40001"), ready()].concat() } else { changed() })
             .collect();
-        with_statement(&[], &[said, changed()], Pace::AtOnce, async |mut connection, statement| {
+        with_statement(&[], &[said, changed()], async |mut connection, statement| {
             let mut pipeline = connection.pipeline().unwrap();
             (0..3).for_each(|_| pipeline.run(statement, ONE).unwrap());
             let answers = pipeline.answers().await;
@@ -279,7 +237,7 @@ fn what_the_server_s_end_leaves_open_is_told_from_what_it_has_answered() {
     ];
     for (code, end) in ends {
         let said = [changed(), end].concat();
-        with_statement(&[], &[said], Pace::AtOnce, async |mut connection, statement| {
+        with_statement(&[], &[said], async |mut connection, statement| {
             let mut pipeline = connection.pipeline().unwrap();
             (0..3).for_each(|_| pipeline.run(statement, ONE).unwrap());
             let answers = pipeline.answers().await;
@@ -305,7 +263,7 @@ fn what_was_not_sent_is_told_from_what_was() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address =
             Address::parse(&format!("postgres://ann@{}/db", listener.local_addr().unwrap())).unwrap();
-        let played = tokio::spawn(play(listener, vec![welcome(), prepared(&[])], Pace::AtOnce));
+        let played = tokio::spawn(logged_in(&[], &[]).on(listener));
         let mut connection = ConnectOptions::new(&address).unwrap().connect().await.unwrap();
         let statement = connection.prepare("…").await.unwrap();
         let stream = played.await.unwrap();
@@ -332,7 +290,7 @@ fn a_connection_that_has_ended_between_two_requests_sends_nothing() {
     ] {
         // what it says last comes together with the answer to the statement's preparation
         let sayings = vec![welcome(), [prepared(&[]), last].concat()];
-        with_server(sayings, Pace::AtOnce, async |connection| {
+        with_server(Played::new(Vec::new(), sayings), async |connection| {
             let mut connection = connection.unwrap();
             let statement = connection.prepare("…").await.unwrap();
             let since = Instant::now();
@@ -361,7 +319,7 @@ fn what_was_added_and_not_sent_is_not_answered() {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address =
                 Address::parse(&format!("postgres://ann@{}/db", listener.local_addr().unwrap())).unwrap();
-            let played = tokio::spawn(play(listener, vec![welcome(), prepared(&[])], Pace::AtOnce));
+            let played = tokio::spawn(logged_in(&[], &[]).on(listener));
             let mut connection = ConnectOptions::new(&address).unwrap().connect().await.unwrap();
             let statement = connection.prepare("…").await.unwrap();
             let mut stream = played.await.unwrap();
@@ -379,7 +337,7 @@ fn what_was_added_and_not_sent_is_not_answered() {
 
 #[test]
 fn a_request_that_was_given_up_ends_the_connection() {
-    with_statement(&[], &[Vec::new(), changed()], Pace::AtOnce, async |mut connection, statement| {
+    with_statement(&[], &[Vec::new(), changed()], async |mut connection, statement| {
         let unanswered = timeout(Duration::from_millis(20), connection.run(statement, ONE)).await;
         assert!(unanswered.is_err());
         let unsent = Error::NotSent("an earlier request was given up".to_owned());
@@ -391,7 +349,7 @@ fn a_request_that_was_given_up_ends_the_connection() {
 #[test]
 fn requests_that_were_added_have_answers_of_their_own() {
     let sayings = [[changed(), changed()].concat(), changed(), [error("ERROR", "23505"), ready()].concat()];
-    with_statement(&[], &sayings, Pace::AtOnce, async |mut connection, statement| {
+    with_statement(&[], &sayings, async |mut connection, statement| {
         let mut answers = Vec::new();
         connection.answered(|answer| answers.push(answer)).await;
         assert_eq!(answers, []);
@@ -414,7 +372,7 @@ fn requests_that_were_added_have_answers_of_their_own() {
 #[test]
 fn waiting_for_requests_that_were_added_may_be_given_up() {
     let sayings = [Vec::new(), [changed(), changed()].concat()];
-    with_statement(&[], &sayings, Pace::AtOnce, async |mut connection, statement| {
+    with_statement(&[], &sayings, async |mut connection, statement| {
         connection.add(statement, ONE);
         let waited = timeout(Duration::from_millis(20), connection.answered(|_| ())).await;
         assert!(waited.is_err());
@@ -429,7 +387,7 @@ fn waiting_for_requests_that_were_added_may_be_given_up() {
 
 #[test]
 fn values_that_do_not_fit_are_not_sent() {
-    with_statement(&[], &[changed()], Pace::AtOnce, async |mut connection, statement| {
+    with_statement(&[], &[changed()], async |mut connection, statement| {
         for (values, words) in [
             (&[Value::Text("7")][..], "Text(\"7\") for a parameter of the type int8"),
             (&[Value::Number(1), Value::Number(2)][..], "there are more values than parameters"),
@@ -456,7 +414,7 @@ fn a_row_that_is_none_is_no_answer() {
     negative[last] = 0xFE;
     for none in [row(&[Some(&number)]), row(&[None; 3]), long, beyond, negative, message(b'D', b"")] {
         let said = [message(b'2', b""), none, complete("SELECT 1"), ready()].concat();
-        with_statement(&[INT8, TEXT], &[said], Pace::AtOnce, async |mut connection, statement| {
+        with_statement(&[INT8, TEXT], &[said], async |mut connection, statement| {
             let answer = connection.run(statement, ONE).await.map(|rows| rows.len());
             assert_eq!(answer, Err(Error::Lost("the server sends a row that is none".to_owned())));
         });
@@ -483,7 +441,7 @@ fn an_answer_out_of_order_acknowledges_nothing() {
         (message(b'G', &[0, 0, 0]), "the server's answer has no place here (message G)"),
         (message(b's', b""), "the server's answer has no place here (message s)"),
     ] {
-        with_statement(&[], &[said], Pace::AtOnce, async |mut connection, statement| {
+        with_statement(&[], &[said], async |mut connection, statement| {
             let answer = connection.run(statement, ONE).await.map(|rows| rows.count());
             let is_error = matches!(&answer, Err(Error::Answered(answer)) if answer.code.code() == "40001");
             assert!(is_error || answer == Err(Error::Lost(words.to_owned())), "{words}: {answer:?}");
@@ -496,7 +454,7 @@ fn an_answer_out_of_order_acknowledges_nothing() {
 #[test]
 fn a_claimed_length_takes_no_memory() {
     let claims = [&b"D\x7f\xff\xff\xff"[..], b"\0\0"].concat();
-    with_statement(&[INT8], &[claims], Pace::AtOnce, async |mut connection, statement| {
+    with_statement(&[INT8], &[claims], async |mut connection, statement| {
         let lost = Error::Lost("the server closed the connection".to_owned());
         assert_eq!(connection.run(statement, ONE).await.map(|_| ()), Err(lost));
         assert!(connection.wire.room() < 4 << 20, "{}", connection.wire.room());
