@@ -135,6 +135,16 @@ impl Wire {
         self.taken = self.input.len().min(self.taken + bytes);
     }
 
+    /// Takes bytes out of the unread ones, from this many behind their beginning on: what comes behind moves up, so that what
+    /// the protocol has split is in one piece.
+    pub fn cut(&mut self, behind: usize, bytes: usize) {
+        let end = self.input.len();
+        let from = end.min(self.taken + behind);
+        let to = end.min(from + bytes);
+        self.input.copy_within(to.., from);
+        self.input.truncate(end - (to - from));
+    }
+
     /// Gives up what was taken; [`arrived`](Self::arrived) begins anew with what is unread.
     pub fn clear_away(&mut self) {
         if self.taken < self.input.len() {

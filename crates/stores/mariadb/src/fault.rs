@@ -5,9 +5,13 @@ use std::error::Error as _;
 use acidtest_model::Address;
 use acidtest_transport::{TlsError, demand};
 use acidtest_workloads::{Attempt, Fault};
-use mysql_async::{DriverError, Error, ServerError};
+use mysql_async::DriverError;
 
-use crate::engine::Product;
+use crate::{
+    ConnectError,
+    engine::Product,
+    protocol::{Error, ServerError},
+};
 
 /// Errors that tell of other transactions in the way: deadlock (1213), lock wait timeout (1205), and a row
 /// changed since the snapshot (1020).
@@ -24,10 +28,6 @@ const UNSETTLED: [u16; 9] = [1026, 1047, 1053, 1080, 1180, 1317, 1598, 1927, 196
 /// Errors before anything is written: the engine lacks the operation (1031), the table or the server is read-only
 /// (1036, 1290), the table is full (1114), the record is too long (1118).
 const EARLY: [u16; 5] = [1031, 1036, 1114, 1118, 1290];
-
-/// Error 1114: the table is full.
-const FULL: u16 = 1114;
-const FULL_HINT: &str = ": the disk is, or a MEMORY table holds what max_heap_table_size let it grow to";
 
 /// Error 1062: a record with this key is there already.
 pub(crate) const DUPLICATE: u16 = 1062;
@@ -47,10 +47,12 @@ pub(crate) enum SendState {
 
 /// How an error ends the operation that met it.
 pub(crate) fn attempt(error: &Error, sent: SendState) -> Attempt {
+    let words = error.to_string();
     match error {
-        Error::Server(answer) if is_conflict(answer, sent) => Attempt::Conflict,
-        Error::Server(answer) if is_settled(answer, sent) => Attempt::Failed(Fault::answered(words(error))),
-        _ => lost(sent, words(error)),
+        Error::NotSent(_) => lost(SendState::Nothing, words),
+        Error::Answered(answer) if is_conflict(answer, sent) => Attempt::Conflict,
+        Error::Answered(answer) if is_settled(answer, sent) => Attempt::Failed(Fault::answered(words)),
+        Error::Answered(_) | Error::Lost(_) => lost(sent, words),
     }
 }
 
@@ -84,12 +86,11 @@ pub(crate) fn lost(sent: SendState, words: String) -> Attempt {
     }
 }
 
-/// An error's innermost cause, since the driver's own message repeats the causes of every layer; the server's
+/// The innermost cause of an error of the driver's, since its own message repeats the causes of every layer; the server's
 /// errors with their code.
-pub(crate) fn words(error: &Error) -> String {
-    if let Error::Server(ServerError { code, message, .. }) = error {
-        let hint = if *code == FULL { FULL_HINT } else { "" };
-        return format!("{message} ({code}){hint}");
+pub(crate) fn words(error: &mysql_async::Error) -> String {
+    if let mysql_async::Error::Server(answer) = error {
+        return ServerError::from(answer).to_string();
     }
     let mut words = error.to_string();
     let mut cause = error.source();
@@ -104,45 +105,52 @@ pub(crate) fn words(error: &Error) -> String {
 const INSECURE: u16 = 3159;
 
 /// Why a connection could not be opened, and how the user can mend that.
-pub(crate) fn unreachable(error: &Error, product: Product, address: &Address) -> (String, String) {
+pub(crate) fn unreachable(error: &ConnectError, product: Product, address: &Address) -> (String, String) {
     let tls = match error {
-        Error::Driver(DriverError::NoClientSslFlagFromServer) => Some(TlsError::absent()),
-        Error::Server(answer) if answer.code == INSECURE => Some(TlsError::demanded(address)),
-        _ => acidtest_transport::explain(error, address),
+        ConnectError::Driver(mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer)) => {
+            Some(TlsError::absent())
+        }
+        ConnectError::Driver(error) => acidtest_transport::explain(error, address),
+        ConnectError::Client(_) => None,
     };
+    let tls = tls.or_else(|| (error.code() == Some(INSECURE)).then(|| TlsError::demanded(address)));
     match tls {
         Some(TlsError { cause, remedy }) => (cause, remedy),
-        None => (words(error), remedy(error, product, address)),
+        None => (error.to_string(), remedy(error, product, address)),
     }
 }
 
-fn remedy(error: &Error, product: Product, address: &Address) -> String {
-    let remedy = match error {
-        Error::Server(answer) => match answer.code {
-            1045 | 1698 => {
-                // so does MariaDB answer where it demands TLS of everybody
-                let tls = match address.tls {
-                    None => format!("; if TLS is demanded, {}", demand(address)),
-                    Some(_) => String::new(),
-                };
-                return format!(
-                    "check user and password: {}://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD{tls}",
-                    product.scheme()
-                );
-            }
-            1044 => "let the user use the database, or name another after the address's last slash",
-            1049 => "create the database, or name none after the address's last slash",
-            1040 | 1203 => "ask for fewer clients, or raise the server's max_connections",
-            1130 => "let the user log in from here",
-            _ => "see the server's log",
-        },
-        Error::Driver(DriverError::UnknownAuthPlugin { .. } | DriverError::CleartextPluginDisabled) => {
-            match product {
-                Product::MariaDb => "let the user log in by mysql_native_password",
-                Product::MySql => "let the user log in by caching_sha2_password",
-            }
+fn remedy(error: &ConnectError, product: Product, address: &Address) -> String {
+    let remedy = match (error.code(), error) {
+        (Some(1045 | 1698), _) => {
+            // so does MariaDB answer where it demands TLS of everybody
+            let tls = match address.tls {
+                None => format!("; if TLS is demanded, {}", demand(address)),
+                Some(_) => String::new(),
+            };
+            return format!(
+                "check user and password: {}://USER:PASSWORD@HOST:PORT, or ACIDTEST_PASSWORD{tls}",
+                product.scheme()
+            );
         }
-        _ => "start the server, or check its host and port",
+        (Some(1044), _) => "let the user use the database, or name another after the address's last slash",
+        (Some(1049), _) => "create the database, or name none after the address's last slash",
+        (Some(1040 | 1203), _) => "ask for fewer clients, or raise the server's max_connections",
+        (Some(1130), _) => "let the user log in from here",
+        (Some(_), _) => "see the server's log",
+        (
+            None,
+            ConnectError::Driver(mysql_async::Error::Driver(
+                DriverError::UnknownAuthPlugin { .. } | DriverError::CleartextPluginDisabled,
+            )),
+        ) => match product {
+            Product::MariaDb => "let the user log in by mysql_native_password",
+            Product::MySql => {
+                "check the user's name, or let the user log in by caching_sha2_password (MySQL asks a user that it does \
+                 not have for any login)"
+            }
+        },
+        (None, _) => "start the server, or check its host and port",
     };
     remedy.to_owned()
 }
@@ -152,18 +160,21 @@ mod tests {
     use super::*;
 
     fn server(code: u16, state: &str) -> Error {
-        ServerError { code, message: "no".to_owned(), state: state.to_owned() }.into()
+        Error::Answered(Box::new(ServerError { code, message: "no".to_owned(), state: state.to_owned() }))
     }
 
     #[test]
     fn only_what_is_proved_to_have_had_no_effect_is_a_failure() {
-        let closed = Error::from(DriverError::ConnectionClosed);
+        let closed = Error::Lost("closed".to_owned());
         let full = server(1114, "HY000");
         let down = server(1053, "08S01");
         let failed = |attempt| matches!(attempt, Attempt::Failed(_));
         let unknown = |attempt| matches!(attempt, Attempt::Unknown(_));
         assert!(failed(attempt(&full, SendState::Nothing)) && failed(attempt(&full, SendState::Write)));
         assert!(unknown(attempt(&full, SendState::Commit)));
+        for sent in [SendState::Nothing, SendState::Write, SendState::InPlace, SendState::Commit] {
+            assert!(failed(attempt(&Error::NotSent("closed".to_owned()), sent)));
+        }
         for error in [closed, down] {
             assert!(failed(attempt(&error, SendState::Nothing)));
             assert!(

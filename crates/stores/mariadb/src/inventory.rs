@@ -11,13 +11,15 @@ use acidtest_workloads::{
         SqlSession, Step, Stock, StockLevel, StockRow, Withdrawal,
     },
 };
-use mysql_async::{Conn, Error, Row, Statement, prelude::Queryable};
+use mysql_async::{Conn, Row, prelude::Queryable};
 
 use crate::{
     ConnectOptions, MariaDb,
-    fault::{self, SendState},
+    columns::{Columns, number, rows},
+    fault::SendState,
     object,
-    session::{Bracket, Session, number, one, rows},
+    protocol::{self, Connection, Error, Statement, Value},
+    session::{Bracket, Session, one},
 };
 
 const TRANSACTION: Bracket = Bracket::Transaction;
@@ -130,7 +132,7 @@ fn held(row: &Row) -> Result<StockRow, String> {
 }
 
 /// Reads a condition, source or warehouse: a number from 0 to 255.
-fn small(row: &Row, column: usize) -> Result<u8, String> {
+fn small(row: &impl Columns, column: usize) -> Result<u8, String> {
     let value: i64 = number(row, column)?;
     u8::try_from(value).map_err(|_| format!("a tuple with {value} in column {column}"))
 }
@@ -146,15 +148,14 @@ impl Connector for MariaDbConnector {
     type Connection = SqlConnection<Session>;
 
     async fn connect(&self) -> Result<Self::Connection, String> {
-        let words = |error: Error| fault::words(&error);
-        let mut conn = self.server.connect().await.map_err(words)?;
-        let statements = self.prepare(&mut conn).await.map_err(words)?;
-        Ok(SqlConnection::new(Session { conn }, statements))
+        let prepare = async |connection: &mut Connection| self.prepare(connection).await;
+        let (session, statements) = Session::open(&self.server, prepare).await?;
+        Ok(SqlConnection::new(session, statements))
     }
 }
 
 impl MariaDbConnector {
-    async fn prepare(&self, conn: &mut Conn) -> Result<(SqlCapture<Statement>, Statement), Error> {
+    async fn prepare(&self, conn: &mut Connection) -> Result<(SqlCapture<Statement>, Statement), Error> {
         let Self { table, procedure, .. } = self;
         let group = "sku = ? AND `condition` = ? AND source = ?";
         let read =
@@ -162,29 +163,29 @@ impl MariaDbConnector {
         let update = |set: &str| format!("UPDATE {table} SET {set} WHERE {group} AND warehouse = ?");
         let capture = match self.lock {
             Lock::None => SqlCapture::Unprotected {
-                read: conn.prep(read).await?,
-                set: conn.prep(update("`count` = ?")).await?,
+                read: conn.prepare(&read).await?,
+                set: conn.prepare(&update("`count` = ?")).await?,
             },
             Lock::Soft => SqlCapture::IfUnchanged {
-                read: conn.prep(read).await?,
+                read: conn.prepare(&read).await?,
                 take: {
                     let take = update("`count` = `count` - ?, version = version + 1");
-                    conn.prep(format!("{take} AND version = ?")).await?
+                    conn.prepare(&format!("{take} AND version = ?")).await?
                 },
             },
             Lock::Hard => SqlCapture::Locked {
-                read: conn.prep(format!("{read} FOR UPDATE")).await?,
-                take: conn.prep(update("`count` = `count` - ?")).await?,
+                read: conn.prepare(&format!("{read} FOR UPDATE")).await?,
+                take: conn.prepare(&update("`count` = `count` - ?")).await?,
             },
             Lock::Native => {
-                SqlCapture::InOne { take: conn.prep(format!("CALL {procedure}(?, ?, ?, ?)")).await? }
+                SqlCapture::InOne { take: conn.prepare(&format!("CALL {procedure}(?, ?, ?, ?)")).await? }
             }
         };
         let release = match self.lock {
             Lock::Soft => update("`count` = `count` + ?, version = version + 1"),
             _ => update("`count` = `count` + ?"),
         };
-        Ok((capture, conn.prep(release).await?))
+        Ok((capture, conn.prepare(&release).await?))
     }
 }
 
@@ -193,18 +194,18 @@ impl SqlSession for Session {
 
     async fn read_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
         let Capture { sku, condition, source, .. } = *capture;
-        let rows = self.read(read, (sku, condition, source)).await?;
-        let filled = seen.fill(rows.iter().map(tuple));
+        let rows = self.read(*read, [sku.into(), condition.into(), source.into()]).await?;
+        let filled = seen.fill(rows.iter().map(|row| tuple(&row)));
         filled.map_err(|words| Attempt::Failed(Fault::answered(words)))
     }
 
     async fn lock_group(&mut self, read: &Statement, capture: &Capture, seen: &mut Reading) -> Step {
-        self.begin(&TRANSACTION).await?;
+        self.begin(&TRANSACTION);
         self.read_group(read, capture, seen).await
     }
 
     async fn change(&mut self, change: &Statement, withdrawal: &Withdrawal, value: i64) -> Step {
-        self.write(change, with_key(value, withdrawal), SendState::Write).await
+        self.write(*change, with_key(value, withdrawal), SendState::Write).await
     }
 
     async fn take_if_unchanged(&mut self, take: &Statement, withdrawal: &Withdrawal, seen: &Reading) -> Step {
@@ -217,7 +218,7 @@ impl SqlSession for Session {
         withdrawals: &[Withdrawal],
         seen: &Reading,
     ) -> Step {
-        self.begin(&TRANSACTION).await?;
+        self.begin(&TRANSACTION);
         for withdrawal in withdrawals {
             write_if(self, take, withdrawal, seen, SendState::Nothing).await?;
         }
@@ -225,9 +226,12 @@ impl SqlSession for Session {
     }
 
     async fn take_locked(&mut self, take: &Statement, withdrawals: &[Withdrawal]) -> Step {
+        let units = |withdrawal: &Withdrawal| with_key(withdrawal.count.into(), withdrawal);
+        if let [only] = withdrawals {
+            return self.write_and_keep(&TRANSACTION, *take, units(only)).await;
+        }
         for withdrawal in withdrawals {
-            let units = with_key(withdrawal.count.into(), withdrawal);
-            if let Err(ended) = self.write(take, units, SendState::Nothing).await {
+            if let Err(ended) = self.write(*take, units(withdrawal), SendState::Nothing).await {
                 return Err(self.roll_back(ended).await);
             }
         }
@@ -241,13 +245,15 @@ impl SqlSession for Session {
         taken: &mut Vec<Withdrawal>,
     ) -> Step {
         let Capture { sku, condition, source, units } = *capture;
-        match rows(&mut self.conn, call, (sku, condition, source, units)).await {
+        let values = [sku.into(), condition.into(), source.into(), units.into()];
+        match self.run(*call, values, SendState::Write).await {
             Ok(withdrawals) => withdrawals.iter().try_for_each(|row| {
-                taken.push(withdrawal(capture, row).map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
+                let read = withdrawal(capture, &row);
+                taken.push(read.map_err(|words| Attempt::Unknown(Fault::lost(words)))?);
                 Ok(())
             }),
             // the procedure rolls back by itself, except after errors that end it at once
-            Err(error) => Err(self.roll_back(fault::attempt(&error, SendState::Write)).await),
+            Err(ended) => Err(self.roll_back(ended).await),
         }
     }
 
@@ -268,27 +274,28 @@ async fn write_if(
     seen: &Reading,
     sent: SendState,
 ) -> Step {
-    let (units, sku, condition, source, warehouse) = with_key(withdrawal.count.into(), withdrawal);
-    let values = (units, sku, condition, source, warehouse, seen.of(withdrawal).version);
-    match session.run(take, values, sent).await? {
+    let version = seen.of(withdrawal).version.into();
+    let values = with_key(withdrawal.count.into(), withdrawal).into_iter().chain([version]);
+    match session.run(*take, values, sent).await?.count() {
         0 => Err(Attempt::Conflict),
         found => one(found),
     }
 }
 
-fn tuple(row: &Row) -> Result<StockLevel, String> {
+fn tuple(row: &protocol::Row<'_>) -> Result<StockLevel, String> {
     Ok(StockLevel { warehouse: small(row, 0)?, count: number(row, 1)?, version: number(row, 2)? })
 }
 
-fn withdrawal(capture: &Capture, row: &Row) -> Result<Withdrawal, String> {
+fn withdrawal(capture: &Capture, row: &protocol::Row<'_>) -> Result<Withdrawal, String> {
     let count: i64 = number(row, 1)?;
     let count = u32::try_from(count).map_err(|_| format!("{count} units were taken"))?;
     Ok(capture.withdrawal(small(row, 0)?, count))
 }
 
 /// A value with the key of a withdrawal's tuple, in the order of the statements' placeholders.
-fn with_key(value: i64, withdrawal: &Withdrawal) -> (i64, u32, u8, u8, u8) {
-    (value, withdrawal.sku, withdrawal.condition, withdrawal.source, withdrawal.warehouse)
+fn with_key(value: i64, withdrawal: &Withdrawal) -> [Value<'static>; 5] {
+    let Withdrawal { sku, condition, source, warehouse, .. } = *withdrawal;
+    [value.into(), sku.into(), condition.into(), source.into(), warehouse.into()]
 }
 
 #[cfg(test)]

@@ -8,15 +8,16 @@ use acidtest_workloads::{
     join::{self, Connector, Ext, JoinAnswer, JoinStore, Operations, Scenario, TableOrder},
     records::Layout,
 };
-use mysql_async::{Conn, Error, Row, Statement, prelude::Queryable};
+use mysql_async::{Conn, Error, Row, prelude::Queryable};
 
 use crate::{
     ConnectOptions, MariaDb,
+    columns::{rows, text},
     engine::Engine,
-    fault,
     load::{self, KEY, primary_key, usertable},
     object,
-    session::{Session, rows, text},
+    protocol::{Connection, Statement},
+    session::Session,
 };
 
 /// Rows of `ext` inserted by one statement.
@@ -130,7 +131,8 @@ struct JoinConnector {
     value: u8,
 }
 
-struct Connection {
+/// One client's connection.
+struct JoinConnection {
     session: Session,
     ext_first: Statement,
     usertable_first: Statement,
@@ -138,28 +140,30 @@ struct Connection {
 }
 
 impl Connector for JoinConnector {
-    type Connection = Connection;
+    type Connection = JoinConnection;
 
-    async fn connect(&self) -> Result<Connection, String> {
-        let words = |error: Error| fault::words(&error);
-        let mut conn = self.server.connect().await.map_err(words)?;
-        let ext_first = conn.prep(self.tables.query(TableOrder::ExtFirst, "?")).await.map_err(words)?;
-        let usertable_first =
-            conn.prep(self.tables.query(TableOrder::UsertableFirst, "?")).await.map_err(words)?;
-        Ok(Connection { session: Session { conn }, ext_first, usertable_first, value: self.value })
+    async fn connect(&self) -> Result<JoinConnection, String> {
+        let prepare = async |connection: &mut Connection| {
+            let ext_first = connection.prepare(&self.tables.query(TableOrder::ExtFirst, "?")).await?;
+            let usertable_first =
+                connection.prepare(&self.tables.query(TableOrder::UsertableFirst, "?")).await?;
+            Ok((ext_first, usertable_first))
+        };
+        let (session, (ext_first, usertable_first)) = Session::open(&self.server, prepare).await?;
+        Ok(JoinConnection { session, ext_first, usertable_first, value: self.value })
     }
 }
 
-impl Operations for Connection {
+impl Operations for JoinConnection {
     async fn join(&mut self, order: TableOrder, joined: &mut JoinAnswer) -> Attempt {
         let statement = match order {
-            TableOrder::ExtFirst => &self.ext_first,
-            TableOrder::UsertableFirst => &self.usertable_first,
+            TableOrder::ExtFirst => self.ext_first,
+            TableOrder::UsertableFirst => self.usertable_first,
         };
-        match self.session.read(statement, (self.value,)).await {
+        match self.session.read(statement, [self.value.into()]).await {
             Ok(rows) => {
-                for row in &rows {
-                    joined.row(&text(row, 0));
+                for row in rows.iter() {
+                    joined.row(text(&row, 0));
                 }
                 Attempt::Ok
             }

@@ -3,6 +3,7 @@
 //!
 #![doc = include_str!("../GUARANTEES.md")]
 
+mod columns;
 mod durability;
 mod engine;
 mod fault;
@@ -11,27 +12,25 @@ mod join;
 mod load;
 mod logs;
 mod parcels;
+mod protocol;
 mod queue;
 mod records;
 mod session;
 
-use std::{
-    collections::BTreeMap,
-    fmt, io,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fmt, io, time::Duration};
 
 use acidtest_model::{Address, CertificateCheck, EffectiveSettings, NegotiatedTls, Secret, StoreError, Task};
 use acidtest_transport::{CONNECT, Transport};
 use acidtest_workloads::{
     Owner, Place, Store, inventory::InventoryStore, join::JoinStore, logs::LogsStore, parcels::ParcelsStore,
-    queue::QueueStore, records::RecordsStore,
+    queue::QueueStore, records::RecordsStore, time_opening,
 };
 use mysql_async::{Conn, Error, Opts, OptsBuilder, prelude::Queryable};
 
 use crate::{
+    columns::{rows, text},
     engine::DEFAULT_PORT,
-    session::{rows, text},
+    protocol::{Connection, Login},
 };
 
 pub use engine::{Engine, Product, Variant};
@@ -85,6 +84,29 @@ pub struct MariaDb {
 pub(crate) struct ConnectOptions {
     transport: Transport,
     options: Opts,
+    login: Login,
+}
+
+/// Why no connection came about.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    /// A client's reason.
+    #[error(transparent)]
+    Client(#[from] protocol::Error),
+    /// The driver's reason.
+    #[error("{}", fault::words(.0))]
+    Driver(#[from] Error),
+}
+
+impl ConnectError {
+    /// The number of the server's error, if it is one.
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Client(error) => error.answer().map(|answer| answer.code),
+            Self::Driver(Error::Server(answer)) => Some(answer.code),
+            Self::Driver(_) => None,
+        }
+    }
 }
 
 impl Variant {
@@ -129,11 +151,14 @@ fn server(engine: Engine) -> impl AsyncFnOnce(&mut Conn) -> Result<(String, bool
 }
 
 impl MariaDb {
-    async fn conn(&self) -> Result<Conn, StoreError> {
-        self.server.connect().await.map_err(|error| {
-            let (cause, remedy) = fault::unreachable(&error, self.product, self.server.address());
-            StoreError::Unreachable { address: self.server.address().to_string(), cause, remedy }
-        })
+    /// Opens a connection as each client has one.
+    async fn connection(&self) -> Result<Connection, StoreError> {
+        self.server.connect().await.map_err(|error| self.unreachable(&error))
+    }
+
+    fn unreachable(&self, error: &ConnectError) -> StoreError {
+        let (cause, remedy) = fault::unreachable(error, self.product, self.server.address());
+        StoreError::Unreachable { address: self.server.address().to_string(), cause, remedy }
     }
 
     /// Runs work that is not timed, on a connection of its own.
@@ -142,7 +167,7 @@ impl MariaDb {
         doing: &str,
         work: impl AsyncFnOnce(&mut Conn) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
-        let mut conn = self.conn().await?;
+        let mut conn = self.server.connect_driver().await.map_err(|error| self.unreachable(&error))?;
         let done = work(&mut conn).await.map_err(|error| self.failed(doing, &error))?;
         // the work is done; how the connection ends does not matter
         let _ = conn.disconnect().await;
@@ -191,14 +216,26 @@ impl ConnectOptions {
             .prefer_socket(false)
             .client_found_rows(true)
             .init(vec!["SET autocommit=1"]);
-        Ok(Self { options: options.into(), transport })
+        let login = Login {
+            user: address.user.clone(),
+            password: address.password.clone(),
+            database: database.cloned(),
+        };
+        Ok(Self { options: options.into(), transport, login })
     }
 
     fn address(&self) -> &Address {
         self.transport.address()
     }
 
-    async fn connect(&self) -> Result<Conn, Error> {
+    /// Connects and logs in, for a client.
+    async fn connect(&self) -> Result<Connection, ConnectError> {
+        let opened = tokio::time::timeout(CONNECT, Connection::open(&self.transport, &self.login)).await;
+        Ok(opened.map_err(|_| protocol::Error::NotSent(self.late()))??)
+    }
+
+    /// Connects and logs in by the driver, for work that is not timed.
+    async fn connect_driver(&self) -> Result<Conn, ConnectError> {
         let options = self.options.clone();
         // made anew, so that the driver does not resume the session of another connection
         #[cfg(feature = "tls")]
@@ -206,11 +243,13 @@ impl ConnectOptions {
             Some(security) => OptsBuilder::from_opts(options).ssl_opts(security.mysql()).into(),
             None => options,
         };
-        let late = |_| {
-            let tls = if self.transport.check().is_some() { " with TLS" } else { "" };
-            io::Error::new(io::ErrorKind::TimedOut, format!("no connection{tls} within {CONNECT:?}"))
-        };
-        tokio::time::timeout(CONNECT, Conn::new(options)).await.map_err(late)?
+        let late = |_| Error::from(io::Error::new(io::ErrorKind::TimedOut, self.late()));
+        Ok(tokio::time::timeout(CONNECT, Conn::new(options)).await.map_err(late)??)
+    }
+
+    fn late(&self) -> String {
+        let tls = if self.transport.check().is_some() { " with TLS" } else { "" };
+        format!("no connection{tls} within {CONNECT:?}")
     }
 }
 
@@ -246,14 +285,7 @@ impl Store for MariaDb {
     }
 
     fn connecting(&self) -> Task<'_, Result<Option<Duration>, StoreError>> {
-        Box::pin(async {
-            let begun = Instant::now();
-            let conn = self.conn().await?;
-            let took = begun.elapsed();
-            // one that is dropped is ended by the driver in a task of its own
-            let _ = conn.disconnect().await;
-            Ok(Some(took))
-        })
+        Box::pin(time_opening(self.connection()))
     }
 
     fn owner<'a>(&'a self, namespace: &'a str) -> Task<'a, Result<Owner, StoreError>> {
@@ -306,7 +338,7 @@ async fn settings(conn: &mut Conn, engine: Engine) -> Result<BTreeMap<String, St
     let names = [SETTINGS, settings_of(engine)].concat().join("', '");
     let sql = format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{names}')");
     let rows = rows(conn, sql, ()).await?;
-    Ok(rows.iter().map(|row| (text(row, 0), text(row, 1))).collect())
+    Ok(rows.iter().map(|row| (text(row, 0).to_owned(), text(row, 1).to_owned())).collect())
 }
 
 /// The TLS of this connection, in the server's words.
@@ -314,9 +346,10 @@ fn negotiated(checked: CertificateCheck) -> impl AsyncFnOnce(&mut Conn) -> Resul
     async move |conn| {
         let rows = rows(conn, "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version', 'Ssl_cipher')", ())
             .await?;
-        let value = |name: &str| rows.iter().find(|row| text(row, 0) == name).map(|row| text(row, 1));
-        let value =
-            |name| value(name).filter(|value| !value.is_empty()).unwrap_or_else(|| "unknown".to_owned());
+        let value = |name: &str| {
+            let value = rows.iter().find(|row| text(*row, 0) == name).map_or("", |row| text(row, 1));
+            if value.is_empty() { "unknown" } else { value }.to_owned()
+        };
         Ok(NegotiatedTls { version: value("Ssl_version"), cipher: value("Ssl_cipher"), checked })
     }
 }
@@ -334,7 +367,7 @@ async fn owner(conn: &mut Conn, namespace: &str) -> Result<Owner, Error> {
     }
     let run = format!("SELECT run FROM {} WHERE run IS NOT NULL LIMIT 1", marker(namespace));
     if let Some(row) = rows(conn, run, ()).await?.first() {
-        return Ok(Owner::Run(text(row, 0)));
+        return Ok(Owner::Run(text(row, 0).to_owned()));
     }
     // a database without a mark and without other tables is left only by a run killed while making it
     Ok(if is_empty(conn, namespace, "marker").await? { Owner::Empty } else { Owner::Stranger })

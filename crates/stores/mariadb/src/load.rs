@@ -8,13 +8,13 @@ use acidtest_workloads::{
     records::{Fields, Layout, RecordVisitor, key_name, tag_of},
 };
 use futures_util::{StreamExt, stream};
-use mysql_async::{Conn, Error, Row, Value, prelude::Queryable};
+use mysql_async::{Conn, Error, Row, prelude::Queryable};
 
 use crate::{
     MariaDb,
+    columns::{Columns, number, text},
     engine::Engine,
     object,
-    session::{number, text},
 };
 
 /// Records that are sorted at once: they take some 30 MiB of memory.
@@ -255,16 +255,8 @@ pub(crate) async fn state(
 
 fn take(row: &Row, each: &mut RecordVisitor<'_>) {
     let version = number(row, 1).ok();
-    let tag = version.and_then(|_| tag_of(bytes(row, 2)));
-    each(&text(row, 0), version.unwrap_or_default(), tag);
-}
-
-/// The columns from `from` on, as bytes; one that holds no bytes counts as empty.
-pub(crate) fn bytes(row: &Row, from: usize) -> impl Iterator<Item = &[u8]> {
-    (from..row.len()).map(|column| match row.as_ref(column) {
-        Some(Value::Bytes(bytes)) => bytes.as_slice(),
-        _ => &[],
-    })
+    let tag = version.and_then(|_| tag_of((2..row.len()).map(|column| row.bytes(column))));
+    each(text(row, 0), version.unwrap_or_default(), tag);
 }
 
 pub(crate) async fn drop_tables(conn: &mut Conn, tables: &[String]) -> Result<(), Error> {

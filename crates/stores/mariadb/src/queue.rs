@@ -10,15 +10,17 @@ use acidtest_workloads::{
         QueueAdapter, ReceivedMessage, Requirements, Subscriber,
     },
 };
-use mysql_async::{Error, Row, Statement, Value, prelude::Queryable};
+use mysql_async::{Error, prelude::Queryable};
 
 use crate::{
     ConnectOptions, MariaDb,
+    columns::{Columns, number},
     engine::Engine,
     fault::{self, SendState},
     load::drop_tables,
     object,
-    session::{Bracket, Session, number},
+    protocol::{self, Connection, Statement},
+    session::{Bracket, Session},
 };
 
 const TRANSACTION: Bracket = Bracket::Transaction;
@@ -100,43 +102,38 @@ impl Connector for MariaDbConnector {
     type Subscriber = MariaDbSubscriber;
 
     async fn publisher(&self) -> Result<MariaDbPublisher, String> {
-        self.open_publisher().await.map_err(|error| fault::words(&error))
-    }
-
-    async fn subscriber(&self) -> Result<MariaDbSubscriber, String> {
-        self.open_subscriber().await.map_err(|error| fault::words(&error))
-    }
-}
-
-impl MariaDbConnector {
-    async fn open_publisher(&self) -> Result<MariaDbPublisher, Error> {
         let Delivery { ack, batch, .. } = self.wanted.delivery;
         let together = ack == Ack::Transaction;
         let rows = if together { self.wanted.at_once(batch) as usize } else { 1 };
-        let mut conn = self.server.connect().await?;
-        if together {
-            conn.query_drop(NO_AUTOCOMMIT).await?;
-        }
-        let insert = conn.prep(insert(&self.table, rows)).await?;
-        let (session, table) = (Session { conn }, self.table.clone());
+        let prepare = async |connection: &mut Connection| {
+            if together {
+                connection.query(NO_AUTOCOMMIT).await?;
+            }
+            connection.prepare(&insert(&self.table, rows)).await
+        };
+        let (session, insert) = Session::open(&self.server, prepare).await?;
         let (bodies, numbers) = (Vec::new(), MessageNumbers::default());
-        Ok(MariaDbPublisher { session, table, insert, rows, together, bodies, numbers })
+        let inserts = vec![(rows, insert)];
+        Ok(MariaDbPublisher { session, table: self.table.clone(), inserts, together, bodies, numbers })
     }
 
-    async fn open_subscriber(&self) -> Result<MariaDbSubscriber, Error> {
+    async fn subscriber(&self) -> Result<MariaDbSubscriber, String> {
         let table = &self.table;
-        let mut conn = self.server.connect().await?;
-        conn.query_drop(READ_COMMITTED).await?;
-        conn.query_drop(NO_AUTOCOMMIT).await?;
-        let lock = "WHERE id > ? ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED";
-        let lock = conn.prep(format!("SELECT id, body FROM {table} {lock}")).await?;
-        let delete_one = conn.prep(format!("DELETE FROM {table} WHERE id = ?")).await?;
-        // with IN the server may read a small table in full, and wait for rows that others have locked
-        let taken = "JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS taken";
-        let delete = format!("DELETE {table} FROM {taken} STRAIGHT_JOIN {table} ON {table}.id = taken.id");
-        let delete = conn.prep(delete).await?;
+        let prepare = async |connection: &mut Connection| {
+            connection.query(READ_COMMITTED).await?;
+            connection.query(NO_AUTOCOMMIT).await?;
+            let lock = "WHERE id > ? ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED";
+            let lock = connection.prepare(&format!("SELECT id, body FROM {table} {lock}")).await?;
+            let delete_one = connection.prepare(&format!("DELETE FROM {table} WHERE id = ?")).await?;
+            // with IN the server may read a small table in full, and wait for rows that others have locked
+            let taken = "JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS taken";
+            let delete =
+                format!("DELETE {table} FROM {taken} STRAIGHT_JOIN {table} ON {table}.id = taken.id");
+            Ok((lock, delete_one, connection.prepare(&delete).await?))
+        };
+        let (session, (lock, delete_one, delete)) = Session::open(&self.server, prepare).await?;
         Ok(MariaDbSubscriber {
-            session: Session { conn },
+            session,
             lock,
             delete_one,
             delete,
@@ -157,18 +154,18 @@ fn insert(table: &str, rows: usize) -> String {
 pub struct MariaDbPublisher {
     session: Session,
     table: String,
-    /// Inserts `rows` messages.
-    insert: Statement,
-    rows: usize,
+    /// Inserts of so many messages: of as many as one statement has room for, and, as far as they were needed, of what is left
+    /// at the end of a large batch or of a trial.
+    inserts: Vec<(usize, Statement)>,
     /// Whether the messages settled at once form one transaction.
     together: bool,
-    bodies: Vec<Value>,
+    bodies: Vec<Vec<u8>>,
     numbers: MessageNumbers,
 }
 
 impl Publisher for MariaDbPublisher {
     async fn send(&mut self, message: &Message) -> Result<(), Fault> {
-        self.bodies.push(Value::Bytes(message.body.clone()));
+        self.bodies.push(message.body.clone());
         Ok(())
     }
 
@@ -176,11 +173,11 @@ impl Publisher for MariaDbPublisher {
         let bodies = mem::take(&mut self.bodies);
         let sent = bodies.len();
         let done = if self.together {
-            let inserted = self.insert(bodies, SendState::Nothing).await.map(|()| Attempt::Ok);
+            let inserted = self.insert(&bodies, SendState::Nothing).await.map(|()| Attempt::Ok);
             self.session.end(&TRANSACTION, inserted).await
         } else {
             // singly: no more than one message is in flight
-            self.insert(bodies, SendState::Write).await.map(|()| Attempt::Ok)
+            self.insert(&bodies, SendState::Write).await.map(|()| Attempt::Ok)
         };
         self.numbers.end(sent, done.unwrap_or_else(|trouble| trouble), ended)
     }
@@ -188,22 +185,23 @@ impl Publisher for MariaDbPublisher {
 
 impl MariaDbPublisher {
     /// Inserts messages in as few statements as have room for them.
-    async fn insert(&mut self, bodies: Vec<Value>, sent: SendState) -> Result<(), Attempt> {
-        let mut bodies = bodies.into_iter();
-        loop {
-            let batch: Vec<Value> = bodies.by_ref().take(self.rows).collect();
-            if batch.len() == self.rows {
-                self.session.run(&self.insert, batch, sent).await?;
-                continue;
-            }
-            if batch.is_empty() {
-                return Ok(());
-            }
-            // the rest at the end of a trial, or of a large batch
-            let insert = insert(&self.table, batch.len());
-            let done = self.session.conn.exec_drop(insert, batch).await;
-            return done.map_err(|error| fault::attempt(&error, sent));
+    async fn insert(&mut self, bodies: &[Vec<u8>], sent: SendState) -> Result<(), Attempt> {
+        let rows = self.inserts.first().map_or(1, |(rows, _)| *rows);
+        for bodies in bodies.chunks(rows) {
+            let insert = self.insert_of(bodies.len()).await?;
+            self.session.run(insert, bodies.iter().map(|body| body.as_slice().into()), sent).await?;
         }
+        Ok(())
+    }
+
+    async fn insert_of(&mut self, rows: usize) -> Result<Statement, Attempt> {
+        if let Some((_, insert)) = self.inserts.iter().find(|(known, _)| *known == rows) {
+            return Ok(*insert);
+        }
+        let prepared = self.session.connection().prepare(&insert(&self.table, rows)).await;
+        let prepared = prepared.map_err(|error| fault::attempt(&error, SendState::Nothing))?;
+        self.inserts.push((rows, prepared));
+        Ok(prepared)
     }
 }
 
@@ -216,10 +214,23 @@ pub struct MariaDbSubscriber {
     delete: Statement,
     wanted: Requirements,
     /// Messages that were locked and not taken, in the order of their ids.
-    ahead: VecDeque<Row>,
+    ahead: VecDeque<Locked>,
     /// Ids of the messages that were taken, to be deleted when they are acknowledged.
     taken: Vec<u64>,
     stopped: bool,
+}
+
+/// A message that was locked.
+struct Locked {
+    id: Result<u64, String>,
+    /// Empty where it is none.
+    body: Vec<u8>,
+}
+
+impl Locked {
+    fn read(row: &protocol::Row<'_>) -> Self {
+        Self { id: number(row, 0), body: row.bytes(1).to_vec() }
+    }
 }
 
 impl Subscriber for MariaDbSubscriber {
@@ -262,11 +273,10 @@ impl MariaDbSubscriber {
         if self.ahead.is_empty() {
             self.lock().await?;
         }
-        let Some(mut row) = self.ahead.pop_front() else { return Ok(false) };
-        let odd = |words: String| Attempt::Failed(Fault::lost(words));
-        self.taken.push(number(&row, 0).map_err(odd)?);
-        // a value that cannot be read still counts as a message, with an empty body
-        received.body = row.take_opt(1).and_then(Result::ok).unwrap_or_default();
+        let Some(Locked { id, body }) = self.ahead.pop_front() else { return Ok(false) };
+        self.taken.push(id.map_err(|words| Attempt::Failed(Fault::lost(words)))?);
+        // a value that cannot be read still counts as a message
+        received.body = body;
         Ok(true)
     }
 
@@ -282,7 +292,9 @@ impl MariaDbSubscriber {
         };
         // every id is above 0; messages below the last one that are committed late wait for the next transaction
         let last = self.taken.last().copied().unwrap_or(0);
-        self.ahead.extend(self.session.read(&self.lock, (last, self.wanted.at_once(due))).await?);
+        let values = [last.into(), self.wanted.at_once(due).into()];
+        let locked = self.session.read(self.lock, values).await?;
+        self.ahead.extend(locked.iter().map(|row| Locked::read(&row)));
         Ok(())
     }
 
@@ -291,10 +303,13 @@ impl MariaDbSubscriber {
         let taken = mem::take(&mut self.taken);
         self.forget();
         let deleted = match taken.as_slice() {
-            [id] => self.session.run(&self.delete_one, (id,), SendState::Nothing).await,
-            ids => self.session.run(&self.delete, (format!("{ids:?}"),), SendState::Nothing).await,
+            [id] => self.session.run(self.delete_one, [(*id).into()], SendState::Nothing).await,
+            ids => {
+                let ids = format!("{ids:?}");
+                self.session.run(self.delete, [ids.as_str().into()], SendState::Nothing).await
+            }
         };
-        let done = deleted.and_then(|deleted| {
+        let done = deleted.map(|deleted| deleted.count()).and_then(|deleted| {
             let all = deleted == taken.len() as u64;
             let odd = || Fault::lost(format!("{deleted} of {} messages were there", taken.len()));
             if all { Ok(Attempt::Ok) } else { Err(Attempt::Failed(odd())) }

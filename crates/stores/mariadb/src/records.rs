@@ -8,15 +8,17 @@ use acidtest_workloads::{
         Requirements, Scenario,
     },
 };
-use mysql_async::{Conn, Error, Params, Row, Statement, Value, prelude::Queryable};
+use mysql_async::prelude::Queryable;
 
 use crate::{
     ConnectOptions, MariaDb,
+    columns::{number, text},
     engine::Engine,
     fault::{self, DUPLICATE, SendState},
-    load::{self, bytes, fields, list, usertable},
+    load::{self, fields, list, usertable},
     object,
-    session::{Bracket, OperationResult, Session, number, one, rows, text},
+    protocol::{self, Error, Row, Statement, Value},
+    session::{Bracket, OperationResult, Session, one},
 };
 
 impl RecordsStore for MariaDb {
@@ -123,23 +125,35 @@ struct RecordsConnector {
     procedure: String,
 }
 
+/// The statements of a client that computes new versions. If `checked`, the UPDATE only finds the record if it still has the
+/// version that was read.
+struct Decided {
+    version: Statement,
+    whole: Statement,
+    update: Statement,
+    checked: bool,
+}
+
 /// The statements by which updates and modifies change a record, which depend on the lock mode and the engine.
 enum LockStatements {
-    /// The client reads the record and computes the new version. With `checked`, the UPDATE only finds the record
-    /// if it still has the version that was read.
-    Decided { version: Statement, whole: Statement, update: Statement, checked: bool },
+    /// The client reads the record and computes the new version.
+    Decided(Decided),
     /// The server computes the new version, in one statement or call.
     InOne { update: Statement, modify: Statement },
     /// The engine cannot update rows.
     Never,
 }
 
-struct Connection {
-    session: Session,
+struct Statements {
     read: Statement,
     scan: Statement,
     insert: Statement,
     how: LockStatements,
+}
+
+struct Connection {
+    session: Session,
+    statements: Statements,
     /// The transaction or table lock around the statements of one update or modify, where the lock mode needs
     /// one.
     held: Option<Bracket>,
@@ -151,23 +165,32 @@ impl Connector for RecordsConnector {
     type Connection = Connection;
 
     async fn connect(&self) -> Result<Connection, String> {
-        let words = |error: Error| fault::words(&error);
-        let mut conn = self.server.connect().await.map_err(words)?;
-        if let Some(level) = self.wanted.isolation {
-            isolate(&mut conn, level).await?;
+        let Self { table, engine, wanted, .. } = self;
+        let prepare = async |connection: &mut protocol::Connection| {
+            if let Some(level) = wanted.isolation {
+                let set = format!("SET SESSION TRANSACTION ISOLATION LEVEL {}", level.sql());
+                connection.query(&set).await?;
+            }
+            self.prepare(connection).await
+        };
+        let (mut session, statements) = Session::open(&self.server, prepare).await?;
+        if let Some(level) = wanted.isolation {
+            look_at_isolation(&mut session, level).await?;
         }
-        self.prepare(conn).await.map_err(words)
+        let held = (wanted.lock == Lock::Hard)
+            .then(|| if engine.is_transactional() { Bracket::Transaction } else { Bracket::on_table(table) });
+        let alone = if engine.is_transactional() { SendState::Write } else { SendState::InPlace };
+        Ok(Connection { session, statements, held, alone })
     }
 }
 
-/// Sets the isolation level of the session's transactions, and returns an error if the server reports another.
-async fn isolate(conn: &mut Conn, level: Isolation) -> Result<(), String> {
-    let set = format!("SET SESSION TRANSACTION ISOLATION LEVEL {}", level.sql());
-    conn.query_drop(set).await.map_err(|error| fault::words(&error))?;
+/// Returns an error if the server reports another isolation level of the session's transactions than was asked for.
+async fn look_at_isolation(session: &mut Session, level: Isolation) -> Result<(), String> {
     // the name depends on the version; both mean the same where a server has both
     let back = "SHOW SESSION VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')";
-    let back = rows(conn, back, ()).await.map_err(|error| fault::words(&error))?;
-    let back = back.first().map(|row| text(row, 1)).unwrap_or_default();
+    let rows = session.connection().query(back).await.map_err(|error| error.to_string())?;
+    let row = rows.first();
+    let back = row.as_ref().map_or("", |row| text(row, 1));
     if back == level.sql().replace(' ', "-") {
         return Ok(());
     }
@@ -175,24 +198,21 @@ async fn isolate(conn: &mut Conn, level: Isolation) -> Result<(), String> {
 }
 
 impl RecordsConnector {
-    async fn prepare(&self, mut conn: Conn) -> Result<Connection, Error> {
+    async fn prepare(&self, conn: &mut protocol::Connection) -> Result<Statements, Error> {
         let Self { table, engine, wanted, .. } = self;
-        let (lock, layout) = (wanted.lock, &wanted.layout);
+        let layout = &wanted.layout;
         let select = format!("SELECT version, {} FROM {table}", list(fields(layout)));
         let places = "?, ".repeat(layout.fields.into());
         let insert = format!("INSERT INTO {table} VALUES (?, 0, {})", places.trim_end_matches(", "));
-        let read = conn.prep(format!("{select} WHERE id = ?")).await?;
-        let scan = conn.prep(format!("{select} WHERE id >= ? ORDER BY id LIMIT ?")).await?;
-        let insert = conn.prep(insert).await?;
-        let how = if engine.is_updated() { self.how(&mut conn).await? } else { LockStatements::Never };
-        let held = (lock == Lock::Hard).then(|| {
-            if engine.is_transactional() { Bracket::Transaction } else { Bracket::TableLock(table.clone()) }
-        });
-        let alone = if engine.is_transactional() { SendState::Write } else { SendState::InPlace };
-        Ok(Connection { session: Session { conn }, read, scan, insert, how, held, alone })
+        Ok(Statements {
+            read: conn.prepare(&format!("{select} WHERE id = ?")).await?,
+            scan: conn.prepare(&format!("{select} WHERE id >= ? ORDER BY id LIMIT ?")).await?,
+            insert: conn.prepare(&insert).await?,
+            how: if engine.is_updated() { self.how(conn).await? } else { LockStatements::Never },
+        })
     }
 
-    async fn how(&self, conn: &mut Conn) -> Result<LockStatements, Error> {
+    async fn how(&self, conn: &mut protocol::Connection) -> Result<LockStatements, Error> {
         let Self { table, procedure, engine, wanted: Requirements { lock, layout, .. }, .. } = self;
         let set = assignments(layout, |_| "?".to_owned());
         if *lock == Lock::Native {
@@ -202,20 +222,22 @@ impl RecordsConnector {
             let values = ", ?".repeat(layout.fields.into());
             let modify = format!("CALL {procedure}(?, ?{values})");
             return Ok(LockStatements::InOne {
-                update: conn.prep(update).await?,
-                modify: conn.prep(modify).await?,
+                update: conn.prepare(&update).await?,
+                modify: conn.prepare(&modify).await?,
             });
         }
         let locked = if *lock == Lock::Hard && engine.is_transactional() { " FOR UPDATE" } else { "" };
         let checked = *lock == Lock::Soft;
         let check = if checked { " AND version = ?" } else { "" };
         let found = format!("FROM {table} WHERE id = ?{locked}");
-        Ok(LockStatements::Decided {
-            version: conn.prep(format!("SELECT version {found}")).await?,
-            whole: conn.prep(format!("SELECT version, {} {found}", list(fields(layout)))).await?,
-            update: conn.prep(format!("UPDATE {table} SET version = ?, {set} WHERE id = ?{check}")).await?,
+        Ok(LockStatements::Decided(Decided {
+            version: conn.prepare(&format!("SELECT version {found}")).await?,
+            whole: conn.prepare(&format!("SELECT version, {} {found}", list(fields(layout)))).await?,
+            update: conn
+                .prepare(&format!("UPDATE {table} SET version = ?, {set} WHERE id = ?{check}"))
+                .await?,
             checked,
-        })
+        }))
     }
 }
 
@@ -229,31 +251,29 @@ impl Connection {
         sent: SendState,
         alone: bool,
     ) -> OperationResult {
-        match (request.action, &self.how) {
+        let Self { session, statements, .. } = self;
+        match (request.action, &statements.how) {
             (Action::Read, _) => {
-                let found = self.session.read(&self.read, (request.key.as_str(),)).await?;
-                Ok(take(found.first(), true, answer).read())
+                let found = session.read(statements.read, [request.key.as_str().into()]).await?;
+                Ok(take(found.first().as_ref(), true, answer).read())
             }
             (Action::Scan, _) => {
-                let found = self.session.read(&self.scan, (request.key.as_str(), request.length)).await?;
-                for row in &found {
-                    take(Some(row), true, answer);
+                let values = [request.key.as_str().into(), request.length.into()];
+                for row in session.read(statements.scan, values).await?.iter() {
+                    take(Some(&row), true, answer);
                 }
                 Ok(Attempt::Ok)
             }
-            (Action::Insert, _) => insert(&mut self.session, &self.insert, request, sent).await,
-            (
-                Action::Update | Action::Modify,
-                LockStatements::Decided { version, whole, update, checked },
-            ) => {
-                let read = if request.action == Action::Modify { whole } else { version };
-                set_to_computed(&mut self.session, (read, update, *checked), request, answer, sent).await
+            (Action::Insert, _) => insert(session, statements.insert, request, sent).await,
+            (Action::Update | Action::Modify, LockStatements::Decided(decided)) => {
+                let written = decided.read(session, request, answer).await?;
+                decided.write(session, request, written, answer, sent).await
             }
             (Action::Update, LockStatements::InOne { update, .. }) => {
-                update_in_one(&mut self.session, update, request, answer, sent).await
+                update_in_one(session, *update, request, answer, sent).await
             }
             (Action::Modify, LockStatements::InOne { modify, .. }) => {
-                modify_in_one(&mut self.session, modify, request, answer, (sent, alone)).await
+                modify_in_one(session, *modify, request, answer, (sent, alone)).await
             }
             (Action::Update | Action::Modify, LockStatements::Never) => {
                 Err(Attempt::Failed(Fault::answered("this engine changes no records")))
@@ -262,7 +282,7 @@ impl Connection {
     }
 
     async fn all(&mut self, requests: &[Request], answers: &mut [Answer]) -> OperationResult {
-        self.session.begin(&Bracket::Transaction).await?;
+        self.session.begin(&Bracket::Transaction);
         for (request, answer) in requests.iter().zip(answers) {
             match self.step(request, answer, SendState::Nothing, false).await? {
                 Attempt::Ok => {}
@@ -271,22 +291,15 @@ impl Connection {
         }
         Ok(Attempt::Ok)
     }
-
-    async fn held(&mut self, bracket: &Bracket, request: &Request, answer: &mut Answer) -> OperationResult {
-        self.session.begin(bracket).await?;
-        self.step(request, answer, bracket.writes(), false).await
-    }
 }
 
 impl Operations for Connection {
     async fn single(&mut self, request: &Request, answer: &mut Answer) -> Attempt {
-        let decides = matches!(request.action, Action::Update | Action::Modify);
-        let done = match self.held.clone().filter(|_| decides) {
-            Some(bracket) => {
-                let done = self.held(&bracket, request, answer).await;
-                self.session.end(&bracket, done).await
+        let done = match (&self.held, &self.statements.how, request.action) {
+            (Some(bracket), LockStatements::Decided(decided), Action::Update | Action::Modify) => {
+                decided.held(&mut self.session, bracket, request, answer).await
             }
-            None => self.step(request, answer, self.alone, true).await,
+            _ => self.step(request, answer, self.alone, true).await,
         };
         done.unwrap_or_else(|trouble| trouble)
     }
@@ -299,71 +312,112 @@ impl Operations for Connection {
 }
 
 /// Takes the version of a row that was read, and its fields if the `whole` record was asked for.
-fn take(row: Option<&Row>, whole: bool, answer: &mut Answer) -> Lookup {
+fn take(row: Option<&Row<'_>>, whole: bool, answer: &mut Answer) -> Lookup {
     let Some(row) = row else { return Lookup::Nothing };
     let Ok(version) = number(row, 0) else {
         answer.torn();
         return Lookup::Torn;
     };
     if whole {
-        answer.record(version, bytes(row, 1));
+        answer.record(version, row.bytes_from(1));
     }
     Lookup::Record(version)
 }
 
-/// The parameters of a statement: `before`, the request's fields, `after`.
-fn values(before: &[Value], request: &Request, after: &[Value]) -> Params {
-    let fields = request.fields.iter().map(Value::from);
-    Params::Positional(before.iter().cloned().chain(fields).chain(after.iter().cloned()).collect())
+/// The values of a statement's parameters: `before`, the request's fields, `after`.
+fn values<'v>(
+    before: impl IntoIterator<Item = Value<'v>>,
+    request: &'v Request,
+    after: impl IntoIterator<Item = Value<'v>>,
+) -> impl Iterator<Item = Value<'v>> {
+    before.into_iter().chain(request.fields.iter().map(Value::from)).chain(after)
 }
 
 async fn insert(
     session: &mut Session,
-    insert: &Statement,
+    insert: Statement,
     request: &Request,
     sent: SendState,
 ) -> OperationResult {
-    let values = values(&[request.key.as_str().into()], request, &[]);
-    match session.conn.exec_drop(insert, values).await {
-        Ok(()) => Ok(Attempt::Ok),
-        Err(Error::Server(answer)) if answer.code == DUPLICATE => Ok(Attempt::Refused),
-        Err(error) => Err(fault::attempt(&error, sent)),
-    }
+    let values = values([request.key.as_str().into()], request, []);
+    let inserted = session.send(
+        |pipeline| pipeline.run(insert, values),
+        |error| match error.answer() {
+            Some(answer) if answer.code == DUPLICATE => Attempt::Refused,
+            _ => fault::attempt(error, sent),
+        },
+    );
+    inserted.await.map(|_| Attempt::Ok)
 }
 
-/// Reads a record's version, or for a modify the whole record, and writes the version above it.
-async fn set_to_computed(
-    session: &mut Session,
-    (read, update, checked): (&Statement, &Statement, bool),
-    request: &Request,
-    answer: &mut Answer,
-    sent: SendState,
-) -> OperationResult {
-    let key: Value = request.key.as_str().into();
-    let found = session.read(read, (&key,)).await?;
-    let written = take(found.first(), request.action == Action::Modify, answer).above()?;
-    let after = if checked { vec![key, (written - 1).into()] } else { vec![key] };
-    match session.run(update, values(&[written.into()], request, &after), sent).await? {
-        0 if checked => return Err(Attempt::Conflict),
-        found => one(found)?,
+impl Decided {
+    /// Reads a record's version, or for a modify the whole record. Returns the version above it.
+    async fn read(
+        &self,
+        session: &mut Session,
+        request: &Request,
+        answer: &mut Answer,
+    ) -> Result<u64, Attempt> {
+        let is_whole = request.action == Action::Modify;
+        let read = if is_whole { self.whole } else { self.version };
+        let found = session.read(read, [request.key.as_str().into()]).await?;
+        take(found.first().as_ref(), is_whole, answer).above()
     }
-    answer.wrote(written);
-    Ok(Attempt::Ok)
+
+    /// The values by which a record gets this version.
+    fn values<'v>(&self, request: &'v Request, written: u64) -> impl Iterator<Item = Value<'v>> + use<'v> {
+        let unchanged = self.checked.then(|| (written - 1).into());
+        values([written.into()], request, [request.key.as_str().into()].into_iter().chain(unchanged))
+    }
+
+    async fn write(
+        &self,
+        session: &mut Session,
+        request: &Request,
+        written: u64,
+        answer: &mut Answer,
+        sent: SendState,
+    ) -> OperationResult {
+        match session.run(self.update, self.values(request, written), sent).await?.count() {
+            0 if self.checked => return Err(Attempt::Conflict),
+            found => one(found)?,
+        }
+        answer.wrote(written);
+        Ok(Attempt::Ok)
+    }
+
+    /// Locks a record as it is read, and writes it: two requests.
+    async fn held(
+        &self,
+        session: &mut Session,
+        bracket: &Bracket,
+        request: &Request,
+        answer: &mut Answer,
+    ) -> OperationResult {
+        session.begin(bracket);
+        let written = match self.read(session, request, answer).await {
+            Ok(written) => written,
+            Err(trouble) => return Err(session.give_up(bracket, trouble).await),
+        };
+        session.write_and_keep(bracket, self.update, self.values(request, written)).await?;
+        answer.wrote(written);
+        Ok(Attempt::Ok)
+    }
 }
 
 async fn update_in_one(
     session: &mut Session,
-    update: &Statement,
+    update: Statement,
     request: &Request,
     answer: &mut Answer,
     sent: SendState,
 ) -> OperationResult {
-    let key = request.key.as_str().into();
-    match session.run(update, values(&[], request, &[key]), sent).await? {
+    let updated = session.run(update, values([], request, [request.key.as_str().into()]), sent).await?;
+    match updated.count() {
         0 => return Ok(Attempt::Refused),
         found => one(found)?,
     }
-    match session.conn.last_insert_id() {
+    match updated.last_insert_id() {
         // the server's count is signed, so such a version is a negative number
         Some(written) if i64::try_from(written).is_err() => {
             return Err(fault::lost(sent, "the version that it has written is none".to_owned()));
@@ -376,31 +430,25 @@ async fn update_in_one(
 
 async fn modify_in_one(
     session: &mut Session,
-    modify: &Statement,
+    modify: Statement,
     request: &Request,
     answer: &mut Answer,
     (sent, alone): (SendState, bool),
 ) -> OperationResult {
-    let values = values(&[request.key.as_str().into(), alone.into()], request, &[]);
-    match rows(&mut session.conn, modify, values).await {
+    let before = [request.key.as_str().into(), u8::from(alone).into()];
+    match session.run(modify, values(before, request, []), sent).await {
         Ok(found) => {
             let Some(row) = found.first() else { return Ok(Attempt::Refused) };
             // the call has taken effect whatever its answer holds, and an answer that cannot be read does not
             // prove which version is stored: the outcome is unknown
-            let version = number(row, 0).map_err(|words| fault::lost(SendState::Write, words))?;
-            answer.record(version, bytes(row, 1));
+            let version = number(&row, 0).map_err(|words| fault::lost(SendState::Write, words))?;
+            answer.record(version, row.bytes_from(1));
             answer.wrote(Lookup::Record(version).above().map_err(Attempt::after_a_part)?);
             Ok(Attempt::Ok)
         }
-        Err(error) => {
-            let ended = fault::attempt(&error, sent);
-            // the procedure rolls back by itself, except after errors that end it at once
-            if sent == SendState::Write {
-                Ok(session.give_up(&Bracket::Transaction, ended).await)
-            } else {
-                Err(ended)
-            }
-        }
+        // the procedure rolls back by itself, except after errors that end it at once
+        Err(ended) if sent == SendState::Write => Ok(session.give_up(&Bracket::Transaction, ended).await),
+        Err(ended) => Err(ended),
     }
 }
 

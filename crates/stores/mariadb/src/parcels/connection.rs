@@ -4,15 +4,16 @@ use acidtest_workloads::{
     Attempt,
     parcels::{Batch, Found, Inserted, Operations, Parcel, Scan},
 };
-use mysql_async::{Error, Row, Statement, Value, prelude::Queryable};
 
 use super::{
     statements::{Guard, InsertStatements, RELEASE, Statements, told},
-    table::{bytes, stored},
+    table::stored,
 };
 use crate::{
+    columns::{Columns, number, text},
     fault::{self, DUPLICATE, SendState},
-    session::{Bracket, OperationResult, Session, number, rows, text},
+    protocol::{Error, Rows, Statement, Value},
+    session::{Bracket, OperationResult, Session, is_lost},
 };
 
 /// Error 1644: a procedure says by itself that it has failed.
@@ -55,13 +56,13 @@ impl Operations for Connection {
 
     async fn by_hash(&mut self, parcel: &Parcel, found: &mut Found) -> Attempt {
         let Self { session, statements, .. } = self;
-        let read = session.read(&statements.by_hash, (parcel.hash(),)).await;
+        let read = session.read(statements.by_hash, [parcel.hash().into()]).await;
         take(read, found).map_or_else(|trouble| trouble, |_| Attempt::Ok)
     }
 
     async fn by_id(&mut self, id: u64, found: &mut Found) -> Attempt {
         let Self { session, statements, .. } = self;
-        let read = session.read(&statements.by_id, (id,)).await;
+        let read = session.read(statements.by_id, [id.into()]).await;
         match take(read, found) {
             Ok(0) => Attempt::Refused,
             Ok(_) => Attempt::Ok,
@@ -71,10 +72,10 @@ impl Operations for Connection {
 }
 
 /// Takes the rows that were read, and returns how many they are.
-fn take(read: Result<Vec<Row>, Attempt>, found: &mut Found) -> Result<usize, Attempt> {
+fn take(read: Result<Rows<'_>, Attempt>, found: &mut Found) -> Result<usize, Attempt> {
     let read = read?;
-    for row in &read {
-        found.take(stored(row));
+    for row in read.iter() {
+        found.take(stored(&row));
     }
     Ok(read.len())
 }
@@ -104,7 +105,7 @@ impl Insert<'_> {
         count: &Statement,
         insert: &Statement,
     ) -> OperationResult {
-        self.session.begin(bracket).await?;
+        self.session.begin(bracket);
         let done = self.in_steps(count, insert, false).await;
         self.session.end(bracket, done).await
     }
@@ -116,10 +117,10 @@ impl Insert<'_> {
         };
         match done {
             Ok(Attempt::Ok) => {
-                let released = self.session.conn.query_drop(RELEASE).await;
+                let released = self.session.query(RELEASE).await;
                 // a client that may still hold its locks must go
-                let lost = |error: Error| fault::lost(SendState::Commit, fault::words(&error));
-                released.map(|()| Attempt::Ok).map_err(lost)
+                let lost = |error: Error| fault::lost(SendState::Commit, error.to_string());
+                released.map(|_| Attempt::Ok).map_err(lost)
             }
             Ok(trouble) | Err(trouble) => Err(self.release_after(trouble).await),
         }
@@ -131,26 +132,23 @@ impl Insert<'_> {
         sql.clear();
         let read = if let Some((scan, _)) = batch.only(scans) {
             statements.lock_name(sql, scan);
-            session.read(lock, (sql.as_str(),)).await?
+            session.read(*lock, [sql.as_str().into()]).await?
         } else {
             statements.lock_several(sql, scans, batch);
-            let read = session.conn.query(sql.as_str()).await;
-            read.map_err(|error| fault::attempt(&error, SendState::Nothing))?
+            session.read_text(sql).await?
         };
         // 0 is a lock that was not got in time
-        let is_got = read.first().is_some_and(|row| number(row, 0) == Ok(1_u64));
+        let is_got = read.first().is_some_and(|row| number(&row, 0) == Ok(1_u64));
         if is_got { Ok(()) } else { Err(Attempt::Conflict) }
     }
 
     /// Gives back all locks after an insert without effect, unless the connection is gone and the locks with it.
     async fn release_after(&mut self, trouble: Attempt) -> Attempt {
-        if let Attempt::Failed(fault) | Attempt::Unknown(fault) = &trouble
-            && fault.connection_lost
-        {
+        if is_lost(&trouble) {
             return trouble;
         }
-        let released = self.session.conn.query_drop(RELEASE).await;
-        released.map_or_else(|error| fault::lost(SendState::Nothing, fault::words(&error)), |()| trouble)
+        let released = self.session.query(RELEASE).await;
+        released.map_or_else(|error| fault::lost(SendState::Nothing, error.to_string()), |_| trouble)
     }
 
     async fn count(&mut self, count: &Statement) -> Result<(), Attempt> {
@@ -158,79 +156,79 @@ impl Insert<'_> {
         let unreadable =
             || fault::lost(SendState::Nothing, "a count that it has answered is none".to_owned());
         if let Some((scan, _)) = batch.only(scans) {
-            let read = session.read(count, (scan.hash(),)).await?;
-            let had = read.first().and_then(|row| number(row, 0).ok());
+            let read = session.read(*count, [scan.hash().into()]).await?;
+            let had = read.first().and_then(|row| number(&row, 0).ok());
             let noted = had.and_then(|had| batch.counted(scans, scan.hash().as_bytes(), had));
             return noted.ok_or_else(unreadable);
         }
         sql.clear();
         statements.count_several(sql, scans, batch);
-        let read: Result<Vec<Row>, Error> = session.conn.query(sql.as_str()).await;
-        let read = read.map_err(|error| fault::attempt(&error, SendState::Nothing))?;
+        let read = session.read_text(sql).await?;
         read.iter()
-            .try_for_each(|row| batch.counted(scans, bytes(row, 0), number(row, 1).ok()?))
+            .try_for_each(|row| batch.counted(scans, row.bytes(0), number(&row, 1).ok()?))
             .ok_or_else(unreadable)
     }
 
     async fn write(&mut self, insert: &Statement, is_unique: bool) -> Result<(), Attempt> {
         let Self { session, statements, scans, batch, sql } = self;
-        let conn = &mut session.conn;
-        let done = if let Some((scan, count)) = batch.only(scans) {
-            let texts = [scan.hash(), scan.kind(), scan.machine(), scan.code()].map(Value::from);
-            let [hash, kind, machine, code] = texts;
-            conn.exec_drop(insert, (hash, kind, count, machine, code)).await
-        } else {
-            sql.clear();
-            statements.insert_several(sql, scans, batch);
-            conn.query_drop(sql.as_str()).await
-        };
-        done.map_err(|error| match &error {
+        let several = batch.len() > 1;
+        let failed = |error: &Error| match error.answer() {
             // an id that is there already is no count
-            Error::Server(answer)
+            Some(answer)
                 if is_unique && answer.code == DUPLICATE && !answer.message.ends_with("PRIMARY'") =>
             {
                 Attempt::Conflict
             }
-            error => self.failed(error),
-        })?;
-        let Self { session, statements, batch, .. } = self;
+            _ => ended(error, statements.sent, several),
+        };
+        let done = if let Some((scan, count)) = batch.only(scans) {
+            let [hash, kind, machine, code] =
+                [scan.hash(), scan.kind(), scan.machine(), scan.code()].map(Value::from);
+            let values = [hash, kind, count.into(), machine, code];
+            session.send(|pipeline| pipeline.run(*insert, values), failed).await?
+        } else {
+            sql.clear();
+            statements.insert_several(sql, scans, batch);
+            session.send(|pipeline| pipeline.query(sql), failed).await?
+        };
         // the rows of such a statement have ids one after the other on every engine
-        let first = session.conn.last_insert_id().filter(|first| *first > 0);
-        let is_all = session.conn.affected_rows() == batch.len() as u64;
+        let first = done.last_insert_id().filter(|first| *first > 0);
+        let is_all = done.count() == batch.len() as u64;
         let taken = first.filter(|_| is_all).and_then(|first| take_ids(batch, first, statements.step));
         taken.ok_or_else(unreadable)
     }
 
-    /// How an error of a write ends the insert. On an engine without transactions the scans before it may be there.
-    fn failed(&self, error: &Error) -> Attempt {
-        let ended = fault::attempt(error, self.statements.sent);
-        let may_be_half = self.statements.sent == SendState::InPlace && self.batch.len() > 1;
-        if may_be_half { ended.after_a_part() } else { ended }
-    }
-
     /// Has the server's procedure do all.
     async fn in_one(&mut self, call: &Statement) -> OperationResult {
-        let Self { session, scans, batch, sql, .. } = self;
+        let Self { session, statements, scans, batch, sql } = self;
         sql.clear();
         told(sql, scans, batch);
-        match rows(&mut session.conn, call, (sql.as_str(),)).await {
+        let several = batch.len() > 1;
+        let failed = |error: &Error| match error.answer() {
+            // a lock was not got, before anything was inserted
+            Some(answer) if answer.code == SIGNALLED => Attempt::Conflict,
+            _ => ended(error, statements.sent, several),
+        };
+        match session.send(|pipeline| pipeline.run(*call, [sql.as_str().into()]), failed).await {
             Ok(answer) => {
-                let answer = answer.first().map(|row| text(row, 0)).unwrap_or_default();
-                take_answer(batch, &answer).ok_or_else(unreadable)?;
+                let row = answer.first();
+                let answer = row.as_ref().map_or("", |row| text(row, 0));
+                take_answer(batch, answer).ok_or_else(unreadable)?;
                 Ok(Attempt::Ok)
             }
-            Err(error) => {
-                let ended = match &error {
-                    // a lock was not got, before anything was inserted
-                    Error::Server(answer) if answer.code == SIGNALLED => Attempt::Conflict,
-                    error => self.failed(error),
-                };
+            Err(ended) => {
                 // the procedure rolls back and unlocks by itself, except after errors that end it at once
-                let ended = self.session.give_up(&Bracket::Transaction, ended).await;
+                let ended = session.give_up(&Bracket::Transaction, ended).await;
                 Err(self.release_after(ended).await)
             }
         }
     }
+}
+
+/// How an error of a write ends the insert. On an engine without transactions some of `several` scans may be there.
+fn ended(error: &Error, sent: SendState, several: bool) -> Attempt {
+    let ended = fault::attempt(error, sent);
+    if sent == SendState::InPlace && several { ended.after_a_part() } else { ended }
 }
 
 /// Notes that all scans were inserted, with ids from `first` on, in steps of `step`. `None` if there are no such ids.

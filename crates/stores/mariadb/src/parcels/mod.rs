@@ -9,12 +9,12 @@ use acidtest_workloads::{
     ClientTask, LoadProgress, Place, TableSize,
     parcels::{self, Connector, Loading, ParcelsStore, Requirements, ScanVisitor, Scenario},
 };
-use mysql_async::{Conn, Error, prelude::Queryable};
+use mysql_async::prelude::Queryable;
 
 use crate::{
     ConnectOptions, MariaDb,
     engine::{Engine, Product},
-    fault, load, object,
+    load, object, protocol,
     session::Session,
 };
 use connection::Connection;
@@ -128,20 +128,15 @@ impl Connector for ScansConnector {
     type Connection = Connection;
 
     async fn connect(&self) -> Result<Connection, String> {
-        let words = |error: Error| fault::words(&error);
-        let conn = self.server.connect().await.map_err(words)?;
-        self.prepare(conn).await.map_err(words)
-    }
-}
-
-impl ScansConnector {
-    async fn prepare(&self, mut conn: Conn) -> Result<Connection, Error> {
         let Self { product, engine, names, wanted, .. } = self;
-        if *product == Product::MariaDb && wanted.batch > 1 {
-            conn.query_drop(LISTED).await?;
-        }
-        let statements = Statements::prepare(&mut conn, names, *engine, wanted).await?;
-        Ok(Connection::new(Session { conn }, statements))
+        let prepare = async |connection: &mut protocol::Connection| {
+            if *product == Product::MariaDb && wanted.batch > 1 {
+                connection.query(LISTED).await?;
+            }
+            Statements::prepare(connection, names, *engine, wanted).await
+        };
+        let (session, statements) = Session::open(&self.server, prepare).await?;
+        Ok(Connection::new(session, statements))
     }
 }
 
@@ -261,7 +256,7 @@ mod tests {
                 let scans = [single.scan(5), single.scan(u64::from(MOST))];
                 let last = scans.iter().map(acidtest_workloads::parcels::Scan::hash).max().unwrap();
                 let held = format!("SELECT GET_LOCK('{}{last}', 0)", Names::of(&single.place).lock);
-                let mut holder = store.server.connect().await.unwrap();
+                let mut holder = store.server.connect_driver().await.unwrap();
                 assert_eq!(holder.query_first(held).await.unwrap(), Some(1_u8));
                 let connector = store.connector(&single.place, single.wanted);
                 let mut connection = connector.connect().await.unwrap();

@@ -4,10 +4,15 @@ use std::fmt::Write as _;
 
 use acidtest_model::Lock;
 use acidtest_workloads::parcels::{Batch, Index, MOST, Requirements, Scan};
-use mysql_async::{Conn, Error, Statement, prelude::Queryable};
 
 use super::Names;
-use crate::{engine::Engine, fault::SendState, session::Bracket};
+use crate::{
+    columns::number,
+    engine::Engine,
+    fault::SendState,
+    protocol::{Connection, Error, Statement},
+    session::Bracket,
+};
 
 /// How long an insert waits for a parcel that another client has locked, in seconds; less in the tests of this crate, one
 /// of which waits for the end.
@@ -70,7 +75,7 @@ fn found(table: &str, index: Index) -> String {
 
 impl Statements {
     pub(crate) async fn prepare(
-        conn: &mut Conn,
+        conn: &mut Connection,
         names: &Names,
         engine: Engine,
         wanted: &Requirements,
@@ -79,25 +84,26 @@ impl Statements {
         let found = found(table, wanted.index);
         let how = match wanted.lock {
             Lock::Native => {
-                InsertStatements::InOne { call: conn.prep(format!("CALL {procedure}(?)")).await? }
+                InsertStatements::InOne { call: conn.prepare(&format!("CALL {procedure}(?)")).await? }
             }
             _ => InsertStatements::InSteps {
-                count: conn.prep(format!("SELECT COUNT(*) FROM {found} WHERE scan_hash = ?")).await?,
-                insert: conn.prep(format!("INSERT INTO {table} {GIVEN} VALUES (?, ?, ?, ?, ?)")).await?,
+                count: conn.prepare(&format!("SELECT COUNT(*) FROM {found} WHERE scan_hash = ?")).await?,
+                insert: conn.prepare(&format!("INSERT INTO {table} {GIVEN} VALUES (?, ?, ?, ?, ?)")).await?,
                 guard: match wanted.lock {
                     Lock::Soft => Guard::Unique,
                     Lock::Hard if engine.is_transactional() => {
-                        Guard::Named(conn.prep(format!("SELECT GET_LOCK(?, {PATIENCE})")).await?)
+                        Guard::Named(conn.prepare(&format!("SELECT GET_LOCK(?, {PATIENCE})")).await?)
                     }
-                    Lock::Hard => Guard::Table(Bracket::TableLock(table.clone())),
+                    Lock::Hard => Guard::Table(Bracket::on_table(table)),
                     _ => Guard::None,
                 },
             },
         };
-        let step: Option<u64> = conn.query_first("SELECT @@auto_increment_increment").await?;
+        let step = conn.query("SELECT @@auto_increment_increment").await?.first();
+        let step = step.and_then(|row| number(&row, 0).ok());
         Ok(Self {
-            by_hash: conn.prep(format!("SELECT {COLUMNS} FROM {found} WHERE scan_hash = ?")).await?,
-            by_id: conn.prep(format!("SELECT {COLUMNS} FROM {table} WHERE scan_id = ?")).await?,
+            by_hash: conn.prepare(&format!("SELECT {COLUMNS} FROM {found} WHERE scan_hash = ?")).await?,
+            by_id: conn.prepare(&format!("SELECT {COLUMNS} FROM {table} WHERE scan_id = ?")).await?,
             how,
             found,
             table: table.clone(),

@@ -7,13 +7,13 @@ use acidtest_workloads::{
     LoadProgress, Medium, Place, TableSize,
     parcels::{Index, LoadMethod, LoadedScan, Loading, Requirements, ScanVisitor, StoredScan},
 };
-use mysql_async::{Conn, Error, Row, Value, prelude::Queryable};
+use mysql_async::{Conn, Error, prelude::Queryable};
 
 use super::{Names, statements::COLUMNS};
 use crate::{
+    columns::{Columns, number, rows},
     engine::{Engine, Product},
     load::{BATCH, analyze, insert, local_infile, make_room, stream_in},
-    session::{number, rows},
 };
 
 /// Bytes of a row of a MEMORY table with its keys, or more.
@@ -127,18 +127,10 @@ pub(crate) async fn state(conn: &mut Conn, table: &str, each: &mut ScanVisitor<'
 }
 
 /// A row of the columns [`COLUMNS`]. What cannot be read is handed on as such.
-pub(crate) fn stored(row: &Row) -> StoredScan {
-    let texts = [1, 2, 4, 5].map(|column| bytes(row, column));
+pub(crate) fn stored(row: &impl Columns) -> StoredScan {
+    let texts = [1, 2, 4, 5].map(|column| row.bytes(column));
     let is_dated = number(row, 6) == Ok(1_u64);
     StoredScan::new(number(row, 0).ok(), number(row, 3).ok(), is_dated, texts)
-}
-
-/// A column as bytes; empty where it holds none.
-pub(crate) fn bytes(row: &Row, column: usize) -> &[u8] {
-    match row.as_ref(column) {
-        Some(Value::Bytes(bytes)) => bytes,
-        _ => &[],
-    }
 }
 
 pub(crate) async fn size(

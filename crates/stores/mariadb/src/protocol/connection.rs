@@ -1,0 +1,384 @@
+//! The connection: requests, and what is made of what the server says.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    io, mem,
+    task::{Context, Poll, Waker, ready},
+};
+
+use acidtest_transport::{Requests, Wire};
+use bytes::{BufMut, BytesMut};
+use mysql_common::constants::{Command, CursorType};
+
+use super::{
+    Answers, Error, Rows, ServerError, Value,
+    answer::{Answer, Column, Found},
+    coming::{Agreed, Coming, is_error},
+    packet::{HEADER, Next, Packets, put},
+};
+
+/// A statement that is prepared on a connection, and known there alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Statement(usize);
+
+/// What is known of a prepared statement.
+#[derive(Debug)]
+struct Known {
+    id: u32,
+    parameters: usize,
+    /// The columns of its last result, or as they were described when it was prepared.
+    columns: Vec<Column>,
+}
+
+/// One client's connection, which is driven by whoever awaits an answer on it.
+///
+/// Requests are answered in their order. Where a future of one is dropped before the answer has come, the connection can
+/// be used no more: whether the server has carried it out is not known.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(super) wire: Wire,
+    packets: Packets,
+    agreed: Agreed,
+    statements: Vec<Known>,
+    requests: Requests<Request>,
+    /// What has come of the answer to the oldest.
+    coming: Coming,
+    pub(super) answers: VecDeque<Answer>,
+    pub(super) found: Found,
+    /// Bytes that the next packet lacks, as far as that is known.
+    missing: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    kind: RequestKind,
+    /// The number of the first packet that answers it.
+    answer: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    /// A prepared statement is run.
+    Run(usize),
+    /// A statement is run as text.
+    Query,
+    /// A statement is prepared.
+    Prepare,
+}
+
+impl Connection {
+    /// On a connection that is logged in.
+    pub(super) fn new(wire: Wire, agreed: Agreed) -> Self {
+        Self {
+            wire,
+            packets: Packets::default(),
+            agreed,
+            statements: Vec::new(),
+            requests: Requests::default(),
+            coming: Coming::default(),
+            answers: VecDeque::new(),
+            found: Found::default(),
+            missing: 0,
+        }
+    }
+
+    /// Whether the connection can still be used, as far as is known without asking the server. Costs no system call as long
+    /// as the server has said nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`], with the reason why it cannot.
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
+        if self.requests.ended().is_none() {
+            match self.wire.try_read() {
+                Ok(false) => {}
+                Ok(true) => self.understand(),
+                Err(error) => self.lose(&error),
+            }
+        }
+        self.requests.usable()
+    }
+
+    /// Runs a statement as text, and waits for all of its rows.
+    ///
+    /// # Errors
+    /// Why there is no answer, or the server's.
+    pub(crate) async fn query(&mut self, sql: &str) -> Result<Rows<'_>, Error> {
+        self.begin()?;
+        self.push_query(sql)?;
+        self.only_answer().await
+    }
+
+    /// Prepares a statement.
+    ///
+    /// # Errors
+    /// Why there is no answer, or the server's.
+    pub(crate) async fn prepare(&mut self, sql: &str) -> Result<Statement, Error> {
+        self.begin()?;
+        let statement = Statement(self.statements.len());
+        self.push(RequestKind::Prepare, |out| {
+            out.put_u8(Command::COM_STMT_PREPARE as u8);
+            out.put_slice(sql.as_bytes());
+        })?;
+        self.only_answer().await?;
+        Ok(statement)
+    }
+
+    /// Requests that are sent at once.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`]: the connection can be used no more.
+    pub(crate) fn pipeline(&mut self) -> Result<Pipeline<'_>, Error> {
+        self.begin()?;
+        Ok(Pipeline { connection: self })
+    }
+
+    /// Makes ready for new requests: gives up the answers to earlier ones.
+    fn begin(&mut self) -> Result<(), Error> {
+        if !self.requests.is_empty() {
+            self.end("an earlier request was given up");
+        }
+        self.answers.clear();
+        self.found.clear();
+        self.wire.clear_away();
+        self.check()
+    }
+
+    fn push_query(&mut self, sql: &str) -> Result<(), Error> {
+        self.push(RequestKind::Query, |out| {
+            out.put_u8(Command::COM_QUERY as u8);
+            out.put_slice(sql.as_bytes());
+        })
+    }
+
+    fn push_run<'v>(
+        &mut self,
+        Statement(statement): Statement,
+        values: impl IntoIterator<Item = Value<'v>>,
+    ) -> Result<(), Error> {
+        let Some(&Known { id, parameters, .. }) = self.statements.get(statement) else {
+            return Err(Error::NotSent("the statement was not prepared on this connection".to_owned()));
+        };
+        let mut given = 0;
+        self.push_if(RequestKind::Run(statement), |out| {
+            out.put_u8(Command::COM_STMT_EXECUTE as u8);
+            out.put_u32_le(id);
+            out.put_u8(CursorType::CURSOR_TYPE_NO_CURSOR.bits());
+            // it is run once
+            out.put_u32_le(1);
+            if parameters > 0 {
+                // none is NULL
+                out.put_bytes(0, parameters.div_ceil(8));
+                // the types follow
+                out.put_u8(1);
+                let kinds = out.len();
+                out.put_bytes(0, 2 * parameters);
+                for value in values {
+                    let place = kinds + 2 * given;
+                    if given < parameters
+                        && let Some(kind) = out.get_mut(place..place + 2)
+                    {
+                        kind.copy_from_slice(&value.kind());
+                    }
+                    value.put(out);
+                    given += 1;
+                }
+            }
+            if given == parameters {
+                Ok(())
+            } else {
+                Err(io::Error::other("values and parameters differ in number"))
+            }
+        })
+    }
+
+    fn push(&mut self, kind: RequestKind, write: impl FnOnce(&mut BytesMut)) -> Result<(), Error> {
+        self.push_if(kind, |out| {
+            write(out);
+            Ok(())
+        })
+    }
+
+    /// Appends a request, whole or not at all.
+    fn push_if(
+        &mut self,
+        kind: RequestKind,
+        write: impl FnOnce(&mut BytesMut) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        self.requests.push(&mut self.wire, |out| {
+            let mut written = Ok(());
+            let answer = put(out, 0, |out| written = write(out));
+            written.map(|()| Request { kind, answer })
+        })
+    }
+
+    async fn only_answer(&mut self) -> Result<Rows<'_>, Error> {
+        poll_fn(|context| self.poll_answers(context)).await;
+        match self.answers.front() {
+            Some(Answer { outcome: Err(error), .. }) => Err(error.clone()),
+            Some(answer) => Ok(Rows::of(self, answer)),
+            // there is an answer to each request, also where the connection has ended
+            None => Err(Error::Lost("no answer".to_owned())),
+        }
+    }
+
+    /// Sends what is to be sent, until all answers have come.
+    fn poll_answers(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.understand();
+            if self.requests.is_empty() {
+                return Poll::Ready(());
+            }
+            if let Err(error) = ready!(self.wire.poll_exchange(context, self.missing)) {
+                self.understand();
+                self.lose(&error);
+            }
+        }
+    }
+
+    /// Takes the packets that have arrived whole.
+    fn understand(&mut self) {
+        while self.requests.ended().is_none() {
+            if !self.coming.is_begun && !self.packets.is_within() {
+                self.packets.number = self.requests.oldest(&self.wire).map_or(0, |oldest| oldest.answer);
+            }
+            match self.packets.next(&mut self.wire) {
+                Next::Missing(missing) => {
+                    self.missing = missing;
+                    return;
+                }
+                Next::Whole { length, in_order } => {
+                    let heard = self.hear(length, in_order);
+                    self.wire.take(HEADER + length);
+                    if let Err(words) = heard {
+                        self.end(&words);
+                    }
+                }
+            }
+        }
+        self.missing = 0;
+    }
+
+    /// Makes of the next packet what it means.
+    fn hear(&mut self, length: usize, in_order: bool) -> Result<(), String> {
+        let Self { wire, agreed, statements, requests, coming, found, .. } = self;
+        let start = wire.taken() + HEADER;
+        let payload = wire.unread().get(HEADER..HEADER + length).unwrap_or_default();
+        let oldest = requests.oldest(wire).map(|oldest| oldest.kind);
+        if is_error(payload) {
+            let error =
+                ServerError::read(payload).map_err(|_| "the server's error cannot be read".to_owned())?;
+            // what does not answer a request is why the server ends the connection
+            if oldest.is_none() || !in_order {
+                return Err(error.to_string());
+            }
+            self.answer(Err(Error::Answered(Box::new(error))));
+            return Ok(());
+        }
+        let kind = oldest.ok_or("the server answers what was not asked")?;
+        if !in_order {
+            return Err("the server's packets are out of order".to_owned());
+        }
+        if !coming.is_begun
+            && let RequestKind::Run(statement) = kind
+            && let Some(known) = statements.get_mut(statement)
+        {
+            coming.columns = mem::take(&mut known.columns);
+        }
+        if coming.take(payload, start, kind, *agreed, found)? {
+            self.answer(Ok(()));
+        }
+        Ok(())
+    }
+
+    /// The oldest request has its answer.
+    fn answer(&mut self, outcome: Result<(), Error>) {
+        if let Some(Request { kind, .. }) = self.requests.answered() {
+            self.note(kind, outcome);
+        }
+    }
+
+    /// Notes how a request has ended, with what has come.
+    fn note(&mut self, kind: RequestKind, outcome: Result<(), Error>) {
+        let Coming { is_begun, first_row, count, last_insert_id, statement, columns, .. } =
+            mem::take(&mut self.coming);
+        match (kind, statement) {
+            (RequestKind::Run(statement), _) if is_begun => {
+                if let Some(known) = self.statements.get_mut(statement) {
+                    known.columns = columns;
+                }
+            }
+            (RequestKind::Prepare, Some(statement)) if outcome.is_ok() => {
+                let (id, parameters) = (statement.statement_id(), statement.num_params().into());
+                self.statements.push(Known { id, parameters, columns });
+            }
+            _ => {}
+        }
+        let rows = first_row..self.found.rows.len();
+        self.answers.push_back(Answer { outcome, rows, count, last_insert_id });
+    }
+
+    fn lose(&mut self, error: &io::Error) {
+        self.requests.lose(error);
+        self.give_up();
+    }
+
+    /// The connection can be used no more, for this reason if there was none before. What becomes of requests without an
+    /// answer depends on whether they were sent.
+    fn end(&mut self, why: &str) {
+        self.requests.end(why);
+        self.give_up();
+    }
+
+    fn give_up(&mut self) {
+        while let Some((Request { kind, .. }, error)) = self.requests.given_up(&self.wire) {
+            self.note(kind, Err(error));
+        }
+    }
+}
+
+impl Drop for Connection {
+    /// Says goodbye, as far as that does not wait: a server counts, and may log, clients that go without it.
+    fn drop(&mut self) {
+        if self.requests.is_empty() && self.requests.ended().is_none() {
+            put(self.wire.output(), 0, |out| out.put_u8(Command::COM_QUIT as u8));
+            // the server sees the connection's end in any case
+            let _ = self.wire.poll_write(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+/// Requests that are sent at once, and answered in their order.
+#[derive(Debug)]
+pub(crate) struct Pipeline<'a> {
+    connection: &'a mut Connection,
+}
+
+impl<'a> Pipeline<'a> {
+    /// Adds a statement as text.
+    ///
+    /// # Errors
+    /// None that a statement could cause.
+    pub(crate) fn query(&mut self, sql: &str) -> Result<(), Error> {
+        self.connection.push_query(sql)
+    }
+
+    /// Adds a prepared statement.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`]: the values do not fit.
+    pub(crate) fn run<'v>(
+        &mut self,
+        statement: Statement,
+        values: impl IntoIterator<Item = Value<'v>>,
+    ) -> Result<(), Error> {
+        self.connection.push_run(statement, values)
+    }
+
+    /// Sends all at once, and waits for all answers.
+    pub(crate) async fn answers(self) -> Answers<'a> {
+        let connection = self.connection;
+        poll_fn(|context| connection.poll_answers(context)).await;
+        Answers::of(connection)
+    }
+}
