@@ -24,6 +24,7 @@ pub mod operations;
 pub mod parcels;
 mod played;
 mod private;
+mod profile;
 pub mod queue;
 mod rabbitmq;
 pub mod records;
@@ -35,6 +36,7 @@ pub use case::{InventoryRun, NAMESPACE, SEED, for_operations, for_time, to_the_e
 pub use garbled::{Change, changes, garble};
 pub use played::Played;
 pub use private::{Private, left_out, wanted};
+pub use profile::profile;
 pub use rabbitmq::control;
 pub use relay::{Pace, Relay};
 pub use steps::{until, with_more_time};

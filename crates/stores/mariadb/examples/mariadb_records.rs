@@ -1,0 +1,9 @@
+//! Operations on records of MariaDB for a profiler: `mariadb_records ADDRESS MIX LOCK OPERATIONS`.
+
+use std::process::ExitCode;
+
+use acidtest_store_mariadb::Variant;
+
+fn main() -> ExitCode {
+    acidtest_testbed::profile(async |address| Variant::MARIADB.open(address).await)
+}

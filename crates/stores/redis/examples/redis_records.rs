@@ -1,0 +1,9 @@
+//! Operations on records of Redis for a profiler: `redis_records ADDRESS MIX LOCK OPERATIONS`.
+
+use std::process::ExitCode;
+
+use acidtest_store_redis::Redis;
+
+fn main() -> ExitCode {
+    acidtest_testbed::profile(async |address| Redis::open(address).await)
+}
