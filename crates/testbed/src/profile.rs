@@ -36,8 +36,7 @@ fn run<S: Store>(
     };
     let address = Address::parse(address).map_err(|error| error.to_string())?;
     let mix = mix.parse().map_err(|error| format!("{mix}: {error}"))?;
-    let named = |mode: &Lock| mode.to_string() == *lock;
-    let lock = Lock::ALL.into_iter().find(named).ok_or_else(|| format!("{lock} is no lock mode"))?;
+    let lock: Lock = lock.parse().map_err(|error| format!("{lock}: {error}"))?;
     let operations = operations.parse().map_err(|_| format!("{operations} is no number"))?;
     let store = wait(open(&address)).map_err(|error| error.to_string())?;
     wait(store.create(NAMESPACE, "profile")).map_err(|error| error.to_string())?;

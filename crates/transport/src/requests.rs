@@ -106,14 +106,6 @@ impl<R: Copy> Requests<R> {
         self.ended.get_or_insert_with(|| why.to_owned());
     }
 
-    /// The same, for an error of the connection's.
-    pub fn lose(&mut self, error: &io::Error) {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => self.end("the server closed the connection"),
-            _ => self.end(&error.to_string()),
-        }
-    }
-
     /// Takes out the oldest request after the connection's [end](Self::end), with what is known of it.
     pub fn given_up<A: fmt::Display>(&mut self, wire: &Wire) -> Option<(R, RequestError<A>)> {
         let why = self.ended.clone()?;

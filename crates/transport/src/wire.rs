@@ -227,9 +227,12 @@ impl Wire {
 }
 
 fn arrival(read: io::Result<usize>) -> io::Result<()> {
+    let closed = || io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection");
     match read {
-        Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
+        Ok(0) => Err(closed()),
         Ok(_) => Ok(()),
+        // so does TLS say it where the server has not said that it would
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(closed()),
         Err(error) => Err(error),
     }
 }

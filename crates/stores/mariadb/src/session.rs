@@ -1,11 +1,12 @@
 //! One client's connection: statements, and the transactions or table locks around them.
 
+use acidtest_workloads::{Attempt, Fault};
+
 use crate::{
     ConnectOptions,
     fault::{self, SendState},
     protocol::{Answers, Connection, Error, Pipeline, Rows, Statement, Value},
 };
-use acidtest_workloads::{Attempt, Fault};
 
 /// How an operation went, or the outcome that ended it early.
 pub(crate) type OperationResult = Result<Attempt, Attempt>;
@@ -85,7 +86,7 @@ impl Session {
         Ok((Self { connection, opening: None }, ready))
     }
 
-    /// Its connection, to prepare further statements.
+    /// Its connection, to prepare further statements, or to run one outside of brackets.
     pub(crate) fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }
@@ -142,11 +143,6 @@ impl Session {
         self.exchange(|pipeline| pipeline.query(sql), unsent, false).await
     }
 
-    /// Runs a statement as text, outside of brackets.
-    pub(crate) async fn query(&mut self, sql: &str) -> Result<Rows<'_>, Error> {
-        self.connection.query(sql).await
-    }
-
     /// Runs a statement that must find exactly one row.
     pub(crate) async fn write<'v>(
         &mut self,
@@ -179,15 +175,9 @@ impl Session {
             Ok(rows) => one(rows.count()),
             Err(error) => Err(fault::attempt(error, bracket.kept_writes(&kept))),
         };
-        match (written, kept) {
-            (Ok(()), Ok(())) => Ok(()),
-            (Ok(()), Err(error)) => {
-                let trouble = bracket.not_kept(&error);
-                Err(self.give_up(bracket, trouble).await)
-            }
-            (Err(trouble), Ok(())) => Err(trouble),
-            (Err(trouble), Err(_)) => Err(self.give_up(bracket, trouble).await),
-        }
+        let Err(error) = kept else { return written };
+        let trouble = written.err().unwrap_or_else(|| bracket.not_kept(&error));
+        Err(self.give_up(bracket, trouble).await)
     }
 
     /// Begins a bracket, together with the statement that comes next.

@@ -117,7 +117,7 @@ impl Insert<'_> {
         };
         match done {
             Ok(Attempt::Ok) => {
-                let released = self.session.query(RELEASE).await;
+                let released = self.session.connection().query(RELEASE).await;
                 // a client that may still hold its locks must go
                 let lost = |error: Error| fault::lost(SendState::Commit, error.to_string());
                 released.map(|_| Attempt::Ok).map_err(lost)
@@ -147,7 +147,7 @@ impl Insert<'_> {
         if is_lost(&trouble) {
             return trouble;
         }
-        let released = self.session.query(RELEASE).await;
+        let released = self.session.connection().query(RELEASE).await;
         released.map_or_else(|error| fault::lost(SendState::Nothing, error.to_string()), |_| trouble)
     }
 

@@ -319,14 +319,17 @@ impl Columns for Row<'_> {
     fn whole(&self, column: usize) -> Option<i128> {
         let field = *self.fields.get(column)?;
         let raw = self.raw(field);
-        let mut wide = [0; 8];
-        wide.get_mut(..raw.len().min(8))?.copy_from_slice(raw.get(..raw.len().min(8))?);
+        let widened = || {
+            let mut wide = [0; 8];
+            wide.get_mut(..raw.len())?.copy_from_slice(raw);
+            Some(wide)
+        };
         match field.kind {
-            FieldKind::Unsigned => Some(u64::from_le_bytes(wide).into()),
+            FieldKind::Unsigned => Some(u64::from_le_bytes(widened()?).into()),
             FieldKind::Signed => {
                 // the sign is that of the narrower number
                 let unused = 64 - 8 * u32::try_from(raw.len()).ok()?;
-                Some(i64::from_le_bytes(wide).checked_shl(unused)?.checked_shr(unused)?.into())
+                Some(i64::from_le_bytes(widened()?).checked_shl(unused)?.checked_shr(unused)?.into())
             }
             FieldKind::Bytes => whole(raw),
             FieldKind::Null | FieldKind::Other => None,

@@ -93,7 +93,7 @@ impl Connection {
             match self.wire.try_read() {
                 Ok(false) => {}
                 Ok(true) => self.understand(),
-                Err(error) => self.lose(&error),
+                Err(error) => self.end(&error.to_string()),
             }
         }
         self.requests.usable()
@@ -116,10 +116,7 @@ impl Connection {
     pub(crate) async fn prepare(&mut self, sql: &str) -> Result<Statement, Error> {
         self.begin()?;
         let statement = Statement(self.statements.len());
-        self.push(RequestKind::Prepare, |out| {
-            out.put_u8(Command::COM_STMT_PREPARE as u8);
-            out.put_slice(sql.as_bytes());
-        })?;
+        self.push_text(RequestKind::Prepare, Command::COM_STMT_PREPARE, sql)?;
         self.only_answer().await?;
         Ok(statement)
     }
@@ -145,9 +142,14 @@ impl Connection {
     }
 
     fn push_query(&mut self, sql: &str) -> Result<(), Error> {
-        self.push(RequestKind::Query, |out| {
-            out.put_u8(Command::COM_QUERY as u8);
+        self.push_text(RequestKind::Query, Command::COM_QUERY, sql)
+    }
+
+    fn push_text(&mut self, kind: RequestKind, command: Command, sql: &str) -> Result<(), Error> {
+        self.push(kind, |out| {
+            out.put_u8(command as u8);
             out.put_slice(sql.as_bytes());
+            Ok(())
         })
     }
 
@@ -160,7 +162,7 @@ impl Connection {
             return Err(Error::NotSent("the statement was not prepared on this connection".to_owned()));
         };
         let mut given = 0;
-        self.push_if(RequestKind::Run(statement), |out| {
+        self.push(RequestKind::Run(statement), |out| {
             out.put_u8(Command::COM_STMT_EXECUTE as u8);
             out.put_u32_le(id);
             out.put_u8(CursorType::CURSOR_TYPE_NO_CURSOR.bits());
@@ -192,15 +194,8 @@ impl Connection {
         })
     }
 
-    fn push(&mut self, kind: RequestKind, write: impl FnOnce(&mut BytesMut)) -> Result<(), Error> {
-        self.push_if(kind, |out| {
-            write(out);
-            Ok(())
-        })
-    }
-
     /// Appends a request, whole or not at all.
-    fn push_if(
+    fn push(
         &mut self,
         kind: RequestKind,
         write: impl FnOnce(&mut BytesMut) -> io::Result<()>,
@@ -231,7 +226,7 @@ impl Connection {
             }
             if let Err(error) = ready!(self.wire.poll_exchange(context, self.missing)) {
                 self.understand();
-                self.lose(&error);
+                self.end(&error.to_string());
             }
         }
     }
@@ -318,19 +313,10 @@ impl Connection {
         self.answers.push_back(Answer { outcome, rows, count, last_insert_id });
     }
 
-    fn lose(&mut self, error: &io::Error) {
-        self.requests.lose(error);
-        self.give_up();
-    }
-
     /// The connection can be used no more, for this reason if there was none before. What becomes of requests without an
     /// answer depends on whether they were sent.
     fn end(&mut self, why: &str) {
         self.requests.end(why);
-        self.give_up();
-    }
-
-    fn give_up(&mut self) {
         while let Some((Request { kind, .. }, error)) = self.requests.given_up(&self.wire) {
             self.note(kind, Err(error));
         }

@@ -1,7 +1,6 @@
 //! Opening a connection: TLS, and who is there.
 
 use std::{
-    fmt,
     future::poll_fn,
     io,
     task::{Context, Poll, ready},
@@ -40,25 +39,15 @@ const WANTED: CapabilityFlags = CapabilityFlags::CLIENT_PROTOCOL_41
     .union(CapabilityFlags::CLIENT_DEPRECATE_EOF)
     .union(CapabilityFlags::CLIENT_PLUGIN_AUTH)
     .union(CapabilityFlags::CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA)
-    .union(CapabilityFlags::CLIENT_CONNECT_WITH_DB)
     // counts the rows that a write has found, changed or not
     .union(CapabilityFlags::CLIENT_FOUND_ROWS);
 
 /// Who logs in, and with which database.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: Option<String>,
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login")
-            .field("user", &self.user)
-            .field("database", &self.database)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Connection {

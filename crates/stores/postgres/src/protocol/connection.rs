@@ -114,7 +114,7 @@ impl Connection {
             match self.wire.try_read() {
                 Ok(false) => {}
                 Ok(true) => self.understand(),
-                Err(error) => self.lose(&error),
+                Err(error) => self.end(&error.to_string()),
             }
         }
         self.requests.usable()
@@ -272,7 +272,7 @@ impl Connection {
             }
             if let Err(error) = ready!(self.wire.poll_exchange(context, self.missing)) {
                 self.understand();
-                self.lose(&error);
+                self.end(&error.to_string());
             }
         }
     }
@@ -380,19 +380,10 @@ impl Connection {
         self.coming = Coming::default();
     }
 
-    fn lose(&mut self, error: &io::Error) {
-        self.requests.lose(error);
-        self.give_up();
-    }
-
     /// The connection can be used no more, for this reason if there was none before. What becomes of requests without an
     /// answer depends on whether they were sent.
     fn end(&mut self, why: &str) {
         self.requests.end(why);
-        self.give_up();
-    }
-
-    fn give_up(&mut self) {
         while let Some((request, lacking)) = self.requests.given_up(&self.wire) {
             self.answer(request, Some(lacking));
         }

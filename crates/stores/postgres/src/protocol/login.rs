@@ -1,7 +1,6 @@
 //! Opening a connection: TLS, and who is there.
 
 use std::{
-    fmt,
     future::poll_fn,
     io,
     task::{Context, Poll, ready},
@@ -29,7 +28,7 @@ use crate::connection::APPLICATION;
 const MESSAGE_MAX: usize = 1024 * 1024;
 
 /// Who logs in, and to which database.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Login {
     pub(crate) user: String,
     pub(crate) password: Option<Secret>,
@@ -37,15 +36,6 @@ pub(crate) struct Login {
     pub(crate) database: Option<String>,
     /// Whether the login must be bound to this connection of TLS.
     pub(crate) binds: bool,
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login")
-            .field("user", &self.user)
-            .field("database", &self.database)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Connection {
