@@ -386,11 +386,10 @@ fn client(issuer: &Issuer, folder: &Path) -> OwnCertificate {
 fn redis_asks(address: &Address) {
     let mut ask = redis::cmd("CONFIG");
     ask.arg("SET").arg("tls-auth-clients").arg("yes");
-    let done: redis::RedisResult<()> = wait(async {
+    wait(async {
         let mut session = Redis::open(address).await.unwrap().session().await.unwrap();
-        session.ask(&ask).await
+        session.ask(&ask).await.unwrap();
     });
-    done.unwrap();
 }
 
 fn execute_mysql(address: &Address, statement: &str) {

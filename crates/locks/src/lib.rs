@@ -123,7 +123,9 @@ impl LockService {
                 Connection::Postgres(Box::new(postgres::Session::open(store, place).await?))
             }
             #[cfg(feature = "redis")]
-            Backend::Redis(ref store) => Connection::Redis(redis::Session::open(store, place).await?),
+            Backend::Redis(ref store) => {
+                Connection::Redis(Box::new(redis::Session::open(store, place).await?))
+            }
         };
         Ok(Locker { connection, requests: Requests::new() })
     }
@@ -142,7 +144,7 @@ enum Connection {
     #[cfg(feature = "postgres")]
     Postgres(Box<postgres::Session>),
     #[cfg(feature = "redis")]
-    Redis(redis::Session),
+    Redis(Box<redis::Session>),
 }
 
 impl fmt::Debug for Locker {

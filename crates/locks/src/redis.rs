@@ -4,7 +4,9 @@
 use std::sync::LazyLock;
 
 use acidtest_model::StoreError;
-use acidtest_store_redis::{Redis, Request as Effect, Script, Session as RedisSession, attempt};
+use acidtest_store_redis::{
+    Error, Redis, Reply, Request as Effect, Script, Session as RedisSession, attempt,
+};
 use acidtest_workloads::Place;
 
 use crate::{
@@ -48,7 +50,7 @@ impl Session {
         let asked = self.connection.run(&ACQUIRE, |script| {
             script.arg(keys.len()).arg(&keys).arg(&request.owner).arg(request.lease);
         });
-        asked.await.map_err(|error| LockError::of(attempt(&error, Effect::Change)))
+        asked.await.and_then(Reply::optional).map_err(failed)
     }
 
     pub(crate) async fn renew(&mut self, grant: &Grant, request: &Request) -> Result<bool, LockError> {
@@ -56,7 +58,7 @@ impl Session {
         let asked = self.connection.run(&RENEW, |script| {
             script.arg(1).arg(&key).arg(grant.owner()).arg(request.lease);
         });
-        asked.await.map_err(|error| LockError::of(attempt(&error, Effect::Change)))
+        asked.await.and_then(Reply::flag).map_err(failed)
     }
 
     pub(crate) async fn release(&mut self, grant: &Grant) -> Result<bool, LockError> {
@@ -64,10 +66,15 @@ impl Session {
         let asked = self.connection.run(&RELEASE, |script| {
             script.arg(1).arg(&key).arg(grant.owner());
         });
-        asked.await.map_err(|error| LockError::of(attempt(&error, Effect::Change)))
+        asked.await.and_then(Reply::flag).map_err(failed)
     }
 
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.locks)
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+fn failed(error: Error) -> LockError {
+    LockError::of(attempt(&error, Effect::Change))
 }

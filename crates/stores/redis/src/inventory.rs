@@ -1,6 +1,6 @@
 //! The inventory workload on Redis: a hash of counts for each group, by warehouse.
 
-use std::{collections::BTreeSet, iter, sync::LazyLock, time::Duration};
+use std::{collections::BTreeSet, iter, str::FromStr, sync::LazyLock, time::Duration};
 
 use acidtest_engine::{Attempt, ClientTask};
 use acidtest_model::{Lock, StoreError, Task};
@@ -11,13 +11,14 @@ use acidtest_workloads::{
         Withdrawal, plan_capture,
     },
 };
-use redis::{Cmd, Pipeline, RedisResult, Value, cmd, pipe};
+use redis::{Cmd, Pipeline, cmd, pipe};
 
 use crate::{
     Redis,
     keys::{self, Scan},
     lock::{self, Locked, Locks},
-    server::{ConnectOptions, Connection, Request, ended},
+    protocol::{Connection, Error, Reply, nonsense, pairs},
+    server::{ConnectOptions, Request, ended},
     session::{Script, Session, Step},
 };
 
@@ -29,9 +30,6 @@ type Group = (u32, u8, u8);
 
 /// (warehouse, count) of each tuple of a group.
 type Counts = Vec<(u8, i64)>;
-
-/// Names and values of a hash's fields as bytes, since a stranger may have written anything there.
-type Hash = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Names of a trial's keys.
 #[derive(Clone)]
@@ -105,7 +103,7 @@ impl InventoryStore for Redis {
                 for group in groups {
                     lay_in(&mut batch, &keys, &stock.items[group.items()]);
                 }
-                batch.exec_async(&mut connection).await.map_err(&failed)?;
+                connection.ask_all(&batch).await.map_err(&failed)?;
             }
             Ok(())
         })
@@ -148,7 +146,7 @@ fn lay_in(batch: &mut Pipeline, keys: &Keys, items: &[Item]) {
     }
 }
 
-async fn read_stock(connection: &mut Connection, keys: &Keys) -> RedisResult<Vec<StockRow>> {
+async fn read_stock(connection: &mut Connection, keys: &Keys) -> Result<Vec<StockRow>, Error> {
     // SCAN may return a key twice
     let mut found = BTreeSet::new();
     let mut scan = Scan::of(&keys.counts());
@@ -158,19 +156,20 @@ async fn read_stock(connection: &mut Connection, keys: &Keys) -> RedisResult<Vec
     let names: Vec<_> = found.into_iter().collect();
     let mut held = Vec::new();
     for names in names.chunks(BATCH) {
-        let mut batch = pipe();
-        batch.ignore_errors();
+        let mut batch = connection.batch()?;
         for name in names {
-            batch.cmd("HGETALL").arg(name);
+            batch.push(cmd("HGETALL").arg(name))?;
         }
-        let counts: Vec<RedisResult<Hash>> = batch.query_async(connection).await?;
-        for (name, counts) in names.iter().zip(counts) {
-            match keys::held(counts)? {
-                Some(counts) => {
-                    let group = str::from_utf8(name).ok().and_then(|name| keys.group(name));
-                    held.extend(counts.iter().map(|(warehouse, count)| tuple(group, warehouse, count)));
-                }
-                None => held.push(StockRow::foreign()),
+        for (name, counts) in names.iter().zip(batch.answers().await) {
+            let Some(counts) = keys::held(counts)? else {
+                held.push(StockRow::foreign());
+                continue;
+            };
+            let group = str::from_utf8(name).ok().and_then(|name| keys.group(name));
+            for count in pairs(counts)? {
+                // a stranger may have written anything there
+                let [warehouse, count] = count;
+                held.push(tuple(group, warehouse.text()?, count.text()?));
             }
         }
     }
@@ -185,6 +184,15 @@ fn tuple(group: Option<Group>, warehouse: &[u8], count: &[u8]) -> StockRow {
         Some(StockRow { key, count: str::from_utf8(count).ok()?.parse().ok()? })
     };
     held().unwrap_or_else(StockRow::foreign)
+}
+
+/// A group's counts, by warehouse.
+fn counts(reply: Reply<'_>) -> Result<Counts, Error> {
+    fn number<T: FromStr>(value: Reply<'_>) -> Result<T, Error> {
+        let digits = str::from_utf8(value.text()?).ok();
+        digits.and_then(|digits| digits.parse().ok()).ok_or_else(nonsense)
+    }
+    pairs(reply)?.map(|[warehouse, count]| Ok((number(warehouse)?, number(count)?))).collect()
 }
 
 struct RedisConnector {
@@ -241,7 +249,8 @@ impl Client {
     async fn capture_unprotected(&mut self, capture: &Capture, taken: &mut Vec<Withdrawal>) -> Step<Attempt> {
         let key = self.keys.count((capture.sku, capture.condition, capture.source));
         let group = self.session.ask(cmd("HGETALL").arg(&key)).await;
-        self.seen(group.map_err(ended(Request::Harmless))?);
+        let group = group.and_then(counts).map_err(ended(Request::Harmless))?;
+        self.seen(group);
         if !self.decide(capture, taken) {
             return Ok(Attempt::Refused);
         }
@@ -252,8 +261,7 @@ impl Client {
             let left = held.map_or(0, |(_, count)| *count).saturating_sub(withdrawal.count.into());
             set.arg(withdrawal.warehouse).arg(left);
         }
-        let set = self.session.ask::<Value>(&set).await;
-        set.map_err(ended(Request::Change))?;
+        self.session.ask(&set).await.map_err(ended(Request::Change))?;
         Ok(Attempt::Ok)
     }
 
@@ -268,20 +276,20 @@ impl Client {
             return Ok(Attempt::Refused);
         }
         let mut change = pipe();
-        change.atomic();
         for withdrawal in &*taken {
             change.cmd("HINCRBY").arg(&key).arg(withdrawal.warehouse).arg(-i64::from(withdrawal.count));
         }
-        let done = self.session.exec(&change).await?;
+        let done = self.session.exec(&change, Request::Change).await?;
         Ok(if done.is_some() { Attempt::Ok } else { Attempt::Conflict })
     }
 
     /// Watches a group's key and reads the group, in one round trip.
     async fn watch(&mut self, key: &str) -> Step<()> {
-        let mut read = self.session.watch(key);
-        read.cmd("HGETALL").arg(key);
-        let group: RedisResult<(Counts,)> = read.query_async(&mut self.session.connection).await;
-        let (group,) = group.map_err(ended(Request::Harmless))?;
+        let harmless = ended(Request::Harmless);
+        let mut read = self.session.watch(key).map_err(&harmless)?;
+        read.push(cmd("HGETALL").arg(key)).map_err(&harmless)?;
+        let group =
+            read.answers().await.and_then(|mut answers| counts(answers.reply()?)).map_err(harmless)?;
         self.seen(group);
         Ok(())
     }
@@ -308,8 +316,9 @@ impl Client {
 
     /// Takes the lock of a group and reads the group. Returns the lock's token.
     async fn acquire(&mut self, locked: Locked<'_>) -> Step<i64> {
-        let (token, counts) = self.locks.acquire(&mut self.session, locked, &[]).await?;
-        self.seen(counts);
+        let (token, group) = self.locks.acquire(&mut self.session, locked, &[]).await?;
+        let group = counts(group).map_err(ended(Request::Harmless))?;
+        self.seen(group);
         Ok(token)
     }
 
@@ -334,9 +343,13 @@ impl Client {
         let asked = self.session.run(&CAPTURE, |script| {
             script.arg(1).arg(&key).arg(capture.units);
         });
-        let withdrawals: Vec<(u8, u32)> = asked.await.map_err(ended(Request::Change))?;
+        let changed = ended(Request::Change);
         taken.clear();
-        taken.extend(withdrawals.into_iter().map(|(warehouse, count)| capture.withdrawal(warehouse, count)));
+        for withdrawal in asked.await.and_then(pairs).map_err(&changed)? {
+            let [warehouse, count] = withdrawal;
+            let warehouse = warehouse.integer().map_err(&changed)?;
+            taken.push(capture.withdrawal(warehouse, count.integer().map_err(&changed)?));
+        }
         Ok(if taken.is_empty() { Attempt::Refused } else { Attempt::Ok })
     }
 
@@ -344,7 +357,7 @@ impl Client {
         let key = self.keys.count((release.sku, release.condition, release.source));
         let mut add = cmd("HINCRBY");
         add.arg(key).arg(release.warehouse).arg(release.units);
-        let count: RedisResult<i64> = self.session.ask(&add).await;
+        let count = self.session.ask(&add).await.and_then(Reply::integer::<i64>);
         count.map_err(ended(Request::Change))?;
         Ok(Attempt::Ok)
     }
@@ -391,7 +404,7 @@ mod tests {
             let key = Keys::of(place).count((item.sku, item.condition, item.source));
             let mut spoil = cmd("HSET");
             spoil.arg(key).arg(item.warehouse).arg("many");
-            assert_eq!(spoil.query_async::<u64>(&mut connection).await.unwrap(), 0);
+            assert_eq!(connection.ask(&spoil).await, Ok(Reply::Integer(0)));
         };
         wait(testbed::inventory::garbled(&redis, spoil));
     }

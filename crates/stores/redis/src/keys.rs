@@ -1,8 +1,8 @@
 //! Names of keys, and finding keys by their prefix.
 
-use redis::{RedisResult, cmd};
+use redis::cmd;
 
-use crate::server::Connection;
+use crate::protocol::{Connection, Error, Reply, nonsense};
 
 /// Keys that one SCAN looks at: enough to pass over a large database of the user's quickly, and done in a
 /// millisecond or so.
@@ -32,9 +32,9 @@ fn pattern(prefix: &str) -> String {
 }
 
 /// The value read from a key; `None` if the key is of another type, which acidtest has not written.
-pub(crate) fn held<T>(read: RedisResult<T>) -> RedisResult<Option<T>> {
+pub(crate) fn held(read: Result<Reply<'_>, Error>) -> Result<Option<Reply<'_>>, Error> {
     match read {
-        Err(error) if error.code() == Some("WRONGTYPE") => Ok(None),
+        Err(Error::Answered(error)) if error.code() == "WRONGTYPE" => Ok(None),
         read => read.map(Some),
     }
 }
@@ -55,19 +55,26 @@ impl Scan {
 
     /// The next few keys, which may be none; `None` at the end. Each has the prefix, even if the server ignores
     /// the pattern: the keys are read, and removed, as acidtest's own.
-    pub(crate) async fn next(&mut self, connection: &mut Connection) -> RedisResult<Option<Vec<Vec<u8>>>> {
+    pub(crate) async fn next(&mut self, connection: &mut Connection) -> Result<Option<Vec<Vec<u8>>>, Error> {
         let Some(cursor) = self.cursor else { return Ok(None) };
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(&self.pattern).arg("COUNT").arg(SCANNED);
-        let (next, mut keys): (u64, Vec<Vec<u8>>) = scan.query_async(connection).await?;
-        keys.retain(|key| key.starts_with(self.prefix.as_bytes()));
+        let [next, keys] = connection.ask(&scan).await?.exactly()?;
+        let next: u64 = next.string()?.parse().map_err(|_| nonsense())?;
+        let mut found = Vec::new();
+        for key in keys.array()? {
+            let key = key.text()?;
+            if key.starts_with(self.prefix.as_bytes()) {
+                found.push(key.to_vec());
+            }
+        }
         self.cursor = (next != 0).then_some(next);
-        Ok(Some(keys))
+        Ok(Some(found))
     }
 }
 
 /// Whether any key has the prefix.
-pub(crate) async fn any(connection: &mut Connection, prefix: &str) -> RedisResult<bool> {
+pub(crate) async fn any(connection: &mut Connection, prefix: &str) -> Result<bool, Error> {
     let mut scan = Scan::of(prefix);
     while let Some(keys) = scan.next(connection).await? {
         if !keys.is_empty() {
@@ -78,12 +85,16 @@ pub(crate) async fn any(connection: &mut Connection, prefix: &str) -> RedisResul
 }
 
 /// Removes every key with the prefix, except one to keep.
-pub(crate) async fn remove(connection: &mut Connection, prefix: &str, keep: Option<&str>) -> RedisResult<()> {
+pub(crate) async fn remove(
+    connection: &mut Connection,
+    prefix: &str,
+    keep: Option<&str>,
+) -> Result<(), Error> {
     let mut scan = Scan::of(prefix);
     while let Some(mut keys) = scan.next(connection).await? {
         keys.retain(|key| keep.is_none_or(|keep| key != keep.as_bytes()));
         if !keys.is_empty() {
-            cmd("UNLINK").arg(keys).query_async::<u64>(connection).await?;
+            connection.ask(cmd("UNLINK").arg(keys)).await?;
         }
     }
     Ok(())

@@ -9,6 +9,7 @@ mod lock;
 mod made_up;
 mod parcels;
 mod point;
+mod protocol;
 mod queue;
 mod records;
 mod server;
@@ -29,11 +30,12 @@ use acidtest_workloads::{
     records::RecordsStore,
     time_opening,
 };
-use redis::{RedisResult, Value, cmd};
+use redis::cmd;
 
 use crate::server::ConnectOptions;
 pub use crate::{
     point::Point,
+    protocol::{Error, Replies, Reply, ServerError},
     server::{Request, attempt},
     session::{Script, Session},
 };
@@ -159,10 +161,8 @@ impl Store for Redis {
         Box::pin(async {
             let failed = self.server.failed("reading the settings");
             let mut connection = self.server.reach().await?;
-            let settings = settings::read(&mut connection).await.map_err(&failed)?;
-            // the driver keeps its stream to itself: that of another connection, opened in the same way, is asked
-            let stream = self.server.transport().connect().await.map_err(|error| failed(error.into()))?;
-            Ok(EffectiveSettings { tls: stream.negotiated(), ..settings })
+            let settings = settings::read(&mut connection).await.map_err(failed)?;
+            Ok(EffectiveSettings { tls: connection.negotiated(), ..settings })
         })
     }
 
@@ -174,14 +174,12 @@ impl Store for Redis {
         Box::pin(async move {
             let failed = self.server.failed("looking for the namespace");
             let mut connection = self.server.reach().await?;
-            let marker: RedisResult<Option<String>> =
-                cmd("GET").arg(keys::marker(namespace)).query_async(&mut connection).await;
-            match marker {
-                Ok(Some(run)) => return Ok(Owner::Run(run)),
-                Ok(None) => {}
+            let marker = connection.ask(cmd("GET").arg(keys::marker(namespace))).await;
+            match keys::held(marker).map_err(&failed)? {
                 // a key of that name that is no string was not made by acidtest
-                Err(error) if error.code() == Some("WRONGTYPE") => return Ok(Owner::Stranger),
-                Err(error) => return Err(failed(error)),
+                None => return Ok(Owner::Stranger),
+                Some(Reply::Nil) => {}
+                Some(run) => return run.string().map(Owner::Run).map_err(&failed),
             }
             let any = keys::any(&mut connection, &keys::prefix(namespace)).await.map_err(failed)?;
             Ok(if any { Owner::Stranger } else { Owner::Nobody })
@@ -193,11 +191,8 @@ impl Store for Redis {
             let mut connection = self.server.reach().await?;
             let mut mark = cmd("SET");
             mark.arg(keys::marker(namespace)).arg(run).arg("NX");
-            let made: Value = mark
-                .query_async(&mut connection)
-                .await
-                .map_err(self.server.failed("making the namespace"))?;
-            if made == Value::Nil {
+            let made = connection.ask(&mark).await.map_err(self.server.failed("making the namespace"))?;
+            if made == Reply::Nil {
                 return Err(StoreError::Occupied {
                     namespace: format!("key prefix \"{}\"", keys::prefix(namespace)),
                     address: self.server.address(),
@@ -214,7 +209,7 @@ impl Store for Redis {
             let marker = keys::marker(namespace);
             // the mark goes last, so that the rest of an interrupted removal is still known as acidtest's
             keys::remove(&mut connection, &keys::prefix(namespace), Some(&marker)).await.map_err(&failed)?;
-            cmd("UNLINK").arg(marker).exec_async(&mut connection).await.map_err(failed)
+            connection.ask(cmd("UNLINK").arg(marker)).await.map(drop).map_err(failed)
         })
     }
 

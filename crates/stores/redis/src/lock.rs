@@ -5,10 +5,11 @@ use std::{mem, ops::RangeInclusive, sync::LazyLock, time::Duration};
 use acidtest_engine::Attempt;
 use rand::{RngExt, SeedableRng, rngs::SysRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use redis::{Cmd, FromRedisValue, RedisResult};
+use redis::Cmd;
 use tokio::time::Instant;
 
 use crate::{
+    protocol::Reply,
     server::{Request, ended},
     session::{Script, Session, Step},
 };
@@ -62,12 +63,12 @@ impl Locks {
 
     /// Takes a lock, waiting while another client holds it, and reads the named `fields` of the hash, or all
     /// fields with their names if none is named. Returns the lock's token and the values.
-    pub(crate) async fn acquire<T: FromRedisValue>(
+    pub(crate) async fn acquire<'s>(
         &mut self,
-        session: &mut Session,
+        session: &'s mut Session,
         locked: Locked<'_>,
         fields: &[String],
-    ) -> Step<(i64, T)> {
+    ) -> Step<(i64, Reply<'s>)> {
         let arguments = |acquire: &mut Cmd, fence: &str| {
             acquire.arg(3).arg(locked.hash).arg(locked.lock).arg(fence);
             acquire.arg(LEASE.as_millis()).arg(fields);
@@ -78,19 +79,23 @@ impl Locks {
     /// Takes locks by a script that returns nil, with none taken, while another client holds one of them: it is then
     /// run again. `arguments` adds the number of keys, the keys and the arguments, and is handed the key of the counter
     /// that numbers the tokens.
-    pub(crate) async fn take<T: FromRedisValue>(
+    ///
+    /// Returns the token and what was read with it.
+    pub(crate) async fn take<'s>(
         &mut self,
-        session: &mut Session,
+        session: &'s mut Session,
         script: &Script,
         arguments: impl Fn(&mut Cmd, &str),
-    ) -> Step<T> {
+    ) -> Step<(i64, Reply<'s>)> {
+        let harmless = ended(Request::Harmless);
         let mut since: Option<Instant> = None;
         loop {
             let asked = session.run(script, |acquire| arguments(acquire, &self.fence));
-            let held: RedisResult<Option<T>> = asked.await;
-            if let Some(held) = held.map_err(ended(Request::Harmless))? {
+            if asked.await.map_err(&harmless)? != Reply::Nil {
                 self.waited += since.map_or(Duration::ZERO, |since| since.elapsed());
-                return Ok(held);
+                let held = session.answer().and_then(Reply::exactly);
+                let [token, read] = held.map_err(&harmless)?;
+                return Ok((token.integer().map_err(&harmless)?, read));
             }
             if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                 return Err(Attempt::Conflict);
@@ -126,6 +131,6 @@ async fn settle(
         settle.arg(2).arg(locked.hash).arg(locked.lock).arg(token);
         change(settle);
     });
-    let ours: bool = asked.await.map_err(ended(request))?;
+    let ours = asked.await.and_then(Reply::flag).map_err(ended(request))?;
     Ok(if ours { Attempt::Ok } else { Attempt::Conflict })
 }

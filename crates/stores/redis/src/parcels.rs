@@ -19,15 +19,16 @@ use acidtest_workloads::{
         ScanVisitor, Scenario, StoredScan,
     },
 };
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, RedisWrite, ToRedisArgs, Value, cmd, pipe};
+use redis::{Cmd, Pipeline, RedisWrite, ToRedisArgs, cmd, pipe};
 
 use crate::{
     Redis,
     keys::{self, Scan as Walk},
     lock::Locks,
     parcels::client::Client,
+    protocol::{Connection, Error, Reply, nonsense},
     records::{bytes, digits, number},
-    server::{ConnectOptions, Connection},
+    server::ConnectOptions,
     session::{Script, Session},
 };
 
@@ -110,8 +111,8 @@ impl Names {
     fn put(&self, batch: &mut Pipeline, scan: &Scan, (id, count): (u64, u8), date: &str) {
         batch.cmd("HSET").arg(self.scan(id));
         batch.arg("hash").arg(scan.hash()).arg("type").arg(scan.kind()).arg("count").arg(count);
-        batch.arg("machine").arg(scan.machine()).arg("code").arg(scan.code()).arg("date").arg(date).ignore();
-        batch.cmd("RPUSH").arg(self.list(scan.hash())).arg(id).ignore();
+        batch.arg("machine").arg(scan.machine()).arg("code").arg(scan.code()).arg("date").arg(date);
+        batch.cmd("RPUSH").arg(self.list(scan.hash())).arg(id);
     }
 }
 
@@ -120,37 +121,36 @@ fn add_texts(command: &mut Cmd, scan: &Scan) {
     command.arg(scan.hash()).arg(scan.kind()).arg(scan.machine()).arg(scan.code());
 }
 
-/// Writes the server's answer to `TIME` in seconds. `None` if it is none.
-fn write_date(time: &Value, date: &mut String) -> Option<()> {
-    let Value::Array(parts) = time else { return None };
-    let [seconds, micros] = &parts[..] else { return None };
+/// Writes the server's answer to `TIME` in seconds.
+///
+/// # Errors
+/// It is none.
+fn write_date(time: Reply<'_>, date: &mut String) -> Result<(), Error> {
+    let [seconds, micros] = time.exactly()?.map(number);
+    let (Some(seconds), Some(micros)) = (seconds, micros) else { return Err(nonsense()) };
     date.clear();
-    write!(date, "{}.{:06}", number(seconds)?, number(micros)?).ok()
+    // writing to a text cannot fail
+    let _ = write!(date, "{seconds}.{micros:06}");
+    Ok(())
 }
 
-/// The columns of a scan as `HMGET` returns them; `None` for an answer of another shape.
-fn columns(reply: &Value) -> Option<&[Value]> {
-    let Value::Array(values) = reply else { return None };
-    (values.len() == COLUMNS.len()).then_some(values)
-}
-
-/// The scan of this id with these columns; none if the server has no such key.
-fn stored(id: Option<u64>, columns: &[Value]) -> Option<StoredScan> {
-    let [hash, kind, count, machine, code, date] = columns else { return None };
-    if columns.iter().all(|value| *value == Value::Nil) {
-        return None;
+/// The scan of this id with these columns, as `HMGET` returns them; none if the server has no such key.
+///
+/// # Errors
+/// The answer is of another shape.
+fn stored(id: Option<u64>, columns: Reply<'_>) -> Result<Option<StoredScan>, Error> {
+    let columns: [_; COLUMNS.len()] = columns.exactly()?;
+    if columns.iter().all(|value| *value == Reply::Nil) {
+        return Ok(None);
     }
+    let [hash, kind, count, machine, code, date] = columns;
     let texts = [hash, kind, machine, code].map(bytes);
-    Some(StoredScan::new(id, number(count), !bytes(date).is_empty(), texts))
+    Ok(Some(StoredScan::new(id, number(count), !bytes(date).is_empty(), texts)))
 }
 
 /// A scan of which nothing is known but perhaps its id.
 fn torn(id: Option<u64>) -> StoredScan {
     StoredScan::new(id, None, false, [b""; 4])
-}
-
-fn nonsense() -> RedisError {
-    (ErrorKind::UnexpectedReturnType, "the server's answer makes no sense").into()
 }
 
 impl ParcelsStore for Redis {
@@ -168,7 +168,7 @@ impl ParcelsStore for Redis {
                 for script in [&*INSERT, &ACQUIRE, &SETTLE, &LOAD, &READ] {
                     script.keep(&mut one).await?;
                 }
-                cmd("SET").arg(&names.ids).arg(loading.scans).exec_async(&mut one).await?;
+                one.ask(cmd("SET").arg(&names.ids).arg(loading.scans)).await?;
                 match loading.method {
                     LoadMethod::Single => load_one_by_one(one, &names, loading, loaded).await,
                     LoadMethod::Bulk => {
@@ -233,22 +233,21 @@ async fn load_some(
     names: &Names,
     batches: &RefCell<Batches>,
     loaded: &LoadProgress,
-) -> RedisResult<()> {
+) -> Result<(), Error> {
     let mut date = String::new();
-    let time: Value = cmd("TIME").query_async(connection).await?;
-    write_date(&time, &mut date).ok_or_else(nonsense)?;
+    write_date(connection.ask(&cmd("TIME")).await?, &mut date)?;
     let mut commands = pipe();
     loop {
-        let Some(batch) = batches.borrow_mut().next() else { return Ok(()) };
+        let Some(loading) = batches.borrow_mut().next() else { return Ok(()) };
         commands.clear();
-        for LoadedScan { scan, id, count } in &batch {
+        for LoadedScan { scan, id, count } in &loading {
             names.put(&mut commands, scan, (*id, *count), &date);
         }
         // the date of the next batch, without a round trip of its own
         commands.cmd("TIME");
-        let (time,): (Value,) = commands.query_async(connection).await?;
-        write_date(&time, &mut date).ok_or_else(nonsense)?;
-        loaded.add(batch.len() as u64);
+        let answers = connection.ask_all(&commands).await?;
+        write_date(answers.behind(commands.len() - 1).reply()?, &mut date)?;
+        loaded.add(loading.len() as u64);
     }
 }
 
@@ -257,10 +256,10 @@ async fn load_one_by_one(
     names: &Names,
     loading: &Loading,
     loaded: &LoadProgress,
-) -> RedisResult<()> {
+) -> Result<(), Error> {
     let mut session = Session::new(connection);
     for LoadedScan { scan, id, count } in loading.rows() {
-        let asked = session.run::<Value>(&LOAD, |load| {
+        let asked = session.run(&LOAD, |load| {
             load.arg(1).arg(names.list(scan.hash())).arg(&names.scan).arg(id).arg(count);
             add_texts(load, &scan);
         });
@@ -274,7 +273,7 @@ async fn read_state(
     connection: &mut Connection,
     names: &Names,
     each: &mut ScanVisitor<'_>,
-) -> RedisResult<()> {
+) -> Result<(), Error> {
     // SCAN may return a key twice; of each scan seen only its id is kept
     let mut shown: HashSet<u64> = HashSet::new();
     let id_of = |key: &[u8]| key.strip_prefix(names.scan.as_bytes()).and_then(digits);
@@ -282,20 +281,18 @@ async fn read_state(
     while let Some(mut keys) = walk.next(connection).await? {
         keys.retain(|key| id_of(key).is_none_or(|id| shown.insert(id)));
         for keys in keys.chunks(BATCH) {
-            let mut read = pipe();
-            read.ignore_errors();
+            let mut read = connection.batch()?;
             for key in keys {
-                read.cmd("HMGET").arg(key).arg(&COLUMNS);
+                read.push(cmd("HMGET").arg(key).arg(&COLUMNS))?;
             }
-            let found: Vec<RedisResult<Value>> = read.query_async(connection).await?;
-            for (key, reply) in keys.iter().zip(found) {
+            for (key, reply) in keys.iter().zip(read.answers().await) {
                 let id = id_of(key);
                 let Some(reply) = keys::held(reply)? else {
                     each(torn(id));
                     continue;
                 };
                 // a key that has vanished is no scan
-                if let Some(stored) = stored(id, columns(&reply).ok_or_else(nonsense)?) {
+                if let Some(stored) = stored(id, reply)? {
                     each(stored);
                 }
             }

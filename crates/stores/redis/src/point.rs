@@ -4,10 +4,11 @@ use std::sync::LazyLock;
 
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::{Address, StoreError};
-use redis::{Value, cmd};
+use redis::cmd;
 
 use crate::{
     KIND,
+    protocol::Reply,
     server::{ConnectOptions, Request, attempt},
     session::{Script, Session},
 };
@@ -36,8 +37,8 @@ impl Point {
 
     /// Reads a key's value.
     pub async fn get(&mut self, key: &str) -> Attempt {
-        match self.session.ask::<Value>(cmd("GET").arg(key)).await {
-            Ok(Value::Nil) => Attempt::Failed(Fault::answered(format!("there is no key {key}"))),
+        match self.session.ask(cmd("GET").arg(key)).await {
+            Ok(Reply::Nil) => Attempt::Failed(Fault::answered(format!("there is no key {key}"))),
             Ok(_) => Attempt::Ok,
             Err(error) => attempt(&error, Request::Harmless),
         }
@@ -45,10 +46,10 @@ impl Point {
 
     /// Adds one to a key's number, by a script that the server keeps.
     pub async fn count_up(&mut self, key: &str) -> Attempt {
-        let counted = self.session.run::<i64>(&COUNT_UP, |script| {
+        let counted = self.session.run(&COUNT_UP, |script| {
             script.arg(1).arg(key).arg(1);
         });
-        match counted.await {
+        match counted.await.and_then(Reply::integer::<i64>) {
             Ok(_) => Attempt::Ok,
             Err(error) => attempt(&error, Request::Change),
         }

@@ -1,10 +1,8 @@
 //! The queue on Redis: a stream with one group of consumers.
 
-mod wire;
-
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    io, mem,
+    collections::{HashSet, VecDeque},
+    mem,
     sync::LazyLock,
     time::{Duration, Instant},
 };
@@ -18,12 +16,12 @@ use acidtest_workloads::{
         QueueAdapter, QueueKind, ReceivedMessage, Requirements, Subscriber,
     },
 };
-use redis::{Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, cmd, pipe};
+use redis::{Cmd, Pipeline, cmd, pipe};
 
 use crate::{
     Redis, keys,
-    queue::wire::{Reply, Wire},
-    server::{ConnectOptions, Connection, Request, attempt, ended},
+    protocol::{Connection, Error, Reply, nonsense, pairs},
+    server::{ConnectOptions, Request, attempt, ended},
     session::{Script, Session, Step},
 };
 
@@ -80,8 +78,8 @@ impl QueueAdapter for Redis {
             let (key, doing) = (key(place), "declaring the queue");
             let failed = self.server.failed(doing);
             let mut connection = self.server.reach().await?;
-            let found: bool = cmd("EXISTS").arg(&key).query_async(&mut connection).await.map_err(&failed)?;
-            if found {
+            let found = connection.ask(cmd("EXISTS").arg(&key)).await.and_then(Reply::flag);
+            if found.map_err(&failed)? {
                 return Err(StoreError::Server {
                     doing: doing.to_owned(),
                     address: self.server.address(),
@@ -90,7 +88,7 @@ impl QueueAdapter for Redis {
             }
             let mut create = cmd("XGROUP");
             create.arg("CREATE").arg(&key).arg(GROUP).arg(0).arg("MKSTREAM");
-            create.exec_async(&mut connection).await.map_err(failed)
+            connection.ask(&create).await.map(drop).map_err(failed)
         })
     }
 
@@ -104,8 +102,8 @@ impl QueueAdapter for Redis {
     fn unload<'a>(&'a self, place: &'a Place) -> Task<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let mut connection = self.server.reach().await?;
-            let removed = cmd("UNLINK").arg(key(place)).exec_async(&mut connection).await;
-            removed.map_err(self.server.failed("removing the queue"))
+            let removed = connection.ask(cmd("UNLINK").arg(key(place))).await;
+            removed.map(drop).map_err(self.server.failed("removing the queue"))
         })
     }
 
@@ -118,26 +116,32 @@ impl QueueAdapter for Redis {
 
 /// Counts the entries that the group has yet to receive, and those that it holds. The server's own count of the
 /// former, `lag`, is unknown or wrong once entries were deleted.
-async fn depth(connection: &mut Connection, key: &str) -> RedisResult<Depth> {
-    let groups: RedisResult<Vec<HashMap<String, Value>>> =
-        cmd("XINFO").arg("GROUPS").arg(key).query_async(connection).await;
-    let groups = match groups {
+async fn depth(connection: &mut Connection, key: &str) -> Result<Depth, Error> {
+    let groups = match connection.ask(cmd("XINFO").arg("GROUPS").arg(key)).await {
         // a server that lost its data has no stream either
-        Err(error) if error.to_string().contains("no such key") => return Ok(Depth::default()),
+        Err(Error::Answered(error)) if error.to_string().contains("no such key") => {
+            return Ok(Depth::default());
+        }
         groups => groups?,
     };
-    let Some(mut group) = groups.into_iter().next() else { return Ok(Depth::default()) };
-    let mut field = |name: &str| group.remove(name).unwrap_or(Value::Nil);
-    let unacknowledged = u64::from_redis_value(field("pending"))?;
-    let mut last = String::from_redis_value(field("last-delivered-id"))?;
+    let Some(group) = groups.array()?.next() else { return Ok(Depth::default()) };
+    let (mut unacknowledged, mut last) = (Reply::Nil, Reply::Nil);
+    for [name, value] in pairs(group)? {
+        match name.text()? {
+            b"pending" => unacknowledged = value,
+            b"last-delivered-id" => last = value,
+            _ => {}
+        }
+    }
+    let (unacknowledged, mut last) = (unacknowledged.integer()?, last.string()?);
     let mut ready = 0;
     loop {
         let mut range = cmd("XRANGE");
         range.arg(key).arg(format!("({last}")).arg("+").arg("COUNT").arg(COUNTED);
-        let entries: Vec<Entry> = range.query_async(connection).await?;
+        let entries = connection.ask(&range).await?.array()?;
         ready += entries.len() as u64;
-        match entries.into_iter().next_back() {
-            Some((id, _)) => last = id,
+        match entries.map(entry).last() {
+            Some(entry) => last = entry?.0,
             None => return Ok(Depth { ready, unacknowledged }),
         }
     }
@@ -155,31 +159,34 @@ impl Connector for RedisConnector {
     type Subscriber = RedisSubscriber;
 
     async fn publisher(&self) -> Result<RedisPublisher, String> {
+        let mut connection = self.server.connect().await.map_err(|error| error.to_string())?;
         let way = match self.wanted.delivery.ack {
-            Ack::None => PublishMethod::Silent(Wire::open(&self.server, false).await?),
-            Ack::Confirm => PublishMethod::Answered(Wire::open(&self.server, true).await?),
-            Ack::Transaction => {
-                let connection = self.server.connect().await.map_err(|error| error.to_string())?;
-                let mut batch = pipe();
-                batch.atomic();
-                PublishMethod::Transaction(Session::new(connection), batch)
+            Ack::None => {
+                let silence = connection.push_unanswered(cmd("CLIENT").arg("REPLY").arg("OFF"));
+                silence.map_err(|error| error.to_string())?;
+                PublishMethod::Silent(connection)
             }
+            Ack::Confirm => PublishMethod::Answered(connection),
+            Ack::Transaction => PublishMethod::Transaction(Session::new(connection), pipe()),
         };
-        Ok(RedisPublisher { way, key: self.key.clone(), open: 0, numbers: MessageNumbers::default() })
+        let (key, add) = (self.key.clone(), Cmd::new());
+        Ok(RedisPublisher { way, key, add, open: 0, numbers: MessageNumbers::default() })
     }
 
     async fn subscriber(&self) -> Result<RedisSubscriber, String> {
-        let words = |error: RedisError| error.to_string();
-        let mut session = Session::new(self.server.connect().await.map_err(words)?);
-        let number: u64 = session.ask(cmd("CLIENT").arg("ID")).await.map_err(words)?;
+        let words = |error: Error| error.to_string();
+        let connection = self.server.connect().await.map_err(|error| error.to_string())?;
+        let mut session = Session::new(connection);
+        let number = session.ask(cmd("CLIENT").arg("ID")).await.and_then(Reply::integer::<u64>);
+        let name = format!("client-{}", number.map_err(words)?);
         // fails here if the stream is gone, as nobody can consume from it
-        session.ask::<Value>(cmd("XINFO").arg("GROUPS").arg(&self.key)).await.map_err(words)?;
+        session.ask(cmd("XINFO").arg("GROUPS").arg(&self.key)).await.map_err(words)?;
         Ok(RedisSubscriber {
             session,
             key: self.key.clone(),
             consume: self.wanted.delivery.consume,
             wanted: self.wanted,
-            name: format!("client-{number}"),
+            name,
             waiting: VecDeque::new(),
             held: Vec::new(),
             gone: Vec::new(),
@@ -194,9 +201,9 @@ impl Connector for RedisConnector {
 /// How a producer's messages reach the server, which depends on how they are acknowledged.
 enum PublishMethod {
     /// With the server's replies switched off.
-    Silent(Wire),
+    Silent(Connection),
     /// With a reply for each message.
-    Answered(Wire),
+    Answered(Connection),
     /// Several messages in one transaction.
     Transaction(Session, Pipeline),
 }
@@ -205,6 +212,8 @@ enum PublishMethod {
 pub struct RedisPublisher {
     way: PublishMethod,
     key: String,
+    /// The current command, kept to reuse its memory.
+    add: Cmd,
     /// How many messages have been sent and have no outcome yet.
     open: usize,
     numbers: MessageNumbers,
@@ -215,63 +224,52 @@ fn no_stream() -> Attempt {
     Attempt::Failed(Fault::answered("there is no such stream any more"))
 }
 
-fn lost(error: &io::Error) -> Fault {
-    Fault::lost(error.to_string())
-}
-
 impl Publisher for RedisPublisher {
     async fn send(&mut self, message: &Message) -> Result<(), Fault> {
         self.open += 1;
-        match &mut self.way {
-            PublishMethod::Silent(wire) | PublishMethod::Answered(wire) => {
-                let key = self.key.as_bytes();
-                wire.push(&[b"XADD", key, b"NOMKSTREAM", b"*", FIELD.as_bytes(), &message.body]);
-                if wire.unwritten() >= WRITTEN_AT_ONCE {
-                    wire.flush().await.map_err(|error| lost(&error))?;
-                }
-            }
+        self.add.clear();
+        self.add.arg("XADD").arg(&self.key).arg("NOMKSTREAM").arg("*").arg(FIELD).arg(&message.body);
+        let (pushed, connection) = match &mut self.way {
+            PublishMethod::Silent(connection) => (connection.push_unanswered(&self.add), connection),
+            PublishMethod::Answered(connection) => (connection.push(&self.add), connection),
             PublishMethod::Transaction(_, batch) => {
-                let add = batch.cmd("XADD").arg(&self.key).arg("NOMKSTREAM").arg("*").arg(FIELD);
-                add.arg(&message.body);
+                batch.add_command(self.add.clone());
+                return Ok(());
             }
+        };
+        pushed.map_err(|error| fault(&error))?;
+        if connection.unwritten() >= WRITTEN_AT_ONCE {
+            connection.flush().await.map_err(|error| fault(&error))?;
         }
         Ok(())
     }
 
     async fn settle(&mut self, ended: &mut Vec<Completion>) -> Result<(), Fault> {
         match &mut self.way {
-            PublishMethod::Silent(wire) => {
-                wire.flush().await.map_err(|error| lost(&error))?;
+            PublishMethod::Silent(connection) => {
+                connection.flush().await.map_err(|error| fault(&error))?;
                 self.numbers.end(mem::take(&mut self.open), Attempt::Ok, ended)
             }
-            PublishMethod::Answered(wire) => {
-                wire.flush().await.map_err(|error| lost(&error))?;
-                let before = ended.len();
-                loop {
-                    while let Some(reply) = wire.reply().map_err(|error| lost(&error))? {
-                        let attempt = match reply {
-                            Reply::Done => Attempt::Ok,
-                            Reply::Nil => no_stream(),
-                            Reply::Error(words) => Attempt::Failed(Fault::answered(words)),
-                        };
-                        let more = self.open.checked_sub(1);
-                        self.open = more.ok_or_else(|| Fault::lost("an answer to nothing that was asked"))?;
-                        self.numbers.end(1, attempt, ended)?;
-                    }
-                    if ended.len() > before || self.open == 0 {
-                        return Ok(());
-                    }
-                    wire.read().await.map_err(|error| lost(&error))?;
+            PublishMethod::Answered(connection) => {
+                for answer in connection.some_answers().await {
+                    let attempt = match answer {
+                        Ok(Reply::Nil) => no_stream(),
+                        Ok(_) => Attempt::Ok,
+                        Err(Error::Answered(error)) => Attempt::Failed(Fault::answered(error.to_string())),
+                        Err(error) => return Err(fault(&error)),
+                    };
+                    self.open = self.open.saturating_sub(1);
+                    self.numbers.end(1, attempt, ended)?;
                 }
+                Ok(())
             }
             PublishMethod::Transaction(session, batch) => {
-                let done = session.exec(batch).await;
-                batch.clear();
-                let attempt = match done {
-                    Ok(Some(answers)) if !answers.contains(&Value::Nil) => Attempt::Ok,
+                let attempt = match session.exec(batch, Request::Change).await {
+                    Ok(Some(answers)) if !answers.clone().any(|answer| answer == Reply::Nil) => Attempt::Ok,
                     Ok(_) => no_stream(),
                     Err(attempt) => attempt,
                 };
+                batch.clear();
                 self.numbers.end(mem::take(&mut self.open), attempt, ended)
             }
         }
@@ -279,18 +277,43 @@ impl Publisher for RedisPublisher {
 
     /// Waits until the server has read the commands that it does not reply to.
     async fn close(&mut self) {
-        if let PublishMethod::Silent(wire) = &mut self.way {
+        if let PublishMethod::Silent(connection) = &mut self.way
             // an error can no longer be reported to anyone
-            let _ = wire.end_silence().await;
+            && connection.push(cmd("CLIENT").arg("REPLY").arg("ON")).is_ok()
+        {
+            connection.some_answers().await;
         }
     }
 }
 
-/// An entry of a stream: its id, and its only field with the value.
-type Entry = (String, (Value, Vec<u8>));
+/// An entry of a stream: its id, and the value of its only field.
+type Entry = (String, Vec<u8>);
 
-/// The result of reading a stream: its key, and entries.
-type Stream = (Value, Vec<Entry>);
+fn entry(reply: Reply<'_>) -> Result<Entry, Error> {
+    let [id, fields] = reply.exactly()?;
+    let [_, body] = fields.exactly()?;
+    Ok((id.string()?, body.text()?.to_vec()))
+}
+
+/// The entries of the only stream that was read; none if there was nothing to be read.
+fn entries(reply: Reply<'_>) -> Result<Vec<Entry>, Error> {
+    if reply == Reply::Nil {
+        return Ok(Vec::new());
+    }
+    let [stream] = reply.exactly()?;
+    let [_, entries] = stream.exactly()?;
+    entries.array()?.map(entry).collect()
+}
+
+/// Where a search for messages of silent consumers goes on, and the entries that were claimed. Redis 6.2 shows deleted
+/// ones as nil, and 7.0 has a third value.
+fn claimed(reply: Reply<'_>) -> Result<(String, Vec<Entry>), Error> {
+    let mut values = reply.array()?;
+    let mut next = || values.next().ok_or_else(nonsense);
+    let (cursor, entries) = (next()?.string()?, next()?.array()?);
+    let entries = entries.filter(|each| *each != Reply::Nil).map(entry);
+    Ok((cursor, entries.collect::<Result<_, _>>()?))
+}
 
 /// The cursor from which a search for messages of silent consumers begins.
 const FROM_THE_FIRST: &str = "0-0";
@@ -350,9 +373,9 @@ impl RedisSubscriber {
     /// Reads new messages. Where nothing is acknowledged, the same round trip deletes the messages that were
     /// handed out before.
     async fn read(&mut self, patience: Duration) -> Step<()> {
-        let mut batch = pipe();
-        self.delete_gone(&mut batch);
-        let read = batch.cmd("XREADGROUP").arg("GROUP").arg(GROUP).arg(&self.name);
+        let delete = self.delete_gone();
+        let mut read = cmd("XREADGROUP");
+        read.arg("GROUP").arg(GROUP).arg(&self.name);
         read.arg("COUNT").arg(self.room());
         // BLOCK 0 would wait for ever
         if !patience.is_zero() {
@@ -367,11 +390,17 @@ impl RedisSubscriber {
         };
         read.arg("STREAMS").arg(&self.key).arg(">");
         let start = Instant::now();
-        let answer: RedisResult<(Option<Vec<Stream>>,)> =
-            batch.query_async(&mut self.session.connection).await;
-        let (streams,) = answer.map_err(ended(request))?;
-        let entries = streams.into_iter().flatten().flat_map(|(_, entries)| entries);
-        self.await_taking(start, entries, false);
+        let mut batch = self.session.batch().map_err(ended(request))?;
+        for command in delete.iter().chain([&read]) {
+            batch.push(command).map_err(ended(request))?;
+        }
+        let mut answers = batch.answers().await;
+        let is_deleted = delete.is_some() && answers.reply().is_ok();
+        let read = answers.reply().and_then(entries);
+        if is_deleted {
+            self.gone.clear();
+        }
+        self.await_taking(start, read.map_err(ended(request))?, false);
         Ok(())
     }
 
@@ -381,35 +410,30 @@ impl RedisSubscriber {
         claim.arg(&self.key).arg(GROUP).arg(&self.name).arg(LEASE.as_millis()).arg(&self.cursor);
         claim.arg("COUNT").arg(self.room());
         let start = Instant::now();
-        let answer: RedisResult<Vec<Value>> = self.session.ask(&claim).await;
+        let answer = self.session.ask(&claim).await.and_then(claimed);
         self.claimed = start;
-        let mut answer = answer.map_err(ended(Request::Harmless))?.into_iter();
-        // Redis 6.2 returns nil for deleted entries, and 7.0 a third value
-        let read = |value: Option<Value>| value.unwrap_or(Value::Nil);
-        let (cursor, entries) = (read(answer.next()), read(answer.next()));
-        let parsed = String::from_redis_value(cursor)
-            .and_then(|cursor| Ok((cursor, Vec::<Option<Entry>>::from_redis_value(entries)?)));
-        let (cursor, entries) = parsed.map_err(|error| ended(Request::Harmless)(error.into()))?;
+        let (cursor, entries) = answer.map_err(ended(Request::Harmless))?;
         self.cursor = cursor;
-        self.await_taking(start, entries.into_iter().flatten(), true);
+        self.await_taking(start, entries, true);
         Ok(())
     }
 
-    fn await_taking(&mut self, start: Instant, entries: impl Iterator<Item = Entry>, redelivered: bool) {
+    fn await_taking(&mut self, start: Instant, entries: Vec<Entry>, redelivered: bool) {
         if self.held.is_empty() && self.waiting.is_empty() {
             self.since = start;
         }
-        let waiting = entries.map(|(id, (_, body))| PendingMessage { id, body, redelivered });
+        let waiting = entries.into_iter().map(|(id, body)| PendingMessage { id, body, redelivered });
         self.waiting.extend(waiting);
         if self.consume == Consume::Auto {
             self.gone.extend(self.waiting.iter().map(|waiting| waiting.id.clone()));
         }
     }
 
-    fn delete_gone(&mut self, batch: &mut Pipeline) {
-        if !self.gone.is_empty() {
-            batch.cmd("XDEL").arg(&self.key).arg(mem::take(&mut self.gone)).ignore();
-        }
+    /// The command that deletes the messages that were handed out, if there are any.
+    fn delete_gone(&self) -> Option<Cmd> {
+        let mut delete = cmd("XDEL");
+        delete.arg(&self.key).arg(&self.gone);
+        (!self.gone.is_empty()).then_some(delete)
     }
 
     /// Renews the claim on messages in `held` and `waiting` before others can claim them. Messages that others
@@ -428,14 +452,14 @@ impl RedisSubscriber {
 
     /// Claims all messages in `held` and `waiting` that others have not claimed, setting their idle time to
     /// `idle`. Returns the ids of those that belong to this consumer.
-    async fn claim_again(&mut self, idle: Duration) -> RedisResult<HashSet<String>> {
+    async fn claim_again(&mut self, idle: Duration) -> Result<HashSet<String>, Error> {
         let (key, name) = (&self.key, &self.name);
         let (held, waiting) =
             (&self.held, self.waiting.iter().map(|waiting| &waiting.id).collect::<Vec<_>>());
         let arguments = |call: &mut Cmd| {
             call.arg(1).arg(key).arg(GROUP).arg(name).arg(idle.as_millis()).arg(held).arg(&waiting);
         };
-        self.session.run(&KEEP, arguments).await
+        self.session.run(&KEEP, arguments).await.and_then(Reply::array)?.map(Reply::string).collect()
     }
 
     async fn next(&mut self, patience: Duration) -> Step<PendingMessage> {
@@ -449,10 +473,15 @@ impl RedisSubscriber {
     }
 }
 
-fn fault(error: &RedisError) -> Fault {
-    match attempt(error, Request::Change) {
+fn fault(error: &Error) -> Fault {
+    fault_of(attempt(error, Request::Change))
+}
+
+/// The fault of an attempt that has one.
+fn fault_of(attempt: Attempt) -> Fault {
+    match attempt {
         Attempt::Failed(fault) | Attempt::Unknown(fault) => fault,
-        Attempt::Ok | Attempt::Refused | Attempt::Conflict => Fault::lost(error.to_string()),
+        Attempt::Ok | Attempt::Refused | Attempt::Conflict => fault(&nonsense()),
     }
 }
 
@@ -475,14 +504,18 @@ impl Subscriber for RedisSubscriber {
         if self.held.is_empty() {
             return Ok(AckAnswer::Answered);
         }
-        let mut batch = pipe();
-        if self.consume == Consume::Transaction {
-            batch.atomic();
+        let mut both = pipe();
+        both.cmd("XACK").arg(&self.key).arg(GROUP).arg(&self.held);
+        both.cmd("XDEL").arg(&self.key).arg(&self.held);
+        let acknowledged: u64 = if self.consume == Consume::Transaction {
+            let done = self.session.exec(&both, Request::Change).await.map_err(fault_of)?;
+            // nothing is watched
+            let mut done = done.ok_or_else(|| fault(&nonsense()))?;
+            done.next().unwrap_or(Reply::Nil).integer()
+        } else {
+            self.session.ask_all(&both).await.and_then(|mut answers| answers.reply()?.integer())
         }
-        batch.cmd("XACK").arg(&self.key).arg(GROUP).arg(&self.held);
-        batch.cmd("XDEL").arg(&self.key).arg(&self.held);
-        let done: RedisResult<(u64, u64)> = batch.query_async(&mut self.session.connection).await;
-        let (acknowledged, _) = done.map_err(|error| fault(&error))?;
+        .map_err(|error| fault(&error))?;
         let held = mem::take(&mut self.held).len() as u64;
         // the answer does not say why others are missing: other consumers acknowledged them, or the server does
         // not know them
@@ -493,12 +526,10 @@ impl Subscriber for RedisSubscriber {
     async fn stop(&mut self) -> Result<(), Fault> {
         self.stopped = true;
         let done = if self.consume == Consume::Auto {
-            let mut batch = pipe();
-            self.delete_gone(&mut batch);
-            if batch.is_empty() {
-                return Ok(());
-            }
-            batch.exec_async(&mut self.session.connection).await
+            let Some(delete) = self.delete_gone() else { return Ok(()) };
+            let deleted = self.session.ask(&delete).await.map(drop);
+            self.gone.clear();
+            deleted
         } else {
             if self.waiting.is_empty() {
                 return Ok(());

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use acidtest_engine::{Attempt, ClientTask, Fault};
+use acidtest_engine::ClientTask;
 use acidtest_model::{StoreError, Task};
 use acidtest_workloads::{
     LoadProgress, Place,
@@ -16,14 +16,15 @@ use acidtest_workloads::{
         Requirements, Scenario, key_name, tag_of,
     },
 };
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value, cmd, pipe};
+use redis::{Cmd, cmd, pipe};
 
 use crate::{
     Redis,
     keys::{self, Scan},
     lock::{self, Locks},
+    protocol::{Connection, Error, Replies, Reply},
     records::client::Client,
-    server::{ConnectOptions, Connection},
+    server::{ConnectOptions, Request as Effect, ended},
     session::{Script, Session, Step},
 };
 
@@ -91,6 +92,22 @@ impl Names {
         for (name, field) in self.columns[1..].iter().zip(fields.iter()) {
             command.arg(name).arg(field);
         }
+    }
+
+    /// The command that writes a record at a version.
+    fn set(&self, key: &str, version: u64, request: &records::Request) -> Cmd {
+        let mut set = cmd("HSET");
+        set.arg(key);
+        self.add_record(&mut set, version, &request.fields);
+        set
+    }
+
+    /// The call of the script that reads a range of records.
+    fn scan_call(&self, request: &records::Request) -> Cmd {
+        let mut call = Cmd::new();
+        SCAN.begin(&mut call).arg(1).arg(&self.index).arg(&self.record);
+        call.arg(&request.key).arg(request.length).arg(&self.columns);
+        call
     }
 
     /// Adds names and values of a record's version and fields to a command.
@@ -172,7 +189,7 @@ async fn load_some(
     layout: &Layout,
     batches: &Batches,
     loaded: &LoadProgress,
-) -> RedisResult<()> {
+) -> Result<(), Error> {
     let mut fields = Fields::default();
     let mut batch_of = pipe();
     while let Some(numbers) = batches.take() {
@@ -192,7 +209,7 @@ async fn load_some(
         if names.index.is_some() {
             batch_of.add_command(indexed);
         }
-        batch_of.exec_async(connection).await?;
+        connection.ask_all(&batch_of).await?;
         loaded.add(count);
     }
     Ok(())
@@ -203,7 +220,7 @@ async fn read_state(
     names: &Names,
     layout: &Layout,
     each: &mut RecordVisitor<'_>,
-) -> RedisResult<()> {
+) -> Result<(), Error> {
     // SCAN may return a key twice; for each record seen, only its number's hash of eight bytes is kept
     let mut shown: HashSet<u64> = HashSet::new();
     let mut is_new = |key: &str| hash_of(key).is_none_or(|hash| shown.insert(hash));
@@ -216,22 +233,20 @@ async fn read_state(
     while let Some(mut keys) = scan.next(connection).await? {
         keys.retain(|key| is_new(&record(key)));
         for keys in keys.chunks(at_once) {
-            let mut read = pipe();
-            read.ignore_errors();
+            let mut read = connection.batch()?;
             for key in keys {
-                read.cmd("HMGET").arg(key).arg(&names.columns);
+                read.push(cmd("HMGET").arg(key).arg(&names.columns))?;
             }
-            let found: Vec<RedisResult<Value>> = read.query_async(connection).await?;
-            for (key, reply) in keys.iter().zip(found) {
+            for (key, reply) in keys.iter().zip(read.answers().await) {
                 let Some(reply) = keys::held(reply)? else {
                     each(&record(key), 0, None);
                     continue;
                 };
-                let (version, fields) = columns(&reply, &names.columns).ok_or_else(no_record)?;
+                let Columns { version, fields, is_gone } =
+                    Columns::of(reply, &names.columns).ok_or_else(no_record)?;
                 // a key that has vanished is no record; one without a valid version is a record that is torn
-                let is_gone = [version].into_iter().chain(fields).all(|value| *value == Value::Nil);
                 let version = number(version);
-                let tag = version.and_then(|_| tag_of(fields.iter().map(bytes)));
+                let tag = version.and_then(|_| tag_of(fields.map(bytes)));
                 if !is_gone {
                     each(&record(key), version.unwrap_or(0), tag);
                 }
@@ -241,15 +256,28 @@ async fn read_state(
     Ok(())
 }
 
-/// A record as `HMGET` returns it: its version, which is the first column, and the others. `None` for an answer
-/// of another shape.
-fn columns<'a>(reply: &'a Value, wanted: &[String]) -> Option<(&'a Value, &'a [Value])> {
-    let Value::Array(values) = reply else { return None };
-    values.split_first().filter(|_| values.len() == wanted.len())
+/// A record as `HMGET` returns it.
+struct Columns<'a> {
+    /// Its version, which is the first column.
+    version: Reply<'a>,
+    /// The other columns.
+    fields: Replies<'a>,
+    /// Whether there is nothing in any column.
+    is_gone: bool,
 }
 
-fn no_record() -> RedisError {
-    (ErrorKind::UnexpectedReturnType, "the server's answer is no record").into()
+impl<'a> Columns<'a> {
+    /// `None` for an answer of another shape.
+    fn of(reply: Reply<'a>, wanted: &[String]) -> Option<Self> {
+        let mut fields = reply.array().ok().filter(|values| values.len() == wanted.len())?;
+        let version = fields.next()?;
+        let is_gone = version == Reply::Nil && fields.clone().all(|field| field == Reply::Nil);
+        Some(Self { version, fields, is_gone })
+    }
+}
+
+fn no_record() -> Error {
+    Error::Lost("the server's answer is no record".to_owned())
 }
 
 /// The hash in a record's key; `None` for a key that no record of acidtest's has.
@@ -260,12 +288,12 @@ fn hash_of(key: &str) -> Option<u64> {
 }
 
 /// The bytes of a field; empty if the field is missing.
-pub(crate) fn bytes(value: &Value) -> &[u8] {
-    if let Value::BulkString(bytes) = value { bytes } else { &[] }
+pub(crate) fn bytes(value: Reply<'_>) -> &[u8] {
+    value.text().unwrap_or_default()
 }
 
 /// A number, only if it is spelled as acidtest writes it: `007` would parse as a number too.
-pub(crate) fn number(value: &Value) -> Option<u64> {
+pub(crate) fn number(value: Reply<'_>) -> Option<u64> {
     digits(bytes(value))
 }
 
@@ -277,20 +305,25 @@ pub(crate) fn digits(bytes: &[u8]) -> Option<u64> {
 }
 
 /// Takes a record as `HMGET` returns it: its version, and its other columns if they were wanted.
-fn take(reply: &Value, wanted: &[String], answer: &mut Answer) -> Step<Lookup> {
-    let nonsense = || Attempt::Failed(Fault::lost("the server's answer is no record"));
-    let (version, fields) = columns(reply, wanted).ok_or_else(nonsense)?;
-    if [version].into_iter().chain(fields).all(|value| *value == Value::Nil) {
+fn take(reply: Reply<'_>, wanted: &[String], answer: &mut Answer) -> Step<Lookup> {
+    let columns = Columns::of(reply, wanted).ok_or_else(no_record);
+    let Columns { version, fields, is_gone } = columns.map_err(ended(Effect::Harmless))?;
+    if is_gone {
         return Ok(Lookup::Nothing);
     }
     let Some(version) = number(version) else {
         answer.torn();
         return Ok(Lookup::Torn);
     };
-    if !fields.is_empty() {
-        answer.record(version, fields.iter().map(bytes));
+    if fields.len() > 0 {
+        answer.record(version, fields.map(bytes));
     }
     Ok(Lookup::Record(version))
+}
+
+/// Takes whole records; one that the index names but that no longer exists is left out.
+fn take_all(mut records: Replies<'_>, columns: &[String], answer: &mut Answer) -> Step<()> {
+    records.try_for_each(|record| take(record, columns, answer).map(drop))
 }
 
 struct RecordsConnector {

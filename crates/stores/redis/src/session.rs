@@ -1,19 +1,17 @@
 //! A client's connection: commands, scripts that the server keeps, and transactions.
 
-use acidtest_engine::{Attempt, Fault};
-use redis::{
-    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisResult, ServerErrorKind, ToRedisArgs, Value, cmd, pipe,
-};
+use std::mem;
 
-use crate::server::{Connection, attempt_exec};
+use acidtest_engine::{Attempt, Fault};
+use redis::{Cmd, Pipeline, ToRedisArgs, cmd};
+
+use crate::{
+    protocol::{Answers, Batch, Connection, Error, Replies, Reply, ServerError, nonsense},
+    server::{Request, attempt, ended},
+};
 
 /// The wanted result, or the outcome that ended the attempt without it.
 pub(crate) type Step<T> = Result<T, Attempt>;
-
-/// The outcome of an answer of another shape than was asked for, which tells nothing about the effect.
-pub(crate) fn nonsense() -> Attempt {
-    Attempt::Unknown(Fault::lost("the server's answer makes no sense"))
-}
 
 /// A Lua script, which the server keeps and knows by its hash.
 pub struct Script {
@@ -29,8 +27,8 @@ impl Script {
     }
 
     /// Loads the script into the server.
-    pub(crate) async fn keep(&self, connection: &mut Connection) -> RedisResult<()> {
-        cmd("SCRIPT").arg("LOAD").arg(self.code).exec_async(connection).await
+    pub(crate) async fn keep(&self, connection: &mut Connection) -> Result<(), Error> {
+        connection.ask(cmd("SCRIPT").arg("LOAD").arg(self.code)).await.map(drop)
     }
 
     /// Begins a call of a script that the server keeps; the caller adds the number of keys, the keys and the
@@ -43,7 +41,7 @@ impl Script {
 
 /// A client's connection, with the state of its scripts and transactions.
 pub struct Session {
-    pub(crate) connection: Connection,
+    connection: Connection,
     /// The current call, kept to reuse its memory.
     call: Cmd,
     /// Whether the server still watches keys for this connection, as no EXEC has followed.
@@ -56,47 +54,147 @@ impl Session {
     }
 
     /// Sends a command and waits for its answer.
-    pub async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
-        command.query_async(&mut self.connection).await
+    ///
+    /// # Errors
+    /// Why there is no answer, or the server's.
+    pub async fn ask(&mut self, command: &Cmd) -> Result<Reply<'_>, Error> {
+        self.connection.ask(command).await
+    }
+
+    /// Sends commands at once, each by itself, and waits for all answers.
+    ///
+    /// # Errors
+    /// As of [`Answers::all`].
+    pub(crate) async fn ask_all(&mut self, commands: &Pipeline) -> Result<Answers<'_>, Error> {
+        self.connection.ask_all(commands).await
+    }
+
+    /// Commands that are sent at once.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`]: the connection can be used no more.
+    pub(crate) fn batch(&mut self) -> Result<Batch<'_>, Error> {
+        self.connection.batch()
     }
 
     /// Runs a script; `arguments` adds the number of keys, the keys and the arguments.
-    pub async fn run<T: FromRedisValue>(
-        &mut self,
-        script: &Script,
-        arguments: impl Fn(&mut Cmd),
-    ) -> RedisResult<T> {
+    ///
+    /// # Errors
+    /// Why there is no answer, or the server's.
+    pub async fn run(&mut self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Reply<'_>, Error> {
         arguments(script.begin(&mut self.call));
-        let answer = self.call.query_async(&mut self.connection).await;
-        match answer {
+        let is_missing = match self.connection.ask(&self.call).await {
+            Ok(_) => false,
+            Err(Error::Answered(error)) if error.code() == "NOSCRIPT" => true,
+            Err(error) => return Err(error),
+        };
+        if is_missing {
             // nothing was run, as the server was restarted or its scripts were flushed; EVAL makes it keep the
             // script again
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.call.clear();
-                self.call.arg("EVAL").arg(script.code);
-                arguments(&mut self.call);
-                self.call.query_async(&mut self.connection).await
-            }
-            answer => answer,
+            self.call.clear();
+            self.call.arg("EVAL").arg(script.code);
+            arguments(&mut self.call);
+            return self.connection.ask(&self.call).await;
         }
+        self.answer()
+    }
+
+    /// The answer to the command that was sent last.
+    ///
+    /// # Errors
+    /// Why there is none, or the server's.
+    pub(crate) fn answer(&self) -> Result<Reply<'_>, Error> {
+        self.connection.answer(0)
     }
 
     /// Begins a round trip that watches keys. First it stops watching the keys of an earlier transaction that was
     /// never carried out.
-    pub(crate) fn watch(&mut self, keys: impl ToRedisArgs) -> Pipeline {
-        let mut read = pipe();
-        if self.watching {
-            read.cmd("UNWATCH").ignore();
+    ///
+    /// # Errors
+    /// [`Error::NotSent`]: the connection can be used no more.
+    pub(crate) fn watch(&mut self, keys: impl ToRedisArgs) -> Result<Reads<'_>, Error> {
+        let was_watching = mem::replace(&mut self.watching, true);
+        let mut reads = self.reads()?;
+        if was_watching {
+            reads.push(&cmd("UNWATCH"))?;
         }
-        read.cmd("WATCH").arg(keys).ignore();
-        self.watching = true;
-        read
+        reads.push(cmd("WATCH").arg(keys))?;
+        reads.before = 1 + usize::from(was_watching);
+        Ok(reads)
     }
 
-    /// Carries out a transaction, and returns its answers; `None` if a watched key has changed.
-    pub(crate) async fn exec(&mut self, change: &Pipeline) -> Step<Option<Vec<Value>>> {
-        let done: RedisResult<_> = change.query_async(&mut self.connection).await;
+    /// Begins a round trip that reads.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`]: the connection can be used no more.
+    pub(crate) fn reads(&mut self) -> Result<Reads<'_>, Error> {
+        Ok(Reads { batch: self.connection.batch()?, before: 0 })
+    }
+
+    /// Carries out commands in one transaction, and returns their answers; `None` if a watched key has changed. Redis
+    /// rolls nothing back: unless it refused the whole transaction, some of the commands may have been carried out.
+    pub(crate) async fn exec(&mut self, commands: &Pipeline, effect: Request) -> Step<Option<Replies<'_>>> {
+        let mut batch = self.connection.batch().map_err(ended(effect))?;
+        let mut push = |command: &Cmd| batch.push(command).map_err(ended(effect));
+        push(&cmd("MULTI"))?;
+        commands.cmd_iter().try_for_each(&mut push)?;
+        push(&cmd("EXEC"))?;
         self.watching = false;
-        done.map_err(|error| attempt_exec(&error))
+        executed(batch.answers().await, commands.len(), effect)
+    }
+}
+
+/// A round trip that reads, and may begin with the watching of keys.
+pub(crate) struct Reads<'a> {
+    batch: Batch<'a>,
+    /// Commands before those that were pushed.
+    before: usize,
+}
+
+impl<'a> Reads<'a> {
+    /// Adds a command that reads.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`]: the connection can be used no more.
+    pub(crate) fn push(&mut self, command: &Cmd) -> Result<(), Error> {
+        self.batch.push(command)
+    }
+
+    /// Sends all at once. Returns the answers to the commands that read.
+    ///
+    /// # Errors
+    /// As of [`Answers::all`].
+    pub(crate) async fn answers(self) -> Result<Answers<'a>, Error> {
+        Ok(self.batch.answers().await.all()?.behind(self.before))
+    }
+}
+
+/// What has become of `MULTI`, of so many commands, and of `EXEC`.
+fn executed(mut answers: Answers<'_>, commands: usize, effect: Request) -> Step<Option<Replies<'_>>> {
+    let in_part = |error: ServerError| match effect {
+        Request::Harmless => Attempt::Failed(Fault::answered(error.to_string())),
+        Request::Change => Attempt::Unknown(Fault::lost(error.to_string())),
+    };
+    // then the commands were carried out one by one
+    if let Some(Err(Error::Answered(error))) = answers.next() {
+        return Err(in_part(error));
+    }
+    let queued = answers.by_ref().take(commands).filter_map(Result::err);
+    let mut refusals = queued.filter_map(|error| error.answer().cloned());
+    let refused = refusals.next().map(|first| first.and_more(refusals.count()));
+    match answers.next() {
+        Some(Ok(Reply::Nil)) => Ok(None),
+        Some(Ok(Reply::Array(values))) if values.len() == commands => {
+            match values.clone().find_map(Reply::error) {
+                None => Ok(Some(values)),
+                Some(error) => Err(in_part(error)),
+            }
+        }
+        Some(Err(Error::Answered(error))) if error.code() == "EXECABORT" => {
+            Err(Attempt::Failed(Fault::answered(refused.unwrap_or(error).to_string())))
+        }
+        Some(Err(Error::Answered(error))) => Err(in_part(error)),
+        Some(Err(error)) => Err(attempt(&error, effect)),
+        Some(Ok(_)) | None => Err(attempt(&nonsense(), effect)),
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use acidtest_model::{Durability, EffectiveSettings};
-use redis::{RedisResult, cmd, pipe};
+use redis::cmd;
 
-use crate::server::Connection;
+use crate::protocol::{Connection, Error, pairs};
 
 const SETTINGS: [&str; 8] = [
     "appendonly",
@@ -18,8 +18,8 @@ const SETTINGS: [&str; 8] = [
     "databases",
 ];
 
-pub(crate) async fn read(connection: &mut Connection) -> RedisResult<EffectiveSettings> {
-    let info: String = cmd("INFO").arg("server").query_async(connection).await?;
+pub(crate) async fn read(connection: &mut Connection) -> Result<EffectiveSettings, Error> {
+    let info = connection.ask(cmd("INFO").arg("server")).await?.string()?;
     let (settings, forbidden) = config(connection).await?;
     let (durability, because) = match forbidden {
         None => durability(&settings),
@@ -32,19 +32,21 @@ pub(crate) async fn read(connection: &mut Connection) -> RedisResult<EffectiveSe
 }
 
 /// The settings, and the reason if they could not be read: managed servers forbid CONFIG.
-async fn config(connection: &mut Connection) -> RedisResult<(BTreeMap<String, String>, Option<String>)> {
-    let mut asked = pipe();
+async fn config(connection: &mut Connection) -> Result<(BTreeMap<String, String>, Option<String>), Error> {
+    let mut asked = connection.batch()?;
     for name in SETTINGS {
-        asked.cmd("CONFIG").arg("GET").arg(name);
+        asked.push(cmd("CONFIG").arg("GET").arg(name))?;
     }
-    let answers: Vec<RedisResult<Vec<(String, String)>>> =
-        asked.ignore_errors().query_async(connection).await?;
     let mut settings = BTreeMap::new();
     let mut forbidden = None;
-    for answer in answers {
+    for answer in asked.answers().await {
         match answer {
-            Ok(pairs) => settings.extend(pairs),
-            Err(error) => forbidden = Some(error.to_string()),
+            Err(Error::Answered(error)) => forbidden = Some(error.to_string()),
+            answer => {
+                for [name, value] in pairs(answer?)? {
+                    settings.insert(name.string()?, value.string()?);
+                }
+            }
         }
     }
     Ok((settings, forbidden))

@@ -126,6 +126,8 @@ fn a_refused_login_is_told_with_a_remedy_and_without_the_password() {
     let Some(world) = REDIS.start(Durability::None) else { return };
     let at = |path: &str| Address { path: path.to_owned(), ..world.address().clone() };
     REDIS.refuses(&at("99"), &["check the number of the database"]);
+    let unasked = Address { password: Some(Secret::new("hunter2")), ..at("") };
+    REDIS.refuses(&unasked, &["without any password", "ACIDTEST_PASSWORD"]);
     let mut raw = raw(&world);
     let () = raw.req(&["CONFIG", "SET", "requirepass", "right"]);
     let with = |password: &str| Address { password: Some(Secret::new(password)), ..at("1") };

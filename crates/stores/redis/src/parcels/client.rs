@@ -2,18 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use acidtest_engine::{Attempt, Fault};
+use acidtest_engine::Attempt;
 use acidtest_model::Lock;
 use acidtest_workloads::parcels::{Found, Inserted, MOST, Operations, Parcel, Scan};
-use redis::{Cmd, Pipeline, RedisResult, RedisWrite, ToRedisArgs, Value, pipe};
+use redis::{Cmd, Pipeline, RedisWrite, ToRedisArgs, cmd, pipe};
 
-use super::{ACQUIRE, COLUMNS, INSERT, Names, READ, SETTLE, add_texts, columns, stored, torn, write_date};
+use super::{ACQUIRE, COLUMNS, INSERT, Names, READ, SETTLE, add_texts, stored, torn, write_date};
 use crate::{
     keys,
     lock::{LEASE, Locks},
+    protocol::{Error, Reply, nonsense, pairs},
     records::{bytes, digits},
     server::{Request as Effect, ended},
-    session::{Session, Step, nonsense},
+    session::{Session, Step},
 };
 
 pub(super) struct Client {
@@ -28,11 +29,6 @@ pub(super) struct Client {
     /// The current command and the current pipeline, kept to reuse their memory.
     command: Cmd,
     pipeline: Pipeline,
-}
-
-/// The outcome of an answer of another shape to what changes no scan.
-fn no_answer() -> Attempt {
-    Attempt::Failed(Fault::lost("the server's answer makes no sense"))
 }
 
 /// The count of a parcel's next scan; none if the parcel has its seven.
@@ -87,42 +83,44 @@ impl Client {
 
     /// Counts each parcel's scans, and is given an id for each scan and the time, in one round trip. Returns the first
     /// id. The ids of scans that are then refused are left out, as those of a sequence are.
-    async fn count(&mut self, scans: &[Scan]) -> Step<u64> {
-        let mut read = match self.lock {
-            Lock::Soft => self.session.watch(Lists(&self.names, scans)),
-            _ => pipe(),
-        };
+    async fn count(&mut self, scans: &[Scan]) -> Result<u64, Error> {
+        let Self { session, lock, names, counts, date, command, .. } = self;
+        let mut read = match lock {
+            Lock::Soft => session.watch(Lists(names, scans)),
+            _ => session.reads(),
+        }?;
         for scan in scans {
-            read.cmd("LLEN").arg(self.names.list(scan.hash()));
+            command.clear();
+            read.push(command.arg("LLEN").arg(names.list(scan.hash())))?;
         }
-        read.cmd("INCRBY").arg(&self.names.ids).arg(scans.len());
-        read.cmd("TIME");
-        let answer: RedisResult<Vec<Value>> = read.query_async(&mut self.session.connection).await;
-        let answer = answer.map_err(ended(Effect::Harmless))?;
-        let [rows @ .., Value::Int(last), time] = &answer[..] else { return Err(no_answer()) };
-        self.counts.clear();
-        for rows in rows {
-            let Value::Int(rows) = rows else { return Err(no_answer()) };
-            self.counts.push(next_count(u64::try_from(*rows).map_err(|_| no_answer())?));
+        read.push(cmd("INCRBY").arg(&names.ids).arg(scans.len()))?;
+        read.push(&cmd("TIME"))?;
+        let mut answers = read.answers().await?;
+        counts.clear();
+        for _ in scans {
+            counts.push(next_count(answers.reply()?.integer()?));
         }
-        write_date(time, &mut self.date).ok_or_else(no_answer)?;
-        let last = u64::try_from(*last).ok().filter(|_| self.counts.len() == scans.len());
-        last.and_then(|last| (last + 1).checked_sub(scans.len() as u64)).ok_or_else(no_answer)
+        let last: u64 = answers.reply()?.integer()?;
+        write_date(answers.reply()?, date)?;
+        (last + 1).checked_sub(scans.len() as u64).ok_or_else(nonsense)
     }
 
     /// Counts the parcels' scans, then inserts in one `MULTI … EXEC`; under the soft lock only if none of the parcels has
     /// been given another scan.
     async fn insert_counted(&mut self, scans: &[Scan], inserted: &mut Inserted) -> Step<Attempt> {
-        let first = self.count(scans).await?;
+        let first = self.count(scans).await.map_err(ended(Effect::Harmless))?;
         let mut write = std::mem::take(&mut self.pipeline);
         write.clear();
-        write.atomic();
         for (place, scan, count) in self.accepted(scans) {
             self.names.put(&mut write, scan, (first + place as u64, count), &self.date);
         }
-        let done = if write.is_empty() { Ok(Some(Vec::new())) } else { self.session.exec(&write).await };
+        let is_done = if write.is_empty() {
+            Ok(true)
+        } else {
+            self.session.exec(&write, Effect::Change).await.map(|done| done.is_some())
+        };
         self.pipeline = write;
-        if done?.is_none() {
+        if !is_done? {
             return Ok(Attempt::Conflict);
         }
         for (id, count) in (first..).zip(&self.counts) {
@@ -144,13 +142,13 @@ impl Client {
             }
             acquire.arg(LEASE.as_millis());
         };
-        let (token, rows): (i64, Vec<i64>) = locks.take(session, &ACQUIRE, acquire).await?;
-        if rows.len() != scans.len() {
-            return Err(no_answer());
-        }
+        let (token, rows) = locks.take(session, &ACQUIRE, acquire).await?;
+        let rows =
+            rows.array().and_then(|rows| if rows.len() == scans.len() { Ok(rows) } else { Err(nonsense()) });
+        let harmless = ended(Effect::Harmless);
         counts.clear();
-        for rows in rows {
-            counts.push(next_count(u64::try_from(rows).map_err(|_| no_answer())?));
+        for rows in rows.map_err(&harmless)? {
+            counts.push(next_count(rows.integer().map_err(&harmless)?));
         }
 
         let Self { session, names, counts, .. } = self;
@@ -171,11 +169,12 @@ impl Client {
             }
         });
         let effect = if number > 0 { Effect::Change } else { Effect::Harmless };
-        let first: Option<i64> = asked.await.map_err(ended(effect))?;
+        let first: Option<u64> = asked.await.and_then(Reply::optional).map_err(ended(effect))?;
         let first = match first {
             // nothing was to be written, whoever holds the locks now
             _ if number == 0 => 0,
-            Some(first) => u64::try_from(first).ok().filter(|first| *first > 0).ok_or_else(nonsense)?,
+            Some(0) => return Err(ended(effect)(nonsense())),
+            Some(first) => first,
             None => return Ok(Attempt::Conflict),
         };
         self.tell(first, inserted);
@@ -192,19 +191,8 @@ impl Client {
                 add_texts(insert, scan);
             }
         });
-        // the driver would take a negative number for a large one, if it were asked for one without a sign
-        let answer: Vec<i64> = asked.await.map_err(ended(Effect::Change))?;
-        let Some((first, counts)) = answer.split_first() else { return Err(nonsense()) };
-        let first = u64::try_from(*first).map_err(|_| nonsense())?;
-        self.counts.clear();
-        for count in counts {
-            let count = u8::try_from(*count).ok().filter(|count| *count <= MOST).ok_or_else(nonsense)?;
-            self.counts.push((count > 0).then_some(count));
-        }
-        let is_given = first > 0 || self.counts.iter().all(Option::is_none);
-        if counts.len() != scans.len() || !is_given {
-            return Err(nonsense());
-        }
+        let given = asked.await.and_then(|answer| given(answer, scans.len(), &mut self.counts));
+        let first = given.map_err(ended(Effect::Change))?;
         self.tell(first, inserted);
         Ok(Attempt::Ok)
     }
@@ -214,16 +202,13 @@ impl Client {
         let asked = session.run(&READ, |read| {
             read.arg(1).arg(names.list(parcel.hash())).arg(&names.scan).arg(&COLUMNS);
         });
-        let answer: Vec<Value> = asked.await.map_err(ended(Effect::Harmless))?;
-        let (scans, rest) = answer.as_chunks();
-        if !rest.is_empty() {
-            return Err(no_answer());
-        }
-        for [id, reply] in scans {
+        let harmless = ended(Effect::Harmless);
+        for scan in asked.await.and_then(pairs).map_err(&harmless)? {
+            let [id, columns] = scan;
             let id = digits(bytes(id));
-            let Value::Array(columns) = reply else { return Err(no_answer()) };
+            columns.clone().array().map_err(&harmless)?;
             // an id without a scan was put into the list by nobody here
-            found.take(stored(id, columns).unwrap_or_else(|| torn(id)));
+            found.take(stored(id, columns).ok().flatten().unwrap_or_else(|| torn(id)));
         }
         Ok(Attempt::Ok)
     }
@@ -231,15 +216,28 @@ impl Client {
     async fn read_scan(&mut self, id: u64, found: &mut Found) -> Step<Attempt> {
         self.command.clear();
         self.command.arg("HMGET").arg(self.names.scan(id)).arg(&COLUMNS);
-        let reply: RedisResult<Value> = self.session.ask(&self.command).await;
-        let scan = match keys::held(reply).map_err(ended(Effect::Harmless))? {
-            Some(reply) => stored(Some(id), columns(&reply).ok_or_else(no_answer)?),
-            None => Some(torn(Some(id))),
+        let scan = match keys::held(self.session.ask(&self.command).await) {
+            Ok(Some(reply)) => stored(Some(id), reply),
+            Ok(None) => Ok(Some(torn(Some(id)))),
+            Err(error) => Err(error),
         };
-        let Some(scan) = scan else { return Ok(Attempt::Refused) };
+        let Some(scan) = scan.map_err(ended(Effect::Harmless))? else { return Ok(Attempt::Refused) };
         found.take(scan);
         Ok(Attempt::Ok)
     }
+}
+
+/// The first id that the script has given, and the counts of so many scans.
+fn given(answer: Reply<'_>, scans: usize, counts: &mut Vec<Option<u8>>) -> Result<u64, Error> {
+    let mut answer = answer.array()?;
+    let first: u64 = answer.next().unwrap_or(Reply::Nil).integer()?;
+    counts.clear();
+    for count in answer {
+        let count = Some(count.integer()?).filter(|count| *count <= MOST).ok_or_else(nonsense)?;
+        counts.push((count > 0).then_some(count));
+    }
+    let is_given = first > 0 || counts.iter().all(Option::is_none);
+    if counts.len() == scans && is_given { Ok(first) } else { Err(nonsense()) }
 }
 
 impl Operations for Client {

@@ -6,10 +6,13 @@ use std::{
 };
 
 use acidtest_workloads::{Medium, TableSize};
-use redis::{RedisResult, pipe};
+use redis::pipe;
 
 use super::{BATCH, Names};
-use crate::{keys::Scan as Walk, server::Connection};
+use crate::{
+    keys::Scan as Walk,
+    protocol::{Connection, Error},
+};
 
 /// Keys of which the memory is asked for at most.
 const SAMPLE: usize = 100_000;
@@ -60,7 +63,7 @@ impl Keys {
 }
 
 /// The memory of the lists, which are the index, and of all other keys of the trial.
-pub(super) async fn measure(connection: &mut Connection, names: &Names) -> RedisResult<TableSize> {
+pub(super) async fn measure(connection: &mut Connection, names: &Names) -> Result<TableSize, Error> {
     let is_list = |key: &[u8]| key.starts_with(names.parcel.as_bytes());
     let (mut rows, mut data, mut index) = (0, Keys::default(), Keys::default());
     // SCAN may return a key twice; of each key only a hash is kept
@@ -83,12 +86,11 @@ pub(super) async fn measure(connection: &mut Connection, names: &Names) -> Redis
         for key in keys {
             ask.cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0);
         }
-        let answers: Vec<Option<u64>> = ask.query_async(connection).await?;
-        for (key, bytes) in keys.iter().zip(answers) {
+        for (key, answer) in keys.iter().zip(connection.ask_all(&ask).await?) {
             let kind = if is_list(key) { &mut index } else { &mut data };
             kind.asked += 1;
             // none of a key that has vanished
-            kind.bytes += bytes.unwrap_or(0);
+            kind.bytes += answer?.optional()?.unwrap_or(0);
         }
     }
     let source = match sample.step {

@@ -26,7 +26,7 @@ async fn plant(redis: &Redis, place: &Place, parcel: &Parcel, id: u64, count: i6
     let mut both = pipe();
     both.cmd("HSET").arg(names.scan(id)).arg("hash").arg(parcel.hash()).arg("count").arg(count);
     both.cmd("RPUSH").arg(names.list(parcel.hash())).arg(id);
-    both.exec_async(&mut connection).await.unwrap();
+    connection.ask_all(&both).await.unwrap();
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn what_is_of_another_type_is_torn() {
         let names = Names::of(&single.place);
         let mut connection = redis.server.reach().await.unwrap();
         let mut spoil = pipe();
-        spoil.cmd("SET").arg(names.scan(900)).arg("text").ignore();
-        spoil.cmd("RPUSH").arg(names.list(Parcel::of(0).hash())).arg(&[900, 901]).ignore();
-        spoil.exec_async(&mut connection).await.unwrap();
+        spoil.cmd("SET").arg(names.scan(900)).arg("text");
+        spoil.cmd("RPUSH").arg(names.list(Parcel::of(0).hash())).arg(&[900, 901]);
+        connection.ask_all(&spoil).await.unwrap();
         let mut client = connector(&redis)(&single.place, single.wanted).connect().await.unwrap();
         let mut found = Found::default();
         assert_eq!(client.by_id(900, &mut found).await, Attempt::Ok);
@@ -106,7 +106,7 @@ fn locks_on_several_parcels_are_taken_together_or_not_at_all() {
         let (full, empty) = (single.scan(5), single.scan(7));
         let mut hold = cmd("SET");
         hold.arg(names.lock(empty.hash())).arg("theirs");
-        hold.exec_async(&mut connection).await.unwrap();
+        connection.ask(&hold).await.unwrap();
 
         let mut client = connector(&redis)(&single.place, single.wanted).connect().await.unwrap();
         let mut inserted = Inserted::default();
@@ -116,26 +116,20 @@ fn locks_on_several_parcels_are_taken_together_or_not_at_all() {
             // the client has asked for the locks more than once
             let mut asked = 0;
             while asked < 3 {
-                let stats: String =
-                    cmd("INFO").arg("commandstats").query_async(&mut connection).await.unwrap();
+                let stats = connection.ask(cmd("INFO").arg("commandstats")).await.unwrap().string().unwrap();
                 let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
                 asked = calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0);
             }
-            let locked: u64 =
-                cmd("EXISTS").arg(names.lock(full.hash())).query_async(&mut connection).await.unwrap();
-            assert_eq!(locked, 0);
-            cmd("DEL").arg(names.lock(empty.hash())).exec_async(&mut connection).await.unwrap();
+            let locked = connection.ask(cmd("EXISTS").arg(names.lock(full.hash()))).await;
+            assert_eq!(locked, Ok(Reply::Integer(0)));
+            connection.ask(cmd("DEL").arg(names.lock(empty.hash()))).await.unwrap();
         };
         let (done, ()) = tokio::join!(insert, watch);
         assert_eq!(done, Attempt::Ok);
         assert_eq!(inserted.each(), [Some((6, 6)), Some((7, 1))]);
-        let left: u64 = cmd("EXISTS")
-            .arg(names.lock(full.hash()))
-            .arg(names.lock(empty.hash()))
-            .query_async(&mut connection)
-            .await
-            .unwrap();
-        assert_eq!(left, 0);
+        let mut left = cmd("EXISTS");
+        left.arg(names.lock(full.hash())).arg(names.lock(empty.hash()));
+        assert_eq!(connection.ask(&left).await, Ok(Reply::Integer(0)));
     });
 }
 
@@ -150,10 +144,10 @@ fn a_holder_without_all_its_locks_inserts_nothing() {
         let mut session = redis.session().await.unwrap();
         let (ours, lost) = (single.scan(5), single.scan(7));
         let mut hold = pipe();
-        hold.cmd("SET").arg(names.lock(ours.hash())).arg(3).ignore();
-        hold.cmd("SET").arg(names.lock(lost.hash())).arg(4).ignore();
-        hold.exec_async(&mut session.connection).await.unwrap();
-        let first: Option<u64> = session
+        hold.cmd("SET").arg(names.lock(ours.hash())).arg(3);
+        hold.cmd("SET").arg(names.lock(lost.hash())).arg(4);
+        session.ask_all(&hold).await.unwrap();
+        let first = session
             .run(&SETTLE, |settle| {
                 settle.arg(4).arg(&names.ids).arg(names.lock(ours.hash())).arg(names.lock(lost.hash()));
                 settle.arg(names.list(ours.hash())).arg(3).arg(2).arg(&names.scan).arg(6);
@@ -161,17 +155,12 @@ fn a_holder_without_all_its_locks_inserts_nothing() {
             })
             .await
             .unwrap();
-        assert_eq!(first, None);
+        assert_eq!(first, Reply::Nil);
         assert_eq!(single.rows(&redis).await.len(), 5);
-        let left: (Option<u64>, Option<u64>) = pipe()
-            .cmd("GET")
-            .arg(names.lock(ours.hash()))
-            .cmd("GET")
-            .arg(names.lock(lost.hash()))
-            .query_async(&mut session.connection)
-            .await
-            .unwrap();
-        assert_eq!(left, (None, Some(4)));
+        let mut left = cmd("MGET");
+        left.arg(names.lock(ours.hash())).arg(names.lock(lost.hash()));
+        let left: [_; 2] = session.ask(&left).await.unwrap().exactly().unwrap();
+        assert_eq!(left, [Reply::Nil, Reply::Text(b"4")]);
     });
 }
 
@@ -188,14 +177,17 @@ fn the_lists_are_the_index_and_all_other_keys_the_data() {
         let mut connection = redis.server.reach().await.unwrap();
         let names = Names::of(&run.place);
         let usage = async |connection: &mut Connection, key: String| -> u64 {
-            cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query_async(connection).await.unwrap()
+            let mut usage = cmd("MEMORY");
+            usage.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+            connection.ask(&usage).await.unwrap().integer().unwrap()
         };
         let mut data = usage(&mut connection, names.ids.clone()).await;
         for id in 1..=200 {
             data += usage(&mut connection, format!("{}{id}", names.scan)).await;
         }
         assert_eq!(size.data_bytes, Some(data));
-        let lists: Vec<String> = cmd("KEYS").arg("*:parcel:*").query_async(&mut connection).await.unwrap();
+        let lists = connection.ask(cmd("KEYS").arg("*:parcel:*")).await.unwrap().array().unwrap();
+        let lists: Vec<_> = lists.map(|list| list.string().unwrap()).collect();
         let mut index = 0;
         for list in lists {
             index += usage(&mut connection, list).await;
@@ -242,11 +234,10 @@ fn an_answer_that_makes_no_sense_costs_the_connection() {
 #[test]
 fn a_time_is_written_in_seconds_or_is_none() {
     let mut date = String::new();
-    let time =
-        |parts: &[&[u8]]| Value::Array(parts.iter().map(|part| Value::BulkString(part.to_vec())).collect());
-    assert_eq!(write_date(&time(&[b"17", b"42"]), &mut date), Some(()));
+    let time = |parts: &[&[u8]]| array(&parts.iter().map(|part| bulk(part)).collect::<Vec<_>>());
+    assert_eq!(write_date(Reply::whole(&time(&[b"17", b"42"])), &mut date), Ok(()));
     assert_eq!(date, "17.000042");
-    for wrong in [time(&[b"17"]), time(&[b"17", b"x"]), Value::Nil, Value::Okay] {
-        assert_eq!(write_date(&wrong, &mut date), None);
+    for wrong in [time(&[b"17"]), time(&[b"17", b"x"]), b"$-1\r\n".to_vec(), b"+OK\r\n".to_vec()] {
+        assert_eq!(write_date(Reply::whole(&wrong), &mut date), Err(nonsense()));
     }
 }

@@ -5,13 +5,14 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use acidtest_engine::{Attempt, Fault};
 use acidtest_model::Lock;
 use acidtest_workloads::records::{Action, Answer, Lookup, Operations, Request};
-use redis::{Cmd, RedisResult, Value, cmd, pipe};
+use redis::{Cmd, pipe};
 
-use super::{INSERT, MODIFY, Names, SCAN, TRANSACT, UPDATE, take};
+use super::{INSERT, MODIFY, Names, SCAN, TRANSACT, UPDATE, take, take_all};
 use crate::{
     lock::{self, Locked, Locks},
+    protocol::{Reply, nonsense},
     server::{Request as Effect, ended},
-    session::{Session, Step, nonsense},
+    session::{Session, Step},
 };
 
 pub(super) struct Client {
@@ -46,8 +47,8 @@ impl Client {
     async fn read(&mut self, action: Action, answer: &mut Answer) -> Step<Lookup> {
         self.command.clear();
         self.command.arg("HMGET").arg(&self.key).arg(self.names.wanted(action));
-        let reply: Value = self.session.ask(&self.command).await.map_err(ended(Effect::Harmless))?;
-        take(&reply, self.names.wanted(action), answer)
+        let reply = self.session.ask(&self.command).await.map_err(ended(Effect::Harmless))?;
+        take(reply, self.names.wanted(action), answer)
     }
 
     async fn insert(&mut self, request: &Request) -> Step<Attempt> {
@@ -57,7 +58,7 @@ impl Client {
             insert.arg(&request.key);
             names.add_record(insert, 0, &request.fields);
         });
-        let is_new: bool = asked.await.map_err(ended(Effect::Change))?;
+        let is_new = asked.await.and_then(Reply::flag).map_err(ended(Effect::Change))?;
         Ok(if is_new { Attempt::Ok } else { Attempt::Refused })
     }
 
@@ -67,8 +68,8 @@ impl Client {
             scan.arg(1).arg(&names.index).arg(&names.record);
             scan.arg(&request.key).arg(request.length).arg(&names.columns);
         });
-        let records: Vec<Value> = asked.await.map_err(ended(Effect::Harmless))?;
-        self.take_all(&records, answer)?;
+        let records = asked.await.and_then(Reply::array).map_err(ended(Effect::Harmless))?;
+        take_all(records, &names.columns, answer)?;
         Ok(Attempt::Ok)
     }
 
@@ -77,20 +78,23 @@ impl Client {
         self.command.clear();
         self.command.arg("HSET").arg(&self.key);
         self.names.add_record(&mut self.command, version, &request.fields);
-        self.session.ask::<Value>(&self.command).await.map_err(ended(Effect::Change))?;
+        self.session.ask(&self.command).await.map_err(ended(Effect::Change))?;
         answer.wrote(version);
         Ok(Attempt::Ok)
     }
 
     async fn write_if_unchanged(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
-        let mut read = self.session.watch(&self.key);
-        read.cmd("HMGET").arg(&self.key).arg(self.names.wanted(request.action));
-        let found: RedisResult<(Value,)> = read.query_async(&mut self.session.connection).await;
-        let (reply,) = found.map_err(ended(Effect::Harmless))?;
-        let version = take(&reply, self.names.wanted(request.action), answer)?.above()?;
+        let harmless = ended(Effect::Harmless);
+        let wanted = self.names.wanted(request.action);
+        self.command.clear();
+        self.command.arg("HMGET").arg(&self.key).arg(wanted);
+        let mut read = self.session.watch(&self.key).map_err(&harmless)?;
+        read.push(&self.command).map_err(&harmless)?;
+        let reply = read.answers().await.and_then(|mut answers| answers.reply()).map_err(harmless)?;
+        let version = take(reply, wanted, answer)?.above()?;
         let mut write = pipe();
-        write.atomic().add_command(self.set(&self.key, version, request)).ignore();
-        if self.session.exec(&write).await?.is_none() {
+        write.add_command(self.names.set(&self.key, version, request));
+        if self.session.exec(&write, Effect::Change).await?.is_none() {
             return Ok(Attempt::Conflict);
         }
         answer.wrote(version);
@@ -104,8 +108,8 @@ impl Client {
         let Self { session, locks, names, key, lock_key, .. } = self;
         let locked = Locked { hash: key, lock: lock_key };
         let wanted = names.wanted(request.action);
-        let (token, reply): (i64, Value) = locks.acquire(session, locked, wanted).await?;
-        let version = match take(&reply, wanted, answer)?.above() {
+        let (token, reply) = locks.acquire(session, locked, wanted).await?;
+        let version = match take(reply, wanted, answer)?.above() {
             Ok(version) => version,
             Err(ended) => return lock::give_up(session, locked, token).await.map(|_| ended),
         };
@@ -124,7 +128,7 @@ impl Client {
             update.arg(1).arg(&*key);
             names.add_fields(update, &request.fields);
         });
-        let written: Option<u64> = asked.await.map_err(ended(Effect::Change))?;
+        let written = asked.await.and_then(Reply::optional).map_err(ended(Effect::Change))?;
         let Some(version) = written else { return Ok(Attempt::Refused) };
         answer.wrote(version);
         Ok(Attempt::Ok)
@@ -136,35 +140,14 @@ impl Client {
             modify.arg(1).arg(&*key);
             names.add_fields(modify, &request.fields);
         });
-        let reply: Value = asked.await.map_err(ended(Effect::Change))?;
-        let found = take(&reply, &self.names.columns, answer).map_err(Attempt::after_a_part)?;
+        let reply = asked.await.map_err(ended(Effect::Change))?;
+        let found = take(reply, &names.columns, answer).map_err(Attempt::after_a_part)?;
         if found == Lookup::Nothing {
             return Ok(Attempt::Refused);
         }
         // the script has overwritten the value, whatever it was
         answer.wrote(found.above().map_err(Attempt::after_a_part)?);
         Ok(Attempt::Ok)
-    }
-
-    /// The command that writes a record at a version.
-    fn set(&self, key: &str, version: u64, request: &Request) -> Cmd {
-        let mut set = cmd("HSET");
-        set.arg(key);
-        self.names.add_record(&mut set, version, &request.fields);
-        set
-    }
-
-    /// The call of the script that reads a range of records.
-    fn scan_call(&self, request: &Request) -> Cmd {
-        let mut call = Cmd::new();
-        SCAN.begin(&mut call).arg(1).arg(&self.names.index).arg(&self.names.record);
-        call.arg(&request.key).arg(request.length).arg(&self.names.columns);
-        call
-    }
-
-    /// Takes whole records; one that the index names but that no longer exists is left out.
-    fn take_all(&self, records: &[Value], answer: &mut Answer) -> Step<()> {
-        records.iter().try_for_each(|record| take(record, &self.names.columns, answer).map(drop))
     }
 
     fn record_key(&self, request: &Request) -> String {
@@ -174,22 +157,25 @@ impl Client {
     /// Carries out reads and scans in one `MULTI … EXEC`.
     async fn read_together(&mut self, requests: &[Request], answers: &mut [Answer]) -> Step<Attempt> {
         let mut read = pipe();
-        read.atomic();
         for request in requests {
             if request.action == Action::Scan {
-                read.add_command(self.scan_call(request));
+                read.add_command(self.names.scan_call(request));
             } else {
                 read.cmd("HMGET").arg(self.record_key(request)).arg(&self.names.columns);
             }
         }
-        let found: RedisResult<Vec<Value>> = read.query_async(&mut self.session.connection).await;
-        let found = found.map_err(ended(Effect::Harmless))?;
-        for ((request, answer), reply) in requests.iter().zip(answers).zip(&found) {
-            match (request.action, reply) {
-                (Action::Scan, Value::Array(records)) => self.take_all(records, answer)?,
-                _ if take(reply, &self.names.columns, answer)? == Lookup::Nothing => {
-                    return Ok(Attempt::Refused);
+        // nothing is watched
+        let Some(found) = self.session.exec(&read, Effect::Harmless).await? else {
+            return Ok(Attempt::Conflict);
+        };
+        let columns = &self.names.columns;
+        for ((request, answer), reply) in requests.iter().zip(answers).zip(found) {
+            match request.action {
+                Action::Scan => {
+                    let records = reply.array().map_err(ended(Effect::Harmless))?;
+                    take_all(records, columns, answer)?;
                 }
+                _ if take(reply, columns, answer)? == Lookup::Nothing => return Ok(Attempt::Refused),
                 _ => {}
             }
         }
@@ -201,25 +187,30 @@ impl Client {
     async fn write_together(&mut self, requests: &[Request], answers: &mut [Answer]) -> Step<Attempt> {
         let keys: Vec<String> = requests.iter().map(|request| self.record_key(request)).collect();
         let decided = || requests.iter().zip(&keys).filter(|(request, _)| request.action != Action::Scan);
-        let mut read = match self.lock {
+        let harmless = ended(Effect::Harmless);
+        let read = match self.lock {
             Lock::Soft => self.session.watch(decided().map(|(_, key)| key).collect::<Vec<_>>()),
-            _ => pipe(),
+            _ => self.session.reads(),
         };
+        let mut read = read.map_err(&harmless)?;
         for (request, key) in decided() {
-            read.cmd("HMGET").arg(key).arg(self.names.wanted(request.action));
+            self.command.clear();
+            self.command.arg("HMGET").arg(key).arg(self.names.wanted(request.action));
+            read.push(&self.command).map_err(&harmless)?;
         }
-        let found: RedisResult<Vec<Value>> = read.query_async(&mut self.session.connection).await;
-        let mut found = found.map_err(ended(Effect::Harmless))?.into_iter();
+        let mut found = read.answers().await.map_err(&harmless)?;
 
         let mut write = pipe();
-        write.atomic();
+        // of each scan: its place among the commands, and among the requests
+        let mut scans = Vec::new();
         self.written.clear();
         for (at, (request, answer)) in requests.iter().zip(&mut *answers).enumerate() {
             if request.action == Action::Scan {
-                write.add_command(self.scan_call(request));
+                scans.push((write.len(), at));
+                write.add_command(self.names.scan_call(request));
                 continue;
             }
-            let reply = found.next().ok_or_else(|| Attempt::Failed(Fault::lost("an answer is missing")))?;
+            let reply = found.reply().map_err(&harmless)?;
             let found = match self.written.get(&request.number) {
                 // a transaction sees its own writes
                 Some(&(version, by)) => {
@@ -228,7 +219,7 @@ impl Client {
                     }
                     Lookup::Record(version)
                 }
-                None => take(&reply, self.names.wanted(request.action), answer)?,
+                None => take(reply, self.names.wanted(request.action), answer)?,
             };
             let version = match (request.action, found) {
                 (Action::Insert, Lookup::Nothing) => 0,
@@ -241,16 +232,19 @@ impl Client {
                 }
             };
             self.written.insert(request.number, (version, at));
-            write.add_command(self.set(&keys[at], version, request)).ignore();
+            write.add_command(self.names.set(&keys[at], version, request));
             if let (Action::Insert, Some(index)) = (request.action, &self.names.index) {
-                write.cmd("ZADD").arg(index).arg(0).arg(&request.key).ignore();
+                write.cmd("ZADD").arg(index).arg(0).arg(&request.key);
             }
         }
-        let Some(done) = self.session.exec(&write).await? else { return Ok(Attempt::Conflict) };
-        let scans = requests.iter().zip(answers).filter(|(request, _)| request.action == Action::Scan);
-        for ((_, answer), reply) in scans.zip(&done) {
-            let Value::Array(records) = reply else { return Err(nonsense()) };
-            self.take_all(records, answer).map_err(Attempt::after_a_part)?;
+        let done = self.session.exec(&write, Effect::Change).await?;
+        let Some(done) = done else { return Ok(Attempt::Conflict) };
+        let mut scans = scans.into_iter().peekable();
+        for (place, reply) in done.enumerate() {
+            if let Some((_, at)) = scans.next_if(|(scan, _)| *scan == place) {
+                let records = reply.array().map_err(ended(Effect::Change))?;
+                take_all(records, &self.names.columns, &mut answers[at]).map_err(Attempt::after_a_part)?;
+            }
         }
         Ok(Attempt::Ok)
     }
@@ -287,14 +281,19 @@ impl Client {
                 }
             }
         });
-        let done: Option<Vec<(Option<u64>, Vec<Value>)>> = asked.await.map_err(ended(Effect::Change))?;
-        let Some(done) = done else { return Ok(Attempt::Refused) };
+        let changed = ended(Effect::Change);
+        let done = match asked.await.map_err(&changed)? {
+            Reply::Nil => return Ok(Attempt::Refused),
+            done => done.array().map_err(&changed)?,
+        };
         if done.len() != requests.len() {
-            return Err(nonsense());
+            return Err(changed(nonsense()));
         }
-        for (answer, (version, records)) in answers.iter_mut().zip(done) {
-            self.take_all(&records, answer).map_err(Attempt::after_a_part)?;
-            if let Some(version) = version {
+        for (answer, done) in answers.iter_mut().zip(done) {
+            let [version, records] = done.exactly().map_err(&changed)?;
+            let records = records.array().map_err(&changed)?;
+            take_all(records, &names.columns, answer).map_err(Attempt::after_a_part)?;
+            if let Some(version) = version.optional().map_err(&changed)? {
                 answer.wrote(version);
             }
         }

@@ -1,3 +1,4 @@
+use acidtest_engine::Attempt;
 use acidtest_model::{Durability, Lock};
 use acidtest_testbed::{NAMESPACE, Private, operations, wait};
 use acidtest_workloads::records::Refresh;
@@ -40,11 +41,12 @@ fn only_the_key_of_a_record_has_a_hash() {
 
 #[test]
 fn what_is_kept_and_no_record_is_torn_and_an_answer_of_another_shape_a_fault() {
-    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+    let text = |text: &str| bulk(text.as_bytes());
+    let nil = || b"$-1\r\n".to_vec();
     let wanted = [VERSION.to_owned(), "field0".to_owned()];
-    let take = |reply: Value| {
+    let take = |reply: &[u8]| {
         let mut answer = Answer::default();
-        take(&reply, &wanted, &mut answer).map(|found| (found, format!("{answer:?}")))
+        take(Reply::whole(reply), &wanted, &mut answer).map(|found| (found, format!("{answer:?}")))
     };
     let told = |tell: &dyn Fn(&mut Answer)| {
         let mut answer = Answer::default();
@@ -52,19 +54,17 @@ fn what_is_kept_and_no_record_is_torn_and_an_answer_of_another_shape_a_fault() {
         format!("{answer:?}")
     };
     let record = told(&|answer| answer.record(7, [&b"x"[..]]));
-    assert_eq!(take(Value::Array(vec![text("7"), text("x")])), Ok((Lookup::Record(7), record)));
-    assert_eq!(take(Value::Array(vec![Value::Nil, Value::Nil])), Ok((Lookup::Nothing, told(&|_| {}))));
-    for version in ["seven", "", "-1", "+7", "07", "7.0", "18446744073709551616"]
-        .map(text)
-        .into_iter()
-        .chain([Value::Nil])
+    assert_eq!(take(&array(&[text("7"), text("x")])), Ok((Lookup::Record(7), record)));
+    assert_eq!(take(&array(&[nil(), nil()])), Ok((Lookup::Nothing, told(&|_| {}))));
+    for version in
+        ["seven", "", "-1", "+7", "07", "7.0", "18446744073709551616"].map(text).into_iter().chain([nil()])
     {
         let torn = Ok((Lookup::Torn, told(&Answer::torn)));
-        assert_eq!(take(Value::Array(vec![version.clone(), text("x")])), torn, "{version:?}");
+        assert_eq!(take(&array(&[version.clone(), text("x")])), torn, "{version:?}");
     }
-    let lengths = [0, 1, 3].map(|length| Value::Array(vec![text("7"); length]));
-    for nonsense in lengths.into_iter().chain([Value::Nil, Value::Okay, text("7")]) {
-        assert!(matches!(take(nonsense), Err(Attempt::Failed(fault)) if fault.connection_lost));
+    let lengths = [0, 1, 3].map(|length| array(&vec![text("7"); length]));
+    for nonsense in lengths.into_iter().chain([nil(), b"+OK\r\n".to_vec(), text("7")]) {
+        assert!(matches!(take(&nonsense), Err(Attempt::Failed(fault)) if fault.connection_lost));
     }
 }
 
@@ -76,7 +76,7 @@ fn what_is_no_record_is_told_as_torn_and_not_written_over() {
         let mut connection = redis.server.reach().await.unwrap();
         let mut spoil = cmd("HSET");
         spoil.arg(format!("{}record:{key}", all(place))).arg(VERSION).arg("seven");
-        assert_eq!(spoil.query_async::<u64>(&mut connection).await.unwrap(), 0);
+        assert_eq!(connection.ask(&spoil).await, Ok(Reply::Integer(0)));
     };
     wait(operations::garbled(&redis, &Lock::ALL, connector(&redis), spoil));
 }

@@ -1,0 +1,54 @@
+//! What can go wrong with a command, and what then is known of it.
+
+use std::{fmt, io};
+
+use acidtest_transport::RequestError;
+
+/// Why a command has no answer, or the error that the server has answered in its place.
+pub type Error = RequestError<ServerError>;
+
+/// An error that the server has answered, in its words: they begin with a code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerError(String);
+
+impl ServerError {
+    pub(crate) fn new(words: &[u8]) -> Self {
+        Self(String::from_utf8_lossy(words).into_owned())
+    }
+
+    /// What the error begins with, such as `WRONGTYPE`; a script may answer an error without.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        self.0.split(' ').next().unwrap_or_default()
+    }
+
+    /// The same error, of a request of which so many more commands were refused.
+    pub(crate) fn and_more(self, more: usize) -> Self {
+        match more {
+            0 => self,
+            _ => Self(format!("{} (and {more} more commands were refused)", self.0)),
+        }
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    /// The network's, or that of TLS.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The server has refused the login.
+    #[error("{0}")]
+    Refused(ServerError),
+}
+
+/// The error of an answer of another shape than was asked for: it tells nothing about the effect.
+pub(crate) fn nonsense() -> Error {
+    Error::Lost("the server's answer makes no sense".to_owned())
+}
