@@ -10,7 +10,7 @@ use mysql_async::DriverError;
 use crate::{
     ConnectError,
     engine::Product,
-    protocol::{Error, ServerError},
+    protocol::{Error, OpenError, ServerError},
 };
 
 /// Errors that tell of other transactions in the way: deadlock (1213), lock wait timeout (1205), and a row
@@ -138,12 +138,7 @@ fn remedy(error: &ConnectError, product: Product, address: &Address) -> String {
         (Some(1040 | 1203), _) => "ask for fewer clients, or raise the server's max_connections",
         (Some(1130), _) => "let the user log in from here",
         (Some(_), _) => "see the server's log",
-        (
-            None,
-            ConnectError::Driver(mysql_async::Error::Driver(
-                DriverError::UnknownAuthPlugin { .. } | DriverError::CleartextPluginDisabled,
-            )),
-        ) => match product {
+        (None, ConnectError::Client(OpenError::Login(_))) => match product {
             Product::MariaDb => "let the user log in by mysql_native_password",
             Product::MySql => {
                 "check the user's name, or let the user log in by caching_sha2_password (MySQL asks a user that it does \

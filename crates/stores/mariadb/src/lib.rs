@@ -30,7 +30,7 @@ use mysql_async::{Conn, Error, Opts, OptsBuilder, prelude::Queryable};
 use crate::{
     columns::{rows, text},
     engine::DEFAULT_PORT,
-    protocol::{Connection, Login},
+    protocol::{Connection, Login, OpenError},
 };
 
 pub use engine::{Engine, Product, Variant};
@@ -92,7 +92,7 @@ pub(crate) struct ConnectOptions {
 pub(crate) enum ConnectError {
     /// A client's reason.
     #[error(transparent)]
-    Client(#[from] protocol::Error),
+    Client(#[from] OpenError),
     /// The driver's reason.
     #[error("{}", fault::words(.0))]
     Driver(#[from] Error),
@@ -102,9 +102,9 @@ impl ConnectError {
     /// The number of the server's error, if it is one.
     fn code(&self) -> Option<u16> {
         match self {
-            Self::Client(error) => error.answer().map(|answer| answer.code),
+            Self::Client(OpenError::Other(error)) => error.answer().map(|answer| answer.code),
             Self::Driver(Error::Server(answer)) => Some(answer.code),
-            Self::Driver(_) => None,
+            Self::Client(OpenError::Login(_)) | Self::Driver(_) => None,
         }
     }
 }
@@ -118,6 +118,10 @@ impl Variant {
     pub async fn open(self, address: &Address) -> Result<MariaDb, StoreError> {
         let Self { product, engine, .. } = self;
         let store = MariaDb { server: ConnectOptions::new(address)?, product, engine };
+        // asked first, because the driver does not survive what our client refuses
+        if let Err(error @ ConnectError::Client(OpenError::Login(_))) = store.server.connect().await {
+            return Err(store.unreachable(&error));
+        }
         let (version, has) = store.on_server("looking at the server", server(engine)).await?;
         let unfit = |cause: String, remedy: String| StoreError::Unreachable {
             address: address.to_string(),
@@ -231,7 +235,7 @@ impl ConnectOptions {
     /// Connects and logs in, for a client.
     async fn connect(&self) -> Result<Connection, ConnectError> {
         let opened = tokio::time::timeout(CONNECT, Connection::open(&self.transport, &self.login)).await;
-        Ok(opened.map_err(|_| protocol::Error::NotSent(self.late()))??)
+        Ok(opened.unwrap_or_else(|_| Err(protocol::Error::NotSent(self.late()).into()))?)
     }
 
     /// Connects and logs in by the driver, for work that is not timed.

@@ -50,10 +50,21 @@ pub(crate) struct Login {
     pub(crate) database: Option<String>,
 }
 
+/// Why no connection came about.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// The server asks for a login that cannot be done here.
+    #[error("{0}")]
+    Login(String),
+    /// Anything else.
+    #[error(transparent)]
+    Other(#[from] Error),
+}
+
 impl Connection {
     /// Connects, goes over to TLS if the transport's address asks for it, logs in, and has each statement be a transaction
     /// by itself as long as none is begun.
-    pub(crate) async fn open(transport: &Transport, login: &Login) -> Result<Self, Error> {
+    pub(crate) async fn open(transport: &Transport, login: &Login) -> Result<Self, OpenError> {
         let stream = transport.connect_openly().await.map_err(|error| not_sent(&error))?;
         let opening = Opening { wire: Wire::new(stream), packets: Packets::default(), login };
         let (wire, agreed) = opening.log_in(transport).await?;
@@ -72,7 +83,7 @@ struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    async fn log_in(mut self, transport: &Transport) -> Result<(Wire, Agreed), Error> {
+    async fn log_in(mut self, transport: &Transport) -> Result<(Wire, Agreed), OpenError> {
         let greeting = self.hear().await?;
         let greeting =
             handshake(&greeting).ok_or_else(|| refused("the server's greeting is none of its protocol"))?;
@@ -89,7 +100,7 @@ impl<'a> Opening<'a> {
         agreed.capabilities.set(CapabilityFlags::CLIENT_CONNECT_WITH_DB, self.login.database.is_some());
         if transport.check().is_some() {
             if !offered.contains(CapabilityFlags::CLIENT_SSL) {
-                return Err(not_sent(&TlsError::absent().into()));
+                return Err(not_sent(&TlsError::absent().into()).into());
             }
             agreed.capabilities.insert(CapabilityFlags::CLIENT_SSL);
             let request = SslRequest::new(agreed.capabilities, LONGEST, COLLATION)
@@ -135,7 +146,7 @@ impl<'a> Opening<'a> {
         mut plugin: AuthPlugin<'static>,
         mut nonce: Vec<u8>,
         is_secret: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), OpenError> {
         let mut is_switched = false;
         loop {
             let asked = self.hear().await?;
@@ -150,9 +161,9 @@ impl<'a> Opening<'a> {
                         AuthPlugin::MysqlNativePassword => AuthPlugin::MysqlNativePassword,
                         other => {
                             let name = String::from_utf8_lossy(other.as_bytes()).into_owned();
-                            return Err(refused(&format!(
-                                "the server asks for a login by {name}, which is not known here"
-                            )));
+                            let words =
+                                format!("the server asks for a login by {name}, which is not known here");
+                            return Err(OpenError::Login(words));
                         }
                     };
                     nonce = switch.plugin_data().to_vec();
@@ -174,19 +185,18 @@ impl<'a> Opening<'a> {
                     let key: PublicKeyResponse<'_> = ParseBuf(&key).parse(()).map_err(|_| unexpected())?;
                     let key = key.rsa_key();
                     if password.len() + PADDING > key_length(&key).unwrap_or(0) {
-                        return Err(refused(
-                            "the server's key cannot be used, or is too short for the password",
-                        ));
+                        let words = "the server's key cannot be used, or is too short for the password";
+                        return Err(OpenError::Login(words.to_owned()));
                     }
                     if nonce.is_empty() {
-                        return Err(unexpected());
+                        return Err(unexpected().into());
                     }
                     for (letter, noise) in password.iter_mut().zip(nonce.iter().cycle()) {
                         *letter ^= noise;
                     }
                     self.say(&crypto::encrypt(&password, key.as_bytes()));
                 }
-                _ => return Err(unexpected()),
+                _ => return Err(unexpected().into()),
             }
         }
     }

@@ -22,5 +22,5 @@ mod value;
 pub(crate) use answer::{Answers, Row, Rows};
 pub(crate) use connection::{Connection, Pipeline, Statement};
 pub(crate) use error::{Error, ServerError};
-pub(crate) use login::Login;
+pub(crate) use login::{Login, OpenError};
 pub(crate) use value::Value;

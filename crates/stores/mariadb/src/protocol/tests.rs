@@ -597,6 +597,10 @@ fn a_way_to_log_in_that_is_not_known_is_named() {
         connection.query("CREATE USER eve IDENTIFIED VIA ed25519 USING PASSWORD('right')").await.unwrap();
         let refused = "the server asks for a login by client_ed25519, which is not known here";
         assert_eq!(who(store, "eve", Some("right")).await, Err(refused.to_owned()));
+        // before the driver, which would end the program
+        let eve = login(store.server.address(), "eve", Some("right"));
+        let error = Variant::MARIADB.open(&eve).await.unwrap_err().to_string();
+        assert!(error.contains(refused) && error.contains("log in by mysql_native_password"), "{error}");
     });
     // no server here asks for a password in clear text
     let asks = packet(2, b"\xFEmysql_clear_password\0");
