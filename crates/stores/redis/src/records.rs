@@ -105,9 +105,14 @@ impl Names {
     /// The call of the script that reads a range of records.
     fn scan_call(&self, request: &records::Request) -> Cmd {
         let mut call = Cmd::new();
-        SCAN.begin(&mut call).arg(1).arg(&self.index).arg(&self.record);
-        call.arg(&request.key).arg(request.length).arg(&self.columns);
+        self.add_scan(SCAN.begin(&mut call), request);
         call
+    }
+
+    /// Adds to a call of the script that reads a range of records its keys and arguments.
+    fn add_scan(&self, call: &mut Cmd, request: &records::Request) {
+        call.arg(1).arg(&self.index).arg(&self.record);
+        call.arg(&request.key).arg(request.length).arg(&self.columns);
     }
 
     /// Adds names and values of a record's version and fields to a command.

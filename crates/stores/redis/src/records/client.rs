@@ -64,10 +64,7 @@ impl Client {
 
     async fn scan(&mut self, request: &Request, answer: &mut Answer) -> Step<Attempt> {
         let Self { session, names, .. } = self;
-        let asked = session.run(&SCAN, |scan| {
-            scan.arg(1).arg(&names.index).arg(&names.record);
-            scan.arg(&request.key).arg(request.length).arg(&names.columns);
-        });
+        let asked = session.run(&SCAN, |scan| names.add_scan(scan, request));
         let records = asked.await.and_then(Reply::array).map_err(ended(Effect::Harmless))?;
         take_all(records, &names.columns, answer)?;
         Ok(Attempt::Ok)
