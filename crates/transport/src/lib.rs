@@ -12,6 +12,7 @@ mod acceptor;
 mod error;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod pipelined;
 mod requests;
 mod stream;
 #[cfg(feature = "tls")]
@@ -28,6 +29,7 @@ pub use crate::tls::Security;
 pub use crate::{
     acceptor::Acceptor,
     error::{TlsError, demand, explain},
+    pipelined::{Heard, Pipelined},
     requests::{RequestError, Requests},
     stream::Stream,
     wire::{Place, Wire},

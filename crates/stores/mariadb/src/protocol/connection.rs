@@ -4,10 +4,10 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io, mem,
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Waker},
 };
 
-use acidtest_transport::{Requests, Wire};
+use acidtest_transport::{Heard, Pipelined, Requests, Wire};
 use bytes::{BufMut, BytesMut};
 use mysql_common::constants::{Command, CursorType};
 
@@ -46,19 +46,18 @@ pub(crate) struct Connection {
     coming: Coming,
     pub(super) answers: VecDeque<Answer>,
     pub(super) found: Found,
-    /// Bytes that the next packet lacks, as far as that is known.
-    missing: usize,
 }
 
+/// What is remembered of a request.
 #[derive(Clone, Copy, Debug)]
-struct Request {
+pub(crate) struct Request {
     kind: RequestKind,
     /// The number of the first packet that answers it.
     answer: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RequestKind {
+pub(crate) enum RequestKind {
     /// A prepared statement is run.
     Run(usize),
     /// A statement is run as text.
@@ -79,24 +78,7 @@ impl Connection {
             coming: Coming::default(),
             answers: VecDeque::new(),
             found: Found::default(),
-            missing: 0,
         }
-    }
-
-    /// Whether the connection can still be used, as far as is known without asking the server. Costs no system call as long
-    /// as the server has said nothing.
-    ///
-    /// # Errors
-    /// [`Error::NotSent`], with the reason why it cannot.
-    pub(crate) fn check(&mut self) -> Result<(), Error> {
-        if self.requests.ended().is_none() {
-            match self.wire.try_read() {
-                Ok(false) => {}
-                Ok(true) => self.understand(),
-                Err(error) => self.end(&error.to_string()),
-            }
-        }
-        self.requests.usable()
     }
 
     /// Runs a statement as text, and waits for all of its rows.
@@ -128,17 +110,6 @@ impl Connection {
     pub(crate) fn pipeline(&mut self) -> Result<Pipeline<'_>, Error> {
         self.begin()?;
         Ok(Pipeline { connection: self })
-    }
-
-    /// Makes ready for new requests: gives up the answers to earlier ones.
-    fn begin(&mut self) -> Result<(), Error> {
-        if !self.requests.is_empty() {
-            self.end("an earlier request was given up");
-        }
-        self.answers.clear();
-        self.found.clear();
-        self.wire.clear_away();
-        self.check()
     }
 
     fn push_query(&mut self, sql: &str) -> Result<(), Error> {
@@ -208,7 +179,7 @@ impl Connection {
     }
 
     async fn only_answer(&mut self) -> Result<Rows<'_>, Error> {
-        poll_fn(|context| self.poll_answers(context)).await;
+        poll_fn(|context| self.poll_answers(context, |_| false)).await;
         match self.answers.front() {
             Some(Answer { outcome: Err(error), .. }) => Err(error.clone()),
             Some(answer) => Ok(Rows::of(self, answer)),
@@ -217,45 +188,8 @@ impl Connection {
         }
     }
 
-    /// Sends what is to be sent, until all answers have come.
-    fn poll_answers(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        loop {
-            self.understand();
-            if self.requests.is_empty() {
-                return Poll::Ready(());
-            }
-            if let Err(error) = ready!(self.wire.poll_exchange(context, self.missing)) {
-                self.understand();
-                self.end(&error.to_string());
-            }
-        }
-    }
-
-    /// Takes the packets that have arrived whole.
-    fn understand(&mut self) {
-        while self.requests.ended().is_none() {
-            if !self.coming.is_begun && !self.packets.is_within() {
-                self.packets.number = self.requests.oldest(&self.wire).map_or(0, |oldest| oldest.answer);
-            }
-            match self.packets.next(&mut self.wire) {
-                Next::Missing(missing) => {
-                    self.missing = missing;
-                    return;
-                }
-                Next::Whole { length, in_order } => {
-                    let heard = self.hear(length, in_order);
-                    self.wire.take(HEADER + length);
-                    if let Err(words) = heard {
-                        self.end(&words);
-                    }
-                }
-            }
-        }
-        self.missing = 0;
-    }
-
     /// Makes of the next packet what it means.
-    fn hear(&mut self, length: usize, in_order: bool) -> Result<(), String> {
+    fn take(&mut self, length: usize, in_order: bool) -> Result<(), String> {
         let Self { wire, agreed, statements, requests, coming, found, .. } = self;
         let start = wire.taken() + HEADER;
         let payload = wire.unread().get(HEADER..HEADER + length).unwrap_or_default();
@@ -312,14 +246,37 @@ impl Connection {
         let rows = first_row..self.found.rows.len();
         self.answers.push_back(Answer { outcome, rows, count, last_insert_id });
     }
+}
 
-    /// The connection can be used no more, for this reason if there was none before. What becomes of requests without an
-    /// answer depends on whether they were sent.
-    fn end(&mut self, why: &str) {
-        self.requests.end(why);
-        while let Some((Request { kind, .. }, error)) = self.requests.given_up(&self.wire) {
-            self.note(kind, Err(error));
+impl Pipelined for Connection {
+    type Request = Request;
+    type Answer = Box<ServerError>;
+
+    fn parts(&mut self) -> (&mut Wire, &mut Requests<Request>) {
+        (&mut self.wire, &mut self.requests)
+    }
+
+    fn hear(&mut self) -> Result<Heard, String> {
+        if !self.coming.is_begun && !self.packets.is_within() {
+            self.packets.number = self.requests.oldest(&self.wire).map_or(0, |oldest| oldest.answer);
         }
+        match self.packets.next(&mut self.wire) {
+            Next::Missing(missing) => Ok(Heard::Missing(missing)),
+            Next::Whole { length, in_order } => {
+                let taken = self.take(length, in_order);
+                self.wire.take(HEADER + length);
+                taken.map(|()| Heard::Frame)
+            }
+        }
+    }
+
+    fn give_up(&mut self, Request { kind, .. }: Request, why: Error) {
+        self.note(kind, Err(why));
+    }
+
+    fn forget(&mut self) {
+        self.answers.clear();
+        self.found.clear();
     }
 }
 
@@ -364,7 +321,7 @@ impl<'a> Pipeline<'a> {
     /// Sends all at once, and waits for all answers.
     pub(crate) async fn answers(self) -> Answers<'a> {
         let connection = self.connection;
-        poll_fn(|context| connection.poll_answers(context)).await;
+        poll_fn(|context| connection.poll_answers(context, |_| false)).await;
         Answers::of(connection)
     }
 }

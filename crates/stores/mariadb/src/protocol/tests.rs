@@ -7,6 +7,7 @@ use std::{
 
 use acidtest_model::{Address, Durability};
 use acidtest_testbed::{Played, Private, changes, garble, login, wait};
+use acidtest_transport::Pipelined as _;
 use mysql_common::constants::{CapabilityFlags, ColumnType};
 use proptest::prelude::*;
 use tokio::{net::TcpListener, time::timeout};

@@ -1,13 +1,8 @@
 //! The connection: requests, and what is made of what the server says.
 
-use std::{
-    collections::VecDeque,
-    future::poll_fn,
-    io, mem,
-    task::{Context, Poll, ready},
-};
+use std::{collections::VecDeque, future::poll_fn, io, mem};
 
-use acidtest_transport::{Requests, Wire};
+use acidtest_transport::{Heard, Pipelined, Requests, Wire};
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::{
@@ -62,12 +57,11 @@ pub struct Connection {
     adds: bool,
     /// The fields of all rows of the answers.
     pub(super) fields: Vec<Field>,
-    /// Bytes that the next message lacks, as far as that is known.
-    missing: usize,
 }
 
+/// What is remembered of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Request {
+pub enum Request {
     /// A prepared statement is run.
     Run(usize),
     /// A statement that answers no rows, as a simple query.
@@ -100,24 +94,7 @@ impl Connection {
             answers: VecDeque::new(),
             adds: false,
             fields: Vec::new(),
-            missing: 0,
         }
-    }
-
-    /// Whether the connection can still be used, as far as is known without asking the server. Costs no system call as long
-    /// as the server has said nothing.
-    ///
-    /// # Errors
-    /// [`Error::NotSent`], with the reason why it cannot.
-    pub fn check(&mut self) -> Result<(), Error> {
-        if self.requests.ended().is_none() && self.requests.oldest(&self.wire).is_none() {
-            match self.wire.try_read() {
-                Ok(false) => {}
-                Ok(true) => self.understand(),
-                Err(error) => self.end(&error.to_string()),
-            }
-        }
-        self.requests.usable()
     }
 
     /// Runs a statement that answers no rows that matter.
@@ -191,26 +168,12 @@ impl Connection {
         }
         // if the connection has ended meanwhile, the end of what is about to be sent is known
         let _ = self.check();
-        poll_fn(|context| self.poll_answers(context, 1)).await;
+        poll_fn(|context| self.poll_answers(context, |connection| !connection.answers.is_empty())).await;
         for answer in self.answers.drain(..) {
             each(answer.outcome.map(|()| answer.count));
         }
         self.fields.clear();
         self.wire.clear_away();
-    }
-
-    /// Makes ready for new requests: gives up the answers to earlier ones.
-    fn begin(&mut self) -> Result<(), Error> {
-        if !self.requests.is_empty() {
-            self.end("an earlier request was given up");
-        }
-        self.adds = false;
-        self.answers.clear();
-        self.fields.clear();
-        // one long answer must not take memory for good
-        self.fields.shrink_to(FIELDS_KEPT);
-        self.wire.clear_away();
-        self.check()
     }
 
     fn push_command(&mut self, sql: &str) -> Result<(), Error> {
@@ -254,7 +217,7 @@ impl Connection {
     }
 
     async fn only_answer(&mut self) -> Result<Rows<'_>, Error> {
-        poll_fn(|context| self.poll_answers(context, 1)).await;
+        poll_fn(|context| self.poll_answers(context, |connection| !connection.answers.is_empty())).await;
         match self.answers.front() {
             Some(Answer { outcome: Err(error), .. }) => Err(error.clone()),
             Some(answer) => Ok(Rows::of(self, answer)),
@@ -263,44 +226,8 @@ impl Connection {
         }
     }
 
-    /// Sends what is to be sent, until so many answers have come, or all that are due.
-    fn poll_answers(&mut self, context: &mut Context<'_>, wanted: usize) -> Poll<()> {
-        loop {
-            self.understand();
-            if self.answers.len() >= wanted || self.requests.is_empty() {
-                return Poll::Ready(());
-            }
-            if let Err(error) = ready!(self.wire.poll_exchange(context, self.missing)) {
-                self.understand();
-                self.end(&error.to_string());
-            }
-        }
-    }
-
-    /// Takes the messages that have arrived whole.
-    fn understand(&mut self) {
-        while self.requests.ended().is_none() {
-            let unread = self.wire.unread();
-            let (tag, length) = match message_head(unread) {
-                Ok(Some(head)) => head,
-                Ok(None) => break,
-                Err(error) => return self.end(&error.to_string()),
-            };
-            if length > unread.len() {
-                self.missing = length - unread.len();
-                return;
-            }
-            let heard = self.hear(tag, length);
-            self.wire.take(length);
-            if let Err(words) = heard {
-                self.end(&words);
-            }
-        }
-        self.missing = 0;
-    }
-
     /// Makes of the next message, which is whole, what it means.
-    fn hear(&mut self, tag: u8, length: usize) -> Result<(), String> {
+    fn take(&mut self, tag: u8, length: usize) -> Result<(), String> {
         let Self { wire, statements, requests, coming, fields, .. } = self;
         let message = wire.unread().get(..length).unwrap_or_default();
         let body = message.get(HEADER..).unwrap_or_default();
@@ -379,14 +306,39 @@ impl Connection {
         });
         self.coming = Coming::default();
     }
+}
 
-    /// The connection can be used no more, for this reason if there was none before. What becomes of requests without an
-    /// answer depends on whether they were sent.
-    fn end(&mut self, why: &str) {
-        self.requests.end(why);
-        while let Some((request, lacking)) = self.requests.given_up(&self.wire) {
-            self.answer(request, Some(lacking));
+impl Pipelined for Connection {
+    type Request = Request;
+    type Answer = Box<ServerError>;
+
+    fn parts(&mut self) -> (&mut Wire, &mut Requests<Request>) {
+        (&mut self.wire, &mut self.requests)
+    }
+
+    fn hear(&mut self) -> Result<Heard, String> {
+        let unread = self.wire.unread();
+        let Some((tag, length)) = message_head(unread).map_err(|error| error.to_string())? else {
+            return Ok(Heard::Missing(HEADER.saturating_sub(unread.len())));
+        };
+        if length > unread.len() {
+            return Ok(Heard::Missing(length - unread.len()));
         }
+        let taken = self.take(tag, length);
+        self.wire.take(length);
+        taken.map(|()| Heard::Frame)
+    }
+
+    fn give_up(&mut self, request: Request, why: Error) {
+        self.answer(request, Some(why));
+    }
+
+    fn forget(&mut self) {
+        self.adds = false;
+        self.answers.clear();
+        self.fields.clear();
+        // one long answer must not take memory for good
+        self.fields.shrink_to(FIELDS_KEPT);
     }
 }
 
@@ -456,7 +408,7 @@ impl<'a> Pipeline<'a> {
     /// Sends all at once, and waits for all answers.
     pub async fn answers(self) -> Answers<'a> {
         let connection = self.connection;
-        poll_fn(|context| connection.poll_answers(context, usize::MAX)).await;
+        poll_fn(|context| connection.poll_answers(context, |_| false)).await;
         Answers::of(connection)
     }
 }

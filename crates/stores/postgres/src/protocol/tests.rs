@@ -8,6 +8,7 @@ use std::{
 
 use acidtest_model::{Address, Durability};
 use acidtest_testbed::{Played, Private, login, until, wait};
+use acidtest_transport::Pipelined as _;
 use proptest::prelude::*;
 use tokio::{io::AsyncWriteExt, net::TcpListener, time::timeout};
 

@@ -1,14 +1,9 @@
 //! The connection: commands, and what becomes of them.
 
-use std::{
-    future::poll_fn,
-    io, mem,
-    ops::Range,
-    task::{Context, Poll, ready},
-};
+use std::{future::poll_fn, io, mem, ops::Range};
 
 use acidtest_model::NegotiatedTls;
-use acidtest_transport::{Requests, Transport, Wire};
+use acidtest_transport::{Heard, Pipelined, Requests, Transport, Wire};
 use bytes::BytesMut;
 use redis::{Arg, Cmd, Pipeline};
 
@@ -33,8 +28,6 @@ pub(crate) struct Connection {
     answers: Vec<Result<Range<usize>, Error>>,
     /// Whether `answers` were handed out.
     are_told: bool,
-    /// Bytes that the next answer lacks, as far as that is known.
-    missing: usize,
 }
 
 impl Connection {
@@ -58,25 +51,12 @@ impl Connection {
             }
         }
         let (requests, answers) = (Requests::default(), Vec::new());
-        Ok(Self { wire, requests, arriving, answers, are_told: true, missing: 0 })
+        Ok(Self { wire, requests, arriving, answers, are_told: true })
     }
 
     /// The TLS that was agreed on; none without TLS.
     pub(crate) fn negotiated(&self) -> Option<NegotiatedTls> {
         self.wire.negotiated()
-    }
-
-    /// Whether the connection can still be used, as far as is known without asking the server. Costs no system call as long
-    /// as the server has said nothing.
-    fn check(&mut self) -> Result<(), Error> {
-        if self.requests.ended().is_none() {
-            match self.wire.try_read() {
-                Ok(false) => {}
-                Ok(true) => self.understand(),
-                Err(error) => self.end(&error.to_string()),
-            }
-        }
-        self.requests.usable()
     }
 
     /// Sends a command, and waits for its answer.
@@ -104,24 +84,15 @@ impl Connection {
     /// # Errors
     /// [`Error::NotSent`]: the connection can be used no more.
     pub(crate) fn batch(&mut self) -> Result<Batch<'_>, Error> {
-        if !self.requests.is_empty() {
-            self.end("an earlier request was given up");
-        }
-        self.forget();
-        self.check()?;
+        self.begin()?;
         Ok(Batch { connection: self })
-    }
-
-    /// Gives up the answers that have come.
-    fn forget(&mut self) {
-        self.answers.clear();
-        self.wire.clear_away();
     }
 
     /// Gives up the answers that were handed out.
     fn forget_told(&mut self) {
         if mem::replace(&mut self.are_told, false) {
             self.forget();
+            self.wire.clear_away();
         }
     }
 
@@ -200,43 +171,14 @@ impl Connection {
         self.are_told = true;
     }
 
-    /// Sends what is to be sent, until so much was answered as is asked for, or all.
-    fn poll_answers(&mut self, context: &mut Context<'_>, enough: impl Fn(&Self) -> bool) -> Poll<()> {
-        loop {
-            self.understand();
-            if self.requests.is_empty() || enough(self) {
-                return Poll::Ready(());
-            }
-            if let Err(error) = ready!(self.wire.poll_exchange(context, self.missing)) {
-                self.understand();
-                self.end(&error.to_string());
-            }
-        }
-    }
-
-    /// Takes the answers that have arrived whole.
-    fn understand(&mut self) {
-        while self.requests.ended().is_none() {
-            match self.arriving.take(self.wire.unread()) {
-                Ok(Arrival::Missing(missing)) => {
-                    self.missing = missing;
-                    return;
-                }
-                Ok(Arrival::Whole(length)) => self.hear(length),
-                Err(Garbled) => self.end(GARBLED),
-            }
-        }
-        self.missing = 0;
-    }
-
-    /// Takes the next answer.
-    fn hear(&mut self, length: usize) {
+    /// Takes the next answer, which is so long.
+    fn note(&mut self, length: usize) -> Result<(), String> {
         let start = self.wire.taken();
         if self.requests.oldest(&self.wire).is_some() {
             self.requests.answered();
             self.wire.take(length);
             self.answers.push(Ok(start..start + length));
-            return;
+            return Ok(());
         }
         // what answers nothing is why the server ends the connection, if it is an error
         let why = match Reply::first(self.wire.unread()) {
@@ -244,16 +186,32 @@ impl Connection {
             _ => "the server answers what was not asked".to_owned(),
         };
         self.wire.take(length);
-        self.end(&why);
+        Err(why)
+    }
+}
+
+impl Pipelined for Connection {
+    type Request = ();
+    type Answer = ServerError;
+
+    fn parts(&mut self) -> (&mut Wire, &mut Requests<()>) {
+        (&mut self.wire, &mut self.requests)
     }
 
-    /// The connection can be used no more, for this reason if there was none before. What becomes of commands without an
-    /// answer depends on whether they were sent.
-    fn end(&mut self, why: &str) {
-        self.requests.end(why);
-        while let Some(((), error)) = self.requests.given_up(&self.wire) {
-            self.answers.push(Err(error));
+    fn hear(&mut self) -> Result<Heard, String> {
+        match self.arriving.take(self.wire.unread()) {
+            Ok(Arrival::Missing(missing)) => Ok(Heard::Missing(missing)),
+            Ok(Arrival::Whole(length)) => self.note(length).map(|()| Heard::Frame),
+            Err(Garbled) => Err(GARBLED.to_owned()),
         }
+    }
+
+    fn give_up(&mut self, (): (), why: Error) {
+        self.answers.push(Err(why));
+    }
+
+    fn forget(&mut self) {
+        self.answers.clear();
     }
 }
 
